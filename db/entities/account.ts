@@ -1,0 +1,83 @@
+import { defineEntity, p } from "@mikro-orm/postgresql";
+import { instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+
+export const ACCOUNT_STATUSES = ["PENDING", "ACTIVE", "ERROR", "SUSPENDED", "REVOKED"] as const;
+export type AccountStatus = (typeof ACCOUNT_STATUSES)[number];
+
+/** Hosted mailboxes by name; relays carry the prefix `SMTP_`. */
+export const ACCOUNT_PROVIDERS = [
+  "GOOGLE",
+  "MICROSOFT",
+  "SMTP_AMAZON_SES",
+  "SMTP_MAILGUN",
+  "SMTP_POSTMARK",
+  "SMTP_SENDGRID",
+  "SMTP_OTHER",
+] as const;
+export type AccountProvider = (typeof ACCOUNT_PROVIDERS)[number];
+
+export type SmtpSecurity = "none" | "starttls" | "tls";
+
+/** A connected mailbox or SMTP relay. */
+const EmailAccountSchema = defineEntity({
+  name: "EmailAccount",
+  tableName: "email_accounts",
+  filters: tenantFilters,
+  uniques: [{ properties: ["teamId", "environment", "email"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    email: p.text(),
+    displayName: p.text(),
+    provider: p.text().$type<AccountProvider>(),
+    status: p.text().$type<AccountStatus>(),
+    /** Domains it may send for besides its own address. */
+    allowedDomains: p.array(),
+    host: p.text(),
+    port: p.integer(),
+    security: p.text().$type<SmtpSecurity>(),
+    username: p.text().nullable(),
+    /** AES-256-GCM under a key id, see domain/crypto.ts. */
+    encryptedPassword: p.text().nullable(),
+    maxConnections: p.integer(),
+    /** Messages per clock hour and UTC day; null is unlimited. */
+    hourlyLimit: p.integer().nullable(),
+    dailyLimit: p.integer().nullable(),
+    lastCheckedAt: instant().nullable(),
+    /** A code of what went wrong; never the server's text. */
+    lastError: p.text().nullable(),
+    ...timestamps,
+  },
+});
+export class EmailAccount extends EmailAccountSchema.class {}
+EmailAccountSchema.setClass(EmailAccount);
+
+/** How much of an hourly or daily limit is taken. Reserved when rows are staged, returned when they were not sent. */
+const AccountUsageSchema = defineEntity({
+  name: "AccountUsage",
+  tableName: "account_usage",
+  properties: {
+    accountId: p.text().primary(),
+    window: p.text().$type<"HOUR" | "DAY">().primary(),
+    startsAt: instant().primary(),
+    used: p.integer(),
+  },
+});
+export class AccountUsage extends AccountUsageSchema.class {}
+AccountUsageSchema.setClass(AccountUsage);
+
+/** Connections a dispatching activity may open; the leases of an account sum to its maximum at most. */
+const AccountLeaseSchema = defineEntity({
+  name: "AccountLease",
+  tableName: "account_leases",
+  properties: {
+    accountId: p.text().primary(),
+    holder: p.text().primary(),
+    connections: p.integer(),
+    expiresAt: instant(),
+  },
+});
+export class AccountLease extends AccountLeaseSchema.class {}
+AccountLeaseSchema.setClass(AccountLease);
+
+export const accountEntities = [EmailAccountSchema, AccountUsageSchema, AccountLeaseSchema] as const;

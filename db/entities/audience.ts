@@ -1,0 +1,115 @@
+import { defineEntity, p } from "@mikro-orm/postgresql";
+import { instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+
+export const OPTINS = ["SINGLE", "DOUBLE"] as const;
+export type Optin = (typeof OPTINS)[number];
+
+/** PENDING waits for the confirmation link of a double opt-in; only CONFIRMED is mailed. */
+export const SUBSCRIPTION_STATUSES = ["PENDING", "CONFIRMED", "UNSUBSCRIBED"] as const;
+export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
+
+const ListSchema = defineEntity({
+  name: "List",
+  tableName: "lists",
+  filters: tenantFilters,
+  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    name: p.text(),
+    description: p.text().nullable(),
+    optin: p.text().$type<Optin>(),
+    ...timestamps,
+  },
+});
+export class List extends ListSchema.class {}
+ListSchema.setClass(List);
+
+const SubscriberSchema = defineEntity({
+  name: "Subscriber",
+  tableName: "subscribers",
+  filters: tenantFilters,
+  uniques: [{ properties: ["teamId", "environment", "email"] }],
+  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    /** Trimmed and lower-cased; domain as typed, in Unicode. */
+    email: p.text(),
+    firstName: p.text().nullable(),
+    lastName: p.text().nullable(),
+    ...timestamps,
+  },
+});
+export class Subscriber extends SubscriberSchema.class {}
+SubscriberSchema.setClass(Subscriber);
+
+/** A subscriber's standing on one list. */
+const SubscriptionSchema = defineEntity({
+  name: "Subscription",
+  tableName: "subscriptions",
+  filters: tenantFilters,
+  indexes: [{ properties: ["subscriberId"] }, { properties: ["listId", "updatedAt", "subscriberId"] }],
+  properties: {
+    listId: p.text().primary(),
+    subscriberId: p.text().primary(),
+    ...tenancy,
+    status: p.text().$type<SubscriptionStatus>(),
+    confirmedAt: instant().nullable(),
+    /** A per-list opt-out; it outlives the team-wide suppression. */
+    unsubscribedAt: instant().nullable(),
+    /** When a double opt-in's mail became due; null once it was handed over. */
+    confirmationDueAt: instant().nullable(),
+    confirmationSentAt: instant().nullable(),
+    ...timestamps,
+  },
+});
+export class Subscription extends SubscriptionSchema.class {}
+SubscriptionSchema.setClass(Subscription);
+
+const SuppressionSchema = defineEntity({
+  name: "Suppression",
+  tableName: "suppressions",
+  filters: tenantFilters,
+  uniques: [{ properties: ["teamId", "environment", "email"] }],
+  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    email: p.text(),
+    /** MANUAL, bounce:hard, bounce:soft, bounce:complaint or UNSUBSCRIBED. */
+    reason: p.text(),
+    ...timestamps,
+  },
+});
+export class Suppression extends SuppressionSchema.class {}
+SuppressionSchema.setClass(Suppression);
+
+/** Append-only: who opted out, when, and by which mail. */
+const UnsubscribeSchema = defineEntity({
+  name: "Unsubscribe",
+  tableName: "unsubscribes",
+  filters: tenantFilters,
+  indexes: [{ properties: ["teamId", "environment", "unsubscribedAt", "id"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    email: p.text(),
+    reason: p.text(),
+    source: p.text(),
+    /** The newsletter's or campaign's id. */
+    campaignId: p.text().nullable(),
+    unsubscribedAt: instant().defaultRaw("now()"),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+export class Unsubscribe extends UnsubscribeSchema.class {}
+UnsubscribeSchema.setClass(Unsubscribe);
+
+export const audienceEntities = [
+  ListSchema,
+  SubscriberSchema,
+  SubscriptionSchema,
+  SuppressionSchema,
+  UnsubscribeSchema,
+] as const;

@@ -1,0 +1,231 @@
+import { defineEntity, p } from "@mikro-orm/postgresql";
+import { type Environment, instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+
+export const BROADCAST_STATUSES = ["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
+export type BroadcastStatus = (typeof BROADCAST_STATUSES)[number];
+
+const NewsletterSchema = defineEntity({
+  name: "Newsletter",
+  tableName: "newsletters",
+  filters: tenantFilters,
+  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    name: p.text(),
+    subject: p.text().nullable(),
+    fromEmail: p.text().nullable(),
+    fromName: p.text().nullable(),
+    /** HTML with merge tags. */
+    body: p.text().nullable(),
+    status: p.text().$type<BroadcastStatus>().default("DRAFT"),
+    /** ISO weekdays (1 Monday to 7 Sunday) in the team's time zone; empty is any day. */
+    sendDays: p.array((value) => Number(value)).default([]),
+    /** The confirmed send, once there is one. */
+    sendId: p.text().nullable(),
+    sendAt: instant().nullable(),
+    startedAt: instant().nullable(),
+    completedAt: instant().nullable(),
+    ...timestamps,
+  },
+});
+export class Newsletter extends NewsletterSchema.class {}
+NewsletterSchema.setClass(Newsletter);
+
+const NewsletterListSchema = defineEntity({
+  name: "NewsletterList",
+  tableName: "newsletter_lists",
+  indexes: [{ properties: ["listId"] }],
+  properties: {
+    newsletterId: p.text().primary(),
+    listId: p.text().primary(),
+  },
+});
+export class NewsletterList extends NewsletterListSchema.class {}
+NewsletterListSchema.setClass(NewsletterList);
+
+/** What a send-preview resolved: the plan a confirmation token is bound to. */
+const SendPreviewSchema = defineEntity({
+  name: "SendPreview",
+  tableName: "send_previews",
+  filters: tenantFilters,
+  indexes: [{ properties: ["expiresAt"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    resourceType: p.text().$type<"newsletter" | "campaign">(),
+    resourceId: p.text(),
+    apiKeyId: p.text(),
+    planDigest: p.text(),
+    total: p.integer(),
+    notOptedIn: p.integer(),
+    suppressed: p.integer(),
+    eligible: p.integer(),
+    creditsRequired: p.integer(),
+    capLimit: p.integer(),
+    capUsedToday: p.integer(),
+    fromAddress: p.text(),
+    accountAddress: p.text(),
+    complaintRate: p.double(),
+    expiresAt: instant(),
+    usedAt: instant().nullable(),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+export class SendPreview extends SendPreviewSchema.class {}
+SendPreviewSchema.setClass(SendPreview);
+
+export const SEND_STATUSES = ["SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
+export type SendStatus = (typeof SEND_STATUSES)[number];
+
+/** A confirmed send. Its id is the preview's. */
+const SendSchema = defineEntity({
+  name: "Send",
+  tableName: "sends",
+  filters: tenantFilters,
+  indexes: [{ properties: ["status"] }, { properties: ["resourceId"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    resourceType: p.text().$type<"newsletter" | "campaign">(),
+    resourceId: p.text(),
+    apiKeyId: p.text(),
+    accountId: p.text(),
+    status: p.text().$type<SendStatus>(),
+    recipients: p.integer(),
+    creditsReserved: p.integer(),
+    capLimit: p.integer(),
+    capUsedToday: p.integer(),
+    sendAt: instant(),
+    /** Raised by every dispatching attempt; a write that carries an older one changes nothing. */
+    epoch: p.integer().default(0),
+    startedAt: instant().nullable(),
+    completedAt: instant().nullable(),
+    /** Credits were consumed and released; nothing is owed any more. */
+    settledAt: instant().nullable(),
+    /** A code of what an operator has to look at, e.g. account_login_refused. */
+    trouble: p.text().nullable(),
+    ...timestamps,
+  },
+});
+export class Send extends SendSchema.class {}
+SendSchema.setClass(Send);
+
+export const RECIPIENT_STATES = [
+  "QUEUED",
+  "SENDING",
+  "SENT",
+  "REJECTED",
+  "DEFERRED",
+  "UNKNOWN",
+  "EXPIRED",
+  "SUPPRESSED",
+  "CANCELLED",
+] as const;
+export type RecipientState = (typeof RECIPIENT_STATES)[number];
+
+/**
+ * The ledger: one row per recipient of a send. `state` stands in no index, so that the two updates a mail costs stay
+ * within their page (HOT); rows are walked by `seq`, and only what waits for a retry is indexed, by `retryAt`.
+ */
+const SendRecipientSchema = defineEntity({
+  name: "SendRecipient",
+  tableName: "send_recipients",
+  properties: {
+    sendId: p.text().primary(),
+    seq: p.integer().primary(),
+    subscriberId: p.text(),
+    email: p.text(),
+    firstName: p.text().nullable(),
+    lastName: p.text().nullable(),
+    /** The targeted list that brought this recipient in; fills the merge tag. */
+    listId: p.text(),
+    state: p.text().$type<RecipientState>().default("QUEUED"),
+    epoch: p.integer().default(0),
+    attempts: p.smallint().default(0),
+    firstDeferredAt: instant().nullable(),
+    retryAt: instant().nullable(),
+    /** Why it is where it is: smtp_550_5.1.1, suppressed, left_list, … never the server's text. */
+    reason: p.text().nullable(),
+    updatedAt: instant().defaultRaw("now()"),
+  },
+});
+export class SendRecipient extends SendRecipientSchema.class {}
+SendRecipientSchema.setClass(SendRecipient);
+
+/** A team's email credits. Always the sum of its `credit_entries`. */
+const CreditBalanceSchema = defineEntity({
+  name: "CreditBalance",
+  tableName: "credit_balances",
+  properties: {
+    teamId: p.text().primary(),
+    environment: p.text().$type<Environment>().primary(),
+    available: p.bigint("number"),
+    reserved: p.bigint("number"),
+    ...timestamps,
+  },
+});
+export class CreditBalance extends CreditBalanceSchema.class {}
+CreditBalanceSchema.setClass(CreditBalance);
+
+export type CreditKind = "GRANT" | "RESERVE" | "CONSUME" | "RELEASE";
+
+const CreditEntrySchema = defineEntity({
+  name: "CreditEntry",
+  tableName: "credit_entries",
+  indexes: [{ properties: ["teamId", "environment"] }],
+  uniques: [{ properties: ["kind", "sendId", "cause"] }],
+  properties: {
+    id: p.text().primary(),
+    teamId: p.text(),
+    environment: p.text().$type<Environment>(),
+    kind: p.text().$type<CreditKind>(),
+    amount: p.bigint("number"),
+    sendId: p.text().nullable(),
+    /** Tells entries of one kind and send apart; makes each of them happen once. */
+    cause: p.text(),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+export class CreditEntry extends CreditEntrySchema.class {}
+CreditEntrySchema.setClass(CreditEntry);
+
+/** Mails counted against a key lineage's daily cap, per UTC day. */
+const DailySendUsageSchema = defineEntity({
+  name: "DailySendUsage",
+  tableName: "daily_send_usage",
+  properties: {
+    lineageId: p.text().primary(),
+    day: p.date().primary(),
+    used: p.integer(),
+  },
+});
+export class DailySendUsage extends DailySendUsageSchema.class {}
+DailySendUsageSchema.setClass(DailySendUsage);
+
+/** Mails delivered and complaints received, per team and UTC day: what the complaint gate divides. */
+const DeliveryDaySchema = defineEntity({
+  name: "DeliveryDay",
+  tableName: "delivery_days",
+  properties: {
+    teamId: p.text().primary(),
+    environment: p.text().$type<Environment>().primary(),
+    day: p.date().primary(),
+    delivered: p.integer().default(0),
+    complaints: p.integer().default(0),
+  },
+});
+export class DeliveryDay extends DeliveryDaySchema.class {}
+DeliveryDaySchema.setClass(DeliveryDay);
+
+export const sendEntities = [
+  NewsletterSchema,
+  NewsletterListSchema,
+  SendPreviewSchema,
+  SendSchema,
+  SendRecipientSchema,
+  CreditBalanceSchema,
+  CreditEntrySchema,
+  DailySendUsageSchema,
+  DeliveryDaySchema,
+] as const;

@@ -1,0 +1,77 @@
+import { Migrator } from "@mikro-orm/migrations";
+import { defineConfig, EntityManager, type InferKyselyDB, MikroORM } from "@mikro-orm/postgresql";
+import type { Kysely } from "kysely";
+import { accountEntities } from "./entities/account.ts";
+import { audienceEntities } from "./entities/audience.ts";
+import { idempotencyEntities } from "./entities/idempotency.ts";
+import { sendEntities } from "./entities/send.ts";
+import type { Environment } from "./entities/shared.ts";
+import { teamEntities } from "./entities/team.ts";
+
+export { EntityManager, MikroORM };
+
+const entities = [
+  ...teamEntities,
+  ...audienceEntities,
+  ...accountEntities,
+  ...sendEntities,
+  ...idempotencyEntities,
+] as const;
+
+/** Every table with its columns, for Kysely. */
+export type Database = InferKyselyDB<(typeof entities)[number]>;
+
+/** Whose rows: a team in one of its two environments. */
+export interface Tenant {
+  teamId: string;
+  environment: Environment;
+}
+
+export const ormConfig = (databaseUrl: string, poolMax = 10) =>
+  defineConfig({
+    clientUrl: databaseUrl,
+    entities: [...entities],
+    extensions: [Migrator],
+    pool: { min: 0, max: poolMax },
+    // Dates come and go in UTC whatever the machine's zone is.
+    timezone: "Z",
+    forceUtcTimezone: true,
+    driverOptions: { application_name: "mailkeel", connectionTimeoutMillis: 5_000, keepAlive: true },
+    migrations: {
+      path: `${import.meta.dirname}/migrations`,
+      glob: "!(*.d).ts",
+      snapshot: true,
+      snapshotName: ".snapshot-mailkeel",
+      safe: true,
+      emit: "ts",
+      transactional: true,
+    },
+  });
+
+/** Opens the pool. Connections are made when they are first needed. */
+export function openDatabase(databaseUrl: string, poolMax?: number): Promise<MikroORM> {
+  return MikroORM.init(ormConfig(databaseUrl, poolMax));
+}
+
+/** Brings the schema up to date; safe to run from several processes at once. */
+export async function migrate(databaseUrl: string): Promise<void> {
+  const orm = await openDatabase(databaseUrl, 2);
+  try {
+    await orm.schema.ensureDatabase();
+    await orm.migrator.up();
+  } finally {
+    await orm.close(true);
+  }
+}
+
+/** Kysely inside the transaction of `em`, if it is in one. */
+export function kysely(em: EntityManager): Kysely<Database> {
+  return em.getKysely<Database>();
+}
+
+/** An entity manager of its own identity map that sees the rows of one tenant only. */
+export function forTenant(em: EntityManager, { teamId, environment }: Tenant): EntityManager {
+  const fork = em.fork();
+  fork.setFilterParams("tenant", { teamId, environment });
+  return fork;
+}

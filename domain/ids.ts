@@ -1,0 +1,27 @@
+import { typeid } from "typeid-js";
+
+/** The prefix of each kind of id. An id is the prefix, an underscore and a UUIDv7 in base32 (TypeID), so ids sort by age. */
+export const ID_PREFIX = {
+  team: "team",
+  member: "mbr",
+  apiKey: "key",
+  list: "list",
+  subscriber: "sub",
+  suppression: "supp",
+  unsubscribe: "unsub",
+  account: "acct",
+  newsletter: "nl",
+  send: "send",
+  creditEntry: "cred",
+  request: "req",
+} as const;
+
+export type IdKind = keyof typeof ID_PREFIX;
+
+/** Longest id the API takes in a path. */
+export const MAX_ID_LENGTH = 64;
+
+/** A new id, unique everywhere; ids made later sort later. */
+export function newId(kind: IdKind): string {
+  return typeid(ID_PREFIX[kind]).toString();
+}

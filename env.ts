@@ -1,0 +1,80 @@
+import { z } from "zod";
+
+/** A whole number given as text, within bounds. */
+const integer = (min: number, max: number) =>
+  z.string().regex(/^\d+$/, "must be a whole number").transform(Number).pipe(z.number().int().min(min).max(max));
+
+const url = (...protocols: string[]) =>
+  z.string().refine((value) => URL.canParse(value) && protocols.includes(new URL(value).protocol), {
+    message: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}`,
+  });
+
+const KEY_BYTES = 32;
+const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
+
+/**
+ * Every setting of the API and of the worker pools. Each has one line that says what it is for; a setting without a
+ * default is required. `npm start` fills in what it brings up itself (Postgres, Temporal, the mail catcher, secrets).
+ */
+const settings = z.object({
+  /** Postgres, e.g. postgres://user:password@host:5432/mailkeel */
+  DATABASE_URL: url("postgres:", "postgresql:"),
+  /** Connections each process may hold. */
+  DATABASE_POOL_MAX: integer(1, 500).default(10),
+  /** Address the API listens on. */
+  HOST: z.string().min(1).default("127.0.0.1"),
+  /** Port of the API; 0 takes any free one. */
+  PORT: integer(0, 65_535).default(3000),
+  /** Where recipients reach the public pages (unsubscribe, opt-in); the base of every link in a mail. */
+  PUBLIC_URL: url("http:", "https:").optional(),
+  /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */
+  TEMPORAL_ADDRESS: z.string().regex(/^[^\s:]+:\d+$/, "must be host:port"),
+  /** Temporal namespace. */
+  TEMPORAL_NAMESPACE: z.string().min(1).default("default"),
+  /** Signs tokens, cursors and links and peppers key hashes: 32 bytes in base64. Changing it invalidates all keys. */
+  SIGNING_SECRET: z.string().refine(isKey, "must be 32 bytes in base64"),
+  /** Encrypts stored secrets: `id:base64` pairs, comma-separated; the first encrypts, all decrypt. */
+  ENCRYPTION_KEYS: z
+    .string()
+    .transform((value) => value.split(",").map((pair) => pair.split(":") as [string, string]))
+    .refine((pairs) => pairs.every(([id, key]) => /^[\w-]{1,16}$/.test(id) && key !== undefined && isKey(key)), {
+      message: "must be id:base64 pairs of 32-byte keys, separated by commas",
+    }),
+  /** SMTP server for the service's own mail (opt-in confirmations, notices to owners). */
+  SYSTEM_SMTP_URL: url("smtp:", "smtps:"),
+  /** Sender of the service's own mail. */
+  SYSTEM_FROM: z.string().min(3).default("Mailkeel <no-reply@mailkeel.example>"),
+  /** Least level that is logged. */
+  LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
+  /** Port for a worker pool's health answers; 0 takes any free one. */
+  HEALTH_PORT: integer(0, 65_535).default(0),
+  /** How long a stopping process finishes what it has in hand. */
+  SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
+  /** How long one SMTP command may go unanswered before its connection is given up. */
+  SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),
+  /** Messages staged in one committed statement before they are sent. */
+  DISPATCH_BATCH_SIZE: integer(1, 1_000).default(20),
+});
+
+export type Env = z.infer<typeof settings>;
+
+/** A setting is missing or wrong; the message names each and what it must be. */
+export class SettingsError extends Error {
+  override name = "SettingsError";
+}
+
+/**
+ * Reads and checks every setting.
+ * @throws {SettingsError} naming each setting that is missing or wrong
+ */
+export function readEnv(source: NodeJS.ProcessEnv = process.env): Env {
+  // An empty variable is how shells and compose files spell "not set".
+  const given = Object.fromEntries(Object.entries(source).filter(([, value]) => value !== undefined && value !== ""));
+  const result = settings.safeParse(given);
+  if (result.success) return result.data;
+  const lines = result.error.issues.map((issue) => {
+    const name = issue.path.join(".");
+    return given[name] === undefined ? `  ${name} is not set` : `  ${name} ${issue.message}`;
+  });
+  throw new SettingsError(`These settings are wrong:\n${[...new Set(lines)].join("\n")}`);
+}
