@@ -48,12 +48,26 @@ const settings = z.object({
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   /** Port for a worker pool's health answers; 0 takes any free one. */
   HEALTH_PORT: integer(0, 65_535).default(0),
+  /** Activities a worker process runs at once. */
+  ACTIVITY_CONCURRENCY: integer(1, 1_000).default(10),
   /** How long a stopping process finishes what it has in hand. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
   /** How long one SMTP command may go unanswered before its connection is given up. */
   SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),
-  /** Messages staged in one committed statement before they are sent. */
-  DISPATCH_BATCH_SIZE: integer(1, 1_000).default(20),
+  /** Most messages staged in one committed statement before they are sent. */
+  DISPATCH_BATCH_SIZE: integer(1, 1_000).default(50),
+  /** After how many recipients a dispatching activity gives way to other teams' sends. */
+  DISPATCH_SLICE_ROWS: integer(1, 100_000).default(5_000),
+  /** After how long it gives way. */
+  DISPATCH_SLICE_MS: integer(100, 30_000).default(30_000),
+  /** Waits before a deferred mail (SMTP 4xx) is tried again, in seconds; the last one repeats. */
+  DEFERRAL_LADDER_SECONDS: z
+    .string()
+    .regex(/^\d+(,\d+)*$/, "must be whole seconds separated by commas")
+    .default("300,900,1800,3600")
+    .transform((value) => value.split(",").map(Number)),
+  /** How long a deferred mail is tried in all before it expires and its credit is released. */
+  DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
 });
 
 export type Env = z.infer<typeof settings>;

@@ -1,0 +1,134 @@
+import type { MikroORM } from "@mikro-orm/postgresql";
+import type { Logger } from "pino";
+import type { SmtpSecurity } from "../db/entities/account.ts";
+import { kysely } from "../db/orm.ts";
+import type { Vault } from "../domain/crypto.ts";
+import { LEASE_SECONDS, leaseConnections, releaseConnections, renewLease } from "../domain/sends/account-capacity.ts";
+import { SmtpPool } from "./smtp/pool.ts";
+
+interface Held {
+  pool: SmtpPool;
+  users: number;
+  renewal: NodeJS.Timeout;
+  idle?: NodeJS.Timeout | undefined;
+  /** What the pool was made from; another password or host asks for another pool. */
+  fingerprint: string;
+}
+
+/** How long a pool that nobody uses keeps its connections and its lease: the gap between two slices of a send. */
+const IDLE_MS = 5_000;
+
+interface Options {
+  orm: MikroORM;
+  vault: Vault;
+  log: Logger;
+  workerId: string;
+  timeoutMs: number;
+}
+
+/** Where a stored password belongs; the vault refuses it anywhere else. */
+export const passwordContext = (accountId: string): string => `email_accounts/${accountId}/password`;
+
+/**
+ * This process's connections to sending accounts: one pool per account, shared by all sends on it, never more
+ * connections than are leased. A pool outlives a slice, so that a send's next slice finds its connections warm.
+ */
+export class AccountPools {
+  readonly #options: Options;
+  readonly #held = new Map<string, Held>();
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  /**
+   * The account's pool with the connections this process may open now.
+   * @returns undefined when other workers hold all of them
+   */
+  async acquire(accountId: string): Promise<SmtpPool | undefined> {
+    const { orm, vault, workerId, timeoutMs } = this.#options;
+    const connections = await leaseConnections(orm.em.fork(), accountId, workerId);
+    if (connections === 0) return undefined;
+    const account = await kysely(orm.em.fork())
+      .selectFrom("email_accounts")
+      .select(["host", "port", "security", "username", "encrypted_password"])
+      .where("id", "=", accountId)
+      .executeTakeFirstOrThrow();
+    const fingerprint = JSON.stringify(account);
+    let held = this.#held.get(accountId);
+    if (held && held.fingerprint !== fingerprint) {
+      this.#held.delete(accountId);
+      void this.#drop(accountId, held);
+      held = undefined;
+    }
+    if (!held) {
+      const pass = account.encrypted_password;
+      const pool = new SmtpPool({
+        host: account.host,
+        port: account.port,
+        secure: account.security satisfies SmtpSecurity,
+        user: account.username ?? undefined,
+        pass: pass === null ? undefined : vault.decrypt(pass, passwordContext(accountId)),
+        timeoutMs,
+        maxConnections: connections,
+      });
+      held = {
+        pool,
+        users: 0,
+        fingerprint,
+        renewal: setInterval(() => void this.#renew(accountId), (LEASE_SECONDS * 1000) / 3),
+      };
+      held.renewal.unref();
+      this.#held.set(accountId, held);
+    }
+    held.users++;
+    clearTimeout(held.idle);
+    held.pool.setConnections(connections);
+    return held.pool;
+  }
+
+  /** Ends one use; the pool is given up when nobody uses it for a while. */
+  release(accountId: string, pool: SmtpPool): void {
+    const held = this.#held.get(accountId);
+    if (held?.pool !== pool) return;
+    held.users--;
+    if (held.users > 0) return;
+    held.idle = setTimeout(() => {
+      if (held.users > 0) return;
+      this.#held.delete(accountId);
+      void this.#drop(accountId, held);
+    }, IDLE_MS);
+    held.idle.unref();
+  }
+
+  /** Closes every pool and gives the leases back. */
+  async close(): Promise<void> {
+    const all = [...this.#held];
+    this.#held.clear();
+    await Promise.all(all.map(([accountId, held]) => this.#drop(accountId, held)));
+  }
+
+  async #renew(accountId: string): Promise<void> {
+    const { orm, workerId, log } = this.#options;
+    try {
+      if (await renewLease(orm.em.fork(), accountId, workerId)) return;
+      log.warn({ accountId }, "a connection lease ran out; closing its connections");
+      const held = this.#held.get(accountId);
+      this.#held.delete(accountId);
+      if (held) await this.#drop(accountId, held);
+    } catch (error) {
+      log.warn({ accountId, err: error }, "a connection lease could not be renewed");
+    }
+  }
+
+  async #drop(accountId: string, held: Held): Promise<void> {
+    const { orm, workerId, timeoutMs, log } = this.#options;
+    clearInterval(held.renewal);
+    clearTimeout(held.idle);
+    await held.pool.close({ graceMs: timeoutMs });
+    if (this.#held.has(accountId)) return;
+    await releaseConnections(orm.em.fork(), accountId, workerId).catch((error: unknown) =>
+      log.warn({ accountId, err: error }, "a connection lease could not be given back; it runs out by itself"),
+    );
+  }
+}

@@ -1,0 +1,89 @@
+import { createTransport } from "nodemailer";
+import { transaction } from "../db/transaction.ts";
+import { claimConfirmations, type DueConfirmation, settleConfirmation } from "../domain/audience/confirmations.ts";
+import { confirmUrl } from "../domain/links.ts";
+import { escapeHtml } from "../domain/mail/template.ts";
+import type { ActivityDeps } from "./deps.ts";
+
+const BATCH = 50;
+const CONNECTIONS = 5;
+const PERMANENT = 500;
+
+type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
+
+/**
+ * Sends the confirmation mails of double opt-ins that are due, over SYSTEM_SMTP_URL. Each is claimed first and settled
+ * after it was handed over: a crash in between repeats a mail ten minutes later, it forgets none. One that the server
+ * refuses for good is given up; any other failure is tried again when the claim runs out.
+ * @returns how many were handed over
+ */
+export async function sendDueConfirmations({ env, orm, vault, log, stopping }: Deps): Promise<number> {
+  const { PUBLIC_URL: publicUrl, SYSTEM_SMTP_URL, SYSTEM_FROM, SMTP_TIMEOUT_MS } = env;
+  // Without the address of the public pages there is no link to send; what is due waits.
+  if (!publicUrl) return 0;
+  let transport: Transport | undefined;
+  let sent = 0;
+
+  const sendOne = async (carrier: Transport, due: DueConfirmation) => {
+    try {
+      await carrier.sendMail({ from: SYSTEM_FROM, to: due.email, ...compose(due, confirmUrl(vault, publicUrl, due)) });
+    } catch (error) {
+      const code = replyCode(error);
+      log.warn({ subscriberId: due.subscriberId, listId: due.listId, code }, "confirmation mail not accepted");
+      if (code !== undefined && code >= PERMANENT) await settleConfirmation(orm.em.fork(), due, "refused");
+      return;
+    }
+    await settleConfirmation(orm.em.fork(), due, "sent");
+    sent++;
+  };
+
+  try {
+    while (!stopping.aborted) {
+      const batch = await transaction(orm.em, (em) => claimConfirmations(em, BATCH));
+      if (batch.length === 0) break;
+      transport ??= openTransport(SYSTEM_SMTP_URL, SMTP_TIMEOUT_MS);
+      const carrier = transport;
+      await Promise.all(batch.map((due) => sendOne(carrier, due)));
+    }
+  } finally {
+    transport?.close();
+  }
+  return sent;
+}
+
+const openTransport = (url: string, timeoutMs: number) =>
+  createTransport({
+    url,
+    pool: true,
+    maxConnections: CONNECTIONS,
+    connectionTimeout: timeoutMs,
+    greetingTimeout: timeoutMs,
+    socketTimeout: timeoutMs,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
+
+type Transport = ReturnType<typeof openTransport>;
+
+/** The server's answer to RCPT or DATA; undefined when it gave none, or when it refused us rather than the mail. */
+function replyCode(error: unknown): number | undefined {
+  const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
+  return typeof responseCode === "number" && (code === "EENVELOPE" || code === "EMESSAGE") ? responseCode : undefined;
+}
+
+function compose({ listName, teamName }: DueConfirmation, url: string) {
+  return {
+    subject: `Please confirm: ${listName}`,
+    text: [
+      `Somebody, most likely you, asked ${teamName} to put this address on "${listName}".`,
+      `To confirm, open this page:\n${url}`,
+      "If it was not you, do nothing: without your confirmation you get no mail.",
+    ].join("\n\n"),
+    html: [
+      `<p>Somebody, most likely you, asked ${escapeHtml(teamName)} to put this address on <b>${escapeHtml(listName)}</b>.</p>`,
+      `<p><a href="${escapeHtml(url)}">Confirm the subscription</a></p>`,
+      "<p>If it was not you, do nothing: without your confirmation you get no mail.</p>",
+    ].join("\n"),
+    headers: { "Auto-Submitted": "auto-generated" },
+  };
+}

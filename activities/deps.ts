@@ -1,0 +1,16 @@
+import type { Logger } from "pino";
+import type { MikroORM } from "../db/orm.ts";
+import type { Vault } from "../domain/crypto.ts";
+import type { Env } from "../env.ts";
+
+/** What every activity is given when its worker starts. */
+export interface ActivityDeps {
+  env: Env;
+  orm: MikroORM;
+  vault: Vault;
+  log: Logger;
+  /** Aborted when the process is asked to stop: finish what is in hand, begin nothing. */
+  stopping: AbortSignal;
+  /** Names this process among all workers. */
+  workerId: string;
+}

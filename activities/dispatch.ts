@@ -1,0 +1,375 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { domainToASCII } from "node:url";
+import { Context } from "@temporalio/activity";
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../db/orm.ts";
+import { unsubscribeUrl } from "../domain/links.ts";
+import { type ComposedMessage, composeMessage } from "../domain/mail/message.ts";
+import { type Quota, returnQuota, takeQuota } from "../domain/sends/account-capacity.ts";
+import {
+  closeDispatch,
+  type DeferralPolicy,
+  type OpenedDispatch,
+  openDispatch,
+  type RecipientOutcome,
+  remaining,
+  requeueDue,
+  type StagedRecipient,
+  settleBatch,
+  stageBatch,
+} from "../domain/sends/ledger.ts";
+import { AccountPools } from "./account-pools.ts";
+import type { ActivityDeps } from "./deps.ts";
+import { failureCode } from "./failures.ts";
+import type { SmtpPool, SmtpResult } from "./smtp/pool.ts";
+
+/** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
+const ROWS_PER_CONNECTION = 3;
+/** Policy refusals in a row that pause a send: the server has made up its mind about it. */
+const POLICY_REFUSALS_TO_PAUSE = 20;
+/** How long outcomes are kept for a database that is away, and how often it is tried. */
+const SETTLE_FOR_MS = 120_000;
+const SETTLE_AGAIN_MS = 250;
+const HEARTBEAT_MS = 2_000;
+/** How soon a send asks again for an account whose connections other workers hold. */
+const CONNECTIONS_BUSY_MS = 1_000;
+
+export interface SliceRequest {
+  sendId: string;
+  /** Rows up to and including this one were dealt with, as far as the caller knows. */
+  afterSeq: number;
+}
+
+/** What a slice came to, and what the workflow does next. */
+export type SliceResult = { afterSeq: number; mailed: number; unknown: number } & (
+  | { next: "continue" }
+  /** Nothing is queued; the next deferred recipient is due in `waitMs`. */
+  | { next: "deferred"; waitMs: number }
+  /** The account's limits or connections are used up; they are free again in `waitMs`. */
+  | { next: "account_full"; waitMs: number }
+  /** The account is in trouble: `temporary` trouble may pass by itself. */
+  | { next: "trouble"; reason: string; temporary: boolean }
+  /** The send is not SENDING any more: paused, cancelled, or gone. */
+  | { next: "stopped" }
+  | { next: "done" }
+);
+
+export interface DispatchActivities {
+  /** Mails one slice of a send: at most DISPATCH_SLICE_ROWS recipients or DISPATCH_SLICE_MS. */
+  dispatchSlice(request: SliceRequest): Promise<SliceResult>;
+}
+
+export function createDispatchActivities(deps: ActivityDeps): DispatchActivities & { close(): Promise<void> } {
+  const { orm, vault, log, workerId, env } = deps;
+  const pools = new AccountPools({ orm, vault, log, workerId, timeoutMs: env.SMTP_TIMEOUT_MS });
+  return {
+    dispatchSlice: (request) => dispatchSlice(deps, pools, request),
+    close: () => pools.close(),
+  };
+}
+
+async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, request: SliceRequest): Promise<SliceResult> {
+  const context = Context.current();
+  const heartbeat = setInterval(() => context.heartbeat(), HEARTBEAT_MS);
+  const em = deps.orm.em.fork();
+  const { sendId } = request;
+  try {
+    const opened = await openDispatch(em, sendId);
+    const progress = { afterSeq: request.afterSeq, mailed: 0, unknown: opened?.unknown ?? 0 };
+    if (opened?.status !== "SENDING") return { ...progress, next: "stopped" };
+    const pool = await pools.acquire(opened.accountId);
+    if (!pool) {
+      await closeDispatch(em, sendId, opened.epoch);
+      return { ...progress, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
+    }
+    try {
+      const slice = new Slice(deps, em, pool, opened, request, context.cancellationSignal);
+      const result = await slice.run();
+      await closeDispatch(em, sendId, opened.epoch);
+      return { ...result, unknown: progress.unknown };
+    } finally {
+      pools.release(opened.accountId, pool);
+    }
+  } finally {
+    clearInterval(heartbeat);
+  }
+}
+
+/** What every recipient of a send has in common, made once per process. */
+interface SendContent {
+  message: ComposedMessage;
+  messageIdDomain: string;
+  listNames: ReadonlyMap<string, string>;
+  limits: { hourly: number | null; daily: number | null };
+}
+
+class Slice {
+  readonly #deps: ActivityDeps;
+  readonly #em: EntityManager;
+  readonly #pool: SmtpPool;
+  readonly #send: OpenedDispatch;
+  readonly #sendId: string;
+  readonly #signal: AbortSignal;
+  readonly #deferral: DeferralPolicy;
+  readonly #stopMailing = new AbortController();
+
+  #afterSeq: number;
+  #taken = 0;
+  #mailed = 0;
+  /** Rows committed as SENDING whose outcome is not settled yet. */
+  #open = 0;
+  #returnedFrom: number | undefined;
+  #policyRefusals = 0;
+  #quotaWaitMs: number | undefined;
+  #exhausted = false;
+  #quota: Quota | undefined;
+
+  #unsettled: RecipientOutcome[] = [];
+  #settling: Promise<void> | undefined;
+  #settleError: unknown;
+  #wake: (() => void) | undefined;
+
+  constructor(
+    deps: ActivityDeps,
+    em: EntityManager,
+    pool: SmtpPool,
+    send: OpenedDispatch,
+    { sendId, afterSeq }: SliceRequest,
+    cancelled: AbortSignal,
+  ) {
+    this.#deps = deps;
+    this.#em = em;
+    this.#pool = pool;
+    this.#send = send;
+    this.#sendId = sendId;
+    this.#afterSeq = afterSeq;
+    this.#signal = AbortSignal.any([
+      cancelled,
+      deps.stopping,
+      this.#stopMailing.signal,
+      AbortSignal.timeout(deps.env.DISPATCH_SLICE_MS),
+    ]);
+    this.#deferral = {
+      ladderSeconds: deps.env.DEFERRAL_LADDER_SECONDS,
+      windowSeconds: deps.env.DEFERRAL_WINDOW_SECONDS,
+    };
+  }
+
+  async run(): Promise<SliceResult> {
+    const content = await readContent(this.#deps, this.#em, this.#send);
+    const due = await requeueDue(this.#em, this.#sendId);
+    if (due !== undefined) this.#afterSeq = Math.min(this.#afterSeq, due - 1);
+
+    const end = await this.#pool.drain(this.#batches(content), {
+      fill: (recipient) => this.#fill(content, recipient),
+      onResult: (recipient, result) => this.#take(recipient, result),
+      signal: this.#signal,
+    });
+    await this.#settleAll();
+    if (this.#returnedFrom !== undefined) this.#afterSeq = Math.min(this.#afterSeq, this.#returnedFrom - 1);
+
+    const progress = { afterSeq: this.#afterSeq, mailed: this.#mailed, unknown: 0 };
+    if (end.ended === "account") {
+      return { ...progress, next: "trouble", reason: end.trouble.reason, temporary: end.trouble.temporary };
+    }
+    if (this.#policyRefusals >= POLICY_REFUSALS_TO_PAUSE) {
+      return { ...progress, next: "trouble", reason: "policy_refusals", temporary: false };
+    }
+    if (this.#quotaWaitMs !== undefined) return { ...progress, next: "account_full", waitMs: this.#quotaWaitMs };
+    if (!this.#exhausted) return { ...progress, next: "continue" };
+    return { ...progress, ...(await this.#whatIsLeft()) };
+  }
+
+  /** Nothing was staged: because nothing is left, or because the send or its account may not go on. */
+  async #whatIsLeft(): Promise<
+    | { next: "continue" | "stopped" | "done"; afterSeq?: number }
+    | { next: "deferred"; waitMs: number }
+    | { next: "trouble"; reason: string; temporary: boolean }
+  > {
+    const { rows } = await sql<{ live: boolean; active: boolean }>`
+      select s.status = 'SENDING' and s.epoch = ${this.#send.epoch} as live, coalesce(a.status = 'ACTIVE', false) as active
+      from sends s left join email_accounts a on a.id = s.account_id where s.id = ${this.#sendId}`.execute(
+      kysely(this.#em),
+    );
+    if (!rows[0]?.live) return { next: "stopped" };
+    if (!rows[0].active) return { next: "trouble", reason: "account_not_active", temporary: false };
+    const { firstQueuedSeq, retryInMs } = await remaining(this.#em, this.#sendId);
+    if (firstQueuedSeq !== null) return { next: "continue", afterSeq: firstQueuedSeq - 1 };
+    return retryInMs === null ? { next: "done" } : { next: "deferred", waitMs: retryInMs };
+  }
+
+  /** Stages sub-batches ahead of the connections, never more rows than may be lost to a crash. */
+  async *#batches(content: SendContent): AsyncGenerator<readonly StagedRecipient[]> {
+    const { env } = this.#deps;
+    while (!this.#signal.aborted && this.#taken < env.DISPATCH_SLICE_ROWS) {
+      const connections = this.#pool.connections;
+      const limit = Math.min(env.DISPATCH_BATCH_SIZE, connections, env.DISPATCH_SLICE_ROWS - this.#taken);
+      while (this.#open + limit > ROWS_PER_CONNECTION * connections) {
+        if (this.#settleError) throw this.#settleError;
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+      if (this.#signal.aborted) return;
+      const batch = await this.#stage(content, limit);
+      if (this.#exhausted || this.#quotaWaitMs !== undefined) return;
+      if (batch.length > 0) yield batch;
+    }
+  }
+
+  async #stage({ limits }: SendContent, limit: number): Promise<readonly StagedRecipient[]> {
+    const { accountId, epoch } = this.#send;
+    const limited = limits.hourly !== null || limits.daily !== null;
+    // Rows count as open from before the statement: should its answer get lost, they are SENDING all the same.
+    if (limited) {
+      this.#quota = await takeQuota(this.#em, accountId, limits, limit);
+      if (this.#quota.granted === 0) {
+        this.#quotaWaitMs = this.#quota.retryInMs;
+        return [];
+      }
+    }
+    const wanted = this.#quota?.granted ?? limit;
+    const { recipients, lastSeq } = await stageBatch(this.#em, {
+      sendId: this.#sendId,
+      epoch,
+      afterSeq: this.#afterSeq,
+      limit: wanted,
+    });
+    if (this.#quota) await returnQuota(this.#em, accountId, this.#quota, wanted - recipients.length);
+    if (lastSeq === undefined) {
+      this.#exhausted = true;
+      return [];
+    }
+    this.#afterSeq = lastSeq;
+    this.#taken += recipients.length;
+    this.#open += recipients.length;
+    return recipients;
+  }
+
+  #fill({ message, messageIdDomain, listNames }: SendContent, recipient: StagedRecipient) {
+    const { vault, env } = this.#deps;
+    return message.fill({
+      email: recipient.email,
+      firstName: recipient.firstName,
+      lastName: recipient.lastName,
+      listName: listNames.get(recipient.listId),
+      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL ?? "", { sendId: this.#sendId, seq: recipient.seq }),
+      // Derived from the ledger's row: the same mail sent again is recognisable as the same.
+      messageId: `${recipient.seq}.${this.#sendId}@${messageIdDomain}`,
+      date: new Date(),
+    });
+  }
+
+  #take({ seq, email }: StagedRecipient, result: SmtpResult): void {
+    const outcome = toOutcome(seq, email, result);
+    if (outcome.state === "QUEUED") {
+      this.#returnedFrom = Math.min(this.#returnedFrom ?? seq, seq);
+    } else {
+      this.#mailed++;
+    }
+    if (result.policy) {
+      this.#policyRefusals++;
+      if (this.#policyRefusals >= POLICY_REFUSALS_TO_PAUSE) this.#stopMailing.abort();
+    } else if (result.outcome === "sent") {
+      this.#policyRefusals = 0;
+    }
+    this.#unsettled.push(outcome);
+    // One settlement at a time: what comes in meanwhile goes together into the next.
+    this.#settling ??= this.#settle();
+  }
+
+  async #settle(): Promise<void> {
+    try {
+      // What answers in the same turn of the event loop shares the statement.
+      await new Promise((resolve) => setImmediate(resolve));
+      while (this.#unsettled.length > 0) {
+        const outcomes = this.#unsettled;
+        this.#unsettled = [];
+        await this.#settleSurely(outcomes);
+        this.#open -= outcomes.length;
+        const returned = outcomes.reduce((count, { state }) => count + (state === "QUEUED" ? 1 : 0), 0);
+        if (this.#quota && returned > 0) await returnQuota(this.#em, this.#send.accountId, this.#quota, returned);
+        this.#wake?.();
+      }
+    } catch (error) {
+      // The rows stay SENDING: the next attempt finds and lists them.
+      this.#settleError = error;
+      this.#stopMailing.abort();
+      this.#wake?.();
+    } finally {
+      this.#settling = undefined;
+    }
+  }
+
+  /** What the servers answered is known here alone: a database that is away for a moment must not cost it. */
+  async #settleSurely(outcomes: readonly RecipientOutcome[]): Promise<void> {
+    const giveUpAt = performance.now() + SETTLE_FOR_MS;
+    for (;;) {
+      try {
+        return await settleBatch(this.#em, { ...this.#send, sendId: this.#sendId }, outcomes, this.#deferral);
+      } catch (error) {
+        if (failureCode(error) !== "dependency_unavailable" || performance.now() > giveUpAt) throw error;
+        await delay(SETTLE_AGAIN_MS);
+      }
+    }
+  }
+
+  async #settleAll(): Promise<void> {
+    while (this.#settling) await this.#settling;
+    if (this.#settleError) throw this.#settleError;
+  }
+}
+
+/** What an SMTP result means for the ledger's row. */
+export function toOutcome(seq: number, email: string, result: SmtpResult): RecipientOutcome {
+  const { code, enhanced, suppress } = result;
+  const detail = [code, enhanced].filter((part) => part !== undefined).join("_");
+  const reason = result.outcome === "sent" ? null : detail ? `${result.reason}:${detail}` : result.reason;
+  switch (result.outcome) {
+    case "sent":
+      return { seq, email, state: "SENT", reason, suppress };
+    case "rejected":
+      return { seq, email, state: "REJECTED", reason, suppress };
+    case "deferred":
+      return { seq, email, state: "DEFERRED", reason, suppress };
+    case "unknown":
+      return { seq, email, state: "UNKNOWN", reason, suppress };
+    case "account":
+    case "not_attempted":
+      return { seq, email, state: "QUEUED", reason: null, suppress: false };
+  }
+}
+
+/** Reads what the send's mails have in common. A newsletter does not change once it is scheduled. */
+async function readContent({ log }: ActivityDeps, em: EntityManager, send: OpenedDispatch): Promise<SendContent> {
+  const db = kysely(em);
+  const newsletter = await db
+    .selectFrom("newsletters")
+    .select(["subject", "body", "from_email", "from_name"])
+    .where("id", "=", send.newsletterId)
+    .executeTakeFirstOrThrow();
+  const account = await db
+    .selectFrom("email_accounts")
+    .select(["hourly_limit", "daily_limit", "display_name"])
+    .where("id", "=", send.accountId)
+    .executeTakeFirstOrThrow();
+  const lists = await db
+    .selectFrom("lists")
+    .innerJoin("newsletter_lists", "newsletter_lists.list_id", "lists.id")
+    .select(["lists.id", "lists.name"])
+    .where("newsletter_lists.newsletter_id", "=", send.newsletterId)
+    .execute();
+  const fromEmail = newsletter.from_email ?? "";
+  log.debug({ newsletterId: send.newsletterId }, "composing");
+  return {
+    message: composeMessage({
+      subject: newsletter.subject ?? "",
+      html: newsletter.body ?? "",
+      fromEmail,
+      fromName: newsletter.from_name ?? account.display_name,
+    }),
+    messageIdDomain: domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1)),
+    listNames: new Map(lists.map(({ id, name }) => [id, name])),
+    limits: { hourly: account.hourly_limit, daily: account.daily_limit },
+  };
+}

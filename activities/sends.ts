@@ -1,0 +1,39 @@
+import { type ConfirmRequest, confirmSend } from "../domain/sends/confirm.ts";
+import {
+  beginSend,
+  cancelSend,
+  finishSend,
+  pauseSend,
+  readSend,
+  resumeSend,
+  type SendState,
+  type SettledSend,
+} from "../domain/sends/lifecycle.ts";
+import { type PreviewRequest, writePreview } from "../domain/sends/preview.ts";
+import type { ActivityDeps } from "./deps.ts";
+
+/** What a send's workflow asks of Postgres. Every one of them may run twice and has its effect once. */
+export interface SendActivities {
+  writePreview(request: PreviewRequest): Promise<void>;
+  confirmSend(request: ConfirmRequest): Promise<void>;
+  readSend(sendId: string): Promise<SendState | undefined>;
+  beginSend(sendId: string): Promise<boolean>;
+  pauseSend(sendId: string, trouble?: string): Promise<boolean>;
+  resumeSend(sendId: string): Promise<boolean>;
+  cancelSend(sendId: string): Promise<boolean>;
+  finishSend(sendId: string): Promise<SettledSend>;
+}
+
+export function createSendActivities({ orm }: ActivityDeps): SendActivities {
+  const em = () => orm.em.fork();
+  return {
+    writePreview: (request) => writePreview(em(), request),
+    confirmSend: (request) => confirmSend(em(), request),
+    readSend: (sendId) => readSend(em(), sendId),
+    beginSend: (sendId) => beginSend(em(), sendId),
+    pauseSend: (sendId, trouble) => pauseSend(em(), sendId, trouble ?? null),
+    resumeSend: (sendId) => resumeSend(em(), sendId),
+    cancelSend: (sendId) => cancelSend(em(), sendId),
+    finishSend: (sendId) => finishSend(em(), sendId),
+  };
+}

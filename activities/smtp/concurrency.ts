@@ -1,0 +1,92 @@
+/** Connections to begin with. */
+const START = 4;
+/** A rate is measured over this time at least, */
+const MIN_WINDOW_MS = 50;
+/** and over this many messages of each connection, fewer make it too rough to compare, */
+const MESSAGES_PER_CONNECTION = 3;
+/** unless that takes a slow server longer than this. */
+const MAX_WINDOW_MS = 1_000;
+/** Twice the connections must give at least this much more, or they are not kept. */
+const WORTHWHILE_GAIN = 1.15;
+/** Share of a window's messages that may have found connections idle without the window losing its meaning. */
+const SLACK = 0.1;
+const FIRST_HOLD_MS = 2_000;
+const MAX_HOLD_MS = 60_000;
+/** How long a number of connections that the server itself would not exceed is taken for its limit. */
+const SERVER_LIMIT_MS = 60_000;
+
+/**
+ * How many connections pay. It doubles them while all are busy and the rate rises with their number: at 20 ms of
+ * latency that goes up to the account's limit, with a server next door it stops at a few. All times in ms.
+ */
+export class Concurrency {
+  #max: number;
+  #target: number;
+  #serverLimit = { connections: Number.POSITIVE_INFINITY, until: 0 };
+  #before: { target: number; rate: number } | undefined;
+  #holdMs = FIRST_HOLD_MS;
+  #holdUntil = 0;
+  #windowStart = 0;
+  #done = 0;
+  #slack = 0;
+
+  constructor(max: number) {
+    this.#max = Math.max(1, max);
+    this.#target = Math.min(START, this.#max);
+  }
+
+  /** Connections wanted now. */
+  get target(): number {
+    return this.#target;
+  }
+
+  setMax(max: number): void {
+    this.#max = Math.max(1, max);
+    this.#target = Math.min(this.#target, this.#max);
+    this.#restart(0);
+  }
+
+  /** The server refused a further connection while `open` others work. */
+  refusedAbove(open: number, now: number): void {
+    this.#serverLimit = { connections: Math.max(1, open), until: now + SERVER_LIMIT_MS };
+    this.#target = Math.min(this.#target, this.#serverLimit.connections);
+    this.#before = undefined;
+    this.#restart(now);
+  }
+
+  /** A message has its answer; `busy` connections, its own included, were at work. */
+  completed(now: number, busy: number): void {
+    if (this.#windowStart === 0) this.#restart(now);
+    this.#done++;
+    if (busy < this.#target) this.#slack++;
+    const elapsedMs = now - this.#windowStart;
+    const needed = this.#target * (elapsedMs < MAX_WINDOW_MS ? MESSAGES_PER_CONNECTION : 1);
+    if (elapsedMs < MIN_WINDOW_MS || this.#done < needed) return;
+    // Connections that had nothing to do, or are still being opened, say nothing about what more of them would bring.
+    if (this.#slack <= this.#done * SLACK) this.#judge(this.#done / elapsedMs, now);
+    this.#restart(now);
+  }
+
+  #judge(rate: number, now: number): void {
+    const before = this.#before;
+    if (before && rate < before.rate * WORTHWHILE_GAIN) {
+      this.#target = before.target;
+      this.#before = undefined;
+      this.#holdUntil = now + this.#holdMs;
+      this.#holdMs = Math.min(this.#holdMs * 2, MAX_HOLD_MS);
+      return;
+    }
+    if (before) this.#holdMs = FIRST_HOLD_MS;
+    const limit = now < this.#serverLimit.until ? Math.min(this.#max, this.#serverLimit.connections) : this.#max;
+    this.#before = undefined;
+    if (now < this.#holdUntil || this.#target >= limit) return;
+    this.#before = { target: this.#target, rate };
+    this.#target = Math.min(limit, this.#target * 2);
+  }
+
+  #restart(now: number): void {
+    this.#windowStart = now;
+    this.#done = 0;
+    this.#slack = 0;
+  }
+}

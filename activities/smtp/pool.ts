@@ -1,0 +1,257 @@
+import type { FilledMessage } from "../../domain/mail/message.ts";
+import { classifyAnswer } from "../../domain/mail/smtp-answer.ts";
+import { Concurrency } from "./concurrency.ts";
+import { Drain, type DrainEnd, type DrainOptions, type Job } from "./drain.ts";
+import { accountTrouble, NOT_ATTEMPTED, refusedHere, type SmtpResult, toResult } from "./result.ts";
+import { type SessionAnswer, type SmtpAccount, SmtpSession } from "./session.ts";
+
+export type { DrainEnd, DrainOptions } from "./drain.ts";
+export type { SmtpResult } from "./result.ts";
+export type { SmtpAccount } from "./session.ts";
+export { type AccountCheck, verifyAccount } from "./verify.ts";
+
+export interface SmtpPoolOptions extends SmtpAccount {
+  /** Connections the account allows; the pool opens as many of them as pay */
+  maxConnections: number;
+  /** Messages after which a connection is replaced; 1,000 by default */
+  messagesPerConnection?: number | undefined;
+  /** Idle time after which a connection is closed; 30,000 by default */
+  idleMs?: number | undefined;
+}
+
+const DEFAULT_MESSAGES_PER_CONNECTION = 1_000;
+const DEFAULT_IDLE_MS = 30_000;
+const SWEEP_MS = 1_000;
+/** A message whose connection broke before the dot goes once more over another; after that it is deferred. */
+const MAX_ATTEMPTS = 2;
+
+/** Longest time a message may be in hand on one connection: as long as its four replies may be awaited. */
+export const messageDeadlineMs = (timeoutMs: number): number => 4 * timeoutMs;
+
+/** Keeps one account's connections busy. */
+export class SmtpPool {
+  readonly #options: SmtpPoolOptions;
+  readonly #concurrency: Concurrency;
+  readonly #sessions = new Set<SmtpSession>();
+  /** Last in, first out, so that what is not needed idles long enough to be closed. */
+  readonly #idle: SmtpSession[] = [];
+  readonly #inHand = new Map<SmtpSession, Job>();
+  readonly #drains = new Set<Drain<unknown>>();
+  #waiting: Job[] = [];
+  #opening = 0;
+  #maxConnections: number;
+  #closed = false;
+  #closing: Promise<void> | undefined;
+  #onEmpty: (() => void) | undefined;
+  #sweep: NodeJS.Timeout | undefined;
+
+  constructor(options: SmtpPoolOptions) {
+    this.#options = options;
+    this.#maxConnections = options.maxConnections;
+    this.#concurrency = new Concurrency(options.maxConnections);
+  }
+
+  /** Connections the pool wants at present: it grows while that raises the throughput. A good size for a batch. */
+  get connections(): number {
+    return this.#concurrency.target;
+  }
+
+  /** Changes the account's limit; connections above it close as they become free. */
+  setConnections(maxConnections: number): void {
+    this.#maxConnections = maxConnections;
+    this.#concurrency.setMax(maxConnections);
+    const tooMany = Math.max(0, this.#sessions.size - maxConnections);
+    for (const session of this.#idle.splice(0, tooMany)) session.quit();
+    this.#pump();
+  }
+
+  /** Sends one message. Never rejects: every SMTP outcome is a result. */
+  async send(filled: FilledMessage): Promise<SmtpResult> {
+    let result = NOT_ATTEMPTED;
+    await this.drain(once([filled]), {
+      fill: (message) => message,
+      onResult: (_, outcome) => {
+        result = outcome;
+      },
+    });
+    return result;
+  }
+
+  /**
+   * Sends what `batches` yields, with no barrier between batches: the next one is asked for as soon as fewer messages
+   * wait than there are connections, so that about one batch is staged ahead. Ends when every item handed over has had
+   * its result; once the drain is stopped or the account is in trouble, items that were not begun get `not_attempted`.
+   * @throws what `batches` or `onResult` throws, after the items already handed over have had their results
+   */
+  async drain<T>(batches: AsyncIterable<readonly T[]>, options: DrainOptions<T>): Promise<DrainEnd> {
+    const concurrency = this.#concurrency;
+    const drain = new Drain(batches, options, {
+      get wanted() {
+        return concurrency.target;
+      },
+      add: (jobs) => this.#add(jobs),
+      withdraw: (owner) => this.#withdraw((job) => job.owner === owner),
+    });
+    if (this.#closed) drain.stop({ ended: "stopped" });
+    const entry = drain as Drain<unknown>;
+    this.#drains.add(entry);
+    try {
+      return await drain.run();
+    } finally {
+      this.#drains.delete(entry);
+    }
+  }
+
+  /**
+   * Begins no more messages, finishes those in hand for up to `graceMs`, then cuts them off (`deferred`, or `unknown`
+   * after the final dot). What was not begun gets `not_attempted`.
+   */
+  close(options: { graceMs: number }): Promise<void> {
+    this.#closing ??= this.#close(options);
+    return this.#closing;
+  }
+
+  async #close({ graceMs }: { graceMs: number }): Promise<void> {
+    this.#closed = true;
+    for (const drain of this.#drains) drain.stop({ ended: "stopped" });
+    for (const session of this.#sessions) if (!this.#inHand.has(session)) session.quit();
+    if (this.#sessions.size === 0) return;
+    const cut = setTimeout(() => {
+      for (const session of this.#sessions) session.destroy();
+    }, graceMs);
+    await new Promise<void>((resolve) => {
+      this.#onEmpty = resolve;
+    });
+    clearTimeout(cut);
+  }
+
+  #add(jobs: readonly Job[]): void {
+    for (const job of jobs) {
+      job.owner.waiting++;
+      this.#waiting.push(job);
+    }
+    this.#pump();
+  }
+
+  #withdraw(which: (job: Job) => boolean): Job[] {
+    const withdrawn = this.#waiting.filter(which);
+    this.#waiting = this.#waiting.filter((job) => !which(job));
+    for (const job of withdrawn) job.owner.waiting--;
+    return withdrawn;
+  }
+
+  /** Gives waiting messages to idle connections and opens further ones for the rest. */
+  #pump(): void {
+    while (this.#waiting.length > 0) {
+      const session = this.#idle.pop();
+      if (session === undefined) break;
+      this.#use(session);
+    }
+    const target = this.#closed ? 0 : Math.min(this.#concurrency.target, this.#maxConnections);
+    while (this.#sessions.size < target && this.#opening < this.#waiting.length) this.#open();
+  }
+
+  #open(): void {
+    const session = new SmtpSession(this.#options);
+    this.#sessions.add(session);
+    this.#opening++;
+    session.onEnd = () => this.#ended(session);
+    session.open((trouble) => {
+      this.#opening--;
+      if (trouble) this.#openFailed(trouble);
+      else this.#use(session);
+    });
+    this.#sweep ??= setInterval(() => this.#closeStale(), SWEEP_MS).unref();
+  }
+
+  #openFailed(answer: SessionAnswer): void {
+    const working = [...this.#sessions].filter((session) => !session.ended).length - this.#opening;
+    if (working > 0) {
+      // The others work: this was one too many for the server, not the account's end.
+      this.#concurrency.refusedAbove(working, performance.now());
+    } else if (this.#opening === 0) {
+      const trouble = accountTrouble(answer);
+      for (const job of this.#withdraw(() => true)) job.settle(trouble);
+    }
+  }
+
+  /** Gives a free connection its next message, or lets it idle. */
+  #use(session: SmtpSession): void {
+    if (session.ended) return; // #ended follows
+    const spent = session.messages >= (this.#options.messagesPerConnection ?? DEFAULT_MESSAGES_PER_CONNECTION);
+    if (spent || this.#closed || this.#sessions.size > this.#maxConnections) {
+      session.quit();
+      return;
+    }
+    for (let job = this.#waiting.shift(); job !== undefined; job = this.#waiting.shift()) {
+      job.owner.waiting--;
+      job.owner.askIfShort();
+      if (this.#begin(session, job)) return;
+    }
+    session.since = performance.now();
+    this.#idle.push(session);
+  }
+
+  /** False when this recipient cannot be mailed, which is then settled. */
+  #begin(session: SmtpSession, job: Job): boolean {
+    let filled: FilledMessage;
+    try {
+      filled = job.message();
+    } catch {
+      job.settle(refusedHere("unsendable"));
+      return false;
+    }
+    if (filled.envelope.smtpUtf8 && !session.knowsSmtpUtf8) {
+      job.settle(refusedHere("smtputf8_unsupported"));
+      return false;
+    }
+    job.attempts++;
+    this.#inHand.set(session, job);
+    session.send(filled, (answer) => this.#answered(session, job, filled, answer));
+    return true;
+  }
+
+  #answered(session: SmtpSession, job: Job, { envelope }: FilledMessage, answer: SessionAnswer): void {
+    this.#concurrency.completed(performance.now(), this.#inHand.size);
+    this.#inHand.delete(session);
+    if (answer.code === 421) session.destroy(); // announced by the server; nothing must be begun on it
+    const verdict = classifyAnswer(answer);
+    if (verdict.retry && job.attempts < MAX_ATTEMPTS && !job.owner.stopped) {
+      job.owner.waiting++;
+      this.#waiting.unshift(job);
+    } else {
+      job.settle(toResult(verdict, answer, envelope.to));
+    }
+    const transactionIsOpen = answer.stage !== "dot";
+    if (transactionIsOpen && !session.ended) session.reset(() => this.#use(session));
+    else this.#use(session);
+    this.#pump();
+  }
+
+  #ended(session: SmtpSession): void {
+    this.#sessions.delete(session);
+    const index = this.#idle.indexOf(session);
+    if (index >= 0) this.#idle.splice(index, 1);
+    if (this.#sessions.size === 0) {
+      clearInterval(this.#sweep);
+      this.#sweep = undefined;
+      this.#onEmpty?.();
+    }
+    this.#pump();
+  }
+
+  /** Closes what has idled too long, and cuts off a server that says a little now and then but never all. */
+  #closeStale(): void {
+    const now = performance.now();
+    const idleMs = this.#options.idleMs ?? DEFAULT_IDLE_MS;
+    for (const session of this.#idle.filter(({ since }) => now - since > idleMs)) session.quit();
+    const deadlineMs = messageDeadlineMs(this.#options.timeoutMs);
+    for (const session of [...this.#inHand.keys()].filter(({ since }) => now - since > deadlineMs)) {
+      session.destroy("timeout");
+    }
+  }
+}
+
+async function* once<T>(batch: readonly T[]) {
+  yield batch;
+}

@@ -1,0 +1,241 @@
+import type { Readable, Writable } from "node:stream";
+import SMTPConnection, { type SMTPConnectionOptions, type SMTPError } from "nodemailer/lib/smtp-connection";
+import type { FilledMessage } from "../../domain/mail/message.ts";
+import { type NetworkTrouble, parseReply, type SmtpAnswer, type SmtpStage } from "../../domain/mail/smtp-answer.ts";
+
+/** How to reach a sending account's SMTP server. */
+export interface SmtpAccount {
+  host: string;
+  port: number;
+  /** `tls` from the first byte, `starttls` insists on the upgrade, `none` stays in clear text */
+  secure: "none" | "starttls" | "tls";
+  user?: string | undefined;
+  pass?: string | undefined;
+  /** Name given with EHLO; the machine's own by default */
+  name?: string | undefined;
+  /** How long a reply may be awaited */
+  timeoutMs: number;
+  /** Accept a certificate that does not verify; only for tests and private relays */
+  allowUnverifiedTls?: boolean | undefined;
+}
+
+/** An outcome and the server's words, as they came. */
+export type SessionAnswer = SmtpAnswer & { response?: string | undefined };
+
+/** Longest reply that is read; a real one has a line or two. */
+const MAX_REPLY_BYTES = 65_536;
+/** How long a server may take to close its side after ours is closed. */
+const CLOSE_TIMEOUT_MS = 1_000;
+
+/**
+ * One SMTP session: nodemailer's connection, and the knowledge of whether a final dot may have left.
+ *
+ * A message is handed to nodemailer as a stream, and a stream is piped only when the server has answered DATA with 354.
+ * So what fails before `pipe` is called was never sent; from then on the body and its dot are on their way, and only an
+ * answer of the server tells what became of them.
+ */
+export class SmtpSession {
+  /** When the session last became idle or busy, as `performance.now()`. */
+  since = performance.now();
+  /** Messages handed to it so far. */
+  messages = 0;
+  /** Called once when the session has ended, after the answer to a message in hand. */
+  onEnd: () => void = () => {};
+  readonly #connection: SMTPConnection;
+  readonly #account: SmtpAccount;
+  #opened: ((trouble?: SessionAnswer) => void) | undefined;
+  #answered: ((answer: SessionAnswer) => void) | undefined;
+  #loggingIn = false;
+  #dotMayHaveLeft = false;
+  #cut: NetworkTrouble = "lost";
+
+  constructor(account: SmtpAccount) {
+    this.#account = account;
+    this.#connection = new SMTPConnection(connectionOptions(account));
+    // The first error is the one that says why; what follows from it arrives when nobody waits any more.
+    this.#connection.on("error", (error: SMTPError) => this.#reportOpened(this.#openingTrouble(error)));
+    // nodemailer answers a message in hand right after "end".
+    this.#connection.once("end", () => setImmediate(() => this.#finish()));
+  }
+
+  get ended(): boolean {
+    return this.#connection.destroyed;
+  }
+
+  /** Whether the server takes addresses whose local part is not ASCII. */
+  get knowsSmtpUtf8(): boolean {
+    // Not in nodemailer's types; a test fails should it ever go.
+    const { _supportedExtensions } = this.#connection as unknown as { _supportedExtensions: readonly string[] };
+    return _supportedExtensions.includes("SMTPUTF8");
+  }
+
+  /** Connects, upgrades to TLS and logs in; `done` gets what went wrong, if anything did. */
+  open(done: (trouble?: SessionAnswer) => void): void {
+    this.#opened = done;
+    this.#connection.connect((error) => {
+      if (error) return this.#reportOpened(this.#openingTrouble(error));
+      const { user, pass } = this.#account;
+      if (!user) return this.#reportOpened();
+      this.#loggingIn = true;
+      this.#connection.login({ user, pass: pass ?? "" }, (failure) => {
+        this.#reportOpened(failure ? this.#openingTrouble(failure) : undefined);
+      });
+    });
+  }
+
+  /** Sends one message; `done` is called exactly once. */
+  send({ envelope, message }: FilledMessage, done: (answer: SessionAnswer) => void): void {
+    this.#answered = done;
+    this.#dotMayHaveLeft = false;
+    this.since = performance.now();
+    this.messages++;
+    const source = {
+      pipe: (dotStuffing: Readable & Writable) => {
+        this.#dotMayHaveLeft = true;
+        this.#writeBody(message, dotStuffing);
+      },
+    };
+    // nodemailer asks a stream for nothing but `pipe`; a real one for each message would cost more than its sending.
+    this.#connection.send({ from: envelope.from, to: envelope.to }, source as unknown as Readable, (error, info) => {
+      if (error) this.#report(this.#messageTrouble(error));
+      else this.#report({ stage: "dot", ...parseReply(info.response), response: info.response });
+    });
+  }
+
+  /** Drops the transaction that a refusal before the body left open; `done` is not called if the session ends first. */
+  reset(done: () => void): void {
+    this.#connection.reset((error) => {
+      if (error) this.destroy();
+      else done();
+    });
+  }
+
+  /** Ends an idle session politely, and one that is still being opened at once. */
+  quit(): void {
+    if (!this.ended && this.#opened === undefined) this.#connection.quit();
+    this.#connection.close();
+  }
+
+  /** Cuts the session off; a message in hand is answered with what `network` says. */
+  destroy(network: "lost" | "timeout" = "lost"): void {
+    this.#cut = network;
+    this.#connection.close();
+  }
+
+  /**
+   * Body and dot go to the socket in one write. nodemailer's dot-stuffing reads every byte in JavaScript and makes two
+   * writes of it, which is half the cost of a mail; it is left to messages that need it.
+   */
+  #writeBody(message: Buffer, dotStuffing: Readable & Writable): void {
+    const socket = this.#connection._socket;
+    if (!socket || !isDotFree(message)) {
+      dotStuffing.end(message);
+      return;
+    }
+    dotStuffing.unpipe(socket);
+    socket.cork();
+    socket.write(message);
+    socket.write(FINAL_DOT);
+    socket.uncork();
+  }
+
+  #reportOpened(trouble?: SessionAnswer): void {
+    const done = this.#opened;
+    this.#opened = undefined;
+    if (trouble) this.#connection.close();
+    done?.(trouble);
+  }
+
+  #report(answer: SessionAnswer): void {
+    const done = this.#answered;
+    this.#answered = undefined;
+    done?.(answer);
+  }
+
+  #finish(): void {
+    this.#reportOpened({ stage: "connect", network: "lost" });
+    this.#report({ stage: this.#dotMayHaveLeft ? "dot" : "mail", network: this.#cut });
+    this.onEnd();
+  }
+
+  #openingTrouble(error: SMTPError): SessionAnswer {
+    const { response } = error;
+    const reply = response === undefined ? {} : parseReply(response);
+    if (this.#loggingIn) {
+      // Refused without the server having been asked, e.g. no way to log in that both sides know.
+      const refused = error.code === "EAUTH" && reply.code === undefined ? { code: 535 } : reply;
+      return { stage: "auth", ...refused, response, network: networkTrouble(error) };
+    }
+    // Whatever a server says to STARTTLS, there is no TLS.
+    if (error.code === "ETLS") return { stage: "connect", network: "tls", response };
+    return {
+      stage: response === undefined ? "connect" : "greeting",
+      ...reply,
+      response,
+      network: networkTrouble(error),
+    };
+  }
+
+  #messageTrouble(error: SMTPError): SessionAnswer {
+    const { command = "", response } = error;
+    const reply = response === undefined ? {} : parseReply(response);
+    const stage = this.#dotMayHaveLeft ? "dot" : (STAGES[command] ?? "mail");
+    if (command in STAGES) return { stage, ...reply, response, network: networkTrouble(error) };
+    // No reply to a command of ours: of what a server says by itself only 421 is understood, and after the dot nothing.
+    const closing = reply.code === 421 && stage !== "dot" ? reply : {};
+    return { stage, ...closing, response, network: networkTrouble(error) };
+  }
+}
+
+const STAGES: Record<string, SmtpStage> = { "MAIL FROM": "mail", "RCPT TO": "rcpt", DATA: "data" };
+
+const FINAL_DOT = Buffer.from(".\r\n");
+
+/** No line starts with a dot, whatever a server takes for the end of a line, and the last one is ended. */
+function isDotFree(message: Buffer): boolean {
+  return (
+    message[0] !== 0x2e && !message.includes("\n.") && !message.includes("\r.") && message.subarray(-2).equals(CRLF)
+  );
+}
+
+const CRLF = Buffer.from("\r\n");
+
+function networkTrouble({ code, originalCode = "" }: SMTPError): NetworkTrouble {
+  switch (code) {
+    case "EDNS":
+      return "name";
+    case "ETLS":
+      return "tls";
+    case "ETIMEDOUT":
+      return "timeout";
+    case "EPROTOCOL":
+      return "protocol";
+    case "ESOCKET":
+      if (/CERT|SSL|TLS|SIGNATURE/.test(originalCode)) return "tls";
+      if (originalCode === "ETIMEDOUT") return "timeout";
+      return /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EACCES|EPERM)$/.test(originalCode) ? "refused" : "lost";
+    default:
+      return "lost";
+  }
+}
+
+function connectionOptions(account: SmtpAccount): SMTPConnectionOptions {
+  const { host, port, secure, name, timeoutMs } = account;
+  return {
+    host,
+    port,
+    name,
+    secure: secure === "tls",
+    requireTLS: secure === "starttls",
+    ignoreTLS: secure === "none",
+    tls: { rejectUnauthorized: account.allowUnverifiedTls !== true, minVersion: "TLSv1.2" },
+    connectionTimeout: timeoutMs,
+    greetingTimeout: timeoutMs,
+    socketTimeout: timeoutMs,
+    dnsTimeout: timeoutMs,
+    socketCloseTimeout: CLOSE_TIMEOUT_MS,
+    maxResponseSize: MAX_REPLY_BYTES,
+    allowInternalNetworkInterfaces: true, // a machine that has only its loopback can still mail to it
+    logger: false,
+  };
+}

@@ -1,0 +1,42 @@
+import { classifyAnswer, type SmtpReason, scrubResponse } from "../../domain/mail/smtp-answer.ts";
+import { type SmtpAccount, SmtpSession } from "./session.ts";
+
+export type AccountCheck =
+  | { ok: true }
+  | {
+      ok: false;
+      reason: SmtpReason;
+      /** It may pass by itself: an outage, a temporary refusal */
+      temporary: boolean;
+      /** A sentence for the account's owner, with the server's reply where there is one */
+      message: string;
+    };
+
+const SENTENCES: Partial<Record<SmtpReason, string>> = {
+  connection_refused: "The server refuses the connection; check host and port.",
+  connection_lost: "The server closed the connection; check the port and the kind of encryption.",
+  connection_timeout: "The server did not answer in time; check host, port and the kind of encryption.",
+  name_not_found: "The host name cannot be found.",
+  tls_failed: "No secure connection could be made; check the kind of encryption and the server's certificate.",
+  greeting_refused: "The server refused the session.",
+  server_closing: "The server is closing its sessions; try again later.",
+  login_refused: "The server refused the user name or the password.",
+};
+
+/** Connects, upgrades to TLS, logs in and quits: can this account send? */
+export function verifyAccount(account: SmtpAccount): Promise<AccountCheck> {
+  return new Promise((resolve) => {
+    const session = new SmtpSession(account);
+    session.open((trouble) => {
+      if (trouble === undefined) {
+        session.quit();
+        resolve({ ok: true });
+        return;
+      }
+      const { reason, temporary } = classifyAnswer(trouble);
+      const sentence = SENTENCES[reason] ?? "The server does not answer as an SMTP server does.";
+      const reply = trouble.response === undefined ? "" : ` It said: ${scrubResponse(trouble.response, account.user)}`;
+      resolve({ ok: false, reason, temporary, message: sentence + reply });
+    });
+  });
+}

@@ -1,0 +1,16 @@
+import type { z } from "zod";
+import type { EmailAccount } from "../../db/entities/account.ts";
+import { instant, instantOrNull } from "../rest/instant.ts";
+import type { emailAccount } from "./schema.ts";
+
+export const presentAccount = (account: EmailAccount): z.input<typeof emailAccount> => ({
+  object: "email_account",
+  id: account.id,
+  email: account.email,
+  display_name: account.displayName,
+  provider: account.provider,
+  status: account.status,
+  last_checked_at: instantOrNull(account.lastCheckedAt ?? null),
+  created_at: instant(account.createdAt),
+  updated_at: instant(account.updatedAt),
+});

@@ -1,0 +1,43 @@
+import { z } from "zod";
+import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES, EmailAccount } from "../../db/entities/account.ts";
+import { kysely } from "../../db/orm.ts";
+import { readAccount } from "../../domain/accounts.ts";
+import { defineList } from "../rest/list.ts";
+import { ok, route, router } from "../rest/route.ts";
+import { presentAccount } from "./present.ts";
+import { accountParams, emailAccount } from "./schema.ts";
+
+const accounts = defineList({
+  table: "email_accounts",
+  sorts: ["updated_at", "created_at"],
+  updatedSince: true,
+  filters: { status: z.enum(ACCOUNT_STATUSES).optional(), provider: z.enum(ACCOUNT_PROVIDERS).optional() },
+});
+
+const page = route({
+  method: "GET",
+  path: "/accounts",
+  scope: "accounts:read",
+  summary: "List the connected sending accounts",
+})
+  .input(z.strictObject({ query: accounts.query }))
+  .output(z.array(emailAccount))
+  .query(({ ctx, input }) => {
+    let rows = kysely(ctx.em).selectFrom("email_accounts").selectAll("email_accounts");
+    const { status, provider } = input.query;
+    if (status !== undefined) rows = rows.where("status", "=", status);
+    if (provider !== undefined) rows = rows.where("provider", "=", provider);
+    return accounts.page(ctx, input.query, rows, (row) => presentAccount(ctx.em.map(EmailAccount, row)));
+  });
+
+const retrieve = route({
+  method: "GET",
+  path: "/accounts/{accountId}",
+  scope: "accounts:read",
+  summary: "Retrieve a sending account",
+})
+  .input(z.strictObject({ params: accountParams }))
+  .output(emailAccount)
+  .query(async ({ ctx, input }) => ok(presentAccount(await readAccount(ctx.em, input.params.accountId))));
+
+export const accountsRouter = router({ page, retrieve });

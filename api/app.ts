@@ -1,0 +1,75 @@
+import type { AnyTRPCRouter } from "@trpc/server";
+import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
+import helmet from "helmet";
+import { pinoHttp } from "pino-http";
+import { notFound } from "../domain/errors.ts";
+import { newId } from "../domain/ids.ts";
+import { scrubError } from "../domain/scrub.ts";
+import type { Deps } from "./deps.ts";
+import { restRouter } from "./rest/adapter.ts";
+import { linksOf, renderError } from "./rest/envelope.ts";
+import { toApiError } from "./rest/failures.ts";
+import { type Gates, localsOf, send } from "./rest/serve.ts";
+import { appRouter } from "./router.ts";
+import { systemRouter } from "./system/router.ts";
+
+/** Where the REST API begins. */
+export const BASE_PATH = "/api/v2";
+
+export interface AppOptions {
+  /** The REST routes; all of them unless given. */
+  routes?: AnyTRPCRouter;
+  gates?: Gates;
+  /** Pages for recipients, mounted at the root. */
+  publicPages?: RequestHandler;
+}
+
+/** Public pages post to themselves; where the service is reached over plain http, upgrading that would break them. */
+const SECURITY_HEADERS = { contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } };
+
+/** An id of our own: one the client made up would let it write into our logs. */
+const identify: RequestHandler = (_req, res, next) => {
+  const requestId = newId("request");
+  localsOf(res).requestId = requestId;
+  res.set("X-Request-Id", requestId);
+  next();
+};
+
+/** One line per request. The route's pattern stands for the URL, which may hold an address. */
+function requestLog(log: Deps["log"]): RequestHandler {
+  const middleware = pinoHttp<express.Request, express.Response>({
+    logger: log,
+    genReqId: (_req, res) => localsOf(res).requestId,
+    quietReqLogger: true,
+    customAttributeKeys: { reqId: "requestId", responseTime: "durationMs" },
+    customProps: ({ method }, res) => ({ ...localsOf(res), method, status: res.statusCode }),
+    customLogLevel: (_req, res, error) => (error || res.statusCode >= 500 ? "error" : "info"),
+    customSuccessMessage: () => "request",
+    customErrorMessage: () => "request failed",
+    customSuccessObject: () => ({}),
+  });
+  return (req, res, next) => middleware(req, res, next);
+}
+
+/** The whole HTTP application over its dependencies. */
+export function createApp(deps: Deps, { routes = appRouter, gates, publicPages }: AppOptions = {}): Express {
+  const app = express();
+  app.disable("x-powered-by");
+  app.disable("etag");
+  app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), systemRouter(deps));
+  if (publicPages) app.use(publicPages);
+  app.use(BASE_PATH, restRouter(routes, deps, gates));
+  app.use(() => {
+    throw notFound();
+  });
+
+  const links = linksOf(deps.env.PUBLIC_URL);
+  const refuse: ErrorRequestHandler = (thrown, _req, res, _next) => {
+    const error = toApiError(thrown);
+    const { requestId, route, teamId } = localsOf(res);
+    if (error.status >= 500) deps.log.error({ requestId, route, teamId, err: scrubError(thrown) }, error.code);
+    send(res, renderError(requestId, error, links));
+  };
+  app.use(refuse);
+  return app;
+}

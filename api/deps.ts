@@ -1,0 +1,89 @@
+import {
+  Client,
+  Connection,
+  type ConnectionOptions,
+  isGrpcServiceError,
+  WorkflowUpdateRPCTimeoutOrCancelledError,
+} from "@temporalio/client";
+import { loadClientConnectConfig } from "@temporalio/envconfig";
+import type { Logger } from "pino";
+import { type MikroORM, openDatabase } from "../db/orm.ts";
+import { openVault, type Vault } from "../domain/crypto.ts";
+import { ApiError } from "../domain/errors.ts";
+import type { Env } from "../env.ts";
+import { openLog } from "../log.ts";
+
+/** The way to the Temporal cluster, which may be away: every call has a deadline. */
+export interface TemporalGateway {
+  /**
+   * Runs calls to Temporal that must be answered within `deadlineMs`.
+   * @throws {ApiError} `service_unavailable` when the cluster or its workers do not answer in time
+   */
+  call<T>(deadlineMs: number, work: (client: Client) => Promise<T>): Promise<T>;
+  /** Answers when the cluster does. @throws {ApiError} `service_unavailable` */
+  check(deadlineMs: number): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** What the API needs to answer a request. */
+export interface Deps {
+  env: Env;
+  orm: MikroORM;
+  vault: Vault;
+  log: Logger;
+  temporal: TemporalGateway;
+}
+
+const RETRY_SECONDS = 5;
+
+/** gRPC: cancelled, deadline exceeded, resource exhausted, unavailable. */
+const AWAY: ReadonlySet<number> = new Set([1, 4, 8, 14]);
+
+function isAway(error: unknown): boolean {
+  if (error instanceof WorkflowUpdateRPCTimeoutOrCancelledError) return true;
+  if (isGrpcServiceError(error)) return AWAY.has(error.code);
+  return error instanceof Error && error.cause !== undefined && isAway(error.cause);
+}
+
+/** A gateway that connects when it is first used, so that the API starts and reads while Temporal is away. */
+export function openTemporal(env: Env): TemporalGateway {
+  const { connectionOptions } = loadClientConnectConfig();
+  const options: ConnectionOptions = { ...connectionOptions, address: env.TEMPORAL_ADDRESS };
+  const connection = Connection.lazy(options);
+  const client = new Client({ connection, namespace: env.TEMPORAL_NAMESPACE });
+
+  const within = async <T>(deadlineMs: number, work: () => Promise<T>): Promise<T> => {
+    try {
+      return await connection.withDeadline(Date.now() + deadlineMs, work);
+    } catch (error) {
+      if (!isAway(error)) throw error;
+      throw new ApiError("service_unavailable", "Temporal is not reachable.", {
+        retryAfterSeconds: RETRY_SECONDS,
+        cause: error,
+      });
+    }
+  };
+  return {
+    call: (deadlineMs, work) => within(deadlineMs, () => work(client)),
+    check: async (deadlineMs) => {
+      await within(deadlineMs, () => connection.workflowService.getSystemInfo({}));
+    },
+    close: () => connection.close(),
+  };
+}
+
+/** Opens everything; nothing is connected yet. */
+export async function openDeps(env: Env): Promise<Deps> {
+  return {
+    env,
+    orm: await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX),
+    vault: openVault(env),
+    log: openLog(env, "api"),
+    temporal: openTemporal(env),
+  };
+}
+
+/** Closes what `openDeps` opened. */
+export async function closeDeps({ orm, temporal }: Deps): Promise<void> {
+  await Promise.allSettled([orm.close(true), temporal.close()]);
+}

@@ -1,0 +1,41 @@
+import { z } from "zod";
+import { MAX_ADDRESS_LENGTH, normaliseAddress } from "../domain/address.ts";
+import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../domain/audience/rules.ts";
+
+/** ISO 8601, UTC, milliseconds. */
+export const timestamp = z.iso.datetime();
+
+/** Longest name of a list or a newsletter, in characters. Source: the contract's limits for names. */
+export const MAX_NAME_LENGTH = 200;
+
+/** Text of one line: what it is put in (a header, a table) must not be broken by it. */
+export const oneLine = (max: number) =>
+  z
+    .string()
+    .max(max)
+    .refine((text) => !hasControlCharacter(text), "must not hold line breaks or control characters");
+
+/** The name of a record, trimmed. */
+export const name = z
+  .string()
+  .trim()
+  .min(1)
+  .max(MAX_NAME_LENGTH)
+  .refine((text) => !hasControlCharacter(text), "must not hold line breaks or control characters");
+
+/** A person's first or last name; null for none. */
+export const personName = oneLine(MAX_PERSON_NAME_LENGTH).nullable();
+
+/** An email address; what comes out is its one stored spelling. */
+export const address = z
+  .string()
+  .max(MAX_ADDRESS_LENGTH)
+  .transform((text, { addIssue }) => {
+    const normalised = normaliseAddress(text);
+    if (normalised === undefined) addIssue({ code: "custom", message: "is not an email address" });
+    return normalised ?? z.NEVER;
+  });
+
+/** What deleting a record answers. */
+export const deleted = <Kind extends string>(object: Kind) =>
+  z.object({ object: z.literal(object), id: z.string(), deleted: z.literal(true) });

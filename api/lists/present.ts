@@ -1,0 +1,51 @@
+import type { z } from "zod";
+import type { List, SubscriptionStatus } from "../../db/entities/audience.ts";
+import type { MembershipOutcome } from "../../domain/audience/lists.ts";
+import { instant, instantOrNull } from "../rest/instant.ts";
+import type { list, listSubscriber, listSubscriberBatch } from "./schema.ts";
+
+export const presentList = ({ id, name, description, optin, createdAt, updatedAt }: List): z.input<typeof list> => ({
+  object: "list",
+  id,
+  name,
+  description: description ?? null,
+  optin,
+  created_at: instant(createdAt),
+  updated_at: instant(updatedAt),
+});
+
+/** A row of `subscriptions` with its subscriber's address and names. */
+interface ListSubscriberRow {
+  subscriber_id: string;
+  list_id: string;
+  email: string;
+  first_name: string | null;
+  last_name: string | null;
+  status: SubscriptionStatus;
+  confirmed_at: Date | null;
+  unsubscribed_at: Date | null;
+  created_at: Date;
+  updated_at: Date;
+}
+
+export const presentListSubscriber = (row: ListSubscriberRow): z.input<typeof listSubscriber> => ({
+  object: "list_subscriber",
+  id: row.subscriber_id,
+  list_id: row.list_id,
+  email: row.email,
+  first_name: row.first_name,
+  last_name: row.last_name,
+  status: row.status,
+  confirmed_at: instantOrNull(row.confirmed_at),
+  unsubscribed_at: instantOrNull(row.unsubscribed_at),
+  created_at: instant(row.created_at),
+  updated_at: instant(row.updated_at),
+});
+
+export const presentBatch = (listId: string, outcome: MembershipOutcome): z.input<typeof listSubscriberBatch> => ({
+  object: "list_subscriber_batch",
+  list_id: listId,
+  added: outcome.added,
+  already_subscribed: outcome.alreadySubscribed,
+  opted_out: outcome.optedOut,
+});

@@ -1,0 +1,62 @@
+/** The API process: `node api/main.ts`, or forked by the stack. */
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { readEnv, SettingsError } from "../env.ts";
+import { createApp } from "./app.ts";
+import { closeDeps, openDeps } from "./deps.ts";
+
+/** A client that dribbles its request in is cut off. */
+const HEADERS_TIMEOUT_MS = 15_000;
+const REQUEST_TIMEOUT_MS = 60_000;
+
+class StartError extends Error {}
+
+function listen(server: Server, host: string, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (cause: NodeJS.ErrnoException) => {
+      const why = cause.code === "EADDRINUSE" ? "is in use" : `cannot be listened on (${cause.code})`;
+      reject(new StartError(`Port ${port} of ${host} ${why}. Set PORT to a free one, or to 0 for any.`, { cause }));
+    });
+    server.listen(port, host, () => resolve((server.address() as AddressInfo).port));
+  });
+}
+
+/** Takes no more requests and waits for those in hand. */
+async function drain(server: Server, graceMs: number): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  server.closeIdleConnections();
+  const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+  await closed;
+  clearTimeout(timer);
+}
+
+async function main(): Promise<void> {
+  const env = readEnv();
+  const deps = await openDeps(env);
+  const server = createServer(
+    { headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: REQUEST_TIMEOUT_MS },
+    createApp(deps),
+  );
+  const port = await listen(server, env.HOST, env.PORT);
+  deps.log.info({ host: env.HOST, port }, "listening");
+
+  let stopping = false;
+  const stop = async (reason: string) => {
+    if (stopping) return;
+    stopping = true;
+    deps.log.info({ reason }, "stopping");
+    await drain(server, env.SHUTDOWN_GRACE_MS);
+    await closeDeps(deps);
+    process.exit(0);
+  };
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop(signal));
+  // Whoever forked this process is gone.
+  process.once("disconnect", () => void stop("disconnect"));
+  process.send?.({ type: "ready", port });
+}
+
+main().catch((error) => {
+  const expected = error instanceof SettingsError || error instanceof StartError;
+  console.error(expected ? error.message : error);
+  process.exit(1);
+});

@@ -1,0 +1,125 @@
+import { z } from "zod";
+import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
+import {
+  countRecipients,
+  createDraft,
+  deleteDraft,
+  readListIds,
+  readNewsletter,
+  updateDraft,
+} from "../../domain/newsletters.ts";
+import { defineList } from "../rest/list.ts";
+import { impact, ok, route, router } from "../rest/route.ts";
+import { presentNewsletter, presentWithRecipients } from "./present.ts";
+import {
+  deletedNewsletter,
+  newsletter,
+  newsletterBody,
+  newsletterParams,
+  newsletterPatch,
+  newsletterWithRecipients,
+} from "./schema.ts";
+
+const newsletters = defineList({
+  table: "newsletters",
+  sorts: ["updated_at", "created_at"],
+  updatedSince: true,
+  filters: { status: z.enum(BROADCAST_STATUSES).optional() },
+});
+
+const create = route({
+  method: "POST",
+  path: "/newsletters",
+  status: 201,
+  scope: "newsletters:write",
+  readScope: "newsletters:read",
+  idempotency: "optional",
+  dryRun: true,
+  summary: "Draft a newsletter",
+})
+  .input(z.strictObject({ body: newsletterBody }))
+  .output(newsletter)
+  .mutation(async ({ ctx, input }) => {
+    const { from_email: fromEmail, from_name: fromName, ...rest } = input.body;
+    const draft = await createDraft(ctx.em, ctx.tenant, { ...rest, fromEmail, fromName });
+    return ok(presentNewsletter(draft, []), { impact: impact({ would_create: 1 }) });
+  });
+
+const page = route({
+  method: "GET",
+  path: "/newsletters",
+  scope: "newsletters:read",
+  summary: "List the newsletters",
+})
+  .input(z.strictObject({ query: newsletters.query }))
+  .output(z.array(newsletter))
+  .query(async ({ ctx, input }) => {
+    let rows = kysely(ctx.em).selectFrom("newsletters").selectAll("newsletters");
+    const { status } = input.query;
+    if (status) rows = rows.where("status", "=", status);
+    const { data, ...around } = await newsletters.page(ctx, input.query, rows, (row) => ctx.em.map(Newsletter, row));
+    const lists = await readListIds(
+      ctx.em,
+      data.map(({ id }) => id),
+    );
+    return ok(
+      data.map((letter) => presentNewsletter(letter, lists.get(letter.id) ?? [])),
+      around,
+    );
+  });
+
+const retrieve = route({
+  method: "GET",
+  path: "/newsletters/{newsletterId}",
+  scope: "newsletters:read",
+  summary: "Retrieve a newsletter and how far it got",
+})
+  .input(z.strictObject({ params: newsletterParams }))
+  .output(newsletterWithRecipients)
+  .query(async ({ ctx, input }) => {
+    const letter = await readNewsletter(ctx.em, input.params.newsletterId);
+    const lists = await readListIds(ctx.em, [letter.id]);
+    const counts = letter.sendId ? await countRecipients(ctx.em, letter.sendId) : null;
+    return ok(presentWithRecipients(letter, lists.get(letter.id) ?? [], counts));
+  });
+
+const update = route({
+  method: "PATCH",
+  path: "/newsletters/{newsletterId}",
+  scope: "newsletters:write",
+  readScope: "newsletters:read",
+  idempotency: "optional",
+  dryRun: true,
+  summary: "Change a draft",
+  errors: ["resource_state_invalid"],
+})
+  .input(z.strictObject({ params: newsletterParams, body: newsletterPatch }))
+  .output(newsletter)
+  .mutation(async ({ ctx, input }) => {
+    const { from_email: fromEmail, from_name: fromName, ...rest } = input.body;
+    const draft = await updateDraft(ctx.em, input.params.newsletterId, { ...rest, fromEmail, fromName });
+    const lists = await readListIds(ctx.em, [draft.id]);
+    return ok(presentNewsletter(draft, lists.get(draft.id) ?? []), {
+      impact: impact({ would_update: 1, affected_ids: [draft.id] }),
+    });
+  });
+
+const remove = route({
+  method: "DELETE",
+  path: "/newsletters/{newsletterId}",
+  scope: "newsletters:write",
+  readScope: "newsletters:read",
+  dryRun: true,
+  summary: "Delete a draft",
+  errors: ["resource_state_invalid"],
+})
+  .input(z.strictObject({ params: newsletterParams }))
+  .output(deletedNewsletter)
+  .mutation(async ({ ctx, input }) => {
+    const id = input.params.newsletterId;
+    await deleteDraft(ctx.em, id);
+    return ok({ object: "newsletter", id, deleted: true }, { impact: impact({ would_delete: 1, affected_ids: [id] }) });
+  });
+
+export const newslettersRouter = router({ create, page, retrieve, update, remove });

@@ -1,0 +1,77 @@
+import { z } from "zod";
+import { BROADCAST_STATUSES } from "../../db/entities/send.ts";
+import { address, deleted, MAX_NAME_LENGTH, name, oneLine, timestamp } from "../fields.ts";
+import { idParam } from "../rest/route.ts";
+
+/** Longest line RFC 5322 allows; a subject is one. */
+const MAX_SUBJECT_LENGTH = 998;
+const MAX_BODY_BYTES = 1024 * 1024;
+
+export const newsletterParams = z.strictObject({ newsletterId: idParam });
+
+const subject = oneLine(MAX_SUBJECT_LENGTH).nullable();
+const fromName = oneLine(MAX_NAME_LENGTH).nullable();
+const body = z
+  .string()
+  .refine((html) => Buffer.byteLength(html) <= MAX_BODY_BYTES, `must be ${MAX_BODY_BYTES} bytes at most`)
+  .nullable();
+
+/** A draft may be incomplete: what is missing is refused when it is to be sent. */
+export const newsletterBody = z.strictObject({
+  name,
+  subject: subject.default(null),
+  from_email: address.nullable().default(null),
+  from_name: fromName.default(null),
+  body: body.default(null),
+});
+
+export const newsletterPatch = z.strictObject({
+  name: name.optional(),
+  subject: subject.optional(),
+  from_email: address.nullable().optional(),
+  from_name: fromName.optional(),
+  body: body.optional(),
+});
+
+export const newsletter = z.object({
+  object: z.literal("newsletter"),
+  id: z.string(),
+  name: z.string(),
+  subject: z.string().nullable(),
+  from_email: z.string().nullable(),
+  from_name: z.string().nullable(),
+  body: z.string().nullable(),
+  status: z.enum(BROADCAST_STATUSES),
+  /** Ids of the lists it targets. */
+  lists: z.array(z.string()),
+  /** ISO weekdays in the team's time zone; none means any day. */
+  send_days: z.array(z.int()),
+  send_at: timestamp.nullable(),
+  started_at: timestamp.nullable(),
+  completed_at: timestamp.nullable(),
+  created_at: timestamp,
+  updated_at: timestamp,
+});
+
+const count = z.int();
+
+/** A newsletter with how far it got: how many recipients are in each state. They add up to `total`. */
+export const newsletterWithRecipients = newsletter.extend({
+  /** Null before it is confirmed. */
+  recipients: z
+    .object({
+      total: count,
+      queued: count,
+      sending: count,
+      sent: count,
+      rejected: count,
+      deferred: count,
+      unknown: count,
+      expired: count,
+      suppressed: count,
+      cancelled: count,
+    })
+    .nullable(),
+});
+
+export const deletedNewsletter = deleted("newsletter");

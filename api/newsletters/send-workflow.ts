@@ -1,0 +1,114 @@
+import { createHash } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import {
+  type Client,
+  isGrpcServiceError,
+  WithStartWorkflowOperation,
+  WorkflowIdConflictPolicy,
+  WorkflowUpdateFailedError,
+} from "@temporalio/client";
+import { ApplicationFailure } from "@temporalio/common";
+import { TypeID } from "typeid-js";
+import type { RefusalDetails } from "../../activities/failures.ts";
+import type { Tenant } from "../../db/orm.ts";
+import { ApiError, isErrorCode } from "../../domain/errors.ts";
+import type { IdempotencyHandle } from "../../domain/idempotency.ts";
+import { ID_PREFIX } from "../../domain/ids.ts";
+import { isRefusalReason, Refusal } from "../../domain/sends/refusal.ts";
+import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
+import { sendWorkflowId, TASK_QUEUES } from "../../workflows/ids.ts";
+import { RESOURCE_ID, TEAM_ID } from "../../workflows/search-attributes.ts";
+import type { confirmUpdate, previewUpdate, SendInput, sendWorkflow } from "../../workflows/send.ts";
+import type { TemporalGateway } from "../deps.ts";
+
+/** How long the API waits for an update. A confirm copies the recipients. */
+const DEADLINE_MS = { preview: 10_000, confirm: 60_000 } as const;
+/** gRPC: the workflow has as many updates in flight as it takes. */
+const RESOURCE_EXHAUSTED = 8;
+const BUSY_WAIT_MS = 100;
+
+type UpdateName = (typeof previewUpdate | typeof confirmUpdate)["name"];
+
+/**
+ * The id of the preview that an attempt under an Idempotency-Key makes. It is derived, so that a retry after a timeout
+ * finds the workflow that the first try started.
+ */
+export function previewIdFor({ teamId, environment, keyHash, attempt }: IdempotencyHandle): string {
+  const digest = createHash("sha256")
+    .update(JSON.stringify([teamId, environment, keyHash, attempt]))
+    .digest();
+  return TypeID.fromUUIDBytes(ID_PREFIX.send, digest.subarray(0, 16)).toString();
+}
+
+interface UpdateRequest<Args> {
+  name: UpdateName;
+  tenant: Tenant;
+  newsletterId: string;
+  previewId: string;
+  /** Unique per attempt: Temporal answers a repeated one from what it remembers. */
+  updateId: string;
+  args: Args;
+  /** Asked again before each try: refuses as soon as Postgres can tell. */
+  recheck?: () => Promise<void>;
+}
+
+/**
+ * Runs an update on a send's workflow, starting it where it does not run.
+ * @throws {ApiError} what the workflow refused with, or `service_unavailable` when no worker answered in time
+ */
+export function runSendUpdate<Args>(temporal: TemporalGateway, request: UpdateRequest<Args>): Promise<void> {
+  const deadlineMs = DEADLINE_MS[request.name as keyof typeof DEADLINE_MS];
+  return temporal.call(deadlineMs, async (client) => {
+    for (;;) {
+      try {
+        return await updateOnce(client, request);
+      } catch (error) {
+        if (error instanceof WorkflowUpdateFailedError) throw toRefusal(error.cause);
+        if (!isBusy(error)) throw error;
+        await delay(BUSY_WAIT_MS);
+        await request.recheck?.();
+      }
+    }
+  });
+}
+
+const isBusy = (error: unknown): boolean =>
+  isGrpcServiceError(error)
+    ? error.code === RESOURCE_EXHAUSTED
+    : error instanceof Error && error.cause !== undefined && isBusy(error.cause);
+
+async function updateOnce<Args>(client: Client, request: UpdateRequest<Args>): Promise<void> {
+  const { tenant, newsletterId, previewId, updateId, args } = request;
+  const input: SendInput = { ...tenant, newsletterId, previewId, expiresInMs: TOKEN_LIFETIME_SECONDS * 1000 };
+  const start = new WithStartWorkflowOperation<typeof sendWorkflow>("sendWorkflow", {
+    workflowId: sendWorkflowId(previewId),
+    taskQueue: TASK_QUEUES.sends,
+    args: [input],
+    workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+    typedSearchAttributes: [
+      { key: TEAM_ID, value: tenant.teamId },
+      { key: RESOURCE_ID, value: newsletterId },
+    ],
+    staticSummary: `Send of ${newsletterId}`,
+    priority: { fairnessKey: tenant.teamId },
+  });
+  await client.workflow.executeUpdateWithStart(request.name, {
+    updateId,
+    args: [args],
+    startWorkflowOperation: start,
+  });
+}
+
+/** The one place where a workflow's failure becomes the API's answer. */
+function toRefusal(cause: unknown): ApiError {
+  if (!(cause instanceof ApplicationFailure) || !isErrorCode(cause.type)) {
+    return new ApiError("internal_error", undefined, { cause });
+  }
+  const [details = {}] = (cause.details ?? []) as RefusalDetails[];
+  const { reason, param, retryAfterSeconds } = details;
+  if (isRefusalReason(reason)) {
+    return new Refusal(cause.type, reason, retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
+  }
+  const retry = cause.type === "service_unavailable" ? (retryAfterSeconds ?? 5) : retryAfterSeconds;
+  return new ApiError(cause.type, undefined, { param, retryAfterSeconds: retry });
+}

@@ -1,0 +1,53 @@
+import { createHash } from "node:crypto";
+import { escapeHtml } from "../../domain/mail/template.ts";
+
+const STYLE = `
+  body { margin: 0; font: 1rem/1.5 system-ui, sans-serif; color: #222; background: #f4f4f2; }
+  main { max-width: 28rem; margin: 15vh auto 0; padding: 2rem; background: #fff; border-radius: .5rem; }
+  h1 { margin-top: 0; font-size: 1.3rem; overflow-wrap: anywhere; }
+  button { font: inherit; padding: .6rem 1.2rem; border: 0; border-radius: .3rem; color: #fff; background: #1f5f8b; }
+`;
+
+/** What a page may do: show itself, with this one style, and post its form back. */
+const POLICY = [
+  "default-src 'none'",
+  `style-src 'sha256-${createHash("sha256").update(STYLE).digest("base64")}'`,
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+/** Headers of every public page: nothing is loaded, kept, indexed, or told where the reader came from. */
+export const PAGE_HEADERS = {
+  "Content-Type": "text/html; charset=utf-8",
+  "Content-Security-Policy": POLICY,
+  "Cache-Control": "no-store",
+  "Referrer-Policy": "no-referrer",
+  "X-Robots-Tag": "noindex, nofollow",
+};
+
+interface Page {
+  title: string;
+  /** Plain text, a paragraph each. */
+  paragraphs: string[];
+  /** Label of the button that posts the page back; none without one. */
+  button?: string;
+}
+
+/** A page for recipients. What it is given is text: markup in it is shown, never run. */
+export function renderPage({ title, paragraphs, button }: Page): string {
+  const text = paragraphs.map((paragraph) => `<p>${escapeHtml(paragraph)}</p>`).join("\n");
+  const form = button === undefined ? "" : `<form method="post"><button>${escapeHtml(button)}</button></form>`;
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(title)}</title>
+<style>${STYLE}</style>
+<main>
+<h1>${escapeHtml(title)}</h1>
+${text}
+${form}
+</main>
+`;
+}

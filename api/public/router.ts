@@ -1,0 +1,88 @@
+import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
+import { transaction } from "../../db/transaction.ts";
+import { confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
+import { readSender, unsubscribe } from "../../domain/audience/unsubscribes.ts";
+import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.ts";
+import type { Deps } from "../deps.ts";
+import { isUnreachable } from "../rest/failures.ts";
+import { localsOf } from "../rest/serve.ts";
+import { PAGE_HEADERS, renderPage } from "./page.ts";
+
+const MAX_FORM_BYTES = "16kb";
+/** How a mail program says that it unsubscribes for its reader (RFC 8058), in either form encoding. */
+const ONE_CLICK = /List-Unsubscribe.*One-Click/s;
+
+type Page = Parameters<typeof renderPage>[0];
+
+const GONE: Page = {
+  title: "This link does not work",
+  paragraphs: ["It may have been cut off on its way. Open it from the mail once more, or copy all of it."],
+};
+
+function show(res: Response, page: Page, status = 200): void {
+  res.status(status).set(PAGE_HEADERS).send(renderPage(page));
+}
+
+/**
+ * The pages behind the links in mails. Opening one changes nothing, for scanners and previews open links too; the POST
+ * behind its button does. Nothing of the reader is tracked, and no address stands in a URL or on a page.
+ */
+export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Router {
+  const router = Router({ caseSensitive: true });
+  const form = express.text({ type: () => true, limit: MAX_FORM_BYTES });
+
+  router.get("/u/:token", async (req: Request<{ token: string }>, res) => {
+    localsOf(res).route = "/u/{token}";
+    const mail = readUnsubscribeToken(vault, req.params.token);
+    const sender = mail && (await readSender(orm.em.fork(), mail));
+    if (sender === undefined) return show(res, GONE, 404);
+    show(res, {
+      title: `Unsubscribe from ${sender}`,
+      paragraphs: [`You will get no more mail from ${sender} at this address.`],
+      button: "Unsubscribe",
+    });
+  });
+
+  router.post("/u/:token", form, async (req: Request<{ token: string }>, res) => {
+    localsOf(res).route = "/u/{token}";
+    const mail = readUnsubscribeToken(vault, req.params.token);
+    const source = ONE_CLICK.test(String(req.body ?? "")) ? "one_click" : "link";
+    const done = mail !== undefined && (await transaction(orm.em, (em) => unsubscribe(em, mail, source)));
+    if (!done) return show(res, GONE, 404);
+    show(res, { title: "You are unsubscribed", paragraphs: ["You will get no more mail from this sender."] });
+  });
+
+  router.get("/c/:token", async (req: Request<{ token: string }>, res) => {
+    localsOf(res).route = "/c/{token}";
+    const token = readConfirmationToken(vault, req.params.token);
+    const confirmation = token && (await readConfirmation(orm.em.fork(), token));
+    if (!confirmation) return show(res, GONE, 404);
+    const { listName, teamName } = confirmation;
+    show(res, {
+      title: `Subscribe to ${listName}`,
+      paragraphs: [`${teamName} asks whether you want to get this mail.`],
+      button: "Confirm",
+    });
+  });
+
+  router.post("/c/:token", form, async (req: Request<{ token: string }>, res) => {
+    localsOf(res).route = "/c/{token}";
+    const token = readConfirmationToken(vault, req.params.token);
+    const confirmed = token && (await transaction(orm.em, (em) => confirmSubscription(em, token)));
+    if (!confirmed) return show(res, GONE, 404);
+    show(res, { title: "You are subscribed", paragraphs: [`You will get mail from ${confirmed.teamName}.`] });
+  });
+
+  const refuse: ErrorRequestHandler = (error, _req, res, next) => {
+    if (isUnreachable(error)) {
+      res.set("Retry-After", "5");
+      return show(res, { title: "Please try again in a moment", paragraphs: ["We cannot reach our records."] }, 503);
+    }
+    // Not an escape of our own, or a form that is too large: nothing one of our links or pages would send.
+    const status = error instanceof URIError ? 404 : "status" in Object(error) ? Number(error.status) : 500;
+    if (status >= 500) return next(error);
+    show(res, GONE, status);
+  };
+  router.use(["/u", "/c"], refuse);
+  return router;
+}

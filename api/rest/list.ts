@@ -1,0 +1,186 @@
+import { type SelectQueryBuilder, sql } from "kysely";
+import { z } from "zod";
+import { type Database, type EntityManager, kysely } from "../../db/orm.ts";
+import type { Vault } from "../../domain/crypto.ts";
+import { ApiError } from "../../domain/errors.ts";
+import type { RequestContext } from "../context.ts";
+import { canonicalJson } from "./canonical.ts";
+import { type Ok, ok } from "./route.ts";
+
+const DEFAULT_LIMIT = 25;
+const MAX_LIMIT = 100;
+const MAX_CURSOR_LENGTH = 256;
+
+const ORDERS = ["asc", "desc"] as const;
+type Order = (typeof ORDERS)[number];
+
+/** Columns a list can be sorted by: instants, so that a cursor stays short and paging is exact. */
+export type SortColumn = "updated_at" | "created_at" | "unsubscribed_at";
+
+const limit = z
+  .string()
+  .regex(/^\d{1,9}$/, "must be a whole number")
+  .transform(Number)
+  .pipe(z.number().min(1, `must be 1 to ${MAX_LIMIT}`).max(MAX_LIMIT, `must be 1 to ${MAX_LIMIT}`));
+
+/** A date-time with a zone; nothing here is older than 1970. */
+const since = z.iso.datetime({ offset: true }).transform((text) => Math.max(Date.parse(text), 0));
+
+const paging = {
+  limit: limit.default(DEFAULT_LIMIT),
+  cursor: z.string().max(MAX_CURSOR_LENGTH).optional(),
+  order: z.enum(ORDERS).default("desc"),
+};
+
+/** How one list endpoint pages. */
+interface ListSpec<Table extends keyof Database & string, Sort extends SortColumn, Filters extends z.ZodRawShape> {
+  /** The team-owned table that is paged through; its tenant columns are checked here, whatever the query does. */
+  table: Table;
+  /** The unique column that breaks ties; `id` unless given. */
+  idColumn?: keyof Database[Table] & string;
+  /** The first is the default. */
+  sorts: readonly [Sort, ...Sort[]];
+  /** False for a list with one fixed sort: it takes no `sort`. */
+  sortable?: boolean;
+  /** Takes `updated_since`. */
+  updatedSince?: boolean;
+  filters?: Filters;
+}
+
+/** The paging part of a parsed list query; what else it holds are filters. */
+interface Paging {
+  limit: number;
+  cursor?: string | undefined;
+  order: Order;
+  sort?: SortColumn | undefined;
+  updated_since?: number | undefined;
+}
+
+interface Position {
+  sortedAtMs: number;
+  id: string;
+  /** Read with page one and carried along; null on lists that have none. */
+  syncedMs: number | null;
+}
+
+const cursorInvalid = () => new ApiError("cursor_invalid", undefined, { param: "cursor" });
+
+/** A cursor: a position and its signature, which binds it to one list, tenant, sort, order and set of filters. */
+export function encodeCursor(vault: Vault, binding: string, { sortedAtMs, id, syncedMs }: Position): string {
+  const payload = Buffer.from(`${sortedAtMs}.${syncedMs ?? ""}.${id}`).toString("base64url");
+  return `${payload}.${vault.sign("cursor", binding, payload)}`;
+}
+
+/** @throws {ApiError} `cursor_invalid` for anything that `encodeCursor` did not give for the same binding */
+export function decodeCursor(vault: Vault, binding: string, cursor: string): Position {
+  const [payload = "", signature = "", ...rest] = cursor.split(".");
+  if (rest.length > 0 || !vault.verify(signature, "cursor", binding, payload)) throw cursorInvalid();
+  const [sortedAt, synced, id] = Buffer.from(payload, "base64url").toString().split(".");
+  if (!sortedAt || synced === undefined || !id) throw cursorInvalid();
+  return { sortedAtMs: Number(sortedAt), id, syncedMs: synced === "" ? null : Number(synced) };
+}
+
+/** Clocks of transactions are taken before they show in pg_stat_activity; a second covers the gap many times over. */
+const SLACK_MS = 1000;
+
+/**
+ * Up to when nothing can appear any more that was changed before: the start of the oldest transaction still open, less
+ * a second, because `updated_at` is the start of the transaction that wrote it. Read it before the page it is for.
+ * @returns null when a transaction's start cannot be seen (another role's, or a prepared one): nothing is known then
+ */
+async function readHorizonMs(em: EntityManager): Promise<number | null> {
+  const { rows } = await sql<{ horizon: string; unknown: boolean }>`
+    select
+      floor(extract(epoch from least(now(), min(xact_start))) * 1000)::bigint as horizon,
+      -- To a role that may not look into a session only its transaction id is shown, not when it began.
+      coalesce(bool_or(xact_start is null and backend_xid is not null), false)
+        or exists (select from pg_prepared_xacts where database = current_database()) as unknown
+    from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid()
+      and backend_type is distinct from 'autovacuum worker'`.execute(kysely(em));
+  const [row] = rows;
+  return row && !row.unknown ? Number(row.horizon) - SLACK_MS : null;
+}
+
+/**
+ * Declares how a list endpoint pages. `query` is the schema of its query parameters, `page` answers it:
+ *
+ *     const lists = defineList({ table: "lists", sorts: ["updated_at", "created_at"], updatedSince: true });
+ *     route(…).input(z.strictObject({ query: lists.query })).output(z.array(list))
+ *       .query(({ ctx, input }) =>
+ *         lists.page(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), presentList));
+ *
+ * Paging is by (sort column, id), so records that appear or vanish meanwhile neither repeat nor hide others.
+ */
+export function defineList<
+  Table extends keyof Database & string,
+  Sort extends SortColumn,
+  Filters extends z.ZodRawShape = Record<never, never>,
+>(spec: ListSpec<Table, Sort, Filters>) {
+  const { table, idColumn = "id", sorts, sortable = true, updatedSince = false } = spec;
+  const [defaultSort] = sorts;
+  const query = z.strictObject({
+    ...paging,
+    ...(sortable ? { sort: z.enum(sorts).default(defaultSort) } : {}),
+    ...(updatedSince ? { updated_since: since.optional() } : {}),
+    ...(spec.filters as Filters),
+  });
+  const synced = sorts.some((sort) => sort === "updated_at");
+
+  /**
+   * Reads one page.
+   * @param rows selects from the list's table, joined and filtered as the endpoint needs
+   * @throws {ApiError} `cursor_invalid`
+   */
+  async function page<From extends keyof Database, Row extends object, T>(
+    ctx: Pick<RequestContext, "em" | "vault" | "tenant" | "target">,
+    input: z.output<typeof query>,
+    rows: SelectQueryBuilder<Database, From, Row>,
+    present: (row: Row) => T,
+  ): Promise<Ok<T[]>> {
+    const { limit, cursor, order, sort = defaultSort, updated_since, ...filters } = input as Paging;
+    const { teamId, environment } = ctx.tenant;
+    const binding = canonicalJson([ctx.target, teamId, environment, sort, order, updated_since ?? null, filters]);
+    const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
+    const syncedMs = !synced ? null : after ? after.syncedMs : ((await readHorizonMs(ctx.em)) ?? updated_since ?? 0);
+
+    const sortedBy = sql.ref<string>(`${table}.${sort}`);
+    const id = sql.ref<string>(`${table}.${idColumn}`);
+    let selected = rows
+      .select([
+        sql<string>`floor(extract(epoch from ${sortedBy}) * 1000)::bigint`.as("page_sorted_at_ms"),
+        sql<string>`${id}`.as("page_id"),
+      ])
+      .where(sql<boolean>`${sql.ref(`${table}.team_id`)} = ${teamId}`)
+      .where(sql<boolean>`${sql.ref(`${table}.environment`)} = ${environment}`)
+      .orderBy(sortedBy, order)
+      .orderBy(id, order)
+      .limit(limit + 1);
+    if (updated_since !== undefined) {
+      const from = new Date(updated_since).toISOString();
+      selected = selected.where(sql<boolean>`${sql.ref(`${table}.updated_at`)} >= ${from}::timestamptz`);
+    }
+    if (after) {
+      const beyond = sql.raw(order === "asc" ? ">" : "<");
+      const at = new Date(after.sortedAtMs).toISOString();
+      selected = selected.where(sql<boolean>`(${sortedBy}, ${id}) ${beyond} (${at}::timestamptz, ${after.id})`);
+    }
+    const found = await selected.execute();
+
+    const shown = found.slice(0, limit);
+    const last = found.length > limit ? shown.at(-1) : undefined;
+    const next = last && { sortedAtMs: Number(last.page_sorted_at_ms), id: last.page_id, syncedMs };
+    return ok(
+      shown.map((row) => present(row)),
+      {
+        meta: {
+          has_more: next !== undefined,
+          next_cursor: next ? encodeCursor(ctx.vault, binding, next) : null,
+          ...(syncedMs === null ? {} : { synced_through: new Date(syncedMs).toISOString() }),
+        },
+      },
+    );
+  }
+
+  return { query, page };
+}

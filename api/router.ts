@@ -1,0 +1,21 @@
+import { accountsRouter } from "./accounts/routes.ts";
+import { listsRouter } from "./lists/routes.ts";
+import { meRouter } from "./me/routes.ts";
+import { newslettersRouter } from "./newsletters/routes.ts";
+import { newsletterSendsRouter } from "./newsletters/sends.ts";
+import { router } from "./rest/route.ts";
+import { subscribersRouter } from "./subscribers/routes.ts";
+import { suppressionsRouter } from "./suppressions/routes.ts";
+import { unsubscribesRouter } from "./unsubscribes/routes.ts";
+
+/** Every REST route, one router per resource. */
+export const appRouter = router({
+  me: meRouter,
+  lists: listsRouter,
+  subscribers: subscribersRouter,
+  newsletters: newslettersRouter,
+  newsletterSends: newsletterSendsRouter,
+  suppressions: suppressionsRouter,
+  unsubscribes: unsubscribesRouter,
+  accounts: accountsRouter,
+});

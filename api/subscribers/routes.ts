@@ -1,0 +1,90 @@
+import { z } from "zod";
+import { Subscriber } from "../../db/entities/audience.ts";
+import { kysely } from "../../db/orm.ts";
+import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
+import { createSubscriber, readSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
+import { defineList } from "../rest/list.ts";
+import { impact, ok, route, router } from "../rest/route.ts";
+import { presentSubscriber, presentWithSubscriptions } from "./present.ts";
+import {
+  subscriber,
+  subscriberBody,
+  subscriberParams,
+  subscriberPatch,
+  subscriberWithSubscriptions,
+} from "./schema.ts";
+
+const subscribers = defineList({
+  table: "subscribers",
+  sorts: ["updated_at", "created_at"],
+  updatedSince: true,
+  filters: { email: z.string().max(MAX_ADDRESS_LENGTH).optional() },
+});
+
+const create = route({
+  method: "POST",
+  path: "/subscribers",
+  status: 201,
+  scope: "subscribers:write",
+  readScope: "subscribers:read",
+  idempotency: "optional",
+  dryRun: true,
+  summary: "Create a subscriber, who is on no list yet",
+  errors: ["resource_already_exists"],
+})
+  .input(z.strictObject({ body: subscriberBody }))
+  .output(subscriber)
+  .mutation(async ({ ctx, input }) => {
+    const { email, first_name: firstName, last_name: lastName } = input.body;
+    const created = await createSubscriber(ctx.em, ctx.tenant, { email, firstName, lastName });
+    return ok(presentSubscriber(created), { impact: impact({ would_create: 1 }) });
+  });
+
+const page = route({
+  method: "GET",
+  path: "/subscribers",
+  scope: "subscribers:read",
+  summary: "List the subscribers",
+})
+  .input(z.strictObject({ query: subscribers.query }))
+  .output(z.array(subscriber))
+  .query(({ ctx, input }) => {
+    let rows = kysely(ctx.em).selectFrom("subscribers").selectAll("subscribers");
+    const { email } = input.query;
+    if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
+    return subscribers.page(ctx, input.query, rows, (row) => presentSubscriber(ctx.em.map(Subscriber, row)));
+  });
+
+const retrieve = route({
+  method: "GET",
+  path: "/subscribers/{subscriberId}",
+  scope: "subscribers:read",
+  summary: "Retrieve a subscriber with their subscriptions",
+})
+  .input(z.strictObject({ params: subscriberParams }))
+  .output(subscriberWithSubscriptions)
+  .query(async ({ ctx, input }) => {
+    const { subscriber, subscriptions } = await readSubscriber(ctx.em, input.params.subscriberId);
+    return ok(presentWithSubscriptions(subscriber, subscriptions));
+  });
+
+const update = route({
+  method: "PATCH",
+  path: "/subscribers/{subscriberId}",
+  scope: "subscribers:write",
+  readScope: "subscribers:read",
+  idempotency: "optional",
+  dryRun: true,
+  summary: "Change a subscriber",
+  errors: ["resource_already_exists"],
+})
+  .input(z.strictObject({ params: subscriberParams, body: subscriberPatch }))
+  .output(subscriber)
+  .mutation(async ({ ctx, input }) => {
+    const { email, first_name: firstName, last_name: lastName } = input.body;
+    const { subscriberId } = input.params;
+    const changed = await updateSubscriber(ctx.em, ctx.tenant, subscriberId, { email, firstName, lastName });
+    return ok(presentSubscriber(changed), { impact: impact({ would_update: 1, affected_ids: [changed.id] }) });
+  });
+
+export const subscribersRouter = router({ create, page, retrieve, update });

@@ -1,0 +1,20 @@
+import type { z } from "zod";
+import type { Suppression } from "../../db/entities/audience.ts";
+import type { SuppressionOutcome } from "../../domain/suppressions.ts";
+import { instant } from "../rest/instant.ts";
+import type { suppression, suppressionBatch } from "./schema.ts";
+
+export const presentSuppression = (row: Suppression): z.input<typeof suppression> => ({
+  object: "suppression",
+  id: row.id,
+  email: row.email,
+  reason: row.reason,
+  created_at: instant(row.createdAt),
+  updated_at: instant(row.updatedAt),
+});
+
+export const presentBatch = (outcome: SuppressionOutcome): z.input<typeof suppressionBatch> => ({
+  object: "suppression_batch",
+  added: outcome.added,
+  already_suppressed: outcome.alreadySuppressed,
+});

@@ -1,0 +1,49 @@
+import { Router } from "express";
+import type { Deps } from "../deps.ts";
+import { send } from "../rest/serve.ts";
+
+/** A probe must hear something before its own patience ends. */
+const DEADLINE_MS = 2_000;
+const RETRY_SECONDS = 5;
+
+const json = (status: number, value: unknown, headers: Record<string, string> = {}) => ({
+  status,
+  headers,
+  body: JSON.stringify(value),
+});
+
+function within(work: Promise<unknown>): Promise<unknown> {
+  const late = new Promise((_resolve, reject) => {
+    setTimeout(() => reject(new Error("No answer in time")), DEADLINE_MS).unref();
+  });
+  return Promise.race([work, late]);
+}
+
+/** `/healthz`: the process is alive. `/readyz`: what it depends on is reachable, or 503 naming what is not. */
+export function systemRouter({ orm, temporal, log }: Pick<Deps, "orm" | "temporal" | "log">): Router {
+  const router = Router();
+  const checks = {
+    postgres: () => within(orm.em.fork().execute("select 1")),
+    temporal: () => within(temporal.check(DEADLINE_MS)),
+  };
+
+  router.get("/healthz", (_req, res) => send(res, json(200, { status: "ok" })));
+
+  router.get("/readyz", async (_req, res) => {
+    const results = await Promise.all(
+      Object.entries(checks).map(async ([name, check]) => {
+        try {
+          await check();
+          return [name, "ok"] as const;
+        } catch (err) {
+          log.warn({ err, dependency: name }, "not ready");
+          return [name, "unreachable"] as const;
+        }
+      }),
+    );
+    const ready = results.every(([, state]) => state === "ok");
+    const report = { status: ready ? "ready" : "unavailable", ...Object.fromEntries(results) };
+    send(res, ready ? json(200, report) : json(503, report, { "Retry-After": String(RETRY_SECONDS) }));
+  });
+  return router;
+}

@@ -1,0 +1,107 @@
+import { type Command, InvalidArgumentError } from "commander";
+import { recordComplaint } from "../../domain/complaints.ts";
+import { creditBalance, grantCredits } from "../../domain/credits.ts";
+import { newId } from "../../domain/ids.ts";
+import { attachList, detachList, setSendDays } from "../../domain/newsletters.ts";
+import { address, wholeNumber, withTenant, words } from "../options.ts";
+import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
+
+const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+const ANY_DAY = "any";
+
+/** What a newsletter needs besides what the API gives it: lists, send days, credits; and what comes back. */
+export function newsletterCommands(program: Command, run: Run): void {
+  interface ListOptions {
+    newsletter: string;
+    list: string;
+  }
+  program
+    .command("list:attach")
+    .description("let a draft target a list")
+    .requiredOption("--newsletter <id>", "the draft")
+    .requiredOption("--list <id>", "the list")
+    .action(({ newsletter, list }: ListOptions) =>
+      run(async (session) => {
+        const tenant = await ownerOf(session, "newsletters", newsletter);
+        await inTenant(session, tenant, (em) => attachList(em, newsletter, list));
+        return { text: `${newsletter} targets ${list}`, data: { newsletter, list, attached: true } };
+      }),
+    );
+
+  program
+    .command("list:detach")
+    .description("let a draft target a list no more")
+    .requiredOption("--newsletter <id>", "the draft")
+    .requiredOption("--list <id>", "the list")
+    .action(({ newsletter, list }: ListOptions) =>
+      run(async (session) => {
+        const tenant = await ownerOf(session, "newsletters", newsletter);
+        await inTenant(session, tenant, (em) => detachList(em, newsletter, list));
+        return { text: `${newsletter} no longer targets ${list}`, data: { newsletter, list, attached: false } };
+      }),
+    );
+
+  program
+    .command("newsletter:send-days")
+    .description("restrict the days on which a draft may start to go out, in the team's time zone")
+    .requiredOption("--newsletter <id>", "the draft")
+    .requiredOption(
+      "--days <days>",
+      `comma-separated, of ${WEEKDAYS.join(", ")} or 1 to 7; ${ANY_DAY} lifts it`,
+      weekdays,
+    )
+    .action(({ newsletter, days }: { newsletter: string; days: number[] }) =>
+      run(async (session) => {
+        const tenant = await ownerOf(session, "newsletters", newsletter);
+        const { sendDays } = await inTenant(session, tenant, (em) => setSendDays(em, newsletter, days));
+        const named = sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
+        return {
+          text: `${newsletter} goes out on ${named || "any day"}`,
+          data: { newsletter, send_days: sendDays },
+        };
+      }),
+    );
+
+  withTenant(program.command("credits:grant"))
+    .description("give a team email credits")
+    .requiredOption("--amount <credits>", "whole email credits", wholeNumber(1))
+    .option("--cause <text>", "tells grants apart: one of a known cause changes nothing")
+    .action(({ amount, cause, ...options }: TenantOptions & { amount: number; cause?: string }) =>
+      run(async (session) => {
+        const tenant = await tenantOf(session, options);
+        const balance = await inTenant(session, tenant, async (em) => {
+          await grantCredits(em, tenant, amount, cause ?? newId("creditEntry"));
+          return creditBalance(em, tenant);
+        });
+        return {
+          text: `${balance.available} credits available, ${balance.reserved} reserved`,
+          data: { team: tenant.teamId, credits: { ...balance } },
+        };
+      }),
+    );
+
+  program
+    .command("complaint:record")
+    .description("record that a recipient called a newsletter spam")
+    .requiredOption("--newsletter <id>", "the newsletter")
+    .requiredOption("--email <address>", "who complained", address)
+    .action(({ newsletter, email }: { newsletter: string; email: string }) =>
+      run(async (session) => {
+        const tenant = await ownerOf(session, "newsletters", newsletter);
+        const recorded = await inTenant(session, tenant, (em) => recordComplaint(em, tenant, newsletter, email));
+        return {
+          text: recorded ? "Recorded; the address is suppressed" : "Recorded already; nothing changed",
+          data: { newsletter, recorded },
+        };
+      }),
+    );
+}
+
+function weekdays(text: string): number[] {
+  if (text === ANY_DAY) return [];
+  return words(text).map((word) => {
+    const day = /^[1-7]$/.test(word) ? Number(word) : WEEKDAYS.indexOf(word.slice(0, 3).toLowerCase()) + 1;
+    if (day === 0) throw new InvalidArgumentError(`"${word}" is no weekday.`);
+    return day;
+  });
+}

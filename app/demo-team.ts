@@ -1,0 +1,99 @@
+import { openDatabase, type Tenant } from "../db/orm.ts";
+import { transaction } from "../db/transaction.ts";
+import { type KeyGrant, mintKey } from "../domain/access/keys.ts";
+import { SCOPES, type Scope } from "../domain/access/scopes.ts";
+import { connectAccount } from "../domain/accounts.ts";
+import { createList } from "../domain/audience/lists.ts";
+import { grantCredits } from "../domain/credits.ts";
+import { openVault } from "../domain/crypto.ts";
+import { createTeam } from "../domain/teams.ts";
+import type { Env } from "../env.ts";
+import type { Demo } from "../stack/state.ts";
+
+/** The domain the demo team sends from; `.example` never resolves. */
+export const DEMO_DOMAIN = "demo.example";
+/** The address of the demo team's sending account. */
+export const DEMO_FROM = `news@${DEMO_DOMAIN}`;
+
+/** Mails a day and credits, so that nobody trying things runs out. */
+const PLENTY = 10_000_000;
+const CONNECTIONS = 100;
+
+const SENDS: readonly Scope[] = ["newsletters:send", "campaigns:send"];
+
+/** Everything that may stand together with sending. */
+const LIVE_SCOPES = SCOPES.filter((scope) => scope !== "suppressions:delete");
+/** Lifts suppressions and looks around; sends nothing. */
+const CLEANUP_SCOPES = SCOPES.filter((scope) => scope === "suppressions:delete" || scope.endsWith(":read"));
+
+interface DemoOptions {
+  databaseUrl: string;
+  env: Env;
+  /** SMTP of the mail catcher. */
+  mail: { host: string; port: number };
+}
+
+/**
+ * Makes a team to try things with: keys of every kind, a sending account on the mail catcher, a list, and credits.
+ * Each call makes another one; its keys cannot be shown again, so whoever calls keeps them.
+ */
+export async function seedDemo({ databaseUrl, env, mail }: DemoOptions): Promise<Demo> {
+  const orm = await openDatabase(databaseUrl, 1);
+  const vault = openVault(env);
+  try {
+    return await transaction(orm.em, async (em) => {
+      const { team, owner } = await createTeam(em, {
+        name: "Demo",
+        plan: "BUSINESS",
+        timeZone: "UTC",
+        owner: { email: `owner@${DEMO_DOMAIN}`, name: "Demo Owner" },
+      });
+      const live: Tenant = { teamId: team.id, environment: "LIVE" };
+      const mint = async (name: string, scopes: Scope[], grant: Partial<KeyGrant> = {}) => {
+        const { key } = await mintKey(em, vault, {
+          ...live,
+          memberId: owner.id,
+          name,
+          scopes,
+          sendDomains: scopes.some((scope) => SENDS.includes(scope)) ? [DEMO_DOMAIN] : [],
+          dailySendCap: PLENTY,
+          ...grant,
+        });
+        return key;
+      };
+      const keys = {
+        live: await mint("demo", LIVE_SCOPES),
+        test: await mint("demo test", LIVE_SCOPES, { environment: "TEST" }),
+        cleanup: await mint("demo clean-up", CLEANUP_SCOPES),
+      };
+      for (const environment of ["LIVE", "TEST"] as const) {
+        await grantCredits(em, { ...live, environment }, PLENTY, "demo");
+      }
+      em.setFilterParams("tenant", live);
+      await createList(em, live, { name: "Demo list", description: null, optin: "SINGLE" });
+      await connectAccount(
+        em,
+        live,
+        {
+          email: DEMO_FROM,
+          displayName: "Demo news",
+          provider: "SMTP_OTHER",
+          allowedDomains: [DEMO_DOMAIN],
+          host: mail.host,
+          port: mail.port,
+          security: "none",
+          username: null,
+          password: null,
+          maxConnections: CONNECTIONS,
+          hourlyLimit: null,
+          dailyLimit: null,
+        },
+        // The catcher takes everybody; whether it is up is the stack's to see.
+        { vault, verify: async () => ({ ok: true }) },
+      );
+      return { team: { id: team.id, owner: owner.id }, keys };
+    });
+  } finally {
+    await orm.close(true);
+  }
+}

@@ -1,0 +1,47 @@
+/** The app's command line, for what the API leaves to people: `npm run app -- <command> [--json]` */
+import { Command } from "commander";
+import { verifyAccount } from "../activities/smtp/verify.ts";
+import type { VerifyLogin } from "../domain/accounts.ts";
+import { SettingsError } from "../env.ts";
+import { accountCommands } from "./commands/accounts.ts";
+import { importCommand } from "./commands/import.ts";
+import { keyCommands } from "./commands/keys.ts";
+import { newsletterCommands } from "./commands/newsletters.ts";
+import { teamCommands } from "./commands/teams.ts";
+import { type Run, withSession } from "./session.ts";
+import type { AppSettings } from "./settings.ts";
+
+const realLogin =
+  ({ env }: AppSettings): VerifyLogin =>
+  (login) =>
+    verifyAccount({ ...login, timeoutMs: env.SMTP_TIMEOUT_MS });
+
+/** One line that says what went wrong. A stack trace helps nobody here. */
+function lineOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  if (error instanceof SettingsError) return error.message;
+  // A connection that failed on every address of a host has its reasons inside.
+  const [inner] = error instanceof AggregateError ? error.errors : [];
+  const message = error.message || lineOf(inner);
+  const param = "param" in error && typeof error.param === "string" ? ` (${error.param})` : "";
+  return (message.split("\n")[0] ?? "") + param;
+}
+
+const program = new Command("app")
+  .description("Mailkeel's command line: teams, keys, sending accounts, what newsletters target, imports")
+  .option("--json", "print one JSON object")
+  .configureHelp({ showGlobalOptions: true })
+  .showHelpAfterError("(add --help for the options)");
+
+const run: Run = async (work) => {
+  try {
+    const { text, data } = await withSession(process.env, realLogin, work);
+    console.log(program.opts<{ json?: boolean }>().json ? JSON.stringify(data) : text);
+  } catch (error) {
+    console.error(`error: ${lineOf(error)}`);
+    process.exitCode = 1;
+  }
+};
+
+for (const add of [teamCommands, keyCommands, accountCommands, newsletterCommands, importCommand]) add(program, run);
+await program.parseAsync();

@@ -1,0 +1,62 @@
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
+import { readEnvironment } from "./session.ts";
+
+/** Adds `--team`, which defaults to the demo team of a running stack. */
+export const withTeam = (command: Command): Command =>
+  command.option("--team <id>", "the team; the demo team of a running stack unless given");
+
+/** Adds `--team` and `--environment`. */
+export const withTenant = (command: Command): Command =>
+  withTeam(command).addOption(
+    new Option("--environment <name>", "live or test").default("LIVE", "live").argParser(readEnvironment),
+  );
+
+/** One of a fixed set of words, in any case. */
+export const oneOf =
+  <T extends string>(words: readonly T[]) =>
+  (text: string): T => {
+    const word = words.find((known) => known.toLowerCase() === text.toLowerCase());
+    if (word === undefined) throw new InvalidArgumentError(`It is one of: ${words.join(", ")}.`);
+    return word;
+  };
+
+/** A whole number. */
+export const wholeNumber =
+  (min: number, max = Number.MAX_SAFE_INTEGER) =>
+  (text: string): number => {
+    const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+    if (!(value >= min && value <= max)) throw new InvalidArgumentError(`It is a whole number from ${min} to ${max}.`);
+    return value;
+  };
+
+/** An email address, in its stored spelling. */
+export function address(text: string): string {
+  const normalised = normaliseAddress(text);
+  if (normalised === undefined) throw new InvalidArgumentError("It is not an email address.");
+  return normalised;
+}
+
+/** Domain names, comma-separated, in their stored spelling. */
+export const domains = (text: string): string[] =>
+  words(text).map((name) => {
+    const normalised = normaliseDomain(name);
+    if (normalised === undefined) throw new InvalidArgumentError(`"${name}" is not a domain name.`);
+    return normalised;
+  });
+
+/** Words, comma-separated. */
+export const words = (text: string): string[] =>
+  text
+    .split(",")
+    .map((word) => word.trim())
+    .filter((word) => word !== "");
+
+/** A point in time in the future, ISO 8601. */
+export function futureInstant(text: string): Date {
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime()) || at <= new Date()) {
+    throw new InvalidArgumentError("It is a point in time to come, such as 2030-01-31T12:00:00Z.");
+  }
+  return at;
+}

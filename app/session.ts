@@ -1,0 +1,92 @@
+import { ENVIRONMENTS, type Environment } from "../db/entities/shared.ts";
+import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, type Tenant } from "../db/orm.ts";
+import { transaction } from "../db/transaction.ts";
+import type { VerifyLogin } from "../domain/accounts.ts";
+import { openVault, type Vault } from "../domain/crypto.ts";
+import { ApiError } from "../domain/errors.ts";
+import { type AppSettings, readAppSettings } from "./settings.ts";
+
+/** What a command answers: `text` for people, `data` for `--json`. */
+export interface Outcome {
+  text: string;
+  data: Record<string, unknown>;
+}
+
+/** What a command works with. */
+export interface Session extends AppSettings {
+  orm: MikroORM;
+  vault: Vault;
+  verify: VerifyLogin;
+}
+
+/** Opens a session for a command, prints what it answers, closes the session. */
+export type Run = (work: (session: Session) => Promise<Outcome>) => Promise<void>;
+
+/** Runs `work` with a session over the settings that apply. */
+export async function withSession<T>(
+  source: NodeJS.ProcessEnv,
+  verify: (settings: AppSettings) => VerifyLogin,
+  work: (session: Session) => Promise<T>,
+): Promise<T> {
+  const settings = readAppSettings(source);
+  const orm = await openDatabase(settings.env.DATABASE_URL, 2);
+  try {
+    return await work({ ...settings, orm, vault: openVault(settings.env), verify: verify(settings) });
+  } finally {
+    await orm.close(true);
+  }
+}
+
+/** Runs `work` in a transaction that sees one tenant's rows. */
+export const inTenant = <T>({ orm }: Session, tenant: Tenant, work: (em: EntityManager) => Promise<T>): Promise<T> =>
+  transaction(forTenant(orm.em, tenant), work);
+
+export interface TeamOption {
+  team?: string;
+}
+
+export interface TenantOptions extends TeamOption {
+  environment: Environment;
+}
+
+/**
+ * The team that is meant: the one named, else the demo team of the running stack.
+ * @throws {ApiError} `not_found`
+ */
+export async function teamOf({ orm, stack }: Session, { team }: TeamOption): Promise<string> {
+  const teamId = team ?? stack?.team.id;
+  if (!teamId) throw new ApiError("validation_failed", "Name the team with --team.");
+  const found = await kysely(orm.em.fork())
+    .selectFrom("teams")
+    .select("id")
+    .where("id", "=", teamId)
+    .executeTakeFirst();
+  if (!found) throw new ApiError("not_found", `There is no team ${teamId}.`);
+  return teamId;
+}
+
+/** The tenant that is meant. */
+export async function tenantOf(session: Session, options: TenantOptions): Promise<Tenant> {
+  return { teamId: await teamOf(session, options), environment: options.environment };
+}
+
+/**
+ * Whose a record is: the operator names it by its id alone.
+ * @throws {ApiError} `not_found`
+ */
+export async function ownerOf({ orm }: Session, table: "newsletters" | "email_accounts", id: string): Promise<Tenant> {
+  const row = await kysely(orm.em.fork())
+    .selectFrom(table)
+    .select(["team_id", "environment"])
+    .where("id", "=", id)
+    .executeTakeFirst();
+  if (!row) throw new ApiError("not_found", `There is no record ${id}.`);
+  return { teamId: row.team_id, environment: row.environment };
+}
+
+/** `live` or `LIVE`. */
+export function readEnvironment(text: string): Environment {
+  const environment = ENVIRONMENTS.find((known) => known === text.toUpperCase());
+  if (!environment) throw new ApiError("validation_failed", "The environment is live or test.");
+  return environment;
+}

@@ -1,0 +1,57 @@
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { type Env, readEnv, SettingsError } from "../env.ts";
+import type { Secrets, StackFile } from "../stack/state.ts";
+
+/** What the command line works on. */
+export interface AppSettings {
+  env: Env;
+  /** The running stack, when that is where the settings are from. */
+  stack: StackFile | undefined;
+}
+
+/** Settings that the command line itself has no use for; an operator need not export them. */
+const UNUSED = { TEMPORAL_ADDRESS: "127.0.0.1:7233", SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025" };
+
+function readJson<T>(file: string): T | undefined {
+  try {
+    return JSON.parse(readFileSync(file, "utf8")) as T;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw new SettingsError(`${file} cannot be read: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+/**
+ * The stack that runs over this data folder, undefined when none does.
+ * @throws {SettingsError} when its file is there but cannot be read
+ */
+export function readStack(source: NodeJS.ProcessEnv = process.env): StackFile | undefined {
+  return readJson<StackFile>(`${dataDir(source)}/stack.json`);
+}
+
+const dataDir = (source: NodeJS.ProcessEnv): string => resolve(source["DATA_DIR"] || ".data");
+
+/**
+ * Settings from the environment when DATABASE_URL is set there, else those of the running stack.
+ * @throws {SettingsError} when there is neither, or one is wrong
+ */
+export function readAppSettings(source: NodeJS.ProcessEnv = process.env): AppSettings {
+  if (source["DATABASE_URL"]) return { env: readEnv({ ...UNUSED, ...source }), stack: undefined };
+  const stack = readStack(source);
+  const secrets = readJson<Secrets>(`${dataDir(source)}/secrets.json`);
+  if (!stack || !secrets) {
+    throw new SettingsError(
+      "No running service found. Start one with `npm start`, or set DATABASE_URL, SIGNING_SECRET and ENCRYPTION_KEYS.",
+    );
+  }
+  const env = readEnv({
+    TEMPORAL_ADDRESS: stack.temporal.address,
+    SYSTEM_SMTP_URL: stack.mail.smtp,
+    SIGNING_SECRET: secrets.signingSecret,
+    ENCRYPTION_KEYS: secrets.encryptionKeys,
+    ...source,
+    DATABASE_URL: stack.database,
+  });
+  return { env, stack };
+}

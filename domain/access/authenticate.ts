@@ -1,0 +1,166 @@
+import { sql } from "kysely";
+import type { Environment } from "../../db/entities/shared.ts";
+import type { Plan, Role } from "../../db/entities/team.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import type { Vault } from "../crypto.ts";
+import { ApiError } from "../errors.ts";
+import { KEY_PREFIX, parseKey, presentKeyId } from "./keys.ts";
+import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.ts";
+
+/** The key a request came with, as its record stands now. */
+export interface AccessKey {
+  id: string;
+  /** What of the key may be shown: `mk_live_<id>`. */
+  keyId: string;
+  environment: Environment;
+  memberId: string;
+  roleAtIssue: Role;
+  sendDomains: string[];
+  requiresApproval: boolean;
+  dailySendCap: number;
+  lineageId: string;
+  apiVersion: string;
+}
+
+/** Who asks, for whom, and what they may do now. */
+export interface Access {
+  key: AccessKey;
+  team: { id: string; name: string; timeZone: string };
+  tenant: Tenant;
+  /** The role of the key's creator now. */
+  role: Role;
+  /** What the role leaves of `grantedScopes` now. */
+  scopes: Scope[];
+  /** As minted. */
+  grantedScopes: Scope[];
+}
+
+/** Every value of every header, as `IncomingMessage.headersDistinct` gives them: a second one must not go unseen. */
+export type HeaderValues = NodeJS.Dict<string[]>;
+
+/** Turns an OAuth token into access. @throws {ApiError} `invalid_token` */
+export type TokenVerifier = (token: string) => Promise<Access>;
+
+const noTokens: TokenVerifier = async () => {
+  throw new ApiError("invalid_token");
+};
+
+const BEARER = /^bearer(?: +(.*))?$/i;
+
+function credentialsIn(headers: HeaderValues): { token: string; bearer: boolean }[] {
+  const keys = (headers["x-api-key"] ?? []).map((token) => ({ token: token.trim(), bearer: false }));
+  const bearers = (headers["authorization"] ?? []).flatMap((value) => {
+    const match = BEARER.exec(value.trim());
+    return match ? [{ token: (match[1] ?? "").trim(), bearer: true }] : [];
+  });
+  return [...bearers, ...keys].filter(({ token }) => token !== "");
+}
+
+/** What has two dots and is no key of ours can only be meant as an OAuth token. */
+const looksLikeToken = (text: string): boolean => !text.startsWith(KEY_PREFIX) && text.split(".").length === 3;
+
+/** Compared with when no key matches, so that an unknown id costs what a known one costs. */
+const NO_HASH = "-".repeat(43);
+
+async function findKey(em: EntityManager, publicId: string) {
+  return kysely(em)
+    .selectFrom("api_keys as key")
+    .innerJoin("teams as team", "team.id", "key.team_id")
+    .innerJoin("members as member", "member.id", "key.member_id")
+    .where("key.public_id", "=", publicId)
+    .select([
+      "key.id",
+      "key.public_id",
+      "key.environment",
+      "key.secret_hash",
+      "key.member_id",
+      "key.role_at_issue",
+      "key.granted_scopes",
+      "key.send_domains",
+      "key.requires_approval",
+      "key.daily_send_cap",
+      "key.lineage_id",
+      "key.api_version",
+      "team.id as team_id",
+      "team.name as team_name",
+      "team.plan",
+      "team.time_zone",
+      "member.role",
+      sql<boolean>`key.expires_at <= now()`.as("expired"),
+      sql<boolean>`key.revoked_at is not null`.as("revoked"),
+      sql<boolean>`member.removed_at is not null`.as("member_left"),
+    ])
+    .executeTakeFirst();
+}
+
+const API_PLAN: Plan = "BUSINESS";
+
+/**
+ * Finds out who asks, with one query. Refusals come in this order: no credential, two that differ, a bad OAuth token,
+ * a malformed key, an unknown id or wrong secret, the other environment's prefix, revoked, expired, the plan, a creator
+ * who left, a forbidden pair of scopes.
+ * @throws {ApiError} with the code of the first of these that applies
+ */
+export async function authenticate(
+  em: EntityManager,
+  vault: Vault,
+  headers: HeaderValues,
+  verifyToken: TokenVerifier = noTokens,
+): Promise<Access> {
+  const [credential, ...others] = credentialsIn(headers);
+  if (!credential) throw new ApiError("api_key_missing");
+  const { token, bearer } = credential;
+  if (others.some((other) => other.token !== token)) {
+    throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
+  }
+  if (bearer && looksLikeToken(token)) return verifyToken(token);
+
+  const parsed = parseKey(token);
+  if (!parsed) throw new ApiError("api_key_malformed");
+  const found = await findKey(em, parsed.publicId);
+  const matches = vault.verify(found?.secret_hash ?? NO_HASH, "api-key", parsed.secret);
+  if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
+  if (found.environment !== parsed.environment) throw new ApiError("api_key_environment_mismatch");
+  if (found.revoked) throw new ApiError("api_key_revoked");
+  if (found.expired) throw new ApiError("api_key_expired");
+  if (found.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
+  if (found.member_left) {
+    throw new ApiError("role_insufficient", "The member who created this key has left the team.");
+  }
+
+  // A scope that was withdrawn from the list since the key was minted grants nothing.
+  const grantedScopes = found.granted_scopes.filter(isScope);
+  const scopes = grantedScopes.filter((scope) => roleHolds(found.role, scope));
+  refuseForbiddenPairs(scopes);
+  return {
+    key: {
+      id: found.id,
+      keyId: presentKeyId(found.environment, found.public_id),
+      environment: found.environment,
+      memberId: found.member_id,
+      roleAtIssue: found.role_at_issue,
+      sendDomains: found.send_domains,
+      requiresApproval: found.requires_approval,
+      dailySendCap: found.daily_send_cap,
+      lineageId: found.lineage_id,
+      apiVersion: found.api_version,
+    },
+    team: { id: found.team_id, name: found.team_name, timeZone: found.time_zone },
+    tenant: { teamId: found.team_id, environment: found.environment },
+    role: found.role,
+    scopes,
+    grantedScopes,
+  };
+}
+
+/**
+ * Lets a request pass that needs the scope.
+ * @throws {ApiError} `insufficient_scope` when the key was never granted it, `role_insufficient` when it was, but the
+ * creator's role no longer holds it
+ */
+export function requireScope({ scopes, grantedScopes, role }: Access, scope: Scope): void {
+  if (scopes.includes(scope)) return;
+  throw grantedScopes.includes(scope)
+    ? new ApiError("role_insufficient", `The key's creator is ${role} now, which does not hold ${scope}.`)
+    : new ApiError("insufficient_scope", `This needs the scope ${scope}, which the key was not granted.`);
+}

@@ -1,0 +1,227 @@
+import { randomInt } from "node:crypto";
+import { crc32 } from "node:zlib";
+import { LockMode, raw } from "@mikro-orm/postgresql";
+import validator from "validator";
+import { ENVIRONMENTS, type Environment } from "../../db/entities/shared.ts";
+import { ApiKey, Member } from "../../db/entities/team.ts";
+import type { EntityManager } from "../../db/orm.ts";
+import type { Vault } from "../crypto.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.ts";
+
+/**
+ * A key is `mk_live_<id>_<secret><checksum>`, or `mk_test_…`, all in base62.
+ * The id (71 bits) finds the record and may be shown; the secret (256 bits) is kept only as a hash; the checksum is the
+ * CRC-32 of `<id>_<secret>`, so that a mistyped key is told from a wrong one without a look-up. The environment stands
+ * outside the checksum: a key shown under the other prefix is well-formed, and is refused for what it is.
+ */
+const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const ID_LENGTH = 12;
+const SECRET_LENGTH = 43;
+/** 62^6 exceeds 2^32: every CRC-32 fits. */
+const CHECKSUM_LENGTH = 6;
+const KEY = new RegExp(
+  `^mk_(live|test)_([0-9A-Za-z]{${ID_LENGTH}})_([0-9A-Za-z]{${SECRET_LENGTH}})([0-9A-Za-z]{${CHECKSUM_LENGTH}})$`,
+);
+
+/** What every key begins with, whatever its environment. */
+export const KEY_PREFIX = "mk_";
+
+/** The API version new keys are pinned to. */
+export const CURRENT_API_VERSION = "2026-08-15";
+
+/** Mails a key may send in a UTC day unless it was minted with another cap. */
+export const DEFAULT_DAILY_SEND_CAP = 50_000;
+
+/** The parts of a well-formed key. */
+export interface ParsedKey {
+  environment: Environment;
+  publicId: string;
+  secret: string;
+}
+
+const random = (length: number): string =>
+  Array.from({ length }, () => ALPHABET.charAt(randomInt(ALPHABET.length))).join("");
+
+function checksum(publicId: string, secret: string): string {
+  let rest = crc32(`${publicId}_${secret}`);
+  let digits = "";
+  for (let place = 0; place < CHECKSUM_LENGTH; place++) {
+    digits = ALPHABET.charAt(rest % ALPHABET.length) + digits;
+    rest = Math.floor(rest / ALPHABET.length);
+  }
+  return digits;
+}
+
+/** The part of a key that may be shown: `mk_live_<id>`. */
+export const presentKeyId = (environment: Environment, publicId: string): string =>
+  `${KEY_PREFIX}${environment.toLowerCase()}_${publicId}`;
+
+/** The whole key as its owner holds it. */
+export const formatKey = ({ environment, publicId, secret }: ParsedKey): string =>
+  `${presentKeyId(environment, publicId)}_${secret}${checksum(publicId, secret)}`;
+
+/** New random parts of a key. */
+export const generateKey = (environment: Environment): ParsedKey => ({
+  environment,
+  publicId: random(ID_LENGTH),
+  secret: random(SECRET_LENGTH),
+});
+
+/** The parts of a key, or null when it is not well-formed or its checksum is wrong. Needs no look-up. */
+export function parseKey(text: string): ParsedKey | null {
+  const [, prefix, publicId, secret, sum] = KEY.exec(text) ?? [];
+  if (!prefix || !publicId || !secret || checksum(publicId, secret) !== sum) return null;
+  const environment = ENVIRONMENTS.find((candidate) => candidate.toLowerCase() === prefix);
+  return environment ? { environment, publicId, secret } : null;
+}
+
+/** What is stored of a secret: HMAC-SHA256 under the server's pepper. */
+export const hashSecret = (vault: Vault, secret: string): string => vault.sign("api-key", secret);
+
+/** What a new key may do and for how long. */
+export interface KeyGrant {
+  teamId: string;
+  /** The member it acts for; its scopes end with that member's role. */
+  memberId: string;
+  environment: Environment;
+  name: string;
+  scopes: readonly string[];
+  /** Domains it may send from; empty means it cannot send. */
+  sendDomains?: readonly string[];
+  requiresApproval?: boolean;
+  /** Mails per UTC day. */
+  dailySendCap?: number;
+  expiresAt?: Date | null;
+}
+
+/** A new key: `key` is shown this once. */
+export interface MintedKey {
+  key: string;
+  record: ApiKey;
+}
+
+const invalid = (param: string, message: string) => new ApiError("validation_failed", message, { param });
+
+function readScopes(given: readonly string[]): Scope[] {
+  const scopes = given.map((scope, index) => {
+    if (!isScope(scope)) throw invalid(`scopes[${index}]`, `There is no scope ${JSON.stringify(scope)}.`);
+    return scope;
+  });
+  return [...new Set(scopes)];
+}
+
+function readSendDomains(given: readonly string[]): string[] {
+  const domains = given.map((domain, index) => {
+    const plain = domain.trim().toLowerCase();
+    if (!validator.isFQDN(plain)) throw invalid(`send_domains[${index}]`, "This is not a domain name.");
+    return plain;
+  });
+  return [...new Set(domains)];
+}
+
+async function mint(em: EntityManager, vault: Vault, grant: KeyGrant, lineageId?: string): Promise<MintedKey> {
+  const scopes = readScopes(grant.scopes);
+  refuseForbiddenPairs(scopes);
+  const dailySendCap = grant.dailySendCap ?? DEFAULT_DAILY_SEND_CAP;
+  if (!Number.isSafeInteger(dailySendCap) || dailySendCap < 0 || dailySendCap > 2_147_483_647) {
+    throw invalid("daily_send_cap", "The daily send cap must be a whole number of mails.");
+  }
+  const member = await em.findOne(Member, { id: grant.memberId, teamId: grant.teamId });
+  if (!member) throw notFound();
+  const beyond = scopes.filter((scope) => !roleHolds(member.role, scope));
+  if (member.removedAt || beyond.length > 0) {
+    throw new ApiError(
+      "role_insufficient",
+      member.removedAt
+        ? "The member has left the team."
+        : `The role ${member.role} does not hold ${beyond.join(", ")}.`,
+    );
+  }
+
+  const parts = generateKey(grant.environment);
+  const id = newId("apiKey");
+  const record = em.create(ApiKey, {
+    id,
+    teamId: grant.teamId,
+    environment: grant.environment,
+    publicId: parts.publicId,
+    name: grant.name,
+    secretHash: hashSecret(vault, parts.secret),
+    memberId: member.id,
+    roleAtIssue: member.role,
+    grantedScopes: scopes,
+    sendDomains: readSendDomains(grant.sendDomains ?? []),
+    requiresApproval: grant.requiresApproval ?? false,
+    dailySendCap,
+    lineageId: lineageId ?? id,
+    apiVersion: CURRENT_API_VERSION,
+    expiresAt: grant.expiresAt ?? null,
+  });
+  await em.flush();
+  return { key: formatKey(parts), record };
+}
+
+/**
+ * Mints a key for a member. The key in the answer cannot be shown again.
+ * @throws {ApiError} `validation_failed` for an unknown scope or a wrong domain or cap, `forbidden_scope_pair`,
+ * `role_insufficient` for scopes beyond the member's role, `not_found` for a member of another team
+ */
+export function mintKey(em: EntityManager, vault: Vault, grant: KeyGrant): Promise<MintedKey> {
+  return mint(em, vault, grant);
+}
+
+/** A team's key, named by its record's id or by its `mk_live_<id>`. */
+export interface KeyName {
+  teamId: string;
+  key: string;
+}
+
+async function lockKey(em: EntityManager, { teamId, key }: KeyName): Promise<ApiKey> {
+  const [, environment, publicId] = /^mk_(live|test)_([0-9A-Za-z]+)$/.exec(key) ?? [];
+  const name = publicId
+    ? { publicId, environment: environment === "live" ? ("LIVE" as const) : ("TEST" as const) }
+    : { id: key };
+  const record = await em.findOne(ApiKey, { teamId, ...name }, { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true });
+  if (!record) throw notFound();
+  return record;
+}
+
+/**
+ * Replaces a key by a new one of the same lineage with the same grant; the daily cap goes on counting over both.
+ * @param graceHours how long the old key goes on working; 0 revokes it at once
+ * @throws {ApiError} `not_found`, `resource_state_invalid` for a revoked key, and whatever `mintKey` refuses
+ */
+export function rotateKey(em: EntityManager, vault: Vault, name: KeyName, graceHours = 0): Promise<MintedKey> {
+  return em.transactional(async (em) => {
+    const old = await lockKey(em, name);
+    if (old.revokedAt) throw new ApiError("resource_state_invalid", "The key is revoked; mint a new one.");
+    const { teamId, memberId, environment, sendDomains, requiresApproval, dailySendCap, expiresAt } = old;
+    const grant = { teamId, memberId, environment, name: old.name, scopes: old.grantedScopes, sendDomains };
+    const minted = await mint(
+      em,
+      vault,
+      { ...grant, requiresApproval, dailySendCap, expiresAt: expiresAt ?? null },
+      old.lineageId,
+    );
+    const ends =
+      graceHours > 0
+        ? // A key that was to expire sooner keeps its own end.
+          { expiresAt: raw("least(expires_at, now() + make_interval(hours => ?))", [graceHours]) }
+        : { revokedAt: raw("now()") };
+    await em.nativeUpdate(ApiKey, { id: old.id }, ends);
+    return minted;
+  });
+}
+
+/**
+ * Revokes a key for good; revoking it again changes nothing.
+ * @throws {ApiError} `not_found`
+ */
+export function revokeKey(em: EntityManager, name: KeyName): Promise<void> {
+  return em.transactional(async (em) => {
+    const { id } = await lockKey(em, name);
+    await em.nativeUpdate(ApiKey, { id, revokedAt: null }, { revokedAt: raw("now()") });
+  });
+}

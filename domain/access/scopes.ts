@@ -1,0 +1,64 @@
+import type { Role } from "../../db/entities/team.ts";
+import { ApiError } from "../errors.ts";
+
+/** Every permission a key can hold. The list is closed: a scope that is not here cannot be minted. */
+export const SCOPES = [
+  "lists:read",
+  "lists:write",
+  "subscribers:read",
+  "subscribers:write",
+  "contacts:read",
+  "contacts:write",
+  "newsletters:read",
+  "newsletters:write",
+  "newsletters:send",
+  "campaigns:read",
+  "campaigns:write",
+  "campaigns:send",
+  "webhooks:read",
+  "webhooks:write",
+  "suppressions:read",
+  "suppressions:write",
+  "suppressions:delete",
+  "accounts:read",
+  "analytics:read",
+  "usage:read",
+] as const;
+export type Scope = (typeof SCOPES)[number];
+
+const known: ReadonlySet<string> = new Set(SCOPES);
+export const isScope = (value: string): value is Scope => known.has(value);
+
+const READS: readonly Scope[] = SCOPES.filter((scope) => scope.endsWith(":read"));
+
+/** What an editor may do besides reading: the audience, drafts and the do-not-mail list, but nothing irreversible. */
+const EDITOR_WRITES: readonly Scope[] = [
+  "lists:write",
+  "subscribers:write",
+  "contacts:write",
+  "newsletters:write",
+  "campaigns:write",
+  "suppressions:write",
+];
+
+const HOLDS: Record<Role, ReadonlySet<Scope>> = {
+  VIEWER: new Set(READS),
+  EDITOR: new Set([...READS, ...EDITOR_WRITES]),
+  ADMIN: new Set(SCOPES),
+  OWNER: new Set(SCOPES),
+};
+
+/** Whether a member of this role may hold the scope. */
+export const roleHolds = (role: Role, scope: Scope): boolean => HOLDS[role].has(scope);
+
+/** Whoever lifts addresses off the do-not-mail list must not be able to mail them with the same key. */
+const FORBIDDEN_PAIRS: readonly (readonly [Scope, Scope])[] = [
+  ["suppressions:delete", "newsletters:send"],
+  ["suppressions:delete", "campaigns:send"],
+];
+
+/** @throws {ApiError} `forbidden_scope_pair` when two of the scopes must not stand together */
+export function refuseForbiddenPairs(scopes: readonly Scope[]): void {
+  const pair = FORBIDDEN_PAIRS.find((pair) => pair.every((scope) => scopes.includes(scope)));
+  if (pair) throw new ApiError("forbidden_scope_pair", `No key may hold ${pair.join(" together with ")}.`);
+}

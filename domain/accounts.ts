@@ -1,0 +1,155 @@
+import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
+import { type AccountProvider, type AccountStatus, EmailAccount, type SmtpSecurity } from "../db/entities/account.ts";
+import type { EntityManager, Tenant } from "../db/orm.ts";
+import type { Vault } from "./crypto.ts";
+import { ApiError, notFound } from "./errors.ts";
+import { newId } from "./ids.ts";
+
+export interface AccountFields {
+  /** Normalised address; newsletters from this very address go out here. */
+  email: string;
+  displayName: string;
+  provider: AccountProvider;
+  /** Domains it may send for besides its own address, normalised. */
+  allowedDomains: string[];
+  host: string;
+  port: number;
+  security: SmtpSecurity;
+  username: string | null;
+  password: string | null;
+  /** Connections that may be open at once, over all workers. */
+  maxConnections: number;
+  /** Messages per clock hour and per UTC day; null is unlimited. */
+  hourlyLimit: number | null;
+  dailyLimit: number | null;
+}
+
+/** What it takes to log in. */
+export interface SmtpLogin {
+  host: string;
+  port: number;
+  secure: SmtpSecurity;
+  user?: string | undefined;
+  pass?: string | undefined;
+}
+
+/** Connects and logs in; activities/smtp/pool.ts has the real one. `message` is fit to be shown. */
+export type VerifyLogin = (login: SmtpLogin) => Promise<{ ok: true } | { ok: false; reason: string; message: string }>;
+
+/** The server behind an account does not take us; the message says why. */
+export class AccountCheckError extends Error {
+  override name = "AccountCheckError";
+}
+
+interface AccountDeps {
+  vault: Vault;
+  verify: VerifyLogin;
+}
+
+/** Binds an encrypted password to its row: moved to another one, it does not decrypt. */
+export const passwordContext = (accountId: string): string => `email_accounts/${accountId}/password`;
+
+/**
+ * Connects a sending account, once a real login has worked; it is ACTIVE then. No transaction need be open meanwhile.
+ * @throws {AccountCheckError} and stores nothing when the server refuses us
+ * @throws {ApiError} `resource_already_exists` when the tenant has an account of this address
+ */
+export async function connectAccount(
+  em: EntityManager,
+  tenant: Tenant,
+  { password, ...fields }: AccountFields,
+  { vault, verify }: AccountDeps,
+): Promise<EmailAccount> {
+  await checkLogin(verify, { ...fields, password });
+  const id = newId("account");
+  const account = em.create(EmailAccount, {
+    id,
+    ...tenant,
+    ...fields,
+    status: "ACTIVE",
+    encryptedPassword: password === null ? null : vault.encrypt(password, passwordContext(id)),
+    lastCheckedAt: new Date(),
+    lastError: null,
+  });
+  try {
+    await em.flush();
+  } catch (error) {
+    if (!(error instanceof UniqueConstraintViolationException)) throw error;
+    throw new ApiError("resource_already_exists", "An account with this address is connected already.");
+  }
+  return account;
+}
+
+/**
+ * An account of the tenant.
+ * @throws {ApiError} `not_found`
+ */
+export async function readAccount(em: EntityManager, accountId: string): Promise<EmailAccount> {
+  const account = await em.findOne(EmailAccount, { id: accountId });
+  if (!account) throw notFound();
+  return account;
+}
+
+/**
+ * Takes an account out of service; sends that use it wait.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` when its access was revoked for good
+ */
+export async function suspendAccount(em: EntityManager, accountId: string): Promise<EmailAccount> {
+  return setStatus(em, accountId, { status: "SUSPENDED" });
+}
+
+/**
+ * Puts an account back into service once a login works.
+ * @throws {AccountCheckError} when the server refuses us; the account stays as it is
+ * @throws {ApiError} `not_found`; `resource_state_invalid` when its access was revoked for good
+ */
+export async function resumeAccount(
+  em: EntityManager,
+  accountId: string,
+  { vault, verify }: AccountDeps,
+): Promise<EmailAccount> {
+  const known = await readAccount(em, accountId);
+  const { encryptedPassword } = known;
+  const password = encryptedPassword == null ? null : vault.decrypt(encryptedPassword, passwordContext(accountId));
+  await checkLogin(verify, { ...known, username: known.username ?? null, password });
+  return setStatus(em, accountId, { status: "ACTIVE", lastCheckedAt: new Date(), lastError: null });
+}
+
+function setStatus(
+  em: EntityManager,
+  accountId: string,
+  change: { status: AccountStatus; lastCheckedAt?: Date; lastError?: null },
+): Promise<EmailAccount> {
+  return em.transactional(async (em) => {
+    const account = await em.findOne(
+      EmailAccount,
+      { id: accountId },
+      { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true },
+    );
+    if (!account) throw notFound();
+    if (account.status === "REVOKED") throw new ApiError("resource_state_invalid", "The account's access was revoked.");
+    em.assign(account, change);
+    await em.flush();
+    return em.refreshOrFail(account);
+  });
+}
+
+async function checkLogin(
+  verify: VerifyLogin,
+  {
+    host,
+    port,
+    security,
+    username,
+    password,
+  }: Pick<AccountFields, "host" | "port" | "security" | "username" | "password">,
+): Promise<void> {
+  const check = await verify({
+    host,
+    port,
+    secure: security,
+    user: username ?? undefined,
+    pass: password ?? undefined,
+  });
+  if (!check.ok) throw new AccountCheckError(`${host}:${port} cannot be used (${check.reason}): ${check.message}`);
+}

@@ -1,0 +1,58 @@
+import { domainToASCII, domainToUnicode } from "node:url";
+import validator from "validator";
+import { ApiError } from "./errors.ts";
+
+/** Longest address the API takes, in characters. */
+export const MAX_ADDRESS_LENGTH = 320;
+
+const MAX_LOCAL_BYTES = 64;
+/** Longest host name DNS can carry, in its ASCII form. */
+const MAX_DOMAIN_LENGTH = 253;
+
+// Quotes would give one mailbox two spellings; invisible characters would give two mailboxes one look.
+const REFUSED_IN_LOCAL = /["\p{C}\p{Z}]/u;
+
+// The lengths are checked here: the library's limit of 254 is below the contract's.
+const SYNTAX = { ignore_max_length: true } as const;
+
+/**
+ * The one spelling under which an address is stored and compared: trimmed, lower-cased, its domain in Unicode whether
+ * it was given so or in punycode.
+ * @returns undefined when it is no address
+ */
+export function normaliseAddress(text: string): string | undefined {
+  const trimmed = text.trim();
+  if (trimmed.length > MAX_ADDRESS_LENGTH || !validator.isEmail(trimmed, SYNTAX)) return undefined;
+  const at = trimmed.lastIndexOf("@");
+  const local = trimmed.slice(0, at).toLowerCase().normalize("NFC");
+  if (REFUSED_IN_LOCAL.test(local) || Buffer.byteLength(local) > MAX_LOCAL_BYTES) return undefined;
+  const ascii = domainToASCII(trimmed.slice(at + 1));
+  // Checked again as ASCII: mapping may turn what looked like a name into something else, e.g. a number into an address.
+  if (ascii === "" || ascii.length > MAX_DOMAIN_LENGTH || !validator.isEmail(`a@${ascii}`, SYNTAX)) return undefined;
+  return `${local}@${domainToUnicode(ascii)}`;
+}
+
+/**
+ * As `normaliseAddress`, for an address that has to be one.
+ * @throws {ApiError} `validation_failed` naming `param`
+ */
+export function requireAddress(text: string, param: string): string {
+  const address = normaliseAddress(text);
+  if (address === undefined) throw new ApiError("validation_failed", "This is not an email address.", { param });
+  return address;
+}
+
+/** The spelling to look an address up by; what is no address finds nothing. */
+export const lookupAddress = (text: string): string => normaliseAddress(text) ?? text.trim().toLowerCase();
+
+/** The domain of a normalised address, in Unicode. */
+export const addressDomain = (address: string): string => address.slice(address.lastIndexOf("@") + 1);
+
+/**
+ * The one spelling of a domain name: lower-cased, in Unicode.
+ * @returns undefined when it is no domain name
+ */
+export function normaliseDomain(text: string): string | undefined {
+  const address = normaliseAddress(`a@${text.trim()}`);
+  return address === undefined ? undefined : addressDomain(address);
+}

@@ -1,0 +1,94 @@
+import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
+import { Subscriber, Subscription } from "../../db/entities/audience.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { changesOf, type Patch } from "../patch.ts";
+import { pendingStanding } from "./standing.ts";
+
+export interface SubscriberFields {
+  /** Normalised, see domain/address.ts. */
+  email: string;
+  firstName: string | null;
+  lastName: string | null;
+}
+
+const alreadyExists = () =>
+  new ApiError("resource_already_exists", "A subscriber with this address exists; PATCH that one.", { param: "email" });
+
+/**
+ * Makes a subscriber who is on no list.
+ * @throws {ApiError} `resource_already_exists`, for all but one of those that race too
+ */
+export async function createSubscriber(
+  em: EntityManager,
+  tenant: Tenant,
+  { email, firstName, lastName }: SubscriberFields,
+): Promise<Subscriber> {
+  const row = await kysely(em)
+    .insertInto("subscribers")
+    .values({
+      id: newId("subscriber"),
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      email,
+      first_name: firstName,
+      last_name: lastName,
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .returningAll()
+    .executeTakeFirst();
+  if (!row) throw alreadyExists();
+  return em.map(Subscriber, row);
+}
+
+/**
+ * Changes a subscriber. Whoever gets another address has to confirm again on lists with double opt-in: the consent
+ * was given by the owner of the old one.
+ * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address
+ */
+export async function updateSubscriber(
+  em: EntityManager,
+  tenant: Tenant,
+  subscriberId: string,
+  patch: Patch<SubscriberFields>,
+): Promise<Subscriber> {
+  const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
+  if (!subscriber) throw notFound();
+  const moved = patch.email !== undefined && patch.email !== subscriber.email;
+  em.assign(subscriber, changesOf(patch));
+  try {
+    await em.flush();
+  } catch (error) {
+    if (error instanceof UniqueConstraintViolationException) throw alreadyExists();
+    throw error;
+  }
+  if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
+  return em.refreshOrFail(subscriber);
+}
+
+async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscriberId: string): Promise<void> {
+  await kysely(em)
+    .updateTable("subscriptions")
+    .from("lists")
+    .set({ ...pendingStanding(tenant.environment), confirmation_sent_at: null })
+    .whereRef("lists.id", "=", "subscriptions.list_id")
+    .where("lists.optin", "=", "DOUBLE")
+    .where("subscriptions.subscriber_id", "=", subscriberId)
+    .where("subscriptions.status", "in", ["CONFIRMED", "PENDING"])
+    .execute();
+}
+
+/**
+ * A subscriber with where they stand on each list, oldest subscription first.
+ * @throws {ApiError} `not_found`
+ */
+export async function readSubscriber(
+  em: EntityManager,
+  subscriberId: string,
+): Promise<{ subscriber: Subscriber; subscriptions: Subscription[] }> {
+  const subscriber = await em.findOne(Subscriber, { id: subscriberId });
+  if (!subscriber) throw notFound();
+  const subscriptions = await em.find(Subscription, { subscriberId }, { orderBy: { createdAt: "asc", listId: "asc" } });
+  return { subscriber, subscriptions };
+}

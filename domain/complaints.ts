@@ -1,0 +1,40 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { ApiError } from "./errors.ts";
+import { readNewsletter } from "./newsletters.ts";
+import { suppress } from "./suppressions.ts";
+
+/** Marks the ledger row whose recipient complained, so that a complaint counts once per address and newsletter. */
+const COMPLAINED = "complaint";
+
+/**
+ * Records that a recipient called a newsletter spam: it counts against today's complaint rate (UTC) and the address is
+ * suppressed. Runs in the caller's transaction.
+ * @param email normalised address
+ * @returns false when this complaint is known already
+ * @throws {ApiError} `not_found` for the newsletter; `resource_state_invalid` when it never went to the address
+ */
+export async function recordComplaint(
+  em: EntityManager,
+  tenant: Tenant,
+  newsletterId: string,
+  email: string,
+): Promise<boolean> {
+  const { sendId } = await readNewsletter(em, newsletterId);
+  const { rows } = await sql<{ seq: number; reason: string | null }>`
+    select seq, reason from send_recipients
+    where send_id = ${sendId ?? null} and email = ${email} and state in ('SENT', 'UNKNOWN')
+    for update`.execute(kysely(em));
+  const [row] = rows;
+  if (!row) throw new ApiError("resource_state_invalid", "The newsletter was not sent to this address.");
+  if (row.reason === COMPLAINED) return false;
+  await sql`update send_recipients set reason = ${COMPLAINED} where send_id = ${sendId ?? null} and seq = ${row.seq}`.execute(
+    kysely(em),
+  );
+  await sql`
+    insert into delivery_days as d (team_id, environment, day, complaints)
+    values (${tenant.teamId}, ${tenant.environment}, (now() at time zone 'UTC')::date, 1)
+    on conflict (team_id, environment, day) do update set complaints = d.complaints + 1`.execute(kysely(em));
+  await suppress(em, tenant, [email], "bounce:complaint");
+  return true;
+}

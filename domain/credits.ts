@@ -1,0 +1,146 @@
+import type { CreditKind } from "../db/entities/send.ts";
+import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { ApiError } from "./errors.ts";
+import { newId } from "./ids.ts";
+
+/** What a team holds: `available` can be reserved, `reserved` is set aside for confirmed sends. Whole email credits. */
+export interface CreditBalance {
+  available: number;
+  reserved: number;
+}
+
+/** How one credit of each kind moves the balance; the balance is the ledger's sum under this table, always. */
+export const CREDIT_EFFECT = {
+  GRANT: { available: 1, reserved: 0 },
+  RESERVE: { available: -1, reserved: 1 },
+  CONSUME: { available: 0, reserved: -1 },
+  RELEASE: { available: 1, reserved: -1 },
+} as const satisfies Record<CreditKind, CreditBalance>;
+
+/** A send reserves once. */
+const RESERVE_CAUSE = "confirm";
+
+interface Movement {
+  kind: CreditKind;
+  amount: number;
+  sendId: string | null;
+  cause: string;
+}
+
+/** What the team holds now; nothing at all when it was never granted anything. */
+export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<CreditBalance> {
+  const row = await kysely(em)
+    .selectFrom("credit_balances")
+    .select(["available", "reserved"])
+    .where("team_id", "=", tenant.teamId)
+    .where("environment", "=", tenant.environment)
+    .executeTakeFirst();
+  return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
+}
+
+/**
+ * Gives a team `amount` credits. A second grant of the same `cause` to the same team changes nothing.
+ * Runs in the caller's transaction.
+ */
+export async function grantCredits(em: EntityManager, tenant: Tenant, amount: number, cause: string): Promise<void> {
+  await kysely(em)
+    .insertInto("credit_balances")
+    .values({ team_id: tenant.teamId, environment: tenant.environment, available: 0, reserved: 0 })
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+  await move(em, tenant, { kind: "GRANT", amount, sendId: null, cause });
+}
+
+/**
+ * Sets `amount` credits aside for a send, once: a second call with the same `sendId` changes nothing.
+ * Runs in the caller's transaction.
+ * @throws {ApiError} `quota_exceeded` when fewer than `amount` are available
+ */
+export async function reserveCredits(em: EntityManager, tenant: Tenant, sendId: string, amount: number): Promise<void> {
+  await move(em, tenant, { kind: "RESERVE", amount, sendId, cause: RESERVE_CAUSE });
+}
+
+/**
+ * Uses up `amount` of a send's reserved credits, once per `cause`. Runs in the caller's transaction.
+ * @throws {Error} when the team has fewer reserved
+ */
+export async function consumeCredits(
+  em: EntityManager,
+  tenant: Tenant,
+  sendId: string,
+  amount: number,
+  cause: string,
+): Promise<void> {
+  await move(em, tenant, { kind: "CONSUME", amount, sendId, cause });
+}
+
+/**
+ * Gives `amount` of a send's reserved credits back, once per `cause`. Runs in the caller's transaction.
+ * @throws {Error} when the team has fewer reserved
+ */
+export async function releaseCredits(
+  em: EntityManager,
+  tenant: Tenant,
+  sendId: string,
+  amount: number,
+  cause: string,
+): Promise<void> {
+  await move(em, tenant, { kind: "RELEASE", amount, sendId, cause });
+}
+
+async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, cause }: Movement): Promise<void> {
+  if (!em.isInTransaction()) throw new Error("Credits move inside a transaction only");
+  if (!Number.isSafeInteger(amount) || amount < 0) throw new RangeError(`${amount} is no number of credits`);
+  if (amount === 0) return;
+  const db = kysely(em);
+
+  // The lock comes first and on its own, so that what is read next is what the holder before us left behind.
+  const locked = await db
+    .selectFrom("credit_balances")
+    .select(["available", "reserved"])
+    .where("team_id", "=", tenant.teamId)
+    .where("environment", "=", tenant.environment)
+    .forUpdate()
+    .executeTakeFirst();
+  const done = await db
+    .selectFrom("credit_entries")
+    .select("id")
+    .where("team_id", "=", tenant.teamId)
+    .where("environment", "=", tenant.environment)
+    .where("kind", "=", kind)
+    .where("send_id", "is not distinct from", sendId)
+    .where("cause", "=", cause)
+    .executeTakeFirst();
+  if (done) return;
+
+  const effect = CREDIT_EFFECT[kind];
+  // The driver hands bigints out as text.
+  const available = Number(locked?.available ?? 0) + effect.available * amount;
+  const reserved = Number(locked?.reserved ?? 0) + effect.reserved * amount;
+  if (available < 0) {
+    throw new ApiError(
+      "quota_exceeded",
+      `This needs ${amount} email credits; the team has ${available + amount} left.`,
+    );
+  }
+  if (reserved < 0) throw new Error(`${kind} of ${amount} credits for ${sendId}: fewer are reserved`);
+
+  await db
+    .updateTable("credit_balances")
+    .set({ available, reserved })
+    .where("team_id", "=", tenant.teamId)
+    .where("environment", "=", tenant.environment)
+    .execute();
+  await db
+    .insertInto("credit_entries")
+    .values({
+      id: newId("creditEntry"),
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      kind,
+      amount,
+      send_id: sendId,
+      cause,
+    })
+    .execute();
+}

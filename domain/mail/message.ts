@@ -1,0 +1,173 @@
+import { randomBytes } from "node:crypto";
+import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from "./header.ts";
+import { compileTemplate, escapeHtml, type MergeValues, type Template, TemplateError } from "./template.ts";
+import { deriveText, showsUnsubscribeLink } from "./text-part.ts";
+import { encodePart } from "./transfer-encoding.ts";
+
+export { UnsendableError } from "./header.ts";
+
+/** What a send has in common for all its recipients. */
+export interface MessageContent {
+  /** Template of the subject */
+  subject: string;
+  /** Template of the HTML body */
+  html: string;
+  fromEmail: string;
+  fromName?: string | null | undefined;
+  replyTo?: string | null | undefined;
+  /** Sentence above the unsubscribe link that a body without one gets; plain text */
+  footerText?: string | undefined;
+}
+
+/** One recipient of a message. */
+export interface MessageRecipient {
+  email: string;
+  firstName?: string | null | undefined;
+  lastName?: string | null | undefined;
+  listName?: string | null | undefined;
+  /** Absolute http(s) URL, all ASCII */
+  unsubscribeUrl: string;
+  /** `left@right`, without angle brackets */
+  messageId: string;
+  date: Date;
+}
+
+export interface MessageEnvelope {
+  from: string;
+  to: string;
+  /** A local part is not ASCII: the server has to know the SMTPUTF8 extension. */
+  smtpUtf8: boolean;
+}
+
+export interface FilledMessage {
+  envelope: MessageEnvelope;
+  /** A complete RFC 5322 message: CRLF ends its lines, none is above 998 octets, none starts with a dot. */
+  message: Buffer;
+}
+
+export interface ComposedMessage {
+  /**
+   * Makes one recipient's message.
+   * @throws {UnsendableError} when this recipient cannot be mailed
+   */
+  fill(recipient: MessageRecipient): FilledMessage;
+}
+
+const DEFAULT_FOOTER = "You receive this email because you are on our mailing list.";
+
+/**
+ * Builds the MIME structure and parses the templates, once per send.
+ * @throws {TemplateError} when subject or body is no template that can be used
+ * @throws {UnsendableError} when the sender's address or name cannot stand in a header
+ */
+export function composeMessage(content: MessageContent): ComposedMessage {
+  const from = toWireAddress(content.fromEmail);
+  const replyTo = content.replyTo ? toWireAddress(content.replyTo) : undefined;
+  const subject = compileTemplate(content.subject, { escape: false, singleLine: true });
+  const { source, html } = withUnsubscribeLink(content.html, content.footerText ?? DEFAULT_FOOTER);
+  const htmlPart = encodePart(html, escapeHtml);
+  const textPart = encodePart(deriveText(source, html));
+
+  // "=_" stands in no quoted-printable and in no base64, so no content can hold the boundary.
+  const boundary = `=_mailkeel_${randomBytes(12).toString("hex")}`;
+  const sender = [
+    `From: ${encodeMailbox(content.fromName, from.address, "From: ".length)}\r\n`,
+    replyTo ? `Reply-To: ${replyTo.address}\r\n` : "",
+    "To: ",
+  ].join("");
+  const beforeText = [
+    "MIME-Version: 1.0",
+    `Content-Type: multipart/alternative;\r\n boundary="${boundary}"`,
+    "",
+    `--${boundary}`,
+    "Content-Type: text/plain; charset=utf-8",
+    `Content-Transfer-Encoding: ${textPart.transferEncoding}`,
+    "",
+    "",
+  ].join("\r\n");
+  const beforeHtml = [
+    "",
+    `--${boundary}`,
+    "Content-Type: text/html; charset=utf-8",
+    `Content-Transfer-Encoding: ${htmlPart.transferEncoding}`,
+    "",
+    "",
+  ].join("\r\n");
+  const end = `\r\n--${boundary}--\r\n`;
+  const fixedSubject = subject.plain?.tags.length === 0 ? encodeSubject(subject, {}) : undefined;
+
+  const fill = (recipient: MessageRecipient): FilledMessage => {
+    const to = toWireAddress(recipient.email);
+    const values: MergeValues = {
+      email: recipient.email,
+      first_name: recipient.firstName,
+      last_name: recipient.lastName,
+      list_name: recipient.listName,
+      unsubscribe_url: recipient.unsubscribeUrl,
+    };
+    const message =
+      `${sender}${to.address}\r\n` +
+      `Subject: ${fixedSubject ?? encodeSubject(subject, values)}\r\n` +
+      `Date: ${formatDate(recipient.date)}\r\n` +
+      `Message-ID: <${inAngleBrackets(recipient.messageId, MESSAGE_ID)}>\r\n` +
+      `List-Unsubscribe: <${inAngleBrackets(recipient.unsubscribeUrl, UNSUBSCRIBE_URL)}>\r\n` +
+      `List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n${beforeText}` +
+      textPart.encode(values) +
+      beforeHtml +
+      htmlPart.encode(values) +
+      end;
+    const smtpUtf8 = from.smtpUtf8 || to.smtpUtf8;
+    // Everything but an internationalised local part is ASCII.
+    const encoding = smtpUtf8 || replyTo?.smtpUtf8 ? "utf8" : "latin1";
+    return { envelope: { from: from.address, to: to.address, smtpUtf8 }, message: Buffer.from(message, encoding) };
+  };
+  return {
+    fill(recipient) {
+      try {
+        return fill(recipient);
+      } catch (error) {
+        if (error instanceof TemplateError) throw new UnsendableError(error.message, { cause: error });
+        throw error;
+      }
+    },
+  };
+}
+
+const encodeSubject = (subject: Template, values: MergeValues): string =>
+  encodeHeaderText(subject.render(values).trim(), "Subject: ".length);
+
+const UNSUBSCRIBE_URL = /^https?:\/\/[\x21-\x3b\x3d\x3f-\x7e]{1,900}$/;
+const MESSAGE_ID = /^[\w!#$%&'*+/=?^`{|}~.-]{1,200}@[\w.-]{1,255}$/;
+
+function inAngleBrackets(value: string, pattern: RegExp): string {
+  if (!pattern.test(value)) throw new UnsendableError("value does not fit its header");
+  return value;
+}
+
+let lastDate = { second: -1, text: "" };
+
+/** A date as in "Mon, 05 Jan 2026 09:30:00 +0000"; remembered, because a send asks for the same second many times. */
+function formatDate(date: Date): string {
+  const second = Math.floor(date.getTime() / 1_000);
+  if (second !== lastDate.second) lastDate = { second, text: date.toUTCString().replace("GMT", "+0000") };
+  return lastDate.text;
+}
+
+/** The body, with a footer that holds the unsubscribe link when the body shows none by itself. */
+function withUnsubscribeLink(source: string, footerText: string): { source: string; html: Template } {
+  const html = compileTemplate(source, { escape: true });
+  if (showsUnsubscribeLink(html)) return { source, html };
+  const sentence = escapeHtml(footerText).replace(/[{}]/g, (brace) => `&#${brace.charCodeAt(0)};`);
+  const footer =
+    '<div style="padding:24px 16px;text-align:center;font-family:sans-serif;font-size:12px;color:#6b6b6b">' +
+    `<p style="margin:0">${sentence}<br><a href="{{ unsubscribe_url }}" style="color:#6b6b6b">Unsubscribe</a></p></div>`;
+  const bodyEnd = source.toLowerCase().lastIndexOf("</body>");
+  if (bodyEnd >= 0) {
+    const inside = source.slice(0, bodyEnd) + footer + source.slice(bodyEnd);
+    const withFooter = compileTemplate(inside, { escape: true });
+    if (showsUnsubscribeLink(withFooter)) return { source: inside, html: withFooter };
+  }
+  // No end of the body, or one that stands in a comment or in a condition.
+  const after = source + footer;
+  return { source: after, html: compileTemplate(after, { escape: true }) };
+}

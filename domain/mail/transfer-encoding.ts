@@ -1,0 +1,143 @@
+import { type MergeValues, type PlainTemplate, renderPlain, type Template } from "./template.ts";
+
+/** A body part: its transfer encoding and, for each recipient, its encoded content without a line break at the end. */
+export interface EncodedPart {
+  transferEncoding: "quoted-printable" | "base64";
+  encode(values: MergeValues): string;
+}
+
+/** Encoded characters on a line; RFC 2045 allows 76, of which a soft line break takes one. */
+const LINE_CHARS = 75;
+const SOFT_BREAK = "=\r\n";
+const HEX = Buffer.from("0123456789ABCDEF");
+const TAB = 9;
+const LF = 10;
+const CR = 13;
+const SPACE = 32;
+const DOT = 46;
+const EQUALS = 61;
+const DELETE = 127;
+
+/**
+ * Quoted-printable of `text` from column 0 on; CRLF stays a line break when `lineBreaks` is set. Two things are encoded
+ * that need not always be: a dot at the start of a line, so that nothing is left for SMTP's dot-stuffing, and a blank at
+ * the end of a line or of the text, because what follows is not known here.
+ */
+function quotedPrintable(text: string, lineBreaks: boolean): { encoded: string; column: number } {
+  const bytes = Buffer.from(text, "utf8");
+  // A byte takes three at most, a soft break three for every 73.
+  const out = Buffer.allocUnsafe(Math.ceil(bytes.length * 3.2) + SOFT_BREAK.length);
+  let length = 0;
+  let column = 0;
+  const isLineEnd = (i: number) => lineBreaks && bytes[i] === CR && bytes[i + 1] === LF;
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i] ?? 0;
+    if (isLineEnd(i)) {
+      out[length++] = CR;
+      out[length++] = LF;
+      column = 0;
+      i++;
+      continue;
+    }
+    let isPlain = byte > SPACE && byte < DELETE && byte !== EQUALS;
+    if (byte === SPACE || byte === TAB) isPlain = i + 1 < bytes.length && !isLineEnd(i + 1);
+    if (column + (isPlain ? 1 : 3) > LINE_CHARS) {
+      length += out.write(SOFT_BREAK, length, "latin1");
+      column = 0;
+    }
+    if (byte === DOT && column === 0) isPlain = false;
+    if (isPlain) {
+      out[length++] = byte;
+      column++;
+    } else {
+      out[length++] = EQUALS;
+      out[length++] = HEX[byte >> 4] ?? 0;
+      out[length++] = HEX[byte & 15] ?? 0;
+      column += 3;
+    }
+  }
+  return { encoded: out.toString("latin1", 0, length), column };
+}
+
+/** Values as most are: a short word that quoted-printable leaves as it is. */
+const PLAIN_VALUE = /^(?!\.)[\x20-\x3c\x3e-\x7e]{0,74}[\x21-\x3c\x3e-\x7e]$/;
+
+/** Quoted-printable of a merge value, fit to stand anywhere in a line that has room for it. */
+function encodeValue(value: string): string {
+  if (value === "" || PLAIN_VALUE.test(value)) return value;
+  return quotedPrintable(value, false).encoded;
+}
+
+const toCrlf = (text: string) => text.replace(/\r\n|\r|\n/g, "\r\n");
+
+/**
+ * Literals are encoded once, values for each recipient. A value is put behind a soft line break when the line has no
+ * room for it, and is always followed by one: so every literal begins in column 0, however long the value is.
+ */
+function quotedPrintableParts({ literals, tags }: PlainTemplate) {
+  const chunks = literals.map((literal, i) => {
+    const text = toCrlf(literal);
+    const { encoded, column } = quotedPrintable(text, true);
+    const endsMessage = i === literals.length - 1 && text === "";
+    return { encoded: i === 0 || endsMessage || text.startsWith("\r\n") ? encoded : SOFT_BREAK + encoded, column };
+  });
+  const first = chunks[0]?.encoded ?? "";
+  const steps = tags.map((tag, i) => ({ tag, column: chunks[i]?.column ?? 0, after: chunks[i + 1]?.encoded ?? "" }));
+  return { first, steps, used: [...new Set(tags)] };
+}
+
+/** More than this share of bytes outside ASCII, and base64 is the shorter encoding. */
+const BASE64_SHARE = 1 / 6;
+
+function isMostlyAscii(text: string): boolean {
+  const bytes = Buffer.from(text, "utf8");
+  let outside = 0;
+  for (const byte of bytes) if (byte > 126) outside++;
+  return outside <= bytes.length * BASE64_SHARE;
+}
+
+const BASE64_LINE_CHARS = 76;
+
+function base64Lines(text: string): string {
+  const encoded = Buffer.from(toCrlf(text), "utf8").toString("base64");
+  let lines = encoded.slice(0, BASE64_LINE_CHARS);
+  for (let i = BASE64_LINE_CHARS; i < encoded.length; i += BASE64_LINE_CHARS) {
+    lines += `\r\n${encoded.slice(i, i + BASE64_LINE_CHARS)}`;
+  }
+  return lines;
+}
+
+/** Prepares a body part. `escapeValue` is what the template does to its values. */
+export function encodePart(
+  template: Pick<Template, "plain" | "render">,
+  escapeValue: (value: string) => string = (value) => value,
+): EncodedPart {
+  const { plain } = template;
+  const transferEncoding = isMostlyAscii(plain ? plain.literals.join("") : template.render({}))
+    ? "quoted-printable"
+    : "base64";
+  if (transferEncoding === "base64") {
+    return {
+      transferEncoding,
+      encode: (values) => base64Lines(plain ? renderPlain(plain, values, escapeValue) : template.render(values)),
+    };
+  }
+  if (plain === undefined) {
+    return { transferEncoding, encode: (values) => quotedPrintable(toCrlf(template.render(values)), true).encoded };
+  }
+  const { first, steps, used } = quotedPrintableParts(plain);
+  return {
+    transferEncoding,
+    encode(values) {
+      const encodedValues: Record<string, string> = {};
+      for (const tag of used) encodedValues[tag] = encodeValue(escapeValue(values[tag] ?? ""));
+      let encoded = first;
+      for (const { tag, column, after } of steps) {
+        const value = encodedValues[tag] ?? "";
+        if (column > 0 && column + value.length > LINE_CHARS) encoded += SOFT_BREAK;
+        encoded += value + after;
+      }
+      return encoded;
+    },
+  };
+}

@@ -1,0 +1,188 @@
+import { LockMode } from "@mikro-orm/postgresql";
+import { sql } from "kysely";
+import { List } from "../db/entities/audience.ts";
+import { Newsletter, RECIPIENT_STATES, type RecipientState } from "../db/entities/send.ts";
+import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { touchNewsletters } from "./audience/lists.ts";
+import { ApiError, notFound } from "./errors.ts";
+import { newId } from "./ids.ts";
+import { type ContentProblem, checkContent } from "./mail/template.ts";
+import { changesOf, type Patch } from "./patch.ts";
+
+/** What a draft may still lack is null; the send's gates say so. */
+export interface DraftFields {
+  name: string;
+  subject: string | null;
+  /** Normalised address. */
+  fromEmail: string | null;
+  fromName: string | null;
+  /** HTML with merge tags. */
+  body: string | null;
+}
+
+/**
+ * Makes a draft. It targets no list yet.
+ * @throws {ApiError} `validation_failed` when subject or body is no valid template
+ */
+export async function createDraft(em: EntityManager, tenant: Tenant, fields: DraftFields): Promise<Newsletter> {
+  assertContent(fields);
+  const row = await kysely(em)
+    .insertInto("newsletters")
+    .values({
+      id: newId("newsletter"),
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      name: fields.name,
+      subject: fields.subject,
+      from_email: fields.fromEmail,
+      from_name: fields.fromName,
+      body: fields.body,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+  return em.map(Newsletter, row);
+}
+
+/**
+ * Changes a draft. The state is checked under the row's lock, so of an edit and a confirm that race one loses.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft; `validation_failed` as in `createDraft`
+ */
+export async function updateDraft(
+  em: EntityManager,
+  newsletterId: string,
+  patch: Patch<DraftFields>,
+): Promise<Newsletter> {
+  assertContent(patch);
+  const draft = await lockDraft(em, newsletterId);
+  em.assign(draft, changesOf(patch));
+  await em.flush();
+  return em.refreshOrFail(draft);
+}
+
+/**
+ * Deletes a draft.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
+ */
+export async function deleteDraft(em: EntityManager, newsletterId: string): Promise<void> {
+  await em.remove(await lockDraft(em, newsletterId)).flush();
+}
+
+/**
+ * Targets a list; doing it twice changes nothing.
+ * @throws {ApiError} `not_found` for either; `resource_state_invalid` once the newsletter is no draft
+ */
+export async function attachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
+  await lockDraft(em, newsletterId);
+  if (!(await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_READ }))) throw notFound();
+  const { numInsertedOrUpdatedRows } = await kysely(em)
+    .insertInto("newsletter_lists")
+    .values({ newsletter_id: newsletterId, list_id: listId })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst();
+  if (numInsertedOrUpdatedRows) await touchNewsletters(em, [newsletterId]);
+}
+
+/**
+ * Targets a list no more.
+ * @throws {ApiError} `not_found` when it was not targeted; `resource_state_invalid` once the newsletter is no draft
+ */
+export async function detachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
+  await lockDraft(em, newsletterId);
+  const { numDeletedRows } = await kysely(em)
+    .deleteFrom("newsletter_lists")
+    .where("newsletter_id", "=", newsletterId)
+    .where("list_id", "=", listId)
+    .executeTakeFirst();
+  if (!numDeletedRows) throw notFound();
+  await touchNewsletters(em, [newsletterId]);
+}
+
+/**
+ * Restricts the days on which a draft may start to go out.
+ * @param days ISO weekdays, 1 Monday to 7 Sunday, in the team's time zone; none means any day
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft; `validation_failed` for other numbers
+ */
+export async function setSendDays(
+  em: EntityManager,
+  newsletterId: string,
+  days: readonly number[],
+): Promise<Newsletter> {
+  if (!days.every((day) => Number.isInteger(day) && day >= 1 && day <= 7)) {
+    throw new ApiError("validation_failed", "Send days are numbers from 1 (Monday) to 7 (Sunday).", {
+      param: "send_days",
+    });
+  }
+  const draft = await lockDraft(em, newsletterId);
+  em.assign(draft, { sendDays: [...new Set(days)].sort() });
+  await em.flush();
+  return em.refreshOrFail(draft);
+}
+
+async function lockDraft(em: EntityManager, newsletterId: string): Promise<Newsletter> {
+  const newsletter = await em.findOne(
+    Newsletter,
+    { id: newsletterId },
+    { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true },
+  );
+  if (!newsletter) throw notFound();
+  if (newsletter.status !== "DRAFT") {
+    throw new ApiError(
+      "resource_state_invalid",
+      `The newsletter is ${newsletter.status}; only a draft can be changed.`,
+    );
+  }
+  return newsletter;
+}
+
+/** Merge tags that nobody knows are left to the preview: a draft may be ahead of what it will be sent with. */
+function assertContent({ subject, body }: Patch<DraftFields>): void {
+  const [problem] = checkContent({ subject: subject ?? "", html: body ?? "" }).filter(
+    ({ kind }) => kind !== "unknown_tag",
+  );
+  if (!problem) return;
+  throw new ApiError("validation_failed", describe(problem), { param: problem.field === "html" ? "body" : "subject" });
+}
+
+const describe = (problem: ContentProblem): string =>
+  "message" in problem
+    ? `The template cannot be used: ${problem.message}.`
+    : `The template tag "${problem.tag}" is not allowed.`;
+
+/** The ids of the lists each newsletter targets, oldest list first. */
+export async function readListIds(em: EntityManager, newsletterIds: string[]): Promise<Map<string, string[]>> {
+  const ids = new Map(newsletterIds.map((id) => [id, [] as string[]]));
+  if (newsletterIds.length === 0) return ids;
+  const rows = await kysely(em)
+    .selectFrom("newsletter_lists")
+    .selectAll()
+    .where("newsletter_id", "in", newsletterIds)
+    .orderBy("list_id")
+    .execute();
+  for (const row of rows) ids.get(row.newsletter_id)?.push(row.list_id);
+  return ids;
+}
+
+/** How many recipients of a send are in each state. Reads the whole ledger of the send once. */
+export async function countRecipients(em: EntityManager, sendId: string): Promise<Record<RecipientState, number>> {
+  const rows = await kysely(em)
+    .selectFrom("send_recipients")
+    .select(["state", sql<number>`count(*)::int`.as("count")])
+    .where("send_id", "=", sendId)
+    .groupBy("state")
+    .execute();
+  const found = new Map(rows.map(({ state, count }) => [state, count]));
+  return Object.fromEntries(RECIPIENT_STATES.map((state) => [state, found.get(state) ?? 0])) as Record<
+    RecipientState,
+    number
+  >;
+}
+
+/**
+ * A newsletter of the tenant.
+ * @throws {ApiError} `not_found`
+ */
+export async function readNewsletter(em: EntityManager, newsletterId: string): Promise<Newsletter> {
+  const newsletter = await em.findOne(Newsletter, { id: newsletterId });
+  if (!newsletter) throw notFound();
+  return newsletter;
+}

@@ -1,0 +1,291 @@
+import { sql } from "kysely";
+import type { RecipientState, SendStatus } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { newId } from "../ids.ts";
+
+/** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
+export interface StagedRecipient {
+  seq: number;
+  email: string;
+  firstName: string | null;
+  lastName: string | null;
+  listId: string;
+}
+
+export interface OpenedDispatch extends Tenant {
+  status: SendStatus;
+  epoch: number;
+  newsletterId: string;
+  accountId: string;
+  /** Rows that an attempt before left SENDING when it died: now UNKNOWN. */
+  unknown: number;
+}
+
+/**
+ * Begins a dispatching attempt: raises the epoch, so that an attempt that is still alive somewhere stages nothing more,
+ * and turns what a dead one left SENDING into UNKNOWN. Nobody mails those again but an operator. Should the old attempt
+ * live after all, its late outcome still replaces the UNKNOWN.
+ * @returns undefined when there is no such send, or it is not SENDING
+ */
+export function openDispatch(em: EntityManager, sendId: string): Promise<OpenedDispatch | undefined> {
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    const send = await db
+      .selectFrom("sends")
+      .select(["team_id", "environment", "status", "epoch", "dispatching", "resource_id", "account_id"])
+      .where("id", "=", sendId)
+      .forUpdate()
+      .executeTakeFirst();
+    if (!send) return undefined;
+    let unknown = 0;
+    // The scan walks the whole send, so it is done only when an attempt did not end in order.
+    if (send.dispatching) {
+      const lost = await db
+        .updateTable("send_recipients")
+        .set({ state: "UNKNOWN", reason: "worker_lost", updated_at: sql<Date>`now()` })
+        .where("send_id", "=", sendId)
+        .where("state", "=", "SENDING")
+        .executeTakeFirst();
+      unknown = Number(lost.numUpdatedRows);
+    }
+    const live = send.status === "SENDING";
+    const epoch = send.epoch + 1;
+    await db.updateTable("sends").set({ epoch, dispatching: live }).where("id", "=", sendId).execute();
+    return {
+      teamId: send.team_id,
+      environment: send.environment,
+      status: send.status,
+      epoch,
+      newsletterId: send.resource_id,
+      accountId: send.account_id,
+      unknown,
+    };
+  });
+}
+
+/** Ends an attempt in order: every row it staged has its outcome. Does nothing when another attempt took over. */
+export async function closeDispatch(em: EntityManager, sendId: string, epoch: number): Promise<void> {
+  await kysely(em)
+    .updateTable("sends")
+    .set({ dispatching: false })
+    .where("id", "=", sendId)
+    .where("epoch", "=", epoch)
+    .execute();
+}
+
+/** Puts deferred recipients whose wait is over back in the queue. @returns the first of them, if any */
+export async function requeueDue(em: EntityManager, sendId: string): Promise<number | undefined> {
+  const due = await kysely(em)
+    .updateTable("send_recipients")
+    .set({ state: "QUEUED", retry_at: null, updated_at: sql<Date>`now()` })
+    .where("send_id", "=", sendId)
+    .where("state", "=", "DEFERRED")
+    .where("retry_at", "<=", sql<Date>`clock_timestamp()`)
+    .returning("seq")
+    .execute();
+  return due.length === 0 ? undefined : due.reduce((first, { seq }) => Math.min(first, seq), Number.MAX_SAFE_INTEGER);
+}
+
+interface StageRequest {
+  sendId: string;
+  epoch: number;
+  /** Rows up to and including this one were dealt with. */
+  afterSeq: number;
+  limit: number;
+}
+
+export interface StagedBatch {
+  recipients: StagedRecipient[];
+  /** Where the next batch begins; undefined when no queued row came after `afterSeq`, or the send may not go on. */
+  lastSeq: number | undefined;
+}
+
+/**
+ * Takes the next recipients from QUEUED to SENDING in one statement, which requires the send to be SENDING under this
+ * very epoch and its account to be ACTIVE. Whoever was suppressed, opted out of every targeted list, was deleted or
+ * changed address since the confirm becomes SUPPRESSED instead.
+ *
+ * The shared lock on the send's row orders this against `openDispatch`: a statement of an older epoch either commits
+ * before the epoch is raised, and its rows are then found, or sees the new epoch and stages nothing.
+ *
+ * Rows are found by index and then joined by their place (ctid): right after a confirm the planner has no statistics of
+ * the send, takes it for one row and would walk all of it once per recipient.
+ */
+export async function stageBatch(
+  em: EntityManager,
+  { sendId, epoch, afterSeq, limit }: StageRequest,
+): Promise<StagedBatch> {
+  const { rows } = await sql<{
+    seq: number;
+    state: RecipientState;
+    email: string;
+    first_name: string | null;
+    last_name: string | null;
+    list_id: string;
+  }>`
+    with live as (
+      select s.id, s.team_id, s.environment, s.resource_id
+      from sends s
+      where s.id = ${sendId} and s.status = 'SENDING' and s.epoch = ${epoch}
+        and exists (select 1 from email_accounts a where a.id = s.account_id and a.status = 'ACTIVE')
+      for share of s
+    ), picked as (
+      select r.ctid as row, r.email, r.subscriber_id, live.team_id, live.environment, live.resource_id
+      from live join send_recipients r on r.send_id = live.id
+      where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED'
+      order by r.seq limit ${limit}
+    ), judged as materialized (
+      select p.row, case
+          when u.id is null then 'subscriber_deleted'
+          when u.email <> p.email then 'address_changed'
+          when x.id is not null then 'suppressed'
+          when not exists (
+            select 1 from newsletter_lists l
+            join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.subscriber_id
+            where l.newsletter_id = p.resource_id and m.status = 'CONFIRMED'
+          ) then 'opted_out'
+        end as barred
+      from picked p
+      left join subscribers u on u.id = p.subscriber_id
+      left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email
+    )
+    update send_recipients r
+    set state = case when j.barred is null then 'SENDING' else 'SUPPRESSED' end,
+      epoch = ${epoch}, reason = j.barred, updated_at = now(),
+      attempts = r.attempts + case when j.barred is null then 1 else 0 end
+    from judged j where r.ctid = j.row
+    returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id`.execute(kysely(em));
+  const recipients: StagedRecipient[] = [];
+  let lastSeq: number | undefined;
+  for (const row of rows) {
+    if (lastSeq === undefined || row.seq > lastSeq) lastSeq = row.seq;
+    if (row.state !== "SENDING") continue;
+    recipients.push({
+      seq: row.seq,
+      email: row.email,
+      firstName: row.first_name,
+      lastName: row.last_name,
+      listId: row.list_id,
+    });
+  }
+  return { recipients, lastSeq };
+}
+
+/** What became of one staged recipient. QUEUED: it was not begun, or the trouble was the account's. */
+export interface RecipientOutcome {
+  seq: number;
+  email: string;
+  state: "SENT" | "REJECTED" | "DEFERRED" | "UNKNOWN" | "QUEUED";
+  /** A code; never the server's text. */
+  reason: string | null;
+  /** A hard bounce: the address goes on the team's do-not-mail list. */
+  suppress: boolean;
+}
+
+export interface DeferralPolicy {
+  /** Waits before the next try, in seconds; the last one repeats. */
+  ladderSeconds: readonly number[];
+  /** How long a recipient is tried in all, in seconds. */
+  windowSeconds: number;
+}
+
+/**
+ * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, and a suppression per
+ * hard bounce, in one transaction. A row found UNKNOWN because this attempt was given up for dead takes its true
+ * outcome, unless that would put it back in the queue of a send that has ended.
+ */
+export function settleBatch(
+  em: EntityManager,
+  send: Tenant & { sendId: string; epoch: number },
+  outcomes: readonly RecipientOutcome[],
+  { ladderSeconds, windowSeconds }: DeferralPolicy,
+): Promise<void> {
+  const seqs = outcomes.map(({ seq }) => seq);
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    const { rows } = await sql<{ delivered: number }>`
+      with outcome as (
+        select * from unnest(
+          ${seqs}::int[],
+          ${outcomes.map(({ state }) => state)}::text[],
+          ${outcomes.map(({ reason }) => reason)}::text[]
+        ) as o (seq, state, reason)
+      ), timed as materialized (
+        select r.ctid as row, o.reason, o.state as told, r.first_deferred_at,
+          case when o.state = 'DEFERRED' then now() + make_interval(secs =>
+            (${[...ladderSeconds]}::int[])[least(greatest(r.attempts::int, 1), ${ladderSeconds.length}::int)]) end as retry_at,
+          coalesce(r.first_deferred_at, now()) + make_interval(secs => ${windowSeconds}::int) as gives_up_at
+        from send_recipients r join outcome o on o.seq = r.seq
+        where r.send_id = ${send.sendId} and r.seq = any(${seqs}::int[])
+      ), settled as (
+        update send_recipients r
+        set state = case when t.retry_at > t.gives_up_at then 'EXPIRED' else t.told end,
+          reason = t.reason,
+          attempts = r.attempts - case when t.told = 'QUEUED' then 1 else 0 end,
+          first_deferred_at = case when t.told = 'DEFERRED' then coalesce(t.first_deferred_at, now())
+            else r.first_deferred_at end,
+          retry_at = case when t.retry_at <= t.gives_up_at then t.retry_at end,
+          updated_at = now()
+        from timed t
+        where r.ctid = t.row and r.epoch = ${send.epoch}
+          and (r.state = 'SENDING' or (r.state = 'UNKNOWN' and (t.told in ('SENT', 'REJECTED')
+            or (t.told <> 'UNKNOWN' and exists (
+              select 1 from sends where id = ${send.sendId} and status in ('SENDING', 'PAUSED'))))))
+        returning r.state
+      )
+      select (count(*) filter (where state = 'SENT'))::int as delivered from settled`.execute(db);
+    const delivered = rows[0]?.delivered ?? 0;
+    if (delivered > 0) {
+      await sql`
+        insert into delivery_days as d (team_id, environment, day, delivered)
+        values (${send.teamId}, ${send.environment}, (now() at time zone 'UTC')::date, ${delivered})
+        on conflict (team_id, environment, day) do update set delivered = d.delivered + excluded.delivered`.execute(db);
+    }
+    const bounced = outcomes.filter(({ suppress }) => suppress);
+    if (bounced.length > 0) {
+      await db
+        .insertInto("suppressions")
+        .values(
+          bounced.map(({ email }) => ({
+            id: newId("suppression"),
+            team_id: send.teamId,
+            environment: send.environment,
+            email,
+            reason: "bounce:hard",
+          })),
+        )
+        .onConflict((conflict) => conflict.columns(["team_id", "environment", "email"]).doNothing())
+        .execute();
+    }
+  });
+}
+
+/** What is left to do for a send. */
+export interface Remaining {
+  /** The first row that waits to be sent. */
+  firstQueuedSeq: number | null;
+  /** Milliseconds until the next deferred recipient is due; null when none is deferred. */
+  retryInMs: number | null;
+}
+
+/** Looks over the whole send for what is left; done once the queue seems empty. */
+export async function remaining(em: EntityManager, sendId: string): Promise<Remaining> {
+  const { rows } = await sql<Remaining>`
+    select (select seq from send_recipients where send_id = ${sendId} and state = 'QUEUED' order by seq limit 1)
+        as "firstQueuedSeq",
+      (select greatest(0, ceil(extract(epoch from min(retry_at) - clock_timestamp()) * 1000))::float8
+        from send_recipients where send_id = ${sendId} and retry_at is not null) as "retryInMs"`.execute(kysely(em));
+  return rows[0] ?? { firstQueuedSeq: null, retryInMs: null };
+}
+
+/** How many recipients of a send are in each state. They add up to the plan's recipients, always. */
+export async function countStates(em: EntityManager, sendId: string): Promise<Partial<Record<RecipientState, number>>> {
+  const rows = await kysely(em)
+    .selectFrom("send_recipients")
+    .select(["state", (eb) => eb.fn.countAll<string>().as("count")])
+    .where("send_id", "=", sendId)
+    .groupBy("state")
+    .execute();
+  return Object.fromEntries(rows.map(({ state, count }) => [state, Number(count)]));
+}

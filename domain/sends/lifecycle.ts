@@ -1,0 +1,133 @@
+import { sql } from "kysely";
+import type { SendStatus } from "../../db/entities/send.ts";
+import type { Environment } from "../../db/entities/shared.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { consumeCredits, releaseCredits } from "../credits.ts";
+import { countStates } from "./ledger.ts";
+
+/** Statuses a send never leaves. */
+export const TERMINAL: ReadonlySet<SendStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
+
+export interface SendState {
+  status: SendStatus;
+  /** Milliseconds until it may start, by the database clock; 0 or less when it may. */
+  startsInMs: number;
+  recipients: number;
+  settled: boolean;
+}
+
+/** Where a send stands. @returns undefined when it was never confirmed */
+export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
+  const row = await kysely(em)
+    .selectFrom("sends")
+    .select(["status", "recipients", "settled_at"])
+    .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
+    .where("id", "=", sendId)
+    .executeTakeFirst();
+  return (
+    row && {
+      status: row.status,
+      startsInMs: Math.ceil(row.starts_in_ms),
+      recipients: row.recipients,
+      settled: row.settled_at !== null,
+    }
+  );
+}
+
+interface Move {
+  from: readonly SendStatus[];
+  to: SendStatus;
+  trouble?: string | null;
+}
+
+/**
+ * Takes a send, and its newsletter with it, from one of `from` to `to`. Being there already is a success.
+ * @returns whether the send stands at `to` now
+ */
+async function move(em: EntityManager, sendId: string, { from, to, trouble = null }: Move): Promise<boolean> {
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    const moved = await db
+      .updateTable("sends")
+      .set({ status: to, trouble })
+      .$if(to === "SENDING", (query) => query.set({ started_at: sql<Date>`coalesce(started_at, now())` }))
+      .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<Date>`coalesce(completed_at, now())` }))
+      .where("id", "=", sendId)
+      .where("status", "in", [...from, to])
+      .returning(["resource_id", "started_at", "completed_at"])
+      .executeTakeFirst();
+    if (!moved) return false;
+    await db
+      .updateTable("newsletters")
+      .set({ status: to, started_at: moved.started_at, completed_at: moved.completed_at })
+      .where("id", "=", moved.resource_id)
+      .where("send_id", "=", sendId)
+      .execute();
+    return true;
+  });
+}
+
+/** SCHEDULED to SENDING, once its time has come by the database clock. */
+export async function beginSend(em: EntityManager, sendId: string): Promise<boolean> {
+  return move(em, sendId, { from: ["SCHEDULED"], to: "SENDING" });
+}
+
+/** @param trouble a code when it was not an operator's wish, e.g. `login_refused` */
+export function pauseSend(em: EntityManager, sendId: string, trouble: string | null = null): Promise<boolean> {
+  return move(em, sendId, { from: ["SCHEDULED", "SENDING"], to: "PAUSED", trouble });
+}
+
+/** PAUSED to SENDING, or to SCHEDULED when its time has not come. */
+export async function resumeSend(em: EntityManager, sendId: string): Promise<boolean> {
+  const send = await readSend(em, sendId);
+  return move(em, sendId, { from: ["PAUSED"], to: send && send.startsInMs > 0 ? "SCHEDULED" : "SENDING" });
+}
+
+/** Stops a send for good; what it has in hand is still finished, see `finishSend`. */
+export function cancelSend(em: EntityManager, sendId: string): Promise<boolean> {
+  return move(em, sendId, { from: ["SCHEDULED", "SENDING", "PAUSED"], to: "CANCELLED" });
+}
+
+export interface SettledSend {
+  environment: Environment;
+  status: SendStatus;
+  /** Mails accepted by a server. */
+  sent: number;
+  unknown: number;
+}
+
+/**
+ * Ends a send, once: what is still queued or deferred of a cancelled one becomes CANCELLED, credits of mail that was
+ * accepted or may have been (SENT, UNKNOWN) are consumed and all others released, and the status becomes SENT, or FAILED
+ * when nothing went out.
+ */
+export function finishSend(em: EntityManager, sendId: string): Promise<SettledSend> {
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    const send = await db
+      .selectFrom("sends")
+      .select(["team_id as teamId", "environment", "status", "credits_reserved", "settled_at"])
+      .where("id", "=", sendId)
+      .forUpdate()
+      .executeTakeFirstOrThrow();
+    if (send.status === "CANCELLED") {
+      await db
+        .updateTable("send_recipients")
+        .set({ state: "CANCELLED", retry_at: null, updated_at: sql<Date>`now()` })
+        .where("send_id", "=", sendId)
+        .where("state", "in", ["QUEUED", "DEFERRED"])
+        .execute();
+    }
+    const { SENT: sent = 0, UNKNOWN: unknown = 0 } = await countStates(tx, sendId);
+    const status = TERMINAL.has(send.status) ? send.status : sent + unknown > 0 ? "SENT" : "FAILED";
+    if (send.settled_at === null) {
+      const used = sent + unknown;
+      await consumeCredits(tx, send, sendId, used, "settle");
+      await releaseCredits(tx, send, sendId, send.credits_reserved - used, "settle");
+      await db.updateTable("sends").set({ settled_at: sql<Date>`now()` }).where("id", "=", sendId).execute();
+      if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
+    }
+    return { environment: send.environment, status, sent, unknown };
+  });
+}

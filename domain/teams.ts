@@ -1,0 +1,113 @@
+import { LockMode } from "@mikro-orm/postgresql";
+import { IANAZone } from "luxon";
+import { Member, type Plan, type Role, Team } from "../db/entities/team.ts";
+import type { EntityManager } from "../db/orm.ts";
+import { ApiError, notFound } from "./errors.ts";
+import { newId } from "./ids.ts";
+
+interface Person {
+  /** Normalised address. */
+  email: string;
+  name: string;
+}
+
+/**
+ * The zone's name, checked.
+ * @throws {ApiError} `validation_failed` when it is no IANA time zone
+ */
+export function requireTimeZone(name: string): string {
+  if (!IANAZone.isValidZone(name)) {
+    throw new ApiError("validation_failed", `"${name}" is no IANA time zone; Europe/Berlin is one.`, {
+      param: "time_zone",
+    });
+  }
+  return name;
+}
+
+/** Makes a team and its owner, in the caller's transaction. */
+export async function createTeam(
+  em: EntityManager,
+  { name, plan, timeZone, owner }: { name: string; plan: Plan; timeZone: string; owner: Person },
+): Promise<{ team: Team; owner: Member }> {
+  const team = em.create(Team, { id: newId("team"), name, plan, timeZone: requireTimeZone(timeZone) });
+  // The entities hold ids, no relations: the order of the inserts is ours to keep.
+  await em.flush();
+  const member = em.create(Member, { id: newId("member"), teamId: team.id, ...owner, role: "OWNER" });
+  await em.flush();
+  return { team, owner: member };
+}
+
+/**
+ * Sets the zone in which the team's send days are days.
+ * @throws {ApiError} `not_found`; `validation_failed` when it is no IANA time zone
+ */
+export async function setTimeZone(em: EntityManager, teamId: string, timeZone: string): Promise<Team> {
+  const team = await lockTeam(em, teamId);
+  em.assign(team, { timeZone: requireTimeZone(timeZone) });
+  await em.flush();
+  return team;
+}
+
+/**
+ * Adds a person to a team.
+ * @throws {ApiError} `not_found` for the team; `resource_already_exists` when they are in it
+ */
+export async function addMember(
+  em: EntityManager,
+  teamId: string,
+  { email, name, role }: Person & { role: Role },
+): Promise<Member> {
+  await lockTeam(em, teamId);
+  if (await em.findOne(Member, { teamId, email, removedAt: null })) {
+    throw new ApiError("resource_already_exists", "They are a member already; change their role instead.");
+  }
+  const member = em.create(Member, { id: newId("member"), teamId, email, name, role });
+  await em.flush();
+  return member;
+}
+
+/**
+ * Gives a member another role; the scopes of their keys follow at once.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
+ */
+export async function changeRole(em: EntityManager, memberId: string, role: Role): Promise<Member> {
+  const member = await lockMember(em, memberId);
+  if (role !== "OWNER") await assertNotLastOwner(em, member);
+  em.assign(member, { role });
+  await em.flush();
+  return member;
+}
+
+/**
+ * Takes a member out of their team; their keys stop working at once.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
+ */
+export async function removeMember(em: EntityManager, memberId: string): Promise<Member> {
+  const member = await lockMember(em, memberId);
+  await assertNotLastOwner(em, member);
+  em.assign(member, { removedAt: new Date() });
+  await em.flush();
+  return member;
+}
+
+/** The team's lock is what changes of its members wait for, so that two cannot both remove the other owner. */
+async function lockTeam(em: EntityManager, teamId: string): Promise<Team> {
+  const team = await em.findOne(Team, { id: teamId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
+  if (!team) throw new ApiError("not_found", `There is no team ${teamId}.`);
+  return team;
+}
+
+async function lockMember(em: EntityManager, memberId: string): Promise<Member> {
+  const found = await em.findOne(Member, { id: memberId });
+  if (!found) throw notFound();
+  await lockTeam(em, found.teamId);
+  const member = await em.refreshOrFail(found);
+  if (member.removedAt) throw notFound();
+  return member;
+}
+
+async function assertNotLastOwner(em: EntityManager, member: Member): Promise<void> {
+  if (member.role !== "OWNER") return;
+  const owners = await em.count(Member, { teamId: member.teamId, role: "OWNER", removedAt: null });
+  if (owners <= 1) throw new ApiError("resource_state_invalid", "They are the team's last owner.");
+}

@@ -1,0 +1,194 @@
+import { mkdir } from "node:fs/promises";
+import { createServer, type Server } from "node:net";
+import { resolve } from "node:path";
+import { Processes, StackError } from "./processes.ts";
+import { loadSecrets } from "./state.ts";
+
+/** Port by use; 0 takes any free one. */
+export interface InfraPorts {
+  postgres: number;
+  temporal: number;
+  temporalUi: number;
+  smtp: number;
+  mail: number;
+}
+
+export interface InfraOptions {
+  /** Where databases, secrets and logs are kept. */
+  dataDir: string;
+  ports: InfraPorts;
+  /** For tests: gives durability up for speed. */
+  ephemeral: boolean;
+  /** A Postgres of the user's own instead of the embedded one. */
+  databaseUrl?: string | undefined;
+  /** A Temporal cluster of the user's own instead of the embedded dev server. */
+  temporalAddress?: string | undefined;
+  temporalNamespace?: string;
+  /** The Temporal CLI to use instead of looking for one. */
+  temporalCli?: string | undefined;
+  env?: NodeJS.ProcessEnv;
+  processes?: Processes;
+  /** Reports each step as it is done. */
+  step?: Step;
+}
+
+/** Runs one step of the start and tells the user how it went. */
+export type Step = <T>(name: string, work: (report: (message: string) => void) => Promise<T>) => Promise<T>;
+
+/** What the API and the workers stand on. */
+export interface Infra {
+  databaseUrl: string;
+  /** The embedded database was made just now. */
+  databaseIsNew: boolean;
+  /** host:port */
+  temporalAddress: string;
+  temporalUi: string | null;
+  /** smtp:// URL of the mail catcher. */
+  smtp: string;
+  /** Base URL of the mail catcher's page and JSON. */
+  mailApi: string;
+  stop: () => Promise<void>;
+}
+
+/** Stopped in this order, after what uses them. */
+export const INFRA_STOP_ORDER = [["temporal"], ["mail"], ["postgres"]];
+
+/**
+ * Checks that every port is free, and picks one where 0 is given.
+ * @param wanted port by the name of its setting
+ * @throws {StackError} naming the setting whose port cannot be had
+ */
+export async function reservePorts<Name extends string>(
+  wanted: Record<Name, { host?: string; port: number }>,
+): Promise<Record<Name, number>> {
+  const servers: Server[] = [];
+  const ports: Partial<Record<Name, number>> = {};
+  try {
+    // All are held until the last one is known: no two get the same.
+    for (const [name, { host = "127.0.0.1", port }] of Object.entries(wanted) as [
+      Name,
+      { host?: string; port: number },
+    ][]) {
+      const server = createServer();
+      servers.push(server);
+      ports[name] = await new Promise<number>((done, fail) => {
+        server.once("error", (error: NodeJS.ErrnoException) =>
+          fail(new StackError(portTrouble(name, host, port, error))),
+        );
+        server.listen(port, host, () => {
+          const address = server.address();
+          done(typeof address === "object" && address ? address.port : port);
+        });
+      });
+    }
+    return ports as Record<Name, number>;
+  } finally {
+    await Promise.all(servers.map((server) => new Promise((done) => server.close(done))));
+  }
+}
+
+function portTrouble(name: string, host: string, port: number, error: NodeJS.ErrnoException): string {
+  const advice = `Set ${name} to another port, or to 0 for any free one.`;
+  if (error.code === "EADDRINUSE")
+    return `${name}: port ${port} on ${host} is in use. Stop what uses it, or: ${advice}`;
+  if (error.code === "EACCES") return `${name}: port ${port} is not open to this user. ${advice}`;
+  return `HOST: cannot listen on ${host} (${error.code ?? error.message}). Set HOST to an address of this machine.`;
+}
+
+const silently: Step = (_name, work) => work(() => {});
+
+/**
+ * Brings up Postgres, Temporal with its UI, and the mail catcher, each in a process that ends with this one.
+ * @throws {StackError} when one cannot be had; the others may be running then, `processes` stops them
+ */
+export async function startInfra(options: InfraOptions): Promise<Infra> {
+  const { ephemeral, env = process.env, processes = new Processes(), step = silently } = options;
+  const dataDir = resolve(options.dataDir);
+  await mkdir(dataDir, { recursive: true });
+  await mkdir(`${dataDir}/logs`, { recursive: true, mode: 0o700 });
+  const ports = await reservePorts({
+    POSTGRES_PORT: { port: options.ports.postgres },
+    TEMPORAL_PORT: { port: options.ports.temporal },
+    TEMPORAL_UI_PORT: { port: options.ports.temporalUi },
+    SMTP_PORT: { port: options.ports.smtp },
+    MAIL_PORT: { port: options.ports.mail },
+  });
+  const log = (name: string) => `${dataDir}/logs/${name}.log`;
+
+  const startPostgres = async () => {
+    if (options.databaseUrl) return { url: options.databaseUrl, isNew: false };
+    return step("Postgres", async () => {
+      const { embeddedPostgres } = await import("./postgres.ts");
+      const { postgresPassword: password } = await loadSecrets(dataDir);
+      const postgres = await embeddedPostgres({ dataDir, port: ports.POSTGRES_PORT, password, ephemeral });
+      const graceMs = postgres.command.graceMs;
+      await processes.start({
+        name: "postgres",
+        log: log("postgres"),
+        env: { PATH: env["PATH"] },
+        graceMs,
+        ...postgres,
+      });
+      return postgres;
+    });
+  };
+
+  const startTemporal = async () => {
+    const namespace = options.temporalNamespace ?? "default";
+    const { prepareNamespace, temporalDevServer } = await import("./temporal.ts");
+    if (options.temporalAddress) {
+      const address = options.temporalAddress;
+      await step("Temporal namespace", () => prepareNamespace({ env: given(env), namespace, embedded: false }));
+      return { address, ui: null };
+    }
+    const address = `127.0.0.1:${ports.TEMPORAL_PORT}`;
+    await step("Temporal", async (report) => {
+      const { findTemporalCli } = await import("./temporal-cli.ts");
+      const cli = await findTemporalCli({ ...(options.temporalCli && { given: options.temporalCli }), env, report });
+      const server = temporalDevServer({
+        cli,
+        file: `${dataDir}/temporal.db`,
+        port: ports.TEMPORAL_PORT,
+        uiPort: ports.TEMPORAL_UI_PORT,
+        namespace,
+        ephemeral,
+      });
+      await processes.start({
+        name: "temporal",
+        log: log("temporal"),
+        env,
+        graceMs: server.command.graceMs,
+        ...server,
+      });
+      await prepareNamespace({ env: { TEMPORAL_ADDRESS: address }, namespace, embedded: true });
+    });
+    return { address, ui: `http://127.0.0.1:${ports.TEMPORAL_UI_PORT}` };
+  };
+
+  const startMailCatcher = () =>
+    step("mail catcher", () =>
+      processes.start({
+        name: "mail",
+        entry: `${import.meta.dirname}/mail-catcher-main.ts`,
+        args: [String(ports.SMTP_PORT), String(ports.MAIL_PORT)],
+        log: log("mail"),
+        env,
+        graceMs: 2_000,
+      }),
+    );
+
+  const [postgres, temporal] = await Promise.all([startPostgres(), startTemporal(), startMailCatcher()]);
+  return {
+    databaseUrl: postgres.url,
+    databaseIsNew: postgres.isNew,
+    temporalAddress: temporal.address,
+    temporalUi: temporal.ui,
+    smtp: `smtp://127.0.0.1:${ports.SMTP_PORT}`,
+    mailApi: `http://127.0.0.1:${ports.MAIL_PORT}`,
+    stop: () => processes.stopAll(...INFRA_STOP_ORDER),
+  };
+}
+
+function given(env: NodeJS.ProcessEnv): Record<string, string> {
+  return Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined));
+}

@@ -1,0 +1,57 @@
+// Plain JavaScript for whatever Node there is (18 or later) and nothing installed: installs the dependencies, among them
+// the Node that runs the rest.
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const node = `${root}node_modules/.bin/node`;
+
+function fail(message) {
+  console.error(message);
+  process.exit(1);
+}
+
+function packages(lockFile) {
+  return JSON.parse(readFileSync(`${root}${lockFile}`, "utf8")).packages;
+}
+
+/** Whether node_modules holds what package-lock.json asks for. Times would not tell: a checkout changes them. */
+function isInstalled() {
+  if (!existsSync(node) || !existsSync(`${root}node_modules/.package-lock.json`)) return false;
+  const installed = packages("node_modules/.package-lock.json");
+  return Object.entries(packages("package-lock.json")).every(
+    // Optional ones are for other machines, as a rule.
+    ([path, { version, optional }]) => path === "" || optional || installed[path]?.version === version,
+  );
+}
+
+/** Installs the dependencies if they are not there yet, or not those of this checkout. */
+export function install() {
+  if (isInstalled()) return;
+  console.log("Installing dependencies (npm ci), once");
+  // Some of them must run scripts to be of use (package.json, allowScripts), whatever the user's own settings are.
+  const flags = ["ci", "--ignore-scripts=false", "--include=dev", "--loglevel=error"];
+  const { status, error } = spawnSync("npm", flags, {
+    cwd: root,
+    stdio: "inherit",
+    shell: process.platform === "win32",
+  });
+  if (error) fail(`npm could not be run: ${error.message}. Install Node with npm, version 18 or later.`);
+  if (status !== 0) fail("npm ci failed; its own message is above.");
+  if (!existsSync(node)) fail("npm ci did not install Node 24 (the package `node`). Does npm allow install scripts?");
+}
+
+/** Runs a TypeScript file of this folder in the installed Node, with our arguments; signals and exit code pass through. */
+export function launch(entry) {
+  const [major] = process.versions.node.split(".").map(Number);
+  if (major < 18) fail(`Node ${process.versions.node} is too old. Install Node 18 or later.`);
+  install();
+  // The child hears of our end, even by SIGKILL, when the IPC channel closes.
+  const child = spawn(node, [`${root}stack/${entry}`, ...process.argv.slice(2)], {
+    stdio: ["inherit", "inherit", "inherit", "ipc"],
+  });
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+  child.on("error", (error) => fail(`${node} could not be run: ${error.message}`));
+  child.on("exit", (code) => process.exit(code ?? 1));
+}

@@ -1,0 +1,74 @@
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { readFile, rm } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { relative } from "node:path";
+import { isAlive, StackError } from "./processes.ts";
+import type { StackFile } from "./state.ts";
+import { until } from "./until.ts";
+
+/** Longer paths of a socket are refused by the system. */
+const MAX_SOCKET_PATH = 100;
+/** What the children of a killed stack get to finish what they have in hand. */
+const LEFTOVERS_TIMEOUT_MS = 30_000;
+
+export interface DataDirLock {
+  /** The stack that was here before was killed. */
+  afterKill: boolean;
+  release: () => Promise<void>;
+}
+
+/**
+ * Makes this process the only stack on a data folder. The lock is a socket that is listened on, so it ends with the
+ * process that holds it, however that ends.
+ * @throws {StackError} when another stack runs on the folder
+ */
+export async function lockDataDir(dataDir: string): Promise<DataDirLock> {
+  const inside = relative(process.cwd(), `${dataDir}/stack.sock`);
+  const hash = createHash("sha256").update(dataDir).digest("hex").slice(0, 24);
+  const path = inside.length > MAX_SOCKET_PATH ? `${tmpdir()}/mailkeel-${hash}.sock` : inside;
+  const afterKill = existsSync(path);
+  if (afterKill && (await isListening(path))) {
+    const running = await readStackFile(dataDir);
+    const where = running ? ` (${running.api})` : "";
+    throw new StackError(
+      `A stack is already running on ${dataDir}${where}. Stop it, or set DATA_DIR to another folder.`,
+    );
+  }
+  await rm(path, { force: true });
+  const server = createServer((socket) => socket.destroy());
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause) =>
+      reject(new StackError(`DATA_DIR: cannot use ${dataDir} (${cause.message})`, { cause })),
+    );
+    server.listen(path, resolve);
+  });
+  return { afterKill, release: () => new Promise((resolve) => server.close(() => resolve())) };
+}
+
+function isListening(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
+    socket.once("close", () => socket.destroy());
+  });
+}
+
+async function readStackFile(dataDir: string): Promise<StackFile | undefined> {
+  try {
+    return JSON.parse(await readFile(`${dataDir}/stack.json`, "utf8")) as StackFile;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Waits for the children of a killed stack, which stop by themselves; clears its stack.json away. */
+export async function waitForLeftovers(dataDir: string): Promise<void> {
+  const left = await readStackFile(dataDir);
+  if (!left) return;
+  const gone = () => !Object.values(left.pids).some(isAlive);
+  // A pid may have gone to a stranger meanwhile: then the ports decide.
+  await until("the last stack to end", gone, { timeoutMs: LEFTOVERS_TIMEOUT_MS }).catch(() => {});
+  await rm(`${dataDir}/stack.json`, { force: true });
+}

@@ -1,0 +1,126 @@
+import { decodeWords } from "postal-mime";
+
+const MAX_MESSAGES = 200_000;
+const MAX_SOURCES = 5_000;
+const MAX_SOURCE_BYTES = 256 * 1024 * 1024;
+/** A JavaScript Set ends at 2^24 entries. */
+const MAX_PAIRS = 16_000_000;
+/** Headers beyond this are not looked at. */
+const MAX_HEADER_BYTES = 16 * 1024;
+
+/** One caught mail, without its content. */
+export interface CaughtMail {
+  /** Counts up from 1 in order of arrival. */
+  id: number;
+  /** Time of arrival, ISO 8601. */
+  at: string;
+  from: string;
+  to: string[];
+  subject: string;
+  /** Bytes. */
+  size: number;
+  messageId: string;
+}
+
+/** What was caught since the start or the last clearing; exact however much is kept. */
+export interface MailStats {
+  received: number;
+  recipients: number;
+  /** How often a message reached a recipient again; left out once there are too many to tell. */
+  duplicates?: number;
+}
+
+interface Kept extends Omit<CaughtMail, "at" | "subject"> {
+  at: number;
+  /** As it stood in the header: decoded when somebody looks. */
+  subject: string;
+}
+
+const MESSAGE_ID = /^message-id:\s*(<[^>]*>)/im;
+const SUBJECT = /^subject:[ \t]*(.*(?:\r?\n[ \t].*)*)/im;
+
+/** The match as a string of its own: one cut out of the header would keep the whole header in memory. */
+const own = (text: string | undefined): string => (text ? Buffer.from(text, "latin1").toString() : "");
+
+/** Caught mails in memory: the latest ones, and the content of the very latest. */
+export class MailStore {
+  #mails: Kept[] = [];
+  #sources: Buffer[] = [];
+  #sourceBytes = 0;
+  #lastId = 0;
+  #stats = { received: 0, recipients: 0, duplicates: 0 };
+  #pairs = new Set<string>();
+
+  /** Keeps one mail. Runs thousands of times a second, so it looks at two header lines and no more. */
+  add(from: string, to: string[], source: Buffer): void {
+    const end = source.indexOf("\r\n\r\n");
+    const header = source.toString("latin1", 0, Math.min(end < 0 ? source.length : end, MAX_HEADER_BYTES));
+    const messageId = own(MESSAGE_ID.exec(header)?.[1]);
+    const subject = own(SUBJECT.exec(header)?.[1]);
+
+    this.#mails.push({ id: ++this.#lastId, at: Date.now(), from, to, subject, size: source.length, messageId });
+    // Cutting a tenth at a time costs next to nothing per mail.
+    if (this.#mails.length > MAX_MESSAGES * 1.1) this.#mails.splice(0, this.#mails.length - MAX_MESSAGES);
+
+    this.#sources.push(source);
+    this.#sourceBytes += source.length;
+    while (this.#sources.length > MAX_SOURCES || (this.#sourceBytes > MAX_SOURCE_BYTES && this.#sources.length > 1)) {
+      this.#sourceBytes -= this.#sources.shift()?.length ?? 0;
+    }
+
+    this.#stats.received++;
+    this.#stats.recipients += to.length;
+    if (!messageId || this.#pairs.size > MAX_PAIRS) return;
+    for (const address of to) {
+      const before = this.#pairs.size;
+      this.#pairs.add(`${messageId} ${address}`);
+      if (this.#pairs.size === before) this.#stats.duplicates++;
+    }
+  }
+
+  /** The last `limit` mails, latest first. */
+  latest(limit: number): CaughtMail[] {
+    return this.#mails.slice(-limit).reverse().map(present);
+  }
+
+  /** Mails that arrived after mail `after`, in order of arrival. */
+  list(options: { to?: string | undefined; after: number; limit: number }): CaughtMail[] {
+    const to = options.to?.toLowerCase();
+    const found: Kept[] = [];
+    const first = this.#mails[0]?.id ?? 0;
+    for (let i = Math.max(0, options.after - first + 1); i < this.#mails.length && found.length < options.limit; i++) {
+      const mail = this.#mails[i];
+      if (mail && (!to || mail.to.some((address) => address.toLowerCase() === to))) found.push(mail);
+    }
+    return found.map(present);
+  }
+
+  get(id: number): CaughtMail | undefined {
+    const mail = this.#mails[id - (this.#mails[0]?.id ?? 0)];
+    return mail && present(mail);
+  }
+
+  /** The mail as it came in, if it is recent enough. */
+  source(id: number): Buffer | undefined {
+    return this.#sources[id - 1 - (this.#lastId - this.#sources.length)];
+  }
+
+  stats(): MailStats {
+    const { duplicates, ...counts } = this.#stats;
+    return this.#pairs.size > MAX_PAIRS ? counts : { ...counts, duplicates };
+  }
+
+  /** Forgets everything; ids go on counting. */
+  clear(): void {
+    this.#mails = [];
+    this.#sources = [];
+    this.#sourceBytes = 0;
+    this.#stats = { received: 0, recipients: 0, duplicates: 0 };
+    this.#pairs.clear();
+  }
+}
+
+function present({ at, subject, ...mail }: Kept): CaughtMail {
+  const unfolded = subject.replace(/\r?\n[ \t]+/g, " ").trim();
+  return { ...mail, at: new Date(at).toISOString(), subject: decodeWords(unfolded) };
+}

@@ -1,0 +1,285 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { open } from "node:fs/promises";
+import type { GuardedCommand, ReadyMessage } from "./guard.ts";
+import { until } from "./until.ts";
+
+/** Something the user can put right; the message says what and how. */
+export class StackError extends Error {
+  override name = "StackError";
+}
+
+const GUARD = `${import.meta.dirname}/guard.ts`;
+const TETHER = `${import.meta.dirname}/tether.ts`;
+const START_TIMEOUT_MS = 60_000;
+/** What a stopping child gets on top of its own grace time before it is killed. */
+const KILL_MARGIN_MS = 3_000;
+const BACKOFF_MS = { first: 200, most: 10_000 };
+/** A child that has run this long is healthy again: its next restart does not wait. */
+const HEALTHY_AFTER_MS = 30_000;
+
+interface Common {
+  /** As it is called in messages and in stack.json. */
+  name: string;
+  /** File that takes what it writes. */
+  log: string;
+  env: NodeJS.ProcessEnv;
+  /** How long it may take to stop once asked. */
+  graceMs: number;
+}
+
+/** One of our own processes: says `ready` over IPC, and exits when the IPC channel closes. */
+export interface OwnProcess extends Common {
+  entry: string;
+  args?: string[];
+}
+
+/** A foreign program, run under guard.ts; `ready` resolves when it serves. */
+export interface ForeignProcess extends Common {
+  command: GuardedCommand;
+  ready: (pid: number, signal: AbortSignal) => Promise<unknown>;
+}
+
+export type ProcessSpec = OwnProcess | ForeignProcess;
+
+/** What happens to a running child. */
+export interface ProcessEvents {
+  /** A child died and is about to be started again. */
+  died?: (name: string, how: string, restartInMs: number) => void;
+  /** A child serves again. */
+  restarted?: (name: string, pid: number) => void;
+}
+
+/** Whether a process with this id exists. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+function signalIfAlive(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // It is gone already.
+  }
+}
+
+/** Forks a child that stops when this process is gone, and that no Ctrl-C in the terminal reaches. */
+function forkTethered(entry: string, args: string[], env: NodeJS.ProcessEnv, output: number | "pipe"): ChildProcess {
+  const stdio = ["ignore", output, output, "ipc"] as const;
+  return fork(entry, args, { env, execArgv: ["--import", TETHER], detached: true, stdio: [...stdio] });
+}
+
+/** Tells a guard its program. */
+function assign(guard: ChildProcess, command: GuardedCommand): void {
+  // A guard that is gone already says so by its exit.
+  guard.send(command, () => {});
+}
+
+/** Runs a foreign program to its end, in a process group that ends with this process. */
+export function runGuarded(command: GuardedCommand, env: NodeJS.ProcessEnv) {
+  const guard = forkTethered(GUARD, [], env, "pipe");
+  let output = "";
+  for (const stream of [guard.stdout, guard.stderr]) {
+    stream?.on("data", (chunk) => {
+      output += chunk;
+    });
+  }
+  const finished = new Promise<{ succeeded: boolean; output: string }>((resolve) => {
+    guard.once("close", (code) => resolve({ succeeded: code === 0, output }));
+    guard.once("error", (error) => resolve({ succeeded: false, output: error.message }));
+  });
+  assign(guard, command);
+  return { finished, stop: () => guard.kill("SIGTERM") };
+}
+
+async function lastLines(file: string, count = 15): Promise<string> {
+  const handle = await open(file, "r");
+  try {
+    const { size } = await handle.stat();
+    const start = Math.max(0, size - 8_192);
+    const { buffer, bytesRead } = await handle.read({ buffer: Buffer.alloc(8_192), position: start });
+    return buffer.toString("utf8", 0, bytesRead).trim().split("\n").slice(-count).join("\n");
+  } finally {
+    await handle.close();
+  }
+}
+
+/** A child process that is started again whenever it dies, until it is stopped. */
+class ManagedProcess {
+  readonly spec: ProcessSpec;
+  /** The program itself, not its guard. */
+  pid = 0;
+  #events: ProcessEvents;
+  #child: ChildProcess | undefined;
+  #exited: Promise<string> = Promise.resolve("not started");
+  #stopping = new AbortController();
+  #startedAt = 0;
+  #backoffMs = BACKOFF_MS.first;
+
+  constructor(spec: ProcessSpec, events: ProcessEvents) {
+    this.spec = spec;
+    this.#events = events;
+  }
+
+  /**
+   * Starts it, and keeps it running from then on.
+   * @throws {StackError} when it ends or says nothing instead of getting ready; the message holds the end of its log
+   */
+  async start(): Promise<void> {
+    try {
+      await this.#launch();
+    } catch (error) {
+      await this.stop();
+      const log = await lastLines(this.spec.log).catch(() => "");
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new StackError(`${this.spec.name} did not start: ${reason}. The end of ${this.spec.log}:\n${log}`);
+    }
+    void this.#keepRunning();
+  }
+
+  async #launch(): Promise<void> {
+    const { spec } = this;
+    this.#stopping.signal.throwIfAborted();
+    const log = openSync(spec.log, "a", 0o600);
+    const foreign = "command" in spec;
+    const child = forkTethered(foreign ? GUARD : spec.entry, foreign ? [] : (spec.args ?? []), spec.env, log);
+    closeSync(log);
+    this.#child = child;
+    this.#startedAt = performance.now();
+    const over = new AbortController();
+    this.#exited = new Promise((resolve) => {
+      child.once("exit", (code, signal) => resolve(signal ?? `exit code ${code}`));
+      child.once("error", (error) => resolve(error.message));
+    });
+    void this.#exited.then((how) => over.abort(new Error(`it stopped (${how})`)));
+
+    const said = new Promise<ReadyMessage>((resolve) => {
+      child.on("message", (message) => {
+        if ((message as Partial<ReadyMessage>).type === "ready") resolve(message as ReadyMessage);
+      });
+    });
+    if (foreign) assign(child, spec.command);
+
+    const ready = async () => {
+      const message = await said;
+      this.pid = message.pid ?? child.pid ?? 0;
+      if (foreign) await spec.ready(this.pid, over.signal);
+    };
+    const timer = setTimeout(() => over.abort(new Error("it took too long")), START_TIMEOUT_MS);
+    const inVain = new Promise<never>((_, reject) => {
+      over.signal.addEventListener("abort", () => reject(over.signal.reason));
+    });
+    // A child that ends after it was ready also ends up here, where nobody waits any more.
+    inVain.catch(() => {});
+    try {
+      await Promise.race([ready(), inVain]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #keepRunning(): Promise<void> {
+    for (;;) {
+      const how = await this.#exited;
+      await this.#endProgram("stopSignal");
+      if (this.#stopping.signal.aborted) return;
+      if (performance.now() - this.#startedAt > HEALTHY_AFTER_MS) this.#backoffMs = BACKOFF_MS.first;
+      const waitMs = this.#backoffMs;
+      this.#backoffMs = Math.min(waitMs * 2, BACKOFF_MS.most);
+      this.#events.died?.(this.spec.name, how, waitMs);
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, waitMs);
+        this.#stopping.signal.addEventListener("abort", () => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+      if (this.#stopping.signal.aborted) return;
+      try {
+        await this.#launch();
+        this.#events.restarted?.(this.spec.name, this.pid);
+      } catch {
+        this.#child?.kill("SIGKILL");
+      }
+    }
+  }
+
+  /** A guard that was killed could not stop its program. */
+  async #endProgram(how: "stopSignal" | "kill"): Promise<void> {
+    if (!("command" in this.spec) || !this.pid || !isAlive(this.pid)) return;
+    const { pid } = this;
+    signalIfAlive(pid, how === "kill" ? "SIGKILL" : this.spec.command.stopSignal);
+    const gone = () => !isAlive(pid);
+    await until("its end", gone, { timeoutMs: this.spec.graceMs }).catch(() => signalIfAlive(pid, "SIGKILL"));
+  }
+
+  /** Asks it to stop; kills it when its grace time is over. */
+  async stop(): Promise<void> {
+    this.#stopping.abort(new Error("it was stopped"));
+    if (!this.#child) return;
+    this.#child.kill("SIGTERM");
+    const timer = setTimeout(() => this.#child?.kill("SIGKILL"), this.spec.graceMs + KILL_MARGIN_MS);
+    await this.#exited;
+    clearTimeout(timer);
+    await this.#endProgram("stopSignal");
+  }
+
+  /** Ends it at once. */
+  async kill(): Promise<void> {
+    this.#stopping.abort(new Error("it was stopped"));
+    this.#child?.kill("SIGKILL");
+    await this.#endProgram("kill");
+  }
+}
+
+/** The children of one stack. */
+export class Processes {
+  #running = new Map<string, ManagedProcess>();
+  #events: ProcessEvents;
+  #stopped = false;
+
+  constructor(events: ProcessEvents = {}) {
+    this.#events = events;
+  }
+
+  /** Starts a child and resolves with its pid when it serves. */
+  async start(spec: ProcessSpec): Promise<number> {
+    if (this.#stopped) throw new StackError(`${spec.name} was not started: the stack is stopping`);
+    const child = new ManagedProcess(spec, this.#events);
+    this.#running.set(spec.name, child);
+    await child.start();
+    return child.pid;
+  }
+
+  /** Pid by name. */
+  pids(): Record<string, number> {
+    return Object.fromEntries([...this.#running].map(([name, { pid }]) => [name, pid]));
+  }
+
+  /** Stops these children, all at the same time. */
+  async stop(...names: string[]): Promise<void> {
+    await Promise.all(names.map((name) => this.#running.get(name)?.stop()));
+  }
+
+  /**
+   * Stops everything: first what is in none of the groups, together, then group after group.
+   * No child is started any more from here on.
+   */
+  async stopAll(...last: string[][]): Promise<void> {
+    this.#stopped = true;
+    const named = new Set(last.flat());
+    await this.stop(...[...this.#running.keys()].filter((name) => !named.has(name)));
+    for (const names of last) await this.stop(...names);
+  }
+
+  /** Ends everything at once. */
+  async killAll(): Promise<void> {
+    this.#stopped = true;
+    await Promise.all([...this.#running.values()].map((child) => child.kill()));
+  }
+}

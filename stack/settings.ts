@@ -1,0 +1,51 @@
+import { resolve } from "node:path";
+import { z } from "zod";
+import { SettingsError } from "../env.ts";
+
+const port = (standard: number) =>
+  z
+    .string()
+    .regex(/^\d{1,5}$/, "must be a port number, or 0 for any free port")
+    .transform(Number)
+    .refine((value) => value <= 65_535, "must be a port number, or 0 for any free port")
+    .default(standard);
+
+/** Settings of the embedded stack alone; env.ts has those of the API and the workers. */
+const settings = z.object({
+  /** Folder for databases, secrets and logs. */
+  DATA_DIR: z
+    .string()
+    .default(".data")
+    .transform((path) => resolve(path)),
+  /** Port of the API. */
+  PORT: port(3000),
+  /** Port of the embedded Postgres; unused with DATABASE_URL. */
+  POSTGRES_PORT: port(5433),
+  /** Port of the embedded Temporal server; unused with TEMPORAL_ADDRESS. */
+  TEMPORAL_PORT: port(7233),
+  /** Port of the embedded Temporal server's UI. */
+  TEMPORAL_UI_PORT: port(8233),
+  /** Port of the mail catcher for SMTP. */
+  SMTP_PORT: port(1025),
+  /** Port of the mail catcher's page and JSON. */
+  MAIL_PORT: port(1080),
+  /** A Temporal CLI to use instead of looking for one. */
+  TEMPORAL_CLI: z.string().optional(),
+});
+
+export type StackSettings = z.infer<typeof settings>;
+
+/** Names of all settings of the stack. */
+export const STACK_SETTINGS = Object.keys(settings.shape) as (keyof StackSettings)[];
+
+/**
+ * Reads and checks the settings of the stack.
+ * @throws {SettingsError} naming each setting that is wrong
+ */
+export function readStackSettings(source: NodeJS.ProcessEnv): StackSettings {
+  const given = Object.fromEntries(Object.entries(source).filter(([, value]) => value !== undefined && value !== ""));
+  const result = settings.safeParse(given);
+  if (result.success) return result.data;
+  const lines = result.error.issues.map((issue) => `  ${issue.path.join(".")} ${issue.message}`);
+  throw new SettingsError(`These settings are wrong:\n${lines.join("\n")}`);
+}

@@ -1,0 +1,224 @@
+import { createHash } from "node:crypto";
+import { chmod, mkdir, rm } from "node:fs/promises";
+import { resolve } from "node:path";
+import { type Env, readEnv } from "../env.ts";
+import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra } from "./infra.ts";
+import { lockDataDir, waitForLeftovers } from "./lock.ts";
+import { Processes, StackError } from "./processes.ts";
+import type { StackSettings } from "./settings.ts";
+import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
+
+/** The worker pools of the stack. */
+export const POOLS = ["sends", "dispatch", "maintenance"] as const;
+
+const ROOT = resolve(import.meta.dirname, "..");
+/** Time to close connections, beyond what the API and the workers are given to finish their work. */
+const CLOSE_MARGIN_MS = 2_000;
+
+export interface StackOptions {
+  settings: StackSettings;
+  /** Settings of the API and the workers; what is missing is made up. */
+  source: NodeJS.ProcessEnv;
+  /** For tests: gives durability up for speed. */
+  ephemeral?: boolean;
+  step: Step;
+  /** Hears what happens later on: a child that died, a child that is back. */
+  say: (message: string) => void;
+}
+
+/** A host as it stands in a URL that this machine can open. */
+function reachable(host: string): string {
+  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+/** What tells one database from another: the embedded one may change its port, a given one its password. */
+function databaseId(given: string | undefined): string {
+  if (!given) return "embedded";
+  const { host, pathname } = new URL(given);
+  return createHash("sha256").update(`${host}${pathname}`).digest("hex").slice(0, 16);
+}
+
+/** One run of the stack: `start` once, then `stop` or `kill` at any time, also in the middle of the start. */
+export class Stack {
+  #options: StackOptions;
+  #processes: Processes;
+  #file: string;
+  #content: StackFile | undefined;
+  #release: (() => Promise<void>) | undefined;
+
+  constructor(options: StackOptions) {
+    this.#options = options;
+    this.#file = `${options.settings.DATA_DIR}/stack.json`;
+    this.#processes = new Processes({
+      died: (name, how, ms) => options.say(`${name} stopped (${how}); it is started again in ${ms / 1_000} s`),
+      restarted: (name, pid) => {
+        options.say(`${name} is back`);
+        void this.#savePid(name, pid);
+      },
+    });
+  }
+
+  /**
+   * Brings everything up and writes stack.json.
+   * @throws {StackError | SettingsError} when the user can put something right
+   */
+  async start(): Promise<{ file: string; content: StackFile }> {
+    const { settings, source, ephemeral = false, step } = this.#options;
+    const dataDir = settings.DATA_DIR;
+    // Settings first: nothing is made or started on wrong ones. The placeholders stand for what is found out below.
+    readEnv({ ...PLACEHOLDERS, ...given(source) });
+    await mkdir(dataDir, { recursive: true }).catch((cause) => {
+      throw new StackError(`DATA_DIR: cannot make the folder ${dataDir} (${cause.code ?? cause.message})`, { cause });
+    });
+    await chmod(dataDir, 0o700);
+    const lock = await lockDataDir(dataDir);
+    this.#release = lock.release;
+    if (lock.afterKill) await waitForLeftovers(dataDir);
+
+    const host = source["HOST"] || "127.0.0.1";
+    const ports = await reservePorts({
+      PORT: { host, port: settings.PORT },
+      // Given servers make these ports unused: any will do.
+      POSTGRES_PORT: { port: source["DATABASE_URL"] ? 0 : settings.POSTGRES_PORT },
+      TEMPORAL_PORT: { port: source["TEMPORAL_ADDRESS"] ? 0 : settings.TEMPORAL_PORT },
+      TEMPORAL_UI_PORT: { port: source["TEMPORAL_ADDRESS"] ? 0 : settings.TEMPORAL_UI_PORT },
+      SMTP_PORT: { port: settings.SMTP_PORT },
+      MAIL_PORT: { port: settings.MAIL_PORT },
+    });
+    const secrets = await loadSecrets(dataDir);
+    const origin = `http://${reachable(host)}:${ports.PORT}`;
+
+    const infra = await startInfra({
+      dataDir,
+      ephemeral,
+      env: source,
+      step,
+      processes: this.#processes,
+      databaseUrl: source["DATABASE_URL"] || undefined,
+      temporalAddress: source["TEMPORAL_ADDRESS"] || undefined,
+      temporalNamespace: source["TEMPORAL_NAMESPACE"] || "default",
+      temporalCli: settings.TEMPORAL_CLI,
+      ports: {
+        postgres: ports.POSTGRES_PORT,
+        temporal: ports.TEMPORAL_PORT,
+        temporalUi: ports.TEMPORAL_UI_PORT,
+        smtp: ports.SMTP_PORT,
+        mail: ports.MAIL_PORT,
+      },
+    });
+    const childEnv: NodeJS.ProcessEnv = {
+      SYSTEM_SMTP_URL: infra.smtp,
+      SIGNING_SECRET: secrets.signingSecret,
+      ENCRYPTION_KEYS: secrets.encryptionKeys,
+      PUBLIC_URL: origin,
+      ...given(source, infra.temporalUi ? /^TEMPORAL_(?!NAMESPACE$)/ : undefined),
+      DATABASE_URL: infra.databaseUrl,
+      TEMPORAL_ADDRESS: infra.temporalAddress,
+      PORT: String(ports.PORT),
+      // The pools cannot share one.
+      HEALTH_PORT: "0",
+      // The user's own profile for some other cluster is none for the embedded server.
+      ...(infra.temporalUi && { TEMPORAL_CONFIG_FILE: `${settings.DATA_DIR}/no-profile.toml` }),
+    };
+    const env = readEnv(childEnv);
+    await step("database schema", () => this.#migrate(infra.databaseUrl));
+    const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, env)]);
+
+    const { postgres, temporal, api, ...pools } = this.#processes.pids();
+    delete pools["mail"];
+    this.#content = {
+      api: `${origin}/api/v2`,
+      ...demo,
+      database: infra.databaseUrl,
+      temporal: { address: infra.temporalAddress, namespace: env.TEMPORAL_NAMESPACE, ui: infra.temporalUi },
+      mail: { smtp: infra.smtp, api: infra.mailApi },
+      pids: { ...(api && { api }), ...(temporal && { temporal }), ...(postgres && { postgres }), ...pools },
+    };
+    await writeJson(this.#file, this.#content);
+    return { file: this.#file, content: this.#content };
+  }
+
+  async #migrate(databaseUrl: string): Promise<void> {
+    const { migrate } = await import("../db/orm.ts");
+    try {
+      await migrate(databaseUrl);
+    } catch (cause) {
+      // What goes wrong in a database of ours is our fault and shown in full.
+      if (!this.#options.source["DATABASE_URL"]) throw cause;
+      const { host, pathname } = new URL(databaseUrl);
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      throw new StackError(`DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`, { cause });
+    }
+  }
+
+  async #demo(infra: Infra, env: Env): Promise<Demo> {
+    const dataDir = this.#options.settings.DATA_DIR;
+    const secrets = await loadSecrets(dataDir);
+    const id = databaseId(this.#options.source["DATABASE_URL"]);
+    const known = infra.databaseIsNew ? undefined : secrets.demos[id];
+    if (known) return known;
+    return this.#options.step("demo team", async () => {
+      const { seedDemo } = await import("../app/demo-team.ts");
+      const { hostname, port } = new URL(infra.smtp);
+      const mail = { host: hostname, port: Number(port) };
+      const demo = await seedDemo({ databaseUrl: infra.databaseUrl, env, mail });
+      await saveSecrets(dataDir, { ...secrets, demos: { ...secrets.demos, [id]: demo } });
+      return demo;
+    });
+  }
+
+  async #startChildren(env: NodeJS.ProcessEnv, { SHUTDOWN_GRACE_MS }: Env): Promise<void> {
+    const graceMs = SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
+    const start = (name: string, entry: string, args: string[] = []) => {
+      const log = `${this.#options.settings.DATA_DIR}/logs/${name}.log`;
+      return this.#processes.start({ name, entry: `${ROOT}/${entry}`, args, log, env, graceMs });
+    };
+    await this.#options.step("API and workers", () =>
+      Promise.all([
+        start("api", "api/main.ts"),
+        ...POOLS.map((pool) => start(pool, "workers/main.ts", ["--pool", pool])),
+      ]),
+    );
+  }
+
+  async #savePid(name: string, pid: number): Promise<void> {
+    if (!this.#content || !(name in this.#content.pids)) return;
+    this.#content.pids[name] = pid;
+    await writeJson(this.#file, this.#content);
+  }
+
+  /** Stops everything in order; what was written stays. */
+  async stop(): Promise<void> {
+    await this.#end(() => this.#processes.stopAll(...INFRA_STOP_ORDER));
+  }
+
+  /** Ends everything at once. */
+  async kill(): Promise<void> {
+    await this.#end(() => this.#processes.killAll());
+  }
+
+  async #end(endProcesses: () => Promise<void>): Promise<void> {
+    // Without the lock, the folder and its stack.json are another stack's.
+    const removeFile = async () => this.#release && rm(this.#file, { force: true });
+    this.#content = undefined;
+    await removeFile();
+    await endProcesses();
+    // A child that came back just before may have written its pid meanwhile.
+    await removeFile();
+    await this.#release?.();
+  }
+}
+
+const PLACEHOLDERS = {
+  DATABASE_URL: "postgres://127.0.0.1/mailkeel",
+  TEMPORAL_ADDRESS: "127.0.0.1:7233",
+  SIGNING_SECRET: Buffer.alloc(32).toString("base64"),
+  ENCRYPTION_KEYS: `k1:${Buffer.alloc(32).toString("base64")}`,
+  SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
+};
+
+/** Without the variables that are set to nothing, which would hide what the stack makes up, and those that match. */
+function given(source: NodeJS.ProcessEnv, except?: RegExp): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(source).filter(([name, value]) => value && !except?.test(name)));
+}

@@ -1,0 +1,4 @@
+// npm start
+import { launch } from "./launch.mjs";
+
+launch("main.ts");

@@ -1,0 +1,75 @@
+import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
+import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { StackError } from "./processes.ts";
+
+/** A team to try things with, and its keys. */
+export interface Demo {
+  team: { id: string; owner: string };
+  keys: { live: string; test: string; cleanup: string };
+}
+
+/** `.data/stack.json`: where a running stack is, for scripts. It exists while everything is ready. */
+export interface StackFile extends Demo {
+  /** Base URL of the API. */
+  api: string;
+  /** Postgres, with its password. */
+  database: string;
+  /** `ui` is null when TEMPORAL_ADDRESS names a cluster of the user's own. */
+  temporal: { address: string; namespace: string; ui: string | null };
+  mail: { smtp: string; api: string };
+  /** What runs now; a process that was started again has its new pid here. */
+  pids: Record<string, number>;
+}
+
+/** `.data/secrets.json`: what the stack made up for this data folder. */
+export interface Secrets {
+  signingSecret: string;
+  encryptionKeys: string;
+  postgresPassword: string;
+  /** The demo team of each database that was used with this folder. */
+  demos: Record<string, Demo>;
+}
+
+/** Writes a file that only its owner reads, in one step: a reader finds the old content or the new. */
+export async function writeJson(file: string, content: unknown): Promise<void> {
+  const draft = `${file}.${process.pid}.tmp`;
+  await rm(draft, { force: true });
+  await writeFile(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600, flag: "wx" });
+  await rename(draft, file);
+}
+
+const secretsFile = (dataDir: string) => `${dataDir}/secrets.json`;
+
+/**
+ * Reads the secrets of a data folder, or makes them up at its first use.
+ * @throws {StackError} when the folder has a database whose secrets are lost
+ */
+export async function loadSecrets(dataDir: string): Promise<Secrets> {
+  const file = secretsFile(dataDir);
+  if (existsSync(file)) {
+    try {
+      return JSON.parse(await readFile(file, "utf8")) as Secrets;
+    } catch (cause) {
+      throw new StackError(`${file} cannot be read. Restore it, or delete ${dataDir} to start afresh.`, { cause });
+    }
+  }
+  if (existsSync(`${dataDir}/postgres`) || existsSync(`${dataDir}/postgres.path`)) {
+    throw new StackError(
+      `${dataDir} holds a database but not its secrets.json. Restore that file, or delete ${dataDir} to start afresh.`,
+    );
+  }
+  const secrets: Secrets = {
+    signingSecret: randomBytes(32).toString("base64"),
+    encryptionKeys: `k1:${randomBytes(32).toString("base64")}`,
+    postgresPassword: randomBytes(18).toString("base64url"),
+    demos: {},
+  };
+  await saveSecrets(dataDir, secrets);
+  return secrets;
+}
+
+/** Keeps the secrets of a data folder. */
+export async function saveSecrets(dataDir: string, secrets: Secrets): Promise<void> {
+  await writeJson(secretsFile(dataDir), secrets);
+}

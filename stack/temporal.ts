@@ -1,0 +1,119 @@
+import { connect } from "node:net";
+import { Connection } from "@temporalio/client";
+import { msToTs } from "@temporalio/common/lib/time.js";
+import { loadClientConnectConfig } from "@temporalio/envconfig";
+import proto from "@temporalio/proto";
+import type { GuardedCommand } from "./guard.ts";
+import { StackError } from "./processes.ts";
+import { until } from "./until.ts";
+
+const { IndexedValueType } = proto.temporal.api.enums.v1;
+
+/** What operators search workflows by. */
+const SEARCH_ATTRIBUTES = {
+  TeamId: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+  ResourceId: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+  SendStatus: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+  WebhookId: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+  NeedsOperator: IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
+};
+
+/** The dev server forgets finished workflows after a day; an operator wants to look further back. */
+const RETENTION = "30 days";
+const READY_TIMEOUT_MS = 55_000;
+
+/** The Temporal CLI's dev server with its UI, as it is run for the stack. */
+export function temporalDevServer(options: {
+  cli: string;
+  file: string;
+  port: number;
+  uiPort: number;
+  namespace: string;
+  ephemeral: boolean;
+}): { command: GuardedCommand; ready: (pid: number, signal: AbortSignal) => Promise<unknown> } {
+  const dynamicConfig = {
+    "matching.useNewMatcher": true,
+    // Off by default in server 1.29; without it one team's activities hold up those of all others.
+    "matching.enableFairness": true,
+    // It would ask the internet for newer versions.
+    "frontend.enableServerVersionCheck": false,
+  };
+  // Without WAL an update-with-start takes four times as long.
+  const pragmas = { journal_mode: "WAL", synchronous: options.ephemeral ? "OFF" : "NORMAL" };
+  const pairs = (flag: string, values: object) =>
+    Object.entries(values).flatMap(([name, value]) => [flag, `${name}=${value}`]);
+  return {
+    command: {
+      command: options.cli,
+      args: [
+        ...["server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"],
+        ...["--port", String(options.port), "--ui-port", String(options.uiPort)],
+        ...["--namespace", options.namespace, "--db-filename", options.file],
+        ...pairs("--sqlite-pragma", pragmas),
+        ...pairs("--dynamic-config-value", dynamicConfig),
+      ],
+      stopSignal: "SIGTERM",
+      graceMs: 10_000,
+    },
+    ready: async (_pid, signal) => {
+      for (const port of [options.port, options.uiPort]) {
+        await until("Temporal to listen", () => accepts(port), { timeoutMs: READY_TIMEOUT_MS, signal });
+      }
+    },
+  };
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1");
+    socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
+    socket.once("connect", () => socket.destroy());
+  });
+}
+
+/**
+ * Makes sure that the namespace has the search attributes, and the dev server's a longer retention.
+ * @param env where address, TLS and API key of the cluster are read from
+ * @throws {StackError} when the cluster cannot be reached or lacks an attribute and refuses to add it
+ */
+export async function prepareNamespace(options: {
+  env: Record<string, string>;
+  namespace: string;
+  embedded: boolean;
+}): Promise<void> {
+  const { namespace, embedded } = options;
+  const { connectionOptions } = loadClientConnectConfig({ overrideEnvVars: options.env, disableFile: embedded });
+  const address = connectionOptions.address ?? "localhost:7233";
+  const connection = await Connection.connect({ ...connectionOptions, connectTimeout: 10_000 } as Parameters<
+    typeof Connection.connect
+  >[0]).catch((cause) => {
+    throw new StackError(`Temporal does not answer at ${address}. Check TEMPORAL_ADDRESS, or leave it out.`, { cause });
+  });
+  try {
+    const missing = async () => {
+      const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
+      return Object.entries(SEARCH_ATTRIBUTES).filter(([name]) => !(name in (customAttributes ?? {})));
+    };
+    // The server listens before its namespace is there.
+    const timeoutMs = embedded ? READY_TIMEOUT_MS : 5_000;
+    const toAdd = await until(`namespace ${namespace}`, missing, { timeoutMs });
+    if (toAdd.length > 0) {
+      const searchAttributes = Object.fromEntries(toAdd);
+      await connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
+      await until("the search attributes", async () => (await missing()).length === 0, { timeoutMs: READY_TIMEOUT_MS });
+    }
+    if (embedded) {
+      const config = { workflowExecutionRetentionTtl: msToTs(RETENTION) };
+      await connection.workflowService.updateNamespace({ namespace, config });
+    }
+  } catch (cause) {
+    const names = Object.keys(SEARCH_ATTRIBUTES).join(", ");
+    throw new StackError(
+      `Namespace ${namespace} at ${address} needs the search attributes ${names}, and adding them failed. ` +
+        "Add them with `temporal operator search-attribute create`, or check TEMPORAL_NAMESPACE.",
+      { cause },
+    );
+  } finally {
+    await connection.close();
+  }
+}

@@ -1,0 +1,292 @@
+import assert from "node:assert/strict";
+import { z } from "zod";
+import { ok, route, router } from "../../api/rest/route.ts";
+import type { Role } from "../../db/entities/team.ts";
+import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
+import { roleHolds, SCOPES } from "../../domain/access/scopes.ts";
+import { type ApiAnswer, api } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
+import { stack } from "../support/stack.ts";
+
+const code = (answer: ApiAnswer): string => answer.body.error?.code ?? `${answer.status}`;
+const me = (headers: Record<string, string> = {}) => api().get("/me", { headers });
+
+async function change(sql: string, ...params: unknown[]): Promise<void> {
+  await (await backdoor()).orm.em.fork().execute(sql, params);
+}
+const setKey = ({ liveKey }: TestTeam, what: string) =>
+  change(`update api_keys set ${what} where id = ?`, liveKey.record.id);
+
+describe("authentication", () => {
+  let team: TestTeam;
+  beforeEach(async () => {
+    team = await makeTeam();
+  });
+
+  it("takes a key in x-api-key, or as a bearer token whatever the case of the scheme", async () => {
+    const { live } = team.keys;
+    for (const headers of [
+      { "X-API-Key": live },
+      { Authorization: `Bearer ${live}` },
+      { authorization: `bearer   ${live}` },
+      { authorization: `BEARER ${live}` },
+    ]) {
+      assert.equal((await me(headers)).status, 200);
+    }
+  });
+
+  it("answers api_key_missing without a credential, and with a scheme or value that is none", async () => {
+    for (const headers of [{}, { "x-api-key": "" }, { authorization: "Bearer" }, { authorization: "Basic YTpi" }]) {
+      const answer = await me(headers);
+      assert.equal(answer.status, 401);
+      assert.equal(code(answer), "api_key_missing");
+      assert.match(answer.headers.get("www-authenticate") ?? "", /^Bearer /);
+    }
+  });
+
+  it("takes the same credential in both headers and refuses two that differ", async () => {
+    const { live, cleanup } = team.keys;
+    assert.equal((await me({ "x-api-key": live, authorization: `Bearer ${live}` })).status, 200);
+    assert.equal(code(await me({ "x-api-key": live, authorization: `Bearer ${cleanup}` })), "api_key_invalid");
+    assert.equal(code(await me({ "x-api-key": "nonsense", authorization: `Bearer ${live}` })), "api_key_invalid");
+  });
+
+  it("sees a header that is sent twice", async () => {
+    const { live, cleanup } = team.keys;
+    const { origin } = await stack();
+    const { request } = await import("node:http");
+    const ask = (name: string, values: string[]) =>
+      new Promise<number | undefined>((resolve, reject) => {
+        const headers = values.flatMap((value) => [name, value]);
+        request(`${origin}/api/v2/me`, { headers: ["host", "localhost", ...headers] }, (response) => {
+          response.resume();
+          resolve(response.statusCode);
+        })
+          .on("error", reject)
+          .end();
+      });
+    assert.equal(await ask("x-api-key", [live, cleanup]), 401);
+    assert.equal(await ask("authorization", [`Bearer ${live}`, `Bearer ${cleanup}`]), 401);
+    assert.equal(await ask("x-api-key", [live, live]), 200);
+  });
+
+  it("answers invalid_token with a challenge for an OAuth bearer token", async () => {
+    const answer = await me({ authorization: "Bearer aaaa.bbbb.cccc" });
+    assert.equal(answer.status, 401);
+    assert.equal(code(answer), "invalid_token");
+    assert.match(answer.headers.get("www-authenticate") ?? "", /error="invalid_token"/);
+  });
+
+  it("answers api_key_malformed where the format or the checksum is wrong", async () => {
+    const { live } = team.keys;
+    const last = live.endsWith("0") ? "1" : "0";
+    for (const key of [
+      "nonsense",
+      "mk_live_",
+      live.slice(0, -1),
+      live.slice(0, -1) + last,
+      `mk_prod${live.slice(7)}`,
+    ]) {
+      assert.equal(code(await me({ "x-api-key": key })), "api_key_malformed");
+      assert.equal(code(await me({ authorization: `Bearer ${key}` })), "api_key_malformed");
+    }
+    assert.equal(code(await me({ "x-api-key": "aaaa.bbbb.cccc" })), "api_key_malformed");
+  });
+
+  it("answers api_key_invalid alike for an unknown id and a wrong secret", async () => {
+    const parts = parseKey(team.keys.live);
+    assert.ok(parts);
+    const wrong = formatKey({ ...parts, secret: generateKey("LIVE").secret });
+    const answers = [await me({ "x-api-key": formatKey(generateKey("LIVE")) }), await me({ "x-api-key": wrong })];
+    assert.deepEqual(answers.map(code), ["api_key_invalid", "api_key_invalid"]);
+    assert.equal(answers[0]?.body.error.message, answers[1]?.body.error.message);
+  });
+
+  it("answers api_key_environment_mismatch for a key under the other prefix, to its holder only", async () => {
+    const swapped = team.keys.live.replace("mk_live_", "mk_test_");
+    assert.equal(code(await me({ "x-api-key": swapped })), "api_key_environment_mismatch");
+    assert.equal(
+      code(await me({ "x-api-key": team.keys.test.replace("mk_test_", "mk_live_") })),
+      "api_key_environment_mismatch",
+    );
+    const parts = parseKey(swapped);
+    assert.ok(parts);
+    const guessed = formatKey({ ...parts, secret: generateKey("TEST").secret });
+    assert.equal(code(await me({ "x-api-key": guessed })), "api_key_invalid");
+  });
+
+  it("refuses in a fixed order, each refusal hiding those after it", async () => {
+    const { live } = team.keys;
+    const ask = async (headers: Record<string, string>) => code(await me(headers));
+    // Everything is wrong at once; then one thing after the other is put right.
+    await setKey(team, "revoked_at = now(), expires_at = now() - interval '1 day'");
+    await change("update teams set plan = 'FREE' where id = ?", team.team.id);
+    await change("update members set removed_at = now() where id = ?", team.owner.id);
+    await setKey(team, "granted_scopes = array['suppressions:delete', 'newsletters:send']");
+
+    const swapped = live.replace("mk_live_", "mk_test_");
+    assert.equal(await ask({ "x-api-key": swapped, authorization: "Bearer a.b.c" }), "api_key_invalid");
+    assert.equal(await ask({ authorization: "Bearer a.b.c" }), "invalid_token");
+    assert.equal(await ask({ "x-api-key": `${swapped}0` }), "api_key_malformed");
+    assert.equal(await ask({ "x-api-key": formatKey(generateKey("TEST")) }), "api_key_invalid");
+    assert.equal(await ask({ "x-api-key": swapped }), "api_key_environment_mismatch");
+    assert.equal(await ask({ "x-api-key": live }), "api_key_revoked");
+    await setKey(team, "revoked_at = null");
+    assert.equal(await ask({ "x-api-key": live }), "api_key_expired");
+    await setKey(team, "expires_at = null");
+    const unpaid = await me({ "x-api-key": live });
+    assert.equal(unpaid.status, 402);
+    assert.equal(code(unpaid), "plan_upgrade_required");
+    await change("update teams set plan = 'BUSINESS' where id = ?", team.team.id);
+    assert.equal(await ask({ "x-api-key": live }), "role_insufficient");
+    await change("update members set removed_at = null where id = ?", team.owner.id);
+    assert.equal(await ask({ "x-api-key": live }), "forbidden_scope_pair");
+    await setKey(team, "granted_scopes = array['lists:read']");
+    assert.equal(await ask({ "x-api-key": live }), "200");
+  });
+
+  it("asks the database once per request", async () => {
+    const app = await serveRoutes(
+      router({
+        ping: route({ method: "GET", path: "/ping", scope: null, summary: "Answers" })
+          .input(z.strictObject({}))
+          .output(z.null())
+          .query(async () => ok(null)),
+      }),
+    );
+    try {
+      assert.equal(await countStatements(app, team.keys.live), 1);
+    } finally {
+      await app.close();
+    }
+  });
+
+  /** Statements that reached Postgres during one request, counted at the driver. */
+  async function countStatements(app: TestApp, key: string): Promise<number> {
+    const pool = await app.deps.orm.em.getDriver().getConnection().getNativeClient();
+    let statements = 0;
+    const count = (client: { query: (...args: never[]) => unknown }) => {
+      const query = client.query.bind(client);
+      client.query = (...args: never[]) => {
+        statements++;
+        return query(...args);
+      };
+    };
+    pool.once("acquire", count);
+    assert.equal((await api(key, app.base).get("/ping")).status, 200);
+    return statements;
+  }
+});
+
+describe("GET /me", () => {
+  it("shows the key, its team, its scopes and its version, and nothing else", async () => {
+    const { keys, liveKey, team } = await makeTeam({ role: "ADMIN", scopes: ["lists:read", "lists:write"] });
+    const { status, body, headers } = await api(keys.live).get("/me");
+    assert.equal(status, 200);
+    assert.deepEqual(body.data, {
+      object: "api_key",
+      id: liveKey.record.id,
+      key_id: keys.live.slice(0, "mk_live_".length + 12),
+      environment: "LIVE",
+      team: { id: team.id },
+      role: "ADMIN",
+      role_at_issue: "ADMIN",
+      api_version: "2026-08-15",
+      scopes: ["lists:read", "lists:write"],
+      granted_scopes: ["lists:read", "lists:write"],
+    });
+    assert.deepEqual(body.meta, { request_id: headers.get("x-request-id") });
+  });
+
+  it("shows the test environment to a test key", async () => {
+    const { keys } = await makeTeam();
+    const { data } = (await api(keys.test).get("/me")).body;
+    assert.equal(data.environment, "TEST");
+    assert.ok(data.key_id.startsWith("mk_test_"));
+  });
+
+  it("needs no scope", async () => {
+    const { mint } = await makeTeam();
+    assert.equal((await api((await mint({ scopes: [] })).key).get("/me")).status, 200);
+  });
+
+  it("follows the role of the key's creator on every request", async () => {
+    const { keys, owner } = await makeTeam();
+    await change("update members set role = 'VIEWER' where id = ?", owner.id);
+    const { data } = (await api(keys.live).get("/me")).body;
+    assert.equal(data.role, "VIEWER");
+    assert.equal(data.role_at_issue, "OWNER");
+    assert.ok(data.scopes.every((scope: string) => scope.endsWith(":read")));
+    assert.ok(data.granted_scopes.includes("newsletters:send"));
+    await change("update members set role = 'OWNER' where id = ?", owner.id);
+    const restored = (await api(keys.live).get("/me")).body.data;
+    assert.deepEqual(restored.scopes, restored.granted_scopes);
+  });
+});
+
+describe("scopes", () => {
+  const routes = router({
+    write: route({
+      method: "POST",
+      path: "/scoped",
+      scope: "lists:write",
+      readScope: "lists:read",
+      dryRun: true,
+      summary: "Writes",
+    })
+      .input(z.strictObject({ body: z.strictObject({ name: z.string() }) }))
+      .output(z.null())
+      .mutation(async () => {
+        throw new Error("no handler must run");
+      }),
+  });
+  let app: TestApp;
+  before(async () => {
+    app = await serveRoutes(routes);
+  });
+  after(() => app.close());
+
+  it("answers insufficient_scope naming the scope, before anything else about the request", async () => {
+    const { mint } = await makeTeam();
+    const { key } = await mint({ scopes: ["lists:read"] });
+    const answer = await api(key, app.base).post("/scoped?x=1", "not json");
+    assert.equal(answer.status, 403);
+    assert.equal(code(answer), "insufficient_scope");
+    assert.match(answer.body.error.message, /lists:write/);
+  });
+
+  it("answers role_insufficient for a scope that was granted and went with the role", async () => {
+    const { keys, owner } = await makeTeam();
+    await change("update members set role = 'VIEWER' where id = ?", owner.id);
+    assert.equal(code(await api(keys.live, app.base).post("/scoped", {})), "role_insufficient");
+  });
+
+  it("asks for the read scope too on a dry run", async () => {
+    const { mint } = await makeTeam();
+    const { key } = await mint({ scopes: ["lists:write"] });
+    const answer = await api(key, app.base).post("/scoped?dry_run=true", {});
+    assert.equal(code(answer), "insufficient_scope");
+    assert.match(answer.body.error.message, /lists:read/);
+    assert.equal(code(await api(key, app.base).post("/scoped?dry_run=false", {})), "validation_failed");
+  });
+
+  it("gives a viewer every read, an editor the audience, drafts and suppressions, the others everything", () => {
+    const held = (role: Role) => SCOPES.filter((scope) => roleHolds(role, scope));
+    const reads = SCOPES.filter((scope) => scope.endsWith(":read"));
+    assert.deepEqual(held("VIEWER"), reads);
+    assert.deepEqual(
+      held("EDITOR").filter((scope) => !scope.endsWith(":read")),
+      [
+        "lists:write",
+        "subscribers:write",
+        "contacts:write",
+        "newsletters:write",
+        "campaigns:write",
+        "suppressions:write",
+      ],
+    );
+    assert.deepEqual(held("ADMIN"), [...SCOPES]);
+    assert.deepEqual(held("OWNER"), [...SCOPES]);
+  });
+});

@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { z } from "zod";
+import { impact, ok, route, router } from "../../api/rest/route.ts";
+import { List } from "../../db/entities/audience.ts";
+import { Team } from "../../db/entities/team.ts";
+import { kysely } from "../../db/orm.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { newId } from "../../domain/ids.ts";
+import { api } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { snapshotTables } from "../support/tables.ts";
+
+const input = z.strictObject({ body: z.strictObject({ outcome: z.string() }) });
+
+const routes = router({
+  write: route({
+    method: "POST",
+    path: "/write",
+    status: 201,
+    scope: "lists:write",
+    readScope: "lists:read",
+    dryRun: true,
+    summary: "Writes in every way there is",
+  })
+    .input(input)
+    .output(z.object({ dry: z.boolean() }))
+    .mutation(async ({ ctx, input }) => {
+      const id = newId("list");
+      ctx.em.create(List, { id, ...ctx.tenant, name: "flushed", optin: "SINGLE" });
+      await ctx.em.flush();
+      await kysely(ctx.em)
+        .insertInto("lists")
+        .values({ id: newId("list"), team_id: ctx.tenant.teamId, environment: "LIVE", name: "bulk", optin: "SINGLE" })
+        .execute();
+      await ctx.em.transactional((em) => em.nativeUpdate(Team, { id: ctx.tenant.teamId }, { name: "renamed" }));
+      await kysely(ctx.em)
+        .updateTable("members")
+        .set({ name: "changed" })
+        .where("team_id", "=", ctx.tenant.teamId)
+        .execute();
+      if (input.body.outcome === "refuse") throw new ApiError("resource_state_invalid");
+      // Left for the adapter to flush: the database must have its say on a dry run too.
+      const twin = input.body.outcome === "duplicate" ? id : newId("list");
+      ctx.em.create(List, { id: newId("list"), ...ctx.tenant, name: "late", optin: "SINGLE" });
+      if (twin === id) await ctx.em.execute("insert into lists select * from lists where id = ?", [id]);
+      const quota = { kind: "contact_slots" as const, amount: 1, used: 2, limit: 10, remaining: 8 };
+      return ok(
+        { dry: ctx.dryRun },
+        { impact: impact({ would_create: 3, would_update: 2, affected_ids: [id], quota }) },
+      );
+    }),
+});
+
+describe("dry_run", () => {
+  let app: TestApp;
+  let team: TestTeam;
+  before(async () => {
+    app = await serveRoutes(routes);
+    team = await makeTeam();
+  });
+  after(() => app.close());
+
+  const post = (query: string, outcome = "keep", idempotencyKey?: string) =>
+    api(team.keys.live, app.base).post(`/write${query}`, { outcome }, { idempotencyKey });
+
+  it("answers 200 with the impact and no data, and commits nothing to any table", async () => {
+    const em = app.deps.orm.em.fork();
+    const before = await snapshotTables(em, team.team.id);
+    const { status, body, headers } = await post("?dry_run=true", "keep", "a-key");
+    assert.equal(status, 200);
+    assert.equal(body.data, null);
+    const { affected_ids, ...impact } = body.meta.impact;
+    assert.deepEqual(impact, {
+      object: "impact",
+      would_create: 3,
+      would_update: 2,
+      would_delete: 0,
+      affected_count: 5,
+      quota: { kind: "contact_slots", amount: 1, used: 2, limit: 10, remaining: 8 },
+    });
+    assert.equal(affected_ids.length, 1);
+    assert.equal(body.meta.dry_run, true);
+    assert.equal(body.meta.request_id, headers.get("x-request-id"));
+    assert.deepEqual(await snapshotTables(em, team.team.id), before);
+  });
+
+  it("refuses what the real request would be refused", async () => {
+    for (const outcome of ["refuse", "duplicate"]) {
+      const dry = await post("?dry_run=true", outcome);
+      const real = await post("", outcome);
+      assert.ok(dry.status >= 400);
+      assert.deepEqual([dry.status, dry.body.error.code], [real.status, real.body.error.code]);
+    }
+  });
+
+  it("is said to be false on a real write, which shows no impact", async () => {
+    const before = await snapshotTables(app.deps.orm.em.fork(), team.team.id);
+    const { status, body } = await post("?dry_run=false");
+    assert.equal(status, 201);
+    assert.deepEqual(body.data, { dry: false });
+    assert.deepEqual(Object.keys(body.meta).sort(), ["dry_run", "request_id"]);
+    assert.equal(body.meta.dry_run, false);
+    assert.notDeepEqual(await snapshotTables(app.deps.orm.em.fork(), team.team.id), before);
+  });
+});

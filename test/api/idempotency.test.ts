@@ -1,0 +1,402 @@
+import assert from "node:assert/strict";
+import { EventEmitter, once } from "node:events";
+import { z } from "zod";
+import { FinishedAnswer, ok, route, router } from "../../api/rest/route.ts";
+import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
+import { Team } from "../../db/entities/team.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { claimKey, type IdempotencyHandle, releaseKey, writeAnswer } from "../../domain/idempotency.ts";
+import { newId } from "../../domain/ids.ts";
+import { type ApiAnswer, api } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+
+/** Lets a test hold a handler in the middle and watch it. */
+const stage = new EventEmitter();
+stage.setMaxListeners(100);
+let failures = 0;
+let handle: IdempotencyHandle | null = null;
+
+const write = z.strictObject({
+  body: z.strictObject({ name: z.string(), hold: z.boolean().optional(), outcome: z.string().optional() }),
+  query: z.strictObject({ a: z.string().optional(), b: z.string().optional() }),
+});
+const made = z.object({ id: z.string(), secret: z.string().optional() });
+
+const routes = router({
+  make: route({ method: "POST", path: "/make", status: 201, scope: null, dryRun: true, summary: "Makes a row" })
+    .input(write)
+    .output(made)
+    .mutation(async ({ ctx, input: { body } }) => {
+      const id = newId("team");
+      ctx.em.create(Team, { id, name: body.name, plan: "FREE" });
+      await ctx.em.flush();
+      if (body.hold) {
+        stage.emit(`held ${body.name}`);
+        await once(stage, `go ${body.name}`);
+      }
+      if (body.outcome === "flaky" && failures-- > 0) throw new Error("failed");
+      if (body.outcome === "conflict") throw new ApiError("resource_state_invalid", `refused ${id}`);
+      if (body.outcome === "cap") throw new ApiError("send_cap_exceeded", undefined, { retryAfterSeconds: 60 });
+      if (body.outcome === "invalid") throw new ApiError("validation_failed", "no", { param: "name" });
+      return ok({ id });
+    }),
+  secret: route({ method: "POST", path: "/secret", scope: null, bodyKind: "encrypted", summary: "Gives a secret once" })
+    .input(z.strictObject({ body: z.strictObject({}) }))
+    .output(made)
+    .mutation(async () => ok({ id: newId("team"), secret: `whsec_${unique("s")}` })),
+  preview: route({
+    method: "POST",
+    path: "/preview",
+    scope: null,
+    idempotency: "required",
+    answer: "handler",
+    bodyKind: "preview",
+    renderStored: (_ctx, { body }) => body.replace("{token}", "the-token"),
+    summary: "Answers with a token that is not kept",
+  })
+    .input(z.strictObject({}))
+    .output(made)
+    .mutation(async ({ ctx }) => {
+      const text = (token: string) => JSON.stringify({ data: { token }, meta: { request_id: ctx.requestId } });
+      return new FinishedAnswer(200, text("the-token"), { status: 200, body: text("{token}"), bodyKind: "preview" });
+    }),
+  elsewhere: route({
+    method: "POST",
+    path: "/elsewhere",
+    scope: null,
+    idempotency: "required",
+    answer: "handler",
+    summary: "Has its answer written by somebody else",
+  })
+    .input(z.strictObject({ body: z.strictObject({ outcome: z.string() }) }))
+    .output(made)
+    .mutation(async ({ ctx, input }) => {
+      handle = ctx.idempotency;
+      assert.ok(handle);
+      if (input.body.outcome === "unreachable")
+        throw new ApiError("service_unavailable", "away", { retryAfterSeconds: 5 });
+      if (input.body.outcome === "limit") throw new ApiError("send_cap_exceeded", undefined, { retryAfterSeconds: 5 });
+      if (input.body.outcome === "refuse") throw new ApiError("send_plan_changed");
+      const body = JSON.stringify({ data: { id: "other" }, meta: { request_id: handle.requestId } });
+      await ctx.em.transactional(async (em) => {
+        em.create(Team, { id: newId("team"), name: handle?.keyHash ?? "", plan: "FREE" });
+        await em.flush();
+        assert.ok(handle && (await writeAnswer(em, handle, { status: 202, body, bodyKind: "plain" })));
+      });
+      return new FinishedAnswer(202, body);
+    }),
+  read: route({ method: "GET", path: "/read", scope: null, summary: "Reads" })
+    .input(z.strictObject({}))
+    .output(made)
+    .query(async ({ ctx }) => ok({ id: ctx.requestId })),
+  remove: route({ method: "DELETE", path: "/remove", scope: null, summary: "Deletes" })
+    .input(z.strictObject({}))
+    .output(made)
+    .mutation(async ({ ctx }) => ok({ id: ctx.requestId })),
+});
+
+describe("Idempotency-Key", () => {
+  let app: TestApp;
+  let team: TestTeam;
+  before(async () => {
+    app = await serveRoutes(routes);
+  });
+  after(() => app.close());
+  beforeEach(async () => {
+    team = await makeTeam();
+  });
+
+  const client = () => api(team.keys.live, app.base);
+  const make = (name: string, idempotencyKey?: string, more: object = {}) =>
+    client().post("/make", { name, ...more }, { idempotencyKey });
+  const count = (name: string) => app.deps.orm.em.fork().count(Team, { name });
+  const records = () => app.deps.orm.em.fork().find(IdempotencyRecord, { teamId: team.team.id });
+  const age = (seconds: number) =>
+    app.deps.orm.em
+      .fork()
+      .execute("update idempotency_records set locked_at = locked_at - make_interval(secs => ?) where team_id = ?", [
+        seconds,
+        team.team.id,
+      ]);
+  const code = ({ status, body }: ApiAnswer) => body?.error?.code ?? String(status);
+  const isReplay = (answer: ApiAnswer) => answer.headers.get("idempotent-replayed") === "true";
+  const assertReplay = (first: ApiAnswer, again: ApiAnswer) => {
+    assert.ok(isReplay(again) && !isReplay(first));
+    assert.equal(again.status, first.status);
+    assert.equal(again.text, first.text);
+    assert.notEqual(again.headers.get("x-request-id"), first.headers.get("x-request-id"));
+  };
+
+  it("replays the first answer to the byte and writes nothing more", async () => {
+    const name = unique("once");
+    const first = await make(name, "k");
+    assert.equal(first.status, 201);
+    for (let i = 0; i < 3; i++) assertReplay(first, await make(name, "k"));
+    assert.equal(await count(name), 1);
+  });
+
+  it("knows a request again whatever the order of its fields and parameters", async () => {
+    const name = unique("order");
+    const post = (path: string, body: string) => client().post(path, body, { idempotencyKey: "k" });
+    const first = await post("/make?a=1&b=2", `{"name":"${name}","hold":false}`);
+    assertReplay(first, await post("/make?b=2&a=1", `{ "hold": false, "name": "${name}" }`));
+  });
+
+  it("refuses another body, parameter or path under the same key", async () => {
+    const name = unique("reused");
+    await make(name, "k");
+    assert.equal(code(await make(`${name}2`, "k")), "idempotency_key_reused");
+    assert.equal(code(await client().post("/make?a=1", { name }, { idempotencyKey: "k" })), "idempotency_key_reused");
+    assert.equal(code(await client().post("/secret", {}, { idempotencyKey: "k" })), "idempotency_key_reused");
+    assert.equal(await count(`${name}2`), 0);
+  });
+
+  it("keeps teams, environments and keys apart", async () => {
+    const other = await makeTeam();
+    const name = unique("apart");
+    const post = (key: string, idempotencyKey: string) =>
+      api(key, app.base).post("/make", { name }, { idempotencyKey });
+    const answers = await Promise.all([
+      post(team.keys.live, "k"),
+      post(team.keys.test, "k"),
+      post(other.keys.live, "k"),
+      post(team.keys.live, "K"),
+    ]);
+    assert.ok(answers.every((answer) => answer.status === 201 && !isReplay(answer)));
+    // The key is the team's, not the API key's.
+    assert.ok(isReplay(await post(team.keys.cleanup, "k")));
+  });
+
+  it("gives twenty racing requests one effect; the others are told to wait or hear the same answer", async () => {
+    const name = unique("race");
+    const answers = await Promise.all(Array.from({ length: 20 }, () => make(name, "race")));
+    assert.equal(await count(name), 1);
+    const fresh = answers.filter((answer) => answer.status === 201 && !isReplay(answer));
+    assert.equal(fresh.length, 1);
+    for (const answer of answers) {
+      if (answer === fresh[0]) continue;
+      if (isReplay(answer)) assert.equal(answer.text, fresh[0]?.text);
+      else {
+        assert.equal(code(answer), "request_in_flight");
+        assert.match(answer.headers.get("retry-after") ?? "", /^\d+$/);
+      }
+    }
+  });
+
+  it("answers request_in_flight while the first attempt runs, and its answer afterwards", async () => {
+    const name = unique("slow");
+    const held = once(stage, `held ${name}`);
+    const first = make(name, "k", { hold: true });
+    await held;
+    const meanwhile = await make(name, "k", { hold: true });
+    assert.equal(code(meanwhile), "request_in_flight");
+    assert.ok(Number(meanwhile.headers.get("retry-after")) >= 1);
+    assert.equal(code(await make(`${name}2`, "k")), "idempotency_key_reused");
+    stage.emit(`go ${name}`);
+    assertReplay(await first, await make(name, "k", { hold: true }));
+  });
+
+  it("does not take a stalled attempt over before 90 seconds", async () => {
+    const name = unique("patience");
+    const held = once(stage, `held ${name}`);
+    const first = make(name, "k", { hold: true });
+    await held;
+    await age(85);
+    assert.equal(code(await make(name, "k", { hold: true })), "request_in_flight");
+    stage.emit(`go ${name}`);
+    assert.equal((await first).status, 201);
+  });
+
+  /*
+   * 0 s   attempt 1 claims the key, writes its row, stalls before it commits
+   * 90 s  attempt 2 takes over, writes its row, answers 201
+   * then  attempt 1 wakes up: its fence does not hold, its row must go with it
+   */
+  it("takes a stalled attempt over after 90 seconds and leaves no trace of it", async () => {
+    const name = unique("stalled");
+    const firstHeld = once(stage, `held ${name}`);
+    const first = make(name, "k", { hold: true });
+    await firstHeld;
+    await age(91);
+    const secondHeld = once(stage, `held ${name}`);
+    const second = make(name, "k", { hold: true });
+    await secondHeld;
+    stage.emit(`go ${name}`);
+    const answers = await Promise.all([first, second]);
+    assert.deepEqual(answers.map(code).sort(), ["201", "request_in_flight"]);
+    assert.equal(code(answers[0]), "request_in_flight");
+    assert.equal(await count(name), 1);
+    assertReplay(answers[1], await make(name, "k", { hold: true }));
+    assert.equal((await records())[0]?.attempt, 2);
+  });
+
+  it("remembers for 24 hours, then takes the key for any request", async () => {
+    const name = unique("expired");
+    const first = await make(name, "k");
+    const shift = (interval: string) =>
+      app.deps.orm.em
+        .fork()
+        .execute(`update idempotency_records set expires_at = expires_at - interval '${interval}' where team_id = ?`, [
+          team.team.id,
+        ]);
+    await shift("23 hours 59 minutes");
+    assertReplay(first, await make(name, "k"));
+    await shift("1 minute");
+    const other = await make(`${name}2`, "k");
+    assert.equal(other.status, 201);
+    assertReplay(other, await make(`${name}2`, "k"));
+  });
+
+  it("remembers a business refusal, written after its rollback", async () => {
+    const name = unique("refused");
+    const first = await make(name, "k", { outcome: "conflict" });
+    assert.equal(code(first), "resource_state_invalid");
+    assertReplay(first, await make(name, "k", { outcome: "conflict" }));
+    assert.equal(await count(name), 0);
+  });
+
+  it("does not remember a limit of the moment, or a request that was not valid", async () => {
+    for (const outcome of ["cap", "invalid"]) {
+      const idempotencyKey = unique("k");
+      const first = await make("x", idempotencyKey, { outcome });
+      const again = await make("x", idempotencyKey, { outcome });
+      assert.equal(code(again), code(first));
+      assert.ok(!isReplay(again));
+    }
+    // Not valid by its schema: the key is not even claimed.
+    await make("x", "unclaimed", { unknown: true });
+    assert.equal((await make("x", "unclaimed")).status, 201);
+  });
+
+  it("gives the key back after a failure, to this request or another", async () => {
+    const name = unique("flaky");
+    failures = 1;
+    assert.equal((await make(name, "k", { outcome: "flaky" })).status, 500);
+    assert.equal(await count(name), 0);
+    const second = await make(name, "k", { outcome: "flaky" });
+    assert.equal(second.status, 201);
+    assertReplay(second, await make(name, "k", { outcome: "flaky" }));
+    assert.equal(await count(name), 1);
+
+    failures = 1;
+    await make(name, "k2", { outcome: "flaky" });
+    assert.equal((await make(`${name}2`, "k2")).status, 201);
+  });
+
+  it("takes 1 to 255 printable ASCII characters, once", async () => {
+    assert.equal((await make("x", "k".repeat(255))).status, 201);
+    assert.equal((await make("x", "!~ ~!")).status, 201);
+    for (const idempotencyKey of ["k".repeat(256), "", "a\tb", "a\u00fcb"]) {
+      const answer = await make("x", idempotencyKey);
+      assert.equal(code(answer), "validation_failed", JSON.stringify(idempotencyKey));
+      assert.equal(answer.body.error.param, "Idempotency-Key");
+    }
+  });
+
+  it("is required where the route says so, before the body is looked at", async () => {
+    assert.equal(code(await client().post("/preview", "not json")), "idempotency_key_required");
+  });
+
+  it("has no effect on GET and DELETE", async () => {
+    for (const [method, path] of [
+      ["GET", "/read"],
+      ["DELETE", "/remove"],
+    ] as const) {
+      const ask = () => client().call(method, path, undefined, { idempotencyKey: "k" });
+      const [first, again] = [await ask(), await ask()];
+      assert.ok(!isReplay(again));
+      assert.notEqual(first.body.data.id, again.body.data.id);
+    }
+    assert.equal((await records()).length, 0);
+  });
+
+  it("claims nothing and replays nothing on a dry run", async () => {
+    const name = unique("dry");
+    const dry = () => client().post("/make?dry_run=true", { name, outcome: "keep" }, { idempotencyKey: "k" });
+    const failed = await dry();
+    assert.equal(failed.status, 500, "this route gives no impact");
+    assert.equal((await records()).length, 0);
+    assert.equal((await make(name, "k")).status, 201);
+    assert.ok(!isReplay(await dry()));
+    assert.equal(await count(name), 1);
+  });
+
+  it("stores an answer with a secret encrypted, and the client's key not at all", async () => {
+    const idempotencyKey = "someone@example.com";
+    const ask = () => client().post("/secret", {}, { idempotencyKey });
+    const first = await ask();
+    assert.match(first.body.data.secret, /^whsec_/);
+    const stored = JSON.stringify(await records());
+    assert.ok(!stored.includes("whsec_") && !stored.includes(idempotencyKey));
+    assertReplay(first, await ask());
+  });
+
+  it("recomputes what a stored preview leaves out", async () => {
+    const ask = () => client().post("/preview", undefined, { idempotencyKey: "k" });
+    const first = await ask();
+    assert.equal(first.body.data.token, "the-token");
+    assert.ok(!(await records())[0]?.body?.includes("the-token"));
+    assertReplay(first, await ask());
+  });
+
+  describe("on a route that answers by itself", () => {
+    const ask = (outcome: string, idempotencyKey: string) =>
+      client().post("/elsewhere", { outcome }, { idempotencyKey });
+
+    it("replays what was written elsewhere", async () => {
+      const first = await ask("done", "k");
+      assert.equal(first.status, 202);
+      assertReplay(first, await ask("done", "k"));
+      assert.equal(await count(handle?.keyHash ?? ""), 1);
+    });
+
+    it("remembers a refusal the handler throws", async () => {
+      assertReplay(await ask("refuse", "k"), await ask("refuse", "k"));
+    });
+
+    it("is the same attempt again after an outage, and a new one after a limit", async () => {
+      const attempts: (number | undefined)[] = [];
+      for (const outcome of ["unreachable", "unreachable"]) {
+        assert.equal((await ask(outcome, "k")).status, 503);
+        attempts.push(handle?.attempt);
+      }
+      for (let i = 0; i < 2; i++) {
+        assert.equal((await ask("limit", "k2")).status, 429);
+        attempts.push(handle?.attempt);
+      }
+      assert.deepEqual(attempts, [1, 1, 1, 2]);
+    });
+  });
+
+  it("lets only the attempt that holds the key write its answer", async () => {
+    const em = app.deps.orm.em.fork();
+    const request = {
+      tenant: { teamId: team.team.id, environment: "LIVE" as const },
+      keyHash: "hash",
+      fingerprint: "print",
+      requestId: "req",
+    };
+    const answer = { status: 200, body: "{}", bodyKind: "plain" as const };
+    const claim = async () => {
+      const claimed = await claimKey(em, request);
+      assert.equal(claimed.outcome, "claimed");
+      return claimed.outcome === "claimed" ? claimed.handle : assert.fail();
+    };
+    const first = await claim();
+    await age(90);
+    const second = await claim();
+    assert.equal(await writeAnswer(em, first, answer), false);
+    await releaseKey(em, first, "new");
+    await assert.rejects(claim(), { code: "request_in_flight" });
+    await releaseKey(em, second, "same");
+    assert.equal((await claim()).attempt, second.attempt);
+    await releaseKey(em, second, "new");
+    const third = await claim();
+    assert.ok(third.attempt > second.attempt);
+    assert.equal(await writeAnswer(em, second, answer), false);
+    assert.equal(await writeAnswer(em, third, answer), true);
+    assert.equal(await writeAnswer(em, third, answer), false);
+    assert.deepEqual(await claimKey(em, request), { outcome: "replay", answer });
+  });
+});

@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import type { CreditKind } from "../../db/entities/send.ts";
+import { kysely, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import {
+  CREDIT_EFFECT,
+  consumeCredits,
+  creditBalance,
+  grantCredits,
+  releaseCredits,
+  reserveCredits,
+} from "../../domain/credits.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { newId } from "../../domain/ids.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
+
+const tenantOf = ({ team }: TestTeam): Tenant => ({ teamId: team.id, environment: "LIVE" });
+
+/** The balance that the ledger adds up to. */
+async function ledgerSum({ em, team }: TestTeam) {
+  const rows = await kysely(em)
+    .selectFrom("credit_entries")
+    .select(["kind", "amount"])
+    .where("team_id", "=", team.id)
+    .execute();
+  const sum = { available: 0, reserved: 0 };
+  for (const { kind, amount } of rows) {
+    sum.available += CREDIT_EFFECT[kind].available * Number(amount);
+    sum.reserved += CREDIT_EFFECT[kind].reserved * Number(amount);
+  }
+  return sum;
+}
+
+describe("Credits", () => {
+  it("grants once per cause, and the two environments have nothing in common", async () => {
+    const team = await makeTeam();
+    const tenant = tenantOf(team);
+    for (const cause of ["one", "one", "two"]) await transaction(team.em, (em) => grantCredits(em, tenant, 10, cause));
+    assert.deepEqual(await creditBalance(team.em, tenant), { available: 20, reserved: 0 });
+    assert.deepEqual(await creditBalance(team.em, { ...tenant, environment: "TEST" }), { available: 0, reserved: 0 });
+  });
+
+  it("refuses a reservation beyond what is available, and then nothing has moved", async () => {
+    const team = await makeTeam();
+    const tenant = tenantOf(team);
+    await transaction(team.em, (em) => grantCredits(em, tenant, 10, "start"));
+    await assert.rejects(
+      transaction(team.em, (em) => reserveCredits(em, tenant, newId("send"), 11)),
+      (error) => error instanceof ApiError && error.code === "quota_exceeded",
+    );
+    assert.deepEqual(await creditBalance(team.em, tenant), { available: 10, reserved: 0 });
+    assert.deepEqual(await ledgerSum(team), { available: 10, reserved: 0 });
+  });
+
+  it("gives racing reservations no more than there is, and the same send one", async () => {
+    const team = await makeTeam();
+    const tenant = tenantOf(team);
+    await transaction(team.em, (em) => grantCredits(em, tenant, 10, "start"));
+    const sends = Array.from({ length: 3 }, () => newId("send"));
+    const outcomes = await Promise.allSettled(
+      [...sends, ...sends].map((send) => transaction(team.em, (em) => reserveCredits(em, tenant, send, 4))),
+    );
+    assert.equal(outcomes.filter(({ status }) => status === "fulfilled").length, 4);
+    assert.deepEqual(await creditBalance(team.em, tenant), { available: 2, reserved: 8 });
+    assert.deepEqual(await ledgerSum(team), { available: 2, reserved: 8 });
+  });
+
+  it("moves nothing outside a transaction", async () => {
+    const team = await makeTeam();
+    await assert.rejects(reserveCredits(team.em, tenantOf(team), newId("send"), 1), /transaction/);
+  });
+
+  it("equals its ledger's sum and a simple model after any sequence of movements", async () => {
+    interface Step {
+      kind: CreditKind;
+      send: number;
+      cause: number;
+      amount: number;
+    }
+    const step: fc.Arbitrary<Step> = fc.record({
+      kind: fc.constantFrom<CreditKind>("GRANT", "RESERVE", "CONSUME", "RELEASE"),
+      send: fc.nat(2),
+      cause: fc.nat(3),
+      amount: fc.nat(20),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
+        const team = await makeTeam();
+        const tenant = tenantOf(team);
+        const sends = Array.from({ length: 3 }, () => newId("send"));
+        const model = { available: 0, reserved: 0 };
+        const done = new Set<string>();
+        for (const { kind, send, cause, amount } of steps) {
+          const sendId = sends[send] ?? "";
+          const move = () =>
+            transaction(team.em, (em) => {
+              if (kind === "GRANT") return grantCredits(em, tenant, amount, `${cause}`);
+              if (kind === "RESERVE") return reserveCredits(em, tenant, sendId, amount);
+              const settle = kind === "CONSUME" ? consumeCredits : releaseCredits;
+              return settle(em, tenant, sendId, amount, `${cause}`);
+            });
+          const once = {
+            GRANT: `${cause}`,
+            RESERVE: sendId,
+            CONSUME: `${sendId}${cause}`,
+            RELEASE: `${sendId}${cause}`,
+          };
+          const key = `${kind}/${once[kind]}`;
+          const { available, reserved } = CREDIT_EFFECT[kind];
+          const next = {
+            available: model.available + available * amount,
+            reserved: model.reserved + reserved * amount,
+          };
+          if (done.has(key) || amount === 0) await move();
+          else if (next.available < 0 || next.reserved < 0) await assert.rejects(move());
+          else {
+            await move();
+            Object.assign(model, next);
+            done.add(key);
+          }
+          assert.deepEqual(await creditBalance(team.em, tenant), model);
+        }
+        assert.deepEqual(await ledgerSum(team), model);
+      }),
+      { numRuns: 25 },
+    );
+  });
+});

@@ -1,0 +1,236 @@
+import assert from "node:assert/strict";
+import { Newsletter } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { attachList } from "../../domain/newsletters.ts";
+import { type ApiClient, api, type Json } from "../support/api.ts";
+import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+
+const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+
+describe("Lists", () => {
+  let team: TestTeam;
+  let client: ApiClient;
+  beforeEach(async () => {
+    team = await makeTeam();
+    client = api(team.keys.live);
+  });
+
+  const makeList = async (fields: Json = {}): Promise<Json> => {
+    const answer = await client.post("/lists", { name: "Readers", ...fields });
+    assert.equal(answer.status, 201, answer.text);
+    return answer.body.data;
+  };
+  const makeSubscriber = async (): Promise<string> =>
+    (await client.post("/subscribers", { email: uniqueEmail() })).body.data.id;
+  const add = (listId: string, ids: string[]) => client.post(`/lists/${listId}/subscribers`, { subscriber_ids: ids });
+
+  it("creates one with everything it then shows", async () => {
+    const { id, created_at, updated_at, ...rest } = await makeList({ name: "  News  ", description: "Weekly" });
+    assert.deepEqual(rest, { object: "list", name: "News", description: "Weekly", optin: "SINGLE" });
+    assert.match(id, /^list_/);
+    assert.match(created_at, ISO);
+    assert.match(updated_at, ISO);
+    const read = await client.get(`/lists/${id}`);
+    assert.deepEqual(read.body.data, { ...rest, id, created_at, updated_at });
+  });
+
+  for (const [what, body, param] of [
+    ["no name", {}, "name"],
+    ["an empty name", { name: " " }, "name"],
+    ["a name of 201 characters", { name: "x".repeat(201) }, "name"],
+    ["a line break in the name", { name: "a\nb" }, "name"],
+    ["an unknown opt-in", { name: "x", optin: "TRIPLE" }, "optin"],
+    ["a field it does not have", { name: "x", size: 3 }, "size"],
+  ] as const) {
+    it(`refuses ${what}, naming it`, async () => {
+      const { status, body: answer } = await client.post("/lists", body);
+      assert.equal(status, 400);
+      assert.equal(answer.error.code, "validation_failed");
+      assert.equal(answer.error.param, param);
+    });
+  }
+
+  it("changes what a PATCH names and leaves the rest", async () => {
+    const list = await makeList({ description: "old" });
+    const { status, body } = await client.patch(`/lists/${list.id}`, { name: "New", description: null });
+    assert.equal(status, 200);
+    assert.deepEqual({ ...body.data, updated_at: null }, { ...list, name: "New", description: null, updated_at: null });
+    assert.ok(body.data.updated_at > list.updated_at);
+    assert.equal(body.meta.dry_run, false);
+  });
+
+  it("does not move updated_at when a PATCH changes nothing", async () => {
+    const list = await makeList();
+    assert.deepEqual((await client.patch(`/lists/${list.id}`, { name: list.name })).body.data, list);
+    assert.deepEqual((await client.patch(`/lists/${list.id}`, {})).body.data, list);
+  });
+
+  it("pages through all of them once, and says since when to ask again", async () => {
+    const made = [];
+    for (let i = 0; i < 5; i++) made.push((await makeList({ name: `List ${i}` })).id);
+    const first = await client.get("/lists", { query: { limit: 3, sort: "created_at", order: "asc" } });
+    assert.equal(first.body.meta.has_more, true);
+    assert.match(first.body.meta.synced_through, ISO);
+    const cursor = first.body.meta.next_cursor;
+    const second = await client.get("/lists", { query: { limit: 3, sort: "created_at", order: "asc", cursor } });
+    assert.equal(second.body.meta.has_more, false);
+    assert.equal(second.body.meta.next_cursor, null);
+    assert.deepEqual(
+      [...first.body.data, ...second.body.data].map(({ id }) => id),
+      made,
+    );
+    const refused = await client.get("/lists", { query: { sort: "name" } });
+    assert.equal(refused.body.error.code, "sort_unsupported");
+  });
+
+  describe("their subscribers", () => {
+    it("starts a SINGLE subscription CONFIRMED and a DOUBLE one PENDING with a mail due", async () => {
+      const [single, double, person] = [await makeList(), await makeList({ optin: "DOUBLE" }), await makeSubscriber()];
+      await add(single.id, [person]);
+      await add(double.id, [person]);
+      const { body } = await client.get(`/subscribers/${person}`);
+      assert.deepEqual(
+        body.data.subscriptions.map(({ list_id, status }: Json) => [list_id, status]),
+        [
+          [single.id, "CONFIRMED"],
+          [double.id, "PENDING"],
+        ],
+      );
+      assert.match(body.data.subscriptions[0].confirmed_at, ISO);
+      assert.equal(body.data.subscriptions[1].confirmed_at, null);
+      const due = await kysely(team.em)
+        .selectFrom("subscriptions")
+        .select("list_id")
+        .where("subscriber_id", "=", person)
+        .where("confirmation_due_at", "is not", null)
+        .execute();
+      assert.deepEqual(due, [{ list_id: double.id }]);
+    });
+
+    it("never makes a mail due in the test environment", async () => {
+      const test = api(team.keys.test);
+      const list = (await test.post("/lists", { name: "x", optin: "DOUBLE" })).body.data.id;
+      const person = (await test.post("/subscribers", { email: uniqueEmail() })).body.data.id;
+      await test.post(`/lists/${list}/subscribers`, { subscriber_ids: [person] });
+      const [row] = await kysely(team.em).selectFrom("subscriptions").selectAll().where("list_id", "=", list).execute();
+      assert.equal(row?.status, "PENDING");
+      assert.equal(row?.confirmation_due_at, null);
+    });
+
+    it("adds each once, and adding again changes nothing", async () => {
+      const [list, one, two] = [await makeList(), await makeSubscriber(), await makeSubscriber()];
+      const first = await add(list.id, [two, one, two]);
+      assert.equal(first.status, 200);
+      assert.deepEqual(first.body.data, {
+        object: "list_subscriber_batch",
+        list_id: list.id,
+        added: [one, two].sort(),
+        already_subscribed: [],
+        opted_out: [],
+      });
+      const before = await client.get(`/lists/${list.id}/subscribers`);
+      const again = await add(list.id, [one, two]);
+      assert.deepEqual(again.body.data.added, []);
+      assert.deepEqual(again.body.data.already_subscribed, [one, two].sort());
+      const after = await client.get(`/lists/${list.id}/subscribers`);
+      assert.deepEqual(after.body.data, before.body.data);
+      assert.deepEqual(
+        after.body.data.map(({ object, id, status }: Json) => [object, id, status]).sort(),
+        [one, two].sort().map((id) => ["list_subscriber", id, "CONFIRMED"]),
+      );
+    });
+
+    it("never lifts an opt-out by adding again, and says so", async () => {
+      const [list, person] = [await makeList(), await makeSubscriber()];
+      await add(list.id, [person]);
+      await kysely(team.em)
+        .updateTable("subscriptions")
+        .set({ status: "UNSUBSCRIBED", unsubscribed_at: new Date() })
+        .where("subscriber_id", "=", person)
+        .execute();
+      assert.deepEqual((await add(list.id, [person])).body.data.opted_out, [person]);
+      const removed = await client.delete(`/lists/${list.id}/subscribers/${person}`);
+      assert.equal(removed.status, 409);
+      assert.equal(removed.body.error.code, "resource_state_invalid");
+      const { body } = await client.get(`/lists/${list.id}/subscribers`, { query: { status: "UNSUBSCRIBED" } });
+      assert.equal(body.data.length, 1);
+    });
+
+    it("adds nobody when one of them does not exist, and names that one", async () => {
+      const [list, person] = [await makeList(), await makeSubscriber()];
+      const { status, body } = await add(list.id, [person, "sub_nobody"]);
+      assert.equal(status, 404);
+      assert.equal(body.error.code, "not_found");
+      assert.equal(body.error.param, "subscriber_ids[1]");
+      assert.deepEqual((await client.get(`/lists/${list.id}/subscribers`)).body.data, []);
+    });
+
+    it("takes 1,000 at once and refuses none or 1,001", async () => {
+      const list = await makeList();
+      for (const ids of [[], Array.from({ length: 1_001 }, (_, i) => `sub_${i}`)]) {
+        const { status, body } = await add(list.id, ids);
+        assert.equal(status, 400);
+        assert.equal(body.error.param, "subscriber_ids");
+      }
+    });
+
+    it("gives racing adds of the same people one subscription each", async () => {
+      const list = await makeList();
+      const ids = await Promise.all(Array.from({ length: 8 }, makeSubscriber));
+      const answers = await Promise.all(
+        Array.from({ length: 6 }, (_, i) => add(list.id, i % 2 ? ids : ids.toReversed())),
+      );
+      assert.deepEqual(
+        answers.map(({ status }) => status),
+        answers.map(() => 200),
+      );
+      assert.equal(
+        answers.reduce((sum, { body }) => sum + body.data.added.length, 0),
+        ids.length,
+      );
+    });
+
+    it("takes somebody off, once", async () => {
+      const [list, person] = [await makeList(), await makeSubscriber()];
+      await add(list.id, [person]);
+      const removed = await client.delete(`/lists/${list.id}/subscribers/${person}`);
+      assert.deepEqual(removed.body.data, { object: "list_subscriber", id: person, deleted: true });
+      assert.equal((await client.delete(`/lists/${list.id}/subscribers/${person}`)).status, 404);
+      assert.equal((await client.get(`/subscribers/${person}`)).status, 200);
+    });
+  });
+
+  describe("deleting one", () => {
+    it("takes its subscriptions along, leaves the subscribers, and frees the drafts", async () => {
+      const [list, person] = [await makeList(), await makeSubscriber()];
+      await add(list.id, [person]);
+      const draft = (await client.post("/newsletters", { name: "n" })).body.data;
+      await transaction(team.em, (em) => attachList(em, draft.id, list.id));
+      const { status, body } = await client.delete(`/lists/${list.id}`);
+      assert.equal(status, 200);
+      assert.deepEqual(body.data, { object: "list", id: list.id, deleted: true });
+      assert.equal((await client.get(`/lists/${list.id}`)).status, 404);
+      assert.deepEqual((await client.get(`/subscribers/${person}`)).body.data.subscriptions, []);
+      const after = (await client.get(`/newsletters/${draft.id}`)).body.data;
+      assert.deepEqual(after.lists, []);
+      assert.ok(after.updated_at > draft.updated_at);
+    });
+
+    for (const status of ["SCHEDULED", "SENDING", "PAUSED"] as const) {
+      it(`is refused while a ${status} newsletter targets it`, async () => {
+        const list = await makeList();
+        const draft = (await client.post("/newsletters", { name: "n" })).body.data;
+        await transaction(team.em, async (em) => {
+          await attachList(em, draft.id, list.id);
+          await em.nativeUpdate(Newsletter, { id: draft.id }, { status });
+        });
+        const refused = await client.delete(`/lists/${list.id}`);
+        assert.equal(refused.status, 409);
+        assert.equal(refused.body.error.code, "resource_state_invalid");
+        await transaction(team.em, (em) => em.nativeUpdate(Newsletter, { id: draft.id }, { status: "SENT" }));
+        assert.equal((await client.delete(`/lists/${list.id}`)).status, 200);
+      });
+    }
+  });
+});

@@ -1,0 +1,200 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { Newsletter } from "../../db/entities/send.ts";
+import { transaction } from "../../db/transaction.ts";
+import { attachList, detachList } from "../../domain/newsletters.ts";
+import { type ApiClient, api, type Json } from "../support/api.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
+
+describe("Newsletters", () => {
+  let team: TestTeam;
+  let client: ApiClient;
+  before(async () => {
+    team = await makeTeam();
+    client = api(team.keys.live);
+  });
+
+  const make = async (fields: Json = {}): Promise<Json> => {
+    const answer = await client.post("/newsletters", {
+      name: "Issue one",
+      subject: "Hello {{ first_name }}",
+      from_email: "News@Example.com",
+      body: "<p>Hi</p>",
+      ...fields,
+    });
+    assert.equal(answer.status, 201, answer.text);
+    return answer.body.data;
+  };
+  const setStatus = (id: string, status: Newsletter["status"]) =>
+    transaction(team.em, (em) => em.nativeUpdate(Newsletter, { id }, { status }));
+
+  it("always makes a draft without recipients", async () => {
+    const { id, created_at, updated_at, ...rest } = await make({ from_name: "Ann" });
+    assert.match(id, /^nl_/);
+    assert.deepEqual(rest, {
+      object: "newsletter",
+      name: "Issue one",
+      subject: "Hello {{ first_name }}",
+      from_email: "news@example.com",
+      from_name: "Ann",
+      body: "<p>Hi</p>",
+      status: "DRAFT",
+      lists: [],
+      send_days: [],
+      send_at: null,
+      started_at: null,
+      completed_at: null,
+    });
+    const read = await client.get(`/newsletters/${id}`);
+    assert.deepEqual(read.body.data, { ...rest, id, created_at, updated_at, recipients: null });
+  });
+
+  it("lets a draft be incomplete", async () => {
+    const { status, body } = await client.post("/newsletters", { name: "Later" });
+    assert.equal(status, 201);
+    assert.deepEqual([body.data.subject, body.data.from_email, body.data.body], [null, null, null]);
+  });
+
+  for (const field of ["status", "send_at", "send_days"]) {
+    it(`refuses ${field} by name, on creating and on changing`, async () => {
+      const draft = await make();
+      const value = { status: "SCHEDULED", send_at: "2030-01-01T00:00:00Z", send_days: [1] }[field];
+      for (const answer of [
+        await client.post("/newsletters", { name: "n", [field]: value }),
+        await client.patch(`/newsletters/${draft.id}`, { [field]: value }),
+      ]) {
+        assert.equal(answer.status, 400);
+        assert.equal(answer.body.error.param, field);
+      }
+    });
+  }
+
+  for (const [what, fields, param] of [
+    ["no name", { name: undefined }, "name"],
+    ["a name of 201 characters", { name: "x".repeat(201) }, "name"],
+    ["a line break in the subject", { subject: "a\r\nBcc: b@example.com" }, "subject"],
+    ["a subject of 999 characters", { subject: "x".repeat(999) }, "subject"],
+    ["a sender that is no address", { from_email: "news" }, "from_email"],
+    ["a line break in the sender's name", { from_name: "a\nb" }, "from_name"],
+    ["a body above 1 MiB", { body: "ä".repeat(524_289) }, "body"],
+    ["a broken template", { body: "{% if x %}" }, "body"],
+    ["a broken subject", { subject: "{{ " }, "subject"],
+    ["a tag that reads files", { body: "{% render 'x' %}" }, "body"],
+  ] as const) {
+    it(`refuses ${what}, naming it`, async () => {
+      const { status, body } = await client.post("/newsletters", { name: "n", ...fields });
+      assert.equal(status, 400);
+      assert.equal(body.error.code, "validation_failed");
+      assert.equal(body.error.param, param);
+    });
+  }
+
+  it("takes a body of exactly 1 MiB and real newsletters, to the byte", async () => {
+    await make({ body: "x".repeat(1024 * 1024) });
+    for (const file of ["responsive-plain.html", "welcome-merge-tags.html"]) {
+      const body = readFileSync(`${import.meta.dirname}/../data/newsletters/${file}`, "utf8");
+      assert.equal((await make({ body })).body, body);
+    }
+  });
+
+  it("leaves unknown merge tags to the preview", async () => {
+    await make({ body: "{{ shoe_size }}" });
+  });
+
+  it("changes what a PATCH names; null empties a field", async () => {
+    const draft = await make({ from_name: "Ann" });
+    const { body } = await client.patch(`/newsletters/${draft.id}`, { subject: "New", from_name: null });
+    assert.deepEqual({ ...body.data, updated_at: 0 }, { ...draft, subject: "New", from_name: null, updated_at: 0 });
+    assert.ok(body.data.updated_at > draft.updated_at);
+  });
+
+  for (const status of ["SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const) {
+    it(`is not changed or deleted once it is ${status}`, async () => {
+      const draft = await make();
+      await setStatus(draft.id, status);
+      for (const answer of [
+        await client.patch(`/newsletters/${draft.id}`, { name: "x" }),
+        await client.delete(`/newsletters/${draft.id}`),
+      ]) {
+        assert.equal(answer.status, 409);
+        assert.equal(answer.body.error.code, "resource_state_invalid");
+      }
+      assert.equal((await client.get(`/newsletters/${draft.id}`)).body.data.name, draft.name);
+    });
+  }
+
+  it("answers 409 to an edit that races with the arming", async () => {
+    const draft = await make();
+    let edit: Promise<Json> | undefined;
+    await transaction(team.em, async (em) => {
+      await em.nativeUpdate(Newsletter, { id: draft.id }, { status: "SCHEDULED" });
+      edit = client.patch(`/newsletters/${draft.id}`, { subject: "too late" });
+      await waitForLock(team);
+    });
+    const answer = await edit;
+    assert.equal(answer.status, 409);
+    assert.equal((await client.get(`/newsletters/${draft.id}`)).body.data.subject, draft.subject);
+  });
+
+  it("deletes a draft", async () => {
+    const { id } = await make();
+    assert.deepEqual((await client.delete(`/newsletters/${id}`)).body.data, {
+      object: "newsletter",
+      id,
+      deleted: true,
+    });
+    assert.equal((await client.get(`/newsletters/${id}`)).status, 404);
+  });
+
+  it("lists by status, with the lists each one targets", async () => {
+    const draft = await make();
+    const sent = await make();
+    await setStatus(sent.id, "SENT");
+    const list = (await client.post("/lists", { name: "x" })).body.data;
+    await transaction(team.em, (em) => attachList(em, draft.id, list.id));
+    const { body } = await client.get("/newsletters", { query: { status: "DRAFT", limit: 100 } });
+    const ids = body.data.map(({ id }: Json) => id);
+    assert.ok(ids.includes(draft.id) && !ids.includes(sent.id));
+    const shown = body.data.find(({ id }: Json) => id === draft.id);
+    assert.deepEqual(shown.lists, [list.id]);
+    assert.ok(shown.updated_at > draft.updated_at);
+    await transaction(team.em, (em) => detachList(em, draft.id, list.id));
+    assert.deepEqual((await client.get(`/newsletters/${draft.id}`)).body.data.lists, []);
+  });
+
+  it("shows how many recipients are in each state, adding up to the total", async () => {
+    const draft = await make();
+    const sendId = `send_${draft.id.slice(3)}`;
+    await transaction(team.em, async (em) => {
+      await em.nativeUpdate(Newsletter, { id: draft.id }, { status: "SENDING", sendId });
+      await em.execute(
+        `insert into send_recipients (send_id, seq, subscriber_id, email, list_id, state)
+         select ?, n, 'sub_x', n || '@example.com', 'list_x', case when n <= 3 then 'SENT' when n = 4 then 'UNKNOWN' else 'QUEUED' end
+         from generate_series(1, 10) n`,
+        [sendId],
+      );
+    });
+    const { recipients } = (await client.get(`/newsletters/${draft.id}`)).body.data;
+    assert.deepEqual(recipients, {
+      total: 10,
+      queued: 6,
+      sending: 0,
+      sent: 3,
+      rejected: 0,
+      deferred: 0,
+      unknown: 1,
+      expired: 0,
+      suppressed: 0,
+      cancelled: 0,
+    });
+  });
+});
+
+/** Until some connection waits for a lock. */
+async function waitForLock({ em }: TestTeam): Promise<void> {
+  await eventually(
+    async () => (await em.fork().execute("select 1 from pg_locks where not granted limit 1")).length > 0,
+    { what: "a request that waits for the row" },
+  );
+}

@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { type ApiClient, api, type Json } from "../support/api.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+
+describe("Subscribers", () => {
+  let team: TestTeam;
+  let client: ApiClient;
+  before(async () => {
+    team = await makeTeam();
+    client = api(team.keys.live);
+  });
+
+  const make = async (fields: Json = {}): Promise<Json> => {
+    const answer = await client.post("/subscribers", { email: uniqueEmail(), ...fields });
+    assert.equal(answer.status, 201, answer.text);
+    return answer.body.data;
+  };
+
+  it("creates one, on no list, with the address in its stored spelling", async () => {
+    const local = unique("anna");
+    const { id, created_at, updated_at, ...rest } = await make({
+      email: ` ${local.toUpperCase()}@xn--mnchen-3ya.DE `,
+      first_name: "Änne",
+    });
+    assert.match(id, /^sub_/);
+    assert.deepEqual(rest, { object: "subscriber", email: `${local}@münchen.de`, first_name: "Änne", last_name: null });
+    const read = await client.get(`/subscribers/${id}`);
+    assert.deepEqual(read.body.data, { ...rest, id, created_at, updated_at, subscriptions: [] });
+  });
+
+  it("refuses an address that exists, in whatever spelling", async () => {
+    const { email } = await make();
+    const { status, body } = await client.post("/subscribers", { email: ` ${email.toUpperCase()}` });
+    assert.equal(status, 409);
+    assert.equal(body.error.code, "resource_already_exists");
+    assert.equal(body.error.type, "invalid_request_error");
+    assert.equal(body.error.param, "email");
+  });
+
+  it("gives racing creations of one address one 201", async () => {
+    const email = uniqueEmail();
+    const answers = await Promise.all(Array.from({ length: 8 }, () => client.post("/subscribers", { email })));
+    assert.deepEqual(answers.map(({ status }) => status).sort(), [201, ...Array.from({ length: 7 }, () => 409)]);
+  });
+
+  it("lets both environments have the same address", async () => {
+    const { email } = await make();
+    assert.equal((await api(team.keys.test).post("/subscribers", { email })).status, 201);
+  });
+
+  for (const [what, fields, param] of [
+    ["no address", { email: undefined }, "email"],
+    ["what is no address", { email: "nobody" }, "email"],
+    ["an address of more than 320 characters", { email: `${"a".repeat(320)}@example.com` }, "email"],
+    ["a control character in a name", { email: "a@example.com", first_name: "a\r\nBcc: b" }, "first_name"],
+    ["a name of 201 characters", { email: "a@example.com", last_name: "x".repeat(201) }, "last_name"],
+  ] as const) {
+    it(`refuses ${what}, naming it`, async () => {
+      const { status, body } = await client.post("/subscribers", fields);
+      assert.equal(status, 400);
+      assert.equal(body.error.code, "validation_failed");
+      assert.equal(body.error.param, param);
+    });
+  }
+
+  it("finds one by address, in whatever spelling", async () => {
+    const { id, email } = await make();
+    const { body } = await client.get("/subscribers", { query: { email: email.toUpperCase() } });
+    assert.deepEqual(
+      body.data.map((found: Json) => found.id),
+      [id],
+    );
+    assert.deepEqual((await client.get("/subscribers", { query: { email: "nobody" } })).body.data, []);
+  });
+
+  it("changes names and address, and refuses an address that another one has", async () => {
+    const [one, other] = [await make({ first_name: "A" }), await make()];
+    const email = uniqueEmail();
+    const { body } = await client.patch(`/subscribers/${one.id}`, { email, last_name: "B" });
+    assert.deepEqual({ ...body.data, updated_at: 0 }, { ...one, email, last_name: "B", updated_at: 0 });
+    const refused = await client.patch(`/subscribers/${one.id}`, { email: other.email });
+    assert.equal(refused.status, 409);
+    assert.equal(refused.body.error.code, "resource_already_exists");
+    assert.equal((await client.get(`/subscribers/${one.id}`)).body.data.email, email);
+  });
+
+  it("asks the owner of a new address to confirm where the list asks for double opt-in", async () => {
+    const person = await make();
+    const lists: Json[] = [];
+    for (const optin of ["SINGLE", "DOUBLE"]) {
+      const list = (await client.post("/lists", { name: "x", optin })).body.data;
+      await client.post(`/lists/${list.id}/subscribers`, { subscriber_ids: [person.id] });
+      lists.push(list.id);
+    }
+    await team.em
+      .fork()
+      .execute("update subscriptions set status = 'CONFIRMED', confirmation_due_at = null where subscriber_id = ?", [
+        person.id,
+      ]);
+    await client.patch(`/subscribers/${person.id}`, { email: uniqueEmail() });
+    const { subscriptions } = (await client.get(`/subscribers/${person.id}`)).body.data;
+    assert.deepEqual(
+      lists.map((id) => subscriptions.find((subscription: Json) => subscription.list_id === id).status),
+      ["CONFIRMED", "PENDING"],
+    );
+  });
+});

@@ -1,0 +1,58 @@
+import assert from "node:assert/strict";
+import { Concurrency } from "../../activities/smtp/concurrency.ts";
+
+/**
+ * Runs messages through a model of a server for some time: each takes `latencyMs`, and the server answers no more than
+ * `perMs` of them in a millisecond. Returns the clock.
+ */
+function drive(control: Concurrency, server: { latencyMs: number; perMs: number }, fromMs: number, forMs: number) {
+  let now = fromMs;
+  while (now < fromMs + forMs) {
+    const rate = Math.min(control.target / server.latencyMs, server.perMs);
+    now += 1 / rate;
+    control.completed(now, control.target);
+  }
+  return now;
+}
+
+describe("The number of connections", () => {
+  it("goes up to the account's limit while latency is what holds the mail up", () => {
+    const control = new Concurrency(200);
+    assert.equal(control.target, 4);
+    drive(control, { latencyMs: 20, perMs: 100 }, 1, 1_500);
+    assert.equal(control.target, 200);
+  });
+
+  it("stops where more of them bring nothing", () => {
+    const control = new Concurrency(200);
+    drive(control, { latencyMs: 1, perMs: 10 }, 1, 3_000);
+    assert.ok(control.target >= 8 && control.target <= 32, String(control.target));
+  });
+
+  it("never exceeds the account's limit, also when that changes", () => {
+    const control = new Concurrency(6);
+    let now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 2_000);
+    assert.equal(control.target, 6);
+    control.setMax(2);
+    assert.equal(control.target, 2);
+    now = drive(control, { latencyMs: 20, perMs: 100 }, now, 2_000);
+    assert.equal(control.target, 2);
+    control.setMax(50);
+    drive(control, { latencyMs: 20, perMs: 100 }, now, 2_000);
+    assert.equal(control.target, 50);
+  });
+
+  it("stays where it is while connections have nothing to do", () => {
+    const control = new Concurrency(200);
+    for (let now = 1; now < 5_000; now += 10) control.completed(now, 1);
+    assert.equal(control.target, 4);
+  });
+
+  it("stays below what the server refused", () => {
+    const control = new Concurrency(200);
+    const now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 300);
+    control.refusedAbove(10, now);
+    drive(control, { latencyMs: 20, perMs: 100 }, now, 5_000);
+    assert.equal(control.target, 10);
+  });
+});

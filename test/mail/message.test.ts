@@ -1,0 +1,304 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import fc from "fast-check";
+import PostalMime from "postal-mime";
+import {
+  composeMessage,
+  type MessageContent,
+  type MessageRecipient,
+  UnsendableError,
+} from "../../domain/mail/message.ts";
+import { compileTemplate, MERGE_TAGS, type MergeValues, TemplateError } from "../../domain/mail/template.ts";
+
+const newsletter = (name: string) => readFileSync(new URL(`../data/newsletters/${name}`, import.meta.url), "utf8");
+
+const content: MessageContent = {
+  subject: "News",
+  html: '<html><body><p>Hi {{ first_name }}</p><a href="{{ unsubscribe_url }}">Leave</a></body></html>',
+  fromEmail: "news@example.com",
+};
+const recipient: MessageRecipient = {
+  email: "jane@example.org",
+  firstName: "Jane",
+  lastName: "Doe",
+  listName: "Weekly",
+  unsubscribeUrl: "https://mail.example.com/u/abc?x=1&y=2",
+  messageId: "row-1@mail.example.com",
+  date: new Date("2026-01-05T09:30:00Z"),
+};
+
+const fill = (more: Partial<MessageContent> = {}, to: Partial<MessageRecipient> = {}) =>
+  composeMessage({ ...content, ...more }).fill({ ...recipient, ...to });
+
+const valuesOf = (to: MessageRecipient): MergeValues => ({
+  email: to.email,
+  first_name: to.firstName,
+  last_name: to.lastName,
+  list_name: to.listName,
+  unsubscribe_url: to.unsubscribeUrl,
+});
+
+/** What every message must be, whatever went into it. */
+function assertWellFormed(message: Buffer) {
+  const raw = message.toString("latin1");
+  assert.ok(raw.endsWith("\r\n"));
+  assert.doesNotMatch(raw, /[^\r]\n|\r[^\n]|\0/, "bare line break or NUL");
+  for (const line of raw.split("\r\n")) {
+    assert.ok(line.length <= 998, `line of ${line.length}`);
+    assert.ok(!line.startsWith("."), "line starts with a dot");
+  }
+  const [, body = ""] = raw.split(/\r\n\r\n(.*)/s);
+  for (const line of body.split("\r\n")) assert.ok(line.length <= 78, `body line of ${line.length}: ${line}`);
+  assert.doesNotMatch(body, /[ \t]\r\n/, "blank at the end of a line");
+}
+
+const lf = (text: string | undefined) => (text ?? "").replace(/\r\n|\r/g, "\n").trimEnd();
+
+async function assertParsesBack(template: string, to: MessageRecipient) {
+  const { message } = composeMessage({ ...content, html: template }).fill(to);
+  assertWellFormed(message);
+  const parsed = await PostalMime.parse(message);
+  const expected = compileTemplate(template, { escape: true }).render(valuesOf(to));
+  const html = lf(parsed.html);
+  // The footer comes on top where the template has no link of its own.
+  assert.equal(html.replace(/<div style="padding:24px.*?<\/div>/s, ""), lf(expected.toWellFormed()));
+  assert.ok(lf(parsed.text).includes(to.unsubscribeUrl) && html.includes(to.unsubscribeUrl.replaceAll("&", "&amp;")));
+  return parsed;
+}
+
+describe("A message", () => {
+  it("has the headers of a mail that can be unsubscribed from with one click", async () => {
+    const { envelope, message } = fill({
+      fromName: "Weekly News",
+      replyTo: "desk@example.com",
+      subject: "Hi {{first_name}}",
+    });
+    assertWellFormed(message);
+    assert.deepEqual(envelope, { from: "news@example.com", to: "jane@example.org", smtpUtf8: false });
+    const parsed = await PostalMime.parse(message);
+    const header = (key: string) => parsed.headers.filter((each) => each.key === key).map(({ value }) => value);
+    assert.deepEqual(header("from"), ['"Weekly News" <news@example.com>']);
+    assert.deepEqual(header("reply-to"), ["desk@example.com"]);
+    assert.deepEqual(header("to"), ["jane@example.org"]);
+    assert.deepEqual(header("subject"), ["Hi Jane"]);
+    assert.deepEqual(header("date"), ["Mon, 05 Jan 2026 09:30:00 +0000"]);
+    assert.deepEqual(header("message-id"), ["<row-1@mail.example.com>"]);
+    assert.deepEqual(header("list-unsubscribe"), ["<https://mail.example.com/u/abc?x=1&y=2>"]);
+    assert.deepEqual(header("list-unsubscribe-post"), ["List-Unsubscribe=One-Click"]);
+    assert.deepEqual(header("mime-version"), ["1.0"]);
+    assert.equal(parsed.headers.length, 10);
+  });
+
+  it("carries a text part made from the HTML, with its merge tags filled and unescaped", async () => {
+    const html =
+      '<h1>Dear {{ first_name }}</h1><p>To {{email}} &amp; co: <a href="https://x.example/{{ list_name }}">read</a></p>' +
+      '<img src="x.png"><p>&#123;&#123; email }}</p><a href="{{ unsubscribe_url }}">Leave</a>';
+    const parsed = await PostalMime.parse(fill({ html }, { firstName: "Ann & <Bob>" }).message);
+    assert.equal(
+      lf(parsed.text),
+      `Dear Ann & <Bob>\n\nTo jane@example.org & co: read [https://x.example/Weekly]\n\n{{ email }}\n\nLeave [${recipient.unsubscribeUrl}]`,
+    );
+  });
+
+  it("keeps filters, conditions and loops in the text part", async () => {
+    const html =
+      "<p>{% if first_name %}Dear {{ first_name | upcase }}{% else %}Hello{% endif %} &#123;% x %}</p>" +
+      '<p>{% for i in (1..3) %}{{ i }} {% endfor %}</p><a href="{{ unsubscribe_url }}">Leave</a>';
+    const composed = composeMessage({ ...content, html });
+    const text = async (firstName: string | null) =>
+      lf((await PostalMime.parse(composed.fill({ ...recipient, firstName }).message)).text);
+    assert.equal(await text("Zoë"), `Dear ZOË {% x %}\n\n1 2 3 \n\nLeave [${recipient.unsubscribeUrl}]`);
+    assert.equal(await text(null), `Hello {% x %}\n\n1 2 3 \n\nLeave [${recipient.unsubscribeUrl}]`);
+  });
+
+  it("converts for each recipient when the text cannot be a template", async () => {
+    const html =
+      '<p class="{% if first_name %}a">named{% else %}b">nameless{% endif %}</p><a href="{{ unsubscribe_url }}">Leave</a>';
+    const parsed = await PostalMime.parse(fill({ html }).message);
+    assert.equal(lf(parsed.text), `named\n\nLeave [${recipient.unsubscribeUrl}]`);
+  });
+
+  describe("adds a visible unsubscribe link", () => {
+    const seen = async (html: string, to: Partial<MessageRecipient> = {}) => {
+      const parsed = await PostalMime.parse(fill({ html, footerText: "You & {{ me }} <ok>" }, to).message);
+      return {
+        html: lf(parsed.html),
+        text: lf(parsed.text),
+        links: lf(parsed.text).split(recipient.unsubscribeUrl).length - 1,
+      };
+    };
+
+    it("before the end of the body", async () => {
+      const { html, text, links } = await seen("<html><body><p>Hi</p></BODY></html>");
+      assert.match(html, /^<html><body><p>Hi<\/p><div.*>Unsubscribe<\/a><\/p><\/div><\/BODY><\/html>$/);
+      assert.ok(text.includes("You & {{ me }} <ok>"));
+      assert.equal(links, 1);
+    });
+
+    it("at the end where there is no body tag", async () => assert.equal((await seen("<p>Hi</p>")).links, 1));
+
+    it("not when the author has one", async () => {
+      const { html, links } = await seen(content.html);
+      assert.ok(!html.includes("You &"));
+      assert.equal(links, 1);
+    });
+
+    it("when the author's is in a comment or shows only to some", async () => {
+      for (const html of [
+        "<body><!-- {{ unsubscribe_url }} -->Hi</body>",
+        '<body>Hi{% if first_name %}<a href="{{ unsubscribe_url }}">x</a>{% endif %}</body>',
+        "<body>Hi<!-- </body> --></html>",
+        "{% if false %}</body>{% endif %}",
+      ]) {
+        assert.equal((await seen(html, { firstName: null })).links, 1, html);
+      }
+    });
+  });
+
+  it("carries real newsletters unchanged", async () => {
+    await assertParsesBack(newsletter("responsive-plain.html"), recipient);
+    const merged = newsletter("welcome-merge-tags.html").replaceAll("{{name}}", "{{ first_name }}");
+    const known = merged.replace(/\{\{(?! first_name)[^}]*\}\}/g, "{{ email }}");
+    await assertParsesBack(known, { ...recipient, firstName: "Żółć" });
+    await assertParsesBack(known.replaceAll("{{ first_name }}", "{{ first_name | upcase }}"), recipient);
+  });
+
+  it("chooses base64 where it is shorter", async () => {
+    const html = `<p>{{ first_name }}, ${"Здравствуйте! ".repeat(50)}</p>`;
+    const { message } = fill({ html });
+    assert.equal(message.toString().match(/Content-Transfer-Encoding: base64/g)?.length, 2);
+    await assertParsesBack(html, recipient);
+    await assertParsesBack(html.replace("first_name", "first_name | upcase"), { ...recipient, firstName: "Юра" });
+  });
+
+  const awkward = fc.oneof(
+    fc.string({ unit: "binary", maxLength: 100 }),
+    fc.string({ unit: "grapheme", maxLength: 200 }),
+    fc.constantFrom(
+      ".",
+      "..",
+      ".\r\n.",
+      " ",
+      "x ",
+      "=",
+      "=\r\n",
+      "\r\n",
+      "\0",
+      "é".repeat(80),
+      "w".repeat(300),
+      "\t",
+      "From ",
+    ),
+  );
+
+  it("parses back to what was rendered, for any text and any values", async () => {
+    const names = MERGE_TAGS.filter((tag) => tag !== "unsubscribe_url");
+    // Text that means something to HTML or to the template language has tests of its own.
+    const text = awkward.map((value) => value.replace(/[<>&{}%\0]/g, ""));
+    const output = fc.constantFrom(...names).map((tag) => `{{ ${tag} }}`);
+    const template = fc
+      .array(fc.oneof(text, output, fc.constantFrom("\r\n", "\n", " \r\n", ".\n")), { maxLength: 20 })
+      .map((parts) => parts.join(""));
+    const value = fc.option(awkward, { nil: null });
+    await fc.assert(
+      fc.asyncProperty(template, value, value, value, fc.boolean(), async (source, first, last, list, plain) => {
+        const html = plain ? source : `${source}{% if email %} {% endif %}`;
+        await assertParsesBack(`<p>${html}</p>`, { ...recipient, firstName: first, lastName: last, listName: list });
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("brings subjects and display names across, whatever is in them", async () => {
+    const line = awkward.map((value) =>
+      value
+        .replace(/[\p{Cc}\u2028\u2029]+/gu, " ")
+        .toWellFormed()
+        .trim(),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(line, { maxLength: 6 }), line, async (words, name) => {
+        const subject = words.join(" ").trim();
+        const { message } = fill({ subject: "{{ first_name }}", fromName: name }, { firstName: subject });
+        assertWellFormed(message);
+        const parsed = await PostalMime.parse(message);
+        assert.equal(parsed.subject ?? "", subject);
+        assert.equal(parsed.from?.address, "news@example.com");
+        for (const head of message.toString().split("\r\n\r\n")[0]?.split("\r\n") ?? []) {
+          if (/=\?UTF-8/.test(head)) assert.ok(head.length <= 76, head);
+        }
+        if (/^[\w ]*$/.test(name)) assert.equal(parsed.from?.name ?? "", name);
+      }),
+      { numRuns: 500 },
+    );
+    assert.equal((await PostalMime.parse(fill({ fromName: 'Jürgen "J" Ö' }).message)).from?.name, 'Jürgen "J" Ö');
+  });
+
+  it("folds a long ASCII subject without changing it", async () => {
+    const subject = `${"word ".repeat(60)}${"x".repeat(120)} end`;
+    const { message } = fill({ subject });
+    assert.match(message.toString(), /\r\nSubject: word (?:word )+word\r\n word /);
+    assert.equal((await PostalMime.parse(message)).subject, subject);
+  });
+
+  it("lets no value begin a header of its own", async () => {
+    const nasty = "x\r\nBcc: everyone@example.com\r\n\r\nbody\0";
+    const { message } = fill({ subject: "{{ first_name }} {{ list_name }}" }, { firstName: nasty, listName: nasty });
+    assertWellFormed(message);
+    const parsed = await PostalMime.parse(message);
+    assert.equal(parsed.bcc, undefined);
+    assert.equal(parsed.subject, "x Bcc: everyone@example.com body  x Bcc: everyone@example.com body");
+    for (const bad of [nasty, "a\nb", "a\rb", "a\0b"]) {
+      assert.throws(() => fill({}, { email: `${bad}@example.com` }), UnsendableError);
+      assert.throws(() => fill({}, { email: `jane@${bad}.com` }), UnsendableError);
+      assert.throws(() => fill({}, { messageId: `${bad}@example.com` }), UnsendableError);
+      assert.throws(() => fill({}, { unsubscribeUrl: `https://x.example/${bad}` }), UnsendableError);
+      assert.throws(() => fill({ fromName: bad }), UnsendableError);
+      assert.throws(() => fill({ fromEmail: `${bad}@example.com` }), UnsendableError);
+      assert.throws(() => fill({ replyTo: `${bad}@example.com` }), UnsendableError);
+    }
+  });
+
+  it("refuses addresses that could be taken for something else", () => {
+    for (const email of [
+      "",
+      "jane",
+      "@x.com",
+      "jane@",
+      "a b@x.com",
+      "<a@x.com>",
+      "a,b@x.com",
+      '"a"@x.com',
+      "a@x.com>",
+      "a@x y.com",
+      "a@b@c d",
+    ]) {
+      assert.throws(() => fill({}, { email }), UnsendableError, email);
+    }
+  });
+
+  it("takes international domains as punycode and says when SMTPUTF8 is needed", async () => {
+    const domain = fill({ fromEmail: "post@bücher.example" }, { email: "jane@münchen.de" });
+    assert.deepEqual(domain.envelope, {
+      from: "post@xn--bcher-kva.example",
+      to: "jane@xn--mnchen-3ya.de",
+      smtpUtf8: false,
+    });
+    const local = fill({}, { email: "jané@例え.jp" });
+    assert.deepEqual(local.envelope, { from: "news@example.com", to: "jané@xn--r8jz45g.jp", smtpUtf8: true });
+    assert.equal((await PostalMime.parse(local.message)).to?.[0]?.address, "jané@xn--r8jz45g.jp");
+  });
+
+  it("cannot be composed from a broken template", () => {
+    assert.throws(() => composeMessage({ ...content, html: "{{ email" }), TemplateError);
+    assert.throws(() => composeMessage({ ...content, subject: "{% include 'x' %}" }), TemplateError);
+  });
+
+  it("is refused to the one recipient whose rendering goes over the limits", () => {
+    const html =
+      '{% if first_name == "boom" %}{% for i in (1..9999999999) %}{% endfor %}{% endif %}{{ unsubscribe_url }}';
+    const composed = composeMessage({ ...content, html });
+    assert.doesNotThrow(() => composed.fill(recipient));
+    assert.throws(() => composed.fill({ ...recipient, firstName: "boom" }), UnsendableError);
+  });
+});

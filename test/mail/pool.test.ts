@@ -1,0 +1,627 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { createInterface } from "node:readline";
+import PostalMime from "postal-mime";
+import {
+  type SmtpAccount,
+  SmtpPool,
+  type SmtpPoolOptions,
+  type SmtpResult,
+  verifyAccount,
+} from "../../activities/smtp/pool.ts";
+import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts";
+import { type Sink, type SinkOptions, startSink, until } from "./smtp-sink.ts";
+
+const composed = composeMessage({
+  subject: "Hello {{ first_name }}",
+  html: '<p>Dear {{ first_name }},</p>\n<p>.dots\n.\n..</p><a href="{{ unsubscribe_url }}">Unsubscribe</a>',
+  fromEmail: "news@example.com",
+});
+
+const fill = (email: string, firstName = "Zoë"): FilledMessage =>
+  composed.fill({
+    email,
+    firstName,
+    unsubscribeUrl: "https://mail.example.com/u/1",
+    messageId: "row-1@mail.example.com",
+    date: new Date(),
+  });
+
+const TO = "jane.doe@example.org";
+
+describe("An SMTP pool", () => {
+  const stops: (() => Promise<unknown>)[] = [];
+
+  afterEach(async () => {
+    for (const stop of stops.splice(0).reverse()) await stop();
+  });
+
+  const sinkWith = async (options: SinkOptions = {}): Promise<Sink> => {
+    const sink = await startSink(options);
+    stops.push(() => sink.close());
+    return sink;
+  };
+
+  const poolAt = (port: number, options: Partial<SmtpPoolOptions> = {}): SmtpPool => {
+    const pool = new SmtpPool({
+      host: "127.0.0.1",
+      port,
+      secure: "none",
+      timeoutMs: 5_000,
+      maxConnections: 10,
+      ...options,
+    });
+    stops.push(() => pool.close({ graceMs: 0 }));
+    return pool;
+  };
+
+  /** What one message to a server with these faults comes to. */
+  const outcomeAt = async (options: SinkOptions, poolOptions: Partial<SmtpPoolOptions> = {}) => {
+    const sink = await sinkWith(options);
+    const result = await poolAt(sink.port, poolOptions).send(fill(TO));
+    return { sink, result };
+  };
+
+  const assertResult = (result: SmtpResult, expected: Partial<SmtpResult>) =>
+    assert.deepEqual({ ...result, ...expected }, result);
+
+  /** Sends to these addresses in batches; results by address. */
+  const drainAll = async (
+    pool: SmtpPool,
+    addresses: readonly string[],
+    options: { batch?: number; signal?: AbortSignal; onResult?: (address: string, result: SmtpResult) => void } = {},
+  ) => {
+    const size = options.batch ?? 20;
+    const results = new Map<string, SmtpResult[]>();
+    async function* batches() {
+      for (let i = 0; i < addresses.length; i += size) yield addresses.slice(i, i + size);
+    }
+    const end = await pool.drain(batches(), {
+      fill,
+      onResult: (address, result) => {
+        results.set(address, [...(results.get(address) ?? []), result]);
+        options.onResult?.(address, result);
+      },
+      signal: options.signal,
+    });
+    return { end, results };
+  };
+
+  const people = (count: number) => Array.from({ length: count }, (_, i) => `person${i}@example.org`);
+  const tally = (results: Map<string, SmtpResult[]>) => {
+    const counts: Record<string, number> = {};
+    for (const [result, ...more] of results.values()) {
+      assert.equal(more.length, 0, "one result per item");
+      const outcome = result?.outcome ?? "none";
+      counts[outcome] = (counts[outcome] ?? 0) + 1;
+    }
+    return counts;
+  };
+
+  it("delivers a message as it was composed, dots and all", async () => {
+    const { sink, result } = await outcomeAt({});
+    assertResult(result, { outcome: "sent", reason: "accepted", code: 250 });
+    assert.equal(sink.received.length, 1);
+    const [received] = sink.received;
+    assert.deepEqual([received?.from, received?.to], ["news@example.com", TO]);
+    const parsed = await PostalMime.parse(received?.raw ?? "");
+    assert.equal(parsed.subject, "Hello Zoë");
+    assert.match(parsed.html ?? "", /<p>Dear Zoë,<\/p>\s+<p>\.dots\s+\.\s+\.\.<\/p>/);
+  });
+
+  it("stuffs the dots of a message that has them at the start of a line", async () => {
+    const sink = await sinkWith();
+    const message = Buffer.from("Subject: x\r\n\r\n.\r\n..two\r\nend");
+    const result = await poolAt(sink.port).send({
+      envelope: { from: "a@b.example", to: TO, smtpUtf8: false },
+      message,
+    });
+    assert.equal(result.outcome, "sent");
+    assert.equal(sink.received[0]?.raw.toString().trimEnd(), message.toString());
+  });
+
+  describe("classifies", () => {
+    const cases: [string, SinkOptions, Partial<SmtpResult>][] = [
+      [
+        "450 to RCPT",
+        { rcpt: () => ({ code: 450, text: "4.2.0 Greylisted" }) },
+        { outcome: "deferred", code: 450, enhanced: "4.2.0" },
+      ],
+      [
+        "550 5.1.1 to RCPT",
+        { rcpt: (to) => ({ code: 550, text: `5.1.1 <${to}>: no jane.doe here` }) },
+        {
+          outcome: "rejected",
+          suppress: true,
+          code: 550,
+          enhanced: "5.1.1",
+          response: "550 5.1.1 [address]: no [address] here",
+        },
+      ],
+      [
+        "550 5.7.1 to RCPT",
+        { rcpt: () => ({ code: 550, text: "5.7.1 Blocked" }) },
+        { outcome: "rejected", suppress: false, policy: true },
+      ],
+      [
+        "452 after the dot",
+        { dot: () => ({ code: 452, text: "4.3.1 Full" }) },
+        { outcome: "deferred", reason: "temporary_refusal" },
+      ],
+      [
+        "554 after the dot",
+        { dot: () => ({ code: 554, text: "5.7.1 Spam" }) },
+        { outcome: "rejected", suppress: false, policy: true },
+      ],
+      [
+        "MAIL FROM refused",
+        { mail: () => ({ code: 553, text: "5.7.1 Not yours" }) },
+        { outcome: "account", reason: "sender_refused" },
+      ],
+      ["a connection lost at RCPT", { rcpt: () => "drop" }, { outcome: "deferred", reason: "connection_lost" }],
+      [
+        "421 at RCPT, twice",
+        { rcpt: () => ({ code: 421, text: "4.7.0 Closing" }) },
+        { outcome: "deferred", reason: "server_closing", code: 421 },
+      ],
+      ["a connection lost while the body leaves", { dropInBody: true }, { outcome: "unknown", reason: "no_answer" }],
+      ["a connection lost after the dot", { dot: () => "drop" }, { outcome: "unknown", reason: "no_answer" }],
+    ];
+    for (const pipelining of [true, false]) {
+      for (const [what, options, expected] of cases) {
+        it(`${what}${pipelining ? "" : ", without PIPELINING"}`, async () => {
+          const { result } = await outcomeAt({ ...options, hidePIPELINING: !pipelining });
+          assertResult(result, expected);
+        });
+      }
+    }
+
+    it("a server that says nothing to RCPT", async () => {
+      const { result } = await outcomeAt({ rcpt: () => "hang" }, { timeoutMs: 150 });
+      assertResult(result, { outcome: "deferred", reason: "connection_timeout" });
+    });
+
+    it("a server that says nothing to the final dot", async () => {
+      const { sink, result } = await outcomeAt({ dot: () => "hang" }, { timeoutMs: 150 });
+      assertResult(result, { outcome: "unknown", reason: "no_answer" });
+      assert.equal(sink.connections.made, 1, "never sent again");
+    });
+
+    it("a server that says a little now and then but never all", async () => {
+      const { port, server } = await talkingServer((line) =>
+        line.startsWith("EHLO") ? "250 hello" : line.startsWith("MAIL") ? "trickle" : "250 ok",
+      );
+      stops.push(async () => server.close());
+      const result = await poolAt(port, { timeoutMs: 100 }).send(fill(TO));
+      assertResult(result, { outcome: "deferred", reason: "connection_timeout" });
+    });
+
+    it("an answer to the final dot that is none", async () => {
+      for (const answer of ["what?", "354 go on"]) {
+        const { port, server } = await talkingServer((line) =>
+          line === "DATA" ? "354 go" : line === "." ? answer : /^(EHLO|MAIL|RCPT)/.test(line) ? "250 ok" : undefined,
+        );
+        stops.push(async () => server.close());
+        assertResult(await poolAt(port).send(fill(TO)), { outcome: "unknown", reason: "no_answer" });
+      }
+    });
+
+    it("a refused connection", async () => {
+      const sink = await startSink();
+      await sink.close();
+      assertResult(await poolAt(sink.port).send(fill(TO)), {
+        outcome: "account",
+        reason: "connection_refused",
+        temporary: true,
+      });
+    });
+
+    it("a refused login", async () => {
+      const { result } = await outcomeAt(
+        { authOptional: false, allowInsecureAuth: true, onAuth: (_auth, _session, done) => done(new Error("no")) },
+        { user: "u", pass: "p" },
+      );
+      assertResult(result, { outcome: "account", reason: "login_refused", code: 535, temporary: false });
+    });
+
+    it("a refused greeting", async () => {
+      const { result } = await outcomeAt({
+        onConnect: (_session, done) => done(Object.assign(new Error("no service"), { responseCode: 554 })),
+      });
+      assertResult(result, { outcome: "account", reason: "greeting_refused", code: 554 });
+    });
+
+    it("an international address that the server cannot take", async () => {
+      const { sink, result } = await outcomeAt({ hideSMTPUTF8: true });
+      assert.equal(result.outcome, "sent");
+      const refused = await poolAt(sink.port).send(fill("jané@example.org"));
+      assertResult(refused, { outcome: "rejected", reason: "smtputf8_unsupported", suppress: false });
+      const able = await sinkWith();
+      assert.equal((await poolAt(able.port).send(fill("jané@bücher.example"))).outcome, "sent");
+      assert.equal(able.received[0]?.to, "jané@bücher.example", "the sink shows domains decoded");
+    });
+  });
+
+  it("takes a message once more when the connection broke before the dot", async () => {
+    let asked = 0;
+    const { sink, result } = await outcomeAt({
+      rcpt: () => (asked++ === 0 ? { code: 421, text: "4.7.0 Too many messages, come again" } : undefined),
+    });
+    assert.equal(result.outcome, "sent");
+    assert.equal(sink.connections.made, 2);
+    assert.equal(sink.received.length, 1);
+  });
+
+  it("goes on over the same connection after a refused recipient", async () => {
+    const sink = await sinkWith({
+      rcpt: (to) => (to.startsWith("person1@") ? { code: 550, text: "5.1.1 unknown" } : undefined),
+      dot: ({ to }) => (to.startsWith("person2@") ? { code: 554, text: "5.7.1 no" } : undefined),
+    });
+    const pool = poolAt(sink.port, { maxConnections: 1 });
+    const { results } = await drainAll(pool, people(5));
+    assert.deepEqual(tally(results), { sent: 3, rejected: 2 });
+    assert.equal(sink.connections.made, 1);
+  });
+
+  it("delivers every one of many messages once, over many connections", async () => {
+    const sink = await sinkWith({ latencyMs: 2 });
+    const everyone = people(3_000);
+    const pool = poolAt(sink.port, { maxConnections: 50 });
+    const { end, results } = await drainAll(pool, everyone);
+    assert.deepEqual(end, { ended: "done" });
+    assert.deepEqual(tally(results), { sent: 3_000 });
+    assert.deepEqual(sink.received.map(({ to }) => to).sort(), [...everyone].sort());
+    assert.ok(sink.connections.made <= 50 && sink.connections.made > 4, String(sink.connections.made));
+  });
+
+  it("loses and doubles nobody when the server misbehaves at random", async () => {
+    let n = 0;
+    const sink = await sinkWith({
+      rcpt: () => {
+        n++;
+        if (n % 17 === 0) return "drop";
+        if (n % 13 === 0) return { code: 421, text: "4.3.2 Closing" };
+        if (n % 11 === 0) return { code: 450, text: "4.2.0 Later" };
+        return n % 7 === 0 ? { code: 550, text: "5.1.1 Nobody" } : undefined;
+      },
+      dot: () => (n % 19 === 0 ? "drop" : undefined),
+    });
+    const everyone = people(600);
+    const { end, results } = await drainAll(poolAt(sink.port), everyone);
+    assert.deepEqual(end, { ended: "done" });
+    assert.equal(results.size, everyone.length);
+    const counts = tally(results);
+    assert.equal(counts["sent"], sink.received.length);
+    assert.equal(new Set(sink.received.map(({ to }) => to)).size, sink.received.length, "nobody twice");
+    for (const { to } of sink.received) assert.equal(results.get(to)?.[0]?.outcome, "sent");
+    for (const outcome of ["deferred", "rejected", "unknown"]) assert.ok((counts[outcome] ?? 0) > 0, outcome);
+  });
+
+  it("replaces a connection after its share of messages", async () => {
+    const sink = await sinkWith();
+    await drainAll(poolAt(sink.port, { maxConnections: 1, messagesPerConnection: 10 }), people(35));
+    const perConnection = Map.groupBy(sink.received, ({ connection }) => connection);
+    assert.deepEqual(
+      [...perConnection.values()].map(({ length }) => length),
+      [10, 10, 10, 5],
+    );
+  });
+
+  it("closes connections that idle, and opens new ones when there is mail again", async () => {
+    const sink = await sinkWith();
+    const pool = poolAt(sink.port, { idleMs: 50 });
+    await pool.send(fill(TO));
+    assert.equal(sink.connections.open, 1);
+    await until(() => sink.connections.open === 0);
+    assert.equal((await pool.send(fill(TO))).outcome, "sent");
+    assert.equal(sink.connections.made, 2);
+  });
+
+  it("survives a server that closes its idle connections", async () => {
+    const sink = await sinkWith({ socketTimeout: 300 });
+    const pool = poolAt(sink.port);
+    await pool.send(fill(TO));
+    await until(() => sink.connections.open === 0);
+    assert.equal((await pool.send(fill(TO))).outcome, "sent");
+  });
+
+  it("keeps to the account's limit, also when that falls", async () => {
+    let most = 0;
+    const sink = await sinkWith({
+      latencyMs: 5,
+      rcpt: () => {
+        most = Math.max(most, sink.connections.open);
+        return undefined;
+      },
+    });
+    const pool = poolAt(sink.port, { maxConnections: 8 });
+    await drainAll(pool, people(400));
+    assert.equal(most, 8);
+    pool.setConnections(2);
+    await until(() => sink.connections.open <= 2);
+    most = 0;
+    await drainAll(pool, people(50));
+    assert.ok(most <= 2, String(most));
+  });
+
+  it("works with as many connections as the server allows", async () => {
+    const sink = await sinkWith({ maxClients: 5, latencyMs: 5 });
+    const { end, results } = await drainAll(poolAt(sink.port, { maxConnections: 50 }), people(500));
+    assert.deepEqual(end, { ended: "done" });
+    assert.deepEqual(tally(results), { sent: 500 });
+  });
+
+  it("asks for the next batch while the last is being sent, and no further ahead", async () => {
+    const sink = await sinkWith({ latencyMs: 10 });
+    const pool = poolAt(sink.port, { maxConnections: 4 });
+    let staged = 0;
+    let settled = 0;
+    let most = 0;
+    async function* batches() {
+      for (let i = 0; i < 20; i++) {
+        staged += 5;
+        most = Math.max(most, staged - settled);
+        yield people(5);
+      }
+    }
+    await pool.drain(batches(), { fill, onResult: () => settled++ });
+    assert.equal(settled, 100);
+    assert.ok(most > 5, "staged ahead");
+    assert.ok(most <= 3 * 5, `at most three times the connections: ${most}`);
+  });
+
+  it("begins nothing more once it is stopped, and says what was not begun", async () => {
+    const stop = new AbortController();
+    const sink = await sinkWith({ latencyMs: 5 });
+    const pool = poolAt(sink.port, { maxConnections: 4 });
+    const { end, results } = await drainAll(pool, people(500), {
+      batch: 50,
+      signal: stop.signal,
+      onResult: () => {
+        if (sink.received.length >= 60) stop.abort();
+      },
+    });
+    assert.deepEqual(end, { ended: "stopped" });
+    const counts = tally(results);
+    assert.equal(counts["sent"], sink.received.length);
+    assert.ok((counts["not_attempted"] ?? 0) > 0 && results.size < 500, JSON.stringify(counts));
+    assert.equal((await pool.send(fill(TO))).outcome, "sent", "the pool itself goes on");
+  });
+
+  it("stops at the account's trouble and hands back what was not begun", async () => {
+    const sink = await sinkWith();
+    const pool = poolAt(sink.port, { maxConnections: 2, messagesPerConnection: 5 });
+    const { end, results } = await drainAll(pool, people(200), {
+      onResult: () => {
+        if (sink.received.length >= 20) void sink.close();
+      },
+    });
+    assert.equal(end.ended === "account" && end.trouble.reason, "connection_refused");
+    const counts = tally(results);
+    assert.ok(
+      results.size < 200 && (counts["sent"] ?? 0) >= 20 && (counts["account"] ?? 0) > 0,
+      JSON.stringify(counts),
+    );
+  });
+
+  it("stops when MAIL FROM is refused", async () => {
+    const sink = await sinkWith({ mail: () => ({ code: 550, text: "5.7.1 Not yours" }) });
+    const { end, results } = await drainAll(poolAt(sink.port), people(200), { batch: 50 });
+    assert.equal(end.ended === "account" && end.trouble.reason, "sender_refused");
+    const counts = tally(results);
+    assert.ok((counts["account"] ?? 0) <= 10 && (counts["not_attempted"] ?? 0) > 0, JSON.stringify(counts));
+  });
+
+  it("rejects a recipient whose message cannot be made, and goes on", async () => {
+    const sink = await sinkWith();
+    const { end, results } = await drainAll(poolAt(sink.port), ["a@x.example", "not an address", "b@x.example"]);
+    assert.deepEqual(end, { ended: "done" });
+    assert.deepEqual(tally(results), { sent: 2, rejected: 1 });
+    assert.equal(results.get("not an address")?.[0]?.reason, "unsendable");
+  });
+
+  it("sends what is staged and then throws when no further batch can be had", async () => {
+    const sink = await sinkWith();
+    const results: string[] = [];
+    async function* batches() {
+      yield people(30);
+      throw new Error("database gone");
+    }
+    const drained = poolAt(sink.port).drain(batches(), { fill, onResult: (_, { outcome }) => results.push(outcome) });
+    await assert.rejects(drained, /database gone/);
+    assert.deepEqual(results, Array(30).fill("sent"));
+  });
+
+  it("stops when results cannot be taken down", async () => {
+    const sink = await sinkWith();
+    async function* batches() {
+      for (;;) yield people(10);
+    }
+    const drained = poolAt(sink.port).drain(batches(), {
+      fill,
+      onResult: () => {
+        throw new Error("cannot write");
+      },
+    });
+    await assert.rejects(drained, /cannot write/);
+  });
+
+  it("serves two drains at once", async () => {
+    const sink = await sinkWith({ latencyMs: 1 });
+    const pool = poolAt(sink.port, { maxConnections: 4 });
+    const [first, second] = await Promise.all([
+      drainAll(pool, people(200)),
+      drainAll(
+        pool,
+        people(200).map((address) => `x${address}`),
+      ),
+    ]);
+    assert.deepEqual([tally(first.results), tally(second.results)], [{ sent: 200 }, { sent: 200 }]);
+    const half = sink.received.slice(0, 200).filter(({ to }) => to.startsWith("x")).length;
+    assert.ok(half > 50 && half < 150, `neither waits for the other: ${half}`);
+  });
+
+  describe("when it is closed", () => {
+    it("finishes the messages in hand and begins no more", async () => {
+      const sink = await sinkWith({ latencyMs: 50 });
+      const pool = poolAt(sink.port, { maxConnections: 4 });
+      const draining = drainAll(pool, people(100));
+      await until(() => sink.received.length >= 4);
+      await pool.close({ graceMs: 5_000 });
+      const { end, results } = await draining;
+      assert.deepEqual(end, { ended: "stopped" });
+      const counts = tally(results);
+      assert.equal(counts["sent"], sink.received.length);
+      assert.deepEqual(Object.keys(counts).sort(), ["not_attempted", "sent"]);
+      assert.equal((await pool.send(fill(TO))).outcome, "not_attempted");
+      await until(() => sink.connections.open === 0);
+    });
+
+    it("cuts off what does not end in time, as unknown when the dot may have left", async () => {
+      const hung = new Set<string>();
+      const sink = await sinkWith({
+        rcpt: (to) => {
+          if (!to.startsWith("person0@")) return undefined;
+          hung.add("rcpt");
+          return "hang";
+        },
+        dot: () => {
+          hung.add("dot");
+          return "hang";
+        },
+      });
+      const pool = poolAt(sink.port, { maxConnections: 2 });
+      const draining = drainAll(pool, people(2));
+      await until(() => hung.size === 2);
+      await pool.close({ graceMs: 100 });
+      const { results } = await draining;
+      assert.equal(results.get("person0@example.org")?.[0]?.outcome, "deferred");
+      assert.equal(results.get("person1@example.org")?.[0]?.outcome, "unknown");
+    });
+
+    it("does not wait for a connection that is still being made", async () => {
+      const { port, server } = await silentServer();
+      stops.push(async () => server.close());
+      const pool = poolAt(port, { timeoutMs: 60_000 });
+      const sending = pool.send(fill(TO));
+      await until(() => server.connected.size === 1);
+      await pool.close({ graceMs: 60_000 });
+      assert.equal((await sending).outcome, "not_attempted");
+    });
+  });
+
+  describe("verifies an account", () => {
+    const account = (port: number, more: Partial<SmtpAccount> = {}): SmtpAccount => ({
+      host: "127.0.0.1",
+      port,
+      secure: "none",
+      timeoutMs: 2_000,
+      ...more,
+    });
+    const withLogin: SinkOptions = {
+      authOptional: false,
+      allowInsecureAuth: true,
+      onAuth: ({ username, password }, _session, done) =>
+        username === "desk@example.com" && password === "right"
+          ? done(null, { user: username })
+          : done(Object.assign(new Error(`5.7.8 bad login for ${username}`), { responseCode: 535 })),
+    };
+
+    it("that can log in", async () => {
+      const sink = await sinkWith(withLogin);
+      assert.deepEqual(await verifyAccount(account(sink.port, { user: "desk@example.com", pass: "right" })), {
+        ok: true,
+      });
+      await until(() => sink.connections.open === 0);
+    });
+
+    it("whose password is wrong", async () => {
+      const sink = await sinkWith(withLogin);
+      const check = await verifyAccount(account(sink.port, { user: "desk@example.com", pass: "wrong" }));
+      assert.deepEqual(check, {
+        ok: false,
+        reason: "login_refused",
+        temporary: false,
+        message: "The server refused the user name or the password. It said: 535 5.7.8 bad login for [address]",
+      });
+    });
+
+    it("whose server is not there", async () => {
+      const sink = await startSink();
+      await sink.close();
+      const check = await verifyAccount(account(sink.port));
+      assert.equal(!check.ok && check.reason, "connection_refused");
+    });
+
+    it("whose host has no address", async () => {
+      const check = await verifyAccount(account(25, { host: "no-such-host.invalid" }));
+      assert.equal(!check.ok && check.reason, "name_not_found");
+    });
+
+    it("whose server says nothing", async () => {
+      const { port, server } = await silentServer();
+      stops.push(async () => server.close());
+      const check = await verifyAccount(account(port, { timeoutMs: 150 }));
+      assert.equal(!check.ok && check.reason, "connection_timeout");
+    });
+
+    for (const secure of ["starttls", "tls"] as const) {
+      it(`over ${secure}, its certificate verified unless told otherwise`, async () => {
+        const sink = await sinkWith({ secure: secure === "tls" });
+        const refused = await verifyAccount(account(sink.port, { secure }));
+        assert.equal(!refused.ok && refused.reason, "tls_failed");
+        assert.deepEqual(await verifyAccount(account(sink.port, { secure, allowUnverifiedTls: true })), { ok: true });
+        const pool = poolAt(sink.port, { secure, allowUnverifiedTls: true });
+        assert.equal((await pool.send(fill(TO))).outcome, "sent");
+        assert.equal((await PostalMime.parse(sink.received[0]?.raw ?? "")).subject, "Hello Zoë");
+      });
+    }
+
+    it("never in clear text where STARTTLS was asked for", async () => {
+      const sink = await sinkWith({ ...withLogin, hideSTARTTLS: true, disabledCommands: ["STARTTLS"] });
+      const check = await verifyAccount(
+        account(sink.port, { secure: "starttls", user: "desk@example.com", pass: "right" }),
+      );
+      assert.equal(!check.ok && check.reason, "tls_failed");
+    });
+  });
+});
+
+interface RawServer {
+  port: number;
+  server: { connected: Set<Socket>; close(): void };
+}
+
+/** Takes connections and never says a word. */
+const silentServer = (): Promise<RawServer> => rawServer(() => {});
+
+/** Answers each line as told; `trickle` begins an answer that never ends. */
+const talkingServer = (answer: (line: string) => string | undefined): Promise<RawServer> =>
+  rawServer((socket) => {
+    socket.write("220 talking\r\n");
+    createInterface(socket).on("line", (line) => {
+      const reply = answer(line);
+      if (reply !== "trickle") {
+        if (reply !== undefined) socket.write(`${reply}\r\n`);
+        return;
+      }
+      const trickle = setInterval(() => socket.write("250-more\r\n"), 20);
+      socket.once("close", () => clearInterval(trickle));
+    });
+  });
+
+async function rawServer(onConnection: (socket: Socket) => void): Promise<RawServer> {
+  const connected = new Set<Socket>();
+  const server = createServer((socket) => {
+    connected.add(socket.on("error", () => {}));
+    onConnection(socket);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const close = () => {
+    for (const socket of connected) socket.destroy();
+    server.close();
+  };
+  return { port: (server.address() as AddressInfo).port, server: { connected, close } };
+}

@@ -1,0 +1,262 @@
+import assert from "node:assert/strict";
+import {
+  classifyAnswer,
+  parseReply,
+  type SmtpAnswer,
+  type SmtpVerdict,
+  scrubResponse,
+} from "../../domain/mail/smtp-answer.ts";
+
+const cases: [SmtpAnswer, Partial<SmtpVerdict>][] = [
+  [
+    { stage: "dot", code: 250 },
+    { outcome: "sent", reason: "accepted" },
+  ],
+
+  // A recipient's trouble that may pass
+  [
+    { stage: "rcpt", code: 450 },
+    { outcome: "deferred", reason: "temporary_refusal" },
+  ],
+  [
+    { stage: "rcpt", code: 451, enhanced: "4.7.1" },
+    { outcome: "deferred", policy: false },
+  ],
+  [{ stage: "rcpt", code: 452, enhanced: "4.2.2" }, { outcome: "deferred" }],
+  [
+    { stage: "rcpt", code: 450, enhanced: "5.1.1" },
+    { outcome: "deferred", suppress: false },
+  ],
+  [{ stage: "data", code: 451 }, { outcome: "deferred" }],
+  [
+    { stage: "dot", code: 452, enhanced: "4.3.1" },
+    { outcome: "deferred", reason: "temporary_refusal", retry: false },
+  ],
+  [
+    { stage: "dot", code: 421 },
+    { outcome: "deferred", retry: false },
+  ],
+
+  // Hard bounces
+  [
+    { stage: "rcpt", code: 550 },
+    { outcome: "rejected", suppress: true, reason: "mailbox_unknown" },
+  ],
+  [
+    { stage: "rcpt", code: 551 },
+    { outcome: "rejected", suppress: true },
+  ],
+  [
+    { stage: "rcpt", code: 553 },
+    { outcome: "rejected", suppress: true },
+  ],
+  [
+    { stage: "rcpt", code: 550, enhanced: "5.1.1" },
+    { outcome: "rejected", suppress: true, policy: false },
+  ],
+  [
+    { stage: "rcpt", code: 554, enhanced: "5.1.2" },
+    { outcome: "rejected", suppress: true },
+  ],
+  [
+    { stage: "rcpt", code: 556, enhanced: "5.1.10" },
+    { outcome: "rejected", suppress: true },
+  ],
+
+  // Refusals that cost nobody a place on the list
+  [
+    { stage: "rcpt", code: 552, enhanced: "5.2.2" },
+    { outcome: "rejected", suppress: false, policy: false },
+  ],
+  [
+    { stage: "rcpt", code: 550, enhanced: "5.2.1" },
+    { outcome: "rejected", suppress: false, policy: false },
+  ],
+  [
+    { stage: "rcpt", code: 550, enhanced: "5.7.1" },
+    { outcome: "rejected", suppress: false, policy: true },
+  ],
+  [
+    { stage: "rcpt", code: 550, enhanced: "5.1.8" },
+    { outcome: "rejected", suppress: false, policy: true },
+  ],
+  [
+    { stage: "rcpt", code: 553, enhanced: "5.1.7" },
+    { outcome: "rejected", suppress: false, policy: true },
+  ],
+  [
+    { stage: "rcpt", code: 550, enhanced: "5.4.1" },
+    { outcome: "rejected", suppress: false, policy: false },
+  ],
+  [
+    { stage: "rcpt", code: 552 },
+    { outcome: "rejected", suppress: false, policy: false },
+  ],
+  [
+    { stage: "rcpt", code: 554 },
+    { outcome: "rejected", suppress: false, policy: true },
+  ],
+  [
+    { stage: "data", code: 554 },
+    { outcome: "rejected", suppress: false, policy: true },
+  ],
+  [
+    { stage: "dot", code: 550 },
+    { outcome: "rejected", suppress: false, policy: true, reason: "content_refused" },
+  ],
+  [
+    { stage: "dot", code: 550, enhanced: "5.1.1" },
+    { outcome: "rejected", suppress: false, policy: true },
+  ],
+  [
+    { stage: "dot", code: 554, enhanced: "5.7.1" },
+    { outcome: "rejected", policy: true, reason: "policy_refused" },
+  ],
+
+  // The account's trouble
+  [
+    { stage: "connect", network: "refused" },
+    { outcome: "account", reason: "connection_refused", temporary: true },
+  ],
+  [
+    { stage: "connect", network: "name" },
+    { outcome: "account", reason: "name_not_found" },
+  ],
+  [
+    { stage: "connect", network: "timeout" },
+    { outcome: "account", reason: "connection_timeout", temporary: true },
+  ],
+  [
+    { stage: "connect", network: "tls" },
+    { outcome: "account", reason: "tls_failed", temporary: false },
+  ],
+  [
+    { stage: "greeting", code: 554 },
+    { outcome: "account", reason: "greeting_refused", temporary: false },
+  ],
+  [
+    { stage: "greeting", code: 421 },
+    { outcome: "account", reason: "server_closing", temporary: true },
+  ],
+  [
+    { stage: "auth", code: 535, enhanced: "5.7.8" },
+    { outcome: "account", reason: "login_refused", temporary: false },
+  ],
+  [
+    { stage: "auth", code: 454, enhanced: "4.7.0" },
+    { outcome: "account", reason: "login_refused", temporary: true },
+  ],
+  [
+    { stage: "mail", code: 550 },
+    { outcome: "account", reason: "sender_refused", suppress: false, temporary: false },
+  ],
+  [
+    { stage: "mail", code: 452 },
+    { outcome: "account", reason: "sender_refused", temporary: true },
+  ],
+
+  // The session ended before the dot: not accepted, goes again
+  [
+    { stage: "mail", code: 421 },
+    { outcome: "deferred", reason: "server_closing", retry: true },
+  ],
+  [
+    { stage: "rcpt", code: 421, enhanced: "4.7.0" },
+    { outcome: "deferred", reason: "server_closing", retry: true },
+  ],
+  [
+    { stage: "data", code: 421 },
+    { outcome: "deferred", reason: "server_closing", retry: true },
+  ],
+  [
+    { stage: "rcpt", network: "lost" },
+    { outcome: "deferred", reason: "connection_lost", retry: true },
+  ],
+  [
+    { stage: "data", network: "timeout" },
+    { outcome: "deferred", reason: "connection_timeout", retry: false },
+  ],
+  [
+    { stage: "rcpt", network: "protocol" },
+    { outcome: "deferred", reason: "protocol_error" },
+  ],
+  [
+    { stage: "data", code: 250 },
+    { outcome: "deferred", reason: "protocol_error" },
+  ],
+
+  // The dot may have left and nothing says what became of it
+  [
+    { stage: "dot", network: "lost" },
+    { outcome: "unknown", reason: "no_answer", retry: false },
+  ],
+  [
+    { stage: "dot", network: "timeout" },
+    { outcome: "unknown", retry: false },
+  ],
+  [{ stage: "dot", network: "protocol" }, { outcome: "unknown" }],
+  [{ stage: "dot" }, { outcome: "unknown" }],
+  [{ stage: "dot", code: 354 }, { outcome: "unknown" }],
+  [{ stage: "dot", code: 650 }, { outcome: "unknown" }],
+];
+
+describe("SMTP answers", () => {
+  for (const [answer, expected] of cases) {
+    it(`${JSON.stringify(answer)} means ${expected.outcome}`, () => {
+      const verdict = classifyAnswer(answer);
+      assert.deepEqual({ ...verdict, ...expected }, verdict);
+    });
+  }
+
+  it("are never `unknown` before the final dot, and without an answer always after it", () => {
+    const networks = ["refused", "name", "tls", "timeout", "lost", "protocol", undefined] as const;
+    for (const network of networks) {
+      for (const stage of ["connect", "greeting", "auth", "mail", "rcpt", "data"] as const) {
+        assert.notEqual(classifyAnswer({ stage, network }).outcome, "unknown");
+      }
+      assert.equal(classifyAnswer({ stage: "dot", network }).outcome, "unknown");
+    }
+  });
+
+  it("suppress only with a 5xx to RCPT", () => {
+    for (const stage of ["connect", "greeting", "auth", "mail", "rcpt", "data", "dot"] as const) {
+      for (let code = 200; code < 600; code++) {
+        if (classifyAnswer({ stage, code }).suppress)
+          assert.deepEqual([stage, code > 549 && code < 554], ["rcpt", true]);
+      }
+    }
+  });
+
+  it("are read with and without an enhanced code", () => {
+    assert.deepEqual(parseReply("550 5.1.1 No such user"), { code: 550, enhanced: "5.1.1" });
+    assert.deepEqual(parseReply("550-5.7.26 This mail\n550 5.7.26 is unauthenticated"), {
+      code: 550,
+      enhanced: "5.7.26",
+    });
+    assert.deepEqual(parseReply("250 OK 1.2.3"), { code: 250 });
+    assert.deepEqual(parseReply("550 5.1.1.9 is no code"), { code: 550 });
+    assert.deepEqual(parseReply("hello"), {});
+  });
+});
+
+describe("A server's reply", () => {
+  const to = "jane.doe+news@example.com";
+  for (const [reply, kept] of [
+    ["550 5.1.1 <jane.doe+news@example.com>: no such user", "550 5.1.1 [address]: no such user"],
+    ["550 JANE.DOE+NEWS@EXAMPLE.COM unknown", "550 [address] unknown"],
+    ["550 jane.doe+news unknown here", "550 [address] unknown here"],
+    [
+      "550 see https://mx.example/why?a=jane.doe%2Bnews%40example.com&c=1",
+      "550 see https://mx.example/why?a=[address]&c=1",
+    ],
+    ["550-first\r\n550 second", "550-first 550 second"],
+    ["250 2.0.0 Ok: queued as 4F2A", "250 2.0.0 Ok: queued as 4F2A"],
+    ["550 5.1.1 jané@bücher.example\u0000gone", "550 5.1.1 [address] gone"],
+  ] as const) {
+    it(`${JSON.stringify(reply)} is kept without addresses`, () => assert.equal(scrubResponse(reply, to), kept));
+  }
+
+  it("is cut at 200 characters", () => {
+    assert.equal(scrubResponse(`550 ${"x".repeat(5_000)}`, to).length, 200);
+  });
+});

@@ -1,0 +1,109 @@
+import { once } from "node:events";
+import type { AddressInfo, Socket } from "node:net";
+import { SMTPServer, type SMTPServerOptions, type SMTPServerSession } from "smtp-server";
+
+/** A reply other than the one of success, or an end of the conversation. */
+export type Fault = { code: number; text: string } | "drop" | "hang";
+
+export interface Received {
+  from: string;
+  to: string;
+  /** As it arrived, dot-stuffing removed */
+  raw: Buffer;
+  /** Which of the sink's connections it came over */
+  connection: number;
+}
+
+export interface SinkOptions extends SMTPServerOptions {
+  /** What MAIL FROM, RCPT TO and the final dot are answered with; nothing means yes. */
+  mail?: (address: string) => Fault | undefined;
+  rcpt?: (address: string) => Fault | undefined;
+  dot?: (message: Received) => Fault | undefined;
+  /** Drops the connection as soon as the body begins. */
+  dropInBody?: boolean;
+  /** Before the final dot is answered */
+  latencyMs?: number;
+}
+
+export interface Sink {
+  port: number;
+  received: Received[];
+  /** Connections ever made, and those open now */
+  connections: { made: number; open: number };
+  close(): Promise<void>;
+}
+
+/** A real SMTP server on a free port, with the faults a test asks for. */
+export async function startSink(options: SinkOptions = {}): Promise<Sink> {
+  const sockets = new Map<number, { socket: Socket; number: number }>();
+  const received: Received[] = [];
+  const connections = { made: 0, open: 0 };
+  const drop = (session: SMTPServerSession) => sockets.get(session.remotePort)?.socket.destroy();
+
+  const answer = (fault: Fault | undefined, session: SMTPServerSession, callback: (error?: Error | null) => void) => {
+    if (fault === "hang") return;
+    if (fault === "drop") drop(session);
+    else if (fault) callback(Object.assign(new Error(fault.text), { responseCode: fault.code }));
+    else callback();
+  };
+
+  const server = new SMTPServer({
+    authOptional: true,
+    logger: false, // among other things it warns that its certificate is not secret
+    hideENHANCEDSTATUSCODES: true, // so that the texts of a test are sent as they are
+    disableReverseLookup: true,
+    closeTimeout: 100,
+    onMailFrom: ({ address }, session, callback) => answer(options.mail?.(address), session, callback),
+    onRcptTo: ({ address }, session, callback) => answer(options.rcpt?.(address), session, callback),
+    onData(stream, session, callback) {
+      const chunks: Buffer[] = [];
+      stream.on("data", (chunk: Buffer) => {
+        if (options.dropInBody) drop(session);
+        chunks.push(chunk);
+      });
+      stream.once("end", () => {
+        const { mailFrom, rcptTo } = session.envelope;
+        const message = {
+          from: mailFrom ? mailFrom.address : "",
+          to: rcptTo.map(({ address }) => address).join(),
+          raw: Buffer.concat(chunks),
+          connection: sockets.get(session.remotePort)?.number ?? 0,
+        };
+        const fault = options.dot?.(message);
+        if (!fault) received.push(message);
+        if (options.latencyMs) setTimeout(() => answer(fault, session, callback), options.latencyMs);
+        else answer(fault, session, callback);
+      });
+    },
+    ...options,
+  });
+  server.on("error", () => {}); // connections that a test breaks
+  server.server.on("connection", (socket: Socket) => {
+    connections.made++;
+    connections.open++;
+    socket.once("close", () => connections.open--);
+    if (socket.remotePort !== undefined) sockets.set(socket.remotePort, { socket, number: connections.made });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server.server, "listening");
+  let closing: Promise<void> | undefined;
+  return {
+    port: (server.server.address() as AddressInfo).port,
+    received,
+    connections,
+    close() {
+      closing ??= new Promise((resolve) => server.close(resolve));
+      for (const { socket } of sockets.values()) socket.destroy();
+      return closing;
+    },
+  };
+}
+
+/** Waits for a condition, looking every few milliseconds. */
+export async function until(condition: () => boolean, timeoutMs = 5_000): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  while (!condition()) {
+    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

@@ -1,0 +1,182 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import fc from "fast-check";
+import { Liquid } from "liquidjs";
+import {
+  checkContent,
+  compileTemplate,
+  MERGE_TAGS,
+  type MergeValues,
+  TemplateError,
+} from "../../domain/mail/template.ts";
+
+const newsletter = (name: string) => readFileSync(new URL(`../data/newsletters/${name}`, import.meta.url), "utf8");
+
+const render = (source: string, values: MergeValues) => compileTemplate(source, { escape: true }).render(values);
+
+describe("A template", () => {
+  it("prints values escaped in HTML and as they are elsewhere, and nothing for a missing one", () => {
+    const values = { first_name: `<b>"Zoë" & 'Co'</b>`, last_name: null };
+    const source = "Hi {{ first_name }}{{ last_name }}{{list_name}}!";
+    assert.equal(render(source, values), "Hi &lt;b&gt;&#34;Zoë&#34; &amp; &#39;Co&#39;&lt;/b&gt;!");
+    assert.equal(compileTemplate(source, { escape: false }).render(values), `Hi <b>"Zoë" & 'Co'</b>!`);
+  });
+
+  it("never runs what stands in a value", () => {
+    for (const source of ["{{ first_name }}", "{{ first_name | default: 'x' }}"]) {
+      assert.equal(render(source, { first_name: "{{ email }}{% if x %}", email: "secret" }), "{{ email }}{% if x %}");
+    }
+  });
+
+  it("cannot print a value unescaped", () => {
+    const values = { first_name: "<i>" };
+    assert.throws(() => render("{{ first_name | raw }}", values), TemplateError);
+    for (const source of [
+      "{{ first_name | escape }}",
+      "{{ first_name | escape | upcase | downcase }}",
+      "{% echo first_name %}",
+      "{% cycle first_name %}",
+      "{% assign x = first_name %}{{ x }}",
+      "{% capture x %}{{ first_name }}{% endcapture %}{{ x }}",
+      "{% liquid echo first_name %}",
+    ]) {
+      assert.doesNotMatch(render(source, values), /<i>/i, source);
+    }
+    assert.equal(render("{{ first_name | escape }}", values), "&lt;i&gt;");
+  });
+
+  it("keeps line breaks and control characters out of a subject", () => {
+    for (const source of ["Hi {{ first_name }}", "Hi {{ first_name | append: '' }}"]) {
+      const subject = compileTemplate(source, { escape: false, singleLine: true });
+      assert.equal(subject.render({ first_name: "A\r\nBcc: x@y\u0000\u2028z" }), "Hi A Bcc: x@y z");
+    }
+  });
+
+  it("knows its variables, locals left out", () => {
+    const source = `{{ email }}{% assign a = first_name %}{{ a }}{% for i in items %}{{ i.x }}{{ forloop.index }}
+      {% endfor %}{% capture c %}{{ product.name }}{% endcapture %}{{ c }}`;
+    const expected = ["email", "first_name", "items", "product.name"];
+    assert.deepEqual([...compileTemplate(source, { escape: true }).variables].sort(), expected);
+  });
+
+  it("takes the fast path for plain merge tags and no other", () => {
+    const isPlain = (source: string) => compileTemplate(source, { escape: true }).plain !== undefined;
+    for (const source of ["", "text", "{{email}}", "a {{\n email }} b", "{ {{ email }} }", "{{ email }}}"]) {
+      assert.ok(isPlain(source), source);
+    }
+    for (const source of [
+      "{{ email | upcase }}",
+      "{{- email -}}",
+      "{{ foo }}",
+      "{{ email.size }}",
+      "{% if email %}x{% endif %}",
+      "{% raw %}{{ email }}{% endraw %}",
+      "{{ email }}{% comment %}{% endcomment %}",
+    ]) {
+      assert.ok(!isPlain(source), source);
+    }
+  });
+
+  it("renders by the fast path exactly what liquidjs renders", () => {
+    const liquid = new Liquid({ outputEscape: "escape", templates: {} });
+    const space = fc.constantFrom("", " ", "\n", "\t ");
+    const output = fc.tuple(space, fc.constantFrom(...MERGE_TAGS), space).map(([a, tag, b]) => `{{${a}${tag}${b}}}`);
+    const literal = fc.oneof(
+      fc.string({ unit: "grapheme" }),
+      fc.constantFrom("{", "}", "{ {", "}}", "%}", "\r\n", ".", "-"),
+    );
+    const source = fc.array(fc.oneof(output, literal), { maxLength: 12 }).map((parts) => parts.join(""));
+    const value = fc.option(fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom("<>&\"'", "{{email}}")), {
+      nil: null,
+    });
+    const values = fc.record(Object.fromEntries(MERGE_TAGS.map((tag) => [tag, value])));
+    fc.assert(
+      fc.property(source, values, (text, given) => {
+        let expected: string;
+        try {
+          expected = liquid.parseAndRenderSync(text, given);
+        } catch {
+          assert.throws(() => render(text, given), TemplateError);
+          return;
+        }
+        assert.equal(render(text, given), expected);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});
+
+describe("The check of a draft", () => {
+  it("finds nothing wrong with a real newsletter", () => {
+    assert.deepEqual(checkContent({ subject: "News", html: newsletter("responsive-plain.html") }), []);
+  });
+
+  it("names every unknown tag of a real template", () => {
+    const problems = checkContent({ subject: "{{ product }}", html: newsletter("welcome-merge-tags.html") });
+    const tags = ["name", "action_url", "login_url", "username", "trial_length", "trial_start_date", "trial_end_date"];
+    assert.deepEqual(problems, [
+      { kind: "unknown_tag", field: "subject", tag: "product" },
+      ...[...tags, "support_email", "live_chat_url", "help_url"].map((tag) => ({
+        kind: "unknown_tag",
+        field: "html",
+        tag,
+      })),
+    ]);
+  });
+
+  for (const tag of ["include", "render", "layout", "block"]) {
+    it(`refuses the tag "${tag}"`, () => {
+      for (const html of [`a {% ${tag} "/etc/passwd" %}`, `{% liquid\n ${tag} "x" %}`, `{%- ${tag} x -%}`]) {
+        assert.deepEqual(checkContent({ subject: "", html }), [{ kind: "forbidden_tag", field: "html", tag }]);
+      }
+    });
+  }
+
+  for (const html of [
+    "{{ email",
+    "{% if email %}",
+    "{% nope %}",
+    "{{ email | nope }}",
+    "{{ }}",
+    "{{{ email }}",
+    "{% endif %}",
+  ]) {
+    it(`reports the syntax of ${html}`, () => {
+      const problems = checkContent({ subject: "ok", html });
+      assert.deepEqual(
+        problems.map(({ kind, field }) => ({ kind, field })),
+        [{ kind: "syntax", field: "html" }],
+      );
+    });
+  }
+
+  const hostile = {
+    "nested loops": "{% for a in (1..100000) %}{% for b in (1..100000) %}x{% endfor %}{% endfor %}",
+    "loops that print nothing":
+      "{% for a in (1..900) %}{% for b in (1..900) %}{% for c in (1..900) %}{% assign x = c %}{% endfor %}{% endfor %}{% endfor %}",
+    "a huge range": "{% for a in (1..9999999999) %}{% endfor %}",
+    "a string that doubles":
+      "{% assign x = 'abcdefgh' %}{% for a in (1..99) %}{% assign x = x | append: x %}{% endfor %}",
+    "a capture that doubles":
+      "{% assign x = 'abcdefgh' %}{% for a in (1..99) %}{% capture x %}{{ x }}{{ x }}{% endcapture %}{% endfor %}{{ x }}",
+    "much output from little": `{% for a in (1..2000) %}${"y".repeat(100_000)}{% endfor %}`,
+    "deep nesting": "{% if email %}".repeat(50_000),
+    "a wide date": "{{ 'now' | date: '%1000000000d' }}",
+    "sheer length": "x".repeat(2_000_001),
+    "a branch for people without a name":
+      "{% unless first_name %}{% for a in (1..9999999999) %}{% endfor %}{% endunless %}",
+  };
+  for (const [what, html] of Object.entries(hostile)) {
+    it(`stops ${what} in good time`, () => {
+      const before = performance.now();
+      const [problem] = checkContent({ subject: "ok", html });
+      assert.equal(problem?.kind, "limits");
+      assert.ok(performance.now() - before < 1_500);
+    });
+  }
+
+  it("lets no template reach into JavaScript", () => {
+    const probes = ["constructor", "__proto__", "email.constructor", "toString", "email.length.constructor"];
+    for (const probe of probes) assert.equal(render(`{{ ${probe} }}`, { email: "a" }), "", probe);
+  });
+});

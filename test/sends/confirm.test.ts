@@ -1,0 +1,328 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { newId } from "../../domain/ids.ts";
+import { attachList } from "../../domain/newsletters.ts";
+import { confirmationToken } from "../../domain/sends/token.ts";
+import { api } from "../support/api.ts";
+import { unique } from "../support/factories.ts";
+import {
+  addSubscribers,
+  confirm,
+  credits,
+  freshKey,
+  ledgerStates,
+  makeSender,
+  people,
+  preview,
+  type Sender,
+  sendAndWait,
+  startSend,
+  tokenOf,
+  untilStatus,
+} from "../support/sending.ts";
+
+const refused = (answer: Awaited<ReturnType<typeof confirm>>, status: number, code: string) => {
+  assert.equal(answer.body?.error?.code, code, answer.text);
+  assert.equal(answer.status, status);
+};
+
+describe("A confirm", () => {
+  it("schedules the newsletter, reserves one credit per recipient and answers with the whole contract", async () => {
+    const sender = await makeSender({ recipients: 4, credits: 10, dailySendCap: 100 });
+    const answer = await confirm(sender, await tokenOf(sender));
+    assert.equal(answer.status, 202, answer.text);
+    const { send_at, id, ...data } = answer.body.data;
+    assert.deepEqual(data, {
+      object: "newsletter_send",
+      newsletter_id: sender.newsletterId,
+      status: "SCHEDULED",
+      recipients: 4,
+      credits_reserved: 4,
+      send_cap: { limit: 100, used_today: 4, remaining: 96 },
+    });
+    assert.match(id, /^send_/);
+    assert.match(send_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await credits(sender), { available: 6, reserved: 0, mismatch: false });
+  });
+
+  it("gives twenty racing confirms one 202 and nineteen 409s, and reserves once", async () => {
+    const sender = await makeSender({ recipients: 5, credits: 100 });
+    const token = await tokenOf(sender);
+    const answers = await Promise.all(Array.from({ length: 20 }, () => confirm(sender, token)));
+    assert.equal(answers.filter(({ status }) => status === 202).length, 1, answers.map(({ text }) => text).join("\n"));
+    const others = answers.filter(({ status }) => status !== 202);
+    for (const answer of others) refused(answer, 409, "confirmation_stale");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await credits(sender), { available: 95, reserved: 0, mismatch: false });
+    const { rows } = await sql<{ count: number }>`select count(*)::int as count from credit_entries
+      where team_id = ${sender.team.id} and kind = 'RESERVE'`.execute(kysely(sender.em));
+    assert.equal(rows[0]?.count, 1);
+  });
+
+  it("replays its 202 to the byte under the same Idempotency-Key, and arms nothing twice", async () => {
+    const sender = await makeSender({ recipients: 2, credits: 10 });
+    const token = await tokenOf(sender);
+    const key = freshKey();
+    const first = await confirm(sender, token, key);
+    const again = await confirm(sender, token, key);
+    assert.equal(first.status, 202, first.text);
+    assert.equal(again.status, 202);
+    assert.equal(again.text, first.text);
+    assert.equal(again.headers.get("idempotent-replayed"), "true");
+    await untilStatus(sender, ["SENT"]);
+    assert.equal((await credits(sender)).available, 8);
+  });
+
+  it("refuses a token that was used", async () => {
+    const sender = await makeSender();
+    const token = await tokenOf(sender);
+    assert.equal((await confirm(sender, token)).status, 202);
+    refused(await confirm(sender, token), 409, "confirmation_stale");
+  });
+
+  it("refuses a token at its expiry, by the database clock", async () => {
+    const sender = await makeSender();
+    await tokenOf(sender);
+    // Moved rather than waited for. A token is bound to its expiry, so this one is made anew.
+    const { rows } = await sql<{ id: string; plan_digest: string; expires_at: string }>`
+      update send_previews set expires_at = date_trunc('milliseconds', now()) where resource_id = ${sender.newsletterId}
+      returning id, plan_digest, expires_at`.execute(kysely(sender.em));
+    const [row] = rows;
+    assert.ok(row);
+    const facts = { previewId: row.id, apiKeyId: sender.liveKey.record.id, planDigest: row.plan_digest };
+    const token = confirmationToken(sender.vault, { ...facts, expiresAt: new Date(row.expires_at) });
+    refused(await confirm(sender, token), 409, "confirmation_stale");
+    const later = confirmationToken(sender.vault, { ...facts, expiresAt: new Date(Date.now() + 60_000) });
+    refused(await confirm(sender, later), 409, "confirmation_invalid");
+  });
+
+  it("refuses altered tokens, tokens of another newsletter and tokens of another team alike", async () => {
+    const [sender, other] = await Promise.all([makeSender(), makeSender()]);
+    const token = await tokenOf(sender);
+    const [id = "", signature = ""] = token.split(".");
+    const flipped = `${signature[0] === "A" ? "B" : "A"}${signature.slice(1)}`;
+    const foreign = await tokenOf(other);
+    for (const wrong of [`${id}.${flipped}`, `${newId("send")}.${signature}`, "nonsense", `${token}x`, foreign]) {
+      refused(await confirm(sender, wrong), 409, "confirmation_invalid");
+    }
+    assert.equal((await confirm(sender, token)).status, 202);
+  });
+
+  it("answers 404 for a newsletter of another team, before it looks at the token", async () => {
+    const [sender, other] = await Promise.all([makeSender(), makeSender()]);
+    const token = await tokenOf(other);
+    refused(await confirm({ client: sender.client, newsletterId: other.newsletterId }, token), 404, "not_found");
+    refused(await preview({ client: sender.client, newsletterId: other.newsletterId }), 404, "not_found");
+  });
+
+  it("wants its Idempotency-Key and takes no dry run", async () => {
+    const sender = await makeSender();
+    const path = `/newsletters/${sender.newsletterId}/send`;
+    refused(await sender.client.post(path, { confirmation_token: "x" }), 400, "idempotency_key_required");
+    const dry = await sender.client.post(
+      path,
+      { confirmation_token: "x" },
+      { idempotencyKey: freshKey(), query: { dry_run: true } },
+    );
+    refused(dry, 400, "unsupported_parameter");
+  });
+
+  it("cannot be overdrawn by two newsletters confirmed at once", async () => {
+    const sender = await makeSender({ recipients: 6, credits: 10, dailySendCap: 1000 });
+    const second = await sender.client.post("/newsletters", {
+      name: "Issue two",
+      subject: "Two",
+      from_email: sender.fromEmail,
+      body: "<p>Two</p>",
+    });
+    const newsletterId = second.body.data.id;
+    await transaction(sender.em, (tx) => attachList(tx, newsletterId, sender.listId));
+    const other = { ...sender, newsletterId };
+    const [one, two] = await Promise.all([tokenOf(sender), tokenOf(other)]);
+    const answers = await Promise.all([confirm(sender, one), confirm(other, two)]);
+    assert.deepEqual(answers.map(({ status }) => status).sort(), [202, 402]);
+    assert.equal((await credits(sender)).mismatch, false);
+  });
+
+  const drifts: Record<string, (sender: Sender) => Promise<unknown>> = {
+    "a subscriber joins": (sender) => addSubscribers(sender, sender.listId, people(1, unique("new"))),
+    "a subscriber leaves": (sender) =>
+      sql`delete from subscriptions where list_id = ${sender.listId} and subscriber_id in (
+        select min(subscriber_id) from subscriptions where list_id = ${sender.listId})`.execute(kysely(sender.em)),
+    "a subscriber is suppressed": async ({ client, audience }) => {
+      const answer = await client.post("/suppressions", { emails: [`person0@${audience}`] });
+      assert.equal(answer.body.data.added.length, 1, answer.text);
+    },
+    "a subscriber opts out of the list": (sender) =>
+      sql`update subscriptions set status = 'UNSUBSCRIBED' where list_id = ${sender.listId} and subscriber_id in (
+        select min(subscriber_id) from subscriptions where list_id = ${sender.listId})`.execute(kysely(sender.em)),
+    "a subscriber changes address": (sender) =>
+      sql`update subscribers set email = ${`moved@${sender.audience}`}
+        where team_id = ${sender.team.id} and email = ${`person1@${sender.audience}`}`.execute(kysely(sender.em)),
+    "the subject is edited": ({ client, newsletterId }) =>
+      client.patch(`/newsletters/${newsletterId}`, { subject: "Other" }),
+    "the body is edited": ({ client, newsletterId }) =>
+      client.patch(`/newsletters/${newsletterId}`, { body: "<p>Other</p>" }),
+    "the sender's name is edited": ({ client, newsletterId }) =>
+      client.patch(`/newsletters/${newsletterId}`, { from_name: "Somebody" }),
+    "send days are restricted": (sender) =>
+      sql`update newsletters set send_days = '{1}' where id = ${sender.newsletterId}`.execute(kysely(sender.em)),
+    "the account changes its address": (sender) =>
+      sql`update email_accounts set email = ${`other@${sender.domain}`}, allowed_domains = ${[sender.domain]}::text[]
+        where id = ${sender.accountId}`.execute(kysely(sender.em)),
+  };
+  for (const [name, drift] of Object.entries(drifts)) {
+    it(`is refused as send_plan_changed when ${name}, and a new preview helps`, async () => {
+      const sender = await makeSender({ recipients: 3, credits: 10 });
+      const token = await tokenOf(sender);
+      await drift(sender);
+      refused(await confirm(sender, token), 409, "send_plan_changed");
+      assert.deepEqual(await credits(sender), { available: 10, reserved: 0, mismatch: false });
+      assert.equal((await confirm(sender, await tokenOf(sender))).status, 202);
+    });
+  }
+
+  it("is refused as send_plan_changed to another key of the team", async () => {
+    const sender = await makeSender();
+    const token = await tokenOf(sender);
+    const other = await sender.mint({ sendDomains: [sender.domain] });
+    refused(await confirm({ ...sender, client: api(other.key) }, token), 409, "send_plan_changed");
+    assert.equal((await confirm(sender, token)).status, 202);
+  });
+
+  it("does not mind what the plan does not hold: a new list name, a subscriber's name", async () => {
+    const sender = await makeSender();
+    const token = await tokenOf(sender);
+    await sender.client.patch(`/lists/${sender.listId}`, { name: "Renamed" });
+    assert.equal((await confirm(sender, token)).status, 202);
+  });
+
+  it("is refused once the newsletter is no draft, and its edits are too", async () => {
+    const sender = await makeSender();
+    const [one, two] = [await tokenOf(sender), await tokenOf(sender)];
+    assert.equal((await confirm(sender, one)).status, 202);
+    refused(await confirm(sender, two), 409, "resource_state_invalid");
+    refused(await preview(sender), 409, "resource_state_invalid");
+    refused(
+      await sender.client.patch(`/newsletters/${sender.newsletterId}`, { subject: "x" }),
+      409,
+      "resource_state_invalid",
+    );
+    refused(await sender.client.delete(`/newsletters/${sender.newsletterId}`), 409, "resource_state_invalid");
+  });
+
+  it("waits for the next allowed day in the team's time zone", async () => {
+    const sender = await makeSender({ timeZone: "Pacific/Auckland" });
+    const { rows } = await sql<{ today: number }>`
+      select extract(isodow from now() at time zone 'Pacific/Auckland')::int as today`.execute(kysely(sender.em));
+    const today = rows[0]?.today ?? 1;
+    const tomorrow = (today % 7) + 1;
+    await sql`update newsletters set send_days = ${[String(tomorrow)]}::text[] where id = ${sender.newsletterId}`.execute(
+      kysely(sender.em),
+    );
+    const { data } = await startSend(sender);
+    const { rows: local } = await sql<{ day: number; time: string }>`
+      select extract(isodow from ${data.send_at}::timestamptz at time zone 'Pacific/Auckland')::int as day,
+        to_char(${data.send_at}::timestamptz at time zone 'Pacific/Auckland', 'HH24:MI:SS') as time`.execute(
+      kysely(sender.em),
+    );
+    assert.deepEqual(local, [{ day: tomorrow, time: "00:00:00" }]);
+    assert.deepEqual(await ledgerStates(sender), { QUEUED: 3 });
+  });
+});
+
+describe("A preview", () => {
+  it("counts disjoint classes, opt-in before suppression, and each address once over several lists", async () => {
+    const audience = `${unique("to")}.example`;
+    const sender = await makeSender({
+      dailySendCap: 50,
+      recipients: [
+        { email: `a@${audience}` },
+        { email: `b@${audience}`, suppressed: true },
+        { email: `c@${audience}`, status: "PENDING" },
+        { email: `d@${audience}`, status: "PENDING", suppressed: true },
+        { email: `e@${audience}`, status: "UNSUBSCRIBED" },
+      ],
+    });
+    const list = await sender.client.post("/lists", { name: "Second" });
+    await sql`insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
+      select ${list.body.data.id}, id, team_id, environment, 'CONFIRMED' from subscribers
+      where team_id = ${sender.team.id} and email = any(${[`a@${audience}`, `e@${audience}`]})`.execute(
+      kysely(sender.em),
+    );
+    await transaction(sender.em, (tx) => attachList(tx, sender.newsletterId, list.body.data.id));
+
+    const answer = await preview(sender);
+    assert.equal(answer.status, 200, answer.text);
+    const { confirmation, id, ...data } = answer.body.data;
+    assert.deepEqual(data, {
+      object: "newsletter_send_preview",
+      newsletter_id: sender.newsletterId,
+      recipients: { total: 5, not_opted_in: 2, suppressed: 1, eligible: 2 },
+      credits_required: 2,
+      send_cap: { limit: 50, used_today: 0, remaining: 50 },
+      from_address: sender.fromEmail,
+      sending_account_address: sender.fromEmail,
+      complaint_rate: { rate: 0, threshold: 0.002, window_days: 30 },
+    });
+    assert.match(id, /^send_/);
+    const lifetimeMs = Date.parse(confirmation.expires_at) - Date.now();
+    assert.ok(lifetimeMs > 14 * 60_000 && lifetimeMs <= 15 * 60_000 + 1000, `${lifetimeMs} ms`);
+  });
+
+  it("changes nothing but its own row", async () => {
+    const sender = await makeSender({ credits: 7 });
+    await tokenOf(sender);
+    assert.deepEqual(await credits(sender), { available: 7, reserved: 0, mismatch: false });
+    const { body } = await sender.client.get(`/newsletters/${sender.newsletterId}`);
+    assert.equal(body.data.status, "DRAFT");
+  });
+
+  it("replays the same token under the same Idempotency-Key, without having stored it", async () => {
+    const sender = await makeSender();
+    const key = freshKey();
+    const first = await preview(sender, key);
+    const again = await preview(sender, key);
+    assert.equal(first.status, 200, first.text);
+    assert.equal(again.headers.get("idempotent-replayed"), "true");
+    assert.equal(again.text, first.text);
+    const token: string = first.body.data.confirmation.token;
+    const { rows } = await sql<{ stored: string }>`
+      select body as stored from idempotency_records where team_id = ${sender.team.id}`.execute(kysely(sender.em));
+    assert.ok(rows.length > 0);
+    for (const { stored } of rows) assert.ok(!stored?.includes(token.split(".")[1] ?? ""));
+    assert.equal((await confirm(sender, token)).status, 202);
+  });
+
+  it("shows its impact on a dry run and makes no token", async () => {
+    const sender = await makeSender({ recipients: 2, credits: 9 });
+    const answer = await sender.client.post(`/newsletters/${sender.newsletterId}/send-preview`, undefined, {
+      idempotencyKey: freshKey(),
+      query: { dry_run: true },
+    });
+    assert.equal(answer.status, 200, answer.text);
+    assert.equal(answer.body.data, null);
+    assert.equal(answer.body.meta.dry_run, true);
+    assert.deepEqual(answer.body.meta.impact.affected_ids, [sender.newsletterId]);
+    assert.equal(answer.body.meta.impact.quota.amount, 2);
+    const { rows } = await sql`select 1 from send_previews where resource_id = ${sender.newsletterId}`.execute(
+      kysely(sender.em),
+    );
+    assert.equal(rows.length, 0);
+  });
+});
+
+describe("After a send", () => {
+  it("shows state and counts that add up to the plan", async () => {
+    const sender = await makeSender({ recipients: 3 });
+    const done = await sendAndWait(sender);
+    assert.equal(done.status, "SENT");
+    assert.equal(
+      Object.values(done.recipients as Record<string, number>).reduce((a, b) => a + b, 0),
+      3,
+    );
+  });
+});

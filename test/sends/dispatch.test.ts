@@ -1,0 +1,319 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { Client, Connection } from "@temporalio/client";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import {
+  caughtMails,
+  credits,
+  ledgerStates,
+  makeSender,
+  readMail,
+  type Sender,
+  sendAndWait,
+  setFaults,
+  startSend,
+  untilStatus,
+} from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+let connection: Connection;
+let temporal: Client;
+
+/** The send's workflow, as the Temporal UI drives it. */
+const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
+
+const addressesOf = async (sender: Sender) => (await caughtMails(sender)).flatMap(({ to }) => to).sort();
+
+const at = (sender: Sender, ...numbers: number[]) => numbers.map((n) => `person${n}@${sender.audience}`).sort();
+
+const sumOf = (states: Partial<Record<string, number>>) =>
+  Object.values(states).reduce<number>((a, b) => a + (b ?? 0), 0);
+
+const dispatchPid = (): number => {
+  const file = process.env["MAILKEEL_STACK"];
+  assert.ok(file, "run with npm test");
+  return JSON.parse(readFileSync(file, "utf8")).pids.dispatch;
+};
+
+describe("Dispatch", () => {
+  before(async () => {
+    const { address, namespace } = (await stack()).temporal;
+    connection = await Connection.connect({ address });
+    temporal = new Client({ connection, namespace });
+  });
+  after(() => connection.close());
+  afterEach(() => setFaults([]));
+
+  it("mails everybody once, each with their own merge tags, text part and unsubscribe headers", async () => {
+    const sender = await makeSender({
+      recipients: 0,
+      subject: "Grüße, {{ first_name }} <{{ email }}>",
+      body: "<html><body><h1>{{ list_name }}</h1><p>Dear {{ first_name }} {{ last_name }}</p></body></html>",
+    });
+    const { addSubscribers } = await import("../support/sending.ts");
+    await addSubscribers(sender, sender.listId, [
+      { email: `zoe@${sender.audience}`, firstName: "Zoë", lastName: "O'Brien & <Sons>" },
+      { email: `li@${sender.audience}`, firstName: "李", lastName: null },
+    ]);
+    assert.equal((await sendAndWait(sender)).status, "SENT");
+    const mails = await caughtMails(sender);
+    assert.deepEqual(mails.map(({ to }) => to[0]).sort(), [`li@${sender.audience}`, `zoe@${sender.audience}`]);
+    const zoe = mails.find(({ to }) => to[0]?.startsWith("zoe"));
+    assert.ok(zoe);
+    const mail = await readMail(zoe.id);
+    assert.equal(mail.subject, `Grüße, Zoë <zoe@${sender.audience}>`);
+    assert.deepEqual(mail.from, { name: "Test News", address: sender.fromEmail });
+    assert.match(mail.html ?? "", /Dear Zoë O&#39;Brien &amp; &lt;Sons&gt;/);
+    assert.match(mail.text ?? "", /Dear Zoë O'Brien & <Sons>/);
+    const header = (name: string) => mail.headers.find(({ key }) => key === name)?.value ?? "";
+    const { origin } = await stack();
+    const link = /^<(.+)>$/.exec(header("list-unsubscribe"))?.[1] ?? "";
+    assert.ok(link.startsWith(`${origin}/u/`), link);
+    assert.equal(header("list-unsubscribe-post"), "List-Unsubscribe=One-Click");
+    assert.ok(mail.html?.includes(link), "the link is visible");
+    assert.ok(mail.text?.includes(link), "the link is in the text");
+    assert.ok(!link.includes(sender.audience), "no address in the link");
+  });
+
+  it("leaves out who is suppressed or opts out between confirm and dispatch", async () => {
+    const sender = await makeSender({ recipients: 4 });
+    await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+      where id = ${sender.newsletterId}`.execute(kysely(sender.em));
+    const { data } = await startSend(sender);
+    await sender.client.post("/suppressions", { emails: [`person0@${sender.audience}`] });
+    await sql`update subscriptions set status = 'UNSUBSCRIBED' where list_id = ${sender.listId} and subscriber_id in (
+      select id from subscribers where team_id = ${sender.team.id} and email = ${`person1@${sender.audience}`})`.execute(
+      kysely(sender.em),
+    );
+    await sql`update subscribers set email = ${`moved@${sender.audience}`}
+      where team_id = ${sender.team.id} and email = ${`person2@${sender.audience}`}`.execute(kysely(sender.em));
+    // Its day comes; the operator's retry looks at the clock again.
+    await sql`update sends set send_at = now() where id = ${data.id}`.execute(kysely(sender.em));
+    await workflowOf(data.id).executeUpdate("retry");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await addressesOf(sender), at(sender, 3));
+    assert.deepEqual(await ledgerStates(sender), { SENT: 1, SUPPRESSED: 3 });
+    assert.deepEqual(await credits(sender), { available: 999_999, reserved: 0, mismatch: false });
+  });
+
+  it("sorts refusals: a mailbox that is none bounces hard and is suppressed, a full one and a policy do not", async () => {
+    const sender = await makeSender({ recipients: 5 });
+    await setFaults([
+      { stage: "rcpt", match: `person0@${sender.audience}`, code: 550, message: "5.1.1 No such user" },
+      { stage: "rcpt", match: `person1@${sender.audience}`, code: 552, message: "5.2.2 Mailbox full" },
+      { stage: "rcpt", match: `person2@${sender.audience}`, code: 550, message: "5.7.1 Not welcome" },
+      { stage: "data", match: `person3@${sender.audience}`, code: 554, message: "Rejected" },
+    ]);
+    await sendAndWait(sender);
+    assert.deepEqual(await ledgerStates(sender), { REJECTED: 4, SENT: 1 });
+    const { body } = await sender.client.get("/suppressions");
+    assert.deepEqual(
+      body.data.map(({ email, reason }: { email: string; reason: string }) => [email, reason]),
+      [[`person0@${sender.audience}`, "bounce:hard"]],
+    );
+    assert.deepEqual(await credits(sender), { available: 999_999, reserved: 0, mismatch: false });
+  });
+
+  it("tries deferred recipients again without holding up the others", async () => {
+    const sender = await makeSender({ recipients: 6 });
+    await setFaults([
+      { stage: "rcpt", match: `person[01]@${sender.audience}`, code: 450, message: "4.2.0 later", times: 3 },
+    ]);
+    const { data } = await startSend(sender);
+    await eventually(async () => (await ledgerStates(sender))["SENT"] === 4 || undefined, {
+      what: "the others are sent",
+    });
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 6 });
+    assert.deepEqual(await addressesOf(sender), at(sender, 0, 1, 2, 3, 4, 5));
+    const { rows } = await sql<{ attempts: number }>`select max(attempts)::int as attempts from send_recipients
+      where send_id = ${data.id}`.execute(kysely(sender.em));
+    assert.ok((rows[0]?.attempts ?? 0) >= 2);
+  });
+
+  it("lets a recipient expire who is deferred for too long, and gives the credit back", async () => {
+    const sender = await makeSender({ recipients: 2, credits: 10 });
+    await setFaults([{ stage: "rcpt", match: `person0@${sender.audience}`, code: 451, message: "4.3.0 later" }]);
+    await startSend(sender);
+    await eventually(async () => (await ledgerStates(sender))["DEFERRED"] === 1 || undefined, { what: "a deferral" });
+    await sql`update send_recipients set first_deferred_at = now() - interval '2 days'
+      where email = ${`person0@${sender.audience}`}`.execute(kysely(sender.em));
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await ledgerStates(sender), { EXPIRED: 1, SENT: 1 });
+    assert.deepEqual(await credits(sender), { available: 9, reserved: 0, mismatch: false });
+  });
+
+  it("lists as unknown what was cut off after the final dot, and does not mail it again", async () => {
+    const sender = await makeSender({ recipients: 3 });
+    await setFaults([{ stage: "data", match: `person1@${sender.audience}`, drop: true, times: 1 }]);
+    await sendAndWait(sender);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
+    const mails = await addressesOf(sender);
+    assert.equal(new Set(mails).size, mails.length);
+    // It may have arrived, so its credit is used.
+    assert.deepEqual(await credits(sender), { available: 999_997, reserved: 0, mismatch: false });
+  });
+
+  it("fails the send, and keeps no credit, when nothing could be sent", async () => {
+    const sender = await makeSender({ recipients: 2, credits: 5 });
+    await setFaults([{ stage: "rcpt", match: sender.audience, code: 550, message: "5.1.1 no" }]);
+    assert.equal((await sendAndWait(sender)).status, "FAILED");
+    assert.deepEqual(await credits(sender), { available: 5, reserved: 0, mismatch: false });
+  });
+
+  it("pauses with NeedsOperator when the account's login is refused, and goes on after a repair and a resume", async () => {
+    const sender = await makeSender({ recipients: 2 });
+    await sql`update email_accounts set port = 1, max_connections = 1 where id = ${sender.accountId}`.execute(
+      kysely(sender.em),
+    );
+    const { data } = await startSend(sender);
+    const handle = workflowOf(data.id);
+    // Nobody listens there: temporary trouble, which the send keeps trying by itself.
+    await eventually(
+      async () => {
+        const { memo, ...description } = await handle.describe();
+        return description.status.name === "RUNNING" && (await ledgerStates(sender))["QUEUED"] === 2;
+      },
+      { what: "the send waits" },
+    );
+    const { hostname, port } = new URL((await stack()).mail.smtp);
+    await sql`update email_accounts set host = ${hostname}, port = ${Number(port)} where id = ${sender.accountId}`.execute(
+      kysely(sender.em),
+    );
+    await handle.executeUpdate("retry");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await addressesOf(sender), at(sender, 0, 1));
+  });
+
+  it("pauses when the account stops being ACTIVE, tells operators, and resumes", async () => {
+    const sender = await makeSender({ recipients: 3 });
+    await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+      where id = ${sender.newsletterId}`.execute(kysely(sender.em));
+    const { data } = await startSend(sender);
+    await sql`update email_accounts set status = 'SUSPENDED' where id = ${sender.accountId}`.execute(kysely(sender.em));
+    await sql`update sends set send_at = now() where id = ${data.id}`.execute(kysely(sender.em));
+    const handle = workflowOf(data.id);
+    await handle.executeUpdate("retry");
+    await untilStatus(sender, ["PAUSED"]);
+    const found = await eventually(
+      async () => {
+        const query = `NeedsOperator = true AND ResourceId = '${sender.newsletterId}' AND SendStatus = 'PAUSED'`;
+        for await (const workflow of temporal.workflow.list({ query })) return workflow.workflowId;
+        return undefined;
+      },
+      { what: "the send among those that need an operator", withinMs: 15_000 },
+    );
+    assert.equal(found, sendWorkflowId(data.id));
+    await sql`update email_accounts set status = 'ACTIVE' where id = ${sender.accountId}`.execute(kysely(sender.em));
+    await handle.executeUpdate("resume");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await addressesOf(sender), at(sender, 0, 1, 2));
+  });
+
+  it("pauses after twenty policy refusals in a row", async () => {
+    const sender = await makeSender({ recipients: 120 });
+    await setFaults([{ stage: "data", match: sender.audience, code: 554, message: "5.7.1 blocked" }]);
+    await startSend(sender);
+    await untilStatus(sender, ["PAUSED"]);
+    const states = await ledgerStates(sender);
+    assert.ok((states["REJECTED"] ?? 0) >= 20 && (states["QUEUED"] ?? 0) > 0, JSON.stringify(states));
+    assert.equal(states["SENDING"] ?? 0, 0);
+    assert.equal(sumOf(states), 120);
+  });
+
+  it("stops mailing once a pause is acknowledged, goes on with resume, and gives credits back on cancel", async () => {
+    const sender = await makeSender({ recipients: 300, credits: 300, account: { maxConnections: 2 } });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
+    const { data } = await startSend(sender);
+    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 10 || undefined, { what: "some mail" });
+    const handle = workflowOf(data.id);
+    await handle.executeUpdate("pause");
+    const paused = await ledgerStates(sender);
+    assert.equal(paused["SENDING"] ?? 0, 0);
+    const count = (await caughtMails(sender)).length;
+    assert.equal((await credits(sender)).reserved, 300);
+    await handle.executeUpdate("resume");
+    await eventually(async () => (await caughtMails(sender)).length > count || undefined, { what: "more mail" });
+    await handle.executeUpdate("cancel");
+    const { recipients, status } = await untilStatus(sender, ["CANCELLED"]);
+    assert.equal(status, "CANCELLED");
+    assert.equal(sumOf(recipients), 300);
+    const states = await ledgerStates(sender);
+    assert.equal(states["SENDING"] ?? 0, 0);
+    assert.ok((states["CANCELLED"] ?? 0) > 0);
+    assert.deepEqual(await credits(sender), { available: 300 - (states["SENT"] ?? 0), reserved: 0, mismatch: false });
+    const mails = await addressesOf(sender);
+    assert.equal(mails.length, states["SENT"]);
+    assert.equal(new Set(mails).size, mails.length);
+  });
+
+  it("keeps an account's hourly limit to the mail", async () => {
+    const sender = await makeSender({ recipients: 10, account: { hourlyLimit: 4 } });
+    const { data } = await startSend(sender);
+    await eventually(async () => (await ledgerStates(sender))["SENT"] === 4 || undefined, { what: "four mails" });
+    await sql`update account_usage set used = 3 where account_id = ${sender.accountId}`.execute(kysely(sender.em));
+    await workflowOf(data.id).executeUpdate("retry");
+    await eventually(async () => (await ledgerStates(sender))["SENT"] === 5 || undefined, { what: "one mail more" });
+    assert.deepEqual(await ledgerStates(sender), { QUEUED: 5, SENT: 5 });
+    await sql`update email_accounts set hourly_limit = null where id = ${sender.accountId}`.execute(kysely(sender.em));
+    await workflowOf(data.id).executeUpdate("retry");
+    await untilStatus(sender, ["SENT"]);
+    assert.equal(new Set(await addressesOf(sender)).size, 10);
+  });
+
+  it("loses nobody and mails nobody twice when the worker is killed in the middle of 2,000 recipients", async function () {
+    this.timeout(90_000);
+    const connections = 10;
+    const sender = await makeSender({ recipients: 2_000, credits: 2_000, account: { maxConnections: connections } });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 5 }]);
+    const { data } = await startSend(sender);
+    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 300 || undefined, { withinMs: 20_000 });
+    const pid = dispatchPid();
+    process.kill(pid, "SIGKILL");
+    await untilStatus(sender, ["SENT"], 70_000);
+
+    const states = await ledgerStates(sender);
+    const unknown = states["UNKNOWN"] ?? 0;
+    assert.deepEqual(
+      Object.keys(states).filter((state) => state !== "UNKNOWN"),
+      ["SENT"],
+      JSON.stringify(states),
+    );
+    assert.equal(sumOf(states), 2_000);
+    assert.ok(unknown <= 3 * connections, `${unknown} unknown`);
+    const mails = await addressesOf(sender);
+    assert.equal(new Set(mails).size, mails.length, "nobody twice");
+    // Whoever has no mail is listed as unknown, and only they.
+    const { rows } = await sql<{ email: string }>`select email from send_recipients
+      where send_id = ${data.id} and state = 'SENT'`.execute(kysely(sender.em));
+    const caught = new Set(mails);
+    assert.deepEqual(
+      rows.filter(({ email }) => !caught.has(email)),
+      [],
+      "nobody forgotten",
+    );
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+    assert.notEqual(dispatchPid(), pid);
+  });
+
+  it("writes no address, name, subject or token into a workflow's history", async () => {
+    const sender = await makeSender({ recipients: 2, subject: "Secret subject" });
+    const { data } = await startSend(sender);
+    await untilStatus(sender, ["SENT"]);
+    const handle = workflowOf(data.id);
+    await handle.result();
+    const history = await handle.fetchHistory();
+    const plain = (value: unknown): string =>
+      JSON.stringify(value, (_key, part) =>
+        part instanceof Uint8Array || part?.type === "Buffer" ? Buffer.from(part.data ?? part).toString("utf8") : part,
+      );
+    const text = plain(history);
+    assert.ok(text.includes(sender.newsletterId), "the decoding works");
+    for (const secret of [sender.audience, sender.domain, "First0", "Secret subject", sender.keys.live]) {
+      assert.ok(!text.includes(secret), `${secret} is in the history`);
+    }
+  });
+});

@@ -1,0 +1,222 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { type ApiAnswer, api } from "../support/api.ts";
+import {
+  confirm,
+  freshKey,
+  makeSender,
+  preview,
+  type Sender,
+  type SenderOptions,
+  tokenOf,
+} from "../support/sending.ts";
+
+interface Gate {
+  name: string;
+  status: number;
+  code: string;
+  /** What a sender needs so that the gate can be closed. */
+  options?: SenderOptions;
+  /** Closes the gate. */
+  close(sender: Sender): Promise<unknown>;
+  /** Closing it changes the plan too, so a confirm meets that first. */
+  drifts?: boolean;
+  message?: RegExp;
+}
+
+const run = (sender: Sender, query: ReturnType<typeof sql>) => query.execute(kysely(sender.em));
+const edit = (sender: Sender, fields: object) => sender.client.patch(`/newsletters/${sender.newsletterId}`, fields);
+
+const GATES: Gate[] = [
+  {
+    name: "no subject",
+    status: 409,
+    code: "campaign_not_ready",
+    close: (s) => run(s, sql`update newsletters set subject = null where id = ${s.newsletterId}`),
+    drifts: true,
+    message: /subject/,
+  },
+  {
+    name: "no body",
+    status: 409,
+    code: "campaign_not_ready",
+    close: (s) => run(s, sql`update newsletters set body = null where id = ${s.newsletterId}`),
+    drifts: true,
+    message: /body/,
+  },
+  {
+    name: "an unknown merge tag, which it names",
+    status: 409,
+    code: "campaign_not_ready",
+    close: (s) => edit(s, { body: "<p>{{ frist_name }}</p>" }),
+    drifts: true,
+    message: /frist_name/,
+  },
+  {
+    name: "no list",
+    status: 409,
+    code: "campaign_not_ready",
+    close: (s) => run(s, sql`delete from newsletter_lists where newsletter_id = ${s.newsletterId}`),
+    drifts: true,
+    message: /list/,
+  },
+  {
+    name: "nobody left to mail",
+    status: 409,
+    code: "campaign_not_ready",
+    close: (s) => run(s, sql`update subscriptions set status = 'PENDING' where list_id = ${s.listId}`),
+    drifts: true,
+  },
+  {
+    name: "no sending account for the address",
+    status: 409,
+    code: "campaign_not_ready",
+    close: (s) => edit(s, { from_email: `x@nobody.${s.domain}` }),
+    drifts: true,
+    message: /account/,
+  },
+  {
+    name: "a sending account that is not ACTIVE",
+    status: 409,
+    code: "sending_domain_unverified",
+    close: (s) => run(s, sql`update email_accounts set status = 'SUSPENDED' where id = ${s.accountId}`),
+  },
+  {
+    name: "send_domains that do not cover the address",
+    status: 403,
+    code: "send_domain_not_allowed",
+    close: (s) =>
+      run(s, sql`update api_keys set send_domains = '{elsewhere.example}' where id = ${s.liveKey.record.id}`),
+  },
+  {
+    name: "empty send_domains",
+    status: 403,
+    code: "send_domain_not_allowed",
+    close: (s) => run(s, sql`update api_keys set send_domains = '{}' where id = ${s.liveKey.record.id}`),
+  },
+  {
+    name: "a daily cap without headroom",
+    status: 429,
+    code: "send_cap_exceeded",
+    close: (s) => run(s, sql`update api_keys set daily_send_cap = 2 where id = ${s.liveKey.record.id}`),
+  },
+  {
+    name: "a complaint rate of 0.20 %",
+    status: 403,
+    code: "complaint_rate_exceeded",
+    close: (s) =>
+      run(
+        s,
+        sql`insert into delivery_days (team_id, environment, day, delivered, complaints)
+          values (${s.team.id}, 'LIVE', (now() at time zone 'UTC')::date - 29, 1000, 2)`,
+      ),
+  },
+  {
+    name: "too few credits",
+    status: 402,
+    code: "quota_exceeded",
+    close: (s) => run(s, sql`update credit_balances set available = 2 where team_id = ${s.team.id}`),
+  },
+  {
+    name: "a key that needs approval",
+    status: 403,
+    code: "send_not_permitted",
+    close: (s) => run(s, sql`update api_keys set requires_approval = true where id = ${s.liveKey.record.id}`),
+  },
+];
+
+function assertRefused(answer: ApiAnswer, { status, code, message }: Gate): void {
+  assert.equal(answer.body?.error?.code, code, answer.text);
+  assert.equal(answer.status, status);
+  if (message) assert.match(answer.body.error.message, message);
+  if (status === 429) {
+    const seconds = Number(answer.headers.get("retry-after"));
+    const now = new Date();
+    const untilMidnight = 86_400 - (now.getUTCHours() * 3600 + now.getUTCMinutes() * 60 + now.getUTCSeconds());
+    assert.ok(Math.abs(seconds - untilMidnight) <= 5, `Retry-After ${seconds}, midnight in ${untilMidnight} s`);
+  }
+}
+
+describe("The gates of a send", () => {
+  for (const gate of GATES) {
+    it(`refuse a preview for ${gate.name}`, async () => {
+      const sender = await makeSender({ recipients: 3, ...gate.options });
+      await gate.close(sender);
+      assertRefused(await preview(sender), gate);
+    });
+
+    it(`refuse a confirm for ${gate.name}${gate.drifts ? ", as a plan that changed" : ""}`, async () => {
+      const sender = await makeSender({ recipients: 3, ...gate.options });
+      const token = await tokenOf(sender);
+      await gate.close(sender);
+      const answer = await confirm(sender, token);
+      if (gate.drifts) assertRefused(answer, { ...gate, status: 409, code: "send_plan_changed", message: /./ });
+      else assertRefused(answer, gate);
+      const { body } = await sender.client.get(`/newsletters/${sender.newsletterId}`);
+      assert.equal(body.data.status, "DRAFT");
+    });
+  }
+
+  it("refuse a confirm whose account is gone as sending_domain_unverified", async () => {
+    const sender = await makeSender();
+    const token = await tokenOf(sender);
+    await run(sender, sql`delete from email_accounts where id = ${sender.accountId}`);
+    const answer = await confirm(sender, token);
+    assert.equal(answer.body.error.code, "sending_domain_unverified", answer.text);
+  });
+
+  it("let a rate just under 0.20 % pass", async () => {
+    const sender = await makeSender();
+    await run(
+      sender,
+      sql`insert into delivery_days (team_id, environment, day, delivered, complaints)
+        values (${sender.team.id}, 'LIVE', (now() at time zone 'UTC')::date, 1001, 2)`,
+    );
+    assert.equal((await preview(sender)).status, 200);
+  });
+
+  it("count the daily cap over a key's whole rotation lineage", async () => {
+    const sender = await makeSender({ recipients: 3, dailySendCap: 5 });
+    assert.equal((await confirm(sender, await tokenOf(sender))).status, 202);
+    const heir = await sender.mint({ sendDomains: [sender.domain], dailySendCap: 5 });
+    await run(
+      sender,
+      sql`update api_keys set lineage_id = ${sender.liveKey.record.lineageId} where id = ${heir.record.id}`,
+    );
+    const next = await sender.client.post("/newsletters", {
+      name: "Next",
+      subject: "Next",
+      from_email: sender.fromEmail,
+      body: "<p>x</p>",
+    });
+    const newsletterId = next.body.data.id;
+    await run(sender, sql`insert into newsletter_lists values (${newsletterId}, ${sender.listId})`);
+    const answer = await preview({ client: api(heir.key), newsletterId });
+    assert.equal(answer.body.error.code, "send_cap_exceeded", answer.text);
+  });
+
+  it("are not remembered when they answer 429: the same Idempotency-Key succeeds later", async () => {
+    const sender = await makeSender({ recipients: 3 });
+    const token = await tokenOf(sender);
+    const key = freshKey();
+    await run(sender, sql`update api_keys set daily_send_cap = 2 where id = ${sender.liveKey.record.id}`);
+    assert.equal((await confirm(sender, token, key)).status, 429);
+    await run(sender, sql`update api_keys set daily_send_cap = 200 where id = ${sender.liveKey.record.id}`);
+    assert.equal((await confirm(sender, token, key)).status, 202);
+  });
+
+  it("refuse a test key at each send endpoint with 403, whatever it names", async () => {
+    const sender = await makeSender();
+    const test = api(sender.keys.test);
+    for (const id of [sender.newsletterId, "nl_00000000000000000000000000"]) {
+      for (const answer of [
+        await preview({ client: test, newsletterId: id }),
+        await confirm({ client: test, newsletterId: id }, "anything"),
+      ]) {
+        assert.equal(answer.status, 403, answer.text);
+        assert.equal(answer.body.error.code, "send_not_permitted");
+      }
+    }
+  });
+});

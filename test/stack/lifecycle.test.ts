@@ -1,0 +1,175 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, rmSync, statSync } from "node:fs";
+import { Connection } from "@temporalio/client";
+import { openDatabase } from "../../db/orm.ts";
+import { POOLS } from "../../stack/stack.ts";
+import type { StackFile } from "../../stack/state.ts";
+import { until } from "../../stack/until.ts";
+import { allGone, clearStacks, type SpawnedStack, spawnStack, temporaryFolder } from "./support.ts";
+
+const BACK_TIMEOUT_MS = 60_000;
+
+async function query(stack: StackFile, sql: string): Promise<Record<string, unknown>[]> {
+  const orm = await openDatabase(stack.database, 1);
+  try {
+    return await orm.em.getConnection().execute(sql);
+  } finally {
+    await orm.close(true);
+  }
+}
+
+const me = (stack: StackFile, key = stack.keys.live) =>
+  fetch(`${stack.api}/me`, { headers: { authorization: `Bearer ${key}` } });
+
+async function stop({ process: child, exited, pids }: SpawnedStack, signal: NodeJS.Signals): Promise<number | null> {
+  const running = pids();
+  child.kill(signal);
+  const code = await exited;
+  await allGone(running);
+  return code;
+}
+
+describe("the embedded stack", function () {
+  this.timeout(180_000);
+  afterEach(clearStacks);
+
+  it("comes up with everything, tells where in stack.json, and answers the first request", async () => {
+    const stack = spawnStack();
+    const file = await stack.ready();
+    assert.equal(statSync(`${stack.dataDir}/stack.json`).mode & 0o777, 0o600);
+    assert.equal(statSync(`${stack.dataDir}/secrets.json`).mode & 0o777, 0o600);
+    assert.deepEqual(Object.keys(file.pids).sort(), ["api", "postgres", "temporal", ...POOLS].sort());
+    for (const key of [file.keys.live, file.keys.test, file.keys.cleanup]) {
+      assert.equal((await me(file, key)).status, 200);
+    }
+    await until("the banner", () => stack.output().includes(`${file.api}/me`), { timeoutMs: 5_000 });
+    assert.ok(stack.output().includes(file.keys.live));
+    assert.equal((await fetch(file.mail.api)).status, 200);
+    assert.equal((await fetch(file.temporal.ui ?? "")).status, 200);
+    const [row] = await query(file, "SELECT datcollate, pg_encoding_to_char(encoding) AS encoding FROM pg_database");
+    assert.equal(row?.["encoding"], "UTF8");
+  });
+
+  it("gives Temporal the search attributes, and keeps finished workflows for 30 days", async () => {
+    const { temporal } = await spawnStack().ready();
+    const connection = await Connection.connect({ address: temporal.address });
+    const { namespace } = temporal;
+    const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
+    for (const name of ["TeamId", "ResourceId", "SendStatus", "WebhookId", "NeedsOperator"]) {
+      assert.ok(customAttributes && name in customAttributes, name);
+    }
+    const { config } = await connection.workflowService.describeNamespace({ namespace });
+    assert.equal(Number(config?.workflowExecutionRetentionTtl?.seconds), 30 * 24 * 60 * 60);
+    await connection.close();
+  });
+
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    it(`ends with exit code 0 on ${signal}, leaves no process, and finds its data the next time`, async () => {
+      const first = spawnStack();
+      const before = await first.ready();
+      await query(before, "CREATE TABLE kept AS SELECT 42 AS answer");
+      assert.equal(await stop(first, signal), 0, first.output());
+      assert.equal(existsSync(`${first.dataDir}/stack.json`), false);
+
+      const second = spawnStack({ dataDir: first.dataDir });
+      const after = await second.ready();
+      assert.deepEqual([after.keys, after.team], [before.keys, before.team]);
+      assert.deepEqual(await query(after, "SELECT answer FROM kept"), [{ answer: 42 }]);
+      assert.equal((await me(after)).status, 200);
+    });
+  }
+
+  it("can be stopped in the middle of the start", async () => {
+    const stack = spawnStack();
+    const started = () => existsSync(`${stack.dataDir}/logs/postgres.log`);
+    await until("Postgres to be started", started, { timeoutMs: BACK_TIMEOUT_MS });
+    assert.equal(await stop(stack, "SIGINT"), 0);
+    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
+  });
+
+  it("leaves nothing behind when it is killed, and starts again at once", async () => {
+    const killed = spawnStack();
+    const before = await killed.ready();
+    await query(before, "CREATE TABLE kept AS SELECT 42 AS answer");
+    const running = killed.pids();
+    // The supervisor is the parent of the guards; start.mjs, above it, is not what holds things together.
+    const [supervisor] = running.filter((pid) => pid !== killed.process.pid);
+    assert.ok(supervisor);
+    process.kill(supervisor, "SIGKILL");
+    const again = spawnStack({ dataDir: killed.dataDir });
+    const after = await again.ready();
+    await allGone(running);
+    assert.deepEqual(await query(after, "SELECT answer FROM kept"), [{ answer: 42 }]);
+    assert.equal((await me(after)).status, 200);
+  });
+
+  it("leaves nothing behind when start.mjs is killed", async () => {
+    const stack = spawnStack();
+    await stack.ready();
+    await stop(stack, "SIGKILL");
+    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
+  });
+
+  it("starts a child again that was killed, on the same port, and tells its new pid", async () => {
+    const stack = spawnStack();
+    const before = await stack.ready();
+    for (const [name, pid] of Object.entries(before.pids)) {
+      process.kill(pid, "SIGKILL");
+      await until(`${name} to be back`, () => stack.file().pids[name] !== pid, { timeoutMs: BACK_TIMEOUT_MS });
+    }
+    const after = stack.file();
+    assert.deepEqual({ ...after, pids: {} }, { ...before, pids: {} });
+    await until("the API to answer", async () => (await me(after)).status === 200, { timeoutMs: BACK_TIMEOUT_MS });
+    assert.match(stack.output(), /api stopped \(SIGKILL\)/);
+    const guard = parentOf(after.pids["temporal"] ?? 0);
+    process.kill(guard, "SIGKILL");
+    await until("Temporal to be back", () => stack.file().pids["temporal"] !== after.pids["temporal"], {
+      timeoutMs: BACK_TIMEOUT_MS,
+    });
+    assert.equal(await stop(stack, "SIGINT"), 0);
+  });
+
+  it("finds its data again in a folder that is closed to the user Postgres runs as", async () => {
+    const closed = temporaryFolder();
+    const dataDir = `${closed}/data`;
+    const first = spawnStack({ dataDir });
+    const before = await first.ready();
+    assert.equal(await stop(first, "SIGINT"), 0);
+    const after = await spawnStack({ dataDir }).ready();
+    assert.deepEqual(after.keys, before.keys);
+    assert.equal((await me(after)).status, 200);
+    await clearStacks();
+    rmSync(closed, { recursive: true });
+  });
+
+  it("refuses to run twice on one data folder, naming the other", async () => {
+    const first = spawnStack();
+    const { api } = await first.ready();
+    const second = spawnStack({ dataDir: first.dataDir });
+    assert.equal(await second.exited, 1);
+    assert.match(second.output(), /already running/);
+    assert.ok(second.output().includes(api));
+    assert.equal((await me(first.file())).status, 200);
+  });
+
+  it("keeps keys, passwords and secrets out of its logs", async () => {
+    const stack = spawnStack();
+    const file = await stack.ready();
+    const { keys, database } = file;
+    for (const key of Object.values(keys)) await me(file, key);
+    const { signingSecret, encryptionKeys } = JSON.parse(readFileSync(`${stack.dataDir}/secrets.json`, "utf8"));
+    assert.equal(await stop(stack, "SIGINT"), 0);
+    const { password } = new URL(database);
+    for (const name of ["api", "postgres", "temporal", "mail", ...POOLS]) {
+      const log = readFileSync(`${stack.dataDir}/logs/${name}.log`, "utf8");
+      for (const secret of [...Object.values(keys), password, signingSecret, encryptionKeys]) {
+        assert.ok(!log.includes(secret), `${name}.log`);
+      }
+    }
+  });
+});
+
+function parentOf(pid: number): number {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  return Number(/^PPid:\s+(\d+)$/m.exec(status)?.[1]);
+}

@@ -1,0 +1,191 @@
+import assert from "node:assert/strict";
+import { createTransport } from "nodemailer";
+import { type MailCatcher, startMailCatcher } from "../../stack/mail-catcher.ts";
+import type { FaultRule } from "../../stack/mail-faults.ts";
+import type { CaughtMail, MailStats } from "../../stack/mail-store.ts";
+
+interface ParsedMail {
+  headers: { key: string }[];
+  html: string;
+  text: string;
+}
+
+describe("mail catcher", () => {
+  let catcher: MailCatcher;
+  let base: string;
+
+  beforeEach(async () => {
+    catcher = await startMailCatcher({ smtpPort: 0, httpPort: 0, host: "127.0.0.1" });
+    base = `http://127.0.0.1:${catcher.httpPort}`;
+  });
+  afterEach(() => catcher.close());
+
+  const transport = (options: object = {}) =>
+    createTransport({ host: "127.0.0.1", port: catcher.smtpPort, secure: false, ...options });
+  const mail = (to: string | string[], more: object = {}) => ({
+    from: "Shop <shop@sender.test>",
+    to,
+    subject: "Hello",
+    text: "Hello, you",
+    ...more,
+  });
+  const getJson = async <T>(path: string) => (await (await fetch(`${base}${path}`)).json()) as T;
+  const getStats = () => getJson<MailStats>("/api/stats");
+  const messages = async (query = "") => (await getJson<{ messages: CaughtMail[] }>(`/api/messages${query}`)).messages;
+  const setFaults = async (rules: unknown) => {
+    const body = JSON.stringify(rules);
+    return fetch(`${base}/api/faults`, { method: "PUT", headers: { "content-type": "application/json" }, body });
+  };
+  const codeOf = (error: { responseCode?: number }) => error.responseCode;
+
+  it("catches a mail with its envelope and decoded subject", async () => {
+    const subject = "Grüße aus Köln, und zwar in einer Betreffzeile, die über mehr als eine Zeile geht ✓";
+    await transport().sendMail(mail(["a@one.test", "b@two.test"], { subject, messageId: "<m1@sender.test>" }));
+    const [caught] = await messages();
+    assert.deepEqual(
+      { ...caught, at: undefined, size: undefined },
+      {
+        id: 1,
+        from: "shop@sender.test",
+        to: ["a@one.test", "b@two.test"],
+        subject,
+        messageId: "<m1@sender.test>",
+        at: undefined,
+        size: undefined,
+      },
+    );
+  });
+
+  it("lets anyone log in by any method, also over plain text, and nobody has to", async () => {
+    for (const authMethod of ["PLAIN", "LOGIN"]) {
+      await transport({ authMethod, auth: { user: "whoever", pass: "whatever" } }).sendMail(mail("a@one.test"));
+    }
+    const oauth = { type: "OAuth2", user: "whoever", accessToken: "a-token" };
+    await transport({ auth: oauth }).sendMail(mail("a@one.test"));
+    await transport().sendMail(mail("a@one.test"));
+    assert.equal((await messages()).length, 4);
+  });
+
+  it("refuses a mail above 25 MB", async () => {
+    const text = `${"x".repeat(998)}\r\n`.repeat(27 * 1024);
+    await assert.rejects(transport().sendMail(mail("a@one.test", { text })), (error: object) => codeOf(error) === 552);
+    assert.deepEqual(await getStats(), { received: 0, recipients: 0, duplicates: 0 });
+  });
+
+  it("lists by recipient, and page by page in order of arrival", async () => {
+    for (const to of ["a@one.test", "b@two.test", "a@one.test", "A@one.test"]) await transport().sendMail(mail(to));
+    const ids = async (query: string) => (await messages(query)).map(({ id }) => id);
+    assert.deepEqual(await ids("?to=a@one.test"), [1, 3, 4]);
+    assert.deepEqual(await ids("?limit=2"), [1, 2]);
+    assert.deepEqual(await ids("?limit=2&after=2"), [3, 4]);
+    assert.deepEqual(await ids("?after=4"), []);
+    assert.equal((await fetch(`${base}/api/messages?limit=none`)).status, 400);
+  });
+
+  it("counts mails, recipients and those reached twice by the same message", async () => {
+    const send = (id: string, to: string[]) => transport().sendMail(mail(to, { messageId: `<${id}@sender.test>` }));
+    await send("m1", ["a@one.test", "b@one.test"]);
+    await send("m2", ["a@one.test"]);
+    assert.deepEqual(await getStats(), { received: 2, recipients: 3, duplicates: 0 });
+    await send("m1", ["b@one.test"]);
+    assert.deepEqual(await getStats(), { received: 3, recipients: 4, duplicates: 1 });
+  });
+
+  it("forgets everything on DELETE, and counts ids on", async () => {
+    await transport().sendMail(mail("a@one.test"));
+    assert.equal((await fetch(`${base}/api/messages`, { method: "DELETE" })).status, 204);
+    assert.deepEqual(await messages(), []);
+    assert.deepEqual(await getStats(), { received: 0, recipients: 0, duplicates: 0 });
+    await transport().sendMail(mail("a@one.test"));
+    assert.deepEqual(
+      (await messages()).map(({ id }) => id),
+      [2],
+    );
+    assert.equal((await getJson<ParsedMail>("/api/messages/2")).text.trim(), "Hello, you");
+  });
+
+  it("gives the parsed mail and its source, and 404 for one it does not have", async () => {
+    await transport().sendMail(mail("a@one.test", { html: "<p>Hello</p>" }));
+    const parsed = await getJson<ParsedMail>("/api/messages/1");
+    assert.equal(parsed.html.trim(), "<p>Hello</p>");
+    assert.equal(parsed.text.trim(), "Hello, you");
+    assert.ok(parsed.headers.some(({ key }) => key === "mime-version"));
+    const source = await fetch(`${base}/api/messages/1/source`);
+    assert.match(source.headers.get("content-type") ?? "", /^text\/plain/);
+    assert.match(await source.text(), /^Subject: Hello\r$/m);
+    for (const path of ["/api/messages/2", "/api/messages/2/source", "/messages/2", "/messages/x/html"]) {
+      assert.equal((await fetch(base + path)).status, 404, path);
+    }
+  });
+
+  it("shows mails without letting anything in them run", async () => {
+    const attack = `<script>alert(1)</script>"'`;
+    await transport().sendMail(mail("a@one.test", { subject: attack, text: attack, html: attack }));
+    for (const path of ["/", "/messages/1"]) {
+      const page = await fetch(base + path);
+      const text = await page.text();
+      assert.match(page.headers.get("content-security-policy") ?? "", /default-src 'none'/);
+      assert.doesNotMatch(text, /<script/);
+      assert.match(text, /&lt;script&gt;/);
+    }
+    assert.match(await (await fetch(`${base}/messages/1`)).text(), /<iframe sandbox="[^"]*" src="\/messages\/1\/html"/);
+    const frame = await fetch(`${base}/messages/1/html`);
+    assert.match(frame.headers.get("content-security-policy") ?? "", /default-src 'none'.*sandbox/);
+  });
+
+  describe("faults", () => {
+    it("refuses matching recipients and takes the others", async () => {
+      await setFaults([{ stage: "rcpt", match: "@full\\.test$", code: 450, message: "4.2.2 Mailbox full" }]);
+      const { accepted, rejected } = await transport().sendMail(mail(["a@one.test", "b@full.test"]));
+      assert.deepEqual([accepted, rejected], [["a@one.test"], ["b@full.test"]]);
+      assert.deepEqual((await messages())[0]?.to, ["a@one.test"]);
+    });
+
+    it("refuses after the final dot, as often as told", async () => {
+      await setFaults([{ stage: "data", match: "^a@", code: 550, message: "5.7.1 Blocked", times: 1 }]);
+      await assert.rejects(transport().sendMail(mail("a@one.test")), /550.*5\.7\.1 Blocked/);
+      await transport().sendMail(mail("a@one.test"));
+      assert.equal((await getStats()).received, 1);
+    });
+
+    it("refuses a connection and a login", async () => {
+      await setFaults([
+        { stage: "connect", code: 421, times: 1 },
+        { stage: "auth", code: 535 },
+      ]);
+      await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === 421);
+      await assert.rejects(
+        transport({ auth: { user: "whoever", pass: "wrong" } }).sendMail(mail("a@one.test")),
+        (error: object) => codeOf(error) === 535,
+      );
+    });
+
+    it("closes the connection after a 421", async () => {
+      await setFaults([{ stage: "rcpt", code: 421 }]);
+      await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === 421);
+    });
+
+    it("takes its time", async () => {
+      await setFaults([{ stage: "data", delayMs: 200 }]);
+      const startedAt = performance.now();
+      await transport().sendMail(mail("a@one.test"));
+      assert.ok(performance.now() - startedAt >= 200);
+    });
+
+    it("cuts the connection after the final dot, so that nobody knows", async () => {
+      await setFaults([{ stage: "data", drop: true }]);
+      await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === undefined);
+      assert.equal((await getStats()).received, 0);
+    });
+
+    it("refuses rules that make no sense and keeps those it has", async () => {
+      const rules = [{ stage: "rcpt", code: 450 }];
+      assert.equal((await setFaults(rules)).status, 200);
+      for (const wrong of [[{ stage: "helo" }], [{ stage: "rcpt", match: "(" }], [{ stage: "rcpt", code: 250 }], {}]) {
+        assert.equal((await setFaults(wrong)).status, 400);
+      }
+      const [rule] = await getJson<FaultRule[]>("/api/faults");
+      assert.equal(rule?.code, 450);
+    });
+  });
+});

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { rmSync } from "node:fs";
+import { createServer } from "node:net";
+import type { Env } from "../../env.ts";
+import type { StackSettings } from "../../stack/settings.ts";
+import { allGone, clearStacks, spawnStack, temporaryFolder } from "./support.ts";
+
+type Settings = Exclude<keyof Env | keyof StackSettings, "TEMPORAL_NAMESPACE">;
+
+/** One bad value of every setting; a namespace can have any name. */
+const BAD = {
+  DATABASE_URL: "mysql://127.0.0.1/mailkeel",
+  DATABASE_POOL_MAX: "0",
+  HOST: "no-such-host.invalid",
+  PORT: "70000",
+  PUBLIC_URL: "example.com",
+  TEMPORAL_ADDRESS: "http://127.0.0.1:7233",
+  SIGNING_SECRET: "short",
+  ENCRYPTION_KEYS: "k1:short",
+  SYSTEM_SMTP_URL: "http://127.0.0.1",
+  SYSTEM_FROM: "x",
+  LOG_LEVEL: "loud",
+  HEALTH_PORT: "-1",
+  SHUTDOWN_GRACE_MS: "soon",
+  SMTP_TIMEOUT_MS: "1",
+  ACTIVITY_CONCURRENCY: "0",
+  DISPATCH_BATCH_SIZE: "0",
+  DISPATCH_SLICE_ROWS: "0",
+  DISPATCH_SLICE_MS: "1",
+  DEFERRAL_LADDER_SECONDS: "5m",
+  DEFERRAL_WINDOW_SECONDS: "0",
+  DATA_DIR: "/dev/null/data",
+  POSTGRES_PORT: "x",
+  TEMPORAL_PORT: "-1",
+  TEMPORAL_UI_PORT: "1.5",
+  SMTP_PORT: "65536",
+  MAIL_PORT: "1080 ",
+  TEMPORAL_CLI: "/no/such/temporal",
+} satisfies Record<Settings, string>;
+
+describe("a stack that cannot start", () => {
+  afterEach(clearStacks);
+
+  async function refusal(env: NodeJS.ProcessEnv, dataDir = temporaryFolder()): Promise<string> {
+    const stack = spawnStack({ dataDir, env });
+    assert.equal(await stack.exited, 1, stack.output());
+    assert.doesNotMatch(stack.output(), /^ +at /m, "shows a stack trace");
+    return stack.output();
+  }
+
+  for (const [name, value] of Object.entries(BAD)) {
+    it(`names ${name} when that is ${JSON.stringify(value)}`, async () => {
+      assert.match(await refusal({ [name]: value }), new RegExp(`\\b${name}\\b`));
+    });
+  }
+
+  it("names every wrong setting at once", async () => {
+    const output = await refusal({ LOG_LEVEL: "loud", SYSTEM_FROM: "x" });
+    assert.match(output, /LOG_LEVEL/);
+    assert.match(output, /SYSTEM_FROM/);
+  });
+
+  for (const name of ["PORT", "POSTGRES_PORT", "TEMPORAL_PORT", "TEMPORAL_UI_PORT", "SMTP_PORT", "MAIL_PORT"]) {
+    it(`names ${name} when that port is in use`, async () => {
+      const server = createServer();
+      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+      const { port } = server.address() as { port: number };
+      try {
+        assert.match(await refusal({ [name]: String(port) }), new RegExp(`\\b${name}: port ${port} .*in use.*${name}`));
+      } finally {
+        server.close();
+      }
+    });
+  }
+
+  it("names the setting of a database and of a cluster that does not answer", async () => {
+    assert.match(await refusal({ DATABASE_URL: "postgres://127.0.0.1:1/mailkeel" }), /DATABASE_URL/);
+    assert.match(await refusal({ TEMPORAL_ADDRESS: "127.0.0.1:1" }), /TEMPORAL_ADDRESS/);
+  });
+
+  it("leaves nothing running when it fails half-way", async () => {
+    const stack = spawnStack({ env: { TEMPORAL_CLI: "/no/such/temporal" } });
+    const seen = new Set<number>();
+    const watch = setInterval(() => stack.pids().forEach((pid) => void seen.add(pid)), 20);
+    await stack.exited;
+    clearInterval(watch);
+    await allGone([...seen]);
+  });
+
+  it("says so when the secrets of a database are lost", async () => {
+    const stack = spawnStack();
+    await stack.ready();
+    stack.process.kill("SIGTERM");
+    await stack.exited;
+    rmSync(`${stack.dataDir}/secrets.json`);
+    assert.match(await refusal({}, stack.dataDir), /secrets\.json/);
+  }).timeout(120_000);
+});

@@ -1,0 +1,110 @@
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { removeDataDir } from "../../stack/postgres.ts";
+import { isAlive } from "../../stack/processes.ts";
+import { STACK_SETTINGS } from "../../stack/settings.ts";
+import type { StackFile } from "../../stack/state.ts";
+import { until } from "../../stack/until.ts";
+
+const ROOT = `${import.meta.dirname}/../..`;
+const START_TIMEOUT_MS = 60_000;
+const STOP_TIMEOUT_MS = 40_000;
+
+const FREE_PORTS = Object.fromEntries(
+  STACK_SETTINGS.filter((name) => name.endsWith("PORT")).map((name) => [name, "0"]),
+);
+
+/** A stack of the test's own, started as a user would. */
+export interface SpawnedStack {
+  process: ChildProcess;
+  dataDir: string;
+  /** Everything it wrote to the terminal so far. */
+  output: () => string;
+  /** Resolves with its exit code. */
+  exited: Promise<number | null>;
+  /** Content of stack.json as it is now. */
+  file: () => StackFile;
+  /** Resolves with stack.json once everything is up. */
+  ready: () => Promise<StackFile>;
+  /** Every process below it, its own included. */
+  pids: () => number[];
+}
+
+const stacks: SpawnedStack[] = [];
+
+/** Starts a stack on free ports with a data folder of its own. */
+export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.ProcessEnv } = {}): SpawnedStack {
+  const child = spawn(process.execPath, [`${ROOT}/stack/start.mjs`], {
+    cwd: ROOT,
+    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...FREE_PORTS, DATA_DIR: dataDir, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("data", (chunk) => {
+      output += chunk;
+    });
+  }
+  const path = `${dataDir}/stack.json`;
+  const file = () => JSON.parse(readFileSync(path, "utf8")) as StackFile;
+  const stack: SpawnedStack = {
+    process: child,
+    dataDir,
+    output: () => output,
+    exited: new Promise((resolve) => child.once("close", resolve)),
+    file,
+    ready: () =>
+      // A stack.json alone may be that of a stack that was killed.
+      until("the stack to be ready", () => isOver(stack, output) || (output.includes("is ready") && file()), {
+        timeoutMs: START_TIMEOUT_MS,
+      }),
+    pids: () => (child.pid ? [child.pid, ...descendants(child.pid)] : []),
+  };
+  stacks.push(stack);
+  return stack;
+}
+
+function isOver({ process: { exitCode } }: SpawnedStack, output: string): false {
+  if (exitCode === null) return false;
+  throw new Error(`The stack ended with exit code ${exitCode}:\n${output}`);
+}
+
+/** Stops what a test has left running and deletes its data. */
+export async function clearStacks(): Promise<void> {
+  for (const stack of stacks.splice(0)) {
+    stack.process.kill("SIGTERM");
+    await stack.exited;
+    await removeDataDir(stack.dataDir);
+  }
+}
+
+/** A new empty folder. */
+export function temporaryFolder(): string {
+  return mkdtempSync(`${tmpdir()}/mailkeel-stack-test-`);
+}
+
+/** Waits for the end of all these processes. */
+export async function allGone(pids: number[]): Promise<void> {
+  await until(`the end of ${pids.join(", ")}`, () => !pids.some(isRunning), { timeoutMs: STOP_TIMEOUT_MS });
+}
+
+/** A process that has ended but that nobody has asked about is not running. */
+function isRunning(pid: number): boolean {
+  return isAlive(pid) && processes().some((entry) => entry.pid === pid && !entry.state.startsWith("Z"));
+}
+
+function processes(): { pid: number; parent: number; state: string }[] {
+  const lines = execFileSync("ps", ["-A", "-o", "pid=,ppid=,stat="], { encoding: "utf8" }).trim().split("\n");
+  return lines.map((line) => {
+    const [pid, parent, state] = line.trim().split(/\s+/);
+    return { pid: Number(pid), parent: Number(parent), state: state ?? "" };
+  });
+}
+
+function descendants(root: number): number[] {
+  const all = processes();
+  const below = (parent: number): number[] =>
+    all.filter((entry) => entry.parent === parent).flatMap(({ pid }) => [pid, ...below(pid)]);
+  return below(root);
+}

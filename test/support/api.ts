@@ -1,0 +1,62 @@
+import { stack } from "./stack.ts";
+
+/** A JSON body as the tests look into it: what is not there is undefined. */
+// biome-ignore lint/suspicious/noExplicitAny: a test reads an answer whose shape is what it checks
+export type Json = any;
+
+export interface ApiAnswer {
+  status: number;
+  headers: Headers;
+  body: Json;
+  /** The body to the byte. */
+  text: string;
+}
+
+export interface CallOptions {
+  idempotencyKey?: string | undefined;
+  query?: Record<string, string | number | boolean> | undefined;
+  headers?: Record<string, string> | undefined;
+}
+
+export interface ApiClient {
+  get(path: string, options?: CallOptions): Promise<ApiAnswer>;
+  post(path: string, body?: unknown, options?: CallOptions): Promise<ApiAnswer>;
+  patch(path: string, body?: unknown, options?: CallOptions): Promise<ApiAnswer>;
+  put(path: string, body?: unknown, options?: CallOptions): Promise<ApiAnswer>;
+  delete(path: string, options?: CallOptions): Promise<ApiAnswer>;
+  /** Any method; a string body is sent as it is. */
+  call(method: string, path: string, body?: unknown, options?: CallOptions): Promise<ApiAnswer>;
+}
+
+/**
+ * A client with a key (none: no credential) for the API of the stack.
+ * @param base another API's base URL, for one that a test runs itself
+ */
+export function api(key?: string, base?: string): ApiClient {
+  const call: ApiClient["call"] = async (method, path, body, options = {}) => {
+    const url = new URL(`${base ?? (await stack()).api}${path}`);
+    for (const [name, value] of Object.entries(options.query ?? {})) url.searchParams.set(name, String(value));
+    const headers = new Headers(key === undefined ? {} : { "x-api-key": key });
+    if (body !== undefined) headers.set("content-type", "application/json");
+    if (options.idempotencyKey !== undefined) headers.set("idempotency-key", options.idempotencyKey);
+    for (const [name, value] of Object.entries(options.headers ?? {})) headers.set(name, value);
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    const response = await fetch(url, { method, headers, ...(body === undefined ? {} : { body: text }) });
+    const answer = await response.text();
+    const isJson = response.headers.get("content-type")?.startsWith("application/json") && answer !== "";
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: isJson ? JSON.parse(answer) : null,
+      text: answer,
+    };
+  };
+  return {
+    call,
+    get: (path, options) => call("GET", path, undefined, options),
+    post: (path, body, options) => call("POST", path, body, options),
+    patch: (path, body, options) => call("PATCH", path, body, options),
+    put: (path, body, options) => call("PUT", path, body, options),
+    delete: (path, options) => call("DELETE", path, undefined, options),
+  };
+}

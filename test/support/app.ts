@@ -1,0 +1,42 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { AnyTRPCRouter } from "@trpc/server";
+import { type AppOptions, BASE_PATH, createApp } from "../../api/app.ts";
+import { closeDeps, type Deps, openDeps } from "../../api/deps.ts";
+import type { Env } from "../../env.ts";
+import { stack } from "./stack.ts";
+
+export interface TestApp {
+  /** Base URL, with the version. */
+  base: string;
+  origin: string;
+  deps: Deps;
+  close(): Promise<void>;
+}
+
+/**
+ * The API with routes of a test's own, in this process, over HTTP and the stack's Postgres.
+ * @param changes settings that differ from the stack's
+ */
+export async function serveRoutes(
+  routes: AnyTRPCRouter,
+  { changes = {}, ...options }: Omit<AppOptions, "routes"> & { changes?: Partial<Env>; log?: Deps["log"] } = {},
+): Promise<TestApp> {
+  const { env } = await stack();
+  const opened = await openDeps({ ...env, ...changes });
+  const deps = options.log ? { ...opened, log: options.log } : opened;
+  const server = createServer(createApp(deps, { ...options, routes }));
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    base: `${origin}${BASE_PATH}`,
+    origin,
+    deps,
+    close: async () => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+      await closeDeps(deps);
+    },
+  };
+}

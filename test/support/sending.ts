@@ -1,0 +1,262 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import PostalMime, { type Email } from "postal-mime";
+import { EmailAccount } from "../../db/entities/account.ts";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { grantCredits } from "../../domain/credits.ts";
+import { newId } from "../../domain/ids.ts";
+import { attachList } from "../../domain/newsletters.ts";
+import { type ApiAnswer, type ApiClient, api, type Json } from "./api.ts";
+import { eventually } from "./eventually.ts";
+import { makeTeam, type TeamOptions, type TestTeam, unique } from "./factories.ts";
+import { stack } from "./stack.ts";
+
+/** A person on the list of a test's newsletter. */
+export interface TestRecipient {
+  email: string;
+  firstName?: string | null;
+  lastName?: string | null;
+  status?: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED";
+  suppressed?: boolean;
+}
+
+export interface SenderOptions extends TeamOptions {
+  /** How many eligible recipients; or who they are. */
+  recipients?: number | TestRecipient[];
+  credits?: number;
+  subject?: string;
+  body?: string;
+  account?: Partial<EmailAccount>;
+  /** No list is attached. */
+  detached?: boolean;
+}
+
+/** A team that can send a newsletter of its own to a list of its own, from and to domains no other test uses. */
+export interface Sender extends TestTeam {
+  client: ApiClient;
+  /** Domain of the sender. */
+  domain: string;
+  /** Domain of the recipients, for the mail catcher's fault rules. */
+  audience: string;
+  fromEmail: string;
+  listId: string;
+  accountId: string;
+  newsletterId: string;
+}
+
+let requests = 0;
+/** A fresh Idempotency-Key. */
+export const freshKey = (): string => `${unique("key")}-${requests++}`;
+
+/** Subscribers straight into the database, on a list. @returns their ids, in order */
+export async function addSubscribers(
+  { em, team }: TestTeam,
+  listId: string,
+  people: TestRecipient[],
+): Promise<string[]> {
+  const db = kysely(em);
+  const tenant = { team_id: team.id, environment: "LIVE" as const };
+  const ids = people.map(() => newId("subscriber"));
+  const columns = sql`${ids}::text[], ${people.map(({ email }) => email)}::text[],
+    ${people.map(({ firstName }) => firstName ?? null)}::text[], ${people.map(({ lastName }) => lastName ?? null)}::text[],
+    ${people.map(({ status }) => status ?? "CONFIRMED")}::text[]`;
+  await sql`
+    insert into subscribers (id, team_id, environment, email, first_name, last_name)
+    select id, ${tenant.team_id}, ${tenant.environment}, email, first_name, last_name
+    from unnest(${columns}) as p (id, email, first_name, last_name, status)`.execute(db);
+  await sql`
+    insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
+    select ${listId}, id, ${tenant.team_id}, ${tenant.environment}, status
+    from unnest(${columns}) as p (id, email, first_name, last_name, status)`.execute(db);
+  const suppressed = people.filter((person) => person.suppressed);
+  if (suppressed.length > 0) {
+    await db
+      .insertInto("suppressions")
+      .values(suppressed.map(({ email }) => ({ id: newId("suppression"), ...tenant, email, reason: "MANUAL" })))
+      .execute();
+  }
+  return ids;
+}
+
+/** People at the audience's domain. */
+export const people = (count: number, audience: string): TestRecipient[] =>
+  Array.from({ length: count }, (_, i) => ({
+    email: `person${i}@${audience}`,
+    firstName: `First${i}`,
+    lastName: `Last${i}`,
+  }));
+
+/** A team with everything that a send needs. */
+export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
+  const domain = `${unique("from")}.example`;
+  const audience = `${unique("to")}.example`;
+  const made = await makeTeam({ sendDomains: [domain], ...options });
+  const { em, team, keys } = made;
+  const client = api(keys.live);
+  const tenant = { teamId: team.id, environment: "LIVE" as const };
+  await transaction(em, (tx) => grantCredits(tx, tenant, options.credits ?? 1_000_000, unique("grant")));
+
+  const fromEmail = `news@${domain}`;
+  const accountId = newId("account");
+  const { hostname, port } = new URL((await stack()).mail.smtp);
+  em.create(EmailAccount, {
+    id: accountId,
+    ...tenant,
+    email: fromEmail,
+    displayName: "Test News",
+    provider: "SMTP_OTHER",
+    status: "ACTIVE",
+    allowedDomains: [],
+    host: hostname,
+    port: Number(port),
+    security: "none",
+    maxConnections: 20,
+    ...options.account,
+  });
+  await em.flush();
+
+  const list = await client.post("/lists", { name: "Readers", optin: "SINGLE" });
+  assert.equal(list.status, 201, list.text);
+  const listId: string = list.body.data.id;
+  const { recipients = 3 } = options;
+  await addSubscribers(made, listId, typeof recipients === "number" ? people(recipients, audience) : recipients);
+
+  const draft = await client.post("/newsletters", {
+    name: "Issue one",
+    subject: options.subject ?? "Hello {{ first_name }}",
+    from_email: fromEmail,
+    body: options.body ?? "<html><body><p>Dear {{ first_name }}, welcome to {{ list_name }}.</p></body></html>",
+  });
+  assert.equal(draft.status, 201, draft.text);
+  const newsletterId: string = draft.body.data.id;
+  if (!options.detached) await transaction(em, (tx) => attachList(tx, newsletterId, listId));
+  return { ...made, client, domain, audience, fromEmail, listId, accountId, newsletterId };
+}
+
+type CanSend = Pick<Sender, "client" | "newsletterId">;
+
+export const preview = ({ client, newsletterId }: CanSend, idempotencyKey = freshKey()): Promise<ApiAnswer> =>
+  client.post(`/newsletters/${newsletterId}/send-preview`, undefined, { idempotencyKey });
+
+export const confirm = (
+  { client, newsletterId }: CanSend,
+  token: string,
+  idempotencyKey = freshKey(),
+): Promise<ApiAnswer> =>
+  client.post(`/newsletters/${newsletterId}/send`, { confirmation_token: token }, { idempotencyKey });
+
+/** Previews and gives the token; fails the test when the preview is refused. */
+export async function tokenOf(sender: CanSend): Promise<string> {
+  const answer = await preview(sender);
+  assert.equal(answer.status, 200, answer.text);
+  return answer.body.data.confirmation.token;
+}
+
+/** Previews and confirms; fails the test when either is refused. @returns the body of the 202 */
+export async function startSend(sender: CanSend): Promise<Json> {
+  const answer = await confirm(sender, await tokenOf(sender));
+  assert.equal(answer.status, 202, answer.text);
+  return answer.body;
+}
+
+/** The newsletter as the API shows it, once it has one of these statuses. */
+export function untilStatus({ client, newsletterId }: CanSend, statuses: string[], withinMs = 25_000): Promise<Json> {
+  return eventually(
+    async () => {
+      const { body } = await client.get(`/newsletters/${newsletterId}`);
+      return statuses.includes(body.data.status) ? body.data : undefined;
+    },
+    { withinMs, what: `status ${statuses.join(" or ")}` },
+  );
+}
+
+/** Previews, confirms and waits until it is over. */
+export async function sendAndWait(sender: Sender, withinMs?: number): Promise<Json> {
+  await startSend(sender);
+  return untilStatus(sender, ["SENT", "FAILED", "CANCELLED"], withinMs);
+}
+
+export interface CaughtMail {
+  id: number;
+  from: string;
+  to: string[];
+  subject: string;
+  messageId: string;
+}
+
+/** Every mail that the catcher holds for this sender's audience, in order of arrival. */
+export async function caughtMails({ audience }: Pick<Sender, "audience">): Promise<CaughtMail[]> {
+  const { mail } = await stack();
+  const found: CaughtMail[] = [];
+  for (let after = 0; ; ) {
+    const url = new URL("/api/messages", mail.api);
+    url.searchParams.set("after", String(after));
+    url.searchParams.set("limit", "1000");
+    const { messages } = (await (await fetch(url)).json()) as { messages: CaughtMail[] };
+    const last = messages.at(-1);
+    if (!last) return found;
+    after = last.id;
+    found.push(...messages.filter(({ to }) => to.some((address) => address.endsWith(`@${audience}`))));
+  }
+}
+
+/** One caught mail, parsed. */
+export async function readMail(id: number): Promise<Email> {
+  const { mail } = await stack();
+  const source = await (await fetch(new URL(`/api/messages/${id}/source`, mail.api))).arrayBuffer();
+  return PostalMime.parse(source);
+}
+
+/** A fault rule of the mail catcher, see stack/mail-faults.ts. */
+export interface FaultRule {
+  stage: "connect" | "auth" | "rcpt" | "data";
+  match?: string;
+  code?: number;
+  message?: string;
+  times?: number;
+  delayMs?: number;
+  drop?: boolean;
+}
+
+/** Makes the mail catcher misbehave; none makes it behave again. */
+export async function setFaults(rules: FaultRule[]): Promise<void> {
+  const { mail } = await stack();
+  const answer = await fetch(new URL("/api/faults", mail.api), {
+    method: "PUT",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(rules),
+  });
+  assert.equal(answer.status, 200, await answer.text());
+}
+
+/** How many ledger rows are in each state. */
+export async function ledgerStates({ em, newsletterId }: Sender): Promise<Partial<Record<RecipientState, number>>> {
+  const rows = await kysely(em)
+    .selectFrom("send_recipients")
+    .innerJoin("newsletters", "newsletters.send_id", "send_recipients.send_id")
+    .where("newsletters.id", "=", newsletterId)
+    .select(["state", sql<number>`count(*)::int`.as("count")])
+    .groupBy("state")
+    .execute();
+  return Object.fromEntries(rows.map(({ state, count }) => [state, count]));
+}
+
+/** What the team holds, and what its ledger of credits says it should hold. */
+export async function credits({
+  em,
+  team,
+}: TestTeam): Promise<{ available: number; reserved: number; mismatch: boolean }> {
+  const { rows } = await sql<{ available: number; reserved: number; mismatch: boolean }>`
+    select b.available::int as available, b.reserved::int as reserved,
+      b.available <> e.available or b.reserved <> e.reserved as mismatch
+    from credit_balances b, (
+      select sum(case kind when 'GRANT' then amount when 'RELEASE' then amount when 'RESERVE' then -amount else 0 end) as available,
+        sum(case kind when 'RESERVE' then amount when 'RELEASE' then -amount when 'CONSUME' then -amount else 0 end) as reserved
+      from credit_entries where team_id = ${team.id} and environment = 'LIVE') e
+    where b.team_id = ${team.id} and b.environment = 'LIVE'`.execute(kysely(em));
+  const [row] = rows;
+  assert.ok(row, "the team has a balance");
+  return row;
+}

@@ -1,0 +1,98 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname } from "node:path";
+import { migrate } from "../../db/orm.ts";
+import { type Env, readEnv } from "../../env.ts";
+
+/** What the tests run against. */
+export interface TestStack {
+  /** Base URL of the API, with the version. */
+  api: string;
+  /** Scheme, host and port of the API: for what lies outside the versioned base. */
+  origin: string;
+  /** The settings of the stack's processes: the same database, the same secrets. */
+  env: Env;
+  temporal: { address: string; namespace: string };
+  mail: { smtp: string; api: string };
+  pids: Record<string, number>;
+}
+
+interface StackFile {
+  api: string;
+  database: string;
+  temporal: TestStack["temporal"];
+  mail: TestStack["mail"];
+  pids: Record<string, number>;
+}
+
+const API_MAIN = `${import.meta.dirname}/../../api/main.ts`;
+
+/** The stack that `npm test` brought up; its secrets lie beside its file. */
+function givenStack(file: string): TestStack {
+  const { api, database, temporal, mail, pids } = JSON.parse(readFileSync(file, "utf8")) as StackFile;
+  const secrets = JSON.parse(readFileSync(`${dirname(file)}/secrets.json`, "utf8")) as Record<string, string>;
+  const env = readEnv({
+    DATABASE_URL: database,
+    TEMPORAL_ADDRESS: temporal.address,
+    TEMPORAL_NAMESPACE: temporal.namespace,
+    SYSTEM_SMTP_URL: mail.smtp,
+    SIGNING_SECRET: secrets["signingSecret"],
+    ENCRYPTION_KEYS: secrets["encryptionKeys"],
+    PUBLIC_URL: new URL(api).origin,
+    LOG_LEVEL: "silent",
+  });
+  return { api, origin: new URL(api).origin, env, temporal, mail, pids };
+}
+
+let child: ChildProcess | undefined;
+
+/**
+ * Without `npm test`: the API alone, over the Postgres of TEST_DATABASE_URL, a server on which databases may be made.
+ * For work on the API; what needs Temporal or mail does not pass here.
+ */
+async function loneApi(server: string): Promise<TestStack> {
+  const database = new URL(server);
+  database.pathname = `/mailkeel_test_${process.pid}`;
+  const settings = {
+    DATABASE_URL: database.href,
+    TEMPORAL_ADDRESS: process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233",
+    SIGNING_SECRET: randomBytes(32).toString("base64"),
+    ENCRYPTION_KEYS: `k1:${randomBytes(32).toString("base64")}`,
+    SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
+    LOG_LEVEL: process.env["LOG_LEVEL"] ?? "error",
+    PORT: "0",
+  };
+  await migrate(settings.DATABASE_URL);
+  child = fork(API_MAIN, { env: { PATH: process.env["PATH"], ...settings } });
+  const [{ port }] = (await once(child, "message")) as [{ port: number }];
+  const origin = `http://127.0.0.1:${port}`;
+  const env = readEnv({ ...settings, LOG_LEVEL: "silent" });
+  const temporal = { address: env.TEMPORAL_ADDRESS, namespace: env.TEMPORAL_NAMESPACE };
+  const mail = { smtp: env.SYSTEM_SMTP_URL, api: "http://127.0.0.1:1080" };
+  return { api: `${origin}/api/v2`, origin, env, temporal, mail, pids: child.pid ? { api: child.pid } : {} };
+}
+
+let opened: Promise<TestStack> | undefined;
+
+/** The stack the tests run against; the same one for all of them. */
+export function stack(): Promise<TestStack> {
+  opened ??= openStack();
+  return opened;
+}
+
+async function openStack(): Promise<TestStack> {
+  const file = process.env["MAILKEEL_STACK"];
+  if (file && existsSync(file)) return givenStack(file);
+  const server = process.env["TEST_DATABASE_URL"];
+  if (server) return loneApi(server);
+  throw new Error("Run the tests with `npm test`, or set TEST_DATABASE_URL to try the API's alone");
+}
+
+/** Ends what `stack` started itself. */
+export async function closeStack(): Promise<void> {
+  if (!child || child.exitCode !== null) return;
+  child.kill("SIGTERM");
+  await once(child, "exit");
+}

@@ -1,0 +1,38 @@
+import { createHash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { mkdir, rename, writeFile } from "node:fs/promises";
+import { bundleWorkflowCode, type WorkflowBundleOption } from "@temporalio/worker";
+
+const root = `${import.meta.dirname}/..`;
+const CACHE = `${root}/node_modules/.cache/mailkeel`;
+
+/** Whatever changes the bundle: the workflows, and the SDK they are bundled with. */
+function fingerprint(): string {
+  const hash = createHash("sha256").update(readFileSync(`${root}/node_modules/@temporalio/workflow/package.json`));
+  for (const name of readdirSync(`${root}/workflows`).sort()) {
+    hash.update(name).update(readFileSync(`${root}/workflows/${name}`));
+  }
+  return hash.digest("hex").slice(0, 16);
+}
+
+/**
+ * The workflows as one bundle. It is made once per version and kept, because bundling takes seconds and every worker
+ * needs the same one; `node workers/bundle.ts` makes it ahead of time for an image.
+ */
+export async function workflowBundle(): Promise<WorkflowBundleOption> {
+  const codePath = `${CACHE}/workflows-${fingerprint()}.js`;
+  if (!existsSync(codePath)) {
+    const { code } = await bundleWorkflowCode({
+      workflowsPath: `${root}/workflows/index.ts`,
+      logger: { log() {}, trace() {}, debug() {}, info() {}, warn: console.warn, error: console.error },
+    });
+    await mkdir(CACHE, { recursive: true });
+    // Several workers may do this at once: each writes its own, and the last rename wins with the same content.
+    const own = `${codePath}.${process.pid}`;
+    await writeFile(own, code);
+    await rename(own, codePath);
+  }
+  return { codePath };
+}
+
+if (import.meta.main) await workflowBundle();

@@ -1,0 +1,108 @@
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import { parseArgs } from "node:util";
+import { loadClientConnectConfig } from "@temporalio/envconfig";
+import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import type { Logger } from "pino";
+import type { ActivityDeps } from "../activities/deps.ts";
+import { openDatabase } from "../db/orm.ts";
+import { openVault } from "../domain/crypto.ts";
+import { type Env, readEnv, SettingsError } from "../env.ts";
+import { openLog } from "../log.ts";
+import { workflowBundle } from "./bundle.ts";
+import { serveHealth } from "./health.ts";
+import { failuresToCodes } from "./interceptors.ts";
+import { isPoolName, POOLS, type PoolDefinition, type PoolName } from "./pools.ts";
+
+/** How often a worker asks for a Temporal that is not there yet. */
+const CONNECT_AGAIN_MS = 1_000;
+
+function readPool(): PoolName {
+  const { values } = parseArgs({ options: { pool: { type: "string" } } });
+  if (isPoolName(values.pool)) return values.pool;
+  throw new SettingsError(`--pool must be one of ${Object.keys(POOLS).join(", ")}`);
+}
+
+async function connect(env: Env, log: Logger, stopping: AbortSignal): Promise<NativeConnection> {
+  const { connectionOptions } = loadClientConnectConfig();
+  const { tls, apiKey } = connectionOptions;
+  for (;;) {
+    try {
+      return await NativeConnection.connect({
+        address: env.TEMPORAL_ADDRESS,
+        ...(tls === undefined ? {} : { tls }),
+        ...(apiKey === undefined ? {} : { apiKey }),
+      });
+    } catch (error) {
+      if (stopping.aborted) throw error;
+      log.warn({ err: error }, "Temporal is not reachable; trying again");
+      await new Promise((resolve) => setTimeout(resolve, CONNECT_AGAIN_MS));
+    }
+  }
+}
+
+async function runPool(pool: PoolName, env: Env): Promise<void> {
+  const log = openLog(env, pool);
+  const stop = new AbortController();
+  const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;
+  const orm = await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX);
+  const deps: ActivityDeps = { env, orm, vault: openVault(env), log, stopping: stop.signal, workerId };
+  const definition: PoolDefinition = POOLS[pool];
+  const running = definition.start(deps);
+
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop.abort());
+  // Started by a supervisor: without it there is nobody to stop this process.
+  process.on("disconnect", () => stop.abort());
+
+  let worker: Worker | undefined;
+  const { port, server } = await serveHealth(env.HOST, env.HEALTH_PORT, () =>
+    definition.taskQueue === undefined ? !stop.signal.aborted : worker?.getState() === "RUNNING",
+  );
+  let connection: NativeConnection | undefined;
+  try {
+    if (definition.taskQueue !== undefined) {
+      Runtime.install({
+        logger: new DefaultLogger("WARN", ({ level, message, meta }) =>
+          log[level === "ERROR" ? "error" : "warn"]({ sdk: meta?.["sdkComponent"] }, message),
+        ),
+        shutdownSignals: [],
+      });
+      connection = await connect(env, log, stop.signal);
+      worker = await Worker.create({
+        connection,
+        namespace: env.TEMPORAL_NAMESPACE,
+        taskQueue: definition.taskQueue,
+        identity: workerId,
+        ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
+        activities: running.activities ?? {},
+        interceptors: { activity: [failuresToCodes(log)] },
+        maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY,
+        // It is 0 by default: activities would be cut off in the middle of their mails.
+        shutdownGraceTime: env.SHUTDOWN_GRACE_MS,
+      });
+    }
+    log.info({ port, workerId }, "ready");
+    process.send?.({ type: "ready", port });
+    const stopped = new Promise<void>((resolve) => {
+      if (stop.signal.aborted) resolve();
+      stop.signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    if (worker) await worker.runUntil(stopped);
+    else await stopped;
+    log.info("stopping");
+  } finally {
+    stop.abort();
+    await running.close?.();
+    await connection?.close();
+    await orm.close(true);
+    server.close();
+  }
+}
+
+try {
+  await runPool(readPool(), readEnv());
+  process.exit(0);
+} catch (error) {
+  process.stderr.write(`${error instanceof SettingsError ? error.message : error instanceof Error ? error.stack : String(error)}\n`);
+  process.exit(1);
+}

@@ -1,0 +1,34 @@
+import type { ActivityDeps } from "../activities/deps.ts";
+import { createDispatchActivities } from "../activities/dispatch.ts";
+import { createSendActivities } from "../activities/sends.ts";
+import { TASK_QUEUES } from "../workflows/ids.ts";
+import { startMaintenance } from "./maintenance.ts";
+
+/** What one pool does: it polls a task queue, or runs a loop of its own. */
+export interface PoolDefinition {
+  taskQueue?: string;
+  /** Runs workflows too, not activities alone. */
+  workflows?: boolean;
+  start(deps: ActivityDeps): { activities?: Record<string, unknown>; close?(): Promise<void> };
+}
+
+export const POOLS = {
+  sends: {
+    taskQueue: TASK_QUEUES.sends,
+    workflows: true,
+    start: (deps) => ({ activities: { ...createSendActivities(deps) } }),
+  },
+  dispatch: {
+    taskQueue: TASK_QUEUES.dispatch,
+    start: (deps) => {
+      const { close, ...activities } = createDispatchActivities(deps);
+      return { activities, close };
+    },
+  },
+  maintenance: { start: (deps) => startMaintenance(deps) },
+} as const satisfies Record<string, PoolDefinition>;
+
+export type PoolName = keyof typeof POOLS;
+
+export const isPoolName = (value: unknown): value is PoolName =>
+  typeof value === "string" && Object.hasOwn(POOLS, value);

@@ -1,0 +1,1 @@
+export { sendWorkflow } from "./send.ts";

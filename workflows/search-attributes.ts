@@ -1,0 +1,7 @@
+import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
+
+/** What operators search workflows by. The embedded stack registers them; so must a cluster, see docs/operations.md. */
+export const TEAM_ID = defineSearchAttributeKey("TeamId", SearchAttributeType.KEYWORD);
+export const RESOURCE_ID = defineSearchAttributeKey("ResourceId", SearchAttributeType.KEYWORD);
+export const SEND_STATUS = defineSearchAttributeKey("SendStatus", SearchAttributeType.KEYWORD);
+export const NEEDS_OPERATOR = defineSearchAttributeKey("NeedsOperator", SearchAttributeType.BOOL);

@@ -1,0 +1,341 @@
+import {
+  ApplicationFailure,
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  continueAsNew,
+  defineUpdate,
+  proxyActivities,
+  setCurrentDetails,
+  setHandler,
+  upsertSearchAttributes,
+  workflowInfo,
+} from "@temporalio/workflow";
+import type { DispatchActivities, SliceResult } from "../activities/dispatch.ts";
+import type { SendActivities } from "../activities/sends.ts";
+import type { IdempotencyHandle } from "../domain/idempotency.ts";
+import { TASK_QUEUES } from "./ids.ts";
+import { NEEDS_OPERATOR, SEND_STATUS } from "./search-attributes.ts";
+import { troubleWaitMs } from "./trouble.ts";
+
+export interface SendInput {
+  previewId: string;
+  teamId: string;
+  environment: "LIVE" | "TEST";
+  newsletterId: string;
+  /** How long the preview's token is good for. */
+  expiresInMs: number;
+  /** Where a run that follows another goes on; absent in the first. */
+  resume?: { afterSeq: number };
+}
+
+export interface SendOutcome {
+  outcome: "expired" | "refused" | "SENT" | "CANCELLED" | "FAILED";
+  sent?: number;
+  unknown?: number;
+}
+
+/** Resolves the plan and writes the preview's row. */
+export const previewUpdate = defineUpdate<void, [{ apiKeyId: string }]>("preview");
+/** Arms the send. */
+export const confirmUpdate = defineUpdate<void, [{ apiKeyId: string; idempotency: IdempotencyHandle }]>("confirm");
+/** Holds the send; answers when nothing is in hand any more. */
+export const pauseUpdate = defineUpdate<string>("pause");
+export const resumeUpdate = defineUpdate<string>("resume");
+/** Ends the send for good; answers when nothing is in hand any more and the credits are settled. */
+export const cancelUpdate = defineUpdate<string>("cancel");
+/** Tries again at once instead of waiting for the account. */
+export const retryUpdate = defineUpdate<string>("retry");
+
+/** A token is dead at its expiry; the minute is for confirms that came just before it. */
+const GRACE_MS = 60_000;
+/** Longest single timer while a send waits for its day: then the database clock is asked again. */
+const LONGEST_WAIT_MS = 6 * 3600 * 1000;
+/** A run goes on as a new one before its history gets long. */
+const HISTORY_EVENTS = 3_000;
+/** Account trouble that comes back this often is shown to operators. */
+const TROUBLE_TO_OPERATOR = 3;
+
+const brief = {
+  startToCloseTimeout: "30 seconds",
+  retry: { initialInterval: "200 milliseconds", maximumInterval: "10 seconds" },
+} as const;
+
+const send = proxyActivities<SendActivities>({ taskQueue: TASK_QUEUES.sends, ...brief });
+// The API waits 10 s for a preview and 60 s for a confirm; nobody reads what comes later.
+const previews = proxyActivities<SendActivities>({
+  taskQueue: TASK_QUEUES.sends,
+  ...brief,
+  scheduleToCloseTimeout: "30 seconds",
+});
+const confirms = proxyActivities<SendActivities>({
+  taskQueue: TASK_QUEUES.sends,
+  ...brief,
+  startToCloseTimeout: "5 minutes",
+  scheduleToCloseTimeout: "5 minutes",
+});
+
+/** One broadcast, from preview to settled credits. ID: send/{previewId}. */
+export function sendWorkflow(input: SendInput): Promise<SendOutcome> {
+  const story = new Send(input);
+  // A cancel in the UI is the cancel update: what is in hand is finished and settled, not cut off.
+  CancellationScope.current()
+    .cancelRequested.catch(() => story.cancel())
+    .catch(() => undefined);
+  return CancellationScope.nonCancellable(() => story.run());
+}
+
+class Send {
+  readonly #input: SendInput;
+  readonly #id: string;
+  readonly #dispatch: DispatchActivities;
+
+  #confirmed = false;
+  #refused = false;
+  #previewed = false;
+  #dispatching = false;
+  #finished = false;
+  /** Raised by every update: a wait that it should cut short ends. */
+  #nudges = 0;
+  #needsOperator = false;
+  #afterSeq: number;
+
+  constructor(input: SendInput) {
+    this.#input = input;
+    this.#id = input.previewId;
+    this.#afterSeq = input.resume?.afterSeq ?? 0;
+    this.#confirmed = input.resume !== undefined;
+    this.#dispatch = proxyActivities<DispatchActivities>({
+      taskQueue: TASK_QUEUES.dispatch,
+      startToCloseTimeout: "10 minutes",
+      heartbeatTimeout: "10 seconds",
+      retry: { initialInterval: "500 milliseconds", maximumInterval: "30 seconds" },
+      // Between tasks only, which is why a slice gives way: one large team does not hold up the others.
+      priority: { fairnessKey: input.teamId },
+      summary: "mail a slice",
+    });
+    this.#setHandlers();
+  }
+
+  #setHandlers(): void {
+    setHandler(previewUpdate, (request) => this.#preview(request), {
+      description: "Used by the API: resolve the plan",
+    });
+    setHandler(confirmUpdate, (request) => this.#confirm(request), {
+      description: "Used by the API: arm the send with the token of its preview",
+    });
+    setHandler(pauseUpdate, () => this.#pause(), {
+      description: "Hold the send. Answers when no mail is in hand any more. Credits stay reserved.",
+    });
+    setHandler(resumeUpdate, () => this.#resume(), { description: "Go on with a paused send." });
+    setHandler(cancelUpdate, () => this.cancel(), {
+      description:
+        "End the send for good. Answers when no mail is in hand and the credits of what was not sent are back.",
+    });
+    setHandler(retryUpdate, () => this.#retry(), {
+      description: "Try again now instead of waiting, e.g. after the sending account was repaired.",
+    });
+  }
+
+  async run(): Promise<SendOutcome> {
+    if (!this.#confirmed) {
+      this.#tell("PREVIEW", "Previewed; waits for the confirm until the token expires.");
+      await condition(() => this.#confirmed || this.#refused, this.#input.expiresInMs + GRACE_MS);
+      // A confirm may have been under way when the timer fired.
+      await condition(allHandlersFinished);
+    }
+    if (!this.#confirmed) {
+      this.#tell(this.#refused ? "REFUSED" : "EXPIRED", "Never confirmed; nothing was sent.");
+      return { outcome: this.#refused ? "refused" : "expired" };
+    }
+    await this.#carryOut();
+    this.#finished = true;
+    const { status, sent, unknown } = await send.finishSend(this.#id);
+    this.#settled = true;
+    this.#tell(status, `${sent} mails sent, ${unknown} with an unknown outcome. Credits are settled.`);
+    await condition(allHandlersFinished);
+    return { outcome: status === "CANCELLED" || status === "FAILED" ? status : "SENT", sent, unknown };
+  }
+
+  #settled = false;
+
+  /** Until nothing is left to mail: looks where the send stands, then waits or mails a slice. */
+  async #carryOut(): Promise<void> {
+    let troubles = 0;
+    for (;;) {
+      const nudges = this.#nudges;
+      const state = await send.readSend(this.#id);
+      if (state === undefined || state.status === "SENT" || state.status === "CANCELLED" || state.status === "FAILED")
+        return;
+      if (state.status === "PAUSED") {
+        if (!this.#needsOperator) this.#tell("PAUSED", "Paused by an operator. Updates: resume, cancel.");
+        await this.#waitFor(nudges);
+        continue;
+      }
+      if (state.status === "SCHEDULED") {
+        if (state.startsInMs > 0) {
+          this.#tell("SCHEDULED", `${state.recipients} recipients; starts at its send_at. Updates: pause, cancel.`);
+          await this.#waitFor(nudges, Math.min(state.startsInMs, LONGEST_WAIT_MS));
+          continue;
+        }
+        if (!(await send.beginSend(this.#id))) continue;
+      }
+      this.#tell("SENDING", `Mailing ${state.recipients} recipients. Updates: pause, cancel.`);
+      const result = await this.#slice();
+      if (result.next === "done") return;
+      if (result.next === "trouble") {
+        troubles++;
+        await this.#trouble(result, troubles, nudges);
+      } else {
+        if (result.mailed > 0 && this.#needsOperator) this.#operator(false);
+        if (result.mailed > 0) troubles = 0;
+        if (result.next === "deferred") {
+          this.#tell("SENDING", "Only deferred recipients are left; waits for the next retry. Updates: retry, cancel.");
+          await this.#waitFor(nudges, Math.max(result.waitMs, 100));
+        } else if (result.next === "account_full") {
+          this.#tell(
+            "SENDING",
+            "The sending account is at its limit; goes on when it has room. Updates: pause, cancel.",
+          );
+          await this.#waitFor(nudges, Math.max(result.waitMs, 100));
+        }
+      }
+      await this.#startAfreshWhenLong();
+    }
+  }
+
+  async #slice(): Promise<SliceResult> {
+    this.#dispatching = true;
+    try {
+      const result = await this.#dispatch.dispatchSlice({ sendId: this.#id, afterSeq: this.#afterSeq });
+      this.#afterSeq = result.afterSeq;
+      return result;
+    } finally {
+      this.#dispatching = false;
+    }
+  }
+
+  /** Temporary trouble is tried again by itself, ever more slowly; the rest pauses the send until somebody helps. */
+  async #trouble(trouble: Extract<SliceResult, { next: "trouble" }>, count: number, nudges: number): Promise<void> {
+    if (trouble.temporary) {
+      if (count >= TROUBLE_TO_OPERATOR) this.#operator(true);
+      const waitMs = troubleWaitMs(count);
+      this.#tell(
+        "SENDING",
+        `The sending account cannot be used (${trouble.reason}); tries again in ${Math.round(waitMs / 1000)} s. Updates: retry, pause, cancel.`,
+      );
+      await this.#waitFor(nudges, waitMs);
+      return;
+    }
+    await send.pauseSend(this.#id, trouble.reason);
+    this.#operator(true);
+    this.#tell("PAUSED", `Paused: ${trouble.reason}. Repair the sending account, then update: resume. Or: cancel.`);
+  }
+
+  async #startAfreshWhenLong(): Promise<void> {
+    const { historyLength, continueAsNewSuggested } = workflowInfo();
+    if (historyLength < HISTORY_EVENTS && !continueAsNewSuggested) return;
+    await condition(allHandlersFinished);
+    await continueAsNew<typeof sendWorkflow>({ ...this.#input, resume: { afterSeq: this.#afterSeq } });
+  }
+
+  async #waitFor(nudges: number, ms?: number): Promise<void> {
+    const nudged = () => this.#nudges !== nudges;
+    if (ms === undefined) await condition(nudged);
+    else await condition(nudged, ms);
+  }
+
+  async #preview({ apiKeyId }: { apiKeyId: string }): Promise<void> {
+    try {
+      const { previewId, teamId, environment, newsletterId } = this.#input;
+      await previews.writePreview({ previewId, teamId, environment, newsletterId, apiKeyId });
+      this.#previewed = true;
+    } catch (error) {
+      // Nobody holds a token of a preview that was refused, so there is nothing to wait for.
+      if (!this.#previewed) this.#refused = true;
+      throw refusal(error);
+    }
+  }
+
+  async #confirm({ apiKeyId, idempotency }: { apiKeyId: string; idempotency: IdempotencyHandle }): Promise<void> {
+    try {
+      const { previewId, teamId, environment, newsletterId } = this.#input;
+      await confirms.confirmSend({ previewId, teamId, environment, newsletterId, apiKeyId, idempotency });
+      this.#confirmed = true;
+    } catch (error) {
+      throw refusal(error);
+    }
+  }
+
+  async #pause(): Promise<string> {
+    this.#assertConfirmed();
+    const paused = await send.pauseSend(this.#id);
+    this.#nudges++;
+    await condition(() => !this.#dispatching);
+    return paused ? "PAUSED" : "nothing to pause: the send has ended";
+  }
+
+  async #resume(): Promise<string> {
+    this.#assertConfirmed();
+    const resumed = await send.resumeSend(this.#id);
+    if (resumed) this.#operator(false);
+    this.#nudges++;
+    return resumed ? "goes on" : "nothing to resume: the send is not paused";
+  }
+
+  async cancel(): Promise<string> {
+    if (!this.#confirmed) {
+      this.#refused = true;
+      return "CANCELLED";
+    }
+    const cancelled = await send.cancelSend(this.#id);
+    this.#operator(false);
+    this.#nudges++;
+    if (this.#finished) return "nothing to cancel: the send has ended";
+    await condition(() => this.#settled);
+    return cancelled ? "CANCELLED" : "nothing to cancel: the send has ended";
+  }
+
+  async #retry(): Promise<string> {
+    this.#assertConfirmed();
+    this.#nudges++;
+    return "tries again now";
+  }
+
+  #assertConfirmed(): void {
+    if (!this.#confirmed) {
+      throw ApplicationFailure.nonRetryable("This send was never confirmed.", "resource_state_invalid");
+    }
+  }
+
+  #operator(needed: boolean): void {
+    if (this.#needsOperator === needed) return;
+    this.#needsOperator = needed;
+    upsertSearchAttributes([{ key: NEEDS_OPERATOR, value: needed }]);
+  }
+
+  #status: string | undefined;
+
+  /** What the operator sees in the UI: the state to search by, and a sentence. */
+  #tell(status: string, details: string): void {
+    setCurrentDetails(details);
+    if (this.#status === status) return;
+    this.#status = status;
+    upsertSearchAttributes([{ key: SEND_STATUS, value: status }]);
+  }
+}
+
+/** An update fails only with an ApplicationFailure: any other error would block the workflow task for ever. */
+function refusal(error: unknown): ApplicationFailure {
+  const cause = error instanceof Error && "cause" in error ? error.cause : undefined;
+  if (cause instanceof ApplicationFailure) {
+    return ApplicationFailure.create({
+      message: cause.type ?? "internal_error",
+      type: cause.type ?? "internal_error",
+      nonRetryable: true,
+      details: cause.details ?? [],
+    });
+  }
+  // It ran out of time or tries.
+  return ApplicationFailure.nonRetryable("service_unavailable", "service_unavailable");
+}
