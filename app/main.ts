@@ -2,12 +2,12 @@
 import { Command } from "commander";
 import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
-import { SettingsError } from "../env.ts";
 import { accountCommands } from "./commands/accounts.ts";
 import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
 import { teamCommands } from "./commands/teams.ts";
+import { lineOf } from "./output.ts";
 import { type Run, withSession } from "./session.ts";
 import type { AppSettings } from "./settings.ts";
 
@@ -15,17 +15,6 @@ const realLogin =
   ({ env }: AppSettings): VerifyLogin =>
   (login) =>
     verifyAccount({ ...login, timeoutMs: env.SMTP_TIMEOUT_MS });
-
-/** One line that says what went wrong. A stack trace helps nobody here. */
-function lineOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  if (error instanceof SettingsError) return error.message;
-  // A connection that failed on every address of a host has its reasons inside.
-  const [inner] = error instanceof AggregateError ? error.errors : [];
-  const message = error.message || lineOf(inner);
-  const param = "param" in error && typeof error.param === "string" ? ` (${error.param})` : "";
-  return (message.split("\n")[0] ?? "") + param;
-}
 
 const program = new Command("app")
   .description("Mailkeel's command line: teams, keys, sending accounts, what newsletters target, imports")

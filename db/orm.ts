@@ -45,6 +45,7 @@ export const ormConfig = (databaseUrl: string, poolMax = 10) =>
       safe: true,
       emit: "ts",
       transactional: true,
+      silent: true,
     },
   });
 

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import { LockMode } from "@mikro-orm/postgresql";
-import { type CsvError, type Info, parse } from "csv-parse";
+import { type Info, parse } from "csv-parse";
 import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
 import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
@@ -167,45 +167,53 @@ async function stageFile(
 
 type RecordRead = { line: number; fields: string[] } | { line: number; problem: string };
 
-/** The file's records, those that are no CSV among them, in order. */
+/** One record to the letter of RFC 4180: quotes around a whole field or none, those inside doubled. */
+const WELL_QUOTED = /^(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*[\r\n]*$/;
+
+const countBreaks = (text: string): number => text.match(/\r\n|\n|\r/g)?.length ?? 0;
+
+/**
+ * The file's records, those that are no CSV among them, in order.
+ * @throws {ImportError} where the parser lost track of what is a record
+ */
 async function* readRecords(input: Readable): AsyncGenerator<RecordRead> {
-  const broken: RecordRead[] = [];
+  let unclosed: RecordRead | undefined;
   const parser = parse({
     bom: true,
     info: true,
+    raw: true,
     // All three, for files that were pasted together; by itself the parser settles on the first it meets.
     record_delimiter: ["\r\n", "\n", "\r"],
     relax_column_count: true,
+    // Refused below: when the parser refuses a stray quote itself, it takes the lines after it for quoted text.
+    relax_quotes: true,
     skip_empty_lines: true,
     skip_records_with_error: true,
     max_record_size: MAX_RECORD_BYTES,
-    on_skip: (error) => {
-      broken.push({ line: Number(error?.["lines"] ?? 0), problem: describeBroken(error) });
+    on_skip: (error, raw = "") => {
+      const last = Number(error?.["lines"] ?? 0);
+      const line = Math.max(1, last - countBreaks(raw.trim()));
+      if (error?.code !== "CSV_QUOTE_NOT_CLOSED") {
+        const why = `line ${line} begins a record longer than ${MAX_RECORD_BYTES} bytes; is a quote not closed there?`;
+        parser.destroy(new ImportError(`The file cannot be read: ${why}`));
+        return undefined;
+      }
+      const lost = last > line ? `; lines ${line} to ${last} are lost to it` : "";
+      unclosed = { line, problem: `a quote is opened and never closed${lost}` };
       return undefined;
     },
   });
   input.once("error", (error) => parser.destroy(error));
   input.pipe(parser);
-  for await (const { info, record } of parser as AsyncIterable<{ info: Info; record: string[] }>) {
+  for await (const item of parser as AsyncIterable<{ info: Info; record: string[]; raw: string }>) {
+    const { info, record, raw } = item;
     // The parser counts the lines it has read; the record began that many breaks earlier.
-    const breaks = record.reduce((sum, field) => sum + (field.match(/\r\n|\n|\r/g)?.length ?? 0), 0);
-    const line = info.lines - breaks;
-    // The parser is ahead of us: what it skipped may stand further down.
-    while (broken[0] && broken[0].line <= line) yield* broken.splice(0, 1);
-    yield { line, fields: record };
+    const line = info.lines - record.reduce((sum, field) => sum + countBreaks(field), 0);
+    if (raw.includes('"') && !WELL_QUOTED.test(raw.replace(/^[\r\n]+/, ""))) {
+      yield { line, problem: "a quote stands where none may stand" };
+    } else yield { line, fields: record };
   }
-  yield* broken;
-}
-
-function describeBroken(error: CsvError | undefined): string {
-  switch (error?.code) {
-    case "CSV_QUOTE_NOT_CLOSED":
-      return "a quote is opened and never closed";
-    case "CSV_MAX_RECORD_SIZE":
-      return `longer than ${MAX_RECORD_BYTES} bytes; is a quote not closed?`;
-    default:
-      return "a quote stands where none may stand";
-  }
+  if (unclosed) yield unclosed;
 }
 
 /** `First Name`, `first-name` and `FIRST_NAME` are all `first_name`. */

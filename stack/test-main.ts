@@ -10,22 +10,9 @@ import { explain, onSignals } from "./terminal.ts";
 const ALL_TESTS = "test/**/*.test.ts";
 const ROOT = `${import.meta.dirname}/..`;
 
-/** The shell's settings for a real database or cluster are none of a test's business. */
-const KEPT = [
-  "PATH",
-  "HOME",
-  "USER",
-  "SHELL",
-  "TERM",
-  "TMPDIR",
-  "LANG",
-  "XDG_CACHE_HOME",
-  "CI",
-  "FORCE_COLOR",
-  "NO_COLOR",
-];
-const kept = (name: string) =>
-  KEPT.includes(name) || name === "LOG_LEVEL" || name === "TEMPORAL_CLI" || /^(NODE|GO|LC)_?/.test(name);
+/** The shell's settings for a real database or cluster are none of a test's business: only these are passed on. */
+const KEPT =
+  /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
 
 /** Durable waits short enough to be waited for. */
 const QUICK = { DEFERRAL_LADDER_SECONDS: "1,1,2" };
@@ -36,7 +23,7 @@ function namesTests(arg: string, before: string | undefined): boolean {
 }
 
 async function main(): Promise<number> {
-  const source = Object.fromEntries(Object.entries(process.env).filter(([name]) => kept(name)));
+  const source = Object.fromEntries(Object.entries(process.env).filter(([name]) => KEPT.test(name)));
   const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-test-`);
   const freePorts = {
     PORT: "0",

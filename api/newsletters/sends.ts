@@ -172,8 +172,7 @@ async function dryRunPreview({ em, tenant, access }: RequestContext, newsletterI
     limit: cap.limit,
     remaining: cap.remaining,
   } as const;
-  const nothing = null as unknown as z.infer<typeof newsletterSendPreview>;
-  return ok(nothing, { impact: impact({ affected_count: eligible, affected_ids: [newsletterId], quota }) });
+  return ok(null as never, { impact: impact({ affected_count: eligible, affected_ids: [newsletterId], quota }) });
 }
 
 const send = route({

@@ -144,8 +144,8 @@ export function route(meta: RouteMeta) {
         const procedure = t.procedure.meta({ ...meta, input, output }).input(parse);
         const run = async (handler: Handler<z.output<I>, z.input<O>>, ctx: RequestContext, parsed: unknown) => {
           const result = await handler({ ctx, input: parsed as z.output<I> });
-          // What the schema does not name does not go out.
-          return result instanceof FinishedAnswer ? result : { ...result, data: output.parse(result.data) };
+          // What the schema does not name does not go out; a dry run shows no data at all.
+          return result instanceof FinishedAnswer || ctx.dryRun ? result : { ...result, data: output.parse(result.data) };
         };
         return {
           /** A read: no transaction, nothing remembered. */

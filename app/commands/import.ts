@@ -5,6 +5,7 @@ import type { Command } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
 import { type ImportReport, importSubscribers } from "../../domain/csv-import.ts";
 import { withTenant } from "../options.ts";
+import { progressLine } from "../output.ts";
 import type { Session } from "../session.ts";
 import { type Run, type TenantOptions, tenantOf } from "../session.ts";
 
@@ -72,15 +73,6 @@ async function importFile(
     input.destroy();
     if (reportFile !== undefined) await new Promise((resolve) => output.end(() => resolve(undefined)));
   }
-}
-
-/** One line on a terminal that is written over; nothing where nobody watches. */
-function progressLine(): { show(text: string): void; clear(): void } {
-  const { stderr } = process;
-  const write = (text: string) => {
-    if (stderr.isTTY) stderr.write(`\r\x1b[K${text}`);
-  };
-  return { show: write, clear: () => write("") };
 }
 
 function describe(report: ImportReport, seconds: number): string {

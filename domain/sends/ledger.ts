@@ -265,7 +265,7 @@ export function settleBatch(
 export interface Remaining {
   /** The first row that waits to be sent. */
   firstQueuedSeq: number | null;
-  /** Milliseconds until the next deferred recipient is due; null when none is deferred. */
+  /** Milliseconds until the next deferred recipient is due, negative when it is already; null when none is deferred. */
   retryInMs: number | null;
 }
 
@@ -274,7 +274,7 @@ export async function remaining(em: EntityManager, sendId: string): Promise<Rema
   const { rows } = await sql<Remaining>`
     select (select seq from send_recipients where send_id = ${sendId} and state = 'QUEUED' order by seq limit 1)
         as "firstQueuedSeq",
-      (select greatest(0, ceil(extract(epoch from min(retry_at) - clock_timestamp()) * 1000))::float8
+      (select ceil(extract(epoch from min(retry_at) - clock_timestamp()) * 1000)::float8
         from send_recipients where send_id = ${sendId} and retry_at is not null) as "retryInMs"`.execute(kysely(em));
   return rows[0] ?? { firstQueuedSeq: null, retryInMs: null };
 }

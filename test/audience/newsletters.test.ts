@@ -194,7 +194,12 @@ describe("Newsletters", () => {
 /** Until some connection waits for a lock. */
 async function waitForLock({ em }: TestTeam): Promise<void> {
   await eventually(
-    async () => (await em.fork().execute("select 1 from pg_locks where not granted limit 1")).length > 0,
+    async () =>
+      (
+        await em
+          .fork()
+          .execute("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+      ).length > 0,
     { what: "a request that waits for the row" },
   );
 }

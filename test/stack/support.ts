@@ -15,6 +15,11 @@ const FREE_PORTS = Object.fromEntries(
   STACK_SETTINGS.filter((name) => name.endsWith("PORT")).map((name) => [name, "0"]),
 );
 
+/** What it takes to find programs and the Temporal CLI; no setting of the stack that runs this test. */
+const INHERITED = Object.fromEntries(
+  ["PATH", "HOME", "XDG_CACHE_HOME", "TEMPORAL_CLI"].map((name) => [name, process.env[name]]),
+);
+
 /** A stack of the test's own, started as a user would. */
 export interface SpawnedStack {
   process: ChildProcess;
@@ -37,7 +42,7 @@ const stacks: SpawnedStack[] = [];
 export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.ProcessEnv } = {}): SpawnedStack {
   const child = spawn(process.execPath, [`${ROOT}/stack/start.mjs`], {
     cwd: ROOT,
-    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...FREE_PORTS, DATA_DIR: dataDir, ...env },
+    env: { ...INHERITED, ...FREE_PORTS, DATA_DIR: dataDir, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";

@@ -1,0 +1,174 @@
+/** `npm run demo`: the main job over HTTP against the running service, from a CSV file to mails in the catcher. */
+import { randomUUID } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { Readable } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
+import { Command } from "commander";
+import { forTenant, type Tenant } from "../db/orm.ts";
+import { type ImportReport, importSubscribers } from "../domain/csv-import.ts";
+import { attachList } from "../domain/newsletters.ts";
+import { SettingsError } from "../env.ts";
+import type { StackFile } from "../stack/state.ts";
+import { DEMO_FROM } from "./demo-team.ts";
+import { wholeNumber } from "./options.ts";
+import { lineOf, progressLine } from "./output.ts";
+import { inTenant, type Session, withSession } from "./session.ts";
+
+const POLL_MS = 250;
+const DONE = ["SENT", "CANCELLED", "FAILED"];
+const NAMES = ["Zoë", "Jürgen", "Łukasz", "李", "Amélie", "Søren", "Ναταλία", "O'Brien"];
+
+const BODY = `<html><body style="font-family: sans-serif">
+<h1>Hello {{ first_name | default: "there" }}</h1>
+<p>You get this because you are on <b>{{ list_name }}</b>. It went through a real send: preview, confirm, a durable
+workflow, and SMTP.</p>
+<p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p>
+</body></html>`;
+
+const say = (text: string): void => console.log(text);
+const count = (value: number): string => value.toLocaleString("en");
+const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
+
+interface Newsletter {
+  id: string;
+  status: string;
+  started_at: string | null;
+  completed_at: string | null;
+  recipients: Record<string, number> | null;
+}
+
+interface Preview {
+  recipients: { total: number; not_opted_in: number; suppressed: number; eligible: number };
+  confirmation: { token: string };
+}
+
+/** A client of the running API with the demo team's live key. */
+function client({ api, keys }: StackFile) {
+  return async <T>(method: "GET" | "POST", path: string, body?: unknown): Promise<T> => {
+    const response = await fetch(`${api}${path}`, {
+      method,
+      headers: {
+        "x-api-key": keys.live,
+        ...(method === "POST" ? { "idempotency-key": randomUUID() } : {}),
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const answer = (await response.json()) as { data: T; error?: { code: string; message: string } };
+    if (answer.error) throw new Error(`${method} ${path}: ${answer.error.code}: ${answer.error.message}`);
+    return answer.data;
+  };
+}
+
+/** Lines of a CSV file with this many people in it. */
+function* generateCsv(recipients: number): Generator<string> {
+  yield "email,first_name,last_name\r\n";
+  for (let i = 1; i <= recipients; i++) {
+    yield `reader${i}@inbox.example,${NAMES[i % NAMES.length]},"Reader, no. ${i}"\r\n`;
+  }
+}
+
+async function importPeople(
+  session: Session,
+  tenant: Tenant,
+  listId: string,
+  file: string | undefined,
+  recipients: number,
+) {
+  const input = file === undefined ? Readable.from(generateCsv(recipients)) : createReadStream(file);
+  const line = progressLine();
+  const startedAt = performance.now();
+  const report: ImportReport = await forTenant(session.orm.em, tenant).transactional((em) =>
+    importSubscribers(em, tenant, input, {
+      listId,
+      onRefused: (at, reason) => line.print(`  line ${at}: ${reason}`),
+      onProgress: ({ phase, done }) => line.show(`  ${phase} ${count(done)}`),
+    }),
+  );
+  line.clear();
+  say(`  ${count(report.rows)} rows in ${seconds(performance.now() - startedAt)}; ${count(report.refused)} refused`);
+}
+
+async function watch(read: () => Promise<Newsletter>): Promise<Newsletter> {
+  const line = progressLine();
+  for (;;) {
+    const newsletter = await read();
+    const { total = 0, queued = 0, sending = 0 } = newsletter.recipients ?? {};
+    const done = total - queued - sending;
+    const filled = total === 0 ? 0 : Math.round((done / total) * 30);
+    line.show(`  ${newsletter.status} ${"█".repeat(filled).padEnd(30, "░")} ${count(done)} of ${count(total)}`);
+    if (DONE.includes(newsletter.status)) {
+      line.clear();
+      return newsletter;
+    }
+    await delay(POLL_MS);
+  }
+}
+
+async function demo(session: Session, file: string | undefined, recipients: number): Promise<void> {
+  const { stack } = session;
+  if (!stack) throw new SettingsError("The demo needs a running stack; start one with `npm start`.");
+  const call = client(stack);
+  const tenant: Tenant = { teamId: stack.team.id, environment: "LIVE" };
+
+  say("1. A list, and its subscribers from CSV");
+  const list = await call<{ id: string }>("POST", "/lists", { name: "Demo readers" });
+  await importPeople(session, tenant, list.id, file, recipients);
+
+  say("2. A draft that targets the list");
+  const draft = await call<Newsletter>("POST", "/newsletters", {
+    name: `Demo of ${new Date().toISOString()}`,
+    subject: "Hello {{ first_name }}",
+    from_email: DEMO_FROM,
+    from_name: "Mailkeel demo",
+    body: BODY,
+  });
+  await inTenant(session, tenant, (em) => attachList(em, draft.id, list.id));
+  say(`  ${draft.id}`);
+
+  say("3. Preview: who would get it");
+  const previewedAt = performance.now();
+  const preview = await call<Preview>("POST", `/newsletters/${draft.id}/send-preview`);
+  const { total, eligible, suppressed, not_opted_in } = preview.recipients;
+  say(`  ${count(eligible)} of ${count(total)} (${count(suppressed)} suppressed, ${count(not_opted_in)} not opted in)`);
+  const confirmedAt = performance.now();
+
+  say("4. Confirm with the preview's token");
+  const token = { confirmation_token: preview.confirmation.token };
+  const { send_at } = await call<{ send_at: string }>("POST", `/newsletters/${draft.id}/send`, token);
+  const scheduledAt = performance.now();
+  say(`  scheduled for ${send_at}`);
+
+  say("5. It goes out");
+  const sent = await watch(() => call<Newsletter>("GET", `/newsletters/${draft.id}`));
+  const tookMs = Date.parse(sent.completed_at ?? "") - Date.parse(sent.started_at ?? "");
+  const states = Object.entries(sent.recipients ?? {}).filter(([state, people]) => state !== "total" && people > 0);
+  say(`  ${sent.status}: ${states.map(([state, people]) => `${count(people)} ${state}`).join(", ")}`);
+
+  say("");
+  say(
+    `preview ${seconds(confirmedAt - previewedAt)}, confirm ${seconds(scheduledAt - confirmedAt)}, ` +
+      `sending ${seconds(tookMs)}: ${count(Math.round((sent.recipients?.["sent"] ?? 0) / (tookMs / 1_000)))} mails/s`,
+  );
+  say(`The mails:     ${stack.mail.api}`);
+  if (stack.temporal.ui) say(`The workflow:  ${stack.temporal.ui}`);
+  say(`The numbers:   ${stack.api}/newsletters/${draft.id}`);
+}
+
+const program = new Command("demo")
+  .description("drives the main job over HTTP against a running service")
+  .option("--recipients <count>", "people to generate", wholeNumber(1, 10_000_000), 1_000)
+  .option("--csv <file>", "import this file instead")
+  .action(async ({ recipients, csv }: { recipients: number; csv?: string }) => {
+    try {
+      await withSession(
+        process.env,
+        () => async () => ({ ok: true }),
+        (session) => demo(session, csv, recipients),
+      );
+    } catch (error) {
+      console.error(`error: ${lineOf(error)}`);
+      process.exitCode = 1;
+    }
+  });
+await program.parseAsync();

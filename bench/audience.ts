@@ -1,0 +1,57 @@
+import { randomBytes } from "node:crypto";
+import { sql } from "kysely";
+import { kysely } from "../db/orm.ts";
+import { ID_PREFIX } from "../domain/ids.ts";
+import { makeSender, type Sender } from "../test/support/sending.ts";
+
+export interface AudienceOptions {
+  recipients: number;
+  /** Connections the sending account allows. */
+  connections: number;
+  smtp: { host: string; port: number };
+}
+
+const SENTENCE =
+  "We wrote this month about the garden in late summer, what to plant before the first frost, and which of your " +
+  "neighbours opened their greenhouses to visitors; there is more of it behind the links than fits into a letter.";
+
+/** An HTML body of about 3 KB with every common merge tag in it. */
+export const BODY = [
+  '<!doctype html><html><head><meta charset="utf-8"><title>Letter</title></head><body>',
+  "<h1>Good morning, {{ first_name }} {{ last_name }}</h1>",
+  "<p>This is {{ list_name }}, sent to {{ email }}.</p>",
+  ...Array.from({ length: 10 }, (_, i) => `<h2>Part ${i + 1}</h2><p style="color:#333333">${SENTENCE}</p>`),
+  '<p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p>',
+  "</body></html>",
+].join("\n");
+
+/** The subject beside it. */
+export const SUBJECT = "News for {{ first_name }}";
+
+/** A team with a newsletter to so many people, who are written straight into the database. */
+export async function makeAudience({ recipients, connections, smtp }: AudienceOptions): Promise<Sender> {
+  const sender = await makeSender({
+    recipients: [],
+    credits: 10_000_000,
+    dailySendCap: 10_000_000,
+    subject: SUBJECT,
+    body: BODY,
+    account: { host: smtp.host, port: smtp.port, maxConnections: connections },
+  });
+  const { em, team, listId, audience } = sender;
+  const db = kysely(em);
+  // Ids that sort by age, like real ones, and are nobody else's.
+  const stem = `${ID_PREFIX.subscriber}_${Date.now().toString(36).padStart(10, "0")}${randomBytes(4).toString("hex")}`;
+  const id = sql`${stem} || lpad(i::text, 8, '0')`;
+  await sql`
+    insert into subscribers (id, team_id, environment, email, first_name, last_name)
+    select ${id}, ${team.id}, 'LIVE', 'person' || i || '@' || ${audience}::text, 'First' || i, 'Last' || i
+    from generate_series(1, ${recipients}::int) i`.execute(db);
+  await sql`
+    insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
+    select ${listId}, ${id}, ${team.id}, 'LIVE', 'CONFIRMED'
+    from generate_series(1, ${recipients}::int) i`.execute(db);
+  // As autovacuum leaves a list that was not imported this very minute.
+  for (const table of ["subscribers", "subscriptions"]) await sql`vacuum analyze ${sql.table(table)}`.execute(db);
+  return sender;
+}

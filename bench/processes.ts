@@ -1,0 +1,78 @@
+import { readdirSync, readFileSync } from "node:fs";
+
+/** Clock ticks in a second, as /proc counts CPU time. Linux has it at 100 on every machine this runs on. */
+const TICKS = 100;
+
+/** CPU seconds and memory of one part of the stack. */
+export interface Usage {
+  cpuSeconds: number;
+  /** The most resident memory, in MiB, that one process of it ever had. */
+  peakMiB: number;
+}
+
+interface ProcessStat {
+  parent: number;
+  /** Its own CPU time, in ticks. */
+  own: number;
+  /** That of its children that have ended and were waited for. */
+  ended: number;
+}
+
+function readStat(pid: number): ProcessStat | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, "utf8");
+    // The name is in brackets and may hold anything.
+    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+    const at = (field: number) => Number(fields[field - 3]); // numbered as in proc(5)
+    return { parent: at(4), own: at(14) + at(15), ended: at(16) + at(17) };
+  } catch {
+    return undefined;
+  }
+}
+
+function peakMiB(pid: number): number {
+  try {
+    const kiB = /^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+    return Number(kiB ?? 0) / 1024;
+  } catch {
+    return 0;
+  }
+}
+
+/** Every process that descends from one of these, those included. */
+function familyOf(root: number, stats: ReadonlyMap<number, ProcessStat>): number[] {
+  const family = [root];
+  for (const pid of family) for (const [child, { parent }] of stats) if (parent === pid) family.push(child);
+  return family;
+}
+
+/**
+ * What each part of the stack has used so far, its descendants (the backends of Postgres) counted with it.
+ * @param pids process id by name
+ */
+export function usage(pids: Record<string, number>): Record<string, Usage> {
+  const stats = new Map<number, ProcessStat>();
+  for (const name of readdirSync("/proc")) {
+    const stat = /^\d+$/.test(name) ? readStat(Number(name)) : undefined;
+    if (stat) stats.set(Number(name), stat);
+  }
+  const used: Record<string, Usage> = {};
+  for (const [name, pid] of Object.entries(pids)) {
+    let ticks = 0;
+    let peak = 0;
+    for (const member of familyOf(pid, stats)) {
+      const { own = 0, ended = 0 } = stats.get(member) ?? {};
+      ticks += own + ended;
+      peak = Math.max(peak, peakMiB(member));
+    }
+    used[name] = { cpuSeconds: ticks / TICKS, peakMiB: peak };
+  }
+  return used;
+}
+
+/** CPU seconds that the whole machine has spent on anything, other people's work included. */
+export function machineCpuSeconds(): number {
+  const [, ...fields] = (readFileSync("/proc/stat", "utf8").split("\n")[0] ?? "").split(/\s+/);
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = fields.map(Number);
+  return (user + nice + system + irq + softirq) / TICKS;
+}

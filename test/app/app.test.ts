@@ -1,0 +1,337 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { SMTPServer } from "smtp-server";
+import { kysely } from "../../db/orm.ts";
+import { mailLetter } from "../public/ledger.ts";
+import { api, type Json } from "../support/api.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { stack } from "../support/stack.ts";
+
+interface Ran {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+const MAIN = join(import.meta.dirname, "../../app/main.ts");
+
+/** What a shell would export for the stack of the tests. */
+async function settings(): Promise<Record<string, string>> {
+  const { env } = await stack();
+  return {
+    DATABASE_URL: env.DATABASE_URL,
+    SIGNING_SECRET: env.SIGNING_SECRET,
+    ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
+  };
+}
+
+async function run(
+  args: string[],
+  { env, input }: { env?: Record<string, string>; input?: string } = {},
+): Promise<Ran> {
+  const exported = { PATH: process.env["PATH"] ?? "", ...(env ?? (await settings())) };
+  return new Promise((resolve) => {
+    const child = execFile(process.execPath, [MAIN, ...args], { env: exported }, (error, stdout, stderr) =>
+      resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
+    );
+    child.stdin?.end(input ?? "");
+  });
+}
+
+async function json(args: string[], options?: Parameters<typeof run>[1]): Promise<Json> {
+  const { code, stdout, stderr } = await run([...args, "--json"], options);
+  assert.equal(code, 0, stderr);
+  assert.equal(stdout.trim().split("\n").length, 1, "one JSON object");
+  return JSON.parse(stdout);
+}
+
+async function refused(args: string[], why: RegExp, options?: Parameters<typeof run>[1]): Promise<void> {
+  const { code, stdout, stderr } = await run(args, options);
+  assert.equal(code, 1, stderr);
+  assert.equal(stdout, "");
+  assert.match(stderr, why);
+  assert.ok(!/\n {4}at /.test(stderr), "no stack trace");
+}
+
+describe("The app's command line", () => {
+  let team: TestTeam;
+  let id: string;
+  let folder: string;
+  before(async () => {
+    team = await makeTeam();
+    id = team.team.id;
+    folder = await mkdtemp(join(tmpdir(), "mailkeel-app-"));
+  });
+  after(() => rm(folder, { recursive: true }));
+
+  it("prints text for people and one JSON object for machines", async () => {
+    const { stdout } = await run(["credits:grant", "--team", id, "--amount", "5", "--cause", "text"]);
+    assert.equal(stdout, "5 credits available, 0 reserved\n");
+    const data = await json(["credits:grant", "--team", id, "--amount", "5", "--cause", "text"]);
+    assert.deepEqual(data.credits, { available: 5, reserved: 0 }, "a cause counts once");
+    await json(["credits:grant", "--team", id, "--amount", "5"]);
+    const twice = await json(["credits:grant", "--team", id, "--amount", "5"]);
+    assert.equal(twice.credits.available, 15, "without a cause each grant counts");
+  });
+
+  it("says in one line what is wrong, and exits with 1", async () => {
+    await refused(["credits:grant", "--team", "team_none", "--amount", "5"], /^error: There is no team team_none\.\n$/);
+    await refused(["credits:grant", "--team", id], /--amount/);
+    await refused(["credits:grant", "--team", id, "--amount", "-1"], /whole number/);
+    await refused(["no:such"], /unknown command/);
+    await refused(["list:attach", "--newsletter", "nl_none", "--list", "x"], /no record nl_none/);
+  });
+
+  it("needs a running service or its settings", async () => {
+    await refused(["credits:grant", "--amount", "1"], /npm start/, { env: { DATA_DIR: folder } });
+    const { SIGNING_SECRET: _, ...incomplete } = await settings();
+    await refused(["credits:grant", "--amount", "1"], /SIGNING_SECRET is not set/, { env: incomplete });
+    const away = { ...(await settings()), DATABASE_URL: "postgres://nobody@127.0.0.1:1/none" };
+    await refused(["credits:grant", "--amount", "1", "--team", id], /ECONNREFUSED/, { env: away });
+  });
+
+  it("finds a running stack by itself, and its demo team", async () => {
+    const { DATABASE_URL, SIGNING_SECRET, ENCRYPTION_KEYS } = await settings();
+    const here = await mkdtemp(join(folder, "stack-"));
+    const content = {
+      database: DATABASE_URL,
+      team: { id },
+      temporal: { address: "127.0.0.1:7233" },
+      mail: { smtp: "smtp://127.0.0.1:25" },
+    };
+    await writeFile(join(here, "stack.json"), JSON.stringify(content));
+    await writeFile(
+      join(here, "secrets.json"),
+      JSON.stringify({ signingSecret: SIGNING_SECRET, encryptionKeys: ENCRYPTION_KEYS }),
+    );
+    const data = await json(["credits:grant", "--amount", "1"], { env: { DATA_DIR: here } });
+    assert.equal(data.team, id);
+  });
+
+  describe("teams and members", () => {
+    it("creates a team whose owner can do everything at once", async () => {
+      const owner = uniqueEmail("owner");
+      const args = ["--name", "New team", "--owner-email", owner.toUpperCase(), "--owner-name", "Olga"];
+      const made = await json(["team:create", ...args, "--time-zone", "Europe/Berlin"]);
+      assert.equal(made.team.plan, "BUSINESS");
+      assert.equal(made.team.time_zone, "Europe/Berlin");
+      const key = await json(["key:mint", "--team", made.team.id, "--name", "k", "--scopes", "lists:write,lists:read"]);
+      assert.equal((await api(key.key.secret).post("/lists", { name: "x" })).status, 201);
+    });
+
+    it("takes IANA time zones only", async () => {
+      const { team: changed } = await json(["team:time-zone", "America/New_York", "--team", id]);
+      assert.equal(changed.time_zone, "America/New_York");
+      await refused(["team:time-zone", "Mars/Olympus", "--team", id], /no IANA time zone/);
+    });
+
+    it("adds, promotes and removes members, but not the last owner", async () => {
+      const email = uniqueEmail();
+      const args = ["member:add", "--team", id, "--email", email, "--name", "Max", "--role", "editor"];
+      const { member } = await json(args);
+      assert.equal(member.role, "EDITOR");
+      await refused(args, /member already/);
+      await refused(["member:remove", "--member", team.owner.id], /last owner/);
+      await refused(["member:role", "--member", team.owner.id, "--role", "ADMIN"], /last owner/);
+      await json(["member:role", "--member", member.id, "--role", "OWNER"]);
+      await json(["member:role", "--member", team.owner.id, "--role", "ADMIN"]);
+      await json(["member:role", "--member", team.owner.id, "--role", "OWNER"]);
+      await json(["member:remove", "--member", member.id]);
+      await refused(["member:remove", "--member", member.id], /no such record/);
+    });
+
+    it("removes one of two owners once when both are removed at the same moment", async () => {
+      const pair = await makeTeam();
+      const args = ["--team", pair.team.id, "--email", uniqueEmail(), "--name", "B", "--role", "OWNER"];
+      const { member } = await json(["member:add", ...args]);
+      const both = [member.id, pair.owner.id].map((member) => run(["member:remove", "--member", member]));
+      assert.deepEqual((await Promise.all(both)).map(({ code }) => code).sort(), [0, 1]);
+    });
+  });
+
+  describe("keys", () => {
+    it("mints with all that a key can be told", async () => {
+      const options = ["--send-domains", "Example.com,xn--mnchen-3ya.de", "--daily-cap", "7", "--requires-approval"];
+      const scopes = ["--scopes", "newsletters:send,newsletters:read", "--expires", "2099-01-01T00:00:00Z"];
+      const { key } = await json([
+        "key:mint",
+        "--team",
+        id,
+        "--name",
+        "k",
+        "--environment",
+        "test",
+        ...scopes,
+        ...options,
+      ]);
+      assert.match(key.secret, /^mk_test_/);
+      assert.deepEqual(key.send_domains, ["example.com", "münchen.de"]);
+      assert.equal(key.daily_send_cap, 7);
+      assert.equal(key.requires_approval, true);
+      assert.equal(key.expires_at, "2099-01-01T00:00:00.000Z");
+      const { key: plain } = await json(["key:mint", "--team", id, "--name", "k", "--scopes", "lists:read"]);
+      assert.equal(plain.daily_send_cap, 50_000);
+    });
+
+    it("refuses scopes that are unknown or must not stand together", async () => {
+      const mint = (scopes: string) => ["key:mint", "--team", id, "--name", "k", "--scopes", scopes];
+      await refused(mint("lists:fly"), /lists:fly/);
+      await refused(mint("suppressions:delete,newsletters:send"), /suppressions:delete/);
+    });
+
+    it("rotates and revokes, at once", async () => {
+      const { key } = await json(["key:mint", "--team", id, "--name", "k", "--scopes", "lists:read"]);
+      const { key: next } = await json(["key:rotate", "--team", id, "--key", key.id]);
+      assert.equal((await api(key.secret).get("/me")).body.error.code, "api_key_revoked");
+      assert.equal((await api(next.secret).get("/me")).status, 200);
+      await json(["key:revoke", "--team", id, "--key", next.key_id]);
+      assert.equal((await api(next.secret).get("/me")).body.error.code, "api_key_revoked");
+    });
+  });
+
+  describe("sending accounts", () => {
+    let server: SMTPServer;
+    let port: string;
+    const login = { user: "", pass: "" };
+    before((done) => {
+      server = new SMTPServer({
+        disabledCommands: ["STARTTLS"],
+        allowInsecureAuth: true,
+        onAuth: ({ username = "", password = "" }, _session, answer) => {
+          Object.assign(login, { user: username, pass: password });
+          if (password === "right") answer(null, { user: username });
+          else answer(Object.assign(new Error("Wrong password"), { responseCode: 535 }));
+        },
+      });
+      server.listen(0, "127.0.0.1", () => {
+        port = String((server.server.address() as AddressInfo).port);
+        done();
+      });
+    });
+    after((done) => void server.close(done));
+
+    const connect = (email: string) => [
+      ...["account:connect", "--team", id, "--email", email, "--host", "127.0.0.1", "--port", port],
+      ...["--security", "none", "--user", "me"],
+    ];
+
+    it("connects after a real login, with the password from the environment or from standard input", async () => {
+      const env = { ...(await settings()), SMTP_PASSWORD: "right" };
+      const first = await json(connect(uniqueEmail()), { env });
+      assert.equal(first.account.status, "ACTIVE");
+      const second = await json([...connect(uniqueEmail()), "--password-stdin"], { input: "right\n" });
+      assert.deepEqual(login, { user: "me", pass: "right" });
+      const shown = await api(team.keys.live).get(`/accounts/${second.account.id}`);
+      assert.equal(shown.body.data.status, "ACTIVE");
+      const row = await kysely(team.em)
+        .selectFrom("email_accounts")
+        .select("encrypted_password")
+        .where("id", "=", second.account.id)
+        .executeTakeFirst();
+      assert.ok(!row?.encrypted_password?.includes("right"));
+    });
+
+    it("connects nothing when the server refuses the login or is not there", async () => {
+      const email = uniqueEmail();
+      await refused([...connect(email), "--password-stdin"], /login_refused/, { input: "wrong" });
+      const nowhere = connect(email).map((arg) => (arg === port ? "1" : arg));
+      await refused(nowhere, /connection_refused/);
+      const { body } = await api(team.keys.live).get("/accounts", { query: { limit: 100 } });
+      assert.ok(!body.data.some((account: Json) => account.email === email));
+    });
+
+    it("suspends and resumes", async () => {
+      const { account } = await json([...connect(uniqueEmail()), "--password-stdin"], { input: "right" });
+      assert.equal((await json(["account:suspend", "--account", account.id])).account.status, "SUSPENDED");
+      assert.equal((await json(["account:resume", "--account", account.id])).account.status, "ACTIVE");
+    });
+  });
+
+  describe("newsletters", () => {
+    it("attaches and detaches lists, and sets send days, of drafts only", async () => {
+      const client = api(team.keys.live);
+      const list = (await client.post("/lists", { name: "x" })).body.data.id;
+      const draft = (await client.post("/newsletters", { name: "x" })).body.data.id;
+      const read = async () => (await client.get(`/newsletters/${draft}`)).body.data;
+      const pair = ["--newsletter", draft, "--list", list];
+      await json(["list:attach", ...pair]);
+      await json(["list:attach", ...pair]);
+      assert.deepEqual((await read()).lists, [list]);
+      await json(["list:detach", ...pair]);
+      assert.deepEqual((await read()).lists, []);
+      await refused(["list:detach", ...pair], /no such record/);
+      await json(["newsletter:send-days", "--newsletter", draft, "--days", "fri,1,Tuesday"]);
+      assert.deepEqual((await read()).send_days, [1, 2, 5]);
+      await json(["newsletter:send-days", "--newsletter", draft, "--days", "any"]);
+      assert.deepEqual((await read()).send_days, []);
+      await refused(["newsletter:send-days", "--newsletter", draft, "--days", "someday"], /no weekday/);
+      await team.em.fork().execute("update newsletters set status = 'SENDING' where id = ?", [draft]);
+      await refused(["list:attach", ...pair], /only a draft/);
+    });
+
+    it("does not attach another team's list", async () => {
+      const stranger = await makeTeam();
+      const list = (await api(stranger.keys.live).post("/lists", { name: "x" })).body.data.id;
+      const draft = (await api(team.keys.live).post("/newsletters", { name: "x" })).body.data.id;
+      await refused(["list:attach", "--newsletter", draft, "--list", list], /no such record/);
+    });
+
+    it("records a complaint once per address and newsletter", async () => {
+      const mail = await mailLetter(team);
+      const args = ["complaint:record", "--newsletter", mail.newsletterId, "--email", mail.email.toUpperCase()];
+      assert.equal((await json(args)).recorded, true);
+      assert.equal((await json(args)).recorded, false);
+      const days = await kysely(team.em).selectFrom("delivery_days").selectAll().where("team_id", "=", id).execute();
+      assert.deepEqual(
+        days.map(({ complaints, delivered }) => [complaints, delivered]),
+        [[1, 0]],
+      );
+      const { body } = await api(team.keys.live).get(`/suppressions/${encodeURIComponent(mail.email)}`);
+      assert.equal(body.data.reason, "bounce:complaint");
+      await refused([...args.slice(0, 4), uniqueEmail()], /not sent to this address/);
+    });
+  });
+
+  describe("import", () => {
+    it("imports a file onto a list and reports refused lines", async () => {
+      const list = (await api(team.keys.live).post("/lists", { name: "x" })).body.data.id;
+      const file = join(folder, "people.csv");
+      const report = join(folder, "refused.csv");
+      const [one, two] = [uniqueEmail(), uniqueEmail()];
+      await writeFile(file, `email,first_name,zip\n${one},Zoë,1\nnobody,x,2\n${two},Al,3\n`);
+      const args = ["import", file, "--team", id, "--list", list];
+      const data = await json([...args, "--report", report]);
+      assert.deepEqual([data.rows, data.created, data.refused, data.list.added], [3, 2, 1, 2]);
+      assert.deepEqual(data.ignored_columns, ["zip"]);
+      assert.equal(await readFile(report, "utf8"), 'line,reason\r\n3,"email is not an email address"\r\n');
+      const again = await run(args);
+      assert.match(again.stdout, /0 created, 0 updated, 2 unchanged, 0 repeated, 1 refused/);
+      assert.equal(again.stderr, "line 3: email is not an email address\n");
+    });
+
+    it("reads standard input, and refuses a file that is not there or has no header", async () => {
+      const email = `${unique("stdin")}@example.com`;
+      assert.equal((await json(["import", "-", "--team", id], { input: `email\n${email}\n` })).created, 1);
+      await refused(["import", join(folder, "none.csv"), "--team", id], /ENOENT/);
+      await refused(["import", "-", "--team", id], /names no column/, { input: "a,b\n" });
+    });
+
+    it("takes 100,000 lines in under 10 seconds", async function () {
+      this.timeout(60_000);
+      const file = join(folder, "many.csv");
+      const lines = Array.from({ length: 100_000 }, (_, i) => `person${i}@many.example,Änne${i},"O'Brien, ${i}"`);
+      await writeFile(file, `\uFEFFemail,first_name,last_name\r\n${lines.join("\r\n")}\r\n`);
+      assert.ok((await stat(file)).size > 4_000_000);
+      const list = (await api(team.keys.live).post("/lists", { name: "x" })).body.data.id;
+      const data = await json(["import", file, "--team", id, "--list", list]);
+      assert.deepEqual([data.created, data.list.added], [100_000, 100_000]);
+      assert.ok(data.seconds < 10, `took ${data.seconds} s`);
+      const again = await json(["import", file, "--team", id, "--list", list]);
+      assert.deepEqual([again.created, again.updated, again.unchanged], [0, 0, 100_000]);
+    });
+  });
+});

@@ -1,0 +1,227 @@
+import assert from "node:assert/strict";
+import { Readable } from "node:stream";
+import type { Optin } from "../../db/entities/audience.ts";
+import { kysely, type Tenant } from "../../db/orm.ts";
+import { createList } from "../../domain/audience/lists.ts";
+import { type ImportOptions, type ImportReport, importSubscribers } from "../../domain/csv-import.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { snapshotTables } from "../support/tables.ts";
+
+interface Imported extends ImportReport {
+  lines: [number, string][];
+  ignored: string[];
+}
+
+describe("CSV import", () => {
+  let team: TestTeam;
+  let tenant: Tenant;
+  beforeEach(async () => {
+    team = await makeTeam();
+    tenant = { teamId: team.team.id, environment: "LIVE" };
+  });
+
+  async function load(csv: string | Buffer, options: Partial<ImportOptions> = {}): Promise<Imported> {
+    const lines: [number, string][] = [];
+    const ignored: string[] = [];
+    const bytes = Buffer.from(csv as string);
+    // In small pieces, so that characters and quotes fall on their borders.
+    const pieces = Array.from({ length: Math.ceil(bytes.length / 7) }, (_, i) => bytes.subarray(i * 7, i * 7 + 7));
+    const report = await team.em.fork().transactional((em) =>
+      importSubscribers(em, tenant, Readable.from(pieces), {
+        onRefused: (line, reason) => void lines.push([line, reason]),
+        onIgnoredColumn: (name) => ignored.push(name),
+        ...options,
+      }),
+    );
+    return { ...report, lines, ignored };
+  }
+
+  const people = async () =>
+    (
+      await kysely(team.em)
+        .selectFrom("subscribers")
+        .select(["email", "first_name", "last_name"])
+        .where("team_id", "=", team.team.id)
+        .orderBy("email")
+        .execute()
+    ).map(({ email, first_name, last_name }) => [email, first_name, last_name]);
+  const makeList = async (optin: Optin) =>
+    (await createList(team.em.fork(), tenant, { name: "List", description: null, optin })).id;
+  const statuses = async (listId: string) =>
+    (
+      await kysely(team.em)
+        .selectFrom("subscriptions")
+        .innerJoin("subscribers", "subscribers.id", "subscriptions.subscriber_id")
+        .select(["subscribers.email", "subscriptions.status"])
+        .where("list_id", "=", listId)
+        .orderBy("subscribers.email")
+        .execute()
+    ).map(({ email, status }) => [email, status]);
+
+  it("reads RFC 4180: quotes, commas, line breaks and doubled quotes in fields, CRLF", async () => {
+    const { created, refused } = await load(
+      'email,first_name,last_name\r\nA@Example.com,"Änne ""Ann""","O\'Brien, PhD"\r\n"b@example.com",李,\r\n',
+    );
+    assert.deepEqual([created, refused], [2, 0]);
+    assert.deepEqual(await people(), [
+      ["a@example.com", 'Änne "Ann"', "O'Brien, PhD"],
+      ["b@example.com", "李", null],
+    ]);
+  });
+
+  for (const [what, before, eol] of [
+    ["a byte order mark", "\uFEFF", "\n"],
+    ["no byte order mark and CR alone", "", "\r"],
+  ] as const) {
+    it(`takes ${what}`, async () => {
+      const csv = `${before}email,first_name${eol}a@example.com,Zoë${eol}`;
+      assert.equal((await load(csv)).created, 1);
+      assert.deepEqual(await people(), [["a@example.com", "Zoë", null]]);
+    });
+  }
+
+  it("takes the header in any case, spacing and order, and says which columns it ignores", async () => {
+    const { ignored, created } = await load(" Last Name ,shoe size,E-MAIL,First-name\nB,44,a@example.com,A\n");
+    assert.deepEqual([ignored, created], [["shoe size"], 1]);
+    assert.deepEqual(await people(), [["a@example.com", "A", "B"]]);
+  });
+
+  for (const [what, csv, message] of [
+    ["an empty file", "", /empty/],
+    ["a file without a header", "a@example.com\nb@example.com\n", /names no column `email`/],
+    ["semicolons for commas", "email;first_name\na@example.com;A\n", /separated by commas/],
+    ["a column twice", "email,Email\n", /twice/],
+    ["a header that is not UTF-8", Buffer.from("email,pr\xe9nom\n", "latin1"), /not UTF-8/],
+    ["a header with a quote that is not closed", '"email\na@example.com\n', /header row cannot be read/],
+  ] as const) {
+    it(`refuses ${what} with a sentence`, () => assert.rejects(load(csv as string), message));
+  }
+
+  it("names each refused line with its number and reason, in order, and imports the others", async () => {
+    const csv = Buffer.concat([
+      Buffer.from(
+        [
+          "email,first_name,last_name",
+          "ok1@example.com,a,b",
+          "nobody,a,b",
+          ",a,b",
+          "x@example.com,a",
+          'y@example.com,"two\nlines",b',
+          'z@example.com,"a"b,c',
+          "",
+          `long@example.com,${"x".repeat(201)},b`,
+          "latin@example.com,",
+        ].join("\n"),
+      ),
+      Buffer.from([0xe9]),
+      Buffer.from(",b\nok2@example.com,a,b\n"),
+    ]);
+    const { lines, created, rows, refused } = await load(csv);
+    assert.deepEqual(lines, [
+      [3, "email is not an email address"],
+      [4, "no email address"],
+      [5, "2 fields where the header names 3"],
+      [6, "first_name holds a control character"],
+      [8, "a quote stands where none may stand"],
+      [10, "first_name is longer than 200"],
+      [11, "not valid UTF-8"],
+    ]);
+    assert.deepEqual([rows, refused, created], [9, 7, 2]);
+  });
+
+  it("says which lines a quote that is never closed has cost", async () => {
+    const { lines, created } = await load('email\na@example.com\n"b@example.com\nc@example.com\n');
+    assert.equal(created, 1);
+    assert.deepEqual(lines, [[3, "a quote is opened and never closed; lines 3 to 4 are lost to it"]]);
+  });
+
+  it("refuses the file where such a quote would swallow more than it may hold in memory", () =>
+    assert.rejects(
+      load(`email\na@example.com\n"d@example.com\n${"e@example.com\n".repeat(10_000)}`),
+      /line 3 begins a record longer than 65536 bytes/,
+    ));
+
+  it("counts an address once: the last row of it decides, in whatever spelling", async () => {
+    const { created, duplicates } = await load(
+      "email,first_name\na@münchen.de,First\nb@example.com,B\nA@xn--mnchen-3ya.de,Last\n",
+    );
+    assert.deepEqual([created, duplicates], [2, 1]);
+    assert.deepEqual(await people(), [
+      ["a@münchen.de", "Last", null],
+      ["b@example.com", "B", null],
+    ]);
+  });
+
+  it("changes nothing when it is run again, not even updated_at", async () => {
+    const list = await makeList("SINGLE");
+    const csv = "email,first_name\na@example.com,A\nb@example.com,B\na@example.com,A2\n";
+    const first = await load(csv, { listId: list });
+    assert.deepEqual(first.list, { added: 2, confirmed: 0, alreadySubscribed: 0, optedOut: 0 });
+    const before = await snapshotTables(team.em, team.team.id);
+    const again = await load(csv, { listId: list });
+    assert.deepEqual([again.created, again.updated, again.unchanged], [0, 0, 2]);
+    assert.deepEqual(again.list, { added: 0, confirmed: 0, alreadySubscribed: 2, optedOut: 0 });
+    assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+  });
+
+  it("updates those it knows; an empty or missing name leaves the known one", async () => {
+    await load("email,first_name,last_name\na@example.com,A,Z\nb@example.com,B,Z\n");
+    const { created, updated, unchanged } = await load("email,first_name\na@example.com,New\nb@example.com,\n");
+    assert.deepEqual([created, updated, unchanged], [0, 1, 1]);
+    assert.deepEqual(await people(), [
+      ["a@example.com", "New", "Z"],
+      ["b@example.com", "B", "Z"],
+    ]);
+  });
+
+  it("starts DOUBLE subscriptions PENDING unless consent is stated, and confirms them once it is", async () => {
+    const list = await makeList("DOUBLE");
+    const csv = "email\na@example.com\n";
+    await load(csv, { listId: list });
+    assert.deepEqual(await statuses(list), [["a@example.com", "PENDING"]]);
+    const stated = await load(`${csv}b@example.com\n`, { listId: list, confirmed: true });
+    assert.deepEqual(stated.list, { added: 1, confirmed: 1, alreadySubscribed: 0, optedOut: 0 });
+    assert.deepEqual(await statuses(list), [
+      ["a@example.com", "CONFIRMED"],
+      ["b@example.com", "CONFIRMED"],
+    ]);
+  });
+
+  it("never lifts an opt-out, not even where consent is stated", async () => {
+    const list = await makeList("SINGLE");
+    await load("email\na@example.com\n", { listId: list });
+    await team.em.fork().execute("update subscriptions set status = 'UNSUBSCRIBED' where list_id = ?", [list]);
+    const { list: standing } = await load("email\na@example.com\n", { listId: list, confirmed: true });
+    assert.deepEqual(standing, { added: 0, confirmed: 0, alreadySubscribed: 0, optedOut: 1 });
+    assert.deepEqual(await statuses(list), [["a@example.com", "UNSUBSCRIBED"]]);
+  });
+
+  it("imports all or nothing, and not onto another team's list", async () => {
+    const stranger = await makeTeam();
+    const theirs = await createList(
+      stranger.em.fork(),
+      { teamId: stranger.team.id, environment: "LIVE" },
+      { name: "x", description: null, optin: "SINGLE" },
+    );
+    await assert.rejects(load("email\na@example.com\n", { listId: theirs.id }), { code: "not_found" });
+    await assert.rejects(
+      load("email\na@example.com\nb\n", {
+        onRefused: () => {
+          throw new Error("the disk is full");
+        },
+      }),
+      /disk/,
+    );
+    assert.deepEqual(await people(), []);
+  });
+
+  it("writes more people than go in one statement", async () => {
+    const count = 12_345;
+    const list = await makeList("SINGLE");
+    const csv = `email\n${Array.from({ length: count }, (_, i) => `p${i}@example.com`).join("\n")}\n`;
+    const seen: string[] = [];
+    const report = await load(csv, { listId: list, onProgress: ({ phase }) => seen.push(phase) });
+    assert.deepEqual([report.created, report.list?.added], [count, count]);
+    assert.ok(seen.includes("reading") && seen.includes("writing"));
+  });
+});

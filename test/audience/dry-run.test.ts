@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import type { Scope } from "../../domain/access/scopes.ts";
+import { snapshotTables } from "../support/tables.ts";
+import { callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf } from "./walk.ts";
+
+const WRITES = ENDPOINTS.filter(({ meta }) => meta.method !== "GET");
+/** Have no dry run: what they would do is what their preview says. */
+const WITHOUT = ["POST /newsletters/{newsletterId}/send"];
+
+describe("dry_run on every write", () => {
+  let estate: Estate;
+  before(async () => {
+    estate = await makeEstate();
+  });
+
+  for (const endpoint of WRITES.filter((candidate) => !WITHOUT.includes(nameOf(candidate)))) {
+    const dry = { dry_run: "true" };
+
+    it(`${nameOf(endpoint)} says what would happen and commits nothing`, async () => {
+      const key = keyFor(estate, endpoint);
+      const before = await snapshotTables(estate.em, estate.team.id);
+      const call = { query: dry, subscriberId: estate.newcomerId };
+      const { status, body, text } = await callRoute(endpoint, key, estate.values, call);
+      assert.equal(status, 200, text);
+      assert.equal(body.data, null);
+      const { object, would_create, would_update, would_delete, affected_count, affected_ids, ...rest } =
+        body.meta.impact;
+      assert.equal(object, "impact");
+      assert.equal(affected_count, Math.max(would_create + would_update + would_delete, 1));
+      assert.deepEqual(Object.keys(rest), ["quota"]);
+      assert.ok(affected_ids.every((id: string) => !id.includes("@")));
+      assert.deepEqual(await snapshotTables(estate.em, estate.team.id), before);
+    });
+
+    it(`${nameOf(endpoint)} refuses the dry run to a key that may not read`, async () => {
+      assert.ok(endpoint.meta.readScope);
+      const { key } = await estate.mint({ scopes: [endpoint.meta.scope as Scope], sendDomains: ["example.com"] });
+      const { status, body } = await callRoute(endpoint, key, estate.values, { query: dry });
+      assert.equal(status, 403);
+      assert.equal(body.error.code, "insufficient_scope");
+      assert.ok(body.error.message.includes(endpoint.meta.readScope));
+    });
+
+    it(`${nameOf(endpoint)} takes true and false only`, async () => {
+      const { status, body } = await callRoute(endpoint, keyFor(estate, endpoint), estate.values, {
+        query: { dry_run: "1" },
+      });
+      assert.equal(status, 400);
+      assert.equal(body.error.param, "dry_run");
+    });
+  }
+
+  for (const endpoint of WRITES.filter((candidate) => WITHOUT.includes(nameOf(candidate)))) {
+    it(`${nameOf(endpoint)} does not take it`, async () => {
+      const { status, body } = await callRoute(endpoint, estate.keys.live, estate.values, {
+        query: { dry_run: "true" },
+      });
+      assert.equal(status, 400);
+      assert.equal(body.error.code, "unsupported_parameter");
+    });
+  }
+
+  it("is refused where the real write would be", async () => {
+    const patch = WRITES.find((endpoint) => nameOf(endpoint) === "PATCH /newsletters/{newsletterId}");
+    assert.ok(patch);
+    const values = { ...estate.values, newsletterId: "nl_absent" };
+    assert.equal((await callRoute(patch, estate.keys.live, values, { query: { dry_run: "true" } })).status, 404);
+  });
+});

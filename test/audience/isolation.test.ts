@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import type { ApiAnswer } from "../support/api.ts";
+import { snapshotTables } from "../support/tables.ts";
+import { absentValues, callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, paramsOf } from "./walk.ts";
+
+/** An answer without what differs from request to request. */
+const bytes = ({ status, text, headers }: ApiAnswer): string =>
+  `${status} ${[...headers.keys()].sort()} ${text.replaceAll(/req_\w+/g, "req")}`;
+
+describe("Isolation: another team's record and one that does not exist answer alike, to the byte", () => {
+  let own: Estate;
+  let foreign: Estate;
+  before(async () => {
+    own = await makeEstate();
+    foreign = await makeEstate();
+  });
+
+  for (const endpoint of ENDPOINTS.filter((candidate) => paramsOf(candidate).length > 0)) {
+    for (const param of paramsOf(endpoint)) {
+      it(`${nameOf(endpoint)}: ${param}`, async () => {
+        const key = keyFor(own, endpoint);
+        const before = await snapshotTables(own.em, foreign.team.id);
+        const place = (value: string | undefined) => ({ ...own.values, ...(value && { [param]: value }) });
+        const theirs = await callRoute(endpoint, key, place(foreign.values[param]));
+        const nobodys = await callRoute(endpoint, key, place(absentValues()[param]));
+        assert.equal(theirs.status, 404, theirs.text);
+        assert.equal(theirs.body.error.code, "not_found");
+        assert.equal(bytes(theirs), bytes(nobodys));
+        assert.deepEqual(await snapshotTables(own.em, foreign.team.id), before, "nothing of theirs changed");
+      });
+    }
+  }
+
+  it("POST /lists/{listId}/subscribers: subscriber_ids", async () => {
+    const add = ENDPOINTS.find((endpoint) => nameOf(endpoint) === "POST /lists/{listId}/subscribers");
+    assert.ok(add);
+    const theirs = await callRoute(add, own.keys.live, own.values, { subscriberId: foreign.newcomerId });
+    const nobodys = await callRoute(add, own.keys.live, own.values, {});
+    assert.equal(theirs.status, 404);
+    assert.equal(bytes(theirs), bytes(nobodys));
+  });
+
+  for (const endpoint of ENDPOINTS.filter(({ meta }) => meta.method === "GET")) {
+    it(`${nameOf(endpoint)} shows nothing of another team`, async () => {
+      const { text } = await callRoute(endpoint, own.keys.live, own.values);
+      for (const value of [foreign.team.id, foreign.newcomerId, ...Object.values(foreign.values)]) {
+        assert.ok(!text.includes(value), `${value} in ${text}`);
+      }
+    });
+  }
+
+  it("keeps the team's two environments as far apart as two teams", async () => {
+    for (const endpoint of ENDPOINTS.filter((candidate) => paramsOf(candidate).length > 0)) {
+      // A test key is refused each send and every scope it lacks before anything is looked up.
+      if (["newsletters:send", "suppressions:delete"].includes(endpoint.meta.scope ?? "")) continue;
+      const live = await callRoute(endpoint, own.keys.test, own.values);
+      const nobodys = await callRoute(endpoint, own.keys.test, absentValues());
+      assert.equal(live.status, 404, `${nameOf(endpoint)} ${live.text}`);
+      assert.equal(bytes(live), bytes(nobodys));
+    }
+  });
+});

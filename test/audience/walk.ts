@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { type Endpoint, endpointsOf } from "../../api/rest/adapter.ts";
+import { appRouter } from "../../api/router.ts";
+import { EmailAccount } from "../../db/entities/account.ts";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { grantCredits } from "../../domain/credits.ts";
+import { newId } from "../../domain/ids.ts";
+import { attachList } from "../../domain/newsletters.ts";
+import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+
+/** Every route there is. A new one is walked as soon as it is declared. */
+export const ENDPOINTS = endpointsOf(appRouter);
+
+/** What stands in the paths of the API: a value for each parameter. */
+export type PathValues = Record<string, string>;
+
+/** A team that owns one record of every kind. */
+export interface Estate extends TestTeam {
+  values: PathValues;
+  /** Somebody who is on no list. */
+  newcomerId: string;
+}
+
+const DOMAIN = "example.com";
+
+/** Makes a team with one record of every kind, through the API where it can. */
+export async function makeEstate(): Promise<Estate> {
+  const team = await makeTeam({ sendDomains: [DOMAIN] });
+  const client = api(team.keys.live);
+  const make = async (path: string, body: Json): Promise<Json> => {
+    const answer = await client.post(path, body);
+    assert.ok(answer.status < 300, answer.text);
+    return answer.body.data;
+  };
+  const fromEmail = `${unique("news")}@${DOMAIN}`;
+  const accountId = newId("account");
+  team.em.create(EmailAccount, {
+    id: accountId,
+    teamId: team.team.id,
+    environment: "LIVE",
+    email: fromEmail,
+    displayName: "News",
+    provider: "SMTP_OTHER",
+    status: "ACTIVE",
+    allowedDomains: [],
+    host: "127.0.0.1",
+    port: 25,
+    security: "none",
+    maxConnections: 1,
+  });
+  await team.em.flush();
+  const list = await make("/lists", { name: "List" });
+  const subscriber = await make("/subscribers", { email: uniqueEmail() });
+  const newcomer = await make("/subscribers", { email: uniqueEmail() });
+  await make(`/lists/${list.id}/subscribers`, { subscriber_ids: [subscriber.id] });
+  const draft = { name: "Draft", subject: "Hi", from_email: fromEmail, body: "<p>Hi</p>" };
+  const newsletter = await make("/newsletters", draft);
+  const email = uniqueEmail();
+  await make("/suppressions", { emails: [email] });
+  const suppression = (await client.get(`/suppressions/${encodeURIComponent(email)}`)).body.data;
+  await transaction(team.em, async (em) => {
+    await attachList(em, newsletter.id, list.id);
+    await grantCredits(em, { teamId: team.team.id, environment: "LIVE" }, 100, "estate");
+    await kysely(em)
+      .insertInto("unsubscribes")
+      .values({
+        id: newId("unsubscribe"),
+        team_id: team.team.id,
+        environment: "LIVE",
+        email: uniqueEmail(),
+        reason: "UNSUBSCRIBED",
+        source: "link",
+      })
+      .execute();
+  });
+  return {
+    ...team,
+    newcomerId: newcomer.id,
+    values: {
+      listId: list.id,
+      subscriberId: subscriber.id,
+      newsletterId: newsletter.id,
+      suppressionId: suppression.id,
+      accountId,
+      email,
+    },
+  };
+}
+
+/** Ids and an address like those of an estate that nobody has. */
+export const absentValues = (): PathValues => ({
+  listId: newId("list"),
+  subscriberId: newId("subscriber"),
+  newsletterId: newId("newsletter"),
+  suppressionId: newId("suppression"),
+  accountId: newId("account"),
+  email: uniqueEmail(),
+});
+
+/** A body that each route that takes one accepts. */
+const BODIES: Record<string, (subscriberId: string) => Json> = {
+  "POST /lists": () => ({ name: "New" }),
+  "PATCH /lists/{listId}": () => ({ name: "Changed" }),
+  "POST /lists/{listId}/subscribers": (subscriberId) => ({ subscriber_ids: [subscriberId] }),
+  "POST /subscribers": () => ({ email: uniqueEmail() }),
+  "PATCH /subscribers/{subscriberId}": () => ({ first_name: "Changed" }),
+  "POST /newsletters": () => ({ name: "New" }),
+  "PATCH /newsletters/{newsletterId}": () => ({ name: "Changed" }),
+  "POST /newsletters/{newsletterId}/send": () => ({ confirmation_token: "none" }),
+  "POST /suppressions": () => ({ emails: [uniqueEmail()] }),
+};
+
+export const nameOf = ({ meta }: Endpoint): string => `${meta.method} ${meta.path}`;
+
+/** The names of a path's parameters. */
+export const paramsOf = ({ meta }: Endpoint): string[] =>
+  [...meta.path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => name);
+
+/** The estate's key that holds a route's scope. */
+export const keyFor = ({ keys }: TestTeam, { meta }: Endpoint): string =>
+  meta.scope === "suppressions:delete" ? keys.cleanup : keys.live;
+
+/** Calls a route with these values in its path. */
+export function callRoute(
+  endpoint: Endpoint,
+  key: string,
+  values: PathValues,
+  { subscriberId = newId("subscriber"), query }: { subscriberId?: string; query?: Record<string, string> } = {},
+): Promise<ApiAnswer> {
+  const path = endpoint.meta.path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+    const value = values[name];
+    assert.ok(value, `test/audience/walk.ts must know a value for {${name}}`);
+    return encodeURIComponent(value);
+  });
+  const body = BODIES[nameOf(endpoint)]?.(subscriberId);
+  assert.ok(body || !endpoint.meta.input.shape.body, `test/audience/walk.ts must know a body for ${nameOf(endpoint)}`);
+  const idempotencyKey = endpoint.meta.idempotency === "required" ? unique("key") : undefined;
+  return api(key).call(endpoint.meta.method, path, body, { query, idempotencyKey });
+}

@@ -1,0 +1,61 @@
+import { kysely } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
+import type { MailRef } from "../../domain/links.ts";
+import { api, type Json } from "../support/api.ts";
+import { type TestTeam, uniqueEmail } from "../support/factories.ts";
+
+/** One mail that a newsletter sent, as the ledger has it. */
+export interface MailedLetter extends MailRef {
+  newsletterId: string;
+  listIds: string[];
+  subscriberId: string;
+  email: string;
+}
+
+/** Writes down that a newsletter to two lists went to somebody who is on both. */
+export async function mailLetter({ em, team, keys }: TestTeam): Promise<MailedLetter> {
+  const client = api(keys.live);
+  const made = async (path: string, body: Json): Promise<string> => (await client.post(path, body)).body.data.id;
+  const email = uniqueEmail("reader");
+  const subscriberId = await made("/subscribers", { email });
+  const newsletterId = await made("/newsletters", { name: "Letter" });
+  const listIds = [await made("/lists", { name: "One" }), await made("/lists", { name: "Two" })];
+  for (const id of listIds) await client.post(`/lists/${id}/subscribers`, { subscriber_ids: [subscriberId] });
+  const sendId = newId("send");
+  const db = kysely(em);
+  await db
+    .insertInto("newsletter_lists")
+    .values(listIds.map((list_id) => ({ newsletter_id: newsletterId, list_id })))
+    .execute();
+  await db
+    .insertInto("sends")
+    .values({
+      id: sendId,
+      team_id: team.id,
+      environment: "LIVE",
+      resource_type: "newsletter",
+      resource_id: newsletterId,
+      api_key_id: "key_x",
+      account_id: "acct_x",
+      status: "SENT",
+      recipients: 1,
+      credits_reserved: 1,
+      cap_limit: 1,
+      cap_used_today: 1,
+      send_at: new Date(),
+    })
+    .execute();
+  await db.updateTable("newsletters").set({ send_id: sendId, status: "SENT" }).where("id", "=", newsletterId).execute();
+  await db
+    .insertInto("send_recipients")
+    .values({
+      send_id: sendId,
+      seq: 7,
+      subscriber_id: subscriberId,
+      email,
+      list_id: listIds[0] ?? "",
+      state: "SENT",
+    })
+    .execute();
+  return { sendId, seq: 7, newsletterId, listIds, subscriberId, email };
+}

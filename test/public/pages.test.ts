@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { publicRouter } from "../../api/public/router.ts";
+import { appRouter } from "../../api/router.ts";
+import { confirmUrl, readUnsubscribeToken, unsubscribeUrl } from "../../domain/links.ts";
+import { suppress } from "../../domain/suppressions.ts";
+import { api, type Json } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { backdoor, makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { snapshotTables } from "../support/tables.ts";
+import { type MailedLetter, mailLetter } from "./ledger.ts";
+
+const ONE_CLICK = "List-Unsubscribe=One-Click";
+
+describe("Pages for recipients", () => {
+  let app: TestApp;
+  let team: TestTeam;
+  before(async () => {
+    app = await serveRoutes(appRouter, { publicPages: publicRouter(await backdoor()) });
+    team = await makeTeam();
+  });
+  after(() => app.close());
+
+  const client = () => api(team.keys.live);
+  const post = (url: string, body?: string | FormData, type = "application/x-www-form-urlencoded") =>
+    fetch(url, {
+      method: "POST",
+      ...(body === undefined ? {} : { body }),
+      ...(typeof body === "string" ? { headers: { "content-type": type } } : {}),
+    });
+  const assertPage = async (response: Response, status: number): Promise<string> => {
+    assert.equal(response.status, status);
+    assert.match(response.headers.get("content-type") ?? "", /^text\/html/);
+    assert.match(response.headers.get("content-security-policy") ?? "", /^default-src 'none';/);
+    assert.equal(response.headers.get("cache-control"), "no-store");
+    assert.equal(response.headers.get("referrer-policy"), "no-referrer");
+    assert.match(response.headers.get("x-robots-tag") ?? "", /noindex/);
+    assert.equal(response.headers.get("set-cookie"), null);
+    const html = await response.text();
+    assert.ok(!/<script|https?:\/\//.test(html), "nothing is loaded from anywhere");
+    return html;
+  };
+
+  describe("/u/{token}", () => {
+    const linkTo = (mail: MailedLetter) => unsubscribeUrl(team.vault, app.origin, mail);
+    const unsubscribesOf = async ({ email }: MailedLetter): Promise<Json[]> =>
+      (await client().get("/unsubscribes", { query: { email } })).body.data;
+    const statusesOf = async ({ subscriberId }: MailedLetter): Promise<string[]> =>
+      (await client().get(`/subscribers/${subscriberId}`)).body.data.subscriptions.map(({ status }: Json) => status);
+
+    it("shows a button and changes nothing, however often it is opened", async () => {
+      const mail = await mailLetter(team);
+      const before = await snapshotTables(team.em, team.team.id);
+      for (let i = 0; i < 3; i++) {
+        const html = await assertPage(await fetch(linkTo(mail)), 200);
+        assert.match(html, /<form method="post"><button>Unsubscribe<\/button><\/form>/);
+        assert.ok(html.includes(team.team.name));
+        assert.ok(!html.includes(mail.email), "the page is for whoever holds the link; it does not name the address");
+      }
+      await fetch(linkTo(mail), { method: "HEAD" });
+      assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+    });
+
+    it("holds no address", async () => {
+      const mail = await mailLetter(team);
+      assert.match(new URL(linkTo(mail)).pathname, /^\/u\/[0-9a-z]{26}\.[0-9a-z]+\.[\w-]{22}$/);
+    });
+
+    it("opts out of every targeted list, suppresses the address and writes one row of history", async () => {
+      const mail = await mailLetter(team);
+      await assertPage(await post(linkTo(mail)), 200);
+      assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+      const suppression = await client().get(`/suppressions/${encodeURIComponent(mail.email)}`);
+      assert.equal(suppression.body.data.reason, "UNSUBSCRIBED");
+      const [row, ...more] = await unsubscribesOf(mail);
+      assert.deepEqual(more, []);
+      assert.equal(row.campaign_id, mail.newsletterId);
+      assert.equal(row.source, "link");
+      assert.equal(row.reason, "UNSUBSCRIBED");
+    });
+
+    for (const [what, body] of [
+      ["as a form", ONE_CLICK],
+      ["as multipart", Object.assign(new FormData(), {})],
+    ] as const) {
+      it(`takes a mail program's one click, sent ${what} (RFC 8058)`, async () => {
+        if (body instanceof FormData) body.set("List-Unsubscribe", "One-Click");
+        const mail = await mailLetter(team);
+        assert.equal((await post(linkTo(mail), body)).status, 200);
+        assert.deepEqual(
+          (await unsubscribesOf(mail)).map(({ source }) => source),
+          ["one_click"],
+        );
+      });
+    }
+
+    it("is idempotent, also when it comes many times at once", async () => {
+      const mail = await mailLetter(team);
+      const answers = await Promise.all(
+        Array.from({ length: 6 }, (_, i) => post(linkTo(mail), i % 2 ? ONE_CLICK : undefined)),
+      );
+      assert.deepEqual(
+        answers.map(({ status }) => status),
+        [200, 200, 200, 200, 200, 200],
+      );
+      const before = await snapshotTables(team.em, team.team.id);
+      assert.equal((await post(linkTo(mail), ONE_CLICK)).status, 200);
+      assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+      assert.equal((await unsubscribesOf(mail)).length, 1);
+    });
+
+    it("keeps the reason of a suppression that stands", async () => {
+      const mail = await mailLetter(team);
+      await suppress(team.em, { teamId: team.team.id, environment: "LIVE" }, [mail.email], "bounce:complaint");
+      await post(linkTo(mail));
+      const { body } = await client().get(`/suppressions/${encodeURIComponent(mail.email)}`);
+      assert.equal(body.data.reason, "bounce:complaint");
+    });
+
+    it("works when the subscriber has another address by now: it is about the one that was mailed", async () => {
+      const mail = await mailLetter(team);
+      const email = uniqueEmail();
+      await client().patch(`/subscribers/${mail.subscriberId}`, { email });
+      assert.equal((await post(linkTo(mail))).status, 200);
+      assert.equal((await client().get(`/suppressions/${encodeURIComponent(mail.email)}`)).status, 200);
+      assert.equal((await client().get(`/suppressions/${encodeURIComponent(email)}`)).status, 404);
+      assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+    });
+
+    it("works when the subscriber is gone, or the lists are", async () => {
+      const [one, two] = [await mailLetter(team), await mailLetter(team)];
+      await team.em.fork().execute("delete from subscribers where id = ?", [one.subscriberId]);
+      for (const id of two.listIds) await client().delete(`/lists/${id}`);
+      for (const mail of [one, two]) {
+        assert.equal((await post(linkTo(mail))).status, 200);
+        assert.equal((await client().get(`/suppressions/${encodeURIComponent(mail.email)}`)).status, 200);
+        assert.equal((await unsubscribesOf(mail)).length, 1);
+      }
+    });
+
+    it("keeps the opt-out of the list that brought the mail even if they left it meanwhile", async () => {
+      const mail = await mailLetter(team);
+      const [first = "", second = ""] = mail.listIds;
+      for (const id of mail.listIds) await client().delete(`/lists/${id}/subscribers/${mail.subscriberId}`);
+      await post(linkTo(mail));
+      const add = async (id: string) =>
+        (await client().post(`/lists/${id}/subscribers`, { subscriber_ids: [mail.subscriberId] })).body.data;
+      assert.deepEqual((await add(first)).opted_out, [mail.subscriberId]);
+      assert.deepEqual((await add(second)).added, [mail.subscriberId]);
+    });
+
+    it("answers a page with 404 to any link that is not ours, and changes nothing", async () => {
+      const mail = await mailLetter(team);
+      const good = new URL(linkTo(mail)).pathname.slice(3);
+      const [send = "", seq = "", signature = ""] = good.split(".");
+      const unsent = unsubscribeUrl(team.vault, app.origin, { sendId: mail.sendId, seq: 8 });
+      const before = await snapshotTables(team.em, team.team.id);
+      for (const token of [
+        "x",
+        `${send}.${seq}`,
+        `${send}.8.${signature}`,
+        `${send}.${seq}.${signature.slice(0, -1)}`,
+        `${good}.x`,
+        `${send}.${seq}.${signature.split("").reverse().join("")}`,
+        "%00",
+        "%E0%A4%A",
+        new URL(unsent).pathname.slice(3),
+      ]) {
+        for (const method of ["GET", "POST"]) {
+          await assertPage(await fetch(`${app.origin}/u/${token}`, { method }), 404);
+        }
+      }
+      assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+    });
+
+    it("refuses a form that is too large", async () => {
+      const mail = await mailLetter(team);
+      await assertPage(await post(linkTo(mail), "x".repeat(20_000)), 413);
+    });
+
+    it("shows a team's name as text, whatever is in it", async () => {
+      const other = await makeTeam();
+      await other.em.fork().execute("update teams set name = ? where id = ?", [`<img src=x> & "Co"`, other.team.id]);
+      const html = await assertPage(await fetch(linkTo(await mailLetter(other))), 200);
+      assert.ok(html.includes("&lt;img src=x&gt; &amp; &#34;Co&#34;"));
+    });
+
+    it("costs a few microseconds to make and reads back what it was made of", () => {
+      const ref = { sendId: "send_01m7yvgfyse4as6zbe8bmrhp5h", seq: 1_234_567 };
+      const token = unsubscribeUrl(team.vault, "https://mail.example/base/", ref).split("/").at(-1) ?? "";
+      assert.deepEqual(readUnsubscribeToken(team.vault, token), ref);
+    });
+  });
+
+  describe("/c/{token}", () => {
+    const pending = async () => {
+      const email = uniqueEmail();
+      const subscriberId: string = (await client().post("/subscribers", { email })).body.data.id;
+      const list = (await client().post("/lists", { name: "Weekly <b>", optin: "DOUBLE" })).body.data;
+      await client().post(`/lists/${list.id}/subscribers`, { subscriber_ids: [subscriberId] });
+      const url = confirmUrl(team.vault, app.origin, { listId: list.id, subscriberId, email });
+      const status = async (): Promise<string> =>
+        (await client().get(`/subscribers/${subscriberId}`)).body.data.subscriptions[0].status;
+      return { email, subscriberId, listId: list.id as string, url, status };
+    };
+
+    it("confirms by its button, not by being opened", async () => {
+      const { url, status } = await pending();
+      const html = await assertPage(await fetch(url), 200);
+      assert.ok(html.includes("Weekly &lt;b&gt;"));
+      assert.equal(await status(), "PENDING");
+      await assertPage(await post(url), 200);
+      assert.equal(await status(), "CONFIRMED");
+      const before = await snapshotTables(team.em, team.team.id);
+      await assertPage(await post(url), 200);
+      assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+    });
+
+    it("does not lift an opt-out that came later", async () => {
+      const { url, subscriberId, status } = await pending();
+      await team.em
+        .fork()
+        .execute("update subscriptions set status = 'UNSUBSCRIBED' where subscriber_id = ?", [subscriberId]);
+      await assertPage(await post(url), 404);
+      assert.equal(await status(), "UNSUBSCRIBED");
+    });
+
+    it("does not confirm an address it was not sent to", async () => {
+      const { url, subscriberId, status } = await pending();
+      await client().patch(`/subscribers/${subscriberId}`, { email: uniqueEmail() });
+      await assertPage(await fetch(url), 404);
+      await assertPage(await post(url), 404);
+      assert.equal(await status(), "PENDING");
+    });
+
+    it("answers a page with 404 to any link that is not ours", async () => {
+      const { url } = await pending();
+      for (const link of [`${app.origin}/c/x`, `${app.origin}/c/a.b.c`, url.slice(0, -1), `${url}.x`]) {
+        await assertPage(await fetch(link), 404);
+        await assertPage(await post(link), 404);
+      }
+    });
+  });
+});
