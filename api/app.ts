@@ -1,10 +1,8 @@
 import type { AnyTRPCRouter } from "@trpc/server";
 import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
 import helmet from "helmet";
-import { pinoHttp } from "pino-http";
 import { notFound } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
-import { scrubError } from "../domain/scrub.ts";
 import type { Deps } from "./deps.ts";
 import { restRouter } from "./rest/adapter.ts";
 import { linksOf, renderError } from "./rest/envelope.ts";
@@ -35,20 +33,21 @@ const identify: RequestHandler = (_req, res, next) => {
   next();
 };
 
-/** One line per request. The route's pattern stands for the URL, which may hold an address. */
+/**
+ * One line per request, of fields that are known to be harmless: the route's pattern stands for the URL, which may hold
+ * an address, and no header is shown.
+ */
 function requestLog(log: Deps["log"]): RequestHandler {
-  const middleware = pinoHttp<express.Request, express.Response>({
-    logger: log,
-    genReqId: (_req, res) => localsOf(res).requestId,
-    quietReqLogger: true,
-    customAttributeKeys: { reqId: "requestId", responseTime: "durationMs" },
-    customProps: ({ method }, res) => ({ ...localsOf(res), method, status: res.statusCode }),
-    customLogLevel: (_req, res, error) => (error || res.statusCode >= 500 ? "error" : "info"),
-    customSuccessMessage: () => "request",
-    customErrorMessage: () => "request failed",
-    customSuccessObject: () => ({}),
-  });
-  return (req, res, next) => middleware(req, res, next);
+  return ({ method }, res, next) => {
+    const started = performance.now();
+    res.once("close", () => {
+      const durationMs = Math.round(performance.now() - started);
+      // A client that went away before its answer has no status to show.
+      const status = res.writableFinished ? res.statusCode : null;
+      log.info({ ...localsOf(res), method, status, durationMs }, "request");
+    });
+    next();
+  };
 }
 
 /** The whole HTTP application over its dependencies. */
@@ -67,7 +66,7 @@ export function createApp(deps: Deps, { routes = appRouter, gates, publicPages }
   const refuse: ErrorRequestHandler = (thrown, _req, res, _next) => {
     const error = toApiError(thrown);
     const { requestId, route, teamId } = localsOf(res);
-    if (error.status >= 500) deps.log.error({ requestId, route, teamId, err: scrubError(thrown) }, error.code);
+    if (error.status >= 500) deps.log.error({ requestId, route, teamId, err: thrown }, error.code);
     send(res, renderError(requestId, error, links));
   };
   app.use(refuse);

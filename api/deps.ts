@@ -2,7 +2,9 @@ import {
   Client,
   Connection,
   type ConnectionOptions,
+  defaultGrpcRetryOptions,
   isGrpcServiceError,
+  makeGrpcRetryInterceptor,
   WorkflowUpdateRPCTimeoutOrCancelledError,
 } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
@@ -36,8 +38,23 @@ export interface Deps {
 
 const RETRY_SECONDS = 5;
 
-/** gRPC: cancelled, deadline exceeded, resource exhausted, unavailable. */
-const AWAY: ReadonlySet<number> = new Set([1, 4, 8, 14]);
+/** Status codes of gRPC. */
+const GRPC = { CANCELLED: 1, DEADLINE_EXCEEDED: 4, RESOURCE_EXHAUSTED: 8, UNAVAILABLE: 14 } as const;
+const AWAY: ReadonlySet<number> = new Set(Object.values(GRPC));
+
+/** A frontend that restarts is back by the third try; one that is away for longer is reported, not waited for. */
+const MAX_TRIES_UNAVAILABLE = 3;
+
+/** The SDK's own retries, except that they end early while nobody listens. */
+function retries() {
+  const standard = defaultGrpcRetryOptions();
+  return makeGrpcRetryInterceptor({
+    ...standard,
+    retryableDecider: (attempt, status) =>
+      (status.code !== GRPC.UNAVAILABLE || attempt < MAX_TRIES_UNAVAILABLE) &&
+      standard.retryableDecider(attempt, status),
+  });
+}
 
 function isAway(error: unknown): boolean {
   if (error instanceof WorkflowUpdateRPCTimeoutOrCancelledError) return true;
@@ -48,19 +65,29 @@ function isAway(error: unknown): boolean {
 /** A gateway that connects when it is first used, so that the API starts and reads while Temporal is away. */
 export function openTemporal(env: Env): TemporalGateway {
   const { connectionOptions } = loadClientConnectConfig();
-  const options: ConnectionOptions = { ...connectionOptions, address: env.TEMPORAL_ADDRESS };
+  const options: ConnectionOptions = {
+    ...connectionOptions,
+    address: env.TEMPORAL_ADDRESS,
+    interceptors: [retries()],
+  };
   const connection = Connection.lazy(options);
   const client = new Client({ connection, namespace: env.TEMPORAL_NAMESPACE });
 
+  const underWay = new Set<Promise<unknown>>();
+
   const within = async <T>(deadlineMs: number, work: () => Promise<T>): Promise<T> => {
+    const call = connection.withDeadline(Date.now() + deadlineMs, work);
+    underWay.add(call);
     try {
-      return await connection.withDeadline(Date.now() + deadlineMs, work);
+      return await call;
     } catch (error) {
       if (!isAway(error)) throw error;
       throw new ApiError("service_unavailable", "Temporal is not reachable.", {
         retryAfterSeconds: RETRY_SECONDS,
         cause: error,
       });
+    } finally {
+      underWay.delete(call);
     }
   };
   return {
@@ -68,7 +95,11 @@ export function openTemporal(env: Env): TemporalGateway {
     check: async (deadlineMs) => {
       await within(deadlineMs, () => connection.workflowService.getSystemInfo({}));
     },
-    close: () => connection.close(),
+    close: async () => {
+      // A retry on a closed channel would throw where nobody can catch it.
+      await Promise.allSettled(underWay);
+      await connection.close();
+    },
   };
 }
 

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { readEnv, SettingsError } from "../env.ts";
 import { createApp } from "./app.ts";
 import { closeDeps, openDeps } from "./deps.ts";
+import { publicRouter } from "./public/router.ts";
 
 /** A client that dribbles its request in is cut off. */
 const HEADERS_TIMEOUT_MS = 15_000;
@@ -35,7 +36,7 @@ async function main(): Promise<void> {
   const deps = await openDeps(env);
   const server = createServer(
     { headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: REQUEST_TIMEOUT_MS },
-    createApp(deps),
+    createApp(deps, { publicPages: publicRouter(deps) }),
   );
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port }, "listening");

@@ -63,7 +63,7 @@ describe("The main job", () => {
     ] as const) {
       await sql`update subscriptions set status = ${status} where list_id = ${listId} and subscriber_id in (
         select id from subscribers where team_id = ${sender.team.id}
-          and substring(email from 'person(\d+)@')::int % ${step}::int = 0)`.execute(db);
+          and substring(email from 'person([0-9]+)@')::int % ${step}::int = 0)`.execute(db);
     }
     const numbers = Array.from({ length: 2_000 }, (_, i) => i);
     const notOptedIn = numbers.filter((i) => i % 7 === 0 || i % 13 === 0);
