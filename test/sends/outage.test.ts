@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { appRouter } from "../../api/router.ts";
+import { api } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { confirm, freshKey, makeSender, preview, tokenOf, untilStatus } from "../support/sending.ts";
+
+const pidOf = (process: string): number => {
+  const file = globalThis.process.env["MAILKEEL_STACK"];
+  assert.ok(file, "run with npm test");
+  return JSON.parse(readFileSync(file, "utf8")).pids[process];
+};
+
+describe("While Temporal is away", () => {
+  let lonely: TestApp;
+
+  before(async () => {
+    // Port 1: nobody listens there.
+    lonely = await serveRoutes(appRouter, { changes: { TEMPORAL_ADDRESS: "127.0.0.1:1" } });
+  });
+  after(() => lonely.close());
+
+  it("answers reads and drafts, and previews and confirms with 503 and Retry-After", async () => {
+    const sender = await makeSender();
+    const token = await tokenOf(sender);
+    const client = api(sender.keys.live, lonely.base);
+    assert.equal((await client.get(`/newsletters/${sender.newsletterId}`)).status, 200);
+    const patched = await client.patch(`/newsletters/${sender.newsletterId}`, { name: "Renamed" });
+    assert.equal(patched.status, 200, patched.text);
+    for (const answer of [await preview({ ...sender, client }), await confirm({ ...sender, client }, token)]) {
+      assert.equal(answer.status, 503, answer.text);
+      assert.equal(answer.body.error.code, "service_unavailable");
+      assert.ok(Number(answer.headers.get("retry-after")) > 0);
+    }
+  }).timeout(90_000);
+
+  it("answers what Postgres can tell by itself as always", async () => {
+    const sender = await makeSender();
+    const client = api(sender.keys.live, lonely.base);
+    const refused = await confirm({ ...sender, client }, "nonsense");
+    assert.equal(refused.body.error.code, "confirmation_invalid");
+    const test = await preview({ ...sender, client: api(sender.keys.test, lonely.base) });
+    assert.equal(test.body.error.code, "send_not_permitted");
+  });
+});
+
+describe("While no worker takes sends", () => {
+  it("answers 503, and the same request under the same Idempotency-Key succeeds once there is one", async () => {
+    const sender = await makeSender();
+    const keys = [freshKey(), freshKey()] as const;
+    const worker = pidOf("sends");
+    process.kill(worker, "SIGSTOP");
+    try {
+      const refused = await preview(sender, keys[0]);
+      assert.equal(refused.status, 503, refused.text);
+      assert.ok(Number(refused.headers.get("retry-after")) > 0);
+    } finally {
+      process.kill(worker, "SIGCONT");
+    }
+    const answer = await preview(sender, keys[0]);
+    assert.equal(answer.status, 200, answer.text);
+    const armed = await confirm(sender, answer.body.data.confirmation.token, keys[1]);
+    assert.equal(armed.status, 202, armed.text);
+    await untilStatus(sender, ["SENT"]);
+  }).timeout(90_000);
+});
