@@ -55,7 +55,7 @@ const settings = z.object({
   /** How long one SMTP command may go unanswered before its connection is given up. */
   SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),
   /** Most messages staged in one committed statement before they are sent. */
-  DISPATCH_BATCH_SIZE: integer(1, 1_000).default(50),
+  DISPATCH_BATCH_SIZE: integer(1, 1_000).default(100),
   /** After how many recipients a dispatching activity gives way to other teams' sends. */
   DISPATCH_SLICE_ROWS: integer(1, 100_000).default(5_000),
   /** After how long it gives way. */

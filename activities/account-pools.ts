@@ -2,6 +2,7 @@ import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import type { SmtpSecurity } from "../db/entities/account.ts";
 import { kysely } from "../db/orm.ts";
+import { passwordContext } from "../domain/accounts.ts";
 import type { Vault } from "../domain/crypto.ts";
 import { LEASE_SECONDS, leaseConnections, releaseConnections, renewLease } from "../domain/sends/account-capacity.ts";
 import { SmtpPool } from "./smtp/pool.ts";
@@ -15,6 +16,12 @@ interface Held {
   fingerprint: string;
 }
 
+export interface LeasedPool {
+  pool: SmtpPool;
+  /** What it may open at most; it opens as many of them as pay. */
+  connections: number;
+}
+
 /** How long a pool that nobody uses keeps its connections and its lease: the gap between two slices of a send. */
 const IDLE_MS = 5_000;
 
@@ -25,9 +32,6 @@ interface Options {
   workerId: string;
   timeoutMs: number;
 }
-
-/** Where a stored password belongs; the vault refuses it anywhere else. */
-export const passwordContext = (accountId: string): string => `email_accounts/${accountId}/password`;
 
 /**
  * This process's connections to sending accounts: one pool per account, shared by all sends on it, never more
@@ -42,10 +46,10 @@ export class AccountPools {
   }
 
   /**
-   * The account's pool with the connections this process may open now.
+   * The account's pool, and how many connections this process may open in it now.
    * @returns undefined when other workers hold all of them
    */
-  async acquire(accountId: string): Promise<SmtpPool | undefined> {
+  async acquire(accountId: string): Promise<LeasedPool | undefined> {
     const { orm, vault, workerId, timeoutMs } = this.#options;
     const connections = await leaseConnections(orm.em.fork(), accountId, workerId);
     if (connections === 0) return undefined;
@@ -84,7 +88,7 @@ export class AccountPools {
     held.users++;
     clearTimeout(held.idle);
     held.pool.setConnections(connections);
-    return held.pool;
+    return { pool: held.pool, connections };
   }
 
   /** Ends one use; the pool is given up when nobody uses it for a while. */

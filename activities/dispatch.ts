@@ -3,6 +3,7 @@ import { domainToASCII } from "node:url";
 import { Context } from "@temporalio/activity";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
+import { isConflict } from "../db/transaction.ts";
 import { unsubscribeUrl } from "../domain/links.ts";
 import { type ComposedMessage, composeMessage } from "../domain/mail/message.ts";
 import { type Quota, returnQuota, takeQuota } from "../domain/sends/account-capacity.ts";
@@ -18,10 +19,11 @@ import {
   settleBatch,
   stageBatch,
 } from "../domain/sends/ledger.ts";
-import { AccountPools } from "./account-pools.ts";
+import { AccountPools, type LeasedPool } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { failureCode } from "./failures.ts";
 import type { SmtpPool, SmtpResult } from "./smtp/pool.ts";
+import { NOT_ATTEMPTED } from "./smtp/result.ts";
 
 /** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
 const ROWS_PER_CONNECTION = 3;
@@ -77,18 +79,18 @@ async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, request: S
     const opened = await openDispatch(em, sendId);
     const progress = { afterSeq: request.afterSeq, mailed: 0, unknown: opened?.unknown ?? 0 };
     if (opened?.status !== "SENDING") return { ...progress, next: "stopped" };
-    const pool = await pools.acquire(opened.accountId);
-    if (!pool) {
+    const leased = await pools.acquire(opened.accountId);
+    if (!leased) {
       await closeDispatch(em, sendId, opened.epoch);
       return { ...progress, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
     }
     try {
-      const slice = new Slice(deps, em, pool, opened, request, context.cancellationSignal);
+      const slice = new Slice(deps, em, leased, opened, request, context.cancellationSignal);
       const result = await slice.run();
       await closeDispatch(em, sendId, opened.epoch);
       return { ...result, unknown: progress.unknown };
     } finally {
-      pools.release(opened.accountId, pool);
+      pools.release(opened.accountId, leased.pool);
     }
   } finally {
     clearInterval(heartbeat);
@@ -107,6 +109,9 @@ class Slice {
   readonly #deps: ActivityDeps;
   readonly #em: EntityManager;
   readonly #pool: SmtpPool;
+  /** Most rows that may be SENDING: what a crash can leave unknown. */
+  readonly #mostOpen: number;
+  readonly #batchSize: number;
   readonly #send: OpenedDispatch;
   readonly #sendId: string;
   readonly #signal: AbortSignal;
@@ -132,7 +137,7 @@ class Slice {
   constructor(
     deps: ActivityDeps,
     em: EntityManager,
-    pool: SmtpPool,
+    { pool, connections }: LeasedPool,
     send: OpenedDispatch,
     { sendId, afterSeq }: SliceRequest,
     cancelled: AbortSignal,
@@ -140,6 +145,8 @@ class Slice {
     this.#deps = deps;
     this.#em = em;
     this.#pool = pool;
+    this.#mostOpen = ROWS_PER_CONNECTION * connections;
+    this.#batchSize = Math.min(deps.env.DISPATCH_BATCH_SIZE, connections);
     this.#send = send;
     this.#sendId = sendId;
     this.#afterSeq = afterSeq;
@@ -155,6 +162,8 @@ class Slice {
     };
   }
 
+  #ahead: Promise<readonly StagedRecipient[] | undefined> = Promise.resolve(undefined);
+
   async run(): Promise<SliceResult> {
     const content = await readContent(this.#deps, this.#em, this.#send);
     const due = await requeueDue(this.#em, this.#sendId);
@@ -165,6 +174,9 @@ class Slice {
       onResult: (recipient, result) => this.#take(recipient, result),
       signal: this.#signal,
     });
+    // What was staged ahead and never handed over goes back.
+    this.#stopMailing.abort();
+    for (const recipient of (await this.#ahead) ?? []) this.#take(recipient, NOT_ATTEMPTED);
     await this.#settleAll();
     if (this.#returnedFrom !== undefined) this.#afterSeq = Math.min(this.#afterSeq, this.#returnedFrom - 1);
 
@@ -198,23 +210,36 @@ class Slice {
     return retryInMs === null ? { next: "done" } : { next: "deferred", waitMs: retryInMs };
   }
 
-  /** Stages sub-batches ahead of the connections, never more rows than may be lost to a crash. */
+  /**
+   * Stages one sub-batch ahead of the one that is being sent: a commit takes its time, and connections must not wait
+   * for it.
+   */
   async *#batches(content: SendContent): AsyncGenerator<readonly StagedRecipient[]> {
-    const { env } = this.#deps;
-    while (!this.#signal.aborted && this.#taken < env.DISPATCH_SLICE_ROWS) {
-      const connections = this.#pool.connections;
-      const limit = Math.min(env.DISPATCH_BATCH_SIZE, connections, env.DISPATCH_SLICE_ROWS - this.#taken);
-      while (this.#open + limit > ROWS_PER_CONNECTION * connections) {
-        if (this.#settleError) throw this.#settleError;
+    this.#ahead = this.#stageNext(content);
+    for (;;) {
+      const batch = await this.#ahead;
+      if (batch === undefined) return;
+      this.#ahead = this.#stageNext(content);
+      yield batch;
+    }
+  }
+
+  /** The next sub-batch, once there is room for it; undefined when there is none, or no more may be staged. */
+  async #stageNext(content: SendContent): Promise<readonly StagedRecipient[] | undefined> {
+    const { DISPATCH_SLICE_ROWS: most } = this.#deps.env;
+    while (!this.#signal.aborted && this.#taken < most && !this.#settleError) {
+      const limit = Math.min(this.#batchSize, most - this.#taken);
+      if (this.#open + limit > this.#mostOpen) {
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
         });
+        continue;
       }
-      if (this.#signal.aborted) return;
       const batch = await this.#stage(content, limit);
-      if (this.#exhausted || this.#quotaWaitMs !== undefined) return;
-      if (batch.length > 0) yield batch;
+      if (this.#exhausted || this.#quotaWaitMs !== undefined) return undefined;
+      if (batch.length > 0) return batch;
     }
+    return undefined;
   }
 
   async #stage({ limits }: SendContent, limit: number): Promise<readonly StagedRecipient[]> {
@@ -308,7 +333,8 @@ class Slice {
       try {
         return await settleBatch(this.#em, { ...this.#send, sendId: this.#sendId }, outcomes, this.#deferral);
       } catch (error) {
-        if (failureCode(error) !== "dependency_unavailable" || performance.now() > giveUpAt) throw error;
+        const passing = isConflict(error) || failureCode(error) === "dependency_unavailable";
+        if (!passing || performance.now() > giveUpAt) throw error;
         await delay(SETTLE_AGAIN_MS);
       }
     }

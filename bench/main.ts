@@ -1,6 +1,6 @@
 /** Measurements: `npm run bench -- <name> [options]` */
 import { Command } from "commander";
-import { wholeNumber } from "../app/options.ts";
+import { wholeNumber, words } from "../app/options.ts";
 import { type BenchReport, toText } from "./report.ts";
 
 const program = new Command("bench")
@@ -13,6 +13,8 @@ function show(report: BenchReport): void {
   console.log(program.opts<{ json?: boolean }>().json ? JSON.stringify(report) : toText(report));
   if (report.problems.length > 0) process.exitCode = 1;
 }
+
+const numbers = (list: string): number[] => words(list).map(wholeNumber(0, 100_000));
 
 const withStackOptions = (command: Command): Command =>
   command.option("--stack <file>", "the stack.json of a running stack, e.g. .data/stack.json");
@@ -27,6 +29,40 @@ withStackOptions(program.command("send"))
   .option("--catcher", "mail to the stack's mail catcher instead of the lean sink", false)
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./send.ts")).benchSend(options)));
+
+withStackOptions(program.command("preview"))
+  .description("a preview over HTTP beside a bare update-with-start")
+  .option("--recipients <n>", "size of the list", wholeNumber(1), 20)
+  .option("--times <n>", "calls of each kind", wholeNumber(1), 30)
+  .action(async (options) => show(await (await import("./preview.ts")).benchPreview(options)));
+
+program
+  .command("fill")
+  .description("messages filled per second, by kind of template")
+  .option("--messages <n>", "messages of one run", wholeNumber(1), 20_000)
+  .option("--repeat <n>", "runs of each kind", wholeNumber(1), 5)
+  .action(async (options) => show(await (await import("./fill.ts")).benchFill(options)));
+
+program
+  .command("pool")
+  .description("the SMTP pool beside plain nodemailer, against a sink")
+  .option("--seconds <n>", "how long one run lasts, about", wholeNumber(1), 2)
+  .option("--repeat <n>", "runs of each", wholeNumber(1), 3)
+  .option("--latencies-ms <list>", "latencies of the sink", numbers, [0, 20])
+  .option("--connections <list>", "connections allowed", numbers, [10, 20, 100, 200])
+  .action(async (options) => show(await (await import("./pool.ts")).benchPool(options)));
+
+withStackOptions(program.command("import"))
+  .description("a CSV file through the command line, the first time and again")
+  .option("--lines <n>", "lines of the file", wholeNumber(1), 100_000)
+  .option("--repeat <n>", "teams it is imported for", wholeNumber(1), 3)
+  .action(async (options) => show(await (await import("./import.ts")).benchImport(options)));
+
+program
+  .command("start")
+  .description("how long `npm start` takes on a new data folder and on an existing one")
+  .option("--repeat <n>", "data folders", wholeNumber(1), 3)
+  .action(async (options) => show(await (await import("./start.ts")).benchStart(options)));
 
 await program.parseAsync();
 process.exit();

@@ -69,11 +69,17 @@ export async function startSink(latencyMs = 0): Promise<Sink> {
 }
 
 async function replyOf(child: ChildProcess): Promise<SinkReply> {
-  const [reply] = (await Promise.race([
-    once(child, "message"),
-    once(child, "exit").then(() => Promise.reject(new Error("the SMTP sink has died"))),
-  ])) as [SinkReply];
-  return reply;
+  const done = new AbortController();
+  const { signal } = done;
+  try {
+    const [reply] = (await Promise.race([
+      once(child, "message", { signal }),
+      once(child, "exit", { signal }).then(() => Promise.reject(new Error("the SMTP sink has died"))),
+    ])) as [SinkReply];
+    return reply;
+  } finally {
+    done.abort(); // takes the listener of the loser away
+  }
 }
 
 /** The sink itself. */

@@ -103,6 +103,8 @@ try {
   await runPool(readPool(), readEnv());
   process.exit(0);
 } catch (error) {
-  process.stderr.write(`${error instanceof SettingsError ? error.message : error instanceof Error ? error.stack : String(error)}\n`);
+  process.stderr.write(
+    `${error instanceof SettingsError ? error.message : error instanceof Error ? error.stack : String(error)}\n`,
+  );
   process.exit(1);
 }

@@ -145,7 +145,9 @@ export function route(meta: RouteMeta) {
         const run = async (handler: Handler<z.output<I>, z.input<O>>, ctx: RequestContext, parsed: unknown) => {
           const result = await handler({ ctx, input: parsed as z.output<I> });
           // What the schema does not name does not go out; a dry run shows no data at all.
-          return result instanceof FinishedAnswer || ctx.dryRun ? result : { ...result, data: output.parse(result.data) };
+          return result instanceof FinishedAnswer || ctx.dryRun
+            ? result
+            : { ...result, data: output.parse(result.data) };
         };
         return {
           /** A read: no transaction, nothing remembered. */

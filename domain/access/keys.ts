@@ -1,10 +1,10 @@
 import { randomInt } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { LockMode, raw } from "@mikro-orm/postgresql";
-import validator from "validator";
 import { ENVIRONMENTS, type Environment } from "../../db/entities/shared.ts";
 import { ApiKey, Member } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
+import { normaliseDomain } from "../address.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
@@ -114,8 +114,8 @@ function readScopes(given: readonly string[]): Scope[] {
 
 function readSendDomains(given: readonly string[]): string[] {
   const domains = given.map((domain, index) => {
-    const plain = domain.trim().toLowerCase();
-    if (!validator.isFQDN(plain)) throw invalid(`send_domains[${index}]`, "This is not a domain name.");
+    const plain = normaliseDomain(domain);
+    if (plain === undefined) throw invalid(`send_domains[${index}]`, "This is not a domain name.");
     return plain;
   });
   return [...new Set(domains)];

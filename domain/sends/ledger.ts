@@ -192,19 +192,18 @@ export interface DeferralPolicy {
 
 /**
  * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, and a suppression per
- * hard bounce, in one transaction. A row found UNKNOWN because this attempt was given up for dead takes its true
+ * hard bounce, in one statement: its round trip and its commit are what settling costs. A row found UNKNOWN because this attempt was given up for dead takes its true
  * outcome, unless that would put it back in the queue of a send that has ended.
  */
-export function settleBatch(
+export async function settleBatch(
   em: EntityManager,
   send: Tenant & { sendId: string; epoch: number },
   outcomes: readonly RecipientOutcome[],
   { ladderSeconds, windowSeconds }: DeferralPolicy,
 ): Promise<void> {
   const seqs = outcomes.map(({ seq }) => seq);
-  return transaction(em, async (tx) => {
-    const db = kysely(tx);
-    const { rows } = await sql<{ delivered: number }>`
+  const bounced = outcomes.filter(({ suppress }) => suppress).map(({ email }) => ({ id: newId("suppression"), email }));
+  await sql`
       with outcome as (
         select * from unnest(
           ${seqs}::int[],
@@ -233,32 +232,16 @@ export function settleBatch(
             or (t.told <> 'UNKNOWN' and exists (
               select 1 from sends where id = ${send.sendId} and status in ('SENDING', 'PAUSED'))))))
         returning r.state
-      )
-      select (count(*) filter (where state = 'SENT'))::int as delivered from settled`.execute(db);
-    const delivered = rows[0]?.delivered ?? 0;
-    if (delivered > 0) {
-      await sql`
+      ), counted as (
         insert into delivery_days as d (team_id, environment, day, delivered)
-        values (${send.teamId}, ${send.environment}, (now() at time zone 'UTC')::date, ${delivered})
-        on conflict (team_id, environment, day) do update set delivered = d.delivered + excluded.delivered`.execute(db);
-    }
-    const bounced = outcomes.filter(({ suppress }) => suppress);
-    if (bounced.length > 0) {
-      await db
-        .insertInto("suppressions")
-        .values(
-          bounced.map(({ email }) => ({
-            id: newId("suppression"),
-            team_id: send.teamId,
-            environment: send.environment,
-            email,
-            reason: "bounce:hard",
-          })),
-        )
-        .onConflict((conflict) => conflict.columns(["team_id", "environment", "email"]).doNothing())
-        .execute();
-    }
-  });
+        select ${send.teamId}, ${send.environment}, (now() at time zone 'UTC')::date, count(*)
+        from settled where state = 'SENT' having count(*) > 0
+        on conflict (team_id, environment, day) do update set delivered = d.delivered + excluded.delivered
+      )
+      insert into suppressions (id, team_id, environment, email, reason)
+      select id, ${send.teamId}, ${send.environment}, email, 'bounce:hard'
+      from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ email }) => email)}::text[]) as b (id, email)
+      on conflict (team_id, environment, email) do nothing`.execute(kysely(em));
 }
 
 /** What is left to do for a send. */

@@ -159,6 +159,23 @@ describe("when Postgres is away", () => {
     }
   });
 
+  it("loses no connection of its pool when transactions are cut", async () => {
+    const { keys } = await makeTeam();
+    const app = await serveRoutes(routes, { changes: { DATABASE_POOL_MAX: 2 } });
+    const client = api(keys.live, app.base);
+    try {
+      for (let i = 0; i < 3; i++) {
+        const write = client.post("/write");
+        await terminate("pg_sleep");
+        assertUnavailable(await write);
+      }
+      const answer = await client.post("/conflict", { times: 0, state: "40001" });
+      assert.equal(answer.status, 200, answer.text);
+    } finally {
+      await app.close();
+    }
+  });
+
   it("answers 503 to requests whose connection is cut, gives their keys back, and recovers", async () => {
     const { keys, team } = await makeTeam();
     const app = await serveRoutes(routes);

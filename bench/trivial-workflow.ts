@@ -1,0 +1,22 @@
+/** The least a workflow with an update can be: what any preview costs on top of this is ours. */
+import { condition, defineUpdate, proxyActivities, setHandler } from "@temporalio/workflow";
+
+/** Activities of the trivial workflow. */
+export interface TrivialActivities {
+  nothing(): Promise<void>;
+}
+
+/** Answers at once, or after one activity that does nothing. */
+export const touchUpdate = defineUpdate<void, [{ activity: boolean }]>("touch");
+
+const { nothing } = proxyActivities<TrivialActivities>({ startToCloseTimeout: "10 seconds" });
+
+/** Ends when its update is done. */
+export async function trivialWorkflow(): Promise<void> {
+  let touched = false;
+  setHandler(touchUpdate, async ({ activity }) => {
+    if (activity) await nothing();
+    touched = true;
+  });
+  await condition(() => touched);
+}
