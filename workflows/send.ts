@@ -1,4 +1,6 @@
 import {
+  ActivityFailure,
+  type ActivityOptions,
   ApplicationFailure,
   allHandlersFinished,
   CancellationScope,
@@ -56,31 +58,43 @@ const HISTORY_EVENTS = 3_000;
 /** Account trouble that comes back this often is shown to operators. */
 const TROUBLE_TO_OPERATOR = 3;
 
-const brief = {
-  startToCloseTimeout: "30 seconds",
-  retry: { initialInterval: "200 milliseconds", maximumInterval: "10 seconds" },
-} as const;
+const RETRY = { initialInterval: "200 milliseconds", maximumInterval: "10 seconds" } as const;
 
-const send = proxyActivities<SendActivities>({ taskQueue: TASK_QUEUES.sends, ...brief });
-// The API waits 10 s for a preview and 60 s for a confirm; nobody reads what comes later.
-const previews = proxyActivities<SendActivities>({
-  taskQueue: TASK_QUEUES.sends,
-  ...brief,
-  scheduleToCloseTimeout: "30 seconds",
-});
-const confirms = proxyActivities<SendActivities>({
-  taskQueue: TASK_QUEUES.sends,
-  ...brief,
-  startToCloseTimeout: "5 minutes",
-  scheduleToCloseTimeout: "5 minutes",
-});
+/** One activity of the sends pool, with the words the UI shows for it. */
+const step = <K extends keyof SendActivities>(
+  name: K,
+  summary: string,
+  options: ActivityOptions = {},
+): SendActivities[K] =>
+  proxyActivities<SendActivities>({
+    taskQueue: TASK_QUEUES.sends,
+    startToCloseTimeout: "30 seconds",
+    retry: RETRY,
+    ...options,
+    summary,
+  })[name];
+
+const steps = {
+  // The API waits 10 s for a preview and 60 s for a confirm; nobody reads what comes much later.
+  writePreview: step("writePreview", "resolve the plan", { scheduleToCloseTimeout: "30 seconds" }),
+  confirmSend: step("confirmSend", "arm the send", {
+    startToCloseTimeout: "5 minutes",
+    scheduleToCloseTimeout: "5 minutes",
+  }),
+  readSend: step("readSend", "see where it stands"),
+  beginSend: step("beginSend", "begin"),
+  pauseSend: step("pauseSend", "pause"),
+  resumeSend: step("resumeSend", "resume"),
+  cancelSend: step("cancelSend", "cancel"),
+  finishSend: step("finishSend", "settle the credits", { startToCloseTimeout: "5 minutes" }),
+};
 
 /** One broadcast, from preview to settled credits. ID: send/{previewId}. */
 export function sendWorkflow(input: SendInput): Promise<SendOutcome> {
   const story = new Send(input);
   // A cancel in the UI is the cancel update: what is in hand is finished and settled, not cut off.
   CancellationScope.current()
-    .cancelRequested.catch(() => story.cancel())
+    .cancelRequested.catch(() => CancellationScope.nonCancellable(() => story.cancel()))
     .catch(() => undefined);
   return CancellationScope.nonCancellable(() => story.run());
 }
@@ -94,7 +108,12 @@ class Send {
   #refused = false;
   #previewed = false;
   #dispatching = false;
+  /** Nothing is left to mail. */
   #finished = false;
+  /** The credits are settled and the status is final. */
+  #settled = false;
+  /** As the UI shows it. */
+  #status: string | undefined;
   /** Raised by every update: a wait that it should cut short ends. */
   #nudges = 0;
   #needsOperator = false;
@@ -109,7 +128,8 @@ class Send {
       taskQueue: TASK_QUEUES.dispatch,
       startToCloseTimeout: "10 minutes",
       heartbeatTimeout: "10 seconds",
-      retry: { initialInterval: "500 milliseconds", maximumInterval: "30 seconds" },
+      // What fails again and again becomes trouble that operators see, instead of a retry they do not.
+      retry: { initialInterval: "500 milliseconds", maximumAttempts: 3 },
       // Between tasks only, which is why a slice gives way: one large team does not hold up the others.
       priority: { fairnessKey: input.teamId },
       summary: "mail a slice",
@@ -140,7 +160,9 @@ class Send {
   async run(): Promise<SendOutcome> {
     if (!this.#confirmed) {
       this.#tell("PREVIEW", "Previewed; waits for the confirm until the token expires.");
-      await condition(() => this.#confirmed || this.#refused, this.#input.expiresInMs + GRACE_MS);
+      await condition(() => this.#confirmed || this.#refused, this.#input.expiresInMs + GRACE_MS, {
+        summary: "until the token expires",
+      });
       // A confirm may have been under way when the timer fired.
       await condition(allHandlersFinished);
     }
@@ -150,38 +172,38 @@ class Send {
     }
     await this.#carryOut();
     this.#finished = true;
-    const { status, sent, unknown } = await send.finishSend(this.#id);
+    const { status, sent, unknown } = await steps.finishSend(this.#id);
     this.#settled = true;
     this.#tell(status, `${sent} mails sent, ${unknown} with an unknown outcome. Credits are settled.`);
     await condition(allHandlersFinished);
     return { outcome: status === "CANCELLED" || status === "FAILED" ? status : "SENT", sent, unknown };
   }
 
-  #settled = false;
-
   /** Until nothing is left to mail: looks where the send stands, then waits or mails a slice. */
   async #carryOut(): Promise<void> {
     let troubles = 0;
     for (;;) {
       const nudges = this.#nudges;
-      const state = await send.readSend(this.#id);
+      const state = await steps.readSend(this.#id);
       if (state === undefined || state.status === "SENT" || state.status === "CANCELLED" || state.status === "FAILED")
         return;
       if (state.status === "PAUSED") {
         if (!this.#needsOperator) this.#tell("PAUSED", "Paused by an operator. Updates: resume, cancel.");
-        await this.#waitFor(nudges);
+        await this.#waitFor(nudges, "paused");
         continue;
       }
       if (state.status === "SCHEDULED") {
         if (state.startsInMs > 0) {
           this.#tell("SCHEDULED", `${state.recipients} recipients; starts at its send_at. Updates: pause, cancel.`);
-          await this.#waitFor(nudges, Math.min(state.startsInMs, LONGEST_WAIT_MS));
+          await this.#waitFor(nudges, "until send_at", Math.min(state.startsInMs, LONGEST_WAIT_MS));
           continue;
         }
-        if (!(await send.beginSend(this.#id))) continue;
+        if (!(await steps.beginSend(this.#id))) continue;
       }
       this.#tell("SENDING", `Mailing ${state.recipients} recipients. Updates: pause, cancel.`);
-      const result = await this.#slice();
+      let result = await this.#slice();
+      // A slice that stages nothing says so: only then is it worth asking where the send stands.
+      while (result.next === "continue" && !this.#isLong()) result = await this.#slice();
       if (result.next === "done") return;
       if (result.next === "trouble") {
         troubles++;
@@ -191,13 +213,13 @@ class Send {
         if (result.mailed > 0) troubles = 0;
         if (result.next === "deferred") {
           this.#tell("SENDING", "Only deferred recipients are left; waits for the next retry. Updates: retry, cancel.");
-          await this.#waitFor(nudges, Math.max(result.waitMs, 100));
+          await this.#waitFor(nudges, "until a deferred recipient is due", Math.max(result.waitMs, 100));
         } else if (result.next === "account_full") {
           this.#tell(
             "SENDING",
             "The sending account is at its limit; goes on when it has room. Updates: pause, cancel.",
           );
-          await this.#waitFor(nudges, Math.max(result.waitMs, 100));
+          await this.#waitFor(nudges, "until the account has room", Math.max(result.waitMs, 100));
         }
       }
       await this.#startAfreshWhenLong();
@@ -210,6 +232,10 @@ class Send {
       const result = await this.#dispatch.dispatchSlice({ sendId: this.#id, afterSeq: this.#afterSeq });
       this.#afterSeq = result.afterSeq;
       return result;
+    } catch (error) {
+      const cause = error instanceof ActivityFailure ? error.cause : undefined;
+      const reason = cause instanceof ApplicationFailure ? (cause.type ?? "internal_error") : "worker_lost";
+      return { next: "trouble", reason, temporary: true, afterSeq: this.#afterSeq, mailed: 0, unknown: 0 };
     } finally {
       this.#dispatching = false;
     }
@@ -222,33 +248,37 @@ class Send {
       const waitMs = troubleWaitMs(count);
       this.#tell(
         "SENDING",
-        `The sending account cannot be used (${trouble.reason}); tries again in ${Math.round(waitMs / 1000)} s. Updates: retry, pause, cancel.`,
+        `Cannot be mailed at present (${trouble.reason}); tries again in ${Math.round(waitMs / 1000)} s. Updates: retry, pause, cancel.`,
       );
-      await this.#waitFor(nudges, waitMs);
+      await this.#waitFor(nudges, "until the next try", waitMs);
       return;
     }
-    await send.pauseSend(this.#id, trouble.reason);
+    await steps.pauseSend(this.#id, trouble.reason);
     this.#operator(true);
     this.#tell("PAUSED", `Paused: ${trouble.reason}. Repair the sending account, then update: resume. Or: cancel.`);
   }
 
-  async #startAfreshWhenLong(): Promise<void> {
+  #isLong(): boolean {
     const { historyLength, continueAsNewSuggested } = workflowInfo();
-    if (historyLength < HISTORY_EVENTS && !continueAsNewSuggested) return;
+    return historyLength >= HISTORY_EVENTS || continueAsNewSuggested;
+  }
+
+  async #startAfreshWhenLong(): Promise<void> {
+    if (!this.#isLong()) return;
     await condition(allHandlersFinished);
     await continueAsNew<typeof sendWorkflow>({ ...this.#input, resume: { afterSeq: this.#afterSeq } });
   }
 
-  async #waitFor(nudges: number, ms?: number): Promise<void> {
+  async #waitFor(nudges: number, summary: string, ms?: number): Promise<void> {
     const nudged = () => this.#nudges !== nudges;
     if (ms === undefined) await condition(nudged);
-    else await condition(nudged, ms);
+    else await condition(nudged, ms, { summary });
   }
 
   async #preview({ apiKeyId }: { apiKeyId: string }): Promise<void> {
     try {
       const { previewId, teamId, environment, newsletterId } = this.#input;
-      await previews.writePreview({ previewId, teamId, environment, newsletterId, apiKeyId });
+      await steps.writePreview({ previewId, teamId, environment, newsletterId, apiKeyId });
       this.#previewed = true;
     } catch (error) {
       // Nobody holds a token of a preview that was refused, so there is nothing to wait for.
@@ -260,7 +290,7 @@ class Send {
   async #confirm({ apiKeyId, idempotency }: { apiKeyId: string; idempotency: IdempotencyHandle }): Promise<void> {
     try {
       const { previewId, teamId, environment, newsletterId } = this.#input;
-      await confirms.confirmSend({ previewId, teamId, environment, newsletterId, apiKeyId, idempotency });
+      await steps.confirmSend({ previewId, teamId, environment, newsletterId, apiKeyId, idempotency });
       this.#confirmed = true;
     } catch (error) {
       throw refusal(error);
@@ -269,7 +299,7 @@ class Send {
 
   async #pause(): Promise<string> {
     this.#assertConfirmed();
-    const paused = await send.pauseSend(this.#id);
+    const paused = await steps.pauseSend(this.#id);
     this.#nudges++;
     await condition(() => !this.#dispatching);
     return paused ? "PAUSED" : "nothing to pause: the send has ended";
@@ -277,7 +307,7 @@ class Send {
 
   async #resume(): Promise<string> {
     this.#assertConfirmed();
-    const resumed = await send.resumeSend(this.#id);
+    const resumed = await steps.resumeSend(this.#id);
     if (resumed) this.#operator(false);
     this.#nudges++;
     return resumed ? "goes on" : "nothing to resume: the send is not paused";
@@ -288,7 +318,7 @@ class Send {
       this.#refused = true;
       return "CANCELLED";
     }
-    const cancelled = await send.cancelSend(this.#id);
+    const cancelled = await steps.cancelSend(this.#id);
     this.#operator(false);
     this.#nudges++;
     if (this.#finished) return "nothing to cancel: the send has ended";
@@ -313,8 +343,6 @@ class Send {
     this.#needsOperator = needed;
     upsertSearchAttributes([{ key: NEEDS_OPERATOR, value: needed }]);
   }
-
-  #status: string | undefined;
 
   /** What the operator sees in the UI: the state to search by, and a sentence. */
   #tell(status: string, details: string): void {

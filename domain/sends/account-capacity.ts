@@ -3,7 +3,7 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 
 /** How long a lease lives without being renewed; a killed worker's connections are free again after that. */
-export const LEASE_SECONDS = 30;
+export const LEASE_SECONDS = 12;
 
 /**
  * Leases connections of an account to a worker. The leases of an account never sum to more than its maximum, whatever

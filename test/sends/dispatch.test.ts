@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { passwordContext } from "../../domain/accounts.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import {
@@ -172,26 +173,43 @@ describe("Dispatch", () => {
     assert.deepEqual(await credits(sender), { available: 5, reserved: 0, mismatch: false });
   });
 
-  it("pauses with NeedsOperator when the account's login is refused, and goes on after a repair and a resume", async () => {
+  it("keeps trying while nobody listens at the account's server, and at once when told to", async () => {
     const sender = await makeSender({ recipients: 2 });
-    await sql`update email_accounts set port = 1, max_connections = 1 where id = ${sender.accountId}`.execute(
-      kysely(sender.em),
-    );
+    const { port } = new URL((await stack()).mail.smtp);
+    const setPort = (to: number) =>
+      sql`update email_accounts set port = ${to} where id = ${sender.accountId}`.execute(kysely(sender.em));
+    await setPort(1);
     const { data } = await startSend(sender);
     const handle = workflowOf(data.id);
-    // Nobody listens there: temporary trouble, which the send keeps trying by itself.
     await eventually(
       async () => {
-        const { memo, ...description } = await handle.describe();
-        return description.status.name === "RUNNING" && (await ledgerStates(sender))["QUEUED"] === 2;
+        const metadata = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
+        return metadata.currentDetails.includes("connection_refused");
       },
-      { what: "the send waits" },
+      { what: "what operators are told" },
     );
-    const { hostname, port } = new URL((await stack()).mail.smtp);
-    await sql`update email_accounts set host = ${hostname}, port = ${Number(port)} where id = ${sender.accountId}`.execute(
+    assert.deepEqual(await ledgerStates(sender), { QUEUED: 2 });
+    await setPort(Number(port));
+    await handle.executeUpdate("retry");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await addressesOf(sender), at(sender, 0, 1));
+  });
+
+  it("pauses with NeedsOperator when the account's login is refused, and mails everybody after a resume", async () => {
+    const sender = await makeSender({ recipients: 2 });
+    const password = sender.vault.encrypt("not the password", passwordContext(sender.accountId));
+    await sql`update email_accounts set username = 'news', encrypted_password = ${password}
+      where id = ${sender.accountId}`.execute(kysely(sender.em));
+    await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
+    const { data } = await startSend(sender);
+    await untilStatus(sender, ["PAUSED"]);
+    const { rows } = await sql<{ trouble: string }>`select trouble from sends where id = ${data.id}`.execute(
       kysely(sender.em),
     );
-    await handle.executeUpdate("retry");
+    assert.deepEqual(rows, [{ trouble: "login_refused" }]);
+    assert.deepEqual(await ledgerStates(sender), { QUEUED: 2 });
+    await setFaults([]);
+    await workflowOf(data.id).executeUpdate("resume");
     await untilStatus(sender, ["SENT"]);
     assert.deepEqual(await addressesOf(sender), at(sender, 0, 1));
   });
@@ -256,6 +274,44 @@ describe("Dispatch", () => {
     const mails = await addressesOf(sender);
     assert.equal(mails.length, states["SENT"]);
     assert.equal(new Set(mails).size, mails.length);
+  });
+
+  it("takes a cancel in the UI for the cancel update", async () => {
+    const sender = await makeSender({ recipients: 200, credits: 200, account: { maxConnections: 1 } });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
+    const { data } = await startSend(sender);
+    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 3 || undefined, { what: "some mail" });
+    const handle = workflowOf(data.id);
+    await handle.cancel();
+    assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
+    const states = await ledgerStates(sender);
+    assert.deepEqual(Object.keys(states).sort(), ["CANCELLED", "SENT"]);
+    assert.equal(sumOf(states), 200);
+    assert.deepEqual(await credits(sender), { available: 200 - (states["SENT"] ?? 0), reserved: 0, mismatch: false });
+  });
+
+  it("shows operators what fails again and again, and goes on once it is mended", async () => {
+    const sender = await makeSender({ recipients: 2 });
+    // A password that no key of ours decrypts.
+    await sql`update email_accounts set username = 'x', encrypted_password = 'k9.a.b.c' where id = ${sender.accountId}`.execute(
+      kysely(sender.em),
+    );
+    const { data } = await startSend(sender);
+    const handle = workflowOf(data.id);
+    await eventually(
+      async () => {
+        await handle.executeUpdate("retry");
+        const { searchAttributes } = await handle.describe();
+        return searchAttributes["NeedsOperator"]?.[0] === true;
+      },
+      { what: "the call for an operator", withinMs: 25_000 },
+    );
+    await sql`update email_accounts set username = null, encrypted_password = null where id = ${sender.accountId}`.execute(
+      kysely(sender.em),
+    );
+    await handle.executeUpdate("retry");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await addressesOf(sender), at(sender, 0, 1));
   });
 
   it("keeps an account's hourly limit to the mail", async () => {
