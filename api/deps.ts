@@ -14,7 +14,6 @@ import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError } from "../domain/errors.ts";
 import type { Env } from "../env.ts";
 import { openLog } from "../log.ts";
-import { reclaimDeadConnections } from "./pool.ts";
 
 /** The way to the Temporal cluster, which may be away: every call has a deadline. */
 export interface TemporalGateway {
@@ -106,11 +105,9 @@ export function openTemporal(env: Env): TemporalGateway {
 
 /** Opens everything; nothing is connected yet. */
 export async function openDeps(env: Env): Promise<Deps> {
-  const orm = await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX);
-  await reclaimDeadConnections(orm);
   return {
     env,
-    orm,
+    orm: await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX),
     vault: openVault(env),
     log: openLog(env, "api"),
     temporal: openTemporal(env),

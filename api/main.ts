@@ -9,6 +9,8 @@ import { publicRouter } from "./public/router.ts";
 /** A client that dribbles its request in is cut off. */
 const HEADERS_TIMEOUT_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 60_000;
+/** How often a stopping server looks for connections that have become idle. */
+const SWEEP_MS = 50;
 
 class StartError extends Error {}
 
@@ -25,9 +27,11 @@ function listen(server: Server, host: string, port: number): Promise<number> {
 /** Takes no more requests and waits for those in hand. */
 async function drain(server: Server, graceMs: number): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  server.closeIdleConnections();
+  // A kept-alive connection would bring more requests: it is closed as soon as its answer is out.
+  const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
   const timer = setTimeout(() => server.closeAllConnections(), graceMs);
   await closed;
+  clearInterval(sweep);
   clearTimeout(timer);
 }
 

@@ -29,6 +29,8 @@ const FEW = 20;
 const POLL_MS = 100;
 /** A send that is slower than this is stuck. */
 const SLOWEST_RATE = 50;
+/** While a slice mails, outcomes are settled every few milliseconds; a longer gap is mostly that between two slices. */
+const GAP_MS = 25;
 /** Rows that may be SENDING at once, per connection. */
 const ROWS_PER_CONNECTION = 3;
 
@@ -114,6 +116,7 @@ async function measure(options: SendOptions, sink: Sink): Promise<Measured> {
       "by the ledger": round(recipients / ledger.span),
       "from the confirm": round(recipients / wallSeconds),
       "first mail after s": catcher ? null : round(wallSeconds - sinkSeconds - ledger.tail, 2),
+      "pauses s": round(ledger.gaps, 2),
       connections: catcher ? null : stats.mostConnections - idle,
       "most SENDING": mostSending,
       "history events": await historyLength(sendId),
@@ -204,13 +207,21 @@ async function countSending({ em }: Sender, sendId: string, sent: number, recipi
   return rows[0]?.count ?? 0;
 }
 
-async function ledgerSeconds({ em }: Sender, sendId: string): Promise<{ span: number; tail: number }> {
-  const { rows } = await sql<{ span: number; tail: number }>`
-    select extract(epoch from max(r.updated_at) - min(r.updated_at))::float8 as span,
+/** From the first settled mail to the last, from there to the send's end, and the gaps in which nothing was settled. */
+async function ledgerSeconds({ em }: Sender, sendId: string): Promise<{ span: number; tail: number; gaps: number }> {
+  const { rows } = await sql<{ span: number; tail: number; gaps: number }>`
+    select (
+        select coalesce(extract(epoch from sum(at - before) filter (where at - before > make_interval(secs => ${GAP_MS / 1_000}))), 0)::float8
+        from (
+          select at, lag(at) over (order by at) as before
+          from (select distinct updated_at as at from send_recipients where send_id = ${sendId} and state = 'SENT') times
+        ) steps
+      ) as gaps,
+      extract(epoch from max(r.updated_at) - min(r.updated_at))::float8 as span,
       extract(epoch from max(s.completed_at) - max(r.updated_at))::float8 as tail
     from send_recipients r join sends s on s.id = r.send_id
     where r.send_id = ${sendId} and r.state = 'SENT'`.execute(kysely(em));
-  return rows[0] ?? { span: Number.NaN, tail: Number.NaN };
+  return rows[0] ?? { span: Number.NaN, tail: Number.NaN, gaps: Number.NaN };
 }
 
 async function historyLength(sendId: string): Promise<number> {

@@ -7,6 +7,7 @@ import { idempotencyEntities } from "./entities/idempotency.ts";
 import { sendEntities } from "./entities/send.ts";
 import type { Environment } from "./entities/shared.ts";
 import { teamEntities } from "./entities/team.ts";
+import { reclaimDeadConnections } from "./pool.ts";
 
 export { EntityManager, MikroORM };
 
@@ -36,7 +37,12 @@ export const ormConfig = (databaseUrl: string, poolMax = 10) =>
     // Dates come and go in UTC whatever the machine's zone is.
     timezone: "Z",
     forceUtcTimezone: true,
-    driverOptions: { application_name: "mailkeel", connectionTimeoutMillis: 5_000, keepAlive: true },
+    driverOptions: {
+      application_name: "mailkeel",
+      connectionTimeoutMillis: 5_000,
+      keepAlive: true,
+      onPoolCreated: reclaimDeadConnections,
+    },
     migrations: {
       path: `${import.meta.dirname}/migrations`,
       glob: "!(*.d).ts",
@@ -49,9 +55,11 @@ export const ormConfig = (databaseUrl: string, poolMax = 10) =>
     },
   });
 
-/** Opens the pool. Connections are made when they are first needed. */
-export function openDatabase(databaseUrl: string, poolMax?: number): Promise<MikroORM> {
-  return MikroORM.init(ormConfig(databaseUrl, poolMax));
+/** Opens the pool. Connections are made when they are first needed, so Postgres may be away meanwhile. */
+export async function openDatabase(databaseUrl: string, poolMax?: number): Promise<MikroORM> {
+  const orm = await MikroORM.init(ormConfig(databaseUrl, poolMax));
+  await orm.em.getDriver().getConnection().connect({ skipOnConnect: true });
+  return orm;
 }
 
 /** Brings the schema up to date; safe to run from several processes at once. */

@@ -51,7 +51,7 @@ const ApiKeySchema = defineEntity({
     /** The look-up part of the key: what stands between `mk_live_` and the secret. */
     publicId: p.text().unique(),
     name: p.text(),
-    /** SHA-256 of the secret with the server's pepper, hex. */
+    /** HMAC-SHA256 of the secret under the server's pepper, base64url. */
     secretHash: p.text(),
     memberId: p.text(),
     roleAtIssue: p.text().$type<Role>(),

@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { isAlive } from "../../stack/processes.ts";
@@ -59,20 +59,18 @@ export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.Pro
     output: () => output,
     exited: new Promise((resolve) => child.once("close", resolve)),
     file,
-    ready: () =>
+    ready: async () => {
+      const isOver = () => child.exitCode !== null;
       // A stack.json alone may be that of a stack that was killed.
-      until("the stack to be ready", () => isOver(stack, output) || (output.includes("is ready") && file()), {
-        timeoutMs: START_TIMEOUT_MS,
-      }),
+      const isReady = () => output.includes("is ready") && existsSync(path);
+      await until("the stack to be ready", () => isReady() || isOver(), { timeoutMs: START_TIMEOUT_MS });
+      if (isOver()) throw new Error(`The stack ended with exit code ${child.exitCode}:\n${output}`);
+      return file();
+    },
     pids: () => (child.pid ? [child.pid, ...descendants(child.pid)] : []),
   };
   stacks.push(stack);
   return stack;
-}
-
-function isOver({ process: { exitCode } }: SpawnedStack, output: string): false {
-  if (exitCode === null) return false;
-  throw new Error(`The stack ended with exit code ${exitCode}:\n${output}`);
 }
 
 /** Stops what a test has left running and deletes its data. */

@@ -1,5 +1,4 @@
 import type { EventEmitter } from "node:events";
-import type { MikroORM } from "../db/orm.ts";
 
 /** What is used here of a `pg` client. */
 interface Client extends EventEmitter {
@@ -14,8 +13,7 @@ const GRACE_MS = 1_000;
  * connection before it comes to release it, so that every transaction cut off by a restart of Postgres would take one
  * slot with it, until there is none and the process answers nothing any more.
  */
-export async function reclaimDeadConnections(orm: MikroORM): Promise<void> {
-  const pool: EventEmitter = await orm.em.getDriver().getConnection().getNativeClient();
+export function reclaimDeadConnections(pool: EventEmitter): void {
   const inUse = new WeakSet<Client>();
   pool.on("acquire", (client: Client) => inUse.add(client));
   pool.on("release", (_error: unknown, client: Client) => inUse.delete(client));
