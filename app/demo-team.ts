@@ -1,4 +1,4 @@
-import { openDatabase, type Tenant } from "../db/orm.ts";
+import { kysely, openDatabase, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import { type KeyGrant, mintKey } from "../domain/access/keys.ts";
 import { SCOPES, type Scope } from "../domain/access/scopes.ts";
@@ -93,6 +93,25 @@ export async function seedDemo({ databaseUrl, env, mail }: DemoOptions): Promise
       );
       return { team: { id: team.id, owner: owner.id }, keys };
     });
+  } finally {
+    await orm.close(true);
+  }
+}
+
+/** Points the demo team's sending account at a mail catcher that came up on another port than the last time. */
+export async function pointDemoAccount(
+  databaseUrl: string,
+  teamId: string,
+  mail: { host: string; port: number },
+): Promise<void> {
+  const orm = await openDatabase(databaseUrl, 1);
+  try {
+    await kysely(orm.em.fork())
+      .updateTable("email_accounts")
+      .set(mail)
+      .where("team_id", "=", teamId)
+      .where("email", "=", DEMO_FROM)
+      .execute();
   } finally {
     await orm.close(true);
   }

@@ -157,11 +157,15 @@ export class Stack {
     const secrets = await loadSecrets(dataDir);
     const id = databaseId(this.#options.source["DATABASE_URL"]);
     const known = infra.databaseIsNew ? undefined : secrets.demos[id];
-    if (known) return known;
+    const { hostname, port } = new URL(infra.smtp);
+    const mail = { host: hostname, port: Number(port) };
+    if (known) {
+      const { pointDemoAccount } = await import("../app/demo-team.ts");
+      await pointDemoAccount(infra.databaseUrl, known.team.id, mail);
+      return known;
+    }
     return this.#options.step("demo team", async () => {
       const { seedDemo } = await import("../app/demo-team.ts");
-      const { hostname, port } = new URL(infra.smtp);
-      const mail = { host: hostname, port: Number(port) };
       const demo = await seedDemo({ databaseUrl: infra.databaseUrl, env, mail });
       await saveSecrets(dataDir, { ...secrets, demos: { ...secrets.demos, [id]: demo } });
       return demo;

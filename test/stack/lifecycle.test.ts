@@ -76,6 +76,12 @@ describe("the embedded stack", function () {
       assert.deepEqual([after.keys, after.team], [before.keys, before.team]);
       assert.deepEqual(await query(after, "SELECT answer FROM kept"), [{ answer: 42 }]);
       assert.equal((await me(after)).status, 200);
+      const accounts = await query(after, "SELECT port FROM email_accounts");
+      assert.deepEqual(
+        accounts,
+        [{ port: Number(new URL(after.mail.smtp).port) }],
+        "the demo mails this start's catcher",
+      );
     });
   }
 
