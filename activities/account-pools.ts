@@ -16,12 +16,6 @@ interface Held {
   fingerprint: string;
 }
 
-export interface LeasedPool {
-  pool: SmtpPool;
-  /** What it may open at most; it opens as many of them as pay. */
-  connections: number;
-}
-
 /** How long a pool that nobody uses keeps its connections and its lease: the gap between two slices of a send. */
 const IDLE_MS = 5_000;
 
@@ -46,10 +40,10 @@ export class AccountPools {
   }
 
   /**
-   * The account's pool, and how many connections this process may open in it now.
+   * The account's pool, limited to the connections this process may open now.
    * @returns undefined when other workers hold all of them
    */
-  async acquire(accountId: string): Promise<LeasedPool | undefined> {
+  async acquire(accountId: string): Promise<SmtpPool | undefined> {
     const { orm, vault, workerId, timeoutMs } = this.#options;
     const connections = await leaseConnections(orm.em.fork(), accountId, workerId);
     if (connections === 0) return undefined;
@@ -88,7 +82,7 @@ export class AccountPools {
     held.users++;
     clearTimeout(held.idle);
     held.pool.setConnections(connections);
-    return { pool: held.pool, connections };
+    return held.pool;
   }
 
   /** Ends one use; the pool is given up when nobody uses it for a while. */

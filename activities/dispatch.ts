@@ -19,7 +19,7 @@ import {
   settleBatch,
   stageBatch,
 } from "../domain/sends/ledger.ts";
-import { AccountPools, type LeasedPool } from "./account-pools.ts";
+import { AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { failureCode } from "./failures.ts";
 import type { SmtpPool, SmtpResult } from "./smtp/pool.ts";
@@ -79,18 +79,18 @@ async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, request: S
     const opened = await openDispatch(em, sendId);
     const progress = { afterSeq: request.afterSeq, mailed: 0, unknown: opened?.unknown ?? 0 };
     if (opened?.status !== "SENDING") return { ...progress, next: "stopped" };
-    const leased = await pools.acquire(opened.accountId);
-    if (!leased) {
+    const pool = await pools.acquire(opened.accountId);
+    if (!pool) {
       await closeDispatch(em, sendId, opened.epoch);
       return { ...progress, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
     }
     try {
-      const slice = new Slice(deps, em, leased, opened, request, context.cancellationSignal);
+      const slice = new Slice(deps, em, pool, opened, request, context.cancellationSignal);
       const result = await slice.run();
       await closeDispatch(em, sendId, opened.epoch);
       return { ...result, unknown: progress.unknown };
     } finally {
-      pools.release(opened.accountId, leased.pool);
+      pools.release(opened.accountId, pool);
     }
   } finally {
     clearInterval(heartbeat);
@@ -109,9 +109,6 @@ class Slice {
   readonly #deps: ActivityDeps;
   readonly #em: EntityManager;
   readonly #pool: SmtpPool;
-  /** Most rows that may be SENDING: what a crash can leave unknown. */
-  readonly #mostOpen: number;
-  readonly #batchSize: number;
   readonly #send: OpenedDispatch;
   readonly #sendId: string;
   readonly #signal: AbortSignal;
@@ -137,7 +134,7 @@ class Slice {
   constructor(
     deps: ActivityDeps,
     em: EntityManager,
-    { pool, connections }: LeasedPool,
+    pool: SmtpPool,
     send: OpenedDispatch,
     { sendId, afterSeq }: SliceRequest,
     cancelled: AbortSignal,
@@ -145,8 +142,6 @@ class Slice {
     this.#deps = deps;
     this.#em = em;
     this.#pool = pool;
-    this.#mostOpen = ROWS_PER_CONNECTION * connections;
-    this.#batchSize = Math.min(deps.env.DISPATCH_BATCH_SIZE, connections);
     this.#send = send;
     this.#sendId = sendId;
     this.#afterSeq = afterSeq;
@@ -226,10 +221,11 @@ class Slice {
 
   /** The next sub-batch, once there is room for it; undefined when there is none, or no more may be staged. */
   async #stageNext(content: SendContent): Promise<readonly StagedRecipient[] | undefined> {
-    const { DISPATCH_SLICE_ROWS: most } = this.#deps.env;
+    const { DISPATCH_BATCH_SIZE, DISPATCH_SLICE_ROWS: most } = this.#deps.env;
     while (!this.#signal.aborted && this.#taken < most && !this.#settleError) {
-      const limit = Math.min(this.#batchSize, most - this.#taken);
-      if (this.#open + limit > this.#mostOpen) {
+      const { connections } = this.#pool;
+      const limit = Math.min(DISPATCH_BATCH_SIZE, connections, most - this.#taken);
+      if (this.#open + limit > ROWS_PER_CONNECTION * connections) {
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
         });

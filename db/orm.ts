@@ -1,3 +1,4 @@
+import type { EventEmitter } from "node:events";
 import { Migrator } from "@mikro-orm/migrations";
 import { defineConfig, EntityManager, type InferKyselyDB, MikroORM } from "@mikro-orm/postgresql";
 import type { Kysely } from "kysely";
@@ -7,7 +8,7 @@ import { idempotencyEntities } from "./entities/idempotency.ts";
 import { sendEntities } from "./entities/send.ts";
 import type { Environment } from "./entities/shared.ts";
 import { teamEntities } from "./entities/team.ts";
-import { reclaimDeadConnections } from "./pool.ts";
+import { prepareMarked, reclaimDeadConnections } from "./pool.ts";
 
 export { EntityManager, MikroORM };
 
@@ -41,7 +42,10 @@ export const ormConfig = (databaseUrl: string, poolMax = 10) =>
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
       keepAlive: true,
-      onPoolCreated: reclaimDeadConnections,
+      onPoolCreated: (pool: EventEmitter) => {
+        reclaimDeadConnections(pool);
+        prepareMarked(pool);
+      },
     },
     migrations: {
       path: `${import.meta.dirname}/migrations`,

@@ -1,5 +1,8 @@
-/** Connections to begin with. */
-const START = 4;
+/**
+ * Connections to begin with. Some that idle cost little; with few, answers come one by one, and each is settled almost
+ * alone.
+ */
+const START = 32;
 /** A rate is measured over this time at least, */
 const MIN_WINDOW_MS = 50;
 /** and over this many messages of each connection, fewer make it too rough to compare, */

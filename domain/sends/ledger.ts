@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { RecipientState, SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { prepared } from "../../db/pool.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 
@@ -111,6 +112,9 @@ export interface StagedBatch {
  *
  * Rows are found by index and then joined by their place (ctid): right after a confirm the planner has no statistics of
  * the send, takes it for one row and would walk all of it once per recipient.
+ *
+ * The limit is a literal: with a parameter there the planner would guess a tenth of the send, find its generic plan
+ * dear, and plan the statement anew each time, which costs as much as running it.
  */
 export async function stageBatch(
   em: EntityManager,
@@ -123,7 +127,7 @@ export async function stageBatch(
     first_name: string | null;
     last_name: string | null;
     list_id: string;
-  }>`
+  }>`${prepared(`stage_batch_${limit}`)}
     with live as (
       select s.id, s.team_id, s.environment, s.resource_id
       from sends s
@@ -134,7 +138,7 @@ export async function stageBatch(
       select r.ctid as row, r.email, r.subscriber_id, live.team_id, live.environment, live.resource_id
       from live join send_recipients r on r.send_id = live.id
       where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED'
-      order by r.seq limit ${limit}
+      order by r.seq limit ${sql.lit(limit)}
     ), judged as materialized (
       select p.row, case
           when u.id is null then 'subscriber_deleted'
@@ -192,8 +196,9 @@ export interface DeferralPolicy {
 
 /**
  * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, and a suppression per
- * hard bounce, in one statement: its round trip and its commit are what settling costs. A row found UNKNOWN because this attempt was given up for dead takes its true
- * outcome, unless that would put it back in the queue of a send that has ended.
+ * hard bounce, in one statement: its round trip and its commit are what settling costs. A row found UNKNOWN because this
+ * attempt was given up for dead takes its true outcome, unless that would put it back in the queue of a send that has
+ * ended.
  */
 export async function settleBatch(
   em: EntityManager,
@@ -203,7 +208,7 @@ export async function settleBatch(
 ): Promise<void> {
   const seqs = outcomes.map(({ seq }) => seq);
   const bounced = outcomes.filter(({ suppress }) => suppress).map(({ email }) => ({ id: newId("suppression"), email }));
-  await sql`
+  await sql`${prepared("settle_batch")}
       with outcome as (
         select * from unnest(
           ${seqs}::int[],

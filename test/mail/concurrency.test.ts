@@ -18,7 +18,7 @@ function drive(control: Concurrency, server: { latencyMs: number; perMs: number 
 describe("The number of connections", () => {
   it("goes up to the account's limit while latency is what holds the mail up", () => {
     const control = new Concurrency(200);
-    assert.equal(control.target, 4);
+    assert.equal(control.target, 32);
     drive(control, { latencyMs: 20, perMs: 100 }, 1, 1_500);
     assert.equal(control.target, 200);
   });
@@ -45,7 +45,7 @@ describe("The number of connections", () => {
   it("stays where it is while connections have nothing to do", () => {
     const control = new Concurrency(200);
     for (let now = 1; now < 5_000; now += 10) control.completed(now, 1);
-    assert.equal(control.target, 4);
+    assert.equal(control.target, 32);
   });
 
   it("stays below what the server refused", () => {
