@@ -362,14 +362,11 @@ class Send {
 
 /** An update fails only with an ApplicationFailure: any other error would block the workflow task for ever. */
 function refusal(error: unknown): ApplicationFailure {
-  const cause = error instanceof Error && "cause" in error ? error.cause : undefined;
-  if (cause instanceof ApplicationFailure) {
-    return ApplicationFailure.create({
-      message: cause.type ?? "internal_error",
-      type: cause.type ?? "internal_error",
-      nonRetryable: true,
-      details: cause.details ?? [],
-    });
+  // A local activity fails with its failure itself, any other with one around it.
+  const failure = error instanceof ActivityFailure ? error.cause : error;
+  if (failure instanceof ApplicationFailure && failure.nonRetryable) {
+    const type = failure.type ?? "internal_error";
+    return ApplicationFailure.create({ message: type, type, nonRetryable: true, details: failure.details ?? [] });
   }
   // It ran out of time or tries.
   return ApplicationFailure.nonRetryable("service_unavailable", "service_unavailable");
