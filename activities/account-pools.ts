@@ -7,8 +7,51 @@ import type { Vault } from "../domain/crypto.ts";
 import { LEASE_SECONDS, leaseConnections, releaseConnections, renewLease } from "../domain/sends/account-capacity.ts";
 import { SmtpPool } from "./smtp/pool.ts";
 
-interface Held {
-  pool: SmtpPool;
+/** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
+const ROWS_PER_CONNECTION = 3;
+
+/** What a crash can leave unknown: the rows that all sends on a pool together may have SENDING. */
+export class RowBudget {
+  readonly #pool: Pick<SmtpPool, "connections">;
+  #taken = 0;
+  #waiting: (() => void)[] = [];
+
+  constructor(pool: Pick<SmtpPool, "connections">) {
+    this.#pool = pool;
+  }
+
+  /** Takes room for `rows`, all or nothing. Before they are staged: should the answer get lost, they are SENDING. */
+  take(rows: number): boolean {
+    if (this.#taken + rows > ROWS_PER_CONNECTION * this.#pool.connections) return false;
+    this.#taken += rows;
+    return true;
+  }
+
+  giveBack(rows: number): void {
+    this.#taken -= rows;
+    if (rows > 0) this.wake();
+  }
+
+  /** Resolves when there may be room again. */
+  returned(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  /** Lets everybody who waits look again. */
+  wake(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resolve of waiting) resolve();
+  }
+}
+
+/** An account's connections in this process, and the room for rows that goes with them. */
+export interface AccountPool {
+  readonly pool: SmtpPool;
+  readonly rows: RowBudget;
+}
+
+interface Held extends AccountPool {
   users: number;
   renewal: NodeJS.Timeout;
   idle?: NodeJS.Timeout | undefined;
@@ -43,7 +86,7 @@ export class AccountPools {
    * The account's pool, limited to the connections this process may open now.
    * @returns undefined when other workers hold all of them
    */
-  async acquire(accountId: string): Promise<SmtpPool | undefined> {
+  async acquire(accountId: string): Promise<AccountPool | undefined> {
     const { orm, vault, workerId, timeoutMs } = this.#options;
     const connections = await leaseConnections(orm.em.fork(), accountId, workerId);
     if (connections === 0) return undefined;
@@ -72,6 +115,7 @@ export class AccountPools {
       });
       held = {
         pool,
+        rows: new RowBudget(pool),
         users: 0,
         fingerprint,
         renewal: setInterval(() => void this.#renew(accountId), (LEASE_SECONDS * 1000) / 3),
@@ -82,11 +126,11 @@ export class AccountPools {
     held.users++;
     clearTimeout(held.idle);
     held.pool.setConnections(connections);
-    return held.pool;
+    return held;
   }
 
   /** Ends one use; the pool is given up when nobody uses it for a while. */
-  release(accountId: string, pool: SmtpPool): void {
+  release(accountId: string, { pool }: AccountPool): void {
     const held = this.#held.get(accountId);
     if (held?.pool !== pool) return;
     held.users--;

@@ -18,15 +18,14 @@ import {
   type StagedRecipient,
   settleBatch,
   stageBatch,
+  unstageUnheard,
 } from "../domain/sends/ledger.ts";
-import { AccountPools } from "./account-pools.ts";
+import { type AccountPool, AccountPools, type RowBudget } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { failureCode } from "./failures.ts";
-import type { SmtpPool, SmtpResult } from "./smtp/pool.ts";
+import type { DrainEnd, SmtpPool, SmtpResult } from "./smtp/pool.ts";
 import { NOT_ATTEMPTED } from "./smtp/result.ts";
 
-/** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
-const ROWS_PER_CONNECTION = 3;
 /** Policy refusals in a row that pause a send: the server has made up its mind about it. */
 const POLICY_REFUSALS_TO_PAUSE = 20;
 /** How long outcomes are kept for a database that is away, and how often it is tried. */
@@ -79,18 +78,18 @@ async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, request: S
     const opened = await openDispatch(em, sendId);
     const progress = { afterSeq: request.afterSeq, mailed: 0, unknown: opened?.unknown ?? 0 };
     if (opened?.status !== "SENDING") return { ...progress, next: "stopped" };
-    const pool = await pools.acquire(opened.accountId);
-    if (!pool) {
+    const account = await pools.acquire(opened.accountId);
+    if (!account) {
       await closeDispatch(em, sendId, opened.epoch);
       return { ...progress, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
     }
     try {
-      const slice = new Slice(deps, em, pool, opened, request, context.cancellationSignal);
+      const slice = new Slice(deps, em, account, opened, request, context.cancellationSignal);
       const result = await slice.run();
       await closeDispatch(em, sendId, opened.epoch);
       return { ...result, unknown: progress.unknown };
     } finally {
-      pools.release(opened.accountId, pool);
+      pools.release(opened.accountId, account);
     }
   } finally {
     clearInterval(heartbeat);
@@ -109,6 +108,9 @@ class Slice {
   readonly #deps: ActivityDeps;
   readonly #em: EntityManager;
   readonly #pool: SmtpPool;
+  readonly #rows: RowBudget;
+  /** What of the rows' budget this slice holds. */
+  #open = 0;
   readonly #send: OpenedDispatch;
   readonly #sendId: string;
   readonly #signal: AbortSignal;
@@ -118,8 +120,6 @@ class Slice {
   #afterSeq: number;
   #taken = 0;
   #mailed = 0;
-  /** Rows committed as SENDING whose outcome is not settled yet. */
-  #open = 0;
   #returnedFrom: number | undefined;
   #policyRefusals = 0;
   #quotaWaitMs: number | undefined;
@@ -129,12 +129,11 @@ class Slice {
   #unsettled: RecipientOutcome[] = [];
   #settling: Promise<void> | undefined;
   #settleError: unknown;
-  #wake: (() => void) | undefined;
 
   constructor(
     deps: ActivityDeps,
     em: EntityManager,
-    pool: SmtpPool,
+    { pool, rows }: AccountPool,
     send: OpenedDispatch,
     { sendId, afterSeq }: SliceRequest,
     cancelled: AbortSignal,
@@ -142,6 +141,7 @@ class Slice {
     this.#deps = deps;
     this.#em = em;
     this.#pool = pool;
+    this.#rows = rows;
     this.#send = send;
     this.#sendId = sendId;
     this.#afterSeq = afterSeq;
@@ -164,15 +164,16 @@ class Slice {
     const due = await requeueDue(this.#em, this.#sendId);
     if (due !== undefined) this.#afterSeq = Math.min(this.#afterSeq, due - 1);
 
-    const end = await this.#pool.drain(this.#batches(content), {
-      fill: (recipient) => this.#fill(content, recipient),
-      onResult: (recipient, result) => this.#take(recipient, result),
-      signal: this.#signal,
-    });
-    // What was staged ahead and never handed over goes back.
-    this.#stopMailing.abort();
-    for (const recipient of (await this.#ahead) ?? []) this.#take(recipient, NOT_ATTEMPTED);
-    await this.#settleAll();
+    let end: DrainEnd;
+    try {
+      end = await this.#pool.drain(this.#batches(content), {
+        fill: (recipient) => this.#fill(content, recipient),
+        onResult: (recipient, result) => this.#take(recipient, result),
+        signal: this.#signal,
+      });
+    } finally {
+      await this.#settleRest();
+    }
     if (this.#returnedFrom !== undefined) this.#afterSeq = Math.min(this.#afterSeq, this.#returnedFrom - 1);
 
     const progress = { afterSeq: this.#afterSeq, mailed: this.#mailed, unknown: 0 };
@@ -210,28 +211,33 @@ class Slice {
    * for it.
    */
   async *#batches(content: SendContent): AsyncGenerator<readonly StagedRecipient[]> {
-    this.#ahead = this.#stageNext(content);
+    this.#stageAhead(content);
     for (;;) {
       const batch = await this.#ahead;
       if (batch === undefined) return;
-      this.#ahead = this.#stageNext(content);
+      this.#stageAhead(content);
       yield batch;
     }
+  }
+
+  #stageAhead(content: SendContent): void {
+    this.#ahead = this.#stageNext(content);
+    // It may fail while nobody waits for it yet; whoever does is told.
+    this.#ahead.catch(() => undefined);
   }
 
   /** The next sub-batch, once there is room for it; undefined when there is none, or no more may be staged. */
   async #stageNext(content: SendContent): Promise<readonly StagedRecipient[] | undefined> {
     const { DISPATCH_BATCH_SIZE, DISPATCH_SLICE_ROWS: most } = this.#deps.env;
     while (!this.#signal.aborted && this.#taken < most && !this.#settleError) {
-      const { connections } = this.#pool;
-      const limit = Math.min(DISPATCH_BATCH_SIZE, connections, most - this.#taken);
-      if (this.#open + limit > ROWS_PER_CONNECTION * connections) {
-        await new Promise<void>((resolve) => {
-          this.#wake = resolve;
-        });
+      const limit = Math.min(DISPATCH_BATCH_SIZE, this.#pool.connections, most - this.#taken);
+      if (!this.#rows.take(limit)) {
+        await this.#rows.returned();
         continue;
       }
+      this.#open += limit;
       const batch = await this.#stage(content, limit);
+      this.#giveBack(limit - batch.length);
       if (this.#exhausted || this.#quotaWaitMs !== undefined) return undefined;
       if (batch.length > 0) return batch;
     }
@@ -241,7 +247,6 @@ class Slice {
   async #stage({ limits }: SendContent, limit: number): Promise<readonly StagedRecipient[]> {
     const { accountId, epoch } = this.#send;
     const limited = limits.hourly !== null || limits.daily !== null;
-    // Rows count as open from before the statement: should its answer get lost, they are SENDING all the same.
     if (limited) {
       this.#quota = await takeQuota(this.#em, accountId, limits, limit);
       if (this.#quota.granted === 0) {
@@ -263,7 +268,6 @@ class Slice {
     }
     this.#afterSeq = lastSeq;
     this.#taken += recipients.length;
-    this.#open += recipients.length;
     return recipients;
   }
 
@@ -306,39 +310,60 @@ class Slice {
       while (this.#unsettled.length > 0) {
         const outcomes = this.#unsettled;
         this.#unsettled = [];
-        await this.#settleSurely(outcomes);
-        this.#open -= outcomes.length;
+        const send = { ...this.#send, sendId: this.#sendId };
+        // What the servers answered is known here alone.
+        await this.#surely(() => settleBatch(this.#em, send, outcomes, this.#deferral));
+        this.#giveBack(outcomes.length);
         const returned = outcomes.reduce((count, { state }) => count + (state === "QUEUED" ? 1 : 0), 0);
         if (this.#quota && returned > 0) await returnQuota(this.#em, this.#send.accountId, this.#quota, returned);
-        this.#wake?.();
       }
     } catch (error) {
       // The rows stay SENDING: the next attempt finds and lists them.
       this.#settleError = error;
       this.#stopMailing.abort();
-      this.#wake?.();
+      this.#rows.wake();
     } finally {
       this.#settling = undefined;
     }
   }
 
-  /** What the servers answered is known here alone: a database that is away for a moment must not cost it. */
-  async #settleSurely(outcomes: readonly RecipientOutcome[]): Promise<void> {
-    const giveUpAt = performance.now() + SETTLE_FOR_MS;
+  /** Does what only this process can do, through an outage of the database that passes. */
+  async #surely(work: () => Promise<void>): Promise<void> {
+    const since = performance.now();
     for (;;) {
       try {
-        return await settleBatch(this.#em, { ...this.#send, sendId: this.#sendId }, outcomes, this.#deferral);
+        return await work();
       } catch (error) {
         const passing = isConflict(error) || failureCode(error) === "dependency_unavailable";
-        if (!passing || performance.now() > giveUpAt) throw error;
+        const patienceMs = this.#deps.stopping.aborted ? this.#deps.env.SHUTDOWN_GRACE_MS : SETTLE_FOR_MS;
+        if (!passing || performance.now() - since > patienceMs) throw error;
         await delay(SETTLE_AGAIN_MS);
       }
     }
   }
 
-  async #settleAll(): Promise<void> {
-    while (this.#settling) await this.#settling;
-    if (this.#settleError) throw this.#settleError;
+  /** Ends in order, however the mailing ended: what is known is settled, what was staged ahead goes back. */
+  async #settleRest(): Promise<void> {
+    this.#stopMailing.abort();
+    try {
+      const unsent = await this.#ahead.catch(() => "unheard" as const);
+      if (unsent === "unheard") {
+        const staged = { sendId: this.#sendId, epoch: this.#send.epoch, afterSeq: this.#afterSeq };
+        await this.#surely(() => unstageUnheard(this.#em, staged));
+      } else {
+        for (const recipient of unsent ?? []) this.#take(recipient, NOT_ATTEMPTED);
+      }
+      while (this.#settling) await this.#settling;
+      if (this.#settleError) throw this.#settleError;
+    } finally {
+      // Rows that could not be settled are the next attempt's to find; the room they took is not.
+      this.#giveBack(this.#open);
+    }
+  }
+
+  #giveBack(rows: number): void {
+    this.#open -= rows;
+    this.#rows.giveBack(rows);
   }
 }
 

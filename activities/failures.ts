@@ -1,4 +1,5 @@
 import { ApplicationFailure, CancelledFailure, type TemporalFailure } from "@temporalio/common";
+import { codeOf, isUnreachable } from "../db/unreachable.ts";
 import { ApiError } from "../domain/errors.ts";
 import { Refusal } from "../domain/sends/refusal.ts";
 
@@ -9,17 +10,10 @@ export interface RefusalDetails {
   retryAfterSeconds?: number;
 }
 
-/** SQLSTATE classes of a database that is away or starting, not of a wrong statement. */
-const DATABASE_AWAY = /^(08|53|57)/;
-
-const codeOf = (error: unknown): string | undefined =>
-  error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
-
 /** A word for what failed, safe to stand in a history. */
 export function failureCode(error: unknown): string {
-  const code = codeOf(error);
-  if (code === undefined) return "internal_error";
-  if (DATABASE_AWAY.test(code) || /^E[A-Z]+$/.test(code)) return "dependency_unavailable";
+  if (isUnreachable(error)) return "dependency_unavailable";
+  const code = error instanceof Error ? codeOf(error) : "";
   return /^[0-9A-Z]{5}$/.test(code) ? `database_${code}` : "internal_error";
 }
 

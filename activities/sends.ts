@@ -9,13 +9,14 @@ import {
   type SendState,
   type SettledSend,
 } from "../domain/sends/lifecycle.ts";
-import { type PreviewRequest, writePreview } from "../domain/sends/preview.ts";
+import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import type { ActivityDeps } from "./deps.ts";
 
 /** What a send's workflow asks of Postgres. Every one of them may run twice and has its effect once. */
 export interface SendActivities {
   writePreview(request: PreviewRequest): Promise<void>;
   confirmSend(request: ConfirmRequest): Promise<void>;
+  voidPreview(previewId: string): Promise<boolean>;
   readSend(sendId: string): Promise<SendState | undefined>;
   beginSend(sendId: string): Promise<boolean>;
   pauseSend(sendId: string, trouble?: string): Promise<boolean>;
@@ -29,6 +30,7 @@ export function createSendActivities({ orm }: ActivityDeps): SendActivities {
   return {
     writePreview: (request) => writePreview(em(), request),
     confirmSend: (request) => confirmSend(em(), request),
+    voidPreview: (previewId) => voidPreview(em(), previewId),
     readSend: (sendId) => readSend(em(), sendId),
     beginSend: (sendId) => beginSend(em(), sendId),
     pauseSend: (sendId, trouble) => pauseSend(em(), sendId, trouble ?? null),

@@ -5,10 +5,14 @@ import { readEnv, SettingsError } from "../env.ts";
 import { createApp } from "./app.ts";
 import { closeDeps, openDeps } from "./deps.ts";
 import { publicRouter } from "./public/router.ts";
+import { answerRawErrors } from "./raw-errors.ts";
+import { linksOf } from "./rest/envelope.ts";
 
 /** A client that dribbles its request in is cut off. */
 const HEADERS_TIMEOUT_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 60_000;
+/** Far above any request the API takes, so that what is too long is refused by name. */
+const MAX_HEADER_BYTES = 64 * 1024;
 /** How often a stopping server looks for connections that have become idle. */
 const SWEEP_MS = 50;
 
@@ -39,9 +43,15 @@ async function main(): Promise<void> {
   const env = readEnv();
   const deps = await openDeps(env);
   const server = createServer(
-    { headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: REQUEST_TIMEOUT_MS },
+    {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      maxHeaderSize: MAX_HEADER_BYTES,
+      requireHostHeader: false,
+    },
     createApp(deps, { publicPages: publicRouter(deps) }),
   );
+  answerRawErrors(server, linksOf(env.PUBLIC_URL));
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port }, "listening");
 

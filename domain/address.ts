@@ -6,6 +6,7 @@ import { ApiError } from "./errors.ts";
 export const MAX_ADDRESS_LENGTH = 320;
 
 const MAX_LOCAL_BYTES = 64;
+const MAX_LABEL_LENGTH = 63;
 /** Longest host name DNS can carry, in its ASCII form. */
 const MAX_DOMAIN_LENGTH = 253;
 
@@ -27,9 +28,12 @@ export function normaliseAddress(text: string): string | undefined {
   const local = trimmed.slice(0, at).toLowerCase().normalize("NFC");
   if (REFUSED_IN_LOCAL.test(local) || Buffer.byteLength(local) > MAX_LOCAL_BYTES) return undefined;
   const ascii = domainToASCII(trimmed.slice(at + 1));
+  const unicode = domainToUnicode(ascii);
+  // Punycode that means nothing stays what it is; a label over 63 characters is in no DNS.
+  if (ascii.split(".").some((label) => label.length > MAX_LABEL_LENGTH) || /(^|\.)xn--/.test(unicode)) return undefined;
   // Checked again as ASCII: mapping may turn what looked like a name into something else, e.g. a number into an address.
   if (ascii === "" || ascii.length > MAX_DOMAIN_LENGTH || !validator.isEmail(`a@${ascii}`, SYNTAX)) return undefined;
-  return `${local}@${domainToUnicode(ascii)}`;
+  return `${local}@${unicode}`;
 }
 
 /**

@@ -71,9 +71,10 @@ export class Stack {
     await mkdir(dataDir, { recursive: true }).catch((cause) => {
       throw new StackError(`DATA_DIR: cannot make the folder ${dataDir} (${cause.code ?? cause.message})`, { cause });
     });
-    await chmod(dataDir, 0o700);
     const lock = await lockDataDir(dataDir);
     this.#release = lock.release;
+    // Only now: the Postgres of a stack that runs here may be another user's and needs to get through.
+    await chmod(dataDir, 0o700);
     if (lock.afterKill) await waitForLeftovers(dataDir);
 
     const host = source["HOST"] || "127.0.0.1";

@@ -88,6 +88,7 @@ const steps = {
     startToCloseTimeout: "5 minutes",
     scheduleToCloseTimeout: "5 minutes",
   }),
+  voidPreview: step("voidPreview", "void the token"),
   readSend: step("readSend", "see where it stands"),
   beginSend: step("beginSend", "begin"),
   pauseSend: step("pauseSend", "pause"),
@@ -224,7 +225,7 @@ class Send {
         } else if (result.next === "account_full") {
           this.#tell(
             "SENDING",
-            "The sending account is at its limit; goes on when it has room. Updates: pause, cancel.",
+            "Its account has no connection or no mail of its limits left; goes on when it has. Updates: pause, cancel.",
           );
           await this.#waitFor(nudges, "until the account has room", Math.max(result.waitMs, 100));
         }
@@ -307,6 +308,8 @@ class Send {
   async #pause(): Promise<string> {
     this.#assertConfirmed();
     const paused = await steps.pauseSend(this.#id);
+    // An operator is at it.
+    if (paused) this.#operator(false);
     this.#nudges++;
     await condition(() => !this.#dispatching);
     return paused ? "PAUSED" : "nothing to pause: the send has ended";
@@ -321,9 +324,10 @@ class Send {
   }
 
   async cancel(): Promise<string> {
-    if (!this.#confirmed) {
+    // A confirm that is under way decides first whether there is anything to void.
+    if (!this.#confirmed && (await steps.voidPreview(this.#id))) {
       this.#refused = true;
-      return "CANCELLED";
+      return "CANCELLED: its token is void";
     }
     const cancelled = await steps.cancelSend(this.#id);
     this.#operator(false);

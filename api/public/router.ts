@@ -1,10 +1,10 @@
 import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import { transaction } from "../../db/transaction.ts";
+import { isUnreachable } from "../../db/unreachable.ts";
 import { confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
 import { readSender, unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.ts";
 import type { Deps } from "../deps.ts";
-import { isUnreachable } from "../rest/failures.ts";
 import { localsOf } from "../rest/serve.ts";
 import { PAGE_HEADERS, renderPage } from "./page.ts";
 

@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import express, { type Request, type Response } from "express";
 import { z } from "zod";
@@ -68,13 +69,22 @@ function refuseMediaType(headers: IncomingHttpHeaders): void {
   if (!ENCODINGS.has(encoding)) throw new ApiError("unsupported_media_type");
 }
 
-const parseJson = express.json({ limit: MAX_BODY_BYTES, strict: false, type: () => true });
+/** Bytes that are no UTF-8 would be replaced, and two different bodies become the same. */
+const parseJson = express.json({
+  limit: MAX_BODY_BYTES,
+  strict: false,
+  type: () => true,
+  verify: (_req, _res, bytes) => {
+    if (!isUtf8(bytes)) throw Object.assign(new Error("not UTF-8"), { type: "body.not.utf8" });
+  },
+});
 
 /** What body-parser's failures mean to a client. */
 const BODY_FAILURES: Record<string, () => ApiError> = {
   "entity.too.large": () => new ApiError("payload_too_large", `The body may be ${MAX_BODY_BYTES} bytes at most.`),
   "encoding.unsupported": () => new ApiError("unsupported_media_type"),
   "charset.unsupported": () => new ApiError("unsupported_media_type"),
+  "body.not.utf8": () => new ApiError("invalid_json", "The body is not valid UTF-8."),
   "entity.parse.failed": () => new ApiError("invalid_json"),
   "request.size.invalid": () => new ApiError("invalid_json", "The body is shorter than its Content-Length."),
 };

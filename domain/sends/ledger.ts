@@ -176,6 +176,24 @@ export async function stageBatch(
   return { recipients, lastSeq };
 }
 
+/**
+ * Takes back what a staging statement may have committed although its answer was lost: rows of this very epoch beyond
+ * those the attempt was told of. It never handed them to anybody.
+ */
+export async function unstageUnheard(
+  em: EntityManager,
+  { sendId, epoch, afterSeq }: Pick<StageRequest, "sendId" | "epoch" | "afterSeq">,
+): Promise<void> {
+  await kysely(em)
+    .updateTable("send_recipients")
+    .set(({ eb }) => ({ state: "QUEUED", attempts: eb("attempts", "-", 1), updated_at: sql<Date>`now()` }))
+    .where("send_id", "=", sendId)
+    .where("seq", ">", afterSeq)
+    .where("state", "=", "SENDING")
+    .where("epoch", "=", epoch)
+    .execute();
+}
+
 /** What became of one staged recipient. QUEUED: it was not begun, or the trouble was the account's. */
 export interface RecipientOutcome {
   seq: number;

@@ -89,6 +89,21 @@ export async function writePreview(em: EntityManager, request: PreviewRequest): 
     .execute();
 }
 
+/**
+ * Makes a preview's token useless.
+ * @returns false when it was used: there is a send now
+ */
+export async function voidPreview(em: EntityManager, previewId: string): Promise<boolean> {
+  await kysely(em)
+    .updateTable("send_previews")
+    .set({ used_at: sql<Date>`clock_timestamp()` })
+    .where("id", "=", previewId)
+    .where("used_at", "is", null)
+    .execute();
+  const send = await kysely(em).selectFrom("sends").select("id").where("id", "=", previewId).executeTakeFirst();
+  return send === undefined;
+}
+
 /** A preview's row, if the tenant has it for this newsletter. `expired` is by the database clock. */
 export async function readPreview(
   em: EntityManager,

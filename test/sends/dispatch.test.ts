@@ -3,12 +3,15 @@ import { readFileSync } from "node:fs";
 import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { passwordContext } from "../../domain/accounts.ts";
+import { attachList } from "../../domain/newsletters.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   addSubscribers,
   caughtMails,
+  confirm,
   credits,
   ledgerStates,
   makeSender,
@@ -17,6 +20,7 @@ import {
   sendAndWait,
   setFaults,
   startSend,
+  tokenOf,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -42,11 +46,12 @@ function textsIn(value: unknown): string[] {
   return Object.values(value).flatMap(textsIn);
 }
 
-const dispatchPid = (): number => {
+const pidOf = (name: string): number => {
   const file = process.env["MAILKEEL_STACK"];
   assert.ok(file, "run with npm test");
-  return JSON.parse(readFileSync(file, "utf8")).pids.dispatch;
+  return JSON.parse(readFileSync(file, "utf8")).pids[name];
 };
+const dispatchPid = () => pidOf("dispatch");
 
 describe("Dispatch", () => {
   before(async () => {
@@ -361,6 +366,83 @@ describe("Dispatch", () => {
     );
     assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
     assert.notEqual(dispatchPid(), pid);
+  });
+
+  it("outlives a restart of Postgres: nobody is unknown, twice or missing, and the worker is the same", async function () {
+    this.timeout(90_000);
+    const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 } });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
+    await startSend(sender);
+    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 50 || undefined, { what: "some mail" });
+    const worker = dispatchPid();
+    const database = pidOf("postgres");
+    // An immediate shutdown: connections are cut, nothing is checkpointed, the supervisor starts it again.
+    process.kill(database, "SIGQUIT");
+    await eventually(() => pidOf("postgres") !== database, { withinMs: 30_000, what: "another Postgres" });
+    await untilStatus(sender, ["SENT"], 60_000);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 600 });
+    const mails = await addressesOf(sender);
+    assert.equal(mails.length, 600);
+    assert.equal(new Set(mails).size, 600);
+    assert.equal(dispatchPid(), worker);
+  });
+
+  it("keeps three rows per connection in the hands of all sends on an account together", async function () {
+    this.timeout(60_000);
+    const connections = 5;
+    const sender = await makeSender({ recipients: 400, account: { maxConnections: connections } });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 15 }]);
+    const second = await sender.client.post("/newsletters", {
+      name: "Two",
+      subject: "Two",
+      from_email: sender.fromEmail,
+      body: "<p>Two</p>",
+    });
+    const other = { ...sender, newsletterId: second.body.data.id as string };
+    await transaction(sender.em, (tx) => attachList(tx, other.newsletterId, sender.listId));
+    await Promise.all([startSend(sender), startSend(other)]);
+    let most = 0;
+    await eventually(
+      async () => {
+        const [one, two] = await Promise.all([ledgerStates(sender), ledgerStates(other)]);
+        most = Math.max(most, (one["SENDING"] ?? 0) + (two["SENDING"] ?? 0));
+        return one["SENT"] === 400 && two["SENT"] === 400;
+      },
+      { withinMs: 45_000, what: "both sends" },
+    );
+    assert.ok(most > 0 && most <= 3 * connections, `${most} rows were SENDING`);
+  });
+
+  it("tells the truth when an operator pauses a send whose account is in trouble", async () => {
+    const sender = await makeSender({ recipients: 2 });
+    await sql`update email_accounts set port = 1 where id = ${sender.accountId}`.execute(kysely(sender.em));
+    const { data } = await startSend(sender);
+    const handle = workflowOf(data.id);
+    await eventually(
+      async () => {
+        await handle.executeUpdate("retry");
+        return (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true;
+      },
+      { what: "the call for an operator", withinMs: 25_000 },
+    );
+    await handle.executeUpdate("pause");
+    await eventually(
+      async () => {
+        const { searchAttributes } = await handle.describe();
+        return searchAttributes["SendStatus"]?.[0] === "PAUSED" && searchAttributes["NeedsOperator"]?.[0] === false;
+      },
+      { what: "PAUSED in the UI" },
+    );
+    await handle.executeUpdate("cancel");
+    assert.deepEqual(await ledgerStates(sender), { CANCELLED: 2 });
+  });
+
+  it("voids the token of a preview that an operator cancels", async () => {
+    const sender = await makeSender();
+    const token = await tokenOf(sender);
+    await workflowOf(token.split(".")[0] ?? "").executeUpdate("cancel");
+    const answer = await confirm(sender, token);
+    assert.equal(answer.body.error?.code, "confirmation_stale", answer.text);
   });
 
   it("writes no address, name, subject or token into a workflow's history", async () => {
