@@ -368,6 +368,20 @@ describe("Dispatch", () => {
     assert.notEqual(dispatchPid(), pid);
   });
 
+  it("leaves nothing unknown when the worker is asked to stop in the middle of a send", async function () {
+    this.timeout(60_000);
+    const sender = await makeSender({ recipients: 600, account: { maxConnections: 5 } });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 15 }]);
+    await startSend(sender);
+    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 50 || undefined, { what: "some mail" });
+    const pid = dispatchPid();
+    process.kill(pid, "SIGTERM");
+    await untilStatus(sender, ["SENT"], 45_000);
+    assert.notEqual(dispatchPid(), pid);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 600 });
+    assert.equal(new Set(await addressesOf(sender)).size, 600);
+  });
+
   it("outlives a restart of Postgres: nobody is unknown, twice or missing, and the worker is the same", async function () {
     this.timeout(90_000);
     const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 } });
