@@ -26,7 +26,7 @@ const settings = z.object({
   /** Port of the API; 0 takes any free one. */
   PORT: integer(0, 65_535).default(3000),
   /** Where recipients reach the public pages (unsubscribe, opt-in); the base of every link in a mail. */
-  PUBLIC_URL: url("http:", "https:").optional(),
+  PUBLIC_URL: url("http:", "https:"),
   /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */
   TEMPORAL_ADDRESS: z.string().regex(/^[^\s:]+:\d+$/, "must be host:port"),
   /** Temporal namespace. */

@@ -19,8 +19,6 @@ type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
  */
 export async function sendDueConfirmations({ env, orm, vault, log, stopping }: Deps): Promise<number> {
   const { PUBLIC_URL: publicUrl, SYSTEM_SMTP_URL, SYSTEM_FROM, SMTP_TIMEOUT_MS } = env;
-  // Without the address of the public pages there is no link to send; what is due waits.
-  if (!publicUrl) return 0;
   let transport: Transport | undefined;
   let sent = 0;
 

@@ -278,7 +278,7 @@ class Slice {
       firstName: recipient.firstName,
       lastName: recipient.lastName,
       listName: listNames.get(recipient.listId),
-      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL ?? "", { sendId: this.#sendId, seq: recipient.seq }),
+      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, { sendId: this.#sendId, seq: recipient.seq }),
       // Derived from the ledger's row: the same mail sent again is recognisable as the same.
       messageId: `${recipient.seq}.${this.#sendId}@${messageIdDomain}`,
       date: new Date(),
@@ -292,7 +292,8 @@ class Slice {
     } else {
       this.#mailed++;
     }
-    if (result.policy) {
+    // What cannot be composed for one after the other is the newsletter's fault, no recipient's.
+    if (result.policy || result.reason === "unsendable") {
       this.#policyRefusals++;
       if (this.#policyRefusals >= POLICY_REFUSALS_TO_PAUSE) this.#stopMailing.abort();
     } else if (result.outcome === "sent") {

@@ -11,7 +11,11 @@ export interface AppSettings {
 }
 
 /** Settings that the command line itself has no use for; an operator need not export them. */
-const UNUSED = { TEMPORAL_ADDRESS: "127.0.0.1:7233", SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025" };
+const UNUSED = {
+  TEMPORAL_ADDRESS: "127.0.0.1:7233",
+  SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
+  PUBLIC_URL: "http://127.0.0.1:3000",
+};
 
 function readJson<T>(file: string): T | undefined {
   try {
@@ -47,6 +51,7 @@ export function readAppSettings(source: NodeJS.ProcessEnv = process.env): AppSet
   }
   const env = readEnv({
     TEMPORAL_ADDRESS: stack.temporal.address,
+    PUBLIC_URL: new URL(stack.api).origin,
     SYSTEM_SMTP_URL: stack.mail.smtp,
     SIGNING_SECRET: secrets.signingSecret,
     ENCRYPTION_KEYS: secrets.encryptionKeys,

@@ -221,6 +221,7 @@ const PLACEHOLDERS = {
   SIGNING_SECRET: Buffer.alloc(32).toString("base64"),
   ENCRYPTION_KEYS: `k1:${Buffer.alloc(32).toString("base64")}`,
   SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
+  PUBLIC_URL: "http://127.0.0.1:3000",
 };
 
 /** Without the variables that are set to nothing, which would hide what the stack makes up, and those that match. */

@@ -8,22 +8,16 @@ export interface Answer {
   body: string;
 }
 
-const DOCS = "https://mailkeel.example/docs";
-
 /** Where the pages behind `doc_url` and the OAuth metadata are. */
 export interface Links {
   docs: string;
-  /** Null when the service does not know its own public address. */
-  resourceMetadata: string | null;
+  resourceMetadata: string;
 }
 
-export const linksOf = (publicUrl: string | undefined): Links =>
-  publicUrl === undefined
-    ? { docs: DOCS, resourceMetadata: null }
-    : {
-        docs: new URL("/docs", publicUrl).href,
-        resourceMetadata: new URL("/.well-known/oauth-protected-resource", publicUrl).href,
-      };
+export const linksOf = (publicUrl: string): Links => ({
+  docs: new URL("/docs", publicUrl).href,
+  resourceMetadata: new URL("/.well-known/oauth-protected-resource", publicUrl).href,
+});
 
 /** A success: the payload, and around it what every success carries. */
 export function renderSuccess(requestId: string, data: unknown, meta: Record<string, unknown>): string {
@@ -33,7 +27,7 @@ export function renderSuccess(requestId: string, data: unknown, meta: Record<str
 function challenge(error: ApiError, { resourceMetadata }: Links): string {
   const parts = ['realm="mailkeel"'];
   if (error.code === "invalid_token") parts.push('error="invalid_token"');
-  if (resourceMetadata) parts.push(`resource_metadata="${resourceMetadata}"`);
+  parts.push(`resource_metadata="${resourceMetadata}"`);
   return `Bearer ${parts.join(", ")}`;
 }
 

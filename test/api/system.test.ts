@@ -300,6 +300,7 @@ describe("the API process", () => {
       SIGNING_SECRET: env.SIGNING_SECRET,
       ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
       SYSTEM_SMTP_URL: env.SYSTEM_SMTP_URL,
+      PUBLIC_URL: env.PUBLIC_URL,
       LOG_LEVEL: "error",
       PORT: "0",
       ...changes,

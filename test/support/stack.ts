@@ -61,6 +61,7 @@ async function loneApi(server: string): Promise<TestStack> {
     SIGNING_SECRET: randomBytes(32).toString("base64"),
     ENCRYPTION_KEYS: `k1:${randomBytes(32).toString("base64")}`,
     SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
+    PUBLIC_URL: "http://127.0.0.1:3000",
     LOG_LEVEL: process.env["LOG_LEVEL"] ?? "error",
     PORT: "0",
   };

@@ -1,0 +1,25 @@
+import assert from "node:assert/strict";
+import { readEnv, SettingsError } from "../../env.ts";
+
+const GIVEN = {
+  DATABASE_URL: "postgres://127.0.0.1/x",
+  PUBLIC_URL: "https://mail.example",
+  TEMPORAL_ADDRESS: "127.0.0.1:7233",
+  SIGNING_SECRET: Buffer.alloc(32).toString("base64"),
+  ENCRYPTION_KEYS: `k1:${Buffer.alloc(32).toString("base64")}`,
+  SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
+};
+
+describe("The settings", () => {
+  it("are enough when all that have no default are given", () => {
+    assert.equal(readEnv(GIVEN).PORT, 3000);
+  });
+
+  for (const name of Object.keys(GIVEN)) {
+    it(`are refused without ${name}, which is named`, () => {
+      const missing = (error: unknown) =>
+        error instanceof SettingsError && error.message.includes(`${name} is not set`);
+      assert.throws(() => readEnv({ ...GIVEN, [name]: "" }), missing);
+    });
+  }
+});
