@@ -51,7 +51,7 @@ export function readAppSettings(source: NodeJS.ProcessEnv = process.env): AppSet
   }
   const env = readEnv({
     TEMPORAL_ADDRESS: stack.temporal.address,
-    PUBLIC_URL: new URL(stack.api).origin,
+    PUBLIC_URL: UNUSED.PUBLIC_URL,
     SYSTEM_SMTP_URL: stack.mail.smtp,
     SIGNING_SECRET: secrets.signingSecret,
     ENCRYPTION_KEYS: secrets.encryptionKeys,
