@@ -1,5 +1,4 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
 import { Newsletter, RECIPIENT_STATES, type RecipientState } from "../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
@@ -8,6 +7,7 @@ import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { type ContentProblem, checkContent } from "./mail/template.ts";
 import { changesOf, type Patch } from "./patch.ts";
+import { countStates } from "./sends/ledger.ts";
 
 /** What a draft may still lack is null; the send's gates say so. */
 export interface DraftFields {
@@ -164,14 +164,8 @@ export async function readListIds(em: EntityManager, newsletterIds: string[]): P
 
 /** How many recipients of a send are in each state. Reads the whole ledger of the send once. */
 export async function countRecipients(em: EntityManager, sendId: string): Promise<Record<RecipientState, number>> {
-  const rows = await kysely(em)
-    .selectFrom("send_recipients")
-    .select(["state", sql<number>`count(*)::int`.as("count")])
-    .where("send_id", "=", sendId)
-    .groupBy("state")
-    .execute();
-  const found = new Map(rows.map(({ state, count }) => [state, count]));
-  return Object.fromEntries(RECIPIENT_STATES.map((state) => [state, found.get(state) ?? 0])) as Record<
+  const found = await countStates(em, sendId);
+  return Object.fromEntries(RECIPIENT_STATES.map((state) => [state, found[state] ?? 0])) as Record<
     RecipientState,
     number
   >;
