@@ -1,3 +1,4 @@
+import { randomInt } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { resolve } from "node:path";
@@ -54,6 +55,14 @@ export interface Infra {
 export const INFRA_STOP_ORDER = [["temporal"], ["mail"], ["postgres"]];
 
 /**
+ * Where free ports are picked: below those the system gives to outgoing connections (from 32768 on Linux, from 49152
+ * elsewhere: RFC 6335, section 6). One of them could be taken between the check and the start of what listens on it.
+ */
+const PICKED_PORTS = [10_000, 32_768] as const;
+/** Ports tried before a port in use is reported. */
+const PICKS = 50;
+
+/**
  * Checks that every port is free, and picks one where 0 is given.
  * @param wanted port by the name of its setting
  * @throws {StackError} naming the setting whose port cannot be had
@@ -69,21 +78,29 @@ export async function reservePorts<Name extends string>(
       Name,
       { host?: string; port: number },
     ][]) {
-      const server = createServer();
+      const { server, ...held } = await hold(name, host, port);
       servers.push(server);
-      ports[name] = await new Promise<number>((done, fail) => {
-        server.once("error", (error: NodeJS.ErrnoException) =>
-          fail(new StackError(portTrouble(name, host, port, error))),
-        );
-        server.listen(port, host, () => {
-          const address = server.address();
-          done(typeof address === "object" && address ? address.port : port);
-        });
-      });
+      ports[name] = held.port;
     }
     return ports as Record<Name, number>;
   } finally {
     await Promise.all(servers.map((server) => new Promise((done) => server.close(done))));
+  }
+}
+
+/** Listens on the port, or on a free one where that is 0. */
+async function hold(name: string, host: string, port: number): Promise<{ server: Server; port: number }> {
+  for (let tries = 1; ; tries++) {
+    const candidate = port || randomInt(...PICKED_PORTS);
+    const server = createServer();
+    try {
+      await new Promise<void>((done, fail) => server.once("error", fail).listen(candidate, host, done));
+      return { server, port: candidate };
+    } catch (error) {
+      const cause = error as NodeJS.ErrnoException;
+      if (port === 0 && cause.code === "EADDRINUSE" && tries < PICKS) continue;
+      throw new StackError(portTrouble(name, host, port, cause));
+    }
   }
 }
 

@@ -42,6 +42,11 @@ describe("the embedded stack", function () {
     for (const key of [file.keys.live, file.keys.test, file.keys.cleanup]) {
       assert.equal((await me(file, key)).status, 200);
     }
+    const urls = [file.api, file.database, `http://${file.temporal.address}`, file.temporal.ui ?? "", file.mail.smtp];
+    for (const url of [...urls, file.mail.api]) {
+      // Above are the ports of outgoing connections: one of those could take it before the server has it.
+      assert.ok(Number(new URL(url).port) < 32_768, `${url} is on a port nothing else takes by chance`);
+    }
     await until("the banner", () => stack.output().includes(`${file.api}/me`), { timeoutMs: 5_000 });
     assert.ok(stack.output().includes(file.keys.live));
     assert.equal((await fetch(file.mail.api)).status, 200);
