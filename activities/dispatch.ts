@@ -25,6 +25,7 @@ import type { ActivityDeps } from "./deps.ts";
 import { failureCode } from "./failures.ts";
 import type { DrainEnd, SmtpPool, SmtpResult } from "./smtp/pool.ts";
 import { NOT_ATTEMPTED } from "./smtp/result.ts";
+import { messageDeadlineMs } from "./smtp/session.ts";
 
 /** Policy refusals in a row that pause a send: the server has made up its mind about it. */
 const POLICY_REFUSALS_TO_PAUSE = 20;
@@ -164,10 +165,13 @@ class Slice {
     const due = await requeueDue(this.#em, this.#sendId);
     if (due !== undefined) this.#afterSeq = Math.min(this.#afterSeq, due - 1);
 
+    // A process that was stopped and goes on long after must not begin what it had staged: it may be another's by now.
+    const staleAfterMs = messageDeadlineMs(this.#deps.env.SMTP_TIMEOUT_MS);
     let end: DrainEnd;
     try {
       end = await this.#pool.drain(this.#batches(content), {
         fill: (recipient) => this.#fill(content, recipient),
+        mayBegin: ({ stagedAt }) => performance.now() - stagedAt < staleAfterMs,
         onResult: (recipient, result) => this.#take(recipient, result),
         signal: this.#signal,
       });

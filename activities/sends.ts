@@ -1,4 +1,5 @@
 import { type ConfirmRequest, confirmSend } from "../domain/sends/confirm.ts";
+import { requeueUnknown, type UnknownRequeued } from "../domain/sends/ledger.ts";
 import {
   beginSend,
   cancelSend,
@@ -11,6 +12,7 @@ import {
 } from "../domain/sends/lifecycle.ts";
 import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import type { ActivityDeps } from "./deps.ts";
+import { messageDeadlineMs } from "./smtp/session.ts";
 
 /** What a send's workflow asks of Postgres. Every one of them may run twice and has its effect once. */
 export interface SendActivities {
@@ -22,10 +24,12 @@ export interface SendActivities {
   pauseSend(sendId: string, trouble?: string): Promise<boolean>;
   resumeSend(sendId: string): Promise<boolean>;
   cancelSend(sendId: string): Promise<boolean>;
+  /** Queues what is unknown again, once no worker can have it in hand any more. */
+  requeueUnknown(sendId: string): Promise<UnknownRequeued>;
   finishSend(sendId: string): Promise<SettledSend>;
 }
 
-export function createSendActivities({ orm }: ActivityDeps): SendActivities {
+export function createSendActivities({ orm, env }: ActivityDeps): SendActivities {
   const em = () => orm.em.fork();
   return {
     writePreview: (request) => writePreview(em(), request),
@@ -36,6 +40,8 @@ export function createSendActivities({ orm }: ActivityDeps): SendActivities {
     pauseSend: (sendId, trouble) => pauseSend(em(), sendId, trouble ?? null),
     resumeSend: (sendId) => resumeSend(em(), sendId),
     cancelSend: (sendId) => cancelSend(em(), sendId),
+    // A staged row is begun within one deadline and in hand for another, see `Slice`.
+    requeueUnknown: (sendId) => requeueUnknown(em(), sendId, 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS)),
     finishSend: (sendId) => finishSend(em(), sendId),
   };
 }

@@ -81,6 +81,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
         shutdownGraceTime: env.SHUTDOWN_GRACE_MS,
       });
     }
+    if (worker?.client) running.connected?.(worker.client);
     log.info({ port, workerId }, "ready");
     process.send?.({ type: "ready", port });
     const stopped = new Promise<void>((resolve) => {

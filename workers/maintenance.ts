@@ -1,10 +1,21 @@
+import {
+  type Client,
+  ScheduleAlreadyRunning,
+  type ScheduleOptions,
+  ScheduleOverlapPolicy,
+  type ScheduleUpdateOptions,
+} from "@temporalio/client";
 import { sql } from "kysely";
 import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { kysely } from "../db/orm.ts";
+import { RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
 
 const CONFIRMATIONS_EVERY_MS = 1_000;
 const CLEAN_UP_EVERY_MS = 60_000;
+const SCHEDULE_EVERY_MS = 60_000;
+/** How long a send stands still at most whose workflow is gone. */
+const RECONCILE_EVERY_MS = 60_000;
 /** Rows one clean-up statement deletes at most: a long delete would hold up others. */
 const CLEAN_UP_ROWS = 10_000;
 
@@ -24,13 +35,45 @@ export async function cleanUp({ orm }: Pick<ActivityDeps, "orm">): Promise<void>
   }
 }
 
-/** The pool that keeps house: opt-in mails as they fall due, and the clean-up. Any number of them may run. */
-export function startMaintenance(deps: ActivityDeps): { close(): Promise<void> } {
+/**
+ * Makes the reconciler's schedule what it should be, whatever became of it in Temporal: deleted with its database, say,
+ * or made by an older version.
+ */
+export async function ensureReconciler({ schedule }: Client): Promise<void> {
+  const spec: Pick<ScheduleOptions, "spec" | "action" | "policies"> = {
+    spec: { intervals: [{ every: RECONCILE_EVERY_MS }] },
+    action: {
+      type: "startWorkflow",
+      workflowType: "reconcileWorkflow",
+      workflowId: RECONCILER_ID,
+      taskQueue: TASK_QUEUES.sends,
+      args: [],
+      workflowRunTimeout: "30 minutes",
+    },
+    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: RECONCILE_EVERY_MS },
+  };
+  try {
+    await schedule.create({ scheduleId: RECONCILER_ID, ...spec, state: { triggerImmediately: true } });
+  } catch (error) {
+    if (!(error instanceof ScheduleAlreadyRunning)) throw error;
+    // An operator's pause of the schedule is theirs to lift.
+    await schedule.getHandle(RECONCILER_ID).update(({ state }) => ({ ...spec, state }) as ScheduleUpdateOptions);
+  }
+}
+
+/**
+ * The pool that keeps house: opt-in mails as they fall due, the clean-up, and the reconciler. Any number of them may
+ * run.
+ */
+export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
   const loops = [
     repeat(deps, "confirmations", CONFIRMATIONS_EVERY_MS, () => sendDueConfirmations(deps)),
     repeat(deps, "clean-up", CLEAN_UP_EVERY_MS, () => cleanUp(deps)),
   ];
   return {
+    connected: (client) => {
+      loops.push(repeat(deps, "reconciler's schedule", SCHEDULE_EVERY_MS, () => ensureReconciler(client)));
+    },
     close: async () => {
       await Promise.all(loops);
     },

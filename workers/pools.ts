@@ -1,15 +1,22 @@
+import type { Client } from "@temporalio/client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { createDispatchActivities } from "../activities/dispatch.ts";
+import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createSendActivities } from "../activities/sends.ts";
 import { TASK_QUEUES } from "../workflows/ids.ts";
 import { startMaintenance } from "./maintenance.ts";
 
-/** What one pool does: it polls a task queue, or runs a loop of its own. */
+/** What one pool does: it polls a task queue, and may run loops of its own beside it. */
 export interface PoolDefinition {
   taskQueue?: string;
   /** Runs workflows too, not activities alone. */
   workflows?: boolean;
-  start(deps: ActivityDeps): { activities?: Record<string, unknown>; close?(): Promise<void> };
+  start(deps: ActivityDeps): {
+    activities?: Record<string, unknown>;
+    /** Told when the cluster is reached. */
+    connected?(client: Client): void;
+    close?(): Promise<void>;
+  };
 }
 
 export const POOLS = {
@@ -25,7 +32,10 @@ export const POOLS = {
       return { activities, close };
     },
   },
-  maintenance: { start: (deps) => startMaintenance(deps) },
+  maintenance: {
+    taskQueue: TASK_QUEUES.maintenance,
+    start: (deps) => ({ activities: { ...createReconcileActivities(deps) }, ...startMaintenance(deps) }),
+  },
 } as const satisfies Record<string, PoolDefinition>;
 
 export type PoolName = keyof typeof POOLS;

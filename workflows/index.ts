@@ -1,1 +1,2 @@
+export { reconcileWorkflow } from "./reconcile.ts";
 export { sendWorkflow } from "./send.ts";

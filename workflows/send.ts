@@ -11,15 +11,17 @@ import {
   proxyLocalActivities,
   setCurrentDetails,
   setHandler,
+  sleep,
   upsertSearchAttributes,
   workflowInfo,
 } from "@temporalio/workflow";
 import type { DispatchActivities, SliceResult } from "../activities/dispatch.ts";
 import type { SendActivities } from "../activities/sends.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
+import type { UnknownRequeued } from "../domain/sends/ledger.ts";
 import { TASK_QUEUES } from "./ids.ts";
 import { NEEDS_OPERATOR, SEND_STATUS } from "./search-attributes.ts";
-import { troubleWaitMs } from "./trouble.ts";
+import { troubleWaitMs, WORKFLOW_ENDED } from "./trouble.ts";
 
 export interface SendInput {
   previewId: string;
@@ -49,6 +51,8 @@ export const resumeUpdate = defineUpdate<string>("resume");
 export const cancelUpdate = defineUpdate<string>("cancel");
 /** Tries again at once instead of waiting for the account. */
 export const retryUpdate = defineUpdate<string>("retry");
+/** Mails those whose outcome is unknown once more; answers when they are queued. */
+export const resendUnknownUpdate = defineUpdate<string>("resendUnknown");
 
 /** A token is dead at its expiry; the minute is for confirms that came just before it. */
 const GRACE_MS = 60_000;
@@ -56,6 +60,8 @@ const GRACE_MS = 60_000;
 const LONGEST_WAIT_MS = 6 * 3600 * 1000;
 /** A run goes on as a new one before its history gets long. */
 const HISTORY_EVENTS = 3_000;
+/** How long a send that ended with unknown outcomes waits for somebody to decide about them. */
+const REVIEW_MS = 7 * 24 * 3600 * 1000;
 /** Account trouble that comes back this often is shown to operators. */
 const TROUBLE_TO_OPERATOR = 3;
 
@@ -94,6 +100,7 @@ const steps = {
   pauseSend: step("pauseSend", "pause"),
   resumeSend: step("resumeSend", "resume"),
   cancelSend: step("cancelSend", "cancel"),
+  requeueUnknown: step("requeueUnknown", "queue the unknown again", { startToCloseTimeout: "5 minutes" }),
   finishSend: step("finishSend", "settle the credits", { startToCloseTimeout: "5 minutes" }),
 };
 
@@ -120,6 +127,12 @@ class Send {
   #finished = false;
   /** The credits are settled and the status is final. */
   #settled = false;
+  /** Requeues of the unknown under way: the send is not settled meanwhile. */
+  #requeueing = 0;
+  /** Unknown recipients were queued again: there is something to mail. */
+  #requeued = false;
+  /** An operator leaves the unknown as they are. */
+  #dismissed = false;
   /** As the UI shows it. */
   #status: string | undefined;
   /** Raised by every update: a wait that it should cut short ends. */
@@ -163,6 +176,10 @@ class Send {
     setHandler(retryUpdate, () => this.#retry(), {
       description: "Try again now instead of waiting, e.g. after the sending account was repaired.",
     });
+    setHandler(resendUnknownUpdate, () => this.#resendUnknown(), {
+      description:
+        "Mail those whose outcome is unknown once more: some of them may get the mail twice. Answers when they are queued.",
+    });
   }
 
   async run(): Promise<SendOutcome> {
@@ -178,13 +195,37 @@ class Send {
       this.#tell(this.#refused ? "REFUSED" : "EXPIRED", "Never confirmed; nothing was sent.");
       return { outcome: this.#refused ? "refused" : "expired" };
     }
-    await this.#carryOut();
-    this.#finished = true;
-    const { status, sent, unknown } = await steps.finishSend(this.#id);
-    this.#settled = true;
-    this.#tell(status, `${sent} mails sent, ${unknown} with an unknown outcome. Credits are settled.`);
-    await condition(allHandlersFinished);
-    return { outcome: status === "CANCELLED" || status === "FAILED" ? status : "SENT", sent, unknown };
+    for (;;) {
+      this.#requeued = false;
+      await this.#carryOut();
+      while (this.#requeueing > 0) await condition(() => this.#requeueing === 0);
+      if (this.#requeued) continue;
+      this.#finished = true;
+      const { status, sent, unknown } = await steps.finishSend(this.#id);
+      this.#settled = true;
+      this.#tell(status, `${sent} mails sent, ${unknown} with an unknown outcome. Credits are settled.`);
+      if (status === "SENT" && unknown > 0) await this.#reviewUnknown(sent, unknown);
+      await condition(allHandlersFinished);
+      if (this.#requeued) {
+        this.#finished = false;
+        this.#settled = false;
+        continue;
+      }
+      return { outcome: status === "CANCELLED" || status === "FAILED" ? status : "SENT", sent, unknown };
+    }
+  }
+
+  /** Everybody else has their mail and the credits are settled: it stays open for a decision, and ends without one. */
+  async #reviewUnknown(sent: number, unknown: number): Promise<void> {
+    this.#operator(true);
+    this.#tell(
+      "SENT",
+      `${sent} mails sent, ${unknown} with an unknown outcome. Credits are settled. Updates: resendUnknown (some may get the mail twice), or cancel to leave them unknown; closes by itself in 7 days.`,
+    );
+    await condition(() => this.#requeued || this.#dismissed, REVIEW_MS, {
+      summary: "for a decision about the unknown",
+    });
+    this.#operator(false);
   }
 
   /** Until nothing is left to mail: looks where the send stands, then waits or mails a slice. */
@@ -196,7 +237,8 @@ class Send {
       if (state === undefined || state.status === "SENT" || state.status === "CANCELLED" || state.status === "FAILED")
         return;
       if (state.status === "PAUSED") {
-        if (!this.#needsOperator) this.#tell("PAUSED", "Paused by an operator. Updates: resume, cancel.");
+        if (state.trouble !== null) this.#tellTrouble(state.trouble);
+        else this.#tell("PAUSED", "Paused by an operator. Updates: resume, cancel.");
         await this.#waitFor(nudges, "paused");
         continue;
       }
@@ -262,8 +304,17 @@ class Send {
       return;
     }
     await steps.pauseSend(this.#id, trouble.reason);
+    this.#tellTrouble(trouble.reason);
+  }
+
+  #tellTrouble(trouble: string): void {
     this.#operator(true);
-    this.#tell("PAUSED", `Paused: ${trouble.reason}. Repair the sending account, then update: resume. Or: cancel.`);
+    this.#tell(
+      "PAUSED",
+      trouble === WORKFLOW_ENDED
+        ? "Its workflow was terminated or failed, so it came back paused. Updates: resume, or cancel to end it for good."
+        : `Paused: ${trouble}. Repair the sending account, then update: resume. Or: cancel.`,
+    );
   }
 
   #isLong(): boolean {
@@ -332,6 +383,7 @@ class Send {
     const cancelled = await steps.cancelSend(this.#id);
     this.#operator(false);
     this.#nudges++;
+    this.#dismissed = true;
     if (this.#finished) return "nothing to cancel: the send has ended";
     await condition(() => this.#settled);
     return cancelled ? "CANCELLED" : "nothing to cancel: the send has ended";
@@ -341,6 +393,35 @@ class Send {
     this.#assertConfirmed();
     this.#nudges++;
     return "tries again now";
+  }
+
+  async #resendUnknown(): Promise<string> {
+    this.#assertConfirmed();
+    for (;;) {
+      while (this.#finished && !this.#settled) await condition(() => this.#settled);
+      const { requeued, waitMs } = await this.#requeueUnknown();
+      if (waitMs <= 0) return requeued > 0 ? `${requeued} queued again` : "nothing to resend: no outcome is unknown";
+      setCurrentDetails(
+        `Waits ${Math.ceil(waitMs / 1000)} s to resend the unknown: until then a lost worker may still have them in hand.`,
+      );
+      await sleep(waitMs, { summary: "until no lost worker can have them in hand" });
+    }
+  }
+
+  async #requeueUnknown(): Promise<UnknownRequeued> {
+    this.#requeueing++;
+    try {
+      const result = await steps.requeueUnknown(this.#id);
+      if (result.firstSeq !== null) {
+        this.#afterSeq = Math.min(this.#afterSeq, result.firstSeq - 1);
+        this.#requeued = true;
+        this.#dismissed = false;
+        this.#nudges++;
+      }
+      return result;
+    } finally {
+      this.#requeueing--;
+    }
   }
 
   #assertConfirmed(): void {

@@ -1,3 +1,6 @@
+/** Why a send is paused whose workflow was terminated, failed or timed out. */
+export const WORKFLOW_ENDED = "workflow_ended";
+
 const FIRST_WAIT_MS = 5_000;
 const LONGEST_WAIT_MS = 5 * 60_000;
 

@@ -10,6 +10,8 @@ export type DrainEnd = { ended: "done" | "stopped" } | { ended: "account"; troub
 export interface DrainOptions<T> {
   /** Makes the message when a connection is free for it; what it throws becomes `rejected`, `unsendable` */
   fill: (item: T) => FilledMessage;
+  /** Asked right before an item is begun; what may not begin gets `not_attempted`. By default everything may */
+  mayBegin?: ((item: T) => boolean) | undefined;
   /** Called once per item, in the order in which the answers come */
   onResult: (item: T, result: SmtpResult) => void;
   /** No new message is begun once it is aborted; those in hand are finished */
@@ -21,6 +23,7 @@ export interface Job {
   readonly owner: JobOwner;
   /** Connections it was tried on */
   attempts: number;
+  mayBegin(): boolean;
   /** @throws what the caller's `fill` throws */
   message(): FilledMessage;
   settle(result: SmtpResult): void;
@@ -119,6 +122,7 @@ export class Drain<T> implements JobOwner {
     return {
       owner: this,
       attempts: 0,
+      mayBegin: () => this.#options.mayBegin?.(item) ?? true,
       message: () => {
         filled ??= this.#options.fill(item);
         return filled;

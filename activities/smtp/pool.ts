@@ -3,7 +3,7 @@ import { classifyAnswer } from "../../domain/mail/smtp-answer.ts";
 import { Concurrency } from "./concurrency.ts";
 import { Drain, type DrainEnd, type DrainOptions, type Job } from "./drain.ts";
 import { accountTrouble, NOT_ATTEMPTED, refusedHere, type SmtpResult, toResult } from "./result.ts";
-import { type SessionAnswer, type SmtpAccount, SmtpSession } from "./session.ts";
+import { messageDeadlineMs, type SessionAnswer, type SmtpAccount, SmtpSession } from "./session.ts";
 
 export type { DrainEnd, DrainOptions } from "./drain.ts";
 export type { SmtpResult } from "./result.ts";
@@ -24,9 +24,6 @@ const DEFAULT_IDLE_MS = 30_000;
 const SWEEP_MS = 1_000;
 /** A message whose connection broke before the dot goes once more over another; after that it is deferred. */
 const MAX_ATTEMPTS = 2;
-
-/** Longest time a message may be in hand on one connection: as long as its four replies may be awaited. */
-export const messageDeadlineMs = (timeoutMs: number): number => 4 * timeoutMs;
 
 /** Keeps one account's connections busy. */
 export class SmtpPool {
@@ -194,6 +191,10 @@ export class SmtpPool {
 
   /** False when this recipient cannot be mailed, which is then settled. */
   #begin(session: SmtpSession, job: Job): boolean {
+    if (!job.mayBegin()) {
+      job.settle(NOT_ATTEMPTED);
+      return false;
+    }
     let filled: FilledMessage;
     try {
       filled = job.message();

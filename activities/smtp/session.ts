@@ -22,6 +22,9 @@ export interface SmtpAccount {
 /** An outcome and the server's words, as they came. */
 export type SessionAnswer = SmtpAnswer & { response?: string | undefined };
 
+/** Longest time a message may be in hand on one connection: as long as its four replies may be awaited. */
+export const messageDeadlineMs = (timeoutMs: number): number => 4 * timeoutMs;
+
 /** Longest reply that is read; a real one has a line or two. */
 const MAX_REPLY_BYTES = 65_536;
 /** How long a server may take to close its side after ours is closed. */
@@ -91,6 +94,8 @@ export class SmtpSession {
     this.messages++;
     const source = {
       pipe: (dotStuffing: Readable & Writable) => {
+        // A process that was stopped goes on here when it is continued, before any timer of it has told the time.
+        if (performance.now() - this.since > messageDeadlineMs(this.#account.timeoutMs)) return this.destroy("timeout");
         this.#dotMayHaveLeft = true;
         this.#writeBody(message, dotStuffing);
       },

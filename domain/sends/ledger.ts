@@ -12,6 +12,8 @@ export interface StagedRecipient {
   firstName: string | null;
   lastName: string | null;
   listId: string;
+  /** `performance.now()` before the row was staged. */
+  stagedAt: number;
 }
 
 export interface OpenedDispatch extends Tenant {
@@ -120,6 +122,7 @@ export async function stageBatch(
   em: EntityManager,
   { sendId, epoch, afterSeq, limit }: StageRequest,
 ): Promise<StagedBatch> {
+  const stagedAt = performance.now();
   const { rows } = await sql<{
     seq: number;
     state: RecipientState;
@@ -171,6 +174,7 @@ export async function stageBatch(
       firstName: row.first_name,
       lastName: row.last_name,
       listId: row.list_id,
+      stagedAt,
     });
   }
   return { recipients, lastSeq };
@@ -265,6 +269,57 @@ export async function settleBatch(
       select id, ${send.teamId}, ${send.environment}, email, 'bounce:hard'
       from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ email }) => email)}::text[]) as b (id, email)
       on conflict (team_id, environment, email) do nothing`.execute(kysely(em));
+}
+
+export interface UnknownRequeued {
+  /** Rows that are queued again. */
+  requeued: number;
+  /** The first of them. */
+  firstSeq: number | null;
+  /** Milliseconds until every unknown row may be taken; nothing was taken while it is more than 0. */
+  waitMs: number;
+}
+
+/**
+ * Queues the recipients whose outcome is unknown once more, at an operator's wish: they may get the mail twice. All or
+ * none: it waits until the last of them has been unknown for `settledForMs`, as long as a worker that was given up for
+ * dead may still mail or settle what it has in hand. They are taken under a new epoch, so that no older attempt can
+ * touch them. A send that had ended is SENDING again; its newsletter stays SENT, the end of its states, and its credits
+ * stay settled: those of unknown mails are consumed already.
+ */
+export function requeueUnknown(em: EntityManager, sendId: string, settledForMs: number): Promise<UnknownRequeued> {
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    const send = await db
+      .selectFrom("sends")
+      .select(["status", "epoch"])
+      .where("id", "=", sendId)
+      .where("status", "in", ["SENDING", "PAUSED", "SENT"])
+      .forUpdate()
+      .executeTakeFirst();
+    const nothing: UnknownRequeued = { requeued: 0, firstSeq: null, waitMs: 0 };
+    if (!send) return nothing;
+    const { rows } = await sql<{ waitMs: number | null }>`
+      select ceil(extract(epoch from max(updated_at) - clock_timestamp()) * 1000 + ${settledForMs}::int)::float8 as "waitMs"
+      from send_recipients where send_id = ${sendId} and state = 'UNKNOWN'`.execute(db);
+    const waitMs = rows[0]?.waitMs;
+    if (waitMs === null || waitMs === undefined) return nothing;
+    if (waitMs > 0) return { ...nothing, waitMs };
+    const epoch = send.epoch + 1;
+    const taken = await sql<{ requeued: number; firstSeq: number }>`
+      with taken as (
+        update send_recipients
+        set state = 'QUEUED', epoch = ${epoch}, reason = null, first_deferred_at = null, updated_at = now()
+        where send_id = ${sendId} and state = 'UNKNOWN' returning seq
+      ) select count(*)::int as requeued, min(seq) as "firstSeq" from taken`.execute(db);
+    await db
+      .updateTable("sends")
+      .set({ epoch })
+      .$if(send.status === "SENT", (query) => query.set({ status: "SENDING", completed_at: null }))
+      .where("id", "=", sendId)
+      .execute();
+    return { ...nothing, ...taken.rows[0] };
+  });
 }
 
 /** What is left to do for a send. */

@@ -14,14 +14,15 @@ export interface SendState {
   /** Milliseconds until it may start, by the database clock; 0 or less when it may. */
   startsInMs: number;
   recipients: number;
-  settled: boolean;
+  /** A code of what paused it; null when an operator did. */
+  trouble: string | null;
 }
 
 /** Where a send stands. @returns undefined when it was never confirmed */
 export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
   const row = await kysely(em)
     .selectFrom("sends")
-    .select(["status", "recipients", "settled_at"])
+    .select(["status", "recipients", "trouble"])
     .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
     .where("id", "=", sendId)
     .executeTakeFirst();
@@ -30,7 +31,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       status: row.status,
       startsInMs: Math.ceil(row.starts_in_ms),
       recipients: row.recipients,
-      settled: row.settled_at !== null,
+      trouble: row.trouble,
     }
   );
 }
@@ -42,7 +43,8 @@ interface Move {
 }
 
 /**
- * Takes a send, and its newsletter with it, from one of `from` to `to`. Being there already is a success.
+ * Takes a send, and its newsletter with it, from one of `from` to `to`. Being there already is a success. A newsletter
+ * that was SENT stays so: what is done with its unknown recipients afterwards is the send's matter alone.
  * @returns whether the send stands at `to` now
  */
 async function move(em: EntityManager, sendId: string, { from, to, trouble = null }: Move): Promise<boolean> {
@@ -63,6 +65,7 @@ async function move(em: EntityManager, sendId: string, { from, to, trouble = nul
       .set({ status: to, started_at: moved.started_at, completed_at: moved.completed_at })
       .where("id", "=", moved.resource_id)
       .where("send_id", "=", sendId)
+      .where("status", "<>", "SENT")
       .execute();
     return true;
   });
@@ -84,9 +87,22 @@ export async function resumeSend(em: EntityManager, sendId: string): Promise<boo
   return move(em, sendId, { from: ["PAUSED"], to: send && send.startsInMs > 0 ? "SCHEDULED" : "SENDING" });
 }
 
-/** Stops a send for good; what it has in hand is still finished, see `finishSend`. */
+/**
+ * Stops a send for good; what it has in hand is still finished, see `finishSend`. One that had ended and mails its
+ * unknown recipients again is SENT as before.
+ */
 export function cancelSend(em: EntityManager, sendId: string): Promise<boolean> {
-  return move(em, sendId, { from: ["SCHEDULED", "SENDING", "PAUSED"], to: "CANCELLED" });
+  return transaction(em, async (tx) => {
+    const send = await kysely(tx)
+      .selectFrom("sends")
+      .select(["status", "settled_at"])
+      .where("id", "=", sendId)
+      .forUpdate()
+      .executeTakeFirst();
+    if (send?.status === "SENT") return false;
+    const to = send?.settled_at ? "SENT" : "CANCELLED";
+    return move(tx, sendId, { from: ["SCHEDULED", "SENDING", "PAUSED"], to });
+  });
 }
 
 export interface SettledSend {
@@ -98,9 +114,10 @@ export interface SettledSend {
 }
 
 /**
- * Ends a send, once: what is still queued or deferred of a cancelled one becomes CANCELLED, credits of mail that was
- * accepted or may have been (SENT, UNKNOWN) are consumed and all others released, and the status becomes SENT, or FAILED
- * when nothing went out.
+ * Ends a send: what is still queued or deferred of a cancelled one becomes CANCELLED, credits of mail that was accepted
+ * or may have been (SENT, UNKNOWN) are consumed and all others released, once, and the status becomes SENT, or FAILED
+ * when nothing went out. One that had ended and then mailed its unknown recipients again ends SENT as before; those it
+ * did not come to are unknown again.
  */
 export function finishSend(em: EntityManager, sendId: string): Promise<SettledSend> {
   return transaction(em, async (tx) => {
@@ -111,23 +128,24 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
       .where("id", "=", sendId)
       .forUpdate()
       .executeTakeFirstOrThrow();
-    if (send.status === "CANCELLED") {
+    const settled = send.settled_at !== null;
+    if (send.status === "CANCELLED" || send.status === "SENT") {
       await db
         .updateTable("send_recipients")
-        .set({ state: "CANCELLED", retry_at: null, updated_at: sql<Date>`now()` })
+        .set({ state: send.status === "SENT" ? "UNKNOWN" : "CANCELLED", retry_at: null, updated_at: sql<Date>`now()` })
         .where("send_id", "=", sendId)
         .where("state", "in", ["QUEUED", "DEFERRED"])
         .execute();
     }
     const { SENT: sent = 0, UNKNOWN: unknown = 0 } = await countStates(tx, sendId);
-    const status = TERMINAL.has(send.status) ? send.status : sent + unknown > 0 ? "SENT" : "FAILED";
-    if (send.settled_at === null) {
+    const status = TERMINAL.has(send.status) ? send.status : settled || sent + unknown > 0 ? "SENT" : "FAILED";
+    if (!settled) {
       const used = sent + unknown;
       await consumeCredits(tx, send, sendId, used, "settle");
       await releaseCredits(tx, send, sendId, send.credits_reserved - used, "settle");
       await db.updateTable("sends").set({ settled_at: sql<Date>`now()` }).where("id", "=", sendId).execute();
-      if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
     }
+    if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
     return { environment: send.environment, status, sent, unknown };
   });
 }

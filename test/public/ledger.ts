@@ -43,6 +43,7 @@ export async function mailLetter({ em, team, keys }: TestTeam): Promise<MailedLe
       cap_limit: 1,
       cap_used_today: 1,
       send_at: new Date(),
+      settled_at: new Date(),
     })
     .execute();
   await db.updateTable("newsletters").set({ send_id: sendId, status: "SENT" }).where("id", "=", newsletterId).execute();

@@ -1,0 +1,117 @@
+import { Context } from "@temporalio/activity";
+import {
+  type Client,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowIdConflictPolicy,
+  WorkflowIdReusePolicy,
+  WorkflowNotFoundError,
+} from "@temporalio/client";
+import { type EntityManager, kysely } from "../db/orm.ts";
+import { pauseSend } from "../domain/sends/lifecycle.ts";
+import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
+import { sendWorkflowId, TASK_QUEUES } from "../workflows/ids.ts";
+import { RESOURCE_ID, TEAM_ID } from "../workflows/search-attributes.ts";
+import type { SendInput, sendWorkflow } from "../workflows/send.ts";
+import { WORKFLOW_ENDED } from "../workflows/trouble.ts";
+import type { ActivityDeps } from "./deps.ts";
+
+const PAGE = 500;
+
+export interface Reconciled {
+  /** Sends that are confirmed and not over. */
+  looked: number;
+  /** Workflows that were missing and run now. */
+  started: number;
+  /** Those of them that came back paused, because somebody or something had ended them. */
+  paused: number;
+}
+
+export interface ReconcileActivities {
+  /** Starts the workflow of every confirmed send that is not over and has none. */
+  reconcileSends(): Promise<Reconciled>;
+}
+
+export function createReconcileActivities({ orm, log }: ActivityDeps): ReconcileActivities {
+  return {
+    reconcileSends: async () => {
+      const context = Context.current();
+      const em = orm.em.fork();
+      const result: Reconciled = { looked: 0, started: 0, paused: 0 };
+      for (let after = ""; ; ) {
+        const page = await unfinished(em, after);
+        for (const send of page) {
+          context.heartbeat();
+          const end = await endOfRun(context.client, send.id);
+          result.looked++;
+          if (end === "running") continue;
+          const paused = end === "cut_off" && (await pauseSend(em, send.id, WORKFLOW_ENDED));
+          await start(context.client, send);
+          result.started++;
+          if (paused) result.paused++;
+          log.warn({ sendId: send.id, end, paused }, "a send had no workflow; it has one again");
+        }
+        const last = page.at(-1);
+        if (!last || page.length < PAGE) return result;
+        after = last.id;
+      }
+    },
+  };
+}
+
+type UnfinishedSend = Awaited<ReturnType<typeof unfinished>>[number];
+
+/** Confirmed sends that are not over, or whose credits are not settled. */
+function unfinished(em: EntityManager, after: string) {
+  return kysely(em)
+    .selectFrom("sends")
+    .select(["id", "team_id", "environment", "resource_id"])
+    .where("id", ">", after)
+    .where((eb) => eb.or([eb("status", "in", ["SCHEDULED", "SENDING", "PAUSED"]), eb("settled_at", "is", null)]))
+    .orderBy("id")
+    .limit(PAGE)
+    .execute();
+}
+
+/**
+ * How the latest run of a send's workflow ended. `none`: Temporal knows of no run, or of one that ended in order although
+ * the send is not over. `cut_off`: somebody terminated it, or it failed.
+ */
+async function endOfRun(client: Client, sendId: string): Promise<"running" | "none" | "cut_off"> {
+  try {
+    const { status } = await client.workflow.getHandle(sendWorkflowId(sendId)).describe();
+    if (status.name === "RUNNING" || status.name === "CONTINUED_AS_NEW" || status.name === "PAUSED") return "running";
+    return status.name === "COMPLETED" ? "none" : "cut_off";
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return "none";
+    throw error;
+  }
+}
+
+/** Starts a run that goes on where Postgres says the send stands. A run that began meanwhile is the one. */
+async function start(client: Client, send: UnfinishedSend): Promise<void> {
+  const input: SendInput = {
+    previewId: send.id,
+    teamId: send.team_id,
+    environment: send.environment,
+    newsletterId: send.resource_id,
+    expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
+    resume: { afterSeq: 0 },
+  };
+  try {
+    await client.workflow.start<typeof sendWorkflow>("sendWorkflow", {
+      workflowId: sendWorkflowId(send.id),
+      taskQueue: TASK_QUEUES.sends,
+      args: [input],
+      workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+      workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
+      typedSearchAttributes: [
+        { key: TEAM_ID, value: send.team_id },
+        { key: RESOURCE_ID, value: send.resource_id },
+      ],
+      staticSummary: `Send of ${send.resource_id}`,
+      priority: { fairnessKey: send.team_id },
+    });
+  } catch (error) {
+    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+  }
+}

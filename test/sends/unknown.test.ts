@@ -1,0 +1,144 @@
+import assert from "node:assert/strict";
+import { Client, Connection, WorkflowUpdateStage } from "@temporalio/client";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import {
+  caughtMails,
+  credits,
+  ledgerStates,
+  makeSender,
+  type Sender,
+  sendAndWait,
+  setFaults,
+  startSend,
+  untilStatus,
+} from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+let connection: Connection;
+let temporal: Client;
+
+const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
+
+/** Lets the outcome be unknown for as long as a lost worker could still know better. */
+const age = ({ em }: Sender, sendId: string) =>
+  sql`update send_recipients set updated_at = now() - interval '1 hour' where send_id = ${sendId} and state = 'UNKNOWN'`.execute(
+    kysely(em),
+  );
+
+const sendIdOf = async ({ em, newsletterId }: Sender): Promise<string> => {
+  const { send_id } = await kysely(em)
+    .selectFrom("newsletters")
+    .select("send_id")
+    .where("id", "=", newsletterId)
+    .executeTakeFirstOrThrow();
+  assert.ok(send_id);
+  return send_id;
+};
+
+/** A send that is over but for `unknown` recipients whose connection was cut after the final dot. */
+async function sentWithUnknown(unknown: number) {
+  const sender = await makeSender({ recipients: 6, credits: 6 });
+  await setFaults([{ stage: "data", match: sender.audience, drop: true, times: unknown }]);
+  await sendAndWait(sender);
+  await setFaults([]);
+  assert.deepEqual(await ledgerStates(sender), { SENT: 6 - unknown, UNKNOWN: unknown });
+  const sendId = await sendIdOf(sender);
+  return { sender, sendId, handle: workflowOf(sendId) };
+}
+
+describe("Unknown outcomes", () => {
+  before(async () => {
+    const { address, namespace } = (await stack()).temporal;
+    connection = await Connection.connect({ address });
+    temporal = new Client({ connection, namespace });
+  });
+  after(() => connection.close());
+  afterEach(() => setFaults([]));
+
+  it("call for an operator, who has them mailed once more", async () => {
+    const { sender, sendId, handle } = await sentWithUnknown(2);
+    await eventually(async () => (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true, {
+      what: "the call for an operator",
+    });
+    const settled = { available: 0, reserved: 0, mismatch: false };
+    assert.deepEqual(await credits(sender), settled);
+    const before = new Map((await caughtMails(sender)).map(({ to, messageId }) => [to[0], messageId]));
+    await age(sender, sendId);
+
+    assert.equal(await handle.executeUpdate("resendUnknown"), "2 queued again");
+    const result = (await handle.result()) as Record<string, unknown>;
+    assert.deepEqual(result, { outcome: "SENT", sent: 6, unknown: 0 });
+    assert.deepEqual(await ledgerStates(sender), { SENT: 6 });
+    assert.equal((await untilStatus(sender, ["SENT"])).status, "SENT");
+    assert.deepEqual(await credits(sender), settled, "a mail is paid for once");
+    const after = await caughtMails(sender);
+    assert.equal(new Set(after.flatMap(({ to }) => to)).size, 6);
+    for (const { to, messageId } of after) {
+      const first = before.get(to[0] ?? "");
+      if (first) assert.equal(messageId, first, "the same mail is recognisable as the same");
+    }
+    const { searchAttributes } = await handle.describe();
+    assert.equal(searchAttributes["NeedsOperator"]?.[0], false);
+  });
+
+  it("are not taken as long as a lost worker may have them in hand", async () => {
+    const { sender, handle } = await sentWithUnknown(1);
+    const mails = (await caughtMails(sender)).length;
+    await handle.startUpdate("resendUnknown", { waitForStage: WorkflowUpdateStage.ACCEPTED });
+    await eventually(
+      async () => {
+        const { events } = await handle.fetchHistory();
+        return events?.some(({ timerStartedEventAttributes: timer }) => {
+          const seconds = Number(timer?.startToFireTimeout?.seconds ?? 0);
+          // Twice four replies of 30 s each, less what has passed.
+          return seconds > 200 && seconds <= 240;
+        });
+      },
+      { what: "the wait" },
+    );
+    assert.deepEqual(await ledgerStates(sender), { SENT: 5, UNKNOWN: 1 });
+    assert.equal((await caughtMails(sender)).length, mails);
+    await handle.terminate("the test is over");
+  });
+
+  it("stay as they are when an operator says so", async () => {
+    const { sender, handle } = await sentWithUnknown(1);
+    await handle.executeUpdate("cancel");
+    assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 5, unknown: 1 });
+    assert.deepEqual(await ledgerStates(sender), { SENT: 5, UNKNOWN: 1 });
+    assert.equal((await untilStatus(sender, ["SENT", "CANCELLED"])).status, "SENT");
+  });
+
+  it("are mailed again before the rest is, while the send is under way", async () => {
+    const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
+    await setFaults([
+      { stage: "data", match: `person3@${sender.audience}`, drop: true, times: 1 },
+      { stage: "data", match: sender.audience, delayMs: 50 },
+    ]);
+    const { data } = await startSend(sender);
+    const handle = workflowOf(data.id);
+    await eventually(async () => ((await ledgerStates(sender))["UNKNOWN"] ?? 0) === 1, { what: "an unknown outcome" });
+    await handle.executeUpdate("pause");
+    await age(sender, data.id);
+    assert.equal(await handle.executeUpdate("resendUnknown"), "1 queued again");
+    await handle.executeUpdate("resume");
+    assert.equal((await untilStatus(sender, ["SENT"])).status, "SENT");
+    assert.deepEqual(await ledgerStates(sender), { SENT: 40 });
+    assert.deepEqual(await handle.executeUpdate("resendUnknown").catch(() => "over"), "over");
+  });
+
+  it("of a resend that is cancelled are unknown again, and the send stays SENT", async () => {
+    const { sender, sendId, handle } = await sentWithUnknown(2);
+    await age(sender, sendId);
+    await setFaults([{ stage: "data", match: sender.audience, code: 450 }]);
+    await handle.executeUpdate("resendUnknown");
+    await handle.executeUpdate("cancel");
+    assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 4, unknown: 2 });
+    assert.deepEqual(await ledgerStates(sender), { SENT: 4, UNKNOWN: 2 });
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+    assert.equal((await untilStatus(sender, ["SENT", "CANCELLED"])).status, "SENT");
+  });
+});
