@@ -1,0 +1,143 @@
+import assert from "node:assert/strict";
+import { rmSync } from "node:fs";
+import { sql } from "kysely";
+import { DEMO_FROM } from "../../app/demo-team.ts";
+import { EmailAccount } from "../../db/entities/account.ts";
+import { forTenant, kysely, openDatabase } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { newId } from "../../domain/ids.ts";
+import { attachList } from "../../domain/newsletters.ts";
+import type { StackFile } from "../../stack/state.ts";
+import { api } from "../support/api.ts";
+import { eventually } from "../support/eventually.ts";
+import { unique } from "../support/factories.ts";
+import { caughtMails, confirm, people, setFaults, tokenOf } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { allGone, clearStacks, spawnStack } from "./support.ts";
+
+const RECIPIENTS = 200;
+
+/** Works on the database of a stack of the test's own. */
+async function inDatabase<T>(file: StackFile, work: (orm: Awaited<ReturnType<typeof openDatabase>>) => Promise<T>) {
+  const orm = await openDatabase(file.database, 2);
+  try {
+    return await work(orm);
+  } finally {
+    await orm.close(true);
+  }
+}
+
+/** A confirmed newsletter of the demo team, whose mail goes to the mail catcher of the stack that runs this test. */
+async function confirmed(file: StackFile, sendDays: number[] = []) {
+  const client = api(file.keys.live, file.api);
+  const audience = `${unique("to")}.example`;
+  const fromEmail = `${unique("news")}@${DEMO_FROM.split("@")[1]}`;
+  const { hostname, port } = new URL((await stack()).mail.smtp);
+  const list = await client.post("/lists", { name: "Readers", optin: "SINGLE" });
+  const draft = await client.post("/newsletters", {
+    name: "Letter",
+    subject: "Hello",
+    from_email: fromEmail,
+    body: "<p>Hello {{ first_name }}</p>",
+  });
+  const newsletterId: string = draft.body.data.id;
+  await inDatabase(file, async (orm) => {
+    const em = orm.em.fork();
+    const tenant = { teamId: file.team.id, environment: "LIVE" as const };
+    em.create(EmailAccount, {
+      id: newId("account"),
+      ...tenant,
+      email: fromEmail,
+      displayName: "Letters",
+      provider: "SMTP_OTHER",
+      status: "ACTIVE",
+      allowedDomains: [],
+      host: hostname,
+      port: Number(port),
+      security: "none",
+      maxConnections: 4,
+    });
+    await em.flush();
+    for (const { email, firstName } of people(RECIPIENTS, audience)) {
+      const id = newId("subscriber");
+      await sql`insert into subscribers (id, team_id, environment, email, first_name)
+        values (${id}, ${tenant.teamId}, 'LIVE', ${email}, ${firstName})`.execute(kysely(em));
+      await sql`insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
+        values (${list.body.data.id}, ${id}, ${tenant.teamId}, 'LIVE', 'CONFIRMED')`.execute(kysely(em));
+    }
+    await transaction(forTenant(em, tenant), (tx) => attachList(tx, newsletterId, list.body.data.id));
+    if (sendDays.length > 0) {
+      await sql`update newsletters set send_days = ${sendDays} where id = ${newsletterId}`.execute(kysely(em));
+    }
+  });
+  await setFaults([{ stage: "data", match: audience, delayMs: 50 }]);
+  const sender = { client, newsletterId, audience };
+  const answer = await confirm(sender, await tokenOf(sender));
+  assert.equal(answer.status, 202, answer.text);
+  return sender;
+}
+
+describe("A lost Temporal database", function () {
+  this.timeout(240_000);
+  afterEach(async () => {
+    await setFaults([]);
+    await clearStacks();
+  });
+
+  it("loses no send: the next start rebuilds those scheduled and under way, and mails nobody twice", async () => {
+    const first = spawnStack();
+    const before = await first.ready();
+    const tomorrow = (new Date().getUTCDay() % 7) + 1;
+    const scheduled = await confirmed(before, [tomorrow]);
+    const sending = await confirmed(before);
+    await eventually(async () => (await caughtMails(sending)).length > 20, { what: "some mail", withinMs: 20_000 });
+    const running = first.pids();
+    first.process.kill("SIGKILL");
+    await allGone(running);
+    for (const suffix of ["", "-shm", "-wal"]) rmSync(`${first.dataDir}/temporal.db${suffix}`, { force: true });
+    await setFaults([]);
+
+    const second = spawnStack({ dataDir: first.dataDir });
+    const after = await second.ready();
+    const client = api(after.keys.live, after.api);
+    const newsletter = async ({ newsletterId }: { newsletterId: string }) =>
+      (await client.get(`/newsletters/${newsletterId}`)).body.data;
+    const ends = async (which: { newsletterId: string }) =>
+      eventually(async () => ((await newsletter(which)).status === "SENT" ? newsletter(which) : undefined), {
+        what: "the end of the send",
+        withinMs: 90_000,
+      });
+
+    const { recipients } = await ends(sending);
+    assert.equal(recipients.total, RECIPIENTS);
+    assert.equal(recipients.sent + recipients.unknown, RECIPIENTS, JSON.stringify(recipients));
+    assert.ok(recipients.unknown <= 3 * 4, JSON.stringify(recipients));
+    const addresses = (await caughtMails(sending)).flatMap(({ to }) => to);
+    assert.equal(new Set(addresses).size, addresses.length, "nobody twice");
+    assert.ok(addresses.length >= recipients.sent);
+
+    assert.equal((await newsletter(scheduled)).status, "SCHEDULED");
+    assert.equal((await caughtMails(scheduled)).length, 0);
+    await inDatabase(after, async (orm) => {
+      await sql`update sends set send_at = now() where resource_id = ${scheduled.newsletterId}`.execute(
+        kysely(orm.em.fork()),
+      );
+      const { Client, Connection } = await import("@temporalio/client");
+      const connection = await Connection.connect({ address: after.temporal.address });
+      const temporal = new Client({ connection, namespace: after.temporal.namespace });
+      const query = `ResourceId = '${scheduled.newsletterId}' AND ExecutionStatus = 'Running'`;
+      await eventually(
+        async () => {
+          for await (const { workflowId } of temporal.workflow.list({ query })) {
+            return temporal.workflow.getHandle(workflowId).executeUpdate("retry");
+          }
+          return undefined;
+        },
+        { what: "the workflow of the scheduled send", withinMs: 30_000 },
+      );
+      await connection.close();
+    });
+    assert.equal((await ends(scheduled)).recipients.sent, RECIPIENTS);
+    assert.equal((await caughtMails(scheduled)).length, RECIPIENTS);
+  });
+});
