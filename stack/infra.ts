@@ -1,7 +1,7 @@
-import { randomInt } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { resolve } from "node:path";
+import { PORT_PICKS, pickPort } from "../ports.ts";
 import { Processes, StackError } from "./processes.ts";
 import { loadSecrets } from "./state.ts";
 
@@ -55,14 +55,6 @@ export interface Infra {
 export const INFRA_STOP_ORDER = [["temporal"], ["mail"], ["postgres"]];
 
 /**
- * Where free ports are picked: below those the system gives to outgoing connections (from 32768 on Linux, from 49152
- * elsewhere: RFC 6335, section 6). One of them could be taken between the check and the start of what listens on it.
- */
-const PICKED_PORTS = [10_000, 32_768] as const;
-/** Ports tried before a port in use is reported. */
-const PICKS = 50;
-
-/**
  * Checks that every port is free, and picks one where 0 is given.
  * @param wanted port by the name of its setting
  * @throws {StackError} naming the setting whose port cannot be had
@@ -91,14 +83,14 @@ export async function reservePorts<Name extends string>(
 /** Listens on the port, or on a free one where that is 0. */
 async function hold(name: string, host: string, port: number): Promise<{ server: Server; port: number }> {
   for (let tries = 1; ; tries++) {
-    const candidate = port || randomInt(...PICKED_PORTS);
+    const candidate = port || pickPort();
     const server = createServer();
     try {
       await new Promise<void>((done, fail) => server.once("error", fail).listen(candidate, host, done));
       return { server, port: candidate };
     } catch (error) {
       const cause = error as NodeJS.ErrnoException;
-      if (port === 0 && cause.code === "EADDRINUSE" && tries < PICKS) continue;
+      if (port === 0 && cause.code === "EADDRINUSE" && tries < PORT_PICKS) continue;
       throw new StackError(portTrouble(name, host, port, cause));
     }
   }

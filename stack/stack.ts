@@ -10,6 +10,7 @@ import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "
 
 /** The worker pools of the stack. */
 export const POOLS = ["sends", "dispatch", "maintenance"] as const;
+type PoolPorts = Record<(typeof POOLS)[number], number>;
 
 const ROOT = resolve(import.meta.dirname, "..");
 /** Time to close connections, beyond what the API and the workers are given to finish their work. */
@@ -86,6 +87,10 @@ export class Stack {
       TEMPORAL_UI_PORT: { port: source["TEMPORAL_ADDRESS"] ? 0 : settings.TEMPORAL_UI_PORT },
       SMTP_PORT: { port: settings.SMTP_PORT },
       MAIL_PORT: { port: settings.MAIL_PORT },
+      // The HEALTH_PORT of each pool: they cannot share one.
+      sends: { host, port: 0 },
+      dispatch: { host, port: 0 },
+      maintenance: { host, port: 0 },
     });
     const secrets = await loadSecrets(dataDir);
     const origin = `http://${reachable(host)}:${ports.PORT}`;
@@ -117,14 +122,12 @@ export class Stack {
       DATABASE_URL: infra.databaseUrl,
       TEMPORAL_ADDRESS: infra.temporalAddress,
       PORT: String(ports.PORT),
-      // The pools cannot share one.
-      HEALTH_PORT: "0",
       // The user's own profile for some other cluster is none for the embedded server.
       ...(infra.temporalUi && { TEMPORAL_CONFIG_FILE: `${settings.DATA_DIR}/no-profile.toml` }),
     };
     const env = readEnv(childEnv);
     await step("database schema", () => this.#migrate(infra.databaseUrl));
-    const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, env)]);
+    const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, env, ports)]);
 
     const { postgres, temporal, api, ...pools } = this.#processes.pids();
     delete pools["mail"];
@@ -134,6 +137,7 @@ export class Stack {
       database: infra.databaseUrl,
       temporal: { address: infra.temporalAddress, namespace: env.TEMPORAL_NAMESPACE, ui: infra.temporalUi },
       mail: { smtp: infra.smtp, api: infra.mailApi },
+      health: Object.fromEntries(POOLS.map((pool) => [pool, `http://${reachable(host)}:${ports[pool]}`])),
       pids: { ...(api && { api }), ...(temporal && { temporal }), ...(postgres && { postgres }), ...pools },
     };
     await writeJson(this.#file, this.#content);
@@ -173,16 +177,16 @@ export class Stack {
     });
   }
 
-  async #startChildren(env: NodeJS.ProcessEnv, { SHUTDOWN_GRACE_MS }: Env): Promise<void> {
+  async #startChildren(env: NodeJS.ProcessEnv, { SHUTDOWN_GRACE_MS }: Env, health: PoolPorts): Promise<void> {
     const graceMs = SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
-    const start = (name: string, entry: string, args: string[] = []) => {
+    const start = (name: string, entry: string, args: string[] = [], own: NodeJS.ProcessEnv = {}) => {
       const log = `${this.#options.settings.DATA_DIR}/logs/${name}.log`;
-      return this.#processes.start({ name, entry: `${ROOT}/${entry}`, args, log, env, graceMs });
+      return this.#processes.start({ name, entry: `${ROOT}/${entry}`, args, log, env: { ...env, ...own }, graceMs });
     };
     await this.#options.step("API and workers", () =>
       Promise.all([
         start("api", "api/main.ts"),
-        ...POOLS.map((pool) => start(pool, "workers/main.ts", ["--pool", pool])),
+        ...POOLS.map((pool) => start(pool, "workers/main.ts", ["--pool", pool], { HEALTH_PORT: String(health[pool]) })),
       ]),
     );
   }

@@ -42,8 +42,9 @@ describe("the embedded stack", function () {
     for (const key of [file.keys.live, file.keys.test, file.keys.cleanup]) {
       assert.equal((await me(file, key)).status, 200);
     }
+    assert.deepEqual(Object.keys(file.health).sort(), [...POOLS].sort());
     const urls = [file.api, file.database, `http://${file.temporal.address}`, file.temporal.ui ?? "", file.mail.smtp];
-    for (const url of [...urls, file.mail.api]) {
+    for (const url of [...urls, file.mail.api, ...Object.values(file.health)]) {
       // Above are the ports of outgoing connections: one of those could take it before the server has it.
       assert.ok(Number(new URL(url).port) < 32_768, `${url} is on a port nothing else takes by chance`);
     }

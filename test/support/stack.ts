@@ -16,6 +16,8 @@ export interface TestStack {
   env: Env;
   temporal: { address: string; namespace: string };
   mail: { smtp: string; api: string };
+  /** Base URL of each worker pool's health and metrics. */
+  health: Record<string, string>;
   pids: Record<string, number>;
 }
 
@@ -24,6 +26,7 @@ interface StackFile {
   database: string;
   temporal: TestStack["temporal"];
   mail: TestStack["mail"];
+  health: TestStack["health"];
   pids: Record<string, number>;
 }
 
@@ -31,7 +34,7 @@ const API_MAIN = `${import.meta.dirname}/../../api/main.ts`;
 
 /** The stack that `npm test` brought up; its secrets lie beside its file. */
 function givenStack(file: string): TestStack {
-  const { api, database, temporal, mail, pids } = JSON.parse(readFileSync(file, "utf8")) as StackFile;
+  const { api, database, temporal, mail, health, pids } = JSON.parse(readFileSync(file, "utf8")) as StackFile;
   const secrets = JSON.parse(readFileSync(`${dirname(file)}/secrets.json`, "utf8")) as Record<string, string>;
   const env = readEnv({
     DATABASE_URL: database,
@@ -43,7 +46,7 @@ function givenStack(file: string): TestStack {
     PUBLIC_URL: new URL(api).origin,
     LOG_LEVEL: "silent",
   });
-  return { api, origin: new URL(api).origin, env, temporal, mail, pids };
+  return { api, origin: new URL(api).origin, env, temporal, mail, health, pids };
 }
 
 let child: ChildProcess | undefined;
@@ -72,7 +75,15 @@ async function loneApi(server: string): Promise<TestStack> {
   const env = readEnv({ ...settings, LOG_LEVEL: "silent" });
   const temporal = { address: env.TEMPORAL_ADDRESS, namespace: env.TEMPORAL_NAMESPACE };
   const mail = { smtp: env.SYSTEM_SMTP_URL, api: "http://127.0.0.1:1080" };
-  return { api: `${origin}/api/v2`, origin, env, temporal, mail, pids: child.pid ? { api: child.pid } : {} };
+  return {
+    api: `${origin}/api/v2`,
+    origin,
+    env,
+    temporal,
+    mail,
+    health: {},
+    pids: child.pid ? { api: child.pid } : {},
+  };
 }
 
 let opened: Promise<TestStack> | undefined;

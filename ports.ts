@@ -1,0 +1,13 @@
+import { randomInt } from "node:crypto";
+
+/**
+ * Where free ports are picked: below those the system gives to outgoing connections (from 32768 on Linux, from 49152
+ * elsewhere: RFC 6335, section 6). One of them could be taken between the check and the start of what listens on it.
+ */
+const PICKED_PORTS = [10_000, 32_768] as const;
+
+/** Ports tried before a port in use is reported. */
+export const PORT_PICKS = 50;
+
+/** A port that may well be free. */
+export const pickPort = (): number => randomInt(...PICKED_PORTS);
