@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { MikroORM } from "../db/orm.ts";
 import type { Vault } from "../domain/crypto.ts";
+import type { StateCounts } from "../domain/sends/ledger.ts";
 import type { Env } from "../env.ts";
 
 /** What every activity is given when its worker starts. */
@@ -11,6 +12,8 @@ export interface ActivityDeps {
   log: Logger;
   /** Aborted when the process is asked to stop: finish what is in hand, begin nothing. */
   stopping: AbortSignal;
+  /** Hears of recipients whose rows came to stand at these states, for the metrics. */
+  countMails: (counts: StateCounts) => void;
   /** Names this process among all workers. */
   workerId: string;
 }

@@ -78,6 +78,7 @@ async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, request: S
   try {
     const opened = await openDispatch(em, sendId);
     const progress = { afterSeq: request.afterSeq, mailed: 0, unknown: opened?.unknown ?? 0 };
+    deps.countMails({ UNKNOWN: progress.unknown });
     if (opened?.status !== "SENDING") return { ...progress, next: "stopped" };
     const account = await pools.acquire(opened.accountId);
     if (!account) {
@@ -259,12 +260,13 @@ class Slice {
       }
     }
     const wanted = this.#quota?.granted ?? limit;
-    const { recipients, lastSeq } = await stageBatch(this.#em, {
+    const { recipients, suppressed, lastSeq } = await stageBatch(this.#em, {
       sendId: this.#sendId,
       epoch,
       afterSeq: this.#afterSeq,
       limit: wanted,
     });
+    this.#deps.countMails({ SUPPRESSED: suppressed });
     if (this.#quota) await returnQuota(this.#em, accountId, this.#quota, wanted - recipients.length);
     if (lastSeq === undefined) {
       this.#exhausted = true;
@@ -317,7 +319,7 @@ class Slice {
         this.#unsettled = [];
         const send = { ...this.#send, sendId: this.#sendId };
         // What the servers answered is known here alone.
-        await this.#surely(() => settleBatch(this.#em, send, outcomes, this.#deferral));
+        this.#deps.countMails(await this.#surely(() => settleBatch(this.#em, send, outcomes, this.#deferral)));
         this.#giveBack(outcomes.length);
         const returned = outcomes.reduce((count, { state }) => count + (state === "QUEUED" ? 1 : 0), 0);
         if (this.#quota && returned > 0) await returnQuota(this.#em, this.#send.accountId, this.#quota, returned);
@@ -333,7 +335,7 @@ class Slice {
   }
 
   /** Does what only this process can do, through an outage of the database that passes. */
-  async #surely(work: () => Promise<void>): Promise<void> {
+  async #surely<T>(work: () => Promise<T>): Promise<T> {
     const since = performance.now();
     for (;;) {
       try {

@@ -26,10 +26,10 @@ export interface SendActivities {
   cancelSend(sendId: string): Promise<boolean>;
   /** Queues what is unknown again, once no worker can have it in hand any more. */
   requeueUnknown(sendId: string): Promise<UnknownRequeued>;
-  finishSend(sendId: string): Promise<SettledSend>;
+  finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled">>;
 }
 
-export function createSendActivities({ orm, env }: ActivityDeps): SendActivities {
+export function createSendActivities({ orm, env, countMails }: ActivityDeps): SendActivities {
   const em = () => orm.em.fork();
   return {
     writePreview: (request) => writePreview(em(), request),
@@ -42,6 +42,10 @@ export function createSendActivities({ orm, env }: ActivityDeps): SendActivities
     cancelSend: (sendId) => cancelSend(em(), sendId),
     // A staged row is begun within one deadline and in hand for another, see `Slice`.
     requeueUnknown: (sendId) => requeueUnknown(em(), sendId, 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS)),
-    finishSend: (sendId) => finishSend(em(), sendId),
+    finishSend: async (sendId) => {
+      const { cancelled, ...settled } = await finishSend(em(), sendId);
+      countMails({ CANCELLED: cancelled });
+      return settled;
+    },
   };
 }

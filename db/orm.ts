@@ -1,4 +1,3 @@
-import type { EventEmitter } from "node:events";
 import { Migrator } from "@mikro-orm/migrations";
 import { defineConfig, EntityManager, type InferKyselyDB, MikroORM } from "@mikro-orm/postgresql";
 import type { Kysely } from "kysely";
@@ -8,7 +7,7 @@ import { idempotencyEntities } from "./entities/idempotency.ts";
 import { sendEntities } from "./entities/send.ts";
 import type { Environment } from "./entities/shared.ts";
 import { teamEntities } from "./entities/team.ts";
-import { prepareMarked, reclaimDeadConnections } from "./pool.ts";
+import { type ConnectionPool, prepareMarked, reclaimDeadConnections } from "./pool.ts";
 
 export { EntityManager, MikroORM };
 
@@ -29,7 +28,7 @@ export interface Tenant {
   environment: Environment;
 }
 
-export const ormConfig = (databaseUrl: string, poolMax = 10) =>
+export const ormConfig = (databaseUrl: string, poolMax = 10, onPool?: (pool: ConnectionPool) => void) =>
   defineConfig({
     clientUrl: databaseUrl,
     entities: [...entities],
@@ -42,9 +41,10 @@ export const ormConfig = (databaseUrl: string, poolMax = 10) =>
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
       keepAlive: true,
-      onPoolCreated: (pool: EventEmitter) => {
+      onPoolCreated: (pool: ConnectionPool) => {
         reclaimDeadConnections(pool);
         prepareMarked(pool);
+        onPool?.(pool);
       },
     },
     migrations: {
@@ -59,9 +59,16 @@ export const ormConfig = (databaseUrl: string, poolMax = 10) =>
     },
   });
 
-/** Opens the pool. Connections are made when they are first needed, so Postgres may be away meanwhile. */
-export async function openDatabase(databaseUrl: string, poolMax?: number): Promise<MikroORM> {
-  const orm = await MikroORM.init(ormConfig(databaseUrl, poolMax));
+/**
+ * Opens the pool. Connections are made when they are first needed, so Postgres may be away meanwhile.
+ * @param onPool is given the pool, to watch it
+ */
+export async function openDatabase(
+  databaseUrl: string,
+  poolMax?: number,
+  onPool?: (pool: ConnectionPool) => void,
+): Promise<MikroORM> {
+  const orm = await MikroORM.init(ormConfig(databaseUrl, poolMax, onPool));
   await orm.em.getDriver().getConnection().connect({ skipOnConnect: true });
   return orm;
 }

@@ -7,6 +7,14 @@ interface Client extends EventEmitter {
   query(text: unknown, values?: unknown, ...rest: unknown[]): unknown;
 }
 
+/** What is used here of a `pg` pool. */
+export interface ConnectionPool extends EventEmitter {
+  readonly totalCount: number;
+  readonly idleCount: number;
+  /** Callers that wait for a connection. */
+  readonly waitingCount: number;
+}
+
 /** Whoever can give a dead connection back does so at once; after this nobody will. */
 const GRACE_MS = 1_000;
 

@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import type { CreditKind } from "../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
 import { ApiError } from "./errors.ts";
@@ -36,6 +37,27 @@ export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<
     .where("environment", "=", tenant.environment)
     .executeTakeFirst();
   return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
+}
+
+/**
+ * How many balances differ from the sum of their ledger; anything but 0 is a defect. It reads the whole ledger, in one
+ * statement: what moves meanwhile is seen on both sides or on neither.
+ */
+export async function countCreditMismatches(em: EntityManager): Promise<number> {
+  const ledgerSum = (side: keyof CreditBalance) => {
+    const effects = Object.entries(CREDIT_EFFECT).map(
+      ([kind, effect]) => sql`when ${sql.lit(kind)} then ${sql.lit(effect[side])}`,
+    );
+    return sql`sum(amount * case kind ${sql.join(effects, sql` `)} end)`;
+  };
+  const { rows } = await sql<{ count: number }>`
+    select count(*)::int as count
+    from credit_balances b left join (
+      select team_id, environment, ${ledgerSum("available")} as available, ${ledgerSum("reserved")} as reserved
+      from credit_entries group by team_id, environment
+    ) e on e.team_id = b.team_id and e.environment = b.environment
+    where b.available <> coalesce(e.available, 0) or b.reserved <> coalesce(e.reserved, 0)`.execute(kysely(em));
+  return rows[0]?.count ?? 0;
 }
 
 /**

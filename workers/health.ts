@@ -1,13 +1,21 @@
-import { createServer, type Server } from "node:http";
+import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** Answers `/healthz` while the process lives and `/readyz` by what `ready` says. */
+/** What a pool tells of itself. */
+export interface Vitals {
+  ready: () => boolean;
+  /** In the text format of Prometheus. */
+  metrics: () => Promise<string>;
+}
+
+/** Answers `/healthz` while the process lives, `/readyz` by what `ready` says, and `/metrics`. */
 export async function serveHealth(
   host: string,
   port: number,
-  ready: () => boolean,
+  { ready, metrics }: Vitals,
 ): Promise<{ port: number; server: Server }> {
   const server = createServer(({ url }, response) => {
+    if (url === "/metrics") return void answerMetrics(response, metrics);
     const status = url === "/healthz" ? 200 : url === "/readyz" ? (ready() ? 200 : 503) : 404;
     response.writeHead(status, { "content-type": "application/json" });
     response.end(JSON.stringify({ status: status === 200 ? "ok" : status === 503 ? "not ready" : "not found" }));
@@ -16,4 +24,14 @@ export async function serveHealth(
     server.once("error", reject).listen(port, host, resolve);
   });
   return { port: (server.address() as AddressInfo).port, server };
+}
+
+async function answerMetrics(response: ServerResponse, metrics: () => Promise<string>): Promise<void> {
+  try {
+    const text = await metrics();
+    response.writeHead(200, { "content-type": "text/plain; version=0.0.4; charset=utf-8" }).end(text);
+  } catch {
+    // Half the metrics would look like silence of the other half; a failed scrape is seen.
+    response.writeHead(500, { "content-type": "application/json" }).end(JSON.stringify({ status: "no metrics" }));
+  }
 }

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { parseArgs } from "node:util";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
-import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import { NativeConnection, Worker } from "@temporalio/worker";
 import type { Logger } from "pino";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { openDatabase } from "../db/orm.ts";
@@ -12,7 +12,9 @@ import { openLog } from "../log.ts";
 import { workflowBundle } from "./bundle.ts";
 import { serveHealth } from "./health.ts";
 import { failuresToCodes } from "./interceptors.ts";
+import { createMetrics } from "./metrics.ts";
 import { isPoolName, POOLS, type PoolDefinition, type PoolName } from "./pools.ts";
+import { installRuntime } from "./runtime.ts";
 
 /** How often a worker asks for a Temporal that is not there yet. */
 const CONNECT_AGAIN_MS = 1_000;
@@ -45,28 +47,28 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
   const log = openLog(env, pool);
   const stop = new AbortController();
   const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;
-  const orm = await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX);
-  const deps: ActivityDeps = { env, orm, vault: openVault(env), log, stopping: stop.signal, workerId };
   const definition: PoolDefinition = POOLS[pool];
+  let worker: Worker | undefined;
+  const ready = () => (definition.taskQueue === undefined ? !stop.signal.aborted : worker?.getState() === "RUNNING");
+  const { registry, countMails, watchConnections } = createMetrics(pool, ready);
+  const orm = await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX, watchConnections);
+  const deps: ActivityDeps = { env, orm, vault: openVault(env), log, stopping: stop.signal, countMails, workerId };
+  definition.addMetrics?.(registry, deps);
   const running = definition.start(deps);
 
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop.abort());
   // Started by a supervisor: without it there is nobody to stop this process.
   process.on("disconnect", () => stop.abort());
 
-  let worker: Worker | undefined;
-  const { port, server } = await serveHealth(env.HOST, env.HEALTH_PORT, () =>
-    definition.taskQueue === undefined ? !stop.signal.aborted : worker?.getState() === "RUNNING",
-  );
+  let sdkMetrics = async () => "";
+  const { port, server } = await serveHealth(env.HOST, env.HEALTH_PORT, {
+    ready,
+    metrics: async () => (await Promise.all([registry.metrics(), sdkMetrics()])).join("\n"),
+  });
   let connection: NativeConnection | undefined;
   try {
     if (definition.taskQueue !== undefined) {
-      Runtime.install({
-        logger: new DefaultLogger("WARN", ({ level, message, meta }) =>
-          log[level === "ERROR" ? "error" : "warn"]({ sdk: meta?.["sdkComponent"] }, message),
-        ),
-        shutdownSignals: [],
-      });
+      sdkMetrics = installRuntime(log, pool);
       connection = await connect(env, log, stop.signal);
       worker = await Worker.create({
         connection,

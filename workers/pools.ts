@@ -1,9 +1,11 @@
 import type { Client } from "@temporalio/client";
+import type { Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { createDispatchActivities } from "../activities/dispatch.ts";
 import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createSendActivities } from "../activities/sends.ts";
 import { TASK_QUEUES } from "../workflows/ids.ts";
+import { addDatabaseMetrics } from "./database-metrics.ts";
 import { startMaintenance } from "./maintenance.ts";
 
 /** What one pool does: it polls a task queue, and may run loops of its own beside it. */
@@ -11,6 +13,8 @@ export interface PoolDefinition {
   taskQueue?: string;
   /** Runs workflows too, not activities alone. */
   workflows?: boolean;
+  /** Metrics of this pool alone. */
+  addMetrics?(registry: Registry, deps: ActivityDeps): void;
   start(deps: ActivityDeps): {
     activities?: Record<string, unknown>;
     /** Told when the cluster is reached. */
@@ -34,6 +38,7 @@ export const POOLS = {
   },
   maintenance: {
     taskQueue: TASK_QUEUES.maintenance,
+    addMetrics: addDatabaseMetrics,
     start: (deps) => ({ activities: { ...createReconcileActivities(deps) }, ...startMaintenance(deps) }),
   },
 } as const satisfies Record<string, PoolDefinition>;

@@ -100,6 +100,8 @@ interface StageRequest {
 
 export interface StagedBatch {
   recipients: StagedRecipient[];
+  /** How many became SUPPRESSED instead. */
+  suppressed: number;
   /** Where the next batch begins; undefined when no queued row came after `afterSeq`, or the send may not go on. */
   lastSeq: number | undefined;
 }
@@ -177,7 +179,7 @@ export async function stageBatch(
       stagedAt,
     });
   }
-  return { recipients, lastSeq };
+  return { recipients, suppressed: rows.length - recipients.length, lastSeq };
 }
 
 /**
@@ -197,6 +199,9 @@ export async function unstageUnheard(
     .where("epoch", "=", epoch)
     .execute();
 }
+
+/** How many recipients are in each state; one that is missing has none. */
+export type StateCounts = Partial<Record<RecipientState, number>>;
 
 /** What became of one staged recipient. QUEUED: it was not begun, or the trouble was the account's. */
 export interface RecipientOutcome {
@@ -221,16 +226,17 @@ export interface DeferralPolicy {
  * hard bounce, in one statement: its round trip and its commit are what settling costs. A row found UNKNOWN because this
  * attempt was given up for dead takes its true outcome, unless that would put it back in the queue of a send that has
  * ended.
+ * @returns how many rows came to stand at each state
  */
 export async function settleBatch(
   em: EntityManager,
   send: Tenant & { sendId: string; epoch: number },
   outcomes: readonly RecipientOutcome[],
   { ladderSeconds, windowSeconds }: DeferralPolicy,
-): Promise<void> {
+): Promise<StateCounts> {
   const seqs = outcomes.map(({ seq }) => seq);
   const bounced = outcomes.filter(({ suppress }) => suppress).map(({ email }) => ({ id: newId("suppression"), email }));
-  await sql`${prepared("settle_batch")}
+  const { rows } = await sql<{ state: RecipientState; count: number }>`${prepared("settle_batch")}
       with outcome as (
         select * from unnest(
           ${seqs}::int[],
@@ -264,11 +270,14 @@ export async function settleBatch(
         select ${send.teamId}, ${send.environment}, (now() at time zone 'UTC')::date, count(*)
         from settled where state = 'SENT' having count(*) > 0
         on conflict (team_id, environment, day) do update set delivered = d.delivered + excluded.delivered
+      ), barred as (
+        insert into suppressions (id, team_id, environment, email, reason)
+        select id, ${send.teamId}, ${send.environment}, email, 'bounce:hard'
+        from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ email }) => email)}::text[]) as b (id, email)
+        on conflict (team_id, environment, email) do nothing
       )
-      insert into suppressions (id, team_id, environment, email, reason)
-      select id, ${send.teamId}, ${send.environment}, email, 'bounce:hard'
-      from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ email }) => email)}::text[]) as b (id, email)
-      on conflict (team_id, environment, email) do nothing`.execute(kysely(em));
+      select state, count(*)::int as count from settled group by state`.execute(kysely(em));
+  return Object.fromEntries(rows.map(({ state, count }) => [state, count]));
 }
 
 export interface UnknownRequeued {
@@ -341,7 +350,7 @@ export async function remaining(em: EntityManager, sendId: string): Promise<Rema
 }
 
 /** How many recipients of a send are in each state. They add up to the plan's recipients, always. */
-export async function countStates(em: EntityManager, sendId: string): Promise<Partial<Record<RecipientState, number>>> {
+export async function countStates(em: EntityManager, sendId: string): Promise<StateCounts> {
   const rows = await kysely(em)
     .selectFrom("send_recipients")
     .select(["state", (eb) => eb.fn.countAll<string>().as("count")])

@@ -111,6 +111,8 @@ export interface SettledSend {
   /** Mails accepted by a server. */
   sent: number;
   unknown: number;
+  /** Recipients that became CANCELLED by this very call. */
+  cancelled: number;
 }
 
 /**
@@ -129,13 +131,15 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
       .forUpdate()
       .executeTakeFirstOrThrow();
     const settled = send.settled_at !== null;
+    let cancelled = 0;
     if (send.status === "CANCELLED" || send.status === "SENT") {
-      await db
+      const ended = await db
         .updateTable("send_recipients")
         .set({ state: send.status === "SENT" ? "UNKNOWN" : "CANCELLED", retry_at: null, updated_at: sql<Date>`now()` })
         .where("send_id", "=", sendId)
         .where("state", "in", ["QUEUED", "DEFERRED"])
-        .execute();
+        .executeTakeFirst();
+      if (send.status === "CANCELLED") cancelled = Number(ended.numUpdatedRows);
     }
     const { SENT: sent = 0, UNKNOWN: unknown = 0 } = await countStates(tx, sendId);
     const status = TERMINAL.has(send.status) ? send.status : settled || sent + unknown > 0 ? "SENT" : "FAILED";
@@ -146,6 +150,6 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
       await db.updateTable("sends").set({ settled_at: sql<Date>`now()` }).where("id", "=", sendId).execute();
     }
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
-    return { environment: send.environment, status, sent, unknown };
+    return { environment: send.environment, status, sent, unknown, cancelled };
   });
 }

@@ -1,0 +1,49 @@
+import { sql } from "kysely";
+import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+
+/** How all sends of all teams are doing. */
+export interface SendsOverview {
+  /** Sends by status, each status with a number. */
+  byStatus: Record<SendStatus, number>;
+  /** Sends that trouble paused; nobody but an operator lets them go on. */
+  needingOperator: number;
+  /** Seconds for which the recipient that has waited longest could have been mailed; 0 when none waits. */
+  queueAgeSeconds: number;
+}
+
+/**
+ * How many of a send's last rows are looked at for one that is QUEUED. A send is mailed in the order of its rows, so
+ * that what waits is at its end; walking all of it would take as long as it is large.
+ */
+const LAST_ROWS = 500;
+
+/**
+ * Looks over the sends of all teams. A QUEUED recipient waits since its send started, a DEFERRED one since its retry
+ * fell due.
+ */
+export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
+  const db = kysely(em);
+  const { rows: counts } = await sql<{ status: SendStatus; count: number; troubled: number }>`
+    select status, count(*)::int as count, count(*) filter (where status = 'PAUSED' and trouble is not null)::int as troubled
+    from sends group by status`.execute(db);
+  const { rows: ages } = await sql<{ seconds: number }>`
+    select greatest(extract(epoch from clock_timestamp() - min(w.since)), 0)::float8 as seconds
+    from sends s cross join lateral (
+      select s.started_at as since
+      where exists (
+        select 1 from (
+          select r.state from send_recipients r where r.send_id = s.id order by r.seq desc limit ${sql.lit(LAST_ROWS)}
+        ) l where l.state = 'QUEUED')
+      union all
+      select min(r.retry_at) from send_recipients r where r.send_id = s.id and r.retry_at <= clock_timestamp()
+    ) w
+    where s.status = 'SENDING'`.execute(db);
+  const byStatus = Object.fromEntries(SEND_STATUSES.map((status) => [status, 0])) as Record<SendStatus, number>;
+  for (const { status, count } of counts) byStatus[status] = count;
+  return {
+    byStatus,
+    needingOperator: counts.reduce((sum, { troubled }) => sum + troubled, 0),
+    queueAgeSeconds: ages[0]?.seconds ?? 0,
+  };
+}

@@ -1,0 +1,71 @@
+import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
+import type { RecipientState } from "../db/entities/send.ts";
+import type { ConnectionPool } from "../db/pool.ts";
+import type { StateCounts } from "../domain/sends/ledger.ts";
+
+/** What a mail can come to; a DEFERRED one comes to something else later. */
+export const OUTCOMES = [
+  "SENT",
+  "REJECTED",
+  "DEFERRED",
+  "UNKNOWN",
+  "EXPIRED",
+  "SUPPRESSED",
+  "CANCELLED",
+] as const satisfies readonly RecipientState[];
+
+export interface PoolMetrics {
+  registry: Registry;
+  /** Counts recipients whose rows came to stand at these states; what is no outcome is passed over. */
+  countMails: (counts: StateCounts) => void;
+  /** Adds the connections to Postgres. */
+  watchConnections: (connections: ConnectionPool) => void;
+}
+
+/**
+ * A pool's own metrics, besides those of the Temporal SDK. No label holds an id, an address or anything a customer chose.
+ * @param pool name of the pool, a label of everything
+ * @param ready whether it takes work
+ */
+export function createMetrics(pool: string, ready: () => boolean): PoolMetrics {
+  const registry = new Registry();
+  registry.setDefaultLabels({ pool });
+  collectDefaultMetrics({ register: registry });
+  const registers = [registry];
+
+  new Gauge({
+    name: "mailkeel_pool_ready",
+    help: "1 while the pool takes work",
+    registers,
+    collect() {
+      this.set(ready() ? 1 : 0);
+    },
+  });
+  const mails = new Counter({
+    name: "mailkeel_mails_total",
+    help: "Recipients settled, by what became of them",
+    labelNames: ["outcome"],
+    registers,
+  });
+  // A rate needs a value to rise from.
+  for (const outcome of OUTCOMES) mails.inc({ outcome }, 0);
+  return {
+    registry,
+    countMails: (counts) => {
+      for (const outcome of OUTCOMES) mails.inc({ outcome }, counts[outcome] ?? 0);
+    },
+    watchConnections: (connections) => {
+      new Gauge({
+        name: "mailkeel_database_pool_connections",
+        help: "Connections to Postgres that are used or idle, and callers waiting for one",
+        labelNames: ["state"],
+        registers,
+        collect() {
+          this.set({ state: "used" }, connections.totalCount - connections.idleCount);
+          this.set({ state: "idle" }, connections.idleCount);
+          this.set({ state: "waiting" }, connections.waitingCount);
+        },
+      });
+    },
+  };
+}

@@ -1,0 +1,46 @@
+import { DefaultLogger, Runtime } from "@temporalio/worker";
+import type { Logger } from "pino";
+import { PORT_PICKS, pickPort } from "../ports.ts";
+
+/** How long the SDK, in this very process, may take to tell its metrics. */
+const METRICS_TIMEOUT_MS = 2_000;
+
+/**
+ * Sets the SDK's runtime up, with its metrics at a port of this machine alone.
+ * @param pool a label of every metric
+ * @returns reads the metrics, in the text format of Prometheus
+ */
+export function installRuntime(log: Logger, pool: string): () => Promise<string> {
+  for (let tries = 1; ; tries++) {
+    const address = `127.0.0.1:${pickPort()}`;
+    try {
+      Runtime.install({
+        logger: new DefaultLogger("WARN", ({ level, message, meta }) =>
+          log[level === "ERROR" ? "error" : "warn"]({ sdk: meta?.["sdkComponent"] }, message),
+        ),
+        shutdownSignals: [],
+        telemetryOptions: {
+          metrics: {
+            globalTags: { pool },
+            // Names and units as Prometheus wants them.
+            prometheus: {
+              bindAddress: address,
+              countersTotalSuffix: true,
+              unitSuffix: true,
+              useSecondsForDurations: true,
+            },
+          },
+        },
+      });
+      return async () => {
+        const answer = await fetch(`http://${address}/metrics`, { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) });
+        if (!answer.ok) throw new Error(`The SDK's metrics were answered with ${answer.status}`);
+        return answer.text();
+      };
+    } catch (error) {
+      // The SDK takes a fixed port only, and tells nobody which one it got for 0.
+      const taken = error instanceof Error && error.message.includes("in use");
+      if (!taken || tries === PORT_PICKS) throw error;
+    }
+  }
+}
