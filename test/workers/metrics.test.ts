@@ -1,0 +1,268 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { Client, Connection } from "@temporalio/client";
+import { sql } from "kysely";
+import { pino } from "pino";
+import { Registry } from "prom-client";
+import { parse } from "yaml";
+import { kysely, openDatabase } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { grantCredits } from "../../domain/credits.ts";
+import { newId } from "../../domain/ids.ts";
+import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
+import { createMetrics, OUTCOMES } from "../../workers/metrics.ts";
+import { POOLS } from "../../workers/pools.ts";
+import { TASK_QUEUES } from "../../workflows/ids.ts";
+import type { Json } from "../support/api.ts";
+import { eventually } from "../support/eventually.ts";
+import { backdoor, makeTeam, unique } from "../support/factories.ts";
+import { makeSender, type Sender, sendAndWait, setFaults } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+const DEPLOY = `${import.meta.dirname}/../../deploy`;
+const NEVER_KEPT = { sends: 0, credits: 0 };
+const log = pino({ level: "silent" });
+
+interface Sample {
+  name: string;
+  labels: Record<string, string>;
+  value: number;
+}
+
+function samples(text: string): Sample[] {
+  return text
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"))
+    .map((line) => {
+      const [, name, inner, value] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? assert.fail(`no sample: ${line}`);
+      const pairs = [...(inner ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key, text]) => [key, text]);
+      return { name: name ?? "", labels: Object.fromEntries(pairs), value: Number(value) };
+    });
+}
+
+async function scrape(pool: string): Promise<string> {
+  const answer = await fetch(`${(await stack()).health[pool]}/metrics`);
+  assert.equal(answer.status, 200);
+  assert.match(answer.headers.get("content-type") ?? "", /^text\/plain; version=0\.0\.4/);
+  return answer.text();
+}
+
+const scrapeAll = () => Promise.all(Object.keys(POOLS).map(scrape));
+
+/** Mails by outcome, over all pools. */
+async function mails(): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const { name, labels, value } of (await scrapeAll()).flatMap(samples)) {
+    const { outcome } = labels;
+    if (name === "mailkeel_mails_total" && outcome) counts[outcome] = (counts[outcome] ?? 0) + value;
+  }
+  return counts;
+}
+
+/** The only value of a gauge; undefined when the answer has none. */
+async function gauge(registry: Registry, wanted: string, labels: Record<string, string> = {}) {
+  const found = samples(await registry.metrics()).filter(
+    ({ name, labels: has }) => name === wanted && Object.entries(labels).every(([key, value]) => has[key] === value),
+  );
+  assert.ok(found.length <= 1, `${wanted} is there once`);
+  return found[0]?.value;
+}
+
+const KEYWORDS = new Set(["and", "or", "unless", "bool", "offset", "inf", "nan"]);
+
+/** Every metric that an expression in PromQL reads. */
+function metricsIn(expression: string): string[] {
+  const bare = expression
+    .replaceAll(/"[^"]*"/g, "")
+    .replaceAll(/\{[^}]*\}|\[[^\]]*\]/g, "")
+    .replaceAll(/\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)/g, "");
+  return [...bare.matchAll(/(?<![\w.])[a-zA-Z_:][\w:]*(?!\w|\s*\()/g)]
+    .map(([name]) => name)
+    .filter((name) => !KEYWORDS.has(name));
+}
+
+function expressions(): { where: string; expression: string }[] {
+  const alerts: Json = parse(readFileSync(`${DEPLOY}/prometheus/alerts.yml`, "utf8"));
+  const dashboard: Json = JSON.parse(readFileSync(`${DEPLOY}/grafana/mailkeel.json`, "utf8"));
+  return [
+    ...alerts.groups.flatMap(({ rules }: Json) =>
+      rules.map((rule: Json) => ({ where: rule.alert, expression: rule.expr })),
+    ),
+    ...dashboard.panels.flatMap(({ title, targets }: Json) =>
+      targets.map((target: Json) => ({ where: title, expression: target.expr })),
+    ),
+  ];
+}
+
+/** Makes the sends pool fail a workflow task: the counter of failures is there from the first one on. */
+async function failWorkflowTask(): Promise<void> {
+  const { address, namespace } = (await stack()).temporal;
+  const connection = await Connection.connect({ address });
+  try {
+    const handle = await new Client({ connection, namespace }).workflow.start("no such workflow", {
+      taskQueue: TASK_QUEUES.sends,
+      workflowId: unique("fails"),
+    });
+    await eventually(async () => (await scrape("sends")).includes("workflow_task_execution_failed"), {
+      what: "a failed workflow task",
+    });
+    await handle.terminate();
+  } finally {
+    await connection.close();
+  }
+}
+
+describe("Metrics of the worker pools", () => {
+  afterEach(() => setFaults([]));
+
+  it("have every metric that an alert or a panel asks for, once a send went out", async () => {
+    await sendAndWait(await makeSender());
+    await failWorkflowTask();
+    const present = new Set((await scrapeAll()).flatMap(samples).map(({ name }) => name));
+    const asked = expressions();
+    assert.ok(asked.length > 20, "alerts and panels are read");
+    for (const { where, expression } of asked) {
+      const names = metricsIn(expression);
+      assert.ok(names.length > 0, `${where} asks for something`);
+      for (const name of names) assert.ok(present.has(name), `${where} asks for ${name}, which is nowhere`);
+    }
+  });
+
+  it("are described once each, and carry their pool", async () => {
+    for (const pool of Object.keys(POOLS)) {
+      const text = await scrape(pool);
+      const described = [...text.matchAll(/^# (HELP|TYPE) (\w+)/gm)].map(([line]) => line);
+      assert.equal(new Set(described).size, described.length, "nothing is described twice");
+      for (const { name, labels } of samples(text)) assert.equal(labels["pool"], pool, name);
+    }
+  });
+
+  it("count each recipient of a send once, by what became of them", async () => {
+    const sender: Sender = await makeSender({ recipients: 7 });
+    await setFaults([{ stage: "rcpt", match: `person3@${sender.audience}`, code: 550, message: "5.1.1 no such user" }]);
+    const before = await mails();
+    await sendAndWait(sender);
+    const after = await mails();
+    const risen = OUTCOMES.map((outcome) => [outcome, (after[outcome] ?? 0) - (before[outcome] ?? 0)]);
+    assert.deepEqual(
+      Object.fromEntries(risen.filter(([, count]) => count !== 0)),
+      { SENT: 6, REJECTED: 1 },
+      "the recipients of the send, and nobody else",
+    );
+  });
+
+  it("tell nothing of who sends and who is mailed", async () => {
+    const sender = await makeSender();
+    await sendAndWait(sender);
+    const texts = (await scrapeAll()).join("\n");
+    for (const secret of [sender.team.id, sender.accountId, sender.newsletterId, sender.domain, sender.audience, "@"]) {
+      assert.ok(!texts.includes(secret), `${secret} is in the metrics`);
+    }
+  });
+});
+
+describe("Metrics from Postgres", () => {
+  async function registryOver(kept = NEVER_KEPT): Promise<Registry> {
+    const registry = new Registry();
+    addDatabaseMetrics(registry, { orm: (await backdoor()).orm, log }, kept);
+    return registry;
+  }
+
+  it("show a balance that differs from its ledger until it is put right", async () => {
+    const { team, em } = await makeTeam();
+    await transaction(em, (tx) => grantCredits(tx, { teamId: team.id, environment: "LIVE" }, 100, unique("grant")));
+    const registry = await registryOver();
+    const add = (credits: number) =>
+      sql`update credit_balances set available = available + ${credits} where team_id = ${team.id}`.execute(kysely(em));
+    // Other tests set balances by hand.
+    const before = (await gauge(registry, "mailkeel_credit_mismatches")) ?? Number.NaN;
+    await add(1);
+    try {
+      assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), before + 1);
+    } finally {
+      await add(-1);
+    }
+    assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), before);
+  });
+
+  it("tell for how long a queued or a due recipient has waited, and which sends need an operator", async () => {
+    const { team, em } = await makeTeam();
+    const db = kysely(em);
+    const registry = await registryOver();
+    const sendId = newId("send");
+    const needing = (await gauge(registry, "mailkeel_sends_needing_operator")) ?? 0;
+    const sending = (await gauge(registry, "mailkeel_sends", { status: "SENDING" })) ?? 0;
+    // Older than anything else that the tests left waiting.
+    await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, account_id, status,
+        recipients, credits_reserved, cap_limit, cap_used_today, send_at, started_at)
+      values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', 'none', 'SENDING',
+        1, 0, 1, 1, now(), now() - interval '30 hours')`.execute(db);
+    await sql`insert into send_recipients (send_id, seq, subscriber_id, email, list_id, state)
+      values (${sendId}, 1, 'none', 'nobody@example.com', 'none', 'QUEUED')`.execute(db);
+    try {
+      const age = async () => Math.floor(((await gauge(registry, "mailkeel_queue_age_seconds")) ?? 0) / 3_600);
+      assert.equal(await age(), 30);
+      assert.equal(await gauge(registry, "mailkeel_sends", { status: "SENDING" }), sending + 1);
+      await sql`update send_recipients set state = 'DEFERRED', retry_at = now() - interval '20 hours'
+        where send_id = ${sendId}`.execute(db);
+      assert.equal(await age(), 20);
+      await sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`.execute(db);
+      assert.equal(await age(), 0, "a recipient that is not due waits for nobody");
+      await sql`update sends set status = 'PAUSED', trouble = 'login_refused' where id = ${sendId}`.execute(db);
+      assert.equal(await gauge(registry, "mailkeel_sends_needing_operator"), needing + 1);
+    } finally {
+      await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);
+      await sql`delete from sends where id = ${sendId}`.execute(db);
+    }
+  });
+
+  it("are read once for all scrapes of a while", async () => {
+    const { team, em } = await makeTeam();
+    await transaction(em, (tx) => grantCredits(tx, { teamId: team.id, environment: "LIVE" }, 1, unique("grant")));
+    const registry = await registryOver({ sends: 60_000, credits: 60_000 });
+    const first = await gauge(registry, "mailkeel_credit_mismatches");
+    const db = kysely(em);
+    await sql`update credit_balances set available = 2 where team_id = ${team.id}`.execute(db);
+    try {
+      assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), first);
+    } finally {
+      await sql`update credit_balances set available = 1 where team_id = ${team.id}`.execute(db);
+    }
+  });
+
+  it("are left out, not 0, while Postgres is away", async () => {
+    const orm = await openDatabase("postgres://127.0.0.1:1/none", 1);
+    try {
+      const { registry } = createMetrics("maintenance", () => true);
+      addDatabaseMetrics(registry, { orm, log }, NEVER_KEPT);
+      assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), undefined);
+      assert.equal(await gauge(registry, "mailkeel_queue_age_seconds"), undefined);
+      assert.equal(await gauge(registry, "mailkeel_sends", { status: "SENT" }), undefined);
+      assert.equal(await gauge(registry, "mailkeel_pool_ready"), 1);
+    } finally {
+      await orm.close(true);
+    }
+  });
+
+  it("count the connections that are used and idle, and who waits for one", async () => {
+    const { registry, watchConnections } = createMetrics("test", () => true);
+    const orm = await openDatabase((await stack()).env.DATABASE_URL, 1, watchConnections);
+    const connections = async () => {
+      const states = ["used", "idle", "waiting"];
+      return Promise.all(states.map((state) => gauge(registry, "mailkeel_database_pool_connections", { state })));
+    };
+    try {
+      const waiting = await transaction(orm.em.fork(), async (tx) => {
+        await sql`select 1`.execute(kysely(tx));
+        assert.deepEqual(await connections(), [1, 0, 0]);
+        const query = sql`select 1`.execute(kysely(orm.em.fork()));
+        await eventually(async () => (await connections())[2] === 1, { what: "a caller that waits" });
+        return { query };
+      });
+      await waiting.query;
+      assert.deepEqual(await connections(), [0, 1, 0]);
+    } finally {
+      await orm.close(true);
+    }
+  });
+});
