@@ -44,6 +44,16 @@ const settings = z.object({
   SYSTEM_SMTP_URL: url("smtp:", "smtps:"),
   /** Sender of the service's own mail. */
   SYSTEM_FROM: z.string().min(3).default("Mailkeel <no-reply@mailkeel.example>"),
+  /** Deployment that a versioned worker belongs to; with WORKER_BUILD_ID, or neither: then workers are unversioned. */
+  WORKER_DEPLOYMENT_NAME: z
+    .string()
+    .regex(/^(?!__)[\w-]{1,100}$/, "must be letters, digits, - and _")
+    .optional(),
+  /** Which build a versioned worker runs, e.g. a commit. */
+  WORKER_BUILD_ID: z
+    .string()
+    .regex(/^(?!__)[\w.+-]{1,100}$/, "must be letters, digits, ., +, - and _")
+    .optional(),
   /** Least level that is logged. */
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   /** Port for a worker pool's health answers; 0 takes any free one. */
@@ -70,12 +80,22 @@ const settings = z.object({
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
 });
 
+/** Half a version would be an unversioned worker that nobody meant. */
+const consistent = settings.superRefine(({ WORKER_DEPLOYMENT_NAME: name, WORKER_BUILD_ID: build }, context) => {
+  if ((name === undefined) === (build === undefined)) return;
+  const missing = name === undefined ? "WORKER_DEPLOYMENT_NAME" : "WORKER_BUILD_ID";
+  context.addIssue({ code: "custom", path: [missing], message: "is missing" });
+});
+
 export type Env = z.infer<typeof settings>;
 
 /** A setting is missing or wrong; the message names each and what it must be. */
 export class SettingsError extends Error {
   override name = "SettingsError";
 }
+
+/** Names of all settings. */
+export const SETTINGS = Object.keys(settings.shape) as (keyof Env)[];
 
 /**
  * Reads and checks every setting.
@@ -84,7 +104,7 @@ export class SettingsError extends Error {
 export function readEnv(source: NodeJS.ProcessEnv = process.env): Env {
   // An empty variable is how shells and compose files spell "not set".
   const given = Object.fromEntries(Object.entries(source).filter(([, value]) => value !== undefined && value !== ""));
-  const result = settings.safeParse(given);
+  const result = consistent.safeParse(given);
   if (result.success) return result.data;
   const lines = result.error.issues.map((issue) => {
     const name = issue.path.join(".");

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { parseArgs } from "node:util";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
-import { NativeConnection, Worker } from "@temporalio/worker";
+import { NativeConnection, Worker, type WorkerOptions } from "@temporalio/worker";
 import type { Logger } from "pino";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { openDatabase } from "../db/orm.ts";
@@ -43,6 +43,21 @@ async function connect(env: Env, log: Logger, stopping: AbortSignal): Promise<Na
   }
 }
 
+/**
+ * The version that this worker polls as. Sends follow the deployment's current version by themselves: their code is kept
+ * replayable, so that none is tied to the build that it started on.
+ */
+function version({ WORKER_DEPLOYMENT_NAME: deploymentName, WORKER_BUILD_ID: buildId }: Env): Partial<WorkerOptions> {
+  if (deploymentName === undefined || buildId === undefined) return {};
+  return {
+    workerDeploymentOptions: {
+      useWorkerVersioning: true,
+      version: { deploymentName, buildId },
+      defaultVersioningBehavior: "AUTO_UPGRADE",
+    },
+  };
+}
+
 async function runPool(pool: PoolName, env: Env): Promise<void> {
   const log = openLog(env, pool);
   const stop = new AbortController();
@@ -75,6 +90,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
         namespace: env.TEMPORAL_NAMESPACE,
         taskQueue: definition.taskQueue,
         identity: workerId,
+        ...version(env),
         ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
         activities: running.activities ?? {},
         interceptors: { activity: [failuresToCodes(log)] },

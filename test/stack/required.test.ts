@@ -22,4 +22,14 @@ describe("The settings", () => {
       assert.throws(() => readEnv({ ...GIVEN, [name]: "" }), missing);
     });
   }
+
+  const VERSION = { WORKER_DEPLOYMENT_NAME: "mailkeel", WORKER_BUILD_ID: "1" };
+
+  it("take a worker's version whole or not at all", () => {
+    assert.equal(readEnv({ ...GIVEN, ...VERSION }).WORKER_BUILD_ID, "1");
+    for (const name of Object.keys(VERSION)) {
+      const half = (error: unknown) => error instanceof SettingsError && error.message.includes(`${name} is not set`);
+      assert.throws(() => readEnv({ ...GIVEN, ...VERSION, [name]: "" }), half);
+    }
+  });
 });

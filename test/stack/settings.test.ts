@@ -19,6 +19,8 @@ const BAD = {
   ENCRYPTION_KEYS: "k1:short",
   SYSTEM_SMTP_URL: "http://127.0.0.1",
   SYSTEM_FROM: "x",
+  WORKER_DEPLOYMENT_NAME: "mail.keel",
+  WORKER_BUILD_ID: "build 1",
   LOG_LEVEL: "loud",
   HEALTH_PORT: "-1",
   SHUTDOWN_GRACE_MS: "soon",
