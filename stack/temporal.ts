@@ -1,5 +1,5 @@
 import { connect } from "node:net";
-import { Connection } from "@temporalio/client";
+import { Connection, isGrpcServiceError } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import proto from "@temporalio/proto";
@@ -18,8 +18,10 @@ const SEARCH_ATTRIBUTES = {
   NeedsOperator: IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
 };
 
-/** The dev server forgets finished workflows after a day; an operator wants to look further back. */
+/** Servers forget finished workflows after a day unless told otherwise; an operator wants to look further back. */
 const RETENTION = "30 days";
+/** gRPC */
+const ALREADY_EXISTS = 6;
 const READY_TIMEOUT_MS = 55_000;
 
 /** The Temporal CLI's dev server with its UI, as it is run for the stack. */
@@ -72,7 +74,9 @@ function accepts(port: number): Promise<boolean> {
 }
 
 /**
- * Makes sure that the namespace has the search attributes, and the dev server's a longer retention.
+ * Makes sure that the namespace has the search attributes, and one of ours a longer retention.
+ * @param embedded the dev server, which makes the namespace by itself
+ * @param create makes the namespace where it is missing
  * @param env where address, TLS and API key of the cluster are read from
  * @throws {StackError} when the cluster cannot be reached or lacks an attribute and refuses to add it
  */
@@ -80,8 +84,9 @@ export async function prepareNamespace(options: {
   env: Record<string, string>;
   namespace: string;
   embedded: boolean;
+  create?: boolean;
 }): Promise<void> {
-  const { namespace, embedded } = options;
+  const { namespace, embedded, create = false } = options;
   const { connectionOptions } = loadClientConnectConfig({ overrideEnvVars: options.env, disableFile: embedded });
   const address = connectionOptions.address ?? "localhost:7233";
   const connection = await Connection.connect({ ...connectionOptions, connectTimeout: 10_000 } as Parameters<
@@ -90,12 +95,13 @@ export async function prepareNamespace(options: {
     throw new StackError(`Temporal does not answer at ${address}. Check TEMPORAL_ADDRESS, or leave it out.`, { cause });
   });
   try {
+    if (create) await createNamespace(connection, namespace);
     const missing = async () => {
       const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
       return Object.entries(SEARCH_ATTRIBUTES).filter(([name]) => !(name in (customAttributes ?? {})));
     };
     // The server listens before its namespace is there.
-    const timeoutMs = embedded ? READY_TIMEOUT_MS : 5_000;
+    const timeoutMs = embedded || create ? READY_TIMEOUT_MS : 5_000;
     const toAdd = await until(`namespace ${namespace}`, missing, { timeoutMs });
     if (toAdd.length > 0) {
       const searchAttributes = Object.fromEntries(toAdd);
@@ -115,5 +121,14 @@ export async function prepareNamespace(options: {
     );
   } finally {
     await connection.close();
+  }
+}
+
+async function createNamespace(connection: Connection, namespace: string): Promise<void> {
+  const workflowExecutionRetentionPeriod = msToTs(RETENTION);
+  try {
+    await connection.workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod });
+  } catch (error) {
+    if (!isGrpcServiceError(error) || error.code !== ALREADY_EXISTS) throw error;
   }
 }
