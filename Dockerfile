@@ -1,0 +1,39 @@
+# syntax=docker/dockerfile:1
+# One image for the API, every pool of workers, the command line and the preparation of a cluster: the command differs.
+
+FROM node:24.21.0-bookworm-slim AS base
+WORKDIR /app
+
+# The workflows as the worker loads them. Bundling needs packages of this platform that running does not.
+FROM base AS bundle
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev --ignore-scripts
+COPY workflows ./workflows
+COPY workers/bundle.ts ./workers/
+RUN node workers/bundle.ts
+
+# Without the embedded Postgres, the bundler's compiler and the `node` package's binary, which are for `npm start`.
+FROM base AS dependencies
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev --omit=optional --ignore-scripts
+COPY --from=bundle /app/node_modules/.cache/mailkeel ./node_modules/.cache/mailkeel
+
+FROM base AS mailkeel
+# Temporal's client takes the certificates it trusts from the system.
+RUN apt-get update \
+  && apt-get install --yes --no-install-recommends ca-certificates \
+  && rm -rf /var/lib/apt/lists/*
+ENV NODE_ENV=production
+COPY --from=dependencies /app/node_modules ./node_modules
+COPY package.json env.ts log.ts ./
+COPY db ./db
+COPY domain ./domain
+COPY activities ./activities
+COPY workflows ./workflows
+COPY workers ./workers
+COPY api ./api
+COPY app ./app
+COPY stack ./stack
+# Nothing below /app is written at run time.
+USER node
+CMD ["node", "api/main.ts"]

@@ -1,0 +1,148 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { Ajv } from "ajv";
+import { parse } from "yaml";
+import { readEnv, SETTINGS } from "../../env.ts";
+import { POOLS } from "../../workers/pools.ts";
+
+const ROOT = `${import.meta.dirname}/../..`;
+const read = (path: string): string => readFileSync(`${ROOT}/${path}`, "utf8");
+
+interface Service {
+  image?: string;
+  build?: string;
+  command?: string[];
+  environment?: Record<string, string | number>;
+  depends_on?: Record<string, { condition: string }>;
+  stop_grace_period?: string;
+  volumes?: string[];
+}
+
+const compose = parse(read("docker-compose.temporal.yml"), { merge: true }) as {
+  services: Record<string, Service>;
+  volumes: Record<string, unknown>;
+};
+const services = Object.entries(compose.services);
+/** Built from the Dockerfile and given settings: all but the mail catcher, which takes none. */
+const ours = services.filter(([, service]) => service.build !== undefined && service.environment !== undefined);
+
+/** What the operator is asked for. */
+const GIVEN: Record<string, string> = {
+  POSTGRES_PASSWORD: "0123456789abcdef",
+  TEMPORAL_POSTGRES_PASSWORD: "fedcba9876543210",
+  PUBLIC_URL: "https://mail.example.com",
+  SIGNING_SECRET: Buffer.alloc(32).toString("base64"),
+  ENCRYPTION_KEYS: `k1:${Buffer.alloc(32).toString("base64")}`,
+};
+
+/** As Compose fills in `${NAME:-default}` and `${NAME:?advice}`. */
+const substitute = (text: string): string =>
+  text.replace(/\$\{(\w+)(?::([-?])([^}]*))?\}/g, (_, name: string, operator: string | undefined, rest: string) => {
+    const value = GIVEN[name] ?? (operator === "-" ? rest : undefined);
+    assert.ok(value !== undefined, `${name} is neither given nor has a default`);
+    return value;
+  });
+
+const settingsOf = (service: Service): Record<string, string> =>
+  Object.fromEntries(Object.entries(service.environment ?? {}).map(([name, value]) => [name, substitute(`${value}`)]));
+
+describe("docker-compose.temporal.yml", () => {
+  it("is what the published schema of Compose files allows", () => {
+    const schema = JSON.parse(read("test/data/compose/compose-spec.json"));
+    // ajv knows the draft by its older address.
+    schema.$schema = "http://json-schema.org/draft-07/schema#";
+    const validate = new Ajv({ strict: false, allErrors: true, validateFormats: false }).compile(schema);
+    assert.ok(validate(compose), JSON.stringify(validate.errors, null, 2));
+    const typo = structuredClone(compose) as unknown as { services: { api: Record<string, unknown> } };
+    typo.services.api["helthcheck"] = {};
+    assert.ok(!validate(typo), "the schema refuses what it does not know");
+  });
+
+  it("runs each pool of workers once, and the API", () => {
+    const pools = services.flatMap(([, { command = [] }]) => (command.includes("--pool") ? [command.at(-1)] : []));
+    assert.deepEqual(pools.sort(), Object.keys(POOLS).sort());
+    for (const name of Object.keys(POOLS)) {
+      assert.deepEqual(compose.services[name]?.command, ["node", "workers/main.ts", "--pool", name]);
+    }
+    assert.ok(compose.services["api"]?.build);
+  });
+
+  for (const [name, service] of ours) {
+    it(`gives ${name} every required setting, and none that does not exist`, () => {
+      const given = settingsOf(service);
+      const known = new Set<string>(SETTINGS);
+      const others = Object.keys(given).filter((key) => !known.has(key) && !/^TEMPORAL_(TLS|API_KEY)/.test(key));
+      assert.deepEqual(others, []);
+      assert.equal(readEnv(given).TEMPORAL_NAMESPACE, "mailkeel");
+    });
+
+    it(`gives ${name} longer to stop than it takes`, () => {
+      const seconds = Number(/^(\d+)s$/.exec(service.stop_grace_period ?? "")?.[1]);
+      assert.ok(seconds * 1_000 > readEnv(settingsOf(service)).SHUTDOWN_GRACE_MS + 2_000, service.stop_grace_period);
+    });
+
+    it(`starts ${name} from a file of the image`, () => {
+      assert.ok(existsSync(`${ROOT}/${service.command?.[1] ?? "api/main.ts"}`));
+    });
+  }
+
+  it("pins every image it does not build", () => {
+    for (const [name, { image, build }] of services) {
+      if (build === undefined) assert.match(image ?? "", /:\d+\.\d+/, name);
+    }
+  });
+
+  it("waits for services that exist and, where it waits for their health, tell it", () => {
+    for (const [name, { depends_on = {} }] of services) {
+      for (const [other, { condition }] of Object.entries(depends_on)) {
+        const target = compose.services[other];
+        assert.ok(target, `${name} waits for ${other}`);
+        if (condition === "service_healthy") assert.ok("healthcheck" in target, other);
+      }
+    }
+  });
+
+  it("mounts files and volumes that exist", () => {
+    for (const source of services.flatMap(([, { volumes = [] }]) => volumes.map((volume) => volume.split(":")[0]))) {
+      assert.ok(source);
+      assert.ok(source.startsWith("./") ? existsSync(`${ROOT}/${source}`) : source in compose.volumes, source);
+    }
+  });
+
+  it("asks for every secret, with a word on how to make it", () => {
+    const asked = new Set(read("docker-compose.temporal.yml").match(/(?<=\$\{)\w+(?=:\?.)/g));
+    assert.deepEqual([...asked].sort(), Object.keys(GIVEN).sort());
+  });
+
+  it("turns on what fairness between teams needs", () => {
+    const values = parse(read("deploy/temporal/dynamicconfig.yaml")) as Record<string, { value: unknown }[]>;
+    assert.equal(values["matching.enableFairness"]?.[0]?.value, true);
+    assert.equal(values["matching.useNewMatcher"]?.[0]?.value, true);
+  });
+});
+
+describe("The Dockerfile", () => {
+  const lines = read("Dockerfile").split("\n");
+  const final = lines.slice(lines.findLastIndex((line) => line.startsWith("FROM ")));
+
+  it("runs as somebody who is not root", () => {
+    const user = final.findLast((line) => line.startsWith("USER "))?.split(" ")[1];
+    assert.ok(user && !/^(root|0)(:|$)/.test(user), user);
+  });
+
+  it("copies what is there and what .dockerignore lets through", () => {
+    const ignored = read(".dockerignore").split("\n");
+    for (const line of lines.filter((text) => /^COPY (?!--from)/.test(text))) {
+      for (const source of line.split(" ").slice(1, -1)) {
+        assert.ok(existsSync(`${ROOT}/${source}`), source);
+        assert.ok(ignored.includes(`!${source.split("/")[0]}`), `${source} is not in the build's context`);
+      }
+    }
+  });
+
+  it("copies every folder that the API and the workers are made of", () => {
+    for (const folder of ["activities", "api", "app", "db", "domain", "stack", "workers", "workflows"]) {
+      assert.ok(final.includes(`COPY ${folder} ./${folder}`), folder);
+    }
+  });
+});
