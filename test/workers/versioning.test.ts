@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { Client, Connection } from "@temporalio/client";
+import { appRouter } from "../../api/router.ts";
+import { readEnv } from "../../env.ts";
+import { prepareNamespace } from "../../stack/temporal.ts";
+import { TASK_QUEUES } from "../../workflows/ids.ts";
+import { api } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
+import { unique } from "../support/factories.ts";
+import { confirm, ledgerStates, makeSender, preview, type Sender, untilStatus } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+const WORKER = `${import.meta.dirname}/../../workers/main.ts`;
+const DEPLOYMENT = "mailkeel";
+
+/** A namespace of its own: the stack's unversioned workers poll the same queues of the other one. */
+describe("Workers of a deployment", () => {
+  const namespace = unique("versions");
+  const children: ChildProcess[] = [];
+  let app: TestApp;
+  let connection: Connection;
+  let client: Client;
+
+  /** Pools of a build, once they poll. */
+  async function startBuild(buildId: string, pools: string[] = Object.values(TASK_QUEUES)): Promise<void> {
+    const { env } = await stack();
+    const { ENCRYPTION_KEYS, DEFERRAL_LADDER_SECONDS: _, ...rest } = env;
+    const settings = Object.entries(rest).map(([name, value]) => [name, String(value)]);
+    const keys = ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(",");
+    const childEnv = {
+      ...Object.fromEntries(settings),
+      ENCRYPTION_KEYS: keys,
+      TEMPORAL_NAMESPACE: namespace,
+      WORKER_DEPLOYMENT_NAME: DEPLOYMENT,
+      WORKER_BUILD_ID: buildId,
+    };
+    readEnv(childEnv);
+    await Promise.all(
+      pools.map(async (pool) => {
+        const child = fork(WORKER, ["--pool", pool], { env: childEnv, stdio: ["ignore", "ignore", "inherit", "ipc"] });
+        children.push(child);
+        await once(child, "message");
+      }),
+    );
+    // A version is known to the server, with its queues, from its first polls on.
+    await eventually(
+      async () => {
+        const { workerDeploymentVersionInfo: info } = await connection.workflowService.describeWorkerDeploymentVersion({
+          namespace,
+          deploymentVersion: { deploymentName: DEPLOYMENT, buildId },
+        });
+        const queues = new Set(info?.taskQueueInfos?.map(({ name }) => name));
+        return pools.every((pool) => queues.has(pool));
+      },
+      { withinMs: 15_000, what: `build ${buildId} to be known` },
+    );
+  }
+
+  const makeCurrent = (buildId: string) =>
+    eventually(
+      () =>
+        connection.workflowService.setWorkerDeploymentCurrentVersion({
+          namespace,
+          deploymentName: DEPLOYMENT,
+          buildId,
+        }),
+      { withinMs: 15_000, what: `build ${buildId} to be current` },
+    );
+  const ramp = (buildId: string, percentage: number) =>
+    eventually(
+      () =>
+        connection.workflowService.setWorkerDeploymentRampingVersion({
+          namespace,
+          deploymentName: DEPLOYMENT,
+          buildId,
+          percentage,
+        }),
+      { withinMs: 15_000, what: `build ${buildId} to take ${percentage} %` },
+    );
+
+  interface Previewed {
+    sender: Sender;
+    token: string;
+    workflowId: string;
+  }
+
+  async function previewed(): Promise<Previewed> {
+    const made = await makeSender();
+    const sender = { ...made, client: api(made.keys.live, app.base) };
+    const answer = await preview(sender);
+    assert.equal(answer.status, 200, answer.text);
+    const workflowId = await eventually(async () => {
+      const found = client.workflow.list({ query: `ResourceId = '${sender.newsletterId}'` });
+      const { value } = await found[Symbol.asyncIterator]().next();
+      return value?.workflowId as string | undefined;
+    });
+    assert.ok(workflowId);
+    return { sender, token: answer.body.data.confirmation.token, workflowId };
+  }
+
+  async function finish({ sender, token }: Previewed): Promise<void> {
+    const armed = await confirm(sender, token);
+    assert.equal(armed.status, 202, armed.text);
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 3 });
+  }
+
+  /** The builds that carried a workflow's tasks, in order. */
+  async function buildsOf({ workflowId }: Previewed): Promise<string[]> {
+    const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
+    const builds = (events ?? []).flatMap(({ workflowTaskCompletedEventAttributes: task }) =>
+      task?.deploymentVersion?.buildId ? [task.deploymentVersion.buildId] : [],
+    );
+    return builds.filter((build, i) => build !== builds[i - 1]);
+  }
+
+  before(async function () {
+    this.timeout(60_000);
+    const { temporal } = await stack();
+    await prepareNamespace({ env: { TEMPORAL_ADDRESS: temporal.address }, namespace, embedded: false, create: true });
+    connection = await Connection.connect({ address: temporal.address });
+    client = new Client({ connection, namespace });
+    app = await serveRoutes(appRouter, { changes: { TEMPORAL_NAMESPACE: namespace } });
+    await startBuild("1");
+    await makeCurrent("1");
+  });
+
+  after(async () => {
+    for (const child of children) child.kill("SIGTERM");
+    await Promise.all(children.map((child) => child.exitCode ?? once(child, "exit")));
+    await app?.close();
+    await connection?.close();
+  });
+
+  it("take over sends under way when their build becomes current, and give them back at a rollback", async () => {
+    const [first, onward, back] = [await previewed(), await previewed(), await previewed()];
+    await finish(first);
+    assert.deepEqual(await buildsOf(first), ["1"]);
+
+    await startBuild("2");
+    await makeCurrent("2");
+    await finish(onward);
+    assert.deepEqual(await buildsOf(onward), ["1", "2"]);
+    const started = await previewed();
+
+    await makeCurrent("1");
+    await finish(back);
+    assert.equal((await buildsOf(back)).at(-1), "1");
+    await finish(started);
+    assert.deepEqual(await buildsOf(started), ["2", "1"]);
+
+    await ramp("2", 100);
+    const ramped = await previewed();
+    await finish(ramped);
+    assert.deepEqual(await buildsOf(ramped), ["2"]);
+  }).timeout(120_000);
+
+  it("cannot become current while one of the deployment's pools is missing", async () => {
+    await startBuild("3", [TASK_QUEUES.sends]);
+    const refused = connection.workflowService.setWorkerDeploymentCurrentVersion({
+      namespace,
+      deploymentName: DEPLOYMENT,
+      buildId: "3",
+    });
+    await assert.rejects(refused, /task queue/i);
+  }).timeout(60_000);
+});
