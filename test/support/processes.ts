@@ -1,0 +1,82 @@
+import { fork } from "node:child_process";
+import { randomInt } from "node:crypto";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { eventually } from "./eventually.ts";
+import { stack } from "./stack.ts";
+
+type Child = "api" | "sends" | "dispatch" | "maintenance" | "postgres" | "temporal";
+
+/** What a child of the stack runs as now; one that was started again has another. */
+export function pidOf(name: Child): number {
+  const file = process.env["MAILKEEL_STACK"];
+  if (!file) throw new Error("run with npm test");
+  const pid = JSON.parse(readFileSync(file, "utf8")).pids[name];
+  if (typeof pid !== "number") throw new Error(`${name} is no child of this stack`);
+  return pid;
+}
+
+/** Kills a child of the stack. `again` resolves once the supervisor has started it anew. */
+export function kill(name: Child): { again: Promise<unknown> } {
+  const pid = pidOf(name);
+  process.kill(pid, "SIGKILL");
+  const another = () => pidOf(name) !== pid;
+  return { again: eventually(another, { withinMs: 30_000, what: `another ${name}` }) };
+}
+
+const WORKERS_MAIN = `${import.meta.dirname}/../../workers/main.ts`;
+
+export interface DispatchWorker {
+  pid: number;
+  signal(name: "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
+  /** Asks it to stop, whatever state it is in, and waits until it is gone. */
+  stop(): Promise<void>;
+}
+
+/**
+ * A second dispatching worker beside the stack's, with the stack's settings.
+ * @param settings those that differ
+ */
+export async function startDispatchWorker(settings: Record<string, string> = {}): Promise<DispatchWorker> {
+  const { env } = await stack();
+  const child = fork(WORKERS_MAIN, ["--pool", "dispatch"], {
+    stdio: ["ignore", "ignore", "inherit", "ipc"],
+    env: {
+      PATH: process.env["PATH"],
+      DATABASE_URL: env.DATABASE_URL,
+      TEMPORAL_ADDRESS: env.TEMPORAL_ADDRESS,
+      TEMPORAL_NAMESPACE: env.TEMPORAL_NAMESPACE,
+      TEMPORAL_CONFIG_FILE: "/nowhere/no-profile.toml",
+      SIGNING_SECRET: env.SIGNING_SECRET,
+      ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
+      SYSTEM_SMTP_URL: env.SYSTEM_SMTP_URL,
+      PUBLIC_URL: env.PUBLIC_URL,
+      LOG_LEVEL: "silent",
+      DEFERRAL_LADDER_SECONDS: "1,1,2",
+      SHUTDOWN_GRACE_MS: "2000",
+      ...settings,
+    },
+  });
+  const gone = once(child, "exit");
+  await Promise.race([
+    once(child, "message"),
+    gone.then(([code]) => Promise.reject(new Error(`the worker ended with ${code} instead of getting ready`))),
+  ]);
+  const { pid } = child;
+  if (pid === undefined) throw new Error("the worker has no pid");
+  return {
+    pid,
+    signal: (name) => void child.kill(name),
+    stop: async () => {
+      child.kill("SIGCONT");
+      child.kill("SIGTERM");
+      await gone;
+    },
+  };
+}
+
+/**
+ * What a test's random choices come from. It stands in the test's title; to repeat a run, set it:
+ * `SEED=123 npm test -- test/sends/kills.test.ts`.
+ */
+export const SEED = Number(process.env["SEED"] ?? randomInt(1_000_000));
