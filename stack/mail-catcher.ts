@@ -41,6 +41,7 @@ export async function startMailCatcher(options: {
     session: SMTPServerSession,
     recipients: string[],
     done: (error?: Error | null) => void,
+    taken: () => void = () => {},
   ): void => {
     const rule = faults.take(stage, recipients);
     if (!rule) {
@@ -48,8 +49,10 @@ export async function startMailCatcher(options: {
       return;
     }
     const act = () => {
-      if (rule.drop) cut(session);
-      else done(rule.code ? new SmtpError(rule.message, rule.code) : null);
+      if (rule.drop) {
+        if (rule.taken) taken();
+        cut(session);
+      } else done(rule.code ? new SmtpError(rule.message, rule.code) : null);
     };
     if (rule.delayMs > 0) setTimeout(act, rule.delayMs);
     else act();
@@ -79,12 +82,14 @@ export async function startMailCatcher(options: {
       stream.on("end", () => {
         const { mailFrom, rcptTo } = session.envelope;
         const to = rcptTo.map(({ address }) => address);
-        answer("data", session, to, (error) => {
-          if (!error && !stream.sizeExceeded) {
-            store.add(mailFrom ? mailFrom.address : "", to, Buffer.concat(chunks));
-          }
+        const take = () => {
+          if (!stream.sizeExceeded) store.add(mailFrom ? mailFrom.address : "", to, Buffer.concat(chunks));
+        };
+        const reply = (error?: Error | null) => {
+          if (!error) take();
           done(error);
-        });
+        };
+        answer("data", session, to, reply, take);
       });
     },
   });

@@ -14,8 +14,8 @@ const ROOT = `${import.meta.dirname}/..`;
 const KEPT =
   /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
 
-/** Durable waits short enough to be waited for. */
-const QUICK = { DEFERRAL_LADDER_SECONDS: "1,1,2" };
+/** Waits short enough to be waited for. */
+const QUICK = { DEFERRAL_LADDER_SECONDS: "1,1,2", SMTP_TIMEOUT_MS: "5000" };
 
 function namesTests(arg: string, before: string | undefined): boolean {
   if (arg.startsWith("-") || /^(-g|--grep|-f|--fgrep)$/.test(before ?? "")) return false;

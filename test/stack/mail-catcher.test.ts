@@ -176,6 +176,9 @@ describe("mail catcher", () => {
       await setFaults([{ stage: "data", drop: true }]);
       await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === undefined);
       assert.equal((await getStats()).received, 0);
+      await setFaults([{ stage: "data", drop: true, taken: true }]);
+      await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === undefined);
+      assert.equal((await getStats()).received, 1);
     });
 
     it("refuses rules that make no sense and keeps those it has", async () => {

@@ -218,6 +218,7 @@ export interface FaultRule {
   times?: number;
   delayMs?: number;
   drop?: boolean;
+  taken?: boolean;
 }
 
 /** Makes the mail catcher misbehave; none makes it behave again. */

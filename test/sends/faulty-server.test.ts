@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { Client, Connection } from "@temporalio/client";
+import { sql } from "kysely";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
+import { passwordContext } from "../../domain/accounts.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import { outcomesOf } from "../support/outcomes.ts";
+import {
+  addSubscribers,
+  caughtMails,
+  credits,
+  type FaultRule,
+  ledgerStates,
+  makeSender,
+  people,
+  type Sender,
+  setFaults,
+  startSend,
+  untilStatus,
+} from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+interface Kind {
+  count: number;
+  /** What the server does to their mails; `times` is by mail, all of the kind together. */
+  fault: Omit<FaultRule, "match">;
+  state: RecipientState;
+  /** How often each is caught at least and at most. */
+  caught: [least: number, most: number];
+}
+
+/** Longer than the stack of the tests waits for an answer. */
+const HANGS = { delayMs: 12_000 };
+
+/** Recipients by what the server does with them; their kind is the start of their address. */
+const KINDS: Record<string, Kind> = {
+  greylisted: {
+    count: 20,
+    fault: { stage: "rcpt", code: 450, message: "4.2.0 Greylisted", times: 20 },
+    state: "SENT",
+    caught: [1, 1],
+  },
+  nobody: {
+    count: 8,
+    fault: { stage: "rcpt", code: 550, message: "5.1.1 No such user" },
+    state: "REJECTED",
+    caught: [0, 0],
+  },
+  deferred: { count: 4, fault: { stage: "rcpt", code: 450, message: "4.2.0 Later" }, state: "EXPIRED", caught: [0, 0] },
+  closing: {
+    count: 8,
+    fault: { stage: "rcpt", code: 421, message: "4.3.2 Closing", times: 8 },
+    state: "SENT",
+    caught: [1, 1],
+  },
+  closingatdot: {
+    count: 4,
+    fault: { stage: "data", code: 421, message: "4.3.2 Closing", times: 4 },
+    state: "SENT",
+    caught: [1, 1],
+  },
+  lost: { count: 6, fault: { stage: "rcpt", drop: true, times: 6 }, state: "SENT", caught: [1, 1] },
+  cut: { count: 6, fault: { stage: "data", drop: true }, state: "UNKNOWN", caught: [0, 0] },
+  swallowed: { count: 6, fault: { stage: "data", drop: true, taken: true }, state: "UNKNOWN", caught: [1, 1] },
+  mute: { count: 3, fault: { stage: "rcpt", ...HANGS, times: 3 }, state: "SENT", caught: [1, 1] },
+  // When the server finds its voice again, nobody listens; but it has the mail.
+  silent: { count: 3, fault: { stage: "data", ...HANGS }, state: "UNKNOWN", caught: [0, 1] },
+};
+
+const countOf = (state: RecipientState) =>
+  Object.values(KINDS).reduce((sum, kind) => sum + (kind.state === state ? kind.count : 0), 0);
+
+describe("A faulty server", () => {
+  let connection: Connection;
+  let temporal: Client;
+
+  before(async () => {
+    const { address, namespace } = (await stack()).temporal;
+    connection = await Connection.connect({ address });
+    temporal = new Client({ connection, namespace });
+  });
+  after(() => connection.close());
+  afterEach(() => setFaults([]));
+
+  it("costs each of 400 recipients what it did to them and no more", async function () {
+    this.timeout(90_000);
+    const sender = await makeSender({ recipients: 0, credits: 400, account: { maxConnections: 20 } });
+    const { audience } = sender;
+    const odd = Object.entries(KINDS).flatMap(([kind, { count }]) =>
+      Array.from({ length: count }, (_, i) => ({ email: `${kind}${i}@${audience}` })),
+    );
+    const all = [...people(400 - odd.length, audience), ...odd];
+    // Spread over the send, the same way each time.
+    const order = (i: number) => (i * 7_919) % 400;
+    await addSubscribers(
+      sender,
+      sender.listId,
+      all.map((_, i) => all[order(i)] ?? assert.fail()),
+    );
+    await setFaults([
+      ...Object.entries(KINDS).map(([kind, { fault }]) => ({ ...fault, match: `^${kind}\\d+@${audience}` })),
+      { stage: "data", match: audience, delayMs: 20 },
+    ]);
+    await startSend(sender);
+    // What is left then are those who are deferred again and again; their day is over.
+    const { count: deferred } = KINDS["deferred"] ?? assert.fail();
+    await eventually(async () => (await ledgerStates(sender))["SENT"] === 400 - odd.length + countOf("SENT"), {
+      withinMs: 60_000,
+      what: "all who can be sent",
+    });
+    await sql`update send_recipients set first_deferred_at = now() - interval '2 days'
+      where email like ${`deferred%@${audience}`}`.execute(kysely(sender.em));
+    await untilStatus(sender, ["SENT"]);
+
+    const outcomes = await outcomesOf(sender);
+    assert.equal(outcomes.length, 400);
+    const wrong = outcomes.filter(({ email, state, caught }) => {
+      const kind = KINDS[/^[a-z]+/.exec(email)?.[0] ?? ""] ?? { state: "SENT", caught: [1, 1] };
+      return state !== kind.state || caught < kind.caught[0] || caught > kind.caught[1];
+    });
+    assert.deepEqual(wrong, []);
+    for (const { email, attempts } of outcomes.filter(({ email }) => /^(greylisted|closingatdot|mute)/.test(email))) {
+      assert.ok(attempts >= 2, `${email} was deferred`);
+    }
+    const suppressions = await sender.client.get("/suppressions", { query: { limit: 100 } });
+    assert.deepEqual(
+      suppressions.body.data.map(({ email, reason }: { email: string; reason: string }) => `${email} ${reason}`).sort(),
+      odd.flatMap(({ email }) => (email.startsWith("nobody") ? [`${email} bounce:hard`] : [])).sort(),
+    );
+    // Given back: what was refused and what expired.
+    const back = countOf("REJECTED") + deferred;
+    assert.deepEqual(await credits(sender), { available: back, reserved: 0, mismatch: false });
+  });
+
+  it("that refuses logins half way pauses the send at no recipient's cost, and a resume sends the rest", async function () {
+    this.timeout(60_000);
+    const sender = await makeSender({ recipients: 60, account: { maxConnections: 2 } });
+    const password = sender.vault.encrypt("a password", passwordContext(sender.accountId));
+    await sql`update email_accounts set username = 'news', encrypted_password = ${password}
+      where id = ${sender.accountId}`.execute(kysely(sender.em));
+    const { audience } = sender;
+    await setFaults([{ stage: "data", match: audience, delayMs: 20 }]);
+    const { data } = await startSend(sender);
+    await eventually(async () => (await caughtMails(sender)).length >= 20, { what: "a third of the mails" });
+    await setFaults([
+      { stage: "auth", code: 535, message: "5.7.8 No longer" },
+      { stage: "rcpt", match: audience, code: 421, message: "4.3.2 Closing" },
+    ]);
+    await untilStatus(sender, ["PAUSED"]);
+    const { rows } = await sql<{ trouble: string }>`select trouble from sends where id = ${data.id}`.execute(
+      kysely(sender.em),
+    );
+    assert.deepEqual(rows, [{ trouble: "login_refused" }]);
+    const { SENT = 0, QUEUED = 0, DEFERRED = 0, ...others } = await ledgerStates(sender);
+    assert.deepEqual(others, {}, "nobody failed");
+    assert.equal(SENT + QUEUED + DEFERRED, 60);
+    assert.ok(SENT >= 20 && SENT < 60, `${SENT} sent`);
+    await setFaults([]);
+    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
+    await untilStatus(sender, ["SENT"]);
+    await assertSentOnce(sender, 60);
+  });
+
+  it("whose disk is full defers everybody, and each is sent once when there is room", async function () {
+    this.timeout(60_000);
+    const sender = await makeSender({ recipients: 60, account: { maxConnections: 5 } });
+    await setFaults([
+      { stage: "data", match: sender.audience, code: 452, message: "4.3.1 Insufficient system storage" },
+    ]);
+    await startSend(sender);
+    const isTriedAgain = async () => (await outcomesOf(sender)).every(({ attempts }) => attempts >= 2);
+    await eventually(isTriedAgain, { withinMs: 20_000, what: "a second try for everybody" });
+    assert.equal((await ledgerStates(sender))["SENT"] ?? 0, 0);
+    await setFaults([]);
+    await untilStatus(sender, ["SENT"]);
+    await assertSentOnce(sender, 60);
+  });
+});
+
+async function assertSentOnce(sender: Sender, recipients: number): Promise<void> {
+  const outcomes = await outcomesOf(sender);
+  assert.equal(outcomes.length, recipients);
+  assert.deepEqual(
+    outcomes.filter(({ state, caught }) => state !== "SENT" || caught !== 1),
+    [],
+  );
+}

@@ -1,0 +1,32 @@
+import { sql } from "kysely";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
+import { caughtMails, type Sender } from "./sending.ts";
+
+/** What the ledger says of a recipient, and how often the send's mail really reached them. */
+export interface Outcome {
+  email: string;
+  state: RecipientState;
+  attempts: number;
+  caught: number;
+}
+
+/**
+ * Every recipient of the newsletter's send.
+ * @throws {Error} when somebody got its mail who is none
+ */
+export async function outcomesOf(sender: Sender): Promise<Outcome[]> {
+  const { rows } = await sql<Omit<Outcome, "caught"> & { send: string }>`
+    select r.send_id as send, r.email, r.state, r.attempts::int as attempts
+    from send_recipients r join newsletters n on n.send_id = r.send_id
+    where n.id = ${sender.newsletterId} order by r.seq`.execute(kysely(sender.em.fork()));
+  const outcomes = new Map(rows.map(({ send, ...row }) => [row.email, { ...row, caught: 0 }]));
+  // A team may have several sends to the same people.
+  const mine = (await caughtMails(sender)).filter(({ messageId }) => messageId.includes(`.${rows[0]?.send}@`));
+  for (const address of mine.flatMap(({ to }) => to)) {
+    const outcome = outcomes.get(address);
+    if (!outcome) throw new Error(`${address} is no recipient and was mailed`);
+    outcome.caught++;
+  }
+  return [...outcomes.values()];
+}
