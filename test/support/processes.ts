@@ -53,6 +53,7 @@ export async function startDispatchWorker(settings: Record<string, string> = {})
       PUBLIC_URL: env.PUBLIC_URL,
       LOG_LEVEL: "silent",
       DEFERRAL_LADDER_SECONDS: "1,1,2",
+      SMTP_TIMEOUT_MS: "5000",
       SHUTDOWN_GRACE_MS: "2000",
       ...settings,
     },
