@@ -53,6 +53,8 @@ export interface AccountPool {
 
 interface Held extends AccountPool {
   users: number;
+  /** How many connections it may have; more may still be open for a moment after a smaller share was given. */
+  connections: number;
   renewal: NodeJS.Timeout;
   idle?: NodeJS.Timeout | undefined;
   /** What the pool was made from; another password or host asks for another pool. */
@@ -77,6 +79,8 @@ interface Options {
 export class AccountPools {
   readonly #options: Options;
   readonly #held = new Map<string, Held>();
+  /** The last of those who ask Postgres about an account's lease. */
+  readonly #turns = new Map<string, Promise<void>>();
 
   constructor(options: Options) {
     this.#options = options;
@@ -86,7 +90,11 @@ export class AccountPools {
    * The account's pool, limited to the connections this process may open now.
    * @returns undefined when other workers hold all of them
    */
-  async acquire(accountId: string): Promise<AccountPool | undefined> {
+  acquire(accountId: string): Promise<AccountPool | undefined> {
+    return this.#inTurn(accountId, () => this.#acquire(accountId));
+  }
+
+  async #acquire(accountId: string): Promise<AccountPool | undefined> {
     const { orm, vault, workerId, timeoutMs } = this.#options;
     const connections = await leaseConnections(orm.em.fork(), accountId, workerId);
     if (connections === 0) return undefined;
@@ -117,6 +125,7 @@ export class AccountPools {
         pool,
         rows: new RowBudget(pool),
         users: 0,
+        connections,
         fingerprint,
         renewal: setInterval(() => void this.#renew(accountId), (LEASE_SECONDS * 1000) / 3),
       };
@@ -126,6 +135,10 @@ export class AccountPools {
     held.users++;
     clearTimeout(held.idle);
     held.pool.setConnections(connections);
+    // A smaller share than before: what idled is closed already, what is in hand is given back by a renewal.
+    const isLess = connections < held.connections;
+    held.connections = connections;
+    if (isLess) void this.#renew(accountId);
     return held;
   }
 
@@ -152,15 +165,29 @@ export class AccountPools {
 
   async #renew(accountId: string): Promise<void> {
     const { orm, workerId, log } = this.#options;
+    const held = this.#held.get(accountId);
+    if (!held) return;
     try {
-      if (await renewLease(orm.em.fork(), accountId, workerId)) return;
+      const renew = () => renewLease(orm.em.fork(), accountId, workerId, Math.max(held.connections, held.pool.open));
+      if (await this.#inTurn(accountId, renew)) return;
       log.warn({ accountId }, "a connection lease ran out; closing its connections");
-      const held = this.#held.get(accountId);
-      this.#held.delete(accountId);
-      if (held) await this.#drop(accountId, held);
+      if (this.#held.get(accountId) === held) this.#held.delete(accountId);
+      await this.#drop(accountId, held);
     } catch (error) {
       log.warn({ accountId, err: error }, "a connection lease could not be renewed");
     }
+  }
+
+  /** A renewal counts what is open: it must not cross with a lease that lets more be opened. */
+  #inTurn<T>(accountId: string, work: () => Promise<T>): Promise<T> {
+    const turn = (this.#turns.get(accountId) ?? Promise.resolve()).then(work);
+    const over = turn.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#turns.set(accountId, over);
+    void over.then(() => this.#turns.get(accountId) === over && this.#turns.delete(accountId));
+    return turn;
   }
 
   async #drop(accountId: string, held: Held): Promise<void> {

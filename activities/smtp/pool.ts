@@ -53,6 +53,11 @@ export class SmtpPool {
     return this.#concurrency.target;
   }
 
+  /** Connections that are open, being opened or being closed. */
+  get open(): number {
+    return this.#sessions.size;
+  }
+
   /** Changes the account's limit; connections above it close as they become free. */
   setConnections(maxConnections: number): void {
     this.#maxConnections = maxConnections;

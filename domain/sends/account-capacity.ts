@@ -7,9 +7,10 @@ export const LEASE_SECONDS = 12;
 
 /**
  * Leases connections of an account to a worker. The leases of an account never sum to more than its maximum, whatever
- * workers ask at the same time; each gets an equal share among those that hold or wait for one.
+ * workers ask at the same time; each gets an equal share among those that hold or wait for one. What a holder leased
+ * before stays leased beyond a smaller share, since those connections may be open, until `renewLease` says otherwise.
  * @param holder names the worker process
- * @returns how many connections it may open; 0 when none is free
+ * @returns how many connections it may have from now on; 0 when none is free
  */
 export function leaseConnections(em: EntityManager, accountId: string, holder: string): Promise<number> {
   return transaction(em, async (tx) => {
@@ -34,18 +35,25 @@ export function leaseConnections(em: EntityManager, accountId: string, holder: s
       insert into account_leases (account_id, holder, connections, expires_at)
       values (${accountId}, ${holder}, ${connections}, clock_timestamp() + make_interval(secs => ${LEASE_SECONDS}))
       on conflict (account_id, holder) do update
-        set connections = excluded.connections, expires_at = excluded.expires_at`.execute(db);
+        set expires_at = excluded.expires_at, connections = case when account_leases.expires_at > clock_timestamp()
+          then greatest(account_leases.connections, excluded.connections) else excluded.connections end`.execute(db);
     return connections;
   });
 }
 
 /**
- * Keeps a lease from running out.
+ * Keeps a lease from running out, and gives back what of it is above `connections`: those that are open or may be.
  * @returns false when it had run out already: its connections may be somebody else's by now
  */
-export async function renewLease(em: EntityManager, accountId: string, holder: string): Promise<boolean> {
+export async function renewLease(
+  em: EntityManager,
+  accountId: string,
+  holder: string,
+  connections: number,
+): Promise<boolean> {
   const renewed = await sql`
-    update account_leases set expires_at = clock_timestamp() + make_interval(secs => ${LEASE_SECONDS})
+    update account_leases set connections = least(connections, ${connections}::int),
+      expires_at = clock_timestamp() + make_interval(secs => ${LEASE_SECONDS})
     where account_id = ${accountId} and holder = ${holder} and expires_at > clock_timestamp()`.execute(kysely(em));
   return renewed.numAffectedRows === 1n;
 }

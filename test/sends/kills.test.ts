@@ -5,6 +5,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachList } from "../../domain/newsletters.ts";
+import { leaseConnections, releaseConnections } from "../../domain/sends/account-capacity.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Outcome, outcomesOf } from "../support/outcomes.ts";
@@ -210,6 +211,29 @@ describe("Two dispatching workers", () => {
     }
     assert.ok(unknown <= 3 * maxConnections, `${unknown} unknown`);
     assert.ok(proxy.most <= maxConnections, `${proxy.most} connections at once`);
+  });
+
+  it("hand connections over only when they are closed", async function () {
+    this.timeout(60_000);
+    proxy = await startSmtpProxy();
+    const [maxConnections, recipients] = [6, 12];
+    const first = await makeSender({ recipients, account: { ...proxy.account, maxConnections } });
+    const second = await another(first);
+    await setFaults([{ stage: "data", match: first.audience, delayMs: 2_500 }]);
+    await startSend(first);
+    await eventually(() => proxy?.open === maxConnections, { what: "all connections" });
+    // Another worker comes, finds none free, and is given its share when the first one leases again.
+    assert.equal(await leaseConnections(first.em.fork(), first.accountId, "elsewhere"), 0);
+    await startSend(second);
+    const leased = await eventually(() => leaseConnections(first.em.fork(), first.accountId, "elsewhere"), {
+      withinMs: 20_000,
+      what: "a share for the other worker",
+    });
+    assert.ok(leased + proxy.open <= maxConnections, `${leased} leased while ${proxy.open} were open`);
+    await releaseConnections(first.em.fork(), first.accountId, "elsewhere");
+    await setFaults([]);
+    for (const each of [first, second]) await untilStatus(each, ["SENT"], 40_000);
+    for (const each of [first, second]) assert.equal(await assertHonest(each, recipients), 0);
   });
 
   it("keep an account's hourly limit to the mail", async function () {

@@ -6,6 +6,8 @@ import { stack } from "./stack.ts";
 export interface SmtpProxy {
   /** For the columns of a sending account. */
   account: { host: string; port: number };
+  /** Connections that are open now. */
+  readonly open: number;
   /** How many connections were open at the same time at most. */
   readonly most: number;
   close(): void;
@@ -26,6 +28,9 @@ export async function startSmtpProxy(): Promise<SmtpProxy> {
   await once(server.listen(0, "127.0.0.1"), "listening");
   return {
     account: { host: "127.0.0.1", port: (server.address() as AddressInfo).port },
+    get open() {
+      return open.size;
+    },
     get most() {
       return most;
     },
