@@ -30,26 +30,33 @@ export interface StackChoice {
   stack?: string | undefined;
   /** Folder for a CPU profile of every process of the stack; only for one that is brought up. */
   cpuProf?: string | undefined;
+  /** Settings that differ from those of `npm start`; only for one that is brought up. */
+  settings?: NodeJS.ProcessEnv;
+  /** Says nothing of children that die and come back. */
+  quiet?: boolean;
 }
 
 /**
  * Runs `work` beside a stack with the settings of `npm start`, which is durable; the factories of the tests then work
  * on that stack.
  */
-export async function withStack<T>({ stack: given, cpuProf }: StackChoice, work: () => Promise<T>): Promise<T> {
+export async function withStack<T>(
+  { stack: given, cpuProf, settings, quiet }: StackChoice,
+  work: () => Promise<T>,
+): Promise<T> {
   if (given !== undefined) {
     if (!existsSync(given)) throw new Error(`${given} does not exist; is the stack running?`);
     process.env["MAILKEEL_STACK"] = resolve(given);
     return work().finally(closeAll);
   }
   const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-bench-`);
-  const source: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", ...keptVariables() };
+  const source: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", ...keptVariables(), ...settings };
   if (cpuProf) source["NODE_OPTIONS"] = `--cpu-prof --cpu-prof-dir=${resolve(cpuProf)}`;
   const stack = new Stack({
     settings: readStackSettings({ ...source, ...FREE_PORTS, DATA_DIR: dataDir }),
     source,
     step: (_name, step) => step(() => {}),
-    say: (message) => console.error(message),
+    say: (message) => !quiet && console.error(message),
   });
   const interrupted = () => void stack.kill().then(() => process.exit(130));
   process.once("SIGINT", interrupted).once("SIGTERM", interrupted);

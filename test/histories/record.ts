@@ -1,0 +1,391 @@
+/**
+ * `npm run histories`: records the history of a send on each of its paths, for test/workflows/replay.test.ts.
+ * It brings up a stack of its own and takes about a minute. Names of paths limit it to those.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { type Client, WithStartWorkflowOperation, WorkflowIdConflictPolicy } from "@temporalio/client";
+import { sql } from "kysely";
+import { withStack } from "../../bench/stack.ts";
+import { temporalClient } from "../../bench/temporal.ts";
+import { kysely } from "../../db/orm.ts";
+import { passwordContext } from "../../domain/accounts.ts";
+import { newId } from "../../domain/ids.ts";
+import { findTemporalCli } from "../../stack/temporal-cli.ts";
+import { sendWorkflowId, TASK_QUEUES } from "../../workflows/ids.ts";
+import { RESOURCE_ID, TEAM_ID } from "../../workflows/search-attributes.ts";
+import { previewUpdate, type sendWorkflow } from "../../workflows/send.ts";
+import { eventually } from "../support/eventually.ts";
+import {
+  confirm,
+  type FaultRule,
+  ledgerStates,
+  makeSender,
+  preview,
+  type Sender,
+  type SenderOptions,
+  setFaults,
+  startSend,
+  tokenOf,
+} from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { historyFile, recordedHistory, type WorkflowHistory } from "./files.ts";
+
+/** Waits short enough to be waited for. */
+const QUICK = { DEFERRAL_LADDER_SECONDS: "1,1,2" };
+/** A workflow waits for its token's lifetime and a minute; this leaves two seconds of it. */
+const EXPIRES_IN_MS = -58_000;
+/**
+ * After how many events the server suggests to go on as a new run, instead of thousands: the file of that path stays
+ * small. The other paths have fewer.
+ */
+const SUGGEST_CONTINUE_AS_NEW = 150;
+const PATIENCE_MS = 60_000;
+const RETRY_EVERY_MS = 1_000;
+
+let temporal: Client;
+
+const handleOf = (sendId: string) => temporal.workflow.getHandle<typeof sendWorkflow>(sendWorkflowId(sendId));
+const update = (sendId: string, name: string) => handleOf(sendId).executeUpdate<unknown, []>(name);
+const until = (what: string, condition: () => Promise<boolean>) =>
+  eventually(condition, { what, withinMs: PATIENCE_MS });
+const write = (sender: Sender, query: ReturnType<typeof sql>) => query.execute(kysely(sender.em));
+
+/** Who gets which answers from the mail catcher stands in the recipients' addresses: all paths run at once. */
+const FAULTS: FaultRule[] = [
+  { stage: "auth", code: 535, message: "5.7.8 no" },
+  { stage: "rcpt", match: "^deferred", code: 450, message: "4.2.0 later", times: 2 },
+  { stage: "rcpt", match: "^nobody", code: 550, message: "5.1.1 no such user" },
+  { stage: "data", match: "^lost", drop: true },
+  { stage: "data", match: "^policy", code: 554, message: "5.7.1 blocked", times: 20 },
+  { stage: "data", match: "^slow", delayMs: 30 },
+];
+
+/** A sender whose recipients the mail catcher treats by their name. */
+function senderTo(names: Record<string, number>, options: SenderOptions = {}): Promise<Sender> {
+  const domain = `${newId("list").slice(5)}.example`;
+  const recipients = Object.entries(names).flatMap(([name, count]) =>
+    Array.from({ length: count }, (_, i) => ({ email: `${name}${i}@${domain}` })),
+  );
+  return makeSender({ recipients, ...options });
+}
+
+async function start(sender: Sender): Promise<string> {
+  return (await startSend(sender)).data.id;
+}
+
+/** Confirmed for tomorrow. */
+async function startTomorrow(sender: Sender): Promise<string> {
+  await write(
+    sender,
+    sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+      where id = ${sender.newsletterId}`,
+  );
+  return start(sender);
+}
+
+const dayComes = (sender: Sender, sendId: string) =>
+  write(sender, sql`update sends set send_at = now() where id = ${sendId}`);
+
+const someMail = (sender: Sender) => until("some mail", async () => ((await ledgerStates(sender)).SENT ?? 0) > 3);
+
+const untilDetails = (sendId: string, text: string) =>
+  until(`"${text}" in the UI`, async () => {
+    const { currentDetails } = await handleOf(sendId).query<{ currentDetails: string }>("__temporal_workflow_metadata");
+    return currentDetails.includes(text);
+  });
+
+const untilOperator = (sendId: string) =>
+  until("the call for an operator", async () => {
+    if ((await handleOf(sendId).describe()).searchAttributes["NeedsOperator"]?.[0] === true) return true;
+    await update(sendId, "retry");
+    // Every try adds events to the file.
+    await delay(RETRY_EVERY_MS);
+    return false;
+  });
+
+/** What a client's preview starts, with a token that is dead soon. */
+async function previewBriefly(sender: Sender): Promise<string> {
+  const previewId = newId("send");
+  const input = { previewId, teamId: sender.team.id, environment: "LIVE", newsletterId: sender.newsletterId } as const;
+  await temporal.workflow.executeUpdateWithStart(previewUpdate, {
+    args: [{ apiKeyId: sender.liveKey.record.id }],
+    startWorkflowOperation: new WithStartWorkflowOperation<typeof sendWorkflow>("sendWorkflow", {
+      workflowId: sendWorkflowId(previewId),
+      taskQueue: TASK_QUEUES.sends,
+      args: [{ ...input, expiresInMs: EXPIRES_IN_MS }],
+      workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+      typedSearchAttributes: [
+        { key: TEAM_ID, value: sender.team.id },
+        { key: RESOURCE_ID, value: sender.newsletterId },
+      ],
+    }),
+  });
+  return previewId;
+}
+
+/** The send of a newsletter whose preview was refused: no answer names it. */
+async function sendOf({ newsletterId }: Sender): Promise<string> {
+  const query = `ResourceId = '${newsletterId}'`;
+  const id = await eventually(
+    async () => {
+      for await (const { workflowId } of temporal.workflow.list({ query })) return workflowId;
+      return undefined;
+    },
+    { what: "the workflow in the list", withinMs: PATIENCE_MS },
+  );
+  return String(id).slice(sendWorkflowId("").length);
+}
+
+/** Each path of a send: it takes it there and gives the send's id; the history is read once the workflow has ended. */
+const PATHS: Record<string, () => Promise<string>> = {
+  "preview-expired": async () => previewBriefly(await senderTo({ reader: 2 })),
+
+  "preview-refused": async () => {
+    const sender = await senderTo({ reader: 2 }, { credits: 1 });
+    await preview(sender);
+    return sendOf(sender);
+  },
+
+  "confirm-refused-then-voided": async () => {
+    const sender = await senderTo({ reader: 2 });
+    const token = await tokenOf(sender);
+    await sender.client.patch(`/newsletters/${sender.newsletterId}`, { subject: "Other" });
+    await confirm(sender, token);
+    const sendId = await sendOf(sender);
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  sent: async () => start(await senderTo({ reader: 3, lost: 1 })),
+
+  "sent-on-its-day": async () => {
+    const sender = await senderTo({ reader: 2 });
+    const sendId = await startTomorrow(sender);
+    await untilDetails(sendId, "starts at its send_at");
+    await dayComes(sender, sendId);
+    await update(sendId, "retry");
+    return sendId;
+  },
+
+  "paused-and-resumed": async () => {
+    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await someMail(sender);
+    await update(sendId, "pause");
+    await untilDetails(sendId, "Paused by an operator");
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "paused-while-scheduled": async () => {
+    const sender = await senderTo({ reader: 2 });
+    const sendId = await startTomorrow(sender);
+    await update(sendId, "pause");
+    await untilDetails(sendId, "Paused by an operator");
+    await update(sendId, "resume");
+    await untilDetails(sendId, "starts at its send_at");
+    await update(sendId, "pause");
+    await dayComes(sender, sendId);
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "cancelled-while-scheduled": async () => {
+    const sendId = await startTomorrow(await senderTo({ reader: 2 }));
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  "cancelled-while-sending": async () => {
+    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await someMail(sender);
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  "cancelled-while-paused": async () => {
+    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await someMail(sender);
+    await update(sendId, "pause");
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  "cancelled-in-the-ui": async () => {
+    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await someMail(sender);
+    await handleOf(sendId).cancel();
+    return sendId;
+  },
+
+  "deferred-then-sent": async () => start(await senderTo({ reader: 2, deferred: 1 })),
+
+  "account-trouble-then-retried": async () => {
+    const sender = await senderTo({ reader: 2 });
+    // A password that no key of ours decrypts.
+    await write(
+      sender,
+      sql`update email_accounts set username = 'x', encrypted_password = 'k9.a.b.c' where id = ${sender.accountId}`,
+    );
+    const sendId = await start(sender);
+    await untilOperator(sendId);
+    await write(
+      sender,
+      sql`update email_accounts set username = null, encrypted_password = null where id = ${sender.accountId}`,
+    );
+    await update(sendId, "retry");
+    return sendId;
+  },
+
+  "account-trouble-that-passes": async () => {
+    const sender = await senderTo({ reader: 2 });
+    const { port } = new URL((await stack()).mail.smtp);
+    const setPort = (to: number) =>
+      write(sender, sql`update email_accounts set port = ${to} where id = ${sender.accountId}`);
+    await setPort(1);
+    const sendId = await start(sender);
+    await untilDetails(sendId, "connection_refused");
+    await setPort(Number(port));
+    return sendId;
+  },
+
+  "account-trouble-then-paused": async () => {
+    const sender = await senderTo({ reader: 2 });
+    await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
+    const sendId = await start(sender);
+    await untilOperator(sendId);
+    await update(sendId, "pause");
+    await untilDetails(sendId, "Paused by an operator");
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  "login-refused-then-resumed": async () => {
+    const sender = await senderTo({ reader: 2 });
+    const password = sender.vault.encrypt("not the password", passwordContext(sender.accountId));
+    await write(
+      sender,
+      sql`update email_accounts set username = 'news', encrypted_password = ${password} where id = ${sender.accountId}`,
+    );
+    const sendId = await start(sender);
+    await untilDetails(sendId, "login_refused");
+    await write(
+      sender,
+      sql`update email_accounts set username = null, encrypted_password = null where id = ${sender.accountId}`,
+    );
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "account-not-active-then-resumed": async () => {
+    const sender = await senderTo({ reader: 2 });
+    const sendId = await startTomorrow(sender);
+    const setStatus = (status: string) =>
+      write(sender, sql`update email_accounts set status = ${status} where id = ${sender.accountId}`);
+    await setStatus("SUSPENDED");
+    await dayComes(sender, sendId);
+    await update(sendId, "retry");
+    await untilDetails(sendId, "account_not_active");
+    await setStatus("ACTIVE");
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "account-full-then-retried": async () => {
+    const sender = await senderTo({ reader: 4 }, { account: { hourlyLimit: 2 } });
+    const sendId = await start(sender);
+    await untilDetails(sendId, "no mail of its limits left");
+    await write(sender, sql`update email_accounts set hourly_limit = null where id = ${sender.accountId}`);
+    await update(sendId, "retry");
+    return sendId;
+  },
+
+  "policy-pause-then-resumed": async () => {
+    const sender = await senderTo({ policy: 60 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await untilDetails(sendId, "policy_refusals");
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  failed: async () => start(await senderTo({ nobody: 2 })),
+
+  "continued-as-new": async () => {
+    const sender = await senderTo({ reader: 3 });
+    await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
+    const sendId = await start(sender);
+    const { runId } = await handleOf(sendId).describe();
+    await until("a second run", async () => {
+      await update(sendId, "retry");
+      return (await handleOf(sendId).describe()).runId !== runId;
+    });
+    const { port } = new URL((await stack()).mail.smtp);
+    await write(sender, sql`update email_accounts set port = ${Number(port)} where id = ${sender.accountId}`);
+    await update(sendId, "retry");
+    return sendId;
+  },
+};
+
+/** The histories of a send, one per run, the first run's first. */
+async function historiesOf(sendId: string): Promise<WorkflowHistory[]> {
+  await handleOf(sendId).result();
+  const histories: WorkflowHistory[] = [];
+  let { runId }: { runId: string | null | undefined } = await handleOf(sendId).describe();
+  while (runId) {
+    const history: WorkflowHistory = await temporal.workflow.getHandle(sendWorkflowId(sendId), runId).fetchHistory();
+    histories.unshift(history);
+    runId = history.events?.[0]?.workflowExecutionStartedEventAttributes?.continuedExecutionRunId;
+  }
+  return histories;
+}
+
+async function record(path: string): Promise<number> {
+  const take = PATHS[path];
+  if (!take) throw new Error(`there is no path "${path}"; there are ${Object.keys(PATHS).join(", ")}`);
+  const sendId = await take().catch((cause) => {
+    throw new Error(`the path "${path}" could not be taken`, { cause });
+  });
+  const histories = await historiesOf(sendId);
+  for (const [i, history] of histories.entries()) {
+    const file = historyFile(histories.length > 1 ? `${path}.${i + 1}` : path);
+    writeFileSync(file, recordedHistory(sendWorkflowId(sendId), history));
+    console.log(`${file}: ${history.events?.length} events`);
+  }
+  return histories.length;
+}
+
+/** The Temporal CLI, for a server that suggests to go on as a new run early. */
+async function impatientCli(folder: string): Promise<string> {
+  const cli = await findTemporalCli({ env: process.env, report: console.error });
+  const file = join(folder, "temporal");
+  const early = `--dynamic-config-value limit.historyCount.suggestContinueAsNew=${SUGGEST_CONTINUE_AS_NEW}`;
+  const script = `#!/bin/sh\ncase "$1" in server) exec '${cli}' "$@" ${early};; *) exec '${cli}' "$@";; esac\n`;
+  writeFileSync(file, script, { mode: 0o755 });
+  return file;
+}
+
+const folder = mkdtempSync(`${tmpdir()}/mailkeel-histories-`);
+try {
+  const settings = { ...QUICK, TEMPORAL_CLI: await impatientCli(folder) };
+  await withStack({ settings }, async () => {
+    const connected = await temporalClient();
+    temporal = connected.client;
+    try {
+      await setFaults(FAULTS);
+      const paths = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(PATHS);
+      const counts = await Promise.all(paths.map(record));
+      console.log(`${counts.reduce((a, b) => a + b, 0)} histories of ${paths.length} paths`);
+    } finally {
+      await connected.close();
+    }
+  });
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+process.exit();
