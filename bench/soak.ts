@@ -1,0 +1,429 @@
+/**
+ * `npm run soak -- --minutes 10 --seed 7`: newsletters at random over HTTP while processes are killed and the SMTP
+ * server misbehaves, and what must hold all the same. The seed decides what is tried; what falls together with what, no
+ * seed can. Exit code 1 when something did not hold.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import { Command } from "commander";
+import { sql } from "kysely";
+import { wholeNumber } from "../app/options.ts";
+import { kysely } from "../db/orm.ts";
+import { transaction } from "../db/transaction.ts";
+import { unsubscribeUrl } from "../domain/links.ts";
+import { attachList } from "../domain/newsletters.ts";
+import { confirmationToken } from "../domain/sends/token.ts";
+import {
+  confirm,
+  type FaultRule,
+  freshKey,
+  makeSender,
+  preview,
+  type Sender,
+  setFaults,
+} from "../test/support/sending.ts";
+import { stack } from "../test/support/stack.ts";
+import { sendWorkflowId } from "../workflows/ids.ts";
+import { currentPids, pick, type Random, random } from "./soak-chance.ts";
+import { Watch } from "./soak-watch.ts";
+import { withStack } from "./stack.ts";
+import { temporalClient } from "./temporal.ts";
+
+/** Teams that send at the same time. */
+const ACTORS = 4;
+/** What a client is patient with: answers that say "again", and none at all. */
+const PATIENCE_MS = 120_000;
+/** How long it may take, once nothing is broken any more, until every send has ended. */
+const END_WITHIN_MS = 180_000;
+const CHECK_EVERY_MS = 3_000;
+const TELL_EVERY_MS = 10_000;
+const UPDATE_DEADLINE_MS = 30_000;
+
+/** Small slices and short waits, so that much happens. */
+const SETTINGS = {
+  DEFERRAL_LADDER_SECONDS: "1,2,4",
+  DISPATCH_SLICE_ROWS: "120",
+  SMTP_TIMEOUT_MS: "5000",
+  LOG_LEVEL: "warn",
+};
+
+/** Those who may be killed, and how; the supervisor starts them again. */
+const KILLED: readonly (readonly [string, NodeJS.Signals])[] = [
+  ["dispatch", "SIGKILL"],
+  ["dispatch", "SIGKILL"],
+  ["dispatch", "SIGTERM"],
+  ["sends", "SIGKILL"],
+  ["sends", "SIGTERM"],
+  ["api", "SIGKILL"],
+  ["temporal", "SIGKILL"],
+  // An immediate shutdown: connections are cut and nothing is checkpointed.
+  ["postgres", "SIGQUIT"],
+];
+
+/** Faults of the SMTP server; `digit` ends the local part of those it strikes. */
+const FAULTS: readonly ((digit: number) => FaultRule)[] = [
+  (digit) => ({ stage: "rcpt", match: `${digit}@`, code: 450, message: "4.2.0 later", times: 40 }),
+  (digit) => ({ stage: "rcpt", match: `${digit}${digit}@`, code: 550, message: "5.1.1 no such user", times: 10 }),
+  (digit) => ({ stage: "data", match: `${digit}@`, code: 451, message: "4.3.0 later", times: 20 }),
+  (digit) => ({ stage: "data", match: `${digit}@`, drop: true, times: 3 }),
+  (digit) => ({ stage: "rcpt", match: `${digit}@`, drop: true, times: 3 }),
+  () => ({ stage: "connect", drop: true, times: 3 }),
+  () => ({ stage: "connect", code: 421, message: "4.3.2 busy", times: 3 }),
+  () => ({ stage: "data", code: 554, message: "5.7.1 blocked", times: 25 }),
+];
+/** Slow enough that there is time to interfere. */
+const SLOW: FaultRule = { stage: "data", delayMs: 40 };
+
+interface Soak {
+  watch: Watch;
+  over: () => boolean;
+  counts: Map<string, number>;
+  update: (sendId: string, name: "pause" | "resume" | "cancel" | "retry") => Promise<string | undefined>;
+}
+
+const count = ({ counts }: Soak, what: string): void => void counts.set(what, (counts.get(what) ?? 0) + 1);
+
+/** Does it until it succeeds, as a patient client does; undefined when it never did. */
+async function patiently<T>(soak: Soak, what: string, work: () => Promise<T | undefined>): Promise<T | undefined> {
+  for (const deadline = Date.now() + PATIENCE_MS; Date.now() < deadline; await delay(250)) {
+    try {
+      const result = await work();
+      if (result !== undefined) return result;
+    } catch {
+      count(soak, "tried again");
+    }
+  }
+  soak.watch.violated(`${what}: no answer within ${PATIENCE_MS / 1_000} s`);
+  return undefined;
+}
+
+/** Answers to try again after: no fault of the request. The first try may still be running when its answer was lost. */
+const isPassing = ({ status, body }: { status: number; body: { error?: { code?: string } } | null }): boolean =>
+  status >= 500 || status === 429 || body?.error?.code === "request_in_flight";
+
+/** One team after the other, each with a few newsletters to the same list. */
+async function act(soak: Soak, chance: Random): Promise<void> {
+  while (!soak.over()) {
+    const options = {
+      recipients: chance.between(10, 500),
+      credits: 100_000,
+      dailySendCap: 100_000,
+      account: { maxConnections: chance.between(1, 20) },
+    };
+    const sender = await makeSender(options).catch(() => undefined);
+    if (!sender) {
+      count(soak, "teams that could not be made");
+      await delay(500);
+      continue;
+    }
+    await soak.watch.addTeam(sender.team.id);
+    /** Who may not be mailed any more, since the API said so. */
+    const barred = new Set<string>();
+    for (let issue = chance.between(1, 3); issue > 0 && !soak.over(); issue--) {
+      const sendId = await arm(soak, chance, sender, barred);
+      if (sendId === undefined) break;
+      await interfere(soak, chance, sender, sendId, barred);
+      const newsletterId = await nextIssue(soak, sender);
+      if (newsletterId === undefined) break;
+      sender.newsletterId = newsletterId;
+    }
+  }
+}
+
+function nextIssue(soak: Soak, sender: Sender): Promise<string | undefined> {
+  const draft = { name: "Next", subject: "Next", from_email: sender.fromEmail, body: "<p>{{ first_name }}</p>" };
+  return patiently(soak, "a draft", async () => {
+    const answer = await sender.client.post("/newsletters", draft);
+    if (answer.status !== 201) return undefined;
+    const id: string = answer.body.data.id;
+    await transaction(sender.em, (tx) => attachList(tx, id, sender.listId));
+    return id;
+  });
+}
+
+/** From a draft to a confirmed send, with detours. @returns undefined when there is nobody left to mail */
+async function arm(soak: Soak, chance: Random, sender: Sender, barred: Set<string>): Promise<string | undefined> {
+  for (;;) {
+    const key = freshKey();
+    const previewed = await patiently(soak, "a preview", async () => {
+      const answer = await preview(sender, key);
+      return isPassing(answer) ? undefined : answer;
+    });
+    if (!previewed) return undefined;
+    if (previewed.status !== 200) {
+      if (previewed.body?.error?.code !== "campaign_not_ready") soak.watch.violated(`a preview: ${previewed.text}`);
+      return undefined;
+    }
+    count(soak, "previews");
+    const sendId: string = previewed.body.data.id;
+    const token: string = previewed.body.data.confirmation.token;
+    if (chance.oneIn(6)) {
+      await useExpired(soak, sender, sendId);
+      continue;
+    }
+    if (chance.oneIn(12)) {
+      await soak.update(sendId, "cancel");
+      continue;
+    }
+    if (chance.oneIn(8)) {
+      await sender.client
+        .patch(`/newsletters/${sender.newsletterId}`, { subject: `Edited ${key}` })
+        .catch(() => undefined);
+    }
+
+    // One key, one key twice, several keys, several keys twice: all at once.
+    const keys = Array.from({ length: pick(chance, [1, 1, 2, 4]) }, freshKey);
+    const requests = chance.oneIn(2) ? keys : [...keys, ...keys];
+    const expected = new Set(barred);
+    soak.watch.forbid(sendId, expected);
+    const answers = await Promise.all(
+      requests.map((own) =>
+        patiently(soak, "a confirm", async () => {
+          const answer = await confirm(sender, token, own);
+          return isPassing(answer) ? undefined : { ...answer, own };
+        }),
+      ),
+    );
+    count(soak, "confirms");
+    const won = new Set(answers.filter((answer) => answer?.status === 202).map((answer) => answer?.own));
+    const texts = new Set(answers.filter((answer) => answer?.status === 202).map((answer) => answer?.text));
+    const armed = await patiently(soak, "the send's row", async () => {
+      const row = await kysely(sender.em).selectFrom("sends").select("id").where("id", "=", sendId).executeTakeFirst();
+      return { exists: row !== undefined };
+    });
+    const told = [...new Set(answers.map((answer) => `${answer?.status} ${answer?.body?.error?.code ?? ""}`))].join(
+      ", ",
+    );
+    if (won.size > 1 || texts.size > 1)
+      soak.watch.violated(`${sendId}: ${won.size} keys armed it, ${texts.size} answers`);
+    if (armed && armed.exists !== (won.size === 1)) {
+      soak.watch.violated(`${sendId}: armed ${armed.exists}, but its confirms were answered ${told}`);
+    }
+    if (armed?.exists) {
+      await soak.watch.addSend(sendId);
+      count(soak, "sends");
+      return sendId;
+    }
+    if (soak.over()) return undefined;
+  }
+}
+
+/** A token at its end. Its expiry is moved rather than waited for, so the token is made anew. */
+async function useExpired(soak: Soak, sender: Sender, sendId: string): Promise<void> {
+  const answer = await patiently(soak, "an expired confirm", async () => {
+    const { rows } = await sql<{ plan_digest: string; expires_at: string }>`
+      update send_previews set expires_at = date_trunc('milliseconds', now()) where id = ${sendId} and used_at is null
+      returning plan_digest, expires_at`.execute(kysely(sender.em));
+    const [row] = rows;
+    if (!row) return undefined;
+    const expiresAt = new Date(row.expires_at);
+    const facts = { previewId: sendId, apiKeyId: sender.liveKey.record.id, planDigest: row.plan_digest, expiresAt };
+    const told = await confirm(sender, confirmationToken(sender.vault, facts));
+    return isPassing(told) ? undefined : told;
+  });
+  count(soak, "expired previews");
+  if (answer && answer.body?.error?.code !== "confirmation_stale") {
+    soak.watch.violated(`${sendId}: an expired token was answered ${answer.text}`);
+  }
+}
+
+/** Until the send has ended: what operators and readers do meanwhile. */
+async function interfere(
+  soak: Soak,
+  chance: Random,
+  sender: Sender,
+  sendId: string,
+  barred: Set<string>,
+): Promise<void> {
+  const db = kysely(sender.em);
+  for (const deadline = Date.now() + PATIENCE_MS; !soak.over(); await delay(chance.between(50, 600))) {
+    try {
+      const send = await db
+        .selectFrom("sends")
+        .select(["status", "trouble", "settled_at"])
+        .where("id", "=", sendId)
+        .executeTakeFirstOrThrow();
+      if (send.settled_at !== null) return;
+      if (send.status === "PAUSED") {
+        count(soak, "resumes");
+        await soak.update(sendId, "resume");
+        continue;
+      }
+      // Whoever is this slow waits for a mended world, at the end.
+      if (Date.now() > deadline) return;
+      const roll = chance.between(1, 20);
+      if (roll <= 4) await pause(soak, sender, sendId, barred);
+      else if (roll === 5 && chance.oneIn(3)) {
+        count(soak, "cancels");
+        await soak.update(sendId, "cancel");
+      } else if (roll <= 7) await unsubscribe(soak, chance, sender, sendId, barred);
+      else if (roll <= 9) await suppress(soak, sender, [`person${chance.between(0, 499)}@${sender.audience}`], barred);
+      else if (roll <= 10) await soak.update(sendId, "retry");
+      else if (roll <= 12) await move(soak, chance, sender);
+    } catch {
+      count(soak, "tried again");
+    }
+  }
+}
+
+/** Pauses; while nothing is in hand, bars somebody who is still queued. */
+async function pause(soak: Soak, sender: Sender, sendId: string, barred: Set<string>): Promise<void> {
+  const answer = await soak.update(sendId, "pause");
+  if (answer !== "PAUSED") return;
+  count(soak, "pauses");
+  const rows = await kysely(sender.em)
+    .selectFrom("send_recipients")
+    .select(["email", "state"])
+    .where("send_id", "=", sendId)
+    .where("state", "in", ["SENDING", "QUEUED"])
+    .orderBy("seq", "desc")
+    .execute();
+  const sending = rows.filter(({ state }) => state === "SENDING").length;
+  if (sending > 0) soak.watch.violated(`${sendId}: ${sending} rows SENDING after its pause was acknowledged`);
+  const queued = rows
+    .filter(({ state }) => state === "QUEUED")
+    .slice(0, 2)
+    .map(({ email }) => email);
+  if (queued.length > 0 && (await suppress(soak, sender, queued, barred))) soak.watch.forbid(sendId, new Set(queued));
+}
+
+async function suppress(soak: Soak, { client }: Sender, emails: string[], barred: Set<string>): Promise<boolean> {
+  const answer = await client.post("/suppressions", { emails });
+  if (answer.status !== 200) return false;
+  for (const email of emails) barred.add(email);
+  count(soak, "suppressions");
+  return true;
+}
+
+async function unsubscribe(
+  soak: Soak,
+  chance: Random,
+  sender: Sender,
+  sendId: string,
+  barred: Set<string>,
+): Promise<void> {
+  const rows = await kysely(sender.em)
+    .selectFrom("send_recipients")
+    .select(["seq", "email"])
+    .where("send_id", "=", sendId)
+    .where("state", "=", "SENT")
+    .execute();
+  if (rows.length === 0) return;
+  const { seq, email } = pick(chance, rows);
+  const url = unsubscribeUrl(sender.vault, (await stack()).origin, { sendId, seq });
+  const body = new URLSearchParams({ "List-Unsubscribe": "One-Click" });
+  if ((await fetch(url, { method: "POST", body })).status !== 200) return;
+  barred.add(email);
+  count(soak, "unsubscribes");
+}
+
+async function move(soak: Soak, chance: Random, { em, team, client, audience }: Sender): Promise<void> {
+  const rows = await kysely(em).selectFrom("subscribers").select("id").where("team_id", "=", team.id).execute();
+  if (rows.length === 0) return;
+  const email = `moved${chance.between(0, 1e9)}@${audience}`;
+  const answer = await client.patch(`/subscribers/${pick(chance, rows).id}`, { email });
+  if (answer.status === 200) count(soak, "changed addresses");
+}
+
+async function kill(soak: Soak, chance: Random): Promise<void> {
+  const killed = new Set<number>();
+  while (!soak.over()) {
+    await delay(chance.between(2_000, 8_000));
+    const [name, signal] = pick(chance, KILLED);
+    const pid = currentPids()[name];
+    if (soak.over() || pid === undefined || killed.has(pid)) continue;
+    killed.add(pid);
+    try {
+      process.kill(pid, signal);
+      count(soak, `kills of ${name}`);
+    } catch {
+      // It is being started again.
+    }
+  }
+}
+
+async function disturbMail(soak: Soak, chance: Random): Promise<void> {
+  while (!soak.over()) {
+    const digit = chance.between(0, 9);
+    const faults = Array.from({ length: chance.between(0, 2) }, () => pick(chance, FAULTS)(digit));
+    await setFaults(chance.oneIn(2) ? [...faults, SLOW] : faults);
+    count(soak, "SMTP faults");
+    await delay(chance.between(1_000, 5_000));
+  }
+}
+
+/** Mends the world and waits for every send to end. */
+async function bringHome(soak: Soak): Promise<void> {
+  await setFaults([]);
+  for (const deadline = Date.now() + END_WITHIN_MS; ; await delay(500)) {
+    const open = await soak.watch.openSends().catch(() => undefined);
+    if (open?.length === 0) return;
+    if (Date.now() > deadline) {
+      for (const { id, status } of open ?? []) soak.watch.violated(`${id} is still ${status} at the end`);
+      return;
+    }
+    await Promise.all((open ?? []).map(({ id, status }) => status === "PAUSED" && soak.update(id, "resume")));
+  }
+}
+
+async function run(minutes: number, seed: number): Promise<boolean> {
+  const startedAt = Date.now();
+  const temporal = await temporalClient();
+  const watch = await Watch.open();
+  const soak: Soak = {
+    watch,
+    over: () => Date.now() > startedAt + minutes * 60_000,
+    counts: new Map(),
+    update: async (sendId, name) => {
+      const handle = temporal.client.workflow.getHandle(sendWorkflowId(sendId));
+      try {
+        return await temporal.client.withDeadline(Date.now() + UPDATE_DEADLINE_MS, () =>
+          handle.executeUpdate<string, []>(name),
+        );
+      } catch {
+        count(soak, "updates without an answer");
+        return undefined;
+      }
+    },
+  };
+  const line = () => {
+    const seconds = Math.round((Date.now() - startedAt) / 1_000);
+    const counts = [...soak.counts].map(([what, times]) => `${what} ${times}`).sort();
+    return `${seconds} s: mails ${watch.caught}, violations ${watch.violations.size}, ${counts.join(", ")}`;
+  };
+  const telling = setInterval(() => console.log(line()), TELL_EVERY_MS);
+  const ended = new AbortController();
+  const checking = (async () => {
+    while (!ended.signal.aborted) {
+      // While Postgres is away nothing can be checked.
+      await watch.check().catch(() => count(soak, "checks put off"));
+      await delay(CHECK_EVERY_MS);
+    }
+  })();
+  try {
+    const actors = Array.from({ length: ACTORS }, (_, i) => act(soak, random(seed, `actor ${i}`)));
+    await Promise.all([...actors, kill(soak, random(seed, "kills")), disturbMail(soak, random(seed, "mail"))]);
+    await bringHome(soak);
+    ended.abort();
+    await checking;
+    await patiently(soak, "the last check", () => watch.checkAtEnd().then(() => true));
+  } finally {
+    clearInterval(telling);
+    ended.abort();
+    await watch.close();
+    await temporal.close();
+  }
+  console.log(`\nseed ${seed}\n${line()}\nends: ${JSON.stringify(watch.summary)}`);
+  for (const violation of watch.violations) console.log(`VIOLATED: ${violation}`);
+  if (watch.violations.size === 0) console.log("everything held");
+  return watch.violations.size === 0;
+}
+
+const program = new Command("soak")
+  .description("Sends at random while processes die and SMTP fails, and checks what must always hold.")
+  .option("--minutes <n>", "how long", wholeNumber(1), 10)
+  .option("--seed <n>", "what is tried", wholeNumber(0), Math.floor(Math.random() * 1e6))
+  .parse();
+const { minutes, seed } = program.opts<{ minutes: number; seed: number }>();
+console.log(`soak for ${minutes} min with seed ${seed}`);
+const held = await withStack({ settings: SETTINGS, quiet: true }, () => run(minutes, seed));
+process.exit(held ? 0 : 1);
