@@ -1,5 +1,6 @@
+import { Context } from "@temporalio/activity";
 import { type ConfirmRequest, confirmSend } from "../domain/sends/confirm.ts";
-import { requeueUnknown, type UnknownRequeued } from "../domain/sends/ledger.ts";
+import { closeLost, requeueUnknown, type UnknownRequeued } from "../domain/sends/ledger.ts";
 import {
   beginSend,
   cancelSend,
@@ -14,6 +15,8 @@ import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/
 import type { ActivityDeps } from "./deps.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
 
+const HEARTBEAT_MS = 2_000;
+
 /** What a send's workflow asks of Postgres. Every one of them may run twice and has its effect once. */
 export interface SendActivities {
   writePreview(request: PreviewRequest): Promise<void>;
@@ -24,6 +27,8 @@ export interface SendActivities {
   pauseSend(sendId: string, trouble?: string): Promise<boolean>;
   resumeSend(sendId: string): Promise<boolean>;
   cancelSend(sendId: string): Promise<boolean>;
+  /** Lists as unknown what a dead dispatching attempt left behind. */
+  closeLost(sendId: string): Promise<void>;
   /** Queues what is unknown again, once no worker can have it in hand any more. */
   requeueUnknown(sendId: string): Promise<UnknownRequeued>;
   finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled">>;
@@ -31,21 +36,37 @@ export interface SendActivities {
 
 export function createSendActivities({ orm, env, countMails }: ActivityDeps): SendActivities {
   const em = () => orm.em.fork();
+  const close = async (sendId: string) => countMails({ UNKNOWN: await closeLost(em(), sendId) });
   return {
     writePreview: (request) => writePreview(em(), request),
-    confirmSend: (request) => confirmSend(em(), request),
+    confirmSend: (request) => whileBeating(() => confirmSend(em(), request)),
     voidPreview: (previewId) => voidPreview(em(), previewId),
     readSend: (sendId) => readSend(em(), sendId),
     beginSend: (sendId) => beginSend(em(), sendId),
     pauseSend: (sendId, trouble) => pauseSend(em(), sendId, trouble ?? null),
     resumeSend: (sendId) => resumeSend(em(), sendId),
     cancelSend: (sendId) => cancelSend(em(), sendId),
-    // A staged row is begun within one deadline and in hand for another, see `Slice`.
-    requeueUnknown: (sendId) => requeueUnknown(em(), sendId, 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS)),
-    finishSend: async (sendId) => {
-      const { cancelled, ...settled } = await finishSend(em(), sendId);
-      countMails({ CANCELLED: cancelled });
-      return settled;
-    },
+    closeLost: (sendId) => whileBeating(() => close(sendId)),
+    requeueUnknown: (sendId) =>
+      // A staged row is begun within one deadline and in hand for another, see `Slice`.
+      whileBeating(() => requeueUnknown(em(), sendId, 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS))),
+    finishSend: (sendId) =>
+      whileBeating(async () => {
+        await close(sendId);
+        const { cancelled, ...settled } = await finishSend(em(), sendId);
+        countMails({ CANCELLED: cancelled });
+        return settled;
+      }),
   };
+}
+
+/** Work that may take long: with a heartbeat it is given to another worker soon after its own is lost. */
+async function whileBeating<T>(work: () => Promise<T>): Promise<T> {
+  const context = Context.current();
+  const beat = setInterval(() => context.heartbeat(), HEARTBEAT_MS);
+  try {
+    return await work();
+  } finally {
+    clearInterval(beat);
+  }
 }

@@ -81,6 +81,9 @@ const step = <K extends keyof SendActivities>(
     summary,
   })[name];
 
+/** For what may take minutes: a worker that is lost meanwhile is noticed by its heartbeat. */
+const LONG = { startToCloseTimeout: "5 minutes", heartbeatTimeout: "10 seconds" } as const;
+
 const steps = {
   // A local activity: it runs with the workflow's task, which saves the round trip that was most of a preview's time.
   // The API waits 10 s for it; nobody reads what comes much later.
@@ -90,18 +93,16 @@ const steps = {
     summary: "resolve the plan",
   }).writePreview,
   // The API waits 60 s for this one.
-  confirmSend: step("confirmSend", "arm the send", {
-    startToCloseTimeout: "5 minutes",
-    scheduleToCloseTimeout: "5 minutes",
-  }),
+  confirmSend: step("confirmSend", "arm the send", { ...LONG, scheduleToCloseTimeout: "5 minutes" }),
   voidPreview: step("voidPreview", "void the token"),
   readSend: step("readSend", "see where it stands"),
   beginSend: step("beginSend", "begin"),
   pauseSend: step("pauseSend", "pause"),
   resumeSend: step("resumeSend", "resume"),
   cancelSend: step("cancelSend", "cancel"),
-  requeueUnknown: step("requeueUnknown", "queue the unknown again", { startToCloseTimeout: "5 minutes" }),
-  finishSend: step("finishSend", "settle the credits", { startToCloseTimeout: "5 minutes" }),
+  closeLost: step("closeLost", "list what a lost worker had in hand", LONG),
+  requeueUnknown: step("requeueUnknown", "queue the unknown again", LONG),
+  finishSend: step("finishSend", "settle the credits", LONG),
 };
 
 /** One broadcast, from preview to settled credits. ID: send/{previewId}. */
@@ -363,6 +364,8 @@ class Send {
     if (paused) this.#operator(false);
     this.#nudges++;
     await condition(() => !this.#dispatching);
+    // A slice that was lost with its worker has left rows in hand that no other slice will come for.
+    await steps.closeLost(this.#id);
     return paused ? "PAUSED" : "nothing to pause: the send has ended";
   }
 

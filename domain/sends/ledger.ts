@@ -41,17 +41,8 @@ export function openDispatch(em: EntityManager, sendId: string): Promise<OpenedD
       .forUpdate()
       .executeTakeFirst();
     if (!send) return undefined;
-    let unknown = 0;
     // The scan walks the whole send, so it is done only when an attempt did not end in order.
-    if (send.dispatching) {
-      const lost = await db
-        .updateTable("send_recipients")
-        .set({ state: "UNKNOWN", reason: "worker_lost", updated_at: sql<Date>`now()` })
-        .where("send_id", "=", sendId)
-        .where("state", "=", "SENDING")
-        .executeTakeFirst();
-      unknown = Number(lost.numUpdatedRows);
-    }
+    const unknown = send.dispatching ? await giveUpLost(tx, sendId) : 0;
     const live = send.status === "SENDING";
     const epoch = send.epoch + 1;
     await db.updateTable("sends").set({ epoch, dispatching: live }).where("id", "=", sendId).execute();
@@ -64,6 +55,34 @@ export function openDispatch(em: EntityManager, sendId: string): Promise<OpenedD
       accountId: send.account_id,
       unknown,
     };
+  });
+}
+
+/** Turns what an attempt that did not end in order left SENDING into UNKNOWN. @returns how many */
+async function giveUpLost(em: EntityManager, sendId: string): Promise<number> {
+  const lost = await kysely(em)
+    .updateTable("send_recipients")
+    .set({ state: "UNKNOWN", reason: "worker_lost", updated_at: sql<Date>`now()` })
+    .where("send_id", "=", sendId)
+    .where("state", "=", "SENDING")
+    .executeTakeFirst();
+  return Number(lost.numUpdatedRows);
+}
+
+/**
+ * Ends an attempt that was given up for dead when no other follows it, as `openDispatch` would: for a send that is paused
+ * or over. Does nothing when the last attempt ended in order.
+ * @returns how many recipients became UNKNOWN
+ */
+export function closeLost(em: EntityManager, sendId: string): Promise<number> {
+  return transaction(em, async (tx) => {
+    const lost = await kysely(tx)
+      .updateTable("sends")
+      .set(({ eb }) => ({ epoch: eb("epoch", "+", 1), dispatching: false }))
+      .where("id", "=", sendId)
+      .where("dispatching", "=", true)
+      .executeTakeFirst();
+    return lost.numUpdatedRows > 0n ? giveUpLost(tx, sendId) : 0;
   });
 }
 

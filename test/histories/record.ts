@@ -34,7 +34,7 @@ import { stack } from "../support/stack.ts";
 import { historyFile, recordedHistory, type WorkflowHistory } from "./files.ts";
 
 /** Waits short enough to be waited for. */
-const QUICK = { DEFERRAL_LADDER_SECONDS: "1,1,2" };
+const QUICK = { DEFERRAL_LADDER_SECONDS: "1,1,2", SMTP_TIMEOUT_MS: "1000" };
 /** A workflow waits for its token's lifetime and a minute; this leaves two seconds of it. */
 const EXPIRES_IN_MS = -58_000;
 /**
@@ -159,7 +159,24 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  sent: async () => start(await senderTo({ reader: 3, lost: 1 })),
+  sent: async () => start(await senderTo({ reader: 3 })),
+
+  // The resend waits, and is lost as well.
+  "unknown-resent": async () => {
+    const sendId = await start(await senderTo({ reader: 2, lost: 1 }));
+    await untilDetails(sendId, "resendUnknown");
+    await update(sendId, "resendUnknown");
+    await untilDetails(sendId, "Credits are settled. Updates: resendUnknown");
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  "unknown-left": async () => {
+    const sendId = await start(await senderTo({ reader: 2, lost: 1 }));
+    await untilDetails(sendId, "resendUnknown");
+    await update(sendId, "cancel");
+    return sendId;
+  },
 
   "sent-on-its-day": async () => {
     const sender = await senderTo({ reader: 2 });
