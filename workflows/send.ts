@@ -239,7 +239,11 @@ class Send {
         return;
       if (state.status === "PAUSED") {
         if (state.trouble !== null) this.#tellTrouble(state.trouble);
-        else this.#tell("PAUSED", "Paused by an operator. Updates: resume, cancel.");
+        else {
+          // A slice that ended in trouble just after their pause may have called for them once more.
+          this.#operator(false);
+          this.#tell("PAUSED", "Paused by an operator. Updates: resume, cancel.");
+        }
         await this.#waitFor(nudges, "paused");
         continue;
       }
