@@ -23,6 +23,7 @@ import {
 import { type AccountPool, AccountPools, type RowBudget } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { failureCode } from "./failures.ts";
+import { whileBeating } from "./heartbeat.ts";
 import type { DrainEnd, SmtpPool, SmtpResult } from "./smtp/pool.ts";
 import { NOT_ATTEMPTED } from "./smtp/result.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
@@ -32,7 +33,6 @@ const POLICY_REFUSALS_TO_PAUSE = 20;
 /** How long outcomes are kept for a database that is away, and how often it is tried. */
 const SETTLE_FOR_MS = 120_000;
 const SETTLE_AGAIN_MS = 250;
-const HEARTBEAT_MS = 2_000;
 /** How soon a send asks again for an account whose connections other workers hold. */
 const CONNECTIONS_BUSY_MS = 1_000;
 
@@ -65,36 +65,30 @@ export function createDispatchActivities(deps: ActivityDeps): DispatchActivities
   const { orm, vault, log, workerId, env } = deps;
   const pools = new AccountPools({ orm, vault, log, workerId, timeoutMs: env.SMTP_TIMEOUT_MS });
   return {
-    dispatchSlice: (request) => dispatchSlice(deps, pools, request),
+    dispatchSlice: (request) => whileBeating(() => dispatchSlice(deps, pools, request)),
     close: () => pools.close(),
   };
 }
 
 async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, request: SliceRequest): Promise<SliceResult> {
-  const context = Context.current();
-  const heartbeat = setInterval(() => context.heartbeat(), HEARTBEAT_MS);
   const em = deps.orm.em.fork();
   const { sendId } = request;
+  const opened = await openDispatch(em, sendId);
+  const progress = { afterSeq: request.afterSeq, mailed: 0, unknown: opened?.unknown ?? 0 };
+  deps.countMails({ UNKNOWN: progress.unknown });
+  if (opened?.status !== "SENDING") return { ...progress, next: "stopped" };
+  const account = await pools.acquire(opened.accountId);
+  if (!account) {
+    await closeDispatch(em, sendId, opened.epoch);
+    return { ...progress, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
+  }
   try {
-    const opened = await openDispatch(em, sendId);
-    const progress = { afterSeq: request.afterSeq, mailed: 0, unknown: opened?.unknown ?? 0 };
-    deps.countMails({ UNKNOWN: progress.unknown });
-    if (opened?.status !== "SENDING") return { ...progress, next: "stopped" };
-    const account = await pools.acquire(opened.accountId);
-    if (!account) {
-      await closeDispatch(em, sendId, opened.epoch);
-      return { ...progress, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
-    }
-    try {
-      const slice = new Slice(deps, em, account, opened, request, context.cancellationSignal);
-      const result = await slice.run();
-      await closeDispatch(em, sendId, opened.epoch);
-      return { ...result, unknown: progress.unknown };
-    } finally {
-      pools.release(opened.accountId, account);
-    }
+    const slice = new Slice(deps, em, account, opened, request, Context.current().cancellationSignal);
+    const result = await slice.run();
+    await closeDispatch(em, sendId, opened.epoch);
+    return { ...result, unknown: progress.unknown };
   } finally {
-    clearInterval(heartbeat);
+    pools.release(opened.accountId, account);
   }
 }
 

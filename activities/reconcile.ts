@@ -9,9 +9,9 @@ import {
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { pauseSend } from "../domain/sends/lifecycle.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
-import { sendWorkflowId, TASK_QUEUES } from "../workflows/ids.ts";
-import { RESOURCE_ID, TEAM_ID } from "../workflows/search-attributes.ts";
+import { sendWorkflowId } from "../workflows/ids.ts";
 import type { SendInput, sendWorkflow } from "../workflows/send.ts";
+import { sendStart } from "../workflows/start.ts";
 import { WORKFLOW_ENDED } from "../workflows/trouble.ts";
 import type { ActivityDeps } from "./deps.ts";
 
@@ -99,17 +99,9 @@ async function start(client: Client, send: UnfinishedSend): Promise<void> {
   };
   try {
     await client.workflow.start<typeof sendWorkflow>("sendWorkflow", {
-      workflowId: sendWorkflowId(send.id),
-      taskQueue: TASK_QUEUES.sends,
-      args: [input],
+      ...sendStart(input),
       workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
       workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
-      typedSearchAttributes: [
-        { key: TEAM_ID, value: send.team_id },
-        { key: RESOURCE_ID, value: send.resource_id },
-      ],
-      staticSummary: `Send of ${send.resource_id}`,
-      priority: { fairnessKey: send.team_id },
     });
   } catch (error) {
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;

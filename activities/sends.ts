@@ -1,4 +1,3 @@
-import { Context } from "@temporalio/activity";
 import { type ConfirmRequest, confirmSend } from "../domain/sends/confirm.ts";
 import { closeLost, requeueUnknown, type UnknownRequeued } from "../domain/sends/ledger.ts";
 import {
@@ -13,9 +12,8 @@ import {
 } from "../domain/sends/lifecycle.ts";
 import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import type { ActivityDeps } from "./deps.ts";
+import { whileBeating } from "./heartbeat.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
-
-const HEARTBEAT_MS = 2_000;
 
 /** What a send's workflow asks of Postgres. Every one of them may run twice and has its effect once. */
 export interface SendActivities {
@@ -58,15 +56,4 @@ export function createSendActivities({ orm, env, countMails }: ActivityDeps): Se
         return settled;
       }),
   };
-}
-
-/** Work that may take long: with a heartbeat it is given to another worker soon after its own is lost. */
-async function whileBeating<T>(work: () => Promise<T>): Promise<T> {
-  const context = Context.current();
-  const beat = setInterval(() => context.heartbeat(), HEARTBEAT_MS);
-  try {
-    return await work();
-  } finally {
-    clearInterval(beat);
-  }
 }

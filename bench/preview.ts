@@ -3,10 +3,10 @@ import { type Client, WithStartWorkflowOperation, WorkflowIdConflictPolicy } fro
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import { preview } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
+import { temporalClient } from "../test/support/temporal.ts";
 import { makeAudience } from "./audience.ts";
 import { type BenchReport, median, round, timed } from "./report.ts";
 import { type StackChoice, withStack } from "./stack.ts";
-import { temporalClient } from "./temporal.ts";
 import { type TrivialActivities, touchUpdate, type trivialWorkflow } from "./trivial-workflow.ts";
 
 export interface PreviewOptions extends StackChoice {

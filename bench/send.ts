@@ -4,13 +4,13 @@ import { z } from "zod";
 import { kysely } from "../db/orm.ts";
 import { confirm, credits, ledgerStates, preview, type Sender, tokenOf } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
+import { temporalClient } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { makeAudience } from "./audience.ts";
 import { machineCpuSeconds, usage } from "./processes.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
 import { type Sink, startSink } from "./smtp-sink.ts";
 import { type StackChoice, withStack } from "./stack.ts";
-import { temporalClient } from "./temporal.ts";
 
 export interface SendOptions extends StackChoice {
   recipients: number;

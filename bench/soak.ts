@@ -22,11 +22,11 @@ import {
   setFaults,
 } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
+import { temporalClient } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { currentPids, pick, type Random, random } from "./soak-chance.ts";
 import { Watch } from "./soak-watch.ts";
 import { withStack } from "./stack.ts";
-import { temporalClient } from "./temporal.ts";
 
 /** Teams that send at the same time. */
 const ACTORS = 4;

@@ -64,7 +64,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
   const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;
   const definition: PoolDefinition = POOLS[pool];
   let worker: Worker | undefined;
-  const ready = () => (definition.taskQueue === undefined ? !stop.signal.aborted : worker?.getState() === "RUNNING");
+  const ready = () => worker?.getState() === "RUNNING";
   const { registry, countMails, watchConnections } = createMetrics(pool, ready);
   const orm = await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX, watchConnections);
   const deps: ActivityDeps = { env, orm, vault: openVault(env), log, stopping: stop.signal, countMails, workerId };
@@ -82,32 +82,29 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
   });
   let connection: NativeConnection | undefined;
   try {
-    if (definition.taskQueue !== undefined) {
-      sdkMetrics = installRuntime(log, pool);
-      connection = await connect(env, log, stop.signal);
-      worker = await Worker.create({
-        connection,
-        namespace: env.TEMPORAL_NAMESPACE,
-        taskQueue: definition.taskQueue,
-        identity: workerId,
-        ...version(env),
-        ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
-        activities: running.activities ?? {},
-        interceptors: { activity: [failuresToCodes(log)] },
-        maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY,
-        // It is 0 by default: activities would be cut off in the middle of their mails.
-        shutdownGraceTime: env.SHUTDOWN_GRACE_MS,
-      });
-    }
-    if (worker?.client) running.connected?.(worker.client);
+    sdkMetrics = installRuntime(log, pool);
+    connection = await connect(env, log, stop.signal);
+    worker = await Worker.create({
+      connection,
+      namespace: env.TEMPORAL_NAMESPACE,
+      taskQueue: definition.taskQueue,
+      identity: workerId,
+      ...version(env),
+      ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
+      activities: running.activities ?? {},
+      interceptors: { activity: [failuresToCodes(log)] },
+      maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY,
+      // It is 0 by default: activities would be cut off in the middle of their mails.
+      shutdownGraceTime: env.SHUTDOWN_GRACE_MS,
+    });
+    if (worker.client) running.connected?.(worker.client);
     log.info({ port, workerId }, "ready");
     process.send?.({ type: "ready", port });
     const stopped = new Promise<void>((resolve) => {
       if (stop.signal.aborted) resolve();
       stop.signal.addEventListener("abort", () => resolve(), { once: true });
     });
-    if (worker) await worker.runUntil(stopped);
-    else await stopped;
+    await worker.runUntil(stopped);
     log.info("stopping");
   } finally {
     stop.abort();

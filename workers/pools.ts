@@ -10,7 +10,7 @@ import { startMaintenance } from "./maintenance.ts";
 
 /** What one pool does: it polls a task queue, and may run loops of its own beside it. */
 export interface PoolDefinition {
-  taskQueue?: string;
+  taskQueue: string;
   /** Runs workflows too, not activities alone. */
   workflows?: boolean;
   /** Metrics of this pool alone. */

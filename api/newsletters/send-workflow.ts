@@ -16,9 +16,8 @@ import type { IdempotencyHandle } from "../../domain/idempotency.ts";
 import { ID_PREFIX } from "../../domain/ids.ts";
 import { isRefusalReason, Refusal } from "../../domain/sends/refusal.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
-import { sendWorkflowId, TASK_QUEUES } from "../../workflows/ids.ts";
-import { RESOURCE_ID, TEAM_ID } from "../../workflows/search-attributes.ts";
 import type { confirmUpdate, previewUpdate, SendInput, sendWorkflow } from "../../workflows/send.ts";
+import { sendStart } from "../../workflows/start.ts";
 import type { TemporalGateway } from "../deps.ts";
 
 /** How long the API waits for an update. A confirm copies the recipients. */
@@ -81,16 +80,8 @@ async function updateOnce<Args>(client: Client, request: UpdateRequest<Args>): P
   const { tenant, newsletterId, previewId, updateId, args } = request;
   const input: SendInput = { ...tenant, newsletterId, previewId, expiresInMs: TOKEN_LIFETIME_SECONDS * 1000 };
   const start = new WithStartWorkflowOperation<typeof sendWorkflow>("sendWorkflow", {
-    workflowId: sendWorkflowId(previewId),
-    taskQueue: TASK_QUEUES.sends,
-    args: [input],
+    ...sendStart(input),
     workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
-    typedSearchAttributes: [
-      { key: TEAM_ID, value: tenant.teamId },
-      { key: RESOURCE_ID, value: newsletterId },
-    ],
-    staticSummary: `Send of ${newsletterId}`,
-    priority: { fairnessKey: tenant.teamId },
   });
   await client.workflow.executeUpdateWithStart(request.name, {
     updateId,

@@ -9,7 +9,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Client, WithStartWorkflowOperation, WorkflowIdConflictPolicy } from "@temporalio/client";
 import { sql } from "kysely";
 import { withStack } from "../../bench/stack.ts";
-import { temporalClient } from "../../bench/temporal.ts";
 import { kysely } from "../../db/orm.ts";
 import { passwordContext } from "../../domain/accounts.ts";
 import { newId } from "../../domain/ids.ts";
@@ -31,6 +30,7 @@ import {
   tokenOf,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { temporalClient } from "../support/temporal.ts";
 import { historyFile, recordedHistory, type WorkflowHistory } from "./files.ts";
 
 /** Waits short enough to be waited for. */

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { Client, Connection } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
@@ -8,6 +7,7 @@ import { passwordContext } from "../../domain/accounts.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
+import { pidOf } from "../support/processes.ts";
 import {
   addSubscribers,
   caughtMails,
@@ -24,9 +24,10 @@ import {
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { temporalClient } from "../support/temporal.ts";
 
-let connection: Connection;
 let temporal: Client;
+let close: () => Promise<void>;
 
 /** The send's workflow, as the Temporal UI drives it. */
 const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
@@ -46,20 +47,13 @@ function textsIn(value: unknown): string[] {
   return Object.values(value).flatMap(textsIn);
 }
 
-const pidOf = (name: string): number => {
-  const file = process.env["MAILKEEL_STACK"];
-  assert.ok(file, "run with npm test");
-  return JSON.parse(readFileSync(file, "utf8")).pids[name];
-};
 const dispatchPid = () => pidOf("dispatch");
 
 describe("Dispatch", () => {
   before(async () => {
-    const { address, namespace } = (await stack()).temporal;
-    connection = await Connection.connect({ address });
-    temporal = new Client({ connection, namespace });
+    ({ client: temporal, close } = await temporalClient());
   });
-  after(() => connection.close());
+  after(() => close());
   afterEach(() => setFaults([]));
 
   it("mails everybody once, each with their own merge tags, text part and unsubscribe headers", async () => {

@@ -1,15 +1,9 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { appRouter } from "../../api/router.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
+import { pidOf } from "../support/processes.ts";
 import { confirm, freshKey, makeSender, preview, tokenOf, untilStatus } from "../support/sending.ts";
-
-const pidOf = (process: string): number => {
-  const file = globalThis.process.env["MAILKEEL_STACK"];
-  assert.ok(file, "run with npm test");
-  return JSON.parse(readFileSync(file, "utf8")).pids[process];
-};
 
 describe("While Temporal is away", () => {
   let lonely: TestApp;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Client, Connection, WorkflowUpdateStage } from "@temporalio/client";
+import { type Client, WorkflowUpdateStage } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
@@ -15,10 +15,10 @@ import {
   startSend,
   untilStatus,
 } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
+import { temporalClient } from "../support/temporal.ts";
 
-let connection: Connection;
 let temporal: Client;
+let close: () => Promise<void>;
 
 const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
 
@@ -51,11 +51,9 @@ async function sentWithUnknown(unknown: number) {
 
 describe("Unknown outcomes", () => {
   before(async () => {
-    const { address, namespace } = (await stack()).temporal;
-    connection = await Connection.connect({ address });
-    temporal = new Client({ connection, namespace });
+    ({ client: temporal, close } = await temporalClient());
   });
-  after(() => connection.close());
+  after(() => close());
   afterEach(() => setFaults([]));
 
   it("call for an operator, who has them mailed once more", async () => {

@@ -11,7 +11,7 @@ import type { StackFile } from "../../stack/state.ts";
 import { api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
-import { caughtMails, confirm, people, setFaults, tokenOf } from "../support/sending.ts";
+import { addSubscribers, caughtMails, confirm, people, setFaults, tokenOf } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { allGone, clearStacks, spawnStack } from "./support.ts";
 
@@ -58,13 +58,7 @@ async function confirmed(file: StackFile, sendDays: number[] = []) {
       maxConnections: 4,
     });
     await em.flush();
-    for (const { email, firstName } of people(RECIPIENTS, audience)) {
-      const id = newId("subscriber");
-      await sql`insert into subscribers (id, team_id, environment, email, first_name)
-        values (${id}, ${tenant.teamId}, 'LIVE', ${email}, ${firstName})`.execute(kysely(em));
-      await sql`insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
-        values (${list.body.data.id}, ${id}, ${tenant.teamId}, 'LIVE', 'CONFIRMED')`.execute(kysely(em));
-    }
+    await addSubscribers({ em, team: file.team }, list.body.data.id, people(RECIPIENTS, audience));
     await transaction(forTenant(em, tenant), (tx) => attachList(tx, newsletterId, list.body.data.id));
     if (sendDays.length > 0) {
       await sql`update newsletters set send_days = ${sendDays} where id = ${newsletterId}`.execute(kysely(em));

@@ -52,7 +52,7 @@ export const freshKey = (): string => `${unique("key")}-${requests++}`;
 
 /** Subscribers straight into the database, on a list. @returns their ids, in order */
 export async function addSubscribers(
-  { em, team }: TestTeam,
+  { em, team }: { em: TestTeam["em"]; team: { id: string } },
   listId: string,
   people: TestRecipient[],
 ): Promise<string[]> {

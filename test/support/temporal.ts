@@ -1,5 +1,5 @@
 import { Client, Connection } from "@temporalio/client";
-import { stack } from "../test/support/stack.ts";
+import { stack } from "./stack.ts";
 
 /** A client of the stack's Temporal. */
 export async function temporalClient(): Promise<{ client: Client; close: () => Promise<void> }> {
