@@ -3,14 +3,13 @@ import { Client, Connection } from "@temporalio/client";
 import fc from "fast-check";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
-import { attachList } from "../../domain/newsletters.ts";
 import { leaseConnections, releaseConnections } from "../../domain/sends/account-capacity.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Outcome, outcomesOf } from "../support/outcomes.ts";
-import { type DispatchWorker, kill, pidOf, SEED, startDispatchWorker } from "../support/processes.ts";
+import { kill, pidOf, SEED, startWorker, type TestWorker } from "../support/processes.ts";
 import {
+  anotherNewsletter,
   caughtMails,
   confirm,
   credits,
@@ -94,19 +93,6 @@ describe("A send under kills", () => {
   });
 });
 
-/** Another newsletter of the same team, from the same account and to the same list. */
-async function another(sender: Sender): Promise<Sender> {
-  const { status, body, text } = await sender.client.post("/newsletters", {
-    name: "Another",
-    subject: "Another",
-    from_email: sender.fromEmail,
-    body: "<p>Another</p>",
-  });
-  assert.equal(status, 201, text);
-  await transaction(sender.em, (tx) => attachList(tx, body.data.id, sender.listId));
-  return { ...sender, newsletterId: body.data.id };
-}
-
 /** The workers that may open connections of an account, by their pids. */
 async function holders({ em, accountId }: Sender): Promise<number[]> {
   const { rows } = await sql<{ holder: string }>`select holder from account_leases
@@ -126,7 +112,7 @@ async function untilBothWork(first: Sender): Promise<Sender[]> {
   await holdLease(first, "elsewhere", 0);
   await startSend(first);
   while ((await holders(first)).length < 2 && all.length < ENOUGH) {
-    const next = await another(first);
+    const next = await anotherNewsletter(first);
     all.push(next);
     await startSend(next);
   }
@@ -142,7 +128,7 @@ const ENOUGH = 11;
 describe("Two dispatching workers", () => {
   let connection: Connection;
   let temporal: Client;
-  let worker: DispatchWorker | undefined;
+  let worker: TestWorker | undefined;
   let proxy: SmtpProxy | undefined;
 
   before(async () => {
@@ -161,7 +147,7 @@ describe("Two dispatching workers", () => {
 
   it("mail nobody twice when one is stopped until the other took over, and then goes on", async function () {
     this.timeout(90_000);
-    worker = await startDispatchWorker(ONE_SLICE);
+    worker = await startWorker("dispatch", ONE_SLICE);
     const connections = 4;
     const all: Sender[] = [];
     let mine: Sender | undefined;
@@ -195,7 +181,7 @@ describe("Two dispatching workers", () => {
 
   it("keep an account's connections, and lose and double nobody when one is killed", async function () {
     this.timeout(120_000);
-    worker = await startDispatchWorker();
+    worker = await startWorker("dispatch");
     proxy = await startSmtpProxy();
     const maxConnections = 6;
     const first = await makeSender({ recipients: 100, account: { ...proxy.account, maxConnections } });
@@ -218,7 +204,7 @@ describe("Two dispatching workers", () => {
     proxy = await startSmtpProxy();
     const [maxConnections, recipients] = [6, 12];
     const first = await makeSender({ recipients, account: { ...proxy.account, maxConnections } });
-    const second = await another(first);
+    const second = await anotherNewsletter(first);
     await setFaults([{ stage: "data", match: first.audience, delayMs: 2_500 }]);
     await startSend(first);
     await eventually(() => proxy?.open === maxConnections, { what: "all connections" });
@@ -238,13 +224,13 @@ describe("Two dispatching workers", () => {
 
   it("keep an account's hourly limit to the mail", async function () {
     this.timeout(90_000);
-    worker = await startDispatchWorker();
+    worker = await startWorker("dispatch");
     const hourlyLimit = 200;
     const first = await makeSender({ recipients: 60, account: { maxConnections: 4, hourlyLimit } });
     await setFaults([{ stage: "data", match: first.audience, delayMs: 60 }]);
     const all = await untilBothWork(first);
     while (all.length < 6) {
-      const next = await another(first);
+      const next = await anotherNewsletter(first);
       all.push(next);
       await startSend(next);
     }

@@ -2,6 +2,7 @@ import { fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import type { PoolName } from "../../workers/pools.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
 
@@ -26,7 +27,7 @@ export function kill(name: Child): { again: Promise<unknown> } {
 
 const WORKERS_MAIN = `${import.meta.dirname}/../../workers/main.ts`;
 
-export interface DispatchWorker {
+export interface TestWorker {
   pid: number;
   signal(name: "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
   /** Asks it to stop, whatever state it is in, and waits until it is gone. */
@@ -34,12 +35,12 @@ export interface DispatchWorker {
 }
 
 /**
- * A second dispatching worker beside the stack's, with the stack's settings.
+ * A worker beside the stack's, with the stack's settings, once it polls.
  * @param settings those that differ
  */
-export async function startDispatchWorker(settings: Record<string, string> = {}): Promise<DispatchWorker> {
+export async function startWorker(pool: PoolName, settings: Record<string, string> = {}): Promise<TestWorker> {
   const { env } = await stack();
-  const child = fork(WORKERS_MAIN, ["--pool", "dispatch"], {
+  const child = fork(WORKERS_MAIN, ["--pool", pool], {
     stdio: ["ignore", "ignore", "inherit", "ipc"],
     env: {
       PATH: process.env["PATH"],

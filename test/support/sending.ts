@@ -135,6 +135,19 @@ export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
   return { ...made, client, domain, audience, fromEmail, listId, accountId, newsletterId };
 }
 
+/** Another newsletter of the same team, from the same account and to the same list. */
+export async function anotherNewsletter(sender: Sender): Promise<Sender> {
+  const { status, body, text } = await sender.client.post("/newsletters", {
+    name: "Another",
+    subject: "Another",
+    from_email: sender.fromEmail,
+    body: "<p>Another</p>",
+  });
+  assert.equal(status, 201, text);
+  await transaction(sender.em, (tx) => attachList(tx, body.data.id, sender.listId));
+  return { ...sender, newsletterId: body.data.id };
+}
+
 type CanSend = Pick<Sender, "client" | "newsletterId">;
 
 export const preview = ({ client, newsletterId }: CanSend, idempotencyKey = freshKey()): Promise<ApiAnswer> =>
