@@ -1,50 +1,21 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
-import { Client, Connection } from "@temporalio/client";
-import { appRouter } from "../../api/router.ts";
-import { readEnv } from "../../env.ts";
-import { prepareNamespace } from "../../stack/temporal.ts";
+import type { PoolName } from "../../workers/pools.ts";
 import { TASK_QUEUES } from "../../workflows/ids.ts";
-import { api } from "../support/api.ts";
-import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { unique } from "../support/factories.ts";
+import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { confirm, ledgerStates, makeSender, preview, type Sender, untilStatus } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
 
-const WORKER = `${import.meta.dirname}/../../workers/main.ts`;
 const DEPLOYMENT = "mailkeel";
 
 /** A namespace of its own: the stack's unversioned workers poll the same queues of the other one. */
 describe("Workers of a deployment", () => {
-  const namespace = unique("versions");
-  const children: ChildProcess[] = [];
-  let app: TestApp;
-  let connection: Connection;
-  let client: Client;
+  let own: TestNamespace;
 
   /** Pools of a build, once they poll. */
-  async function startBuild(buildId: string, pools: string[] = Object.values(TASK_QUEUES)): Promise<void> {
-    const { env } = await stack();
-    const { ENCRYPTION_KEYS, DEFERRAL_LADDER_SECONDS: _, ...rest } = env;
-    const settings = Object.entries(rest).map(([name, value]) => [name, String(value)]);
-    const keys = ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(",");
-    const childEnv = {
-      ...Object.fromEntries(settings),
-      ENCRYPTION_KEYS: keys,
-      TEMPORAL_NAMESPACE: namespace,
-      WORKER_DEPLOYMENT_NAME: DEPLOYMENT,
-      WORKER_BUILD_ID: buildId,
-    };
-    readEnv(childEnv);
-    await Promise.all(
-      pools.map(async (pool) => {
-        const child = fork(WORKER, ["--pool", pool], { env: childEnv, stdio: ["ignore", "ignore", "inherit", "ipc"] });
-        children.push(child);
-        await once(child, "message");
-      }),
-    );
+  async function startBuild(buildId: string, pools: PoolName[] = Object.values(TASK_QUEUES)): Promise<void> {
+    const { connection, namespace } = own;
+    const version = { WORKER_DEPLOYMENT_NAME: DEPLOYMENT, WORKER_BUILD_ID: buildId };
+    await Promise.all(pools.map((pool) => own.startWorker(pool, version)));
     // A version is known to the server, with its queues, from its first polls on.
     await eventually(
       async () => {
@@ -62,8 +33,8 @@ describe("Workers of a deployment", () => {
   const makeCurrent = (buildId: string) =>
     eventually(
       () =>
-        connection.workflowService.setWorkerDeploymentCurrentVersion({
-          namespace,
+        own.connection.workflowService.setWorkerDeploymentCurrentVersion({
+          namespace: own.namespace,
           deploymentName: DEPLOYMENT,
           buildId,
         }),
@@ -72,8 +43,8 @@ describe("Workers of a deployment", () => {
   const ramp = (buildId: string, percentage: number) =>
     eventually(
       () =>
-        connection.workflowService.setWorkerDeploymentRampingVersion({
-          namespace,
+        own.connection.workflowService.setWorkerDeploymentRampingVersion({
+          namespace: own.namespace,
           deploymentName: DEPLOYMENT,
           buildId,
           percentage,
@@ -88,12 +59,11 @@ describe("Workers of a deployment", () => {
   }
 
   async function previewed(): Promise<Previewed> {
-    const made = await makeSender();
-    const sender = { ...made, client: api(made.keys.live, app.base) };
+    const sender = own.within(await makeSender());
     const answer = await preview(sender);
     assert.equal(answer.status, 200, answer.text);
     const workflowId = await eventually(async () => {
-      const found = client.workflow.list({ query: `ResourceId = '${sender.newsletterId}'` });
+      const found = own.client.workflow.list({ query: `ResourceId = '${sender.newsletterId}'` });
       const { value } = await found[Symbol.asyncIterator]().next();
       return value?.workflowId as string | undefined;
     });
@@ -110,7 +80,7 @@ describe("Workers of a deployment", () => {
 
   /** The builds that carried a workflow's tasks, in order. */
   async function buildsOf({ workflowId }: Previewed): Promise<string[]> {
-    const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
+    const { events } = await own.client.workflow.getHandle(workflowId).fetchHistory();
     const builds = (events ?? []).flatMap(({ workflowTaskCompletedEventAttributes: task }) =>
       task?.deploymentVersion?.buildId ? [task.deploymentVersion.buildId] : [],
     );
@@ -119,21 +89,11 @@ describe("Workers of a deployment", () => {
 
   before(async function () {
     this.timeout(60_000);
-    const { temporal } = await stack();
-    await prepareNamespace({ env: { TEMPORAL_ADDRESS: temporal.address }, namespace, embedded: false, create: true });
-    connection = await Connection.connect({ address: temporal.address });
-    client = new Client({ connection, namespace });
-    app = await serveRoutes(appRouter, { changes: { TEMPORAL_NAMESPACE: namespace } });
+    own = await openNamespace();
     await startBuild("1");
     await makeCurrent("1");
   });
-
-  after(async () => {
-    for (const child of children) child.kill("SIGTERM");
-    await Promise.all(children.map((child) => child.exitCode ?? once(child, "exit")));
-    await app?.close();
-    await connection?.close();
-  });
+  after(() => own?.close());
 
   it("take over sends under way when their build becomes current, and give them back at a rollback", async () => {
     const [first, onward, back] = [await previewed(), await previewed(), await previewed()];
@@ -160,8 +120,8 @@ describe("Workers of a deployment", () => {
 
   it("cannot become current while one of the deployment's pools is missing", async () => {
     await startBuild("3", [TASK_QUEUES.sends]);
-    const refused = connection.workflowService.setWorkerDeploymentCurrentVersion({
-      namespace,
+    const refused = own.connection.workflowService.setWorkerDeploymentCurrentVersion({
+      namespace: own.namespace,
       deploymentName: DEPLOYMENT,
       buildId: "3",
     });
