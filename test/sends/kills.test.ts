@@ -151,7 +151,8 @@ describe("Two dispatching workers", () => {
     const connections = 4;
     const all: Sender[] = [];
     let mine: Sender | undefined;
-    await setFaults([{ stage: "data", delayMs: 30 }]);
+    // So slow that none ends before the stack's worker is full.
+    await setFaults([{ stage: "data", delayMs: 500 }]);
     while (!mine && all.length < ENOUGH) {
       const sender = await makeSender({ recipients: 200, account: { maxConnections: connections } });
       all.push(sender);
@@ -160,6 +161,7 @@ describe("Two dispatching workers", () => {
       if ((await holders(sender)).includes(worker.pid)) mine = sender;
     }
     assert.ok(mine, "the second worker mails a send");
+    await setFaults([{ stage: "data", delayMs: 30 }]);
     const sender = mine;
     const epoch = async () => {
       const { rows } = await sql<{ epoch: number }>`select epoch from sends s join newsletters n on n.send_id = s.id
