@@ -37,6 +37,9 @@ export function temporalDevServer(options: {
     "matching.useNewMatcher": true,
     // Off by default in server 1.29; without it one team's activities hold up those of all others.
     "matching.enableFairness": true,
+    // Teams take turns within a partition only: of the 4 that a queue has by default, a worker may come to one team's
+    // several times before it comes to the other's. New tasks go to one; those that lie in the others are still read.
+    "matching.numTaskqueueWritePartitions": 1,
     // It would ask the internet for newer versions.
     "frontend.enableServerVersionCheck": false,
   };

@@ -1,43 +1,79 @@
 import assert from "node:assert/strict";
-import { sql } from "kysely";
-import { forTenant, kysely } from "../../db/orm.ts";
-import { transaction } from "../../db/transaction.ts";
-import { attachList } from "../../domain/newsletters.ts";
-import { makeSender, type Sender, setFaults, startSend, untilStatus } from "../support/sending.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import { openNamespace, type TestNamespace } from "../support/namespace.ts";
+import { anotherNewsletter, caughtMails, makeSender, startSend, untilStatus } from "../support/sending.ts";
+import { startSmtpProxy } from "../support/smtp-proxy.ts";
 
-const SENDS = 40;
-
-/** Another newsletter of the same team to the same list, confirmed. */
-async function confirmAnother({ client, fromEmail, listId, em, team }: Sender): Promise<void> {
-  const draft = await client.post("/newsletters", {
-    name: "Another",
-    subject: "Hello",
-    from_email: fromEmail,
-    body: "<p>Hello {{ first_name }}</p>",
-  });
-  assert.equal(draft.status, 201, draft.text);
-  const newsletterId: string = draft.body.data.id;
-  const tenant = { teamId: team.id, environment: "LIVE" as const };
-  await transaction(forTenant(em, tenant), (tx) => attachList(tx, newsletterId, listId));
-  await startSend({ client, newsletterId });
-}
+/** Recipients after which a slice gives way here. */
+const SLICE_ROWS = 5;
+/**
+ * How many of the large team's slices may begin while the small one's waits. It was one or two: a team's turns lie one
+ * apart, and one that is new gets its first by lot within the turn that is under way.
+ */
+const MOST_AHEAD = 3;
 
 describe("Fairness", () => {
-  afterEach(() => setFaults([]));
+  let own: TestNamespace;
 
-  it("ends a small team's send while sends of a large one, confirmed before it, have not begun", async () => {
-    const large = await makeSender({ recipients: 20, account: { maxConnections: 10 } });
-    const small = await makeSender({ recipients: 10 });
-    await setFaults([{ stage: "data", match: large.audience, delayMs: 150 }]);
-    await Promise.all(Array.from({ length: SENDS }, () => confirmAnother(large)));
-    await startSend(small);
-    await untilStatus(small, ["SENT"], 60_000);
-    const { rows } = await sql<{ untouched: number }>`
-      select count(*)::int as untouched from sends s where s.team_id = ${large.team.id}
-        and not exists (select 1 from send_recipients r where r.send_id = s.id and r.state <> 'QUEUED')`.execute(
-      kysely(large.em),
+  before(async function () {
+    this.timeout(60_000);
+    own = await openNamespace();
+    // One slot, so that the order of the mails is the order in which slices were begun.
+    const oneSlot = { ACTIVITY_CONCURRENCY: "1", DISPATCH_SLICE_ROWS: String(SLICE_ROWS), SMTP_TIMEOUT_MS: "60000" };
+    await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", oneSlot)]);
+  });
+  after(() => own?.close());
+
+  /** Until a slice of the send waits for a slot, or has one. */
+  const untilQueued = (sendId: string) =>
+    eventually(
+      async () => {
+        const { raw } = await own.client.workflow.getHandle(sendWorkflowId(sendId)).describe();
+        return raw.pendingActivities?.some(({ activityType }) => activityType?.name === "dispatchSlice");
+      },
+      { withinMs: 30_000, what: `a slice of ${sendId}` },
     );
-    // Not the fairness key alone does this: slices also give way when their account's connections are in use.
-    assert.ok((rows[0]?.untouched ?? 0) > 0, "the large team still has sends that nobody has begun");
-  }).timeout(120_000);
+
+  /**
+   * A large team's sends wait for the slot that one of them has when a small team's comes, behind all of them.
+   * @returns how many mails of the large team came before the small one's last, those of the slot's slice left out
+   */
+  async function mailsAhead({ sends, recipients }: { sends: number; recipients: number }): Promise<number> {
+    const gate = await startSmtpProxy({ held: true });
+    try {
+      const large = own.within(await makeSender({ recipients, account: gate.account }));
+      const small = own.within(await makeSender({ recipients: 3 }));
+      await startSend(large);
+      await eventually(() => gate.open > 0, { withinMs: 15_000, what: "a slice in the slot" });
+      const others = await Promise.all(Array.from({ length: sends - 1 }, () => anotherNewsletter(large)));
+      const waiting = await Promise.all(others.map(startSend));
+      await Promise.all(waiting.map(({ data }) => untilQueued(data.id)));
+      const { data } = await startSend(small);
+      await untilQueued(data.id);
+
+      gate.release();
+      for (const sender of [small, large, ...others]) await untilStatus(sender, ["SENT"], 60_000);
+      const end = (await caughtMails(small)).at(-1)?.id ?? assert.fail("no mail of the small team");
+      const mails = await caughtMails(large);
+      assert.equal(mails.length, sends * recipients);
+      return mails.filter(({ id }) => id < end).length - Math.min(recipients, SLICE_ROWS);
+    } finally {
+      gate.close();
+    }
+  }
+
+  for (const sends of [10, 40]) {
+    it(`takes a small team's send before a large one's ${sends}, all confirmed before it`, async () => {
+      const ahead = await mailsAhead({ sends, recipients: 1 });
+      assert.ok(ahead <= MOST_AHEAD, `${ahead} sends of the large team came first`);
+    }).timeout(120_000);
+  }
+
+  for (const recipients of [50, 200]) {
+    it(`takes a small team's send between slices of a large one's to ${recipients}`, async () => {
+      const ahead = await mailsAhead({ sends: 1, recipients });
+      assert.ok(ahead <= MOST_AHEAD * SLICE_ROWS, `${ahead} mails of the large team came first`);
+    }).timeout(120_000);
+  }
 });

@@ -10,18 +10,24 @@ export interface SmtpProxy {
   readonly open: number;
   /** How many connections were open at the same time at most. */
   readonly most: number;
+  /** Lets through what was held. */
+  release(): void;
   close(): void;
 }
 
-export async function startSmtpProxy(): Promise<SmtpProxy> {
+/** @param held connections are taken, and hear nothing until `release` */
+export async function startSmtpProxy({ held = false } = {}): Promise<SmtpProxy> {
   const { hostname, port } = new URL((await stack()).mail.smtp);
   const open = new Set<Socket>();
+  const gate = Promise.withResolvers<void>();
+  if (!held) gate.resolve();
   let most = 0;
   const server = createServer((client) => {
     open.add(client);
     most = Math.max(most, open.size);
     const catcher = connect(Number(port), hostname);
-    client.pipe(catcher).pipe(client);
+    client.pipe(catcher);
+    void gate.promise.then(() => catcher.pipe(client));
     client.on("error", () => catcher.destroy()).on("close", () => open.delete(client) && catcher.destroy());
     catcher.on("error", () => client.destroy()).on("close", () => client.destroy());
   });
@@ -34,6 +40,7 @@ export async function startSmtpProxy(): Promise<SmtpProxy> {
     get most() {
       return most;
     },
+    release: () => gate.resolve(),
     close: () => {
       server.close();
       for (const client of open) client.destroy();
