@@ -1,18 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
-import type { RecipientState } from "../db/entities/send.ts";
+import { OUTCOMES } from "../db/entities/send.ts";
 import type { ConnectionPool } from "../db/pool.ts";
 import type { StateCounts } from "../domain/sends/ledger.ts";
-
-/** What a mail can come to; a DEFERRED one comes to something else later. */
-export const OUTCOMES = [
-  "SENT",
-  "REJECTED",
-  "DEFERRED",
-  "UNKNOWN",
-  "EXPIRED",
-  "SUPPRESSED",
-  "CANCELLED",
-] as const satisfies readonly RecipientState[];
 
 export interface PoolMetrics {
   registry: Registry;

@@ -113,17 +113,9 @@ const SendSchema = defineEntity({
 export class Send extends SendSchema.class {}
 SendSchema.setClass(Send);
 
-export const RECIPIENT_STATES = [
-  "QUEUED",
-  "SENDING",
-  "SENT",
-  "REJECTED",
-  "DEFERRED",
-  "UNKNOWN",
-  "EXPIRED",
-  "SUPPRESSED",
-  "CANCELLED",
-] as const;
+/** What a mail can come to; a DEFERRED one comes to something else later. */
+export const OUTCOMES = ["SENT", "REJECTED", "DEFERRED", "UNKNOWN", "EXPIRED", "SUPPRESSED", "CANCELLED"] as const;
+export const RECIPIENT_STATES = ["QUEUED", "SENDING", ...OUTCOMES] as const;
 export type RecipientState = (typeof RECIPIENT_STATES)[number];
 
 /**
