@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { Client, Connection } from "@temporalio/client";
+import type { Client, WorkflowHandle } from "@temporalio/client";
 import { sql } from "kysely";
 import { pino } from "pino";
 import { Registry } from "prom-client";
@@ -13,12 +13,22 @@ import { newId } from "../../domain/ids.ts";
 import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
 import { POOLS } from "../../workers/pools.ts";
-import { TASK_QUEUES } from "../../workflows/ids.ts";
+import { sendWorkflowId, TASK_QUEUES } from "../../workflows/ids.ts";
 import type { Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, unique } from "../support/factories.ts";
-import { makeSender, type Sender, sendAndWait, setFaults } from "../support/sending.ts";
+import { outcomesOf } from "../support/outcomes.ts";
+import {
+  ledgerStates,
+  makeSender,
+  type Sender,
+  sendAndWait,
+  setFaults,
+  startSend,
+  untilStatus,
+} from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { temporalClient } from "../support/temporal.ts";
 
 const DEPLOY = `${import.meta.dirname}/../../deploy`;
 const NEVER_KEPT = { sends: 0, credits: 0 };
@@ -60,6 +70,15 @@ async function mails(): Promise<Record<string, number>> {
   return counts;
 }
 
+/** By how much the mails of each outcome rise meanwhile; those that do not are left out. */
+async function counted(work: () => Promise<unknown>): Promise<Record<string, number>> {
+  const before = await mails();
+  await work();
+  const after = await mails();
+  const risen = OUTCOMES.map((outcome) => [outcome, (after[outcome] ?? 0) - (before[outcome] ?? 0)] as const);
+  return Object.fromEntries(risen.filter(([, count]) => count !== 0));
+}
+
 /** The only value of a gauge; undefined when the answer has none. */
 async function gauge(registry: Registry, wanted: string, labels: Record<string, string> = {}) {
   const found = samples(await registry.metrics()).filter(
@@ -95,12 +114,19 @@ function expressions(): { where: string; expression: string }[] {
   ];
 }
 
-/** Makes the sends pool fail a workflow task: the counter of failures is there from the first one on. */
-async function failWorkflowTask(): Promise<void> {
-  const { address, namespace } = (await stack()).temporal;
-  const connection = await Connection.connect({ address });
-  try {
-    const handle = await new Client({ connection, namespace }).workflow.start("no such workflow", {
+describe("Metrics of the worker pools", () => {
+  let temporal: Client;
+  let close: () => Promise<void>;
+
+  before(async () => {
+    ({ client: temporal, close } = await temporalClient());
+  });
+  after(() => close());
+  afterEach(() => setFaults([]));
+
+  /** Makes the sends pool fail a workflow task: the counter of failures is there from the first one on. */
+  async function failWorkflowTask(): Promise<void> {
+    const handle = await temporal.workflow.start("no such workflow", {
       taskQueue: TASK_QUEUES.sends,
       workflowId: unique("fails"),
     });
@@ -108,13 +134,23 @@ async function failWorkflowTask(): Promise<void> {
       what: "a failed workflow task",
     });
     await handle.terminate();
-  } finally {
-    await connection.close();
   }
-}
 
-describe("Metrics of the worker pools", () => {
-  afterEach(() => setFaults([]));
+  /** Pauses the sender's send when some of its mails are out and most are not. */
+  async function pausedHalfway(sender: Sender): Promise<{ sendId: string; workflow: WorkflowHandle }> {
+    const { data } = await startSend(sender);
+    const workflow = temporal.workflow.getHandle(sendWorkflowId(data.id));
+    await eventually(async () => (await ledgerStates(sender)).SENT, { what: "the first mail" });
+    assert.equal(await workflow.executeUpdate("pause"), "PAUSED");
+    return { sendId: data.id, workflow };
+  }
+
+  /** Leaves a recipient in hand of nobody, as a worker does that dies. */
+  async function lose({ em }: Sender, sendId: string, email: string): Promise<void> {
+    const db = kysely(em);
+    await sql`update send_recipients set state = 'SENDING' where send_id = ${sendId} and email = ${email}`.execute(db);
+    await sql`update sends set dispatching = true where id = ${sendId}`.execute(db);
+  }
 
   it("have every metric that an alert or a panel asks for, once a send went out", async () => {
     await sendAndWait(await makeSender());
@@ -139,17 +175,65 @@ describe("Metrics of the worker pools", () => {
   });
 
   it("count each recipient of a send once, by what became of them", async () => {
-    const sender: Sender = await makeSender({ recipients: 7 });
+    const sender = await makeSender({ recipients: 7 });
     await setFaults([{ stage: "rcpt", match: `person3@${sender.audience}`, code: 550, message: "5.1.1 no such user" }]);
-    const before = await mails();
-    await sendAndWait(sender);
-    const after = await mails();
-    const risen = OUTCOMES.map((outcome) => [outcome, (after[outcome] ?? 0) - (before[outcome] ?? 0)]);
-    assert.deepEqual(
-      Object.fromEntries(risen.filter(([, count]) => count !== 0)),
-      { SENT: 6, REJECTED: 1 },
-      "the recipients of the send, and nobody else",
-    );
+    assert.deepEqual(await counted(() => sendAndWait(sender)), { SENT: 6, REJECTED: 1 });
+  });
+
+  it("count a deferral each time, and its end once", async () => {
+    const sender = await makeSender({ recipients: 5 });
+    const tooLate = `person2@${sender.audience}`;
+    await setFaults([
+      { stage: "rcpt", match: `person1@${sender.audience}`, code: 450, message: "4.2.0 greylisted", times: 1 },
+      { stage: "rcpt", match: tooLate, code: 450, message: "4.2.0 later" },
+    ]);
+    const risen = await counted(async () => {
+      await startSend(sender);
+      // Its day is over.
+      await eventually(async () => {
+        const aged = await sql`update send_recipients set first_deferred_at = now() - interval '2 days'
+          where email = ${tooLate} and first_deferred_at is not null`.execute(kysely(sender.em));
+        return aged.numAffectedRows;
+      });
+      await untilStatus(sender, ["SENT"]);
+    });
+    const tries = (await outcomesOf(sender)).find(({ email }) => email === tooLate)?.attempts ?? assert.fail();
+    assert.deepEqual(risen, { SENT: 4, DEFERRED: 1 + (tries - 1), EXPIRED: 1 });
+  });
+
+  it("count once whose outcome is unknown, and who was suppressed before their turn", async () => {
+    const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
+    const { audience } = sender;
+    await setFaults([
+      { stage: "data", match: `person0@${audience}`, drop: true },
+      { stage: "data", match: audience, delayMs: 100 },
+    ]);
+    const risen = await counted(async () => {
+      const { sendId, workflow } = await pausedHalfway(sender);
+      const suppressed = [38, 39].map((i) => `person${i}@${audience}`);
+      assert.equal((await sender.client.post("/suppressions", { emails: suppressed })).status, 200);
+      // One is found by the pause, the other by the slice that follows.
+      await lose(sender, sendId, `person36@${audience}`);
+      await workflow.executeUpdate("pause");
+      await lose(sender, sendId, `person37@${audience}`);
+      await workflow.executeUpdate("resume");
+      await untilStatus(sender, ["SENT"]);
+    });
+    assert.deepEqual(risen, { SENT: 35, UNKNOWN: 3, SUPPRESSED: 2 });
+  });
+
+  it("count once whose send was cancelled before their turn, and whom it found lost", async () => {
+    const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 100 }]);
+    const risen = await counted(async () => {
+      const { sendId, workflow } = await pausedHalfway(sender);
+      await lose(sender, sendId, `person39@${sender.audience}`);
+      await Promise.all([workflow.executeUpdate("cancel"), workflow.executeUpdate("cancel")]);
+    });
+    const { SENT = 0, ...others } = risen;
+    assert.ok(SENT > 0);
+    assert.deepEqual(others, { UNKNOWN: 1, CANCELLED: 39 - SENT });
+    assert.deepEqual(risen, await ledgerStates(sender));
   });
 
   it("tell nothing of who sends and who is mailed", async () => {
