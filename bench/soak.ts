@@ -8,11 +8,10 @@ import { Command } from "commander";
 import { sql } from "kysely";
 import { wholeNumber } from "../app/options.ts";
 import { kysely } from "../db/orm.ts";
-import { transaction } from "../db/transaction.ts";
 import { unsubscribeUrl } from "../domain/links.ts";
-import { attachList } from "../domain/newsletters.ts";
 import { confirmationToken } from "../domain/sends/token.ts";
 import {
+  anotherNewsletter,
   confirm,
   type FaultRule,
   freshKey,
@@ -73,6 +72,14 @@ const FAULTS: readonly ((digit: number) => FaultRule)[] = [
 /** Slow enough that there is time to interfere. */
 const SLOW: FaultRule = { stage: "data", delayMs: 40 };
 
+/** A send under way. */
+interface Underway {
+  sender: Sender;
+  sendId: string;
+  /** Who may not be mailed any more, since the API said so. */
+  barred: Set<string>;
+}
+
 interface Soak {
   watch: Watch;
   over: () => boolean;
@@ -116,28 +123,16 @@ async function act(soak: Soak, chance: Random): Promise<void> {
       continue;
     }
     await soak.watch.addTeam(sender.team.id);
-    /** Who may not be mailed any more, since the API said so. */
     const barred = new Set<string>();
     for (let issue = chance.between(1, 3); issue > 0 && !soak.over(); issue--) {
       const sendId = await arm(soak, chance, sender, barred);
       if (sendId === undefined) break;
-      await interfere(soak, chance, sender, sendId, barred);
-      const newsletterId = await nextIssue(soak, sender);
-      if (newsletterId === undefined) break;
-      sender.newsletterId = newsletterId;
+      await interfere(soak, chance, { sender, sendId, barred });
+      const next = await patiently(soak, "a draft", () => anotherNewsletter(sender));
+      if (!next) break;
+      sender.newsletterId = next.newsletterId;
     }
   }
-}
-
-function nextIssue(soak: Soak, sender: Sender): Promise<string | undefined> {
-  const draft = { name: "Next", subject: "Next", from_email: sender.fromEmail, body: "<p>{{ first_name }}</p>" };
-  return patiently(soak, "a draft", async () => {
-    const answer = await sender.client.post("/newsletters", draft);
-    if (answer.status !== 201) return undefined;
-    const id: string = answer.body.data.id;
-    await transaction(sender.em, (tx) => attachList(tx, id, sender.listId));
-    return id;
-  });
 }
 
 /** From a draft to a confirmed send, with detours. @returns undefined when there is nobody left to mail */
@@ -227,13 +222,8 @@ async function useExpired(soak: Soak, sender: Sender, sendId: string): Promise<v
 }
 
 /** Until the send has ended: what operators and readers do meanwhile. */
-async function interfere(
-  soak: Soak,
-  chance: Random,
-  sender: Sender,
-  sendId: string,
-  barred: Set<string>,
-): Promise<void> {
+async function interfere(soak: Soak, chance: Random, underway: Underway): Promise<void> {
+  const { sender, sendId } = underway;
   const db = kysely(sender.em);
   for (const deadline = Date.now() + PATIENCE_MS; !soak.over(); await delay(chance.between(50, 600))) {
     try {
@@ -251,12 +241,12 @@ async function interfere(
       // Whoever is this slow waits for a mended world, at the end.
       if (Date.now() > deadline) return;
       const roll = chance.between(1, 20);
-      if (roll <= 4) await pause(soak, sender, sendId, barred);
+      if (roll <= 4) await pause(soak, underway);
       else if (roll === 5 && chance.oneIn(3)) {
         count(soak, "cancels");
         await soak.update(sendId, "cancel");
-      } else if (roll <= 7) await unsubscribe(soak, chance, sender, sendId, barred);
-      else if (roll <= 9) await suppress(soak, sender, [`person${chance.between(0, 499)}@${sender.audience}`], barred);
+      } else if (roll <= 7) await unsubscribe(soak, chance, underway);
+      else if (roll <= 9) await suppress(soak, underway, [`person${chance.between(0, 499)}@${sender.audience}`]);
       else if (roll <= 10) await soak.update(sendId, "retry");
       else if (roll <= 12) await move(soak, chance, sender);
     } catch {
@@ -266,7 +256,8 @@ async function interfere(
 }
 
 /** Pauses; while nothing is in hand, bars somebody who is still queued. */
-async function pause(soak: Soak, sender: Sender, sendId: string, barred: Set<string>): Promise<void> {
+async function pause(soak: Soak, underway: Underway): Promise<void> {
+  const { sender, sendId } = underway;
   const answer = await soak.update(sendId, "pause");
   if (answer !== "PAUSED") return;
   count(soak, "pauses");
@@ -283,24 +274,18 @@ async function pause(soak: Soak, sender: Sender, sendId: string, barred: Set<str
     .filter(({ state }) => state === "QUEUED")
     .slice(0, 2)
     .map(({ email }) => email);
-  if (queued.length > 0 && (await suppress(soak, sender, queued, barred))) soak.watch.forbid(sendId, new Set(queued));
+  if (queued.length > 0 && (await suppress(soak, underway, queued))) soak.watch.forbid(sendId, new Set(queued));
 }
 
-async function suppress(soak: Soak, { client }: Sender, emails: string[], barred: Set<string>): Promise<boolean> {
-  const answer = await client.post("/suppressions", { emails });
+async function suppress(soak: Soak, { sender, barred }: Underway, emails: string[]): Promise<boolean> {
+  const answer = await sender.client.post("/suppressions", { emails });
   if (answer.status !== 200) return false;
   for (const email of emails) barred.add(email);
   count(soak, "suppressions");
   return true;
 }
 
-async function unsubscribe(
-  soak: Soak,
-  chance: Random,
-  sender: Sender,
-  sendId: string,
-  barred: Set<string>,
-): Promise<void> {
+async function unsubscribe(soak: Soak, chance: Random, { sender, sendId, barred }: Underway): Promise<void> {
   const rows = await kysely(sender.em)
     .selectFrom("send_recipients")
     .select(["seq", "email"])

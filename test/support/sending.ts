@@ -141,7 +141,7 @@ export async function anotherNewsletter(sender: Sender): Promise<Sender> {
     name: "Another",
     subject: "Another",
     from_email: sender.fromEmail,
-    body: "<p>Another</p>",
+    body: "<p>Another, {{ first_name }}</p>",
   });
   assert.equal(status, 201, text);
   await transaction(sender.em, (tx) => attachList(tx, body.data.id, sender.listId));
