@@ -15,17 +15,19 @@ function show(report: BenchReport): void {
 }
 
 const numbers = (list: string): number[] => words(list).map(wholeNumber(0, 100_000));
+const sizes = (list: string): number[] => words(list).map(wholeNumber(1));
 
 const withStackOptions = (command: Command): Command =>
   command.option("--stack <file>", "the stack.json of a running stack, e.g. .data/stack.json");
 
 withStackOptions(program.command("send"))
   .description("a newsletter from preview to the last mail: rates, CPU, memory, and whether all of it is right")
-  .option("--recipients <n>", "size of the list", wholeNumber(1), 100_000)
+  .option("--recipients <list>", "sizes of the lists, one send each", sizes, [100_000])
   .option("--latency-ms <n>", "how long the SMTP server takes to answer a mail", wholeNumber(0), 0)
   .option("--connections <n>", "connections the sending account allows", wholeNumber(1, 1_000), 100)
-  .option("--repeat <n>", "sends that are measured", wholeNumber(1), 1)
+  .option("--repeat <n>", "sends of each size that are measured", wholeNumber(1), 1)
   .option("--previews <n>", "previews whose median is told", wholeNumber(1), 5)
+  .option("--kill", "kill the dispatch worker at full speed, in the middle of each send", false)
   .option("--catcher", "mail to the stack's mail catcher instead of the lean sink", false)
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./send.ts")).benchSend(options)));

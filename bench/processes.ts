@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 
 /** Clock ticks in a second, as /proc counts CPU time. Linux has it at 100 on every machine this runs on. */
 const TICKS = 100;
@@ -6,7 +6,7 @@ const TICKS = 100;
 /** CPU seconds and memory of one part of the stack. */
 export interface Usage {
   cpuSeconds: number;
-  /** The most resident memory, in MiB, that one process of it ever had. */
+  /** The most resident memory, in MiB, that one process of it had since `resetPeaks`, or ever. */
   peakMiB: number;
 }
 
@@ -46,16 +46,21 @@ function familyOf(root: number, stats: ReadonlyMap<number, ProcessStat>): number
   return family;
 }
 
-/**
- * What each part of the stack has used so far, its descendants (the backends of Postgres) counted with it.
- * @param pids process id by name
- */
-export function usage(pids: Record<string, number>): Record<string, Usage> {
+function allStats(): Map<number, ProcessStat> {
   const stats = new Map<number, ProcessStat>();
   for (const name of readdirSync("/proc")) {
     const stat = /^\d+$/.test(name) ? readStat(Number(name)) : undefined;
     if (stat) stats.set(Number(name), stat);
   }
+  return stats;
+}
+
+/**
+ * What each part of the stack has used so far, its descendants (the backends of Postgres) counted with it.
+ * @param pids process id by name
+ */
+export function usage(pids: Record<string, number>): Record<string, Usage> {
+  const stats = allStats();
   const used: Record<string, Usage> = {};
   for (const [name, pid] of Object.entries(pids)) {
     let ticks = 0;
@@ -68,6 +73,18 @@ export function usage(pids: Record<string, number>): Record<string, Usage> {
     used[name] = { cpuSeconds: ticks / TICKS, peakMiB: peak };
   }
   return used;
+}
+
+/** Lets the peaks of memory begin anew, with what is resident now. */
+export function resetPeaks(pids: Record<string, number>): void {
+  const stats = allStats();
+  for (const member of Object.values(pids).flatMap((pid) => familyOf(pid, stats))) {
+    try {
+      writeFileSync(`/proc/${member}/clear_refs`, "5"); // see proc(5)
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
 }
 
 /** CPU seconds that the whole machine has spent on anything, other people's work included. */

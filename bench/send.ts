@@ -2,26 +2,30 @@ import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { z } from "zod";
 import { kysely } from "../db/orm.ts";
+import { kill, pidOf } from "../test/support/processes.ts";
 import { confirm, credits, ledgerStates, preview, type Sender, tokenOf } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { makeAudience } from "./audience.ts";
-import { machineCpuSeconds, usage } from "./processes.ts";
+import { machineCpuSeconds, resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
 import { type Sink, startSink } from "./smtp-sink.ts";
 import { type StackChoice, withStack } from "./stack.ts";
 
 export interface SendOptions extends StackChoice {
-  recipients: number;
+  /** Sizes of the lists, each mailed for itself. */
+  recipients: readonly number[];
   latencyMs: number;
   connections: number;
-  /** Sends that are measured, one after the other. */
+  /** Sends of each size that are measured, one after the other. */
   repeat: number;
   /** Previews whose median is told, for the big list and a small one. */
   previews: number;
   /** Mail to the stack's mail catcher instead of the lean sink. */
   catcher: boolean;
+  /** Kill the dispatch worker in the middle of each send. */
+  kill: boolean;
 }
 
 /** Recipients of the small list. */
@@ -33,31 +37,69 @@ const SLOWEST_RATE = 50;
 const GAP_MS = 25;
 /** Rows that may be SENDING at once, per connection. */
 const ROWS_PER_CONNECTION = 3;
+/** A backend of Postgres that idles reports what it has counted after 10 s at the latest. */
+const POSTGRES_REPORTS_MS = 10_500;
+/** The speed at which a worker is killed is taken over this time. */
+const KILL_LOOK_MS = 500;
+/** After this long without mail no worker has taken over. */
+const SILENT_MS = 120_000;
+
+/** Everything that is measured, as the tables name it. */
+const PROCESSES = ["api", "sends", "dispatch", "maintenance", "postgres", "temporal"] as const;
 
 /** One send, from its draft to the last mail, and what it cost. */
 interface Measured {
   rates: Row;
-  cost: Row[];
   answers: Row;
+  /** Not when a worker was killed: what it had used is gone with it. */
+  cpu: Row | undefined;
+  memory: Row;
+  postgres: Row;
+  kill: Row | undefined;
   problems: string[];
 }
 
 /** Measures whole sends over HTTP: their rates, what they cost, and whether each address got exactly one mail. */
 export function benchSend(options: SendOptions): Promise<BenchReport> {
-  const { recipients, latencyMs, connections, repeat, catcher } = options;
+  const { recipients: sizes, latencyMs, connections, repeat, catcher, kill: kills } = options;
+  if (kills && catcher) throw new Error("--kill counts at the lean sink, not at the catcher");
   return withStack(options, async () => {
     const sink = await startSink(latencyMs);
     try {
-      const runs: Measured[] = [];
-      for (let run = 1; run <= repeat; run++) runs.push(await measure(options, sink));
-      const rates = runs.map((run, i) => ({ run: String(i + 1), ...run.rates }));
+      const runs: (Measured & { size: number })[] = [];
+      for (const size of sizes) {
+        for (let run = 1; run <= repeat; run++) runs.push({ size, ...(await measure(options, size, sink)) });
+      }
+      const rowsOf = (part: (run: Measured) => Row | undefined): Row[] =>
+        sizes.flatMap((size) => {
+          const rows = runs
+            .filter((run) => run.size === size)
+            .flatMap((run): Row[] => {
+              const row = part(run);
+              return row ? [row] : [];
+            });
+          const numbered = rows.map((row, i) => ({ recipients: size, run: String(i + 1), ...row }));
+          return rows.length > 1 ? [...numbered, { recipients: size, run: "median", ...medians(rows) }] : numbered;
+        });
+      const cpu = rowsOf((run) => run.cpu);
+      const killed = rowsOf((run) => run.kill);
       return {
         bench: "send",
-        options: { recipients, "latency-ms": latencyMs, connections, repeat, to: catcher ? "mail catcher" : "sink" },
+        options: {
+          recipients: sizes.join(","),
+          "latency-ms": latencyMs,
+          connections,
+          repeat,
+          kill: kills,
+          to: catcher ? "mail catcher" : "sink",
+        },
         tables: {
-          Rates: repeat > 1 ? [...rates, { run: "median", ...medians(runs.map((run) => run.rates)) }] : rates,
-          "Preview and confirm, ms": runs.map((run, i) => ({ run: String(i + 1), ...run.answers })),
-          "CPU seconds per 10,000 mails and peak memory of one process": medianCosts(runs.map(({ cost }) => cost)),
+          Rates: rowsOf(({ rates }) => rates),
+          "Preview and confirm, ms": rowsOf(({ answers }) => answers),
+          ...(cpu.length > 0 && { "CPU seconds per 10,000 mails": cpu }),
+          "Peak memory during the send, MiB; of Postgres, that of its largest process": rowsOf(({ memory }) => memory),
+          "Postgres during the send": rowsOf(({ postgres }) => postgres),
+          ...(killed.length > 0 && { "A dispatch worker killed at full speed": killed }),
         },
         problems: runs.flatMap(({ problems }) => problems),
       };
@@ -67,9 +109,9 @@ export function benchSend(options: SendOptions): Promise<BenchReport> {
   });
 }
 
-async function measure(options: SendOptions, sink: Sink): Promise<Measured> {
-  const { recipients, latencyMs, connections, previews, catcher } = options;
-  const { mail, pids } = await stack();
+async function measure(options: SendOptions, recipients: number, sink: Sink): Promise<Measured> {
+  const { latencyMs, connections, previews, catcher } = options;
+  const { mail } = await stack();
   const catcherUrl = new URL(mail.smtp);
   const smtp = catcher ? { host: catcherUrl.hostname, port: Number(catcherUrl.port) } : sink;
   const few = await makeAudience({ recipients: FEW, connections, smtp });
@@ -79,39 +121,46 @@ async function measure(options: SendOptions, sink: Sink): Promise<Measured> {
   const confirmFew = await timeConfirm(few);
   await untilSent(few, FEW, () => {});
   await sink.clear(latencyMs);
-  // Those of the small send's account idle for a while yet.
+  const token = await tokenOf(many);
+  const postgresBefore = await postgresActiveSeconds(many);
+  // Those of the small send's account may idle for a while yet.
   const { connections: idle } = await sink.stats();
 
-  const measured = { ...pids, ...(catcher ? {} : { sink: sink.pid }) };
-  const token = await tokenOf(many);
+  const pids = () => ({
+    ...Object.fromEntries(PROCESSES.map((name) => [name, pidOf(name)])),
+    ...(catcher ? {} : { sink: sink.pid }),
+  });
+  const measured = pids();
+  resetPeaks(measured);
   const before = usage(measured);
   const machineBefore = machineCpuSeconds();
   const { ms: confirmMany, result: answer } = await timed(() => confirm(many, token));
   if (answer.status !== 202) throw new Error(`the confirm was answered with ${answer.status}: ${answer.text}`);
   const confirmedAt = performance.now();
+  const killing = options.kill ? killInTheMiddle(sink, recipients) : undefined;
+  // Should the send fail, that is what is told.
+  killing?.catch(() => undefined);
   let mostSending = 0;
   await untilSent(many, recipients, async (sendId, sent) => {
     mostSending = Math.max(mostSending, await countSending(many, sendId, sent, recipients));
   });
   const wallSeconds = (performance.now() - confirmedAt) / 1_000;
   const machine = machineCpuSeconds() - machineBefore;
-  const after = usage(measured);
+  const after = usage(pids());
 
   const sendId = await sendIdOf(many);
   const stats = await sink.stats();
   const ledger = await ledgerSeconds(many, sendId);
-  const cpu = Object.keys(measured).map((name) => ({
-    process: name,
-    "cpu s / 10,000": round(
-      (((after[name]?.cpuSeconds ?? 0) - (before[name]?.cpuSeconds ?? 0)) / recipients) * 10_000,
-      3,
-    ),
-    "peak MiB": round(after[name]?.peakMiB ?? 0),
-  }));
-  const ours = cpu.reduce((sum, row) => sum + row["cpu s / 10,000"], 0);
+  const history = await historyLength(sendId);
+  const killed = killing && (await judgeKill(many, sink, await killing, { recipients, connections }));
+  const postgres = (await postgresActiveSeconds(many)) - postgresBefore;
+  const seconds = (name: string) => (after[name]?.cpuSeconds ?? 0) - (before[name]?.cpuSeconds ?? 0);
+  const ours = Object.keys(measured).reduce((sum, name) => sum + seconds(name), 0);
+  const each = (value: number) => round((value / recipients) * 10_000, 3);
   const sinkSeconds = ((stats.lastAt ?? 0) - (stats.firstAt ?? 0)) / 1_000;
   return {
     rates: {
+      "latency ms": latencyMs,
       "mails/s, first to last": round(recipients / (catcher ? ledger.span : sinkSeconds)),
       "by the ledger": round(recipients / ledger.span),
       "from the confirm": round(recipients / wallSeconds),
@@ -119,23 +168,124 @@ async function measure(options: SendOptions, sink: Sink): Promise<Measured> {
       "pauses s": round(ledger.gaps, 2),
       connections: catcher ? null : stats.mostConnections - idle,
       "most SENDING": mostSending,
-      "history events": await historyLength(sendId),
-      "others' cpu": `${round(((machine - (ours * recipients) / 10_000) / wallSeconds) * 100)} %`,
+      "history events": history,
     },
-    cost: [...cpu, { process: "all", "cpu s / 10,000": round(ours, 3), "peak MiB": null }],
     answers: {
       [`preview of ${FEW}`]: round(previewFew, 1),
-      [`preview of ${recipients}`]: round(previewMany, 1),
+      preview: round(previewMany, 1),
       [`confirm of ${FEW}`]: round(confirmFew, 1),
-      [`confirm of ${recipients}`]: round(confirmMany, 1),
+      confirm: round(confirmMany, 1),
     },
+    cpu: killed
+      ? undefined
+      : {
+          ...Object.fromEntries(Object.keys(measured).map((name) => [name, each(seconds(name))])),
+          all: each(ours),
+          "others, % of a core": round(((machine - ours) / wallSeconds) * 100),
+        },
+    memory: Object.fromEntries(Object.keys(measured).map((name) => [name, round(after[name]?.peakMiB ?? 0)])),
+    postgres: {
+      "executing and committing, s": round(postgres, 2),
+      "per 10,000 mails, s": each(postgres),
+      "busy connections, on average": round(postgres / wallSeconds, 2),
+      "CPU s": round(seconds("postgres"), 2),
+    },
+    kill: killed?.row,
     problems: [
-      ...(await wrongs(many, recipients)),
-      ...(catcher || (stats.received === recipients && stats.recipients === recipients && stats.duplicates === 0)
+      ...(killed?.problems ?? (await wrongs(many, recipients))),
+      ...(catcher || killed || (stats.received === recipients && stats.recipients === recipients)
         ? []
-        : [`${recipients} mails were due, the sink got ${stats.received}, ${stats.duplicates} of them again`]),
+        : [`${recipients} mails were due, the sink got ${stats.received}`]),
+      ...(catcher || stats.duplicates === 0 ? [] : [`${stats.duplicates} mails came again`]),
       ...(mostSending > ROWS_PER_CONNECTION * connections ? [`${mostSending} rows were SENDING at once`] : []),
     ],
+  };
+}
+
+/**
+ * Seconds that connections to the database have spent executing and committing, ever. Waits until all have reported: they
+ * must idle meanwhile.
+ */
+async function postgresActiveSeconds({ em }: Sender): Promise<number> {
+  await delay(POSTGRES_REPORTS_MS);
+  const { rows } = await sql<{ seconds: number }>`
+    select active_time / 1000 as seconds from pg_stat_database where datname = current_database()`.execute(kysely(em));
+  return rows[0]?.seconds ?? Number.NaN;
+}
+
+/** What was seen of a kill. */
+interface Kill {
+  /** Mails the sink had got by then, and how fast they came just before. */
+  received: number;
+  rate: number;
+  /** From the kill to the next mail of the worker that follows. */
+  silentSeconds: number;
+}
+
+/** Kills the dispatch worker once half of the mails are there. */
+async function killInTheMiddle(sink: Sink, recipients: number): Promise<Kill> {
+  const seen: { received: number; at: number }[] = [];
+  for (;;) {
+    const { received } = await sink.stats();
+    const at = performance.now();
+    while (seen[1] !== undefined && at - seen[1].at > KILL_LOOK_MS) seen.shift();
+    if (received >= recipients / 2) {
+      const { again } = kill("dispatch");
+      const since = seen[0] ?? { received: 0, at: Number.NaN };
+      const rate = ((received - since.received) / (at - since.at)) * 1_000;
+      await again;
+      return { received, rate, silentSeconds: await silence(sink) };
+    }
+    seen.push({ received, at });
+    await delay(POLL_MS / 2);
+  }
+}
+
+/** Waits until mail comes again. @returns seconds since the last one before */
+async function silence(sink: Sink): Promise<number> {
+  const { lastAt } = await sink.stats();
+  const giveUpAt = performance.now() + SILENT_MS;
+  for (;;) {
+    const { lastAt: now } = await sink.stats();
+    if (now !== null && lastAt !== null && now > lastAt) return (now - lastAt) / 1_000;
+    if (performance.now() > giveUpAt) throw new Error("nothing was mailed after the kill");
+    await delay(POLL_MS / 2);
+  }
+}
+
+/** Whether nobody was lost and nobody mailed twice, and no more are unknown than may be. */
+async function judgeKill(
+  sender: Sender,
+  sink: Sink,
+  { received, rate, silentSeconds }: Kill,
+  { recipients, connections }: { recipients: number; connections: number },
+): Promise<{ row: Row; problems: string[] }> {
+  const { SENT: sent = 0, UNKNOWN: unknown = 0, ...others } = await ledgerStates(sender);
+  const { rows } = await sql<{ email: string }>`
+    select r.email from send_recipients r join newsletters n on n.send_id = r.send_id
+    where n.id = ${sender.newsletterId} and r.state = 'UNKNOWN'`.execute(kysely(sender.em));
+  const unknownMailed = await sink.reached(rows.map(({ email }) => email));
+  const stats = await sink.stats();
+  const missing = sent - (stats.recipients - unknownMailed);
+  const allowed = ROWS_PER_CONNECTION * connections;
+  const { reserved, mismatch } = await credits(sender);
+  const problems: string[] = [];
+  if (unknown > allowed) problems.push(`${unknown} are unknown after a kill, ${allowed} may be`);
+  if (missing !== 0) problems.push(`${missing} are SENT and were never mailed`);
+  if (sent + unknown !== recipients) problems.push(`of ${recipients} recipients ${JSON.stringify(others)} are neither`);
+  if (mismatch || reserved !== 0) problems.push(`${reserved} credits are still reserved`);
+  return {
+    row: {
+      "killed after mails": received,
+      "at mails/s": round(rate),
+      unknown,
+      "may be": allowed,
+      "of them mailed": unknownMailed,
+      "mailed twice": stats.duplicates,
+      missing,
+      "silent s": round(silentSeconds, 1),
+    },
+    problems,
   };
 }
 
@@ -251,10 +401,4 @@ function medians(rows: readonly Row[]): Row {
       return [column, values.length === rows.length ? round(median(values), 3) : null];
     }),
   );
-}
-
-function medianCosts(runs: readonly Row[][]): Row[] {
-  return (runs[0] ?? [])
-    .map((row, i) => ({ ...medians(runs.map((run) => run[i] ?? {})), process: row["process"] ?? "" }))
-    .map(({ process: name, ...figures }) => ({ process: name, ...figures }));
 }

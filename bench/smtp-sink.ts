@@ -30,13 +30,18 @@ export interface Sink {
   host: string;
   port: number;
   stats(): Promise<SinkStats>;
+  /** How many of these addresses got a mail. */
+  reached(addresses: readonly string[]): Promise<number>;
   /** Forgets what was counted and waits `latencyMs` before answering a dot from now on. */
   clear(latencyMs?: number): Promise<void>;
   close(): Promise<void>;
 }
 
-type SinkRequest = { ask: "stats" } | { ask: "clear"; latencyMs?: number | undefined };
-type SinkReply = { port: number } | { stats: SinkStats };
+type SinkRequest =
+  | { ask: "stats" }
+  | { ask: "reached"; addresses: readonly string[] }
+  | { ask: "clear"; latencyMs?: number | undefined };
+type SinkReply = { port: number } | { stats: SinkStats } | { reached: number };
 
 const HOST = "127.0.0.1";
 const CRLF = Buffer.from("\r\n");
@@ -59,6 +64,7 @@ export async function startSink(latencyMs = 0): Promise<Sink> {
     host: HOST,
     port,
     stats: async () => ((await ask({ ask: "stats" })) as { stats: SinkStats }).stats,
+    reached: async (addresses) => ((await ask({ ask: "reached", addresses })) as { reached: number }).reached,
     clear: async (latency) => void (await ask({ ask: "clear", latencyMs: latency })),
     close: async () => {
       if (child.exitCode !== null) return;
@@ -117,6 +123,10 @@ class SinkServer {
       if (times > 0) this.#duplicates++;
       this.#seen.set(recipient, times + 1);
     }
+  }
+
+  reached(addresses: readonly string[]): number {
+    return addresses.filter((address) => this.#seen.has(address)).length;
   }
 
   clear(): void {
@@ -251,6 +261,10 @@ function main(): void {
     else console.log(`SMTP sink on ${HOST}:${port}`);
   });
   process.on("message", (request: SinkRequest) => {
+    if (request.ask === "reached") {
+      process.send?.({ reached: sink.reached(request.addresses) } satisfies SinkReply);
+      return;
+    }
     if (request.ask === "clear") {
       sink.clear();
       if (request.latencyMs !== undefined) sink.latencyMs = request.latencyMs;
