@@ -9,8 +9,10 @@ const MIN_WINDOW_MS = 50;
 const MESSAGES_PER_CONNECTION = 3;
 /** unless that takes a slow server longer than this. */
 const MAX_WINDOW_MS = 1_000;
-/** Twice the connections must give at least this much more, or they are not kept. */
+/** Twice the connections must give at least this much more, or they are not kept, */
 const WORTHWHILE_GAIN = 1.15;
+/** when so many windows in a row say so: a machine that is busy elsewhere for a moment would cost seconds of their use. */
+const FAILURES_TO_GO_BACK = 2;
 /** Share of a window's messages that may have found connections idle without the window losing its meaning. */
 const SLACK = 0.1;
 const FIRST_HOLD_MS = 2_000;
@@ -27,6 +29,7 @@ export class Concurrency {
   #target: number;
   #serverLimit = { connections: Number.POSITIVE_INFINITY, until: 0 };
   #before: { target: number; rate: number } | undefined;
+  #failures = 0;
   #holdMs = FIRST_HOLD_MS;
   #holdUntil = 0;
   #windowStart = 0;
@@ -73,6 +76,8 @@ export class Concurrency {
   #judge(rate: number, now: number): void {
     const before = this.#before;
     if (before && rate < before.rate * WORTHWHILE_GAIN) {
+      this.#failures++;
+      if (this.#failures < FAILURES_TO_GO_BACK) return;
       this.#target = before.target;
       this.#before = undefined;
       this.#holdUntil = now + this.#holdMs;
@@ -84,6 +89,7 @@ export class Concurrency {
     this.#before = undefined;
     if (now < this.#holdUntil || this.#target >= limit) return;
     this.#before = { target: this.#target, rate };
+    this.#failures = 0;
     this.#target = Math.min(limit, this.#target * 2);
   }
 

@@ -29,6 +29,14 @@ describe("The number of connections", () => {
     assert.ok(control.target >= 8 && control.target <= 32, String(control.target));
   });
 
+  it("is not put off by one moment in which the machine was busy elsewhere", () => {
+    const control = new Concurrency(64);
+    const now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 65);
+    assert.equal(control.target, 64);
+    drive(control, { latencyMs: 20, perMs: 100 }, drive(control, { latencyMs: 60, perMs: 100 }, now, 180), 200);
+    assert.equal(control.target, 64);
+  });
+
   it("never exceeds the account's limit, also when that changes", () => {
     const control = new Concurrency(6);
     let now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 2_000);
