@@ -142,14 +142,19 @@ export class SmtpPool {
     return withdrawn;
   }
 
+  /** Connections that may be at work. Those beyond idle: were they used, nobody could tell what fewer of them bring. */
+  get #wanted(): number {
+    return Math.min(this.#concurrency.target, this.#maxConnections);
+  }
+
   /** Gives waiting messages to idle connections and opens further ones for the rest. */
   #pump(): void {
-    while (this.#waiting.length > 0) {
+    while (this.#waiting.length > 0 && this.#inHand.size < this.#wanted) {
       const session = this.#idle.pop();
       if (session === undefined) break;
       this.#use(session);
     }
-    const target = this.#closed ? 0 : Math.min(this.#concurrency.target, this.#maxConnections);
+    const target = this.#closed ? 0 : this.#wanted;
     while (this.#sessions.size < target && this.#opening < this.#waiting.length) this.#open();
   }
 
@@ -185,7 +190,9 @@ export class SmtpPool {
       session.quit();
       return;
     }
-    for (let job = this.#waiting.shift(); job !== undefined; job = this.#waiting.shift()) {
+    while (this.#inHand.size < this.#wanted) {
+      const job = this.#waiting.shift();
+      if (job === undefined) break;
       job.owner.waiting--;
       job.owner.askIfShort();
       if (this.#begin(session, job)) return;
