@@ -55,6 +55,7 @@ export class SmtpSession {
   constructor(account: SmtpAccount) {
     this.#account = account;
     this.#connection = new SMTPConnection(connectionOptions(account));
+    takeRepliesTogether(this.#connection);
     // The first error is the one that says why; what follows from it arrives when nobody waits any more.
     this.#connection.on("error", (error: SMTPError) => this.#reportOpened(this.#openingTrouble(error)));
     // nodemailer answers a message in hand right after "end".
@@ -190,6 +191,30 @@ export class SmtpSession {
     const closing = reply.code === 421 && stage !== "dot" ? reply : {};
     return { stage, ...closing, response, network: networkTrouble(error) };
   }
+}
+
+/**
+ * With PIPELINING the replies to MAIL, RCPT and DATA come together, and nodemailer takes one in each turn of the event
+ * loop. While other connections are busy a turn lasts a millisecond or more, and the body waits for two of them; here it
+ * leaves in the turn that brought the replies. Replies outside of a message keep their turns: what follows one may be
+ * another protocol (STARTTLS).
+ */
+function takeRepliesTogether(connection: SMTPConnection): void {
+  // Not in nodemailer's types; should they ever go, replies are taken as nodemailer takes them.
+  const inner = connection as unknown as {
+    _processResponse(): unknown;
+    _responseQueue?: readonly unknown[];
+    _pendingSend?: unknown;
+  };
+  const takeOne = inner._processResponse;
+  inner._processResponse = () => {
+    for (let left = inner._responseQueue?.length ?? 0; ; left--) {
+      takeOne.call(connection);
+      const queued = inner._responseQueue?.length ?? 0;
+      // As many as before: the last reply is not whole yet.
+      if (queued === 0 || queued >= left || !inner._pendingSend || connection.destroyed) return;
+    }
+  };
 }
 
 const STAGES: Record<string, SmtpStage> = { "MAIL FROM": "mail", "RCPT TO": "rcpt", DATA: "data" };
