@@ -7,6 +7,7 @@ import { idempotencyEntities } from "./entities/idempotency.ts";
 import { sendEntities } from "./entities/send.ts";
 import type { Environment } from "./entities/shared.ts";
 import { teamEntities } from "./entities/team.ts";
+import { webhookEntities } from "./entities/webhook.ts";
 import { type ConnectionPool, prepareMarked, reclaimDeadConnections } from "./pool.ts";
 
 export { EntityManager, MikroORM };
@@ -17,6 +18,7 @@ const entities = [
   ...accountEntities,
   ...sendEntities,
   ...idempotencyEntities,
+  ...webhookEntities,
 ] as const;
 
 /** Every table with its columns, for Kysely. */

@@ -14,6 +14,20 @@ interface TransactionOptions {
   attempts?: number;
 }
 
+/** What is to be done once a transaction is committed, by its key; told by the transaction's own context. */
+const commits = new WeakMap<object, Map<unknown, () => void>>();
+
+/**
+ * Runs `act` once the transaction that `em` is in has committed; a transaction that is rolled back or tried again
+ * forgets it. Once per key, however often it is asked for. Only in a transaction that `transaction` opened.
+ */
+export function afterCommit(em: EntityManager, key: unknown, act: () => void): void {
+  const context = em.getTransactionContext<object>();
+  const acts = context && commits.get(context);
+  if (!acts) throw new Error("there is no transaction to wait for");
+  acts.set(key, act);
+}
+
 /**
  * Runs `work` in a transaction, and again from the start when the database says that it met another one. `work` gets a
  * fork whose tenant filter is that of `em`; it must have no effect outside the database. Inside a transaction it joins
@@ -27,7 +41,17 @@ export async function transaction<T>(
   if (em.isInTransaction()) return work(em);
   for (let attempt = 1; ; attempt++) {
     try {
-      return await em.fork().transactional(work, { isolationLevel });
+      const acts = new Map<unknown, () => void>();
+      const result = await em.fork().transactional(
+        (tx) => {
+          const context = tx.getTransactionContext<object>();
+          if (context) commits.set(context, acts);
+          return work(tx);
+        },
+        { isolationLevel },
+      );
+      for (const act of acts.values()) act();
+      return result;
     } catch (error) {
       if (!isConflict(error) || attempt >= attempts) throw error;
       // Those that met part at random, so that they do not meet again.

@@ -14,6 +14,9 @@ export const ID_PREFIX = {
   send: "send",
   creditEntry: "cred",
   request: "req",
+  webhook: "whk",
+  event: "evt",
+  delivery: "dlv",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

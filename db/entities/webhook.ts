@@ -1,0 +1,184 @@
+import { defineEntity, p } from "@mikro-orm/postgresql";
+import { instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+
+/** Why an endpoint is inactive: its failures, or somebody's wish. */
+export const DISABLED_REASONS = ["delivery_failures", "manual"] as const;
+export type DisabledReason = (typeof DISABLED_REASONS)[number];
+
+/** API endpoints are a client's own; the app makes its own in the newsletter interface, and they are not listed. */
+export type EndpointOrigin = "API" | "APP";
+
+const WebhookEndpointSchema = defineEntity({
+  name: "WebhookEndpoint",
+  tableName: "webhook_endpoints",
+  filters: tenantFilters,
+  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    origin: p.text().$type<EndpointOrigin>(),
+    name: p.text(),
+    description: p.text().nullable(),
+    url: p.text(),
+    /** Explicit names of the catalogue. */
+    events: p.array(),
+    active: p.boolean().default(true),
+    /** Sealed by the vault. */
+    encryptedSecret: p.text(),
+    /** The secret before a rotation; it signs too until it expires. */
+    previousEncryptedSecret: p.text().nullable(),
+    previousSecretExpiresAt: instant().nullable(),
+    /** JSON object of custom headers, sealed: their values are credentials often enough. Null for none. */
+    encryptedHeaders: p.text().nullable(),
+    headerNames: p.array().default([]),
+    /** Dated version that shapes the payloads. */
+    apiVersion: p.text(),
+    disabledAt: instant().nullable(),
+    disabledReason: p.text().$type<DisabledReason>().nullable(),
+    /** Creation or the latest re-activation: the 72 hours without success are counted from here at the earliest. */
+    enabledAt: instant().defaultRaw("now()"),
+    /** The team's owner is to be told of a switch-off from then on; null when told, or nothing to tell. */
+    noticeDueAt: instant().nullable(),
+    ...timestamps,
+  },
+});
+export class WebhookEndpoint extends WebhookEndpointSchema.class {}
+WebhookEndpointSchema.setClass(WebhookEndpoint);
+
+/**
+ * How an endpoint fares. Apart from the endpoint, so that deliveries neither wait for an edit nor move its `updated_at`.
+ */
+const WebhookHealthSchema = defineEntity({
+  name: "WebhookHealth",
+  tableName: "webhook_health",
+  properties: {
+    webhookId: p.text().primary(),
+    consecutiveFailures: p.integer().default(0),
+    lastSuccessAt: instant().nullable(),
+    lastFailureAt: instant().nullable(),
+  },
+});
+export class WebhookHealth extends WebhookHealthSchema.class {}
+WebhookHealthSchema.setClass(WebhookHealth);
+
+/**
+ * Changes that were committed and not yet handed to endpoints: one row per change, or per batch of like changes. The
+ * relay takes them in order of `seq` and makes events of them.
+ */
+const WebhookOutboxSchema = defineEntity({
+  name: "WebhookOutbox",
+  tableName: "webhook_outbox",
+  properties: {
+    seq: p.bigint().primary().autoincrement(),
+    ...tenancy,
+    type: p.text(),
+    /** JSON array of the records as they stood after the change, one event each. */
+    objects: p.text(),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+export class WebhookOutbox extends WebhookOutboxSchema.class {}
+WebhookOutboxSchema.setClass(WebhookOutbox);
+
+/** An event somebody subscribed to, kept as long as one of its deliveries can be replayed. */
+const WebhookEventSchema = defineEntity({
+  name: "WebhookEvent",
+  tableName: "webhook_events",
+  filters: tenantFilters,
+  indexes: [{ properties: ["keptUntil"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    type: p.text(),
+    /** JSON of the record the event is about. */
+    object: p.text(),
+    createdAt: instant(),
+    keptUntil: instant(),
+  },
+});
+export class WebhookEvent extends WebhookEventSchema.class {}
+WebhookEventSchema.setClass(WebhookEvent);
+
+export const DELIVERY_STATUSES = ["PENDING", "SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const;
+export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+
+/** One attempt to deliver one event to one endpoint; the next attempt is a row of its own. */
+const WebhookDeliverySchema = defineEntity({
+  name: "WebhookDelivery",
+  tableName: "webhook_deliveries",
+  filters: tenantFilters,
+  indexes: [{ properties: ["webhookId", "createdAt", "id"] }, { properties: ["groupId"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    webhookId: p.text(),
+    eventId: p.text(),
+    eventType: p.text(),
+    /** Whose workflow carries it; null while it waits for one. */
+    groupId: p.text().nullable(),
+    attempt: p.smallint().default(1),
+    status: p.text().$type<DeliveryStatus>().default("PENDING"),
+    responseStatus: p.smallint().nullable(),
+    /** At most 16 KiB, valid UTF-8 without NUL. */
+    responseBody: p.text().nullable(),
+    errorMessage: p.text().nullable(),
+    durationMs: p.integer().nullable(),
+    isReplay: p.boolean().default(false),
+    replayOfId: p.text().nullable(),
+    nextAttemptAt: instant().nullable(),
+    createdAt: instant().defaultRaw("now()"),
+    updatedAt: instant().defaultRaw("now()"),
+  },
+});
+export class WebhookDelivery extends WebhookDeliverySchema.class {}
+WebhookDeliverySchema.setClass(WebhookDelivery);
+
+/** FIRST: the first attempt is not over. CLIMBING: some failed and wait for their next. A group that is done is gone. */
+export type GroupPhase = "FIRST" | "CLIMBING";
+
+/** Deliveries of one endpoint that one workflow carries. Its id is that of its first delivery. */
+const WebhookGroupSchema = defineEntity({
+  name: "WebhookGroup",
+  tableName: "webhook_groups",
+  indexes: [{ properties: ["webhookId", "phase"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    webhookId: p.text(),
+    size: p.smallint(),
+    phase: p.text().$type<GroupPhase>().default("FIRST"),
+    /** The rung of the ladder its next attempt is on; 0 is the first attempt. */
+    rung: p.smallint().default(0),
+    /** An attempt is under way, or was cut off. */
+    attempting: p.boolean().default(false),
+    /** Until when it holds one of its endpoint's slots for retries. */
+    slotUntil: instant().nullable(),
+    /** When the next attempt is due; one long past has lost its workflow. */
+    dueAt: instant().defaultRaw("now()"),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+export class WebhookGroup extends WebhookGroupSchema.class {}
+WebhookGroupSchema.setClass(WebhookGroup);
+
+/** An endpoint that was deleted and whose log is not all gone yet. */
+const DeletedWebhookSchema = defineEntity({
+  name: "DeletedWebhook",
+  tableName: "deleted_webhooks",
+  properties: {
+    webhookId: p.text().primary(),
+    deletedAt: instant().defaultRaw("now()"),
+  },
+});
+export class DeletedWebhook extends DeletedWebhookSchema.class {}
+DeletedWebhookSchema.setClass(DeletedWebhook);
+
+export const webhookEntities = [
+  WebhookEndpointSchema,
+  WebhookHealthSchema,
+  WebhookOutboxSchema,
+  WebhookEventSchema,
+  WebhookDeliverySchema,
+  WebhookGroupSchema,
+  DeletedWebhookSchema,
+] as const;
