@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import { z } from "zod";
 
 /** A whole number given as text, within bounds. */
@@ -8,6 +9,24 @@ const url = (...protocols: string[]) =>
   z.string().refine((value) => URL.canParse(value) && protocols.includes(new URL(value).protocol), {
     message: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}`,
   });
+
+/** Whether text is a host as URLs spell it and a port: `example.com:8443`, `[2001:4860::1]:443`. */
+function isHostAndPort(text: string): boolean {
+  const [, host, port] = /^(.*[^.]):([1-9]\d{0,4})$/.exec(text) ?? [];
+  if (host === undefined || Number(port) > 65_535) return false;
+  return URL.canParse(`http://${host}`) && new URL(`http://${host}`).host === host;
+}
+
+const isAddressAndPort = (text: string): boolean =>
+  isHostAndPort(text) && isIP(text.replace(/:\d+$/, "").replace(/^\[|\]$/g, "")) !== 0;
+
+/** Texts separated by commas; none unless given. */
+const list = (isItem: (item: string) => boolean, message: string) =>
+  z
+    .string()
+    .default("")
+    .transform((value) => (value === "" ? [] : value.split(",")))
+    .refine((items) => items.every(isItem), { message });
 
 const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
@@ -78,6 +97,12 @@ const settings = z.object({
     .transform((value) => value.split(",").map(Number)),
   /** How long a deferred mail is tried in all before it expires and its credit is released. */
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
+  /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000. For development and tests. */
+  WEBHOOK_ALLOWED_HOSTS: list(isHostAndPort, "must be host:port pairs separated by commas, hosts in lower case"),
+  /** DNS servers that are asked for webhook receivers, e.g. 9.9.9.9:53; the system's unless given. */
+  WEBHOOK_DNS_SERVERS: list(isAddressAndPort, "must be address:port pairs separated by commas"),
+  /** How long one attempt to deliver a webhook may take: look-up, connection, request and answer. */
+  WEBHOOK_TIMEOUT_MS: integer(100, 60_000).default(15_000),
 });
 
 /** Half a version would be an unversioned worker that nobody meant. */
