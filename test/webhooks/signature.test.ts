@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import Stripe from "stripe";
+import { newSecret } from "../../domain/webhooks/secrets.ts";
+import { signatureHeader, signingKey } from "../../domain/webhooks/signature.ts";
+
+const TOLERANCE_SECONDS = 300;
+
+// Somebody else's implementation of the same scheme, the one most receivers will use.
+const { signature } = Stripe.webhooks;
+assert.ok(signature);
+const verify = (body: string | Buffer, header: string, secret: string, receivedAt?: number): boolean => {
+  try {
+    const receivedAtMs = receivedAt === undefined ? undefined : receivedAt * 1_000;
+    return signature.verifyHeader(body, header, secret, TOLERANCE_SECONDS, undefined, receivedAtMs);
+  } catch {
+    return false;
+  }
+};
+
+const now = (): number => Math.floor(Date.now() / 1_000);
+const bodies = fc.string({ unit: "grapheme", minLength: 1, maxLength: 500 });
+const secrets = fc.stringMatching(/^[\w-]{1,60}$/);
+
+describe("The signature of a delivery", () => {
+  it("is t, then one v1 in lower-case hex per secret", () => {
+    assert.match(signatureHeader(["a"], 1_790_000_000, "{}"), /^t=1790000000,v1=[0-9a-f]{64}$/);
+    assert.match(signatureHeader(["a", "b"], 1, "{}"), /^t=1,v1=[0-9a-f]{64},v1=[0-9a-f]{64}$/);
+  });
+
+  it("is the HMAC-SHA256 of `<t>.<body>` under the whole secret", () => {
+    // printf '1790000000.{"a":1}' | openssl dgst -sha256 -hmac whsec_test
+    const expected = "f08690bbaaecbd1607eb9af71f092a9f7054e2b83f8b9d6a0690744d24fc6059";
+    assert.ok(signatureHeader(["whsec_test"], 1_790_000_000, '{"a":1}').endsWith(`,v1=${expected}`));
+  });
+
+  it("is taken by a receiver's own verifier, whatever the body, as text or bytes", () => {
+    fc.assert(
+      fc.property(bodies, (body) => {
+        const secret = newSecret();
+        const header = signatureHeader([secret], now(), body);
+        assert.ok(verify(body, header, secret));
+        assert.ok(verify(Buffer.from(body), header, secret));
+        assert.equal(signatureHeader([signingKey(secret)], 7, Buffer.from(body)), signatureHeader([secret], 7, body));
+      }),
+    );
+  });
+
+  it("is refused when the body is not the one that was signed", () => {
+    fc.assert(
+      fc.property(bodies, bodies, secrets, (body, other, secret) => {
+        fc.pre(body !== other);
+        assert.ok(!verify(other, signatureHeader([secret], now(), body), secret));
+      }),
+    );
+  });
+
+  it("is refused under another secret", () => {
+    fc.assert(
+      fc.property(bodies, secrets, secrets, (body, secret, other) => {
+        fc.pre(secret !== other);
+        assert.ok(!verify(body, signatureHeader([secret], now(), body), other));
+      }),
+    );
+  });
+
+  it("is refused when its time was changed", () => {
+    fc.assert(
+      fc.property(bodies, secrets, fc.integer({ min: 1, max: TOLERANCE_SECONDS - 5 }), (body, secret, later) => {
+        const t = now();
+        const header = signatureHeader([secret], t, body).replace(`t=${t}`, `t=${t + later}`);
+        assert.ok(!verify(body, header, secret));
+      }),
+    );
+  });
+
+  it("is refused when it is older than the tolerance", () => {
+    const t = now();
+    const header = signatureHeader(["secret"], t, "{}");
+    assert.ok(verify("{}", header, "secret", t + TOLERANCE_SECONDS));
+    assert.ok(!verify("{}", header, "secret", t + TOLERANCE_SECONDS + 1));
+  });
+
+  it("verifies with either secret while two sign, and with no third", () => {
+    fc.assert(
+      fc.property(bodies, fc.uniqueArray(secrets, { minLength: 3, maxLength: 3 }), (body, [a = "", b = "", c = ""]) => {
+        const header = signatureHeader([a, b], now(), body);
+        assert.ok(verify(body, header, a));
+        assert.ok(verify(body, header, b));
+        assert.ok(!verify(body, header, c));
+      }),
+    );
+  });
+});
