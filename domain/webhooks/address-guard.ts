@@ -107,7 +107,10 @@ export interface AddressGuard {
 type GuardSettings = Pick<Env, "WEBHOOK_ALLOWED_HOSTS" | "WEBHOOK_DNS_SERVERS">;
 
 /** The port a URL's connection goes to. */
-export const effectivePort = ({ port, protocol }: URL): number => Number(port) || (protocol === "https:" ? 443 : 80);
+export function effectivePort({ port, protocol }: URL): number {
+  if (port !== "") return Number(port);
+  return protocol === "https:" ? 443 : 80;
+}
 
 /** What to log at the start when receivers are allowed that are not public; undefined when none are. */
 export const allowedHostsWarning = ({ WEBHOOK_ALLOWED_HOSTS: hosts }: GuardSettings): string | undefined =>

@@ -1,0 +1,403 @@
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import ipaddr from "ipaddr.js";
+import {
+  type AddressGuard,
+  AddressRefused,
+  allowedHostsWarning,
+  GLOBAL_IPV6,
+  isPublic,
+  NameNotResolved,
+  openAddressGuard,
+  type RefusalReason,
+  SPECIAL_IPV4,
+  SPECIAL_IPV6,
+} from "../../domain/webhooks/address-guard.ts";
+import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
+
+const guardWith = (settings: { allowed?: string[]; dns?: string[] } = {}, lookupTimeoutMs?: number): AddressGuard =>
+  openAddressGuard(
+    { WEBHOOK_ALLOWED_HOSTS: settings.allowed ?? [], WEBHOOK_DNS_SERVERS: settings.dns ?? [] },
+    lookupTimeoutMs === undefined ? {} : { lookupTimeoutMs },
+  );
+
+const refusal = (reason: RefusalReason) => (error: unknown) =>
+  error instanceof AddressRefused && error.reason === reason;
+
+/** Addresses webhooks never go to. */
+const NOT_PUBLIC: Record<string, readonly string[]> = {
+  "this network": ["0.0.0.0", "0.1.2.3", "0.255.255.255"],
+  private: ["10.0.0.0", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1", "192.168.255.255"],
+  "carrier-grade NAT": ["100.64.0.0", "100.127.255.255"],
+  loopback: ["127.0.0.1", "127.255.255.254", "::1"],
+  unspecified: ["::"],
+  "link-local": ["169.254.0.1", "fe80::1", "febf::1"],
+  metadata: ["169.254.169.254", "169.254.170.2", "fd00:ec2::254", "100.100.100.200", "192.0.0.192"],
+  "protocol assignments": ["192.0.0.1", "2001::1", "2001:1ff:ffff::1"],
+  documentation: ["192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1", "3fff:fff::1"],
+  benchmark: ["198.18.0.1", "198.19.255.255", "2001:2::1"],
+  "AS112, AMT and 6to4 relay": ["192.31.196.1", "192.52.193.1", "192.88.99.1", "192.175.48.1", "2620:4f:8000::1"],
+  multicast: ["224.0.0.1", "239.255.255.255", "ff02::1", "ff0e::1"],
+  reserved: ["240.0.0.1", "255.255.255.254", "255.255.255.255", "4000::1", "100::1", "100:0:0:1::1"],
+  "segment routing": ["5f00::1"],
+  "IPv4-mapped": ["::ffff:127.0.0.1", "::ffff:7f00:1", "::ffff:8.8.8.8", "0:0:0:0:0:ffff:a00:1", "::ffff:0:127.0.0.1"],
+  "IPv4-compatible": ["::127.0.0.1", "::7f00:1", "::8.8.8.8"],
+  "6to4": ["2002:7f00:1::", "2002:808:808::1"],
+  NAT64: ["64:ff9b::127.0.0.1", "64:ff9b::808:808", "64:ff9b:1::a00:1"],
+  Teredo: ["2001:0:4136:e378:8000:63bf:3fff:fdd2"],
+  ORCHID: ["2001:10::1", "2001:20::1"],
+  "unique local": ["fc00::1", "fdff::1"],
+  "site-local": ["fec0::1", "feff::1"],
+  "with a zone": ["fe80::1%eth0", "2606:4700::1%eth0"],
+};
+
+const PUBLIC = [
+  ...["1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255"],
+  ...["128.0.0.0", "169.253.255.255", "172.15.255.255", "172.32.0.0", "192.0.1.0", "192.167.255.255", "198.17.255.255"],
+  ...["198.20.0.0", "203.0.114.0", "223.255.255.255"],
+  ...["2606:4700:4700::1111", "2001:200::1", "2001:4860:4860::8888", "2003::1", "2a00:1450::1", "3ffe::1", "2000::1"],
+];
+
+describe("An address", () => {
+  for (const [what, addresses] of Object.entries(NOT_PUBLIC)) {
+    for (const address of addresses)
+      it(`is not public: ${address} (${what})`, () => assert.equal(isPublic(address), false));
+  }
+
+  for (const address of PUBLIC) it(`is public: ${address}`, () => assert.equal(isPublic(address), true));
+
+  for (const text of [
+    "8.8.8",
+    "134744072",
+    "0x8.8.8.8",
+    "010.8.8.8",
+    "08.8.8.8",
+    "8.8.8.8.",
+    "8.8.8.8/32",
+    " 8.8.8.8",
+    "",
+  ]) {
+    it(`is not public when it is written ${JSON.stringify(text)}`, () => assert.equal(isPublic(text), false));
+  }
+
+  /** Any address of a range, as its bytes. */
+  const inRange = (range: string): fc.Arbitrary<number[]> => {
+    const [network, bits] = ipaddr.parseCIDR(range);
+    const bytes = network.toByteArray();
+    return fc.uint8Array({ minLength: bytes.length, maxLength: bytes.length }).map((random) =>
+      bytes.map((byte, at) => {
+        const free = 0xff >> Math.min(8, Math.max(0, bits - at * 8));
+        return (byte & ~free) | ((random[at] ?? 0) & free);
+      }),
+    );
+  };
+
+  const groups = (bytes: number[]): string[] =>
+    Array.from({ length: 8 }, (_, at) => (((bytes[2 * at] ?? 0) << 8) | (bytes[2 * at + 1] ?? 0)).toString(16));
+
+  /** Ways to write an address that mean the same. */
+  function spellings(bytes: number[]): string[] {
+    if (bytes.length === 4) return [bytes.join(".")];
+    const long = groups(bytes);
+    return [
+      long.join(":"),
+      long.map((group) => group.padStart(4, "0")).join(":"),
+      long.join(":").toUpperCase(),
+      new ipaddr.IPv6(bytes).toRFC5952String(),
+      `${long.slice(0, 6).join(":")}:${bytes.slice(12).join(".")}`,
+    ];
+  }
+
+  /** Ways to write an IPv4 address that other programs take for it. */
+  function foreignSpellings(bytes: number[]): string[] {
+    const [a = 0, b = 0, c = 0, d = 0] = bytes;
+    const number = ((a << 24) | (b << 16) | (c << 8) | d) >>> 0;
+    return [
+      String(number),
+      `0x${number.toString(16)}`,
+      `0${number.toString(8)}`,
+      `${a}.${((b << 16) | (c << 8) | d) >>> 0}`,
+      `${a}.${b}.${(c << 8) | d}`,
+      bytes.map((byte) => `0${byte.toString(8)}`).join("."),
+      bytes.map((byte) => `0x${byte.toString(16)}`).join("."),
+    ].filter((text) => text !== bytes.join("."));
+  }
+
+  const special = fc.oneof(...[...SPECIAL_IPV4, ...SPECIAL_IPV6].map(inRange));
+  const publicIpv4 = fc.uint8Array({ minLength: 4, maxLength: 4 }).map((bytes) => [...bytes]);
+  const isSpecial = (bytes: number[]): boolean => {
+    const ip = ipaddr.fromByteArray(bytes);
+    const ranges: readonly string[] = bytes.length === 4 ? SPECIAL_IPV4 : SPECIAL_IPV6;
+    return ranges.some((range) => ip.match(ipaddr.parseCIDR(range)));
+  };
+  const host = (text: string): string => (text.includes(":") ? `[${text}]` : text);
+
+  it("of a special-purpose range is not public, however it is written, alone or in a URL", () => {
+    const guard = guardWith();
+    fc.assert(
+      fc.property(special, (bytes) => {
+        for (const text of spellings(bytes)) {
+          assert.equal(isPublic(text), false, text);
+          assert.throws(() => guard.checkUrl(`https://${host(text)}/`), refusal("address_not_public"), text);
+        }
+      }),
+    );
+  });
+
+  it("outside of global unicast is not public", () => {
+    const outside = fc
+      .uint8Array({ minLength: 16, maxLength: 16 })
+      .map((bytes) => [...bytes])
+      .filter((bytes) => !ipaddr.fromByteArray(bytes).match(ipaddr.parseCIDR(GLOBAL_IPV6)));
+    fc.assert(
+      fc.property(outside, (bytes) => {
+        for (const text of spellings(bytes)) assert.equal(isPublic(text), false, text);
+      }),
+    );
+  });
+
+  it("outside of the special-purpose ranges is public", () => {
+    const any = fc.oneof(publicIpv4, inRange(GLOBAL_IPV6)).filter((bytes) => !isSpecial(bytes));
+    fc.assert(
+      fc.property(any, (bytes) => {
+        for (const text of spellings(bytes)) assert.equal(isPublic(text), true, text);
+      }),
+    );
+  });
+
+  it("of IPv4 is not public within IPv6 either", () => {
+    const prefixes = ["0", "ffff00000000", "0064ff9b0000000000000000", "2002"] as const;
+    fc.assert(
+      fc.property(publicIpv4, (bytes) => {
+        const hex = Buffer.from(bytes).toString("hex");
+        const [compatible, , nat64, sixToFour] = prefixes;
+        for (const text of [
+          hex.padStart(32, compatible),
+          `ffff${hex}`.padStart(32, "0"),
+          nat64 + hex,
+          (sixToFour + hex).padEnd(32, "0"),
+        ]) {
+          assert.equal(isPublic(text.replace(/.{4}(?=.)/g, "$&:")), false, text);
+        }
+      }),
+    );
+  });
+
+  it("of IPv4 is refused in a URL in any spelling but the plain one", () => {
+    const guard = guardWith();
+    fc.assert(
+      fc.property(publicIpv4, (bytes) => {
+        for (const text of foreignSpellings(bytes)) {
+          assert.equal(isPublic(text), false, text);
+          assert.throws(() => guard.checkUrl(`http://${text}/`), AddressRefused, text);
+        }
+      }),
+    );
+  });
+});
+
+describe("A webhook's URL", () => {
+  const guard = guardWith();
+
+  const REFUSED: Record<RefusalReason, readonly string[]> = {
+    invalid_url: [
+      ...[
+        "",
+        "example.com/hooks",
+        "//example.com",
+        "/hooks",
+        "http://",
+        "https://:443/",
+        "http://?x",
+        "http:example.com",
+      ],
+      ...["http:/example.com", "http:///example.com", "http:\\\\example.com", "http://example.com\\@10.0.0.1/"],
+      ...["http://exa mple.com", " http://example.com", "http://example.com\n", "http://exam\tple.com", "http://a/\0"],
+      ...[
+        "http://example.com/\u0085",
+        "http://example.com/\u2028",
+        "http://[fe80::1%25eth0]/",
+        "http://[::1",
+        "http://[1.2.3.4]/",
+      ],
+      ...[
+        "http://1.2.3.256/",
+        "http://1.2.3.4.5/",
+        "http://a:65536/",
+        "http://./",
+        "http://example.com../",
+        "http://a%00b/",
+        "http://08.8.8.8/",
+      ],
+    ],
+    scheme: [
+      "ftp://example.com",
+      "file:///etc/passwd",
+      "gopher://127.0.0.1:6379/_",
+      "ws://example.com",
+      "javascript:0",
+    ],
+    credentials: [
+      "http://user@example.com",
+      "https://user:pass@example.com/",
+      "http://:pass@example.com",
+      "http://@example.com",
+    ],
+    address_spelling: [
+      ...[
+        "http://2130706433/",
+        "http://017700000001/",
+        "http://0x7f000001/",
+        "http://0x7f.1/",
+        "http://127.1/",
+        "http://0/",
+      ],
+      ...["http://0177.0.0.1/", "http://0x7f.0.0.1/", "http://127.0.0.1./", "http://8.8.8.8./", "http://134744072/"],
+      ...["http://１２７.0.0.1/", "http://①②⑦.0.0.1/", "http://127。0。0。1/", "http://%31%32%37.0.0.1/"],
+    ],
+    address_not_public: [
+      ...Object.values(NOT_PUBLIC)
+        .flat()
+        .filter((address) => !address.includes("%"))
+        .map((address) => `https://${address.includes(":") ? `[${address}]` : address}:8443/hooks`),
+      ...[
+        "http://localhost",
+        "http://LOCALHOST:80/",
+        "http://localhost./",
+        "http://a.b.localhost",
+        "http://localhost。/",
+      ],
+      ...["http://lo\u00adcalhost/", "http://%6cocalhost/", "http://ⓛocalhost/", "http://[0:0:0:0:0:0:0:1]/"],
+    ],
+    resolves_not_public: [],
+  };
+  for (const [reason, urls] of Object.entries(REFUSED)) {
+    for (const url of urls) {
+      it(`is refused as ${reason}: ${JSON.stringify(url)}`, () => {
+        assert.throws(() => guard.checkUrl(url), refusal(reason as RefusalReason));
+      });
+    }
+  }
+
+  for (const [url, origin] of [
+    ["https://example.com/hooks?a=b#c", "https://example.com"],
+    ["HTTP://Example.COM:8080", "http://example.com:8080"],
+    ["https://example.com./hooks", "https://example.com"],
+    ["https://bücher.example/", "https://xn--bcher-kva.example"],
+    ["https://exa%6dple.com/", "https://example.com"],
+    ["http://8.8.8.8:1/", "http://8.8.8.8:1"],
+    ["https://[2606:4700:4700:0::1111]/", "https://[2606:4700:4700::1111]"],
+    ["https://example.com/a@b", "https://example.com"],
+    ["http://notlocalhost/", "http://notlocalhost"],
+    ["http://localhost.example/", "http://localhost.example"],
+  ] as const) {
+    it(`is taken: ${url}`, () => assert.equal(guard.checkUrl(url).origin, origin));
+  }
+
+  it("says what to do, and no address", () => {
+    for (const reason of Object.keys(REFUSED)) {
+      const { message } = new AddressRefused(reason as RefusalReason);
+      assert.match(message, /\.$/);
+      assert.doesNotMatch(message, /\d+\.\d+\.\d+\.\d+/);
+    }
+  });
+
+  it("may name a host and port of the setting, and no other port", () => {
+    const open = guardWith({ allowed: ["127.0.0.1:4000", "localhost:80", "[::1]:443"] });
+    for (const url of ["http://127.0.0.1:4000/x", "http://localhost/", "https://[::1]/"]) open.checkUrl(url);
+    for (const url of ["http://127.0.0.1:4001/", "https://localhost/", "http://[::1]/", "http://127.0.0.2:4000/"]) {
+      assert.throws(() => open.checkUrl(url), refusal("address_not_public"), url);
+    }
+    assert.throws(() => open.checkUrl("http://user@localhost/"), refusal("credentials"));
+    assert.throws(() => open.checkUrl("http://127.1:4000/"), refusal("address_spelling"));
+  });
+
+  it("has a warning to log while the setting is not empty", () => {
+    assert.match(allowedHostsWarning({ WEBHOOK_ALLOWED_HOSTS: ["a:1"], WEBHOOK_DNS_SERVERS: [] }) ?? "", /a:1/);
+    assert.equal(allowedHostsWarning({ WEBHOOK_ALLOWED_HOSTS: [], WEBHOOK_DNS_SERVERS: [] }), undefined);
+  });
+});
+
+describe("A host's addresses", () => {
+  let dns: DnsServer;
+  let guard: AddressGuard;
+
+  before(async () => {
+    dns = await startDnsServer({
+      "both.test": { a: ["1.1.1.1", "8.8.8.8"], aaaa: ["2606:4700::1"] },
+      "v4.test": { a: ["1.1.1.1"] },
+      "v6.test": { aaaa: ["2606:4700::1"] },
+      "mixed.test": { a: ["1.1.1.1", "10.0.0.1"] },
+      "mixed-families.test": { a: ["1.1.1.1"], aaaa: ["::1"] },
+      "mapped.test": { a: ["1.1.1.1"], aaaa: ["::ffff:8.8.8.8"] },
+      "private.test": { a: ["192.168.1.1"] },
+      "metadata.test": { aaaa: ["fd00:ec2::254"] },
+      "alias.test": { cname: "v4.test" },
+      "inward.test": { cname: "alias-inward.test" },
+      "alias-inward.test": { cname: "private.test" },
+      "dangling.test": { cname: "gone.test" },
+      "empty.test": {},
+      "silent.test": { silent: "both" },
+      "half.test": { a: ["1.1.1.1"], silent: "aaaa" },
+      "half-private.test": { a: ["10.0.0.1"], silent: "aaaa" },
+      "many.test": { a: Array.from({ length: 20 }, (_, at) => `1.1.1.${at}`), aaaa: ["2606:4700::1"] },
+      "many-mixed.test": { a: [...Array.from({ length: 19 }, (_, at) => `1.1.1.${at}`), "127.0.0.1"] },
+    });
+    guard = guardWith({ dns: [dns.address] });
+  });
+  after(() => dns.close());
+
+  const addressesOf = async (hostname: string): Promise<string[]> =>
+    (await guard.resolve(hostname, 443)).map(({ address }) => address);
+
+  it("are handed out when all are public, IPv4 first", async () => {
+    assert.deepEqual((await addressesOf("both.test")).toSorted(), ["1.1.1.1", "2606:4700::1", "8.8.8.8"]);
+    assert.equal((await addressesOf("both.test")).at(-1), "2606:4700::1");
+    assert.deepEqual(await addressesOf("v4.test"), ["1.1.1.1"]);
+    assert.deepEqual(await addressesOf("v6.test"), ["2606:4700::1"]);
+    assert.deepEqual(await addressesOf("alias.test"), ["1.1.1.1"]);
+    assert.equal((await addressesOf("many.test")).length, 5);
+  });
+
+  const PRIVATE = ["mixed", "mixed-families", "mapped", "private", "metadata", "inward", "many-mixed"];
+  for (const name of PRIVATE) {
+    it(`are refused when one is not public: ${name}.test`, async () => {
+      await assert.rejects(guard.resolve(`${name}.test`, 443), refusal("resolves_not_public"));
+    });
+  }
+
+  for (const name of ["gone.test", "empty.test", "dangling.test", "a..b", `${"a".repeat(64)}.test`]) {
+    it(`are missing when there are none: ${name}`, async () => {
+      await assert.rejects(guard.resolve(name, 443), NameNotResolved);
+    });
+  }
+
+  it("are missing when no server answers in time, and judged when half an answer came", async () => {
+    const quick = guardWith({ dns: [dns.address] }, 150);
+    await assert.rejects(quick.resolve("silent.test", 443), NameNotResolved);
+    assert.deepEqual(await quick.resolve("half.test", 443), [{ address: "1.1.1.1", family: 4 }]);
+    await assert.rejects(quick.resolve("half-private.test", 443), refusal("resolves_not_public"));
+  });
+
+  it("are not looked up for an IP address, which is judged", async () => {
+    assert.deepEqual(await guard.resolve("8.8.8.8", 80), [{ address: "8.8.8.8", family: 4 }]);
+    assert.deepEqual(await guard.resolve("[2606:4700::1]", 80), [{ address: "2606:4700::1", family: 6 }]);
+    for (const host of ["127.0.0.1", "[::1]", "[::ffff:7f00:1]", "localhost", "a.localhost"]) {
+      await assert.rejects(guard.resolve(host, 80), refusal("address_not_public"), host);
+    }
+  });
+
+  it("may be private for a host and port of the setting, and for no other port", async () => {
+    const open = guardWith({ allowed: ["private.test:80", "localhost:80"], dns: [dns.address] });
+    assert.deepEqual(await open.resolve("private.test", 80), [{ address: "192.168.1.1", family: 4 }]);
+    assert.equal((await open.resolve("localhost", 80))[0]?.address, "127.0.0.1");
+    await assert.rejects(open.resolve("private.test", 443), refusal("resolves_not_public"));
+  });
+
+  it("are looked up anew every time: public at first, private later", async () => {
+    dns.names.set("rebinding.test", { a: ["1.1.1.1"] });
+    assert.deepEqual(await addressesOf("rebinding.test"), ["1.1.1.1"]);
+    dns.names.set("rebinding.test", { a: ["127.0.0.1"] });
+    await assert.rejects(guard.resolve("rebinding.test", 443), refusal("resolves_not_public"));
+  });
+});
