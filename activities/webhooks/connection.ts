@@ -1,0 +1,180 @@
+import type { LookupAddress } from "node:dns";
+import { connect as connectTcp, isIP, type LookupFunction, type Socket } from "node:net";
+import { connect as connectTls, createSecureContext, type SecureContext } from "node:tls";
+import { type buildConnector, Client } from "undici";
+import { type AddressGuard, effectivePort } from "../../domain/webhooks/address-guard.ts";
+
+/** How far an attempt has come. */
+export type Phase = "resolving" | "connecting" | "securing" | "waiting" | "reading";
+
+/** A connection was not made; `cause` says why, `phase` where it stopped. */
+export class NotConnected extends Error {
+  override name = "NotConnected";
+  readonly phase: Phase;
+
+  constructor(phase: Phase, cause: unknown) {
+    super(`failed while ${phase}`, { cause });
+    this.phase = phase;
+  }
+}
+
+/** Idle connections are closed after this long, whatever the server offers. */
+const IDLE_MS = 4_000;
+/** An address is given this long before the next one of the same host is tried. */
+const NEXT_ADDRESS_AFTER_MS = 2_000;
+
+/**
+ * A keep-alive connection to one origin for one request at a time: undici's client, whose sockets go to addresses that
+ * the guard has just checked, and to no others.
+ */
+export class Connection {
+  readonly client: Client;
+  readonly origin: string;
+  phase: Phase = "resolving";
+  /** Requests begun on the socket that is open. */
+  requests = 0;
+  readonly #guard: AddressGuard;
+  readonly #url: URL;
+  readonly #secureContext: SecureContext;
+  #socket: Socket | undefined;
+
+  constructor(url: URL, guard: AddressGuard, secureContext: SecureContext) {
+    this.origin = url.origin;
+    this.#url = url;
+    this.#guard = guard;
+    this.#secureContext = secureContext;
+    this.client = new Client(url.origin, {
+      connect: (_, done) => void this.#connect(done),
+      pipelining: 1,
+      keepAliveTimeout: IDLE_MS,
+      keepAliveMaxTimeout: IDLE_MS,
+      // The whole attempt has one deadline, the caller's.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+  }
+
+  get open(): boolean {
+    return this.#socket?.destroyed === false;
+  }
+
+  /** Cuts it off, also while it is being made. */
+  destroy(): void {
+    void this.client.destroy();
+    this.#socket?.destroy();
+  }
+
+  async #connect(done: buildConnector.Callback): Promise<void> {
+    this.phase = "resolving";
+    this.requests = 0;
+    try {
+      const addresses = await this.#guard.resolve(this.#url.hostname, effectivePort(this.#url));
+      if (this.client.destroyed) return;
+      this.phase = "connecting";
+      this.#open(addresses, done);
+    } catch (error) {
+      done(new NotConnected(this.phase, error), null);
+    }
+  }
+
+  #open(addresses: LookupAddress[], done: buildConnector.Callback): void {
+    const secure = this.#url.protocol === "https:";
+    const hostname = this.#url.hostname.replace(/^\[|\]$/g, "");
+    const options = {
+      host: hostname,
+      port: effectivePort(this.#url),
+      // Not asked for an IP address, which the guard has judged all the same.
+      lookup: ((_hostname, { all }, answer) => {
+        const [first] = addresses;
+        if (all || first === undefined) answer(null, addresses);
+        else answer(null, first.address, first.family);
+      }) satisfies LookupFunction,
+      autoSelectFamily: true,
+      autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_AFTER_MS,
+    };
+    const socket = secure
+      ? connectTls({
+          ...options,
+          secureContext: this.#secureContext,
+          rejectUnauthorized: true,
+          ALPNProtocols: ["http/1.1"],
+          ...(isIP(hostname) ? {} : { servername: hostname }),
+        })
+      : connectTcp(options);
+    this.#socket = socket.setNoDelay(true);
+    const fail = (error: Error) => done(new NotConnected(this.phase, error), null);
+    socket.once("error", fail);
+    socket.once("connect", () => {
+      if (secure) this.phase = "securing";
+    });
+    socket.once(secure ? "secureConnect" : "connect", () => {
+      socket.off("error", fail);
+      this.phase = "waiting";
+      done(null, socket);
+    });
+  }
+}
+
+/** Idle connections in total; what is over that is closed, for a process has only so many files to open. */
+const MAX_IDLE = 1_000;
+
+/**
+ * The idle connections. There is no limit of those in use, so that an endpoint that hangs holds up no other on its host,
+ * and nothing is kept of an origin without an idle connection.
+ */
+export class Connections {
+  readonly #guard: AddressGuard;
+  readonly #idle = new Map<string, Connection[]>();
+  readonly #secureContext = createSecureContext();
+  #count = 0;
+  #closed = false;
+
+  constructor(guard: AddressGuard) {
+    this.#guard = guard;
+  }
+
+  /** The connection used last, or a new one; `fresh` insists on that. */
+  take(url: URL, { fresh = false }: { fresh?: boolean } = {}): Connection {
+    const idle = fresh ? undefined : this.#idle.get(url.origin)?.at(-1);
+    if (idle) {
+      this.#remove(idle);
+      return idle;
+    }
+    const made = new Connection(url, this.#guard, this.#secureContext);
+    made.client.on("disconnect", () => {
+      if (this.#remove(made)) made.destroy();
+    });
+    return made;
+  }
+
+  /** Keeps a connection for the next request. */
+  giveBack(connection: Connection): void {
+    if (this.#closed || !connection.open || this.#count >= MAX_IDLE) {
+      connection.destroy();
+      return;
+    }
+    connection.phase = "waiting";
+    const idle = this.#idle.get(connection.origin);
+    if (idle) idle.push(connection);
+    else this.#idle.set(connection.origin, [connection]);
+    this.#count++;
+  }
+
+  /** Closes what is idle; what is in use is closed when it comes back. */
+  close(): void {
+    this.#closed = true;
+    for (const connection of [...this.#idle.values()].flat()) connection.destroy();
+    this.#idle.clear();
+    this.#count = 0;
+  }
+
+  #remove(connection: Connection): boolean {
+    const idle = this.#idle.get(connection.origin);
+    const index = idle?.indexOf(connection) ?? -1;
+    if (idle === undefined || index < 0) return false;
+    idle.splice(index, 1);
+    if (idle.length === 0) this.#idle.delete(connection.origin);
+    this.#count--;
+    return true;
+  }
+}

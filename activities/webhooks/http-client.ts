@@ -1,0 +1,348 @@
+import { StringDecoder } from "node:string_decoder";
+import type { Dispatcher } from "undici";
+import { type AddressGuard, AddressRefused, NameNotResolved } from "../../domain/webhooks/address-guard.ts";
+import { type Connection, Connections, NotConnected, type Phase } from "./connection.ts";
+
+/** More of an answer's body is not read. */
+const MAX_READ_BYTES = 65_536;
+/** More of it is not kept. */
+const MAX_KEPT_BYTES = 16_384;
+
+export type FailureCode =
+  | "timeout"
+  | "name_not_resolved"
+  | "connect_refused"
+  | "unreachable"
+  | "tls"
+  | "reset"
+  | "protocol"
+  | "unsendable";
+
+/** The endpoint gave an answer, whatever its status. */
+export interface Answered {
+  kind: "answered";
+  status: number;
+  /** Valid UTF-8 without NUL, at most 16 KiB of it */
+  body: string;
+  /** From Retry-After, whole seconds from now, 0 for a date that is past; as the endpoint gave it, without a limit */
+  retryAfterSeconds?: number;
+  durationMs: number;
+}
+
+/** The attempt was made and got no complete answer. The message is fit for the delivery log of the endpoint's owner. */
+export interface Failed {
+  kind: "failed";
+  code: FailureCode;
+  message: string;
+  /** Of an answer whose body did not come to its end */
+  status?: number;
+  durationMs: number;
+}
+
+/** Nothing was sent: webhooks do not go there. */
+export interface Blocked {
+  kind: "blocked";
+  reason: AddressRefused["reason"];
+  message: string;
+  durationMs: number;
+}
+
+export type Answer = Answered | Failed | Blocked;
+
+export interface DeliveryRequest {
+  url: string;
+  headers: Record<string, string>;
+  body: string | Buffer;
+  /** Cuts the attempt off; whether it arrived is then unknown */
+  signal?: AbortSignal | undefined;
+}
+
+export interface DeliveryClient {
+  /**
+   * Makes one attempt. Redirects are not followed. A request that fails on a kept connection before anything of an answer
+   * came is repeated once, at once, on a new one: the endpoint had closed it, and may get the request twice.
+   * @throws the signal's reason when that cuts the attempt off
+   * @throws {Error} when no connection was made for a fault on this side
+   */
+  post(request: DeliveryRequest): Promise<Answer>;
+  /** Closes idle connections and waits for the attempts under way. */
+  close(): Promise<void>;
+}
+
+export interface DeliveryClientOptions {
+  guard: AddressGuard;
+  /** Bound of a whole attempt: look-up, connection, request and answer with its body */
+  timeoutMs: number;
+}
+
+export function createDeliveryClient({ guard, timeoutMs }: DeliveryClientOptions): DeliveryClient {
+  const connections = new Connections(guard);
+  const running = new Set<Promise<Answer>>();
+  let closed = false;
+
+  return {
+    post(request) {
+      if (closed) return Promise.reject(new Error("The delivery client is closed"));
+      const attempt = new Attempt(request, { guard, connections, timeoutMs }).run();
+      running.add(attempt);
+      const done = () => void running.delete(attempt);
+      attempt.then(done, done);
+      return attempt;
+    },
+    async close() {
+      closed = true;
+      connections.close();
+      await Promise.allSettled(running);
+    },
+  };
+}
+
+interface AttemptDeps {
+  guard: AddressGuard;
+  connections: Connections;
+  timeoutMs: number;
+}
+
+/** One POST from the look-up to the end of the answer's body. Whatever ends it first is its outcome. */
+class Attempt implements Dispatcher.DispatchHandler {
+  readonly #request: DeliveryRequest;
+  readonly #deps: AttemptDeps;
+  readonly #startedAt = performance.now();
+  readonly #outcome = Promise.withResolvers<Answer>();
+  readonly #onAbort = () => this.#cutOff(() => this.#outcome.reject(this.#request.signal?.reason));
+  #ended = false;
+  #timer: NodeJS.Timeout | undefined;
+  #url: URL | undefined;
+  #connection: Connection | undefined;
+  /** The connection had carried a request before this one. */
+  #reused = false;
+  #repeated = false;
+  #began = false;
+  #status: number | undefined;
+  #retryAfter: string | undefined;
+  #body: BodyReader | undefined;
+
+  constructor(request: DeliveryRequest, deps: AttemptDeps) {
+    this.#request = request;
+    this.#deps = deps;
+  }
+
+  run(): Promise<Answer> {
+    const { signal, url } = this.#request;
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    try {
+      this.#url = this.#deps.guard.checkUrl(url);
+    } catch (error) {
+      return error instanceof AddressRefused ? Promise.resolve(this.#blocked(error)) : Promise.reject(error);
+    }
+    this.#timer = setTimeout(() => this.#timeOut(), this.#deps.timeoutMs);
+    signal?.addEventListener("abort", this.#onAbort);
+    this.#send(this.#url);
+    return this.#outcome.promise;
+  }
+
+  #send(url: URL, options?: { fresh: boolean }): void {
+    const connection = this.#deps.connections.take(url, options);
+    this.#connection = connection;
+    const { headers, body } = this.#request;
+    connection.client.dispatch({ method: "POST", path: url.pathname + url.search, headers, body }, this);
+  }
+
+  onRequestStart(): void {
+    if (!this.#connection) return;
+    this.#reused = this.#connection.requests++ > 0;
+    this.#connection.phase = "waiting";
+  }
+
+  onResponseStarted(): void {
+    this.#began = true;
+  }
+
+  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: Record<string, unknown>): void {
+    if (status < 200 || !this.#connection) return;
+    this.#connection.phase = "reading";
+    this.#status = status;
+    const retryAfter = headers["retry-after"];
+    if (typeof retryAfter === "string") this.#retryAfter = retryAfter;
+  }
+
+  onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#ended) return;
+    this.#body ??= new BodyReader();
+    this.#body.add(chunk);
+    if (this.#body.bytes > MAX_READ_BYTES) this.#cutOff(() => this.#outcome.resolve(this.#answered()));
+  }
+
+  onResponseEnd(): void {
+    this.#end((connection) => {
+      this.#deps.connections.giveBack(connection);
+      this.#outcome.resolve(this.#answered());
+    });
+  }
+
+  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
+    if (this.#ended) return;
+    if (this.#url && this.#reused && !this.#began && !this.#repeated && isLost(error)) {
+      this.#repeated = true;
+      this.#connection?.destroy();
+      this.#send(this.#url, { fresh: true });
+      return;
+    }
+    this.#cutOff(() => {
+      if (isOurs(error)) this.#outcome.reject(error);
+      else this.#outcome.resolve(this.#failed(error));
+    });
+  }
+
+  #timeOut(): void {
+    const { timeoutMs } = this.#deps;
+    const phase = this.#connection?.phase ?? "resolving";
+    const message = `${TIMEOUTS[phase]} within ${timeoutMs / 1_000} s.`;
+    this.#cutOff(() => this.#outcome.resolve(this.#failure("timeout", message)));
+  }
+
+  #end(settle: (connection: Connection) => void): void {
+    if (this.#ended || !this.#connection) return;
+    this.#ended = true;
+    clearTimeout(this.#timer);
+    this.#request.signal?.removeEventListener("abort", this.#onAbort);
+    settle(this.#connection);
+  }
+
+  /** Ends the attempt and its connection, which may be in the middle of something. */
+  #cutOff(settle: () => void): void {
+    this.#end((connection) => {
+      settle();
+      connection.destroy();
+    });
+  }
+
+  get #durationMs(): number {
+    return Math.round(performance.now() - this.#startedAt);
+  }
+
+  #answered(): Answered {
+    const retryAfterSeconds = this.#retryAfter === undefined ? undefined : parseRetryAfter(this.#retryAfter);
+    return {
+      kind: "answered",
+      status: this.#status ?? 0,
+      body: this.#body?.text() ?? "",
+      ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+      durationMs: this.#durationMs,
+    };
+  }
+
+  #failed(error: Error): Failed | Blocked {
+    const cause = error instanceof NotConnected ? error.cause : error;
+    if (cause instanceof AddressRefused) return this.#blocked(cause);
+    if (cause instanceof NameNotResolved) return this.#failure("name_not_resolved", cause.message);
+    const trouble = error instanceof NotConnected ? connectTrouble(error.phase, codeOf(cause)) : requestTrouble(error);
+    return this.#failure(...trouble);
+  }
+
+  #failure(code: FailureCode, message: string): Failed {
+    const status = this.#status === undefined ? {} : { status: this.#status };
+    return { kind: "failed", code, message, ...status, durationMs: this.#durationMs };
+  }
+
+  #blocked({ reason, message }: AddressRefused): Blocked {
+    return { kind: "blocked", reason, message, durationMs: this.#durationMs };
+  }
+}
+
+const TIMEOUTS: Record<Phase, string> = {
+  resolving: "The URL's host name could not be looked up",
+  connecting: "No connection to the endpoint was made",
+  securing: "The endpoint did not finish the TLS handshake",
+  waiting: "The endpoint did not answer",
+  reading: "The body of the endpoint's answer did not end",
+};
+
+type Trouble = [code: FailureCode, message: string];
+
+function codeOf(error: unknown): string {
+  const { code } = (error ?? {}) as { code?: unknown };
+  return typeof code === "string" ? code : "";
+}
+
+/** The other side closed the connection, or a host between. */
+const isLost = (error: Error): boolean =>
+  /^(ECONNRESET|EPIPE)$/.test(codeOf(error)) ||
+  (codeOf(error) === "UND_ERR_SOCKET" && /^(other side )?closed$/.test(error.message));
+
+/** The endpoint is not to blame: this process has no files, buffers or memory left, or a fault. */
+function isOurs(error: Error): boolean {
+  if (!(error instanceof NotConnected)) return false;
+  const { cause, phase } = error;
+  if (cause instanceof AddressRefused || cause instanceof NameNotResolved) return false;
+  return phase === "resolving" || /^(EMFILE|ENFILE|ENOBUFS|ENOMEM)$/.test(codeOf(cause));
+}
+
+/** Codes of OpenSSL and Node, in plain words. */
+const CERTIFICATES: Record<string, string> = {
+  CERT_HAS_EXPIRED: "has expired",
+  CERT_NOT_YET_VALID: "is not valid yet",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "is self-signed",
+  SELF_SIGNED_CERT_IN_CHAIN: "has a self-signed certificate in its chain",
+  ERR_TLS_CERT_ALTNAME_INVALID: "is for another host name",
+  UNABLE_TO_GET_ISSUER_CERT: "is from an unknown issuer",
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "is from an unknown issuer, or an intermediate certificate is missing",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "cannot be verified; an intermediate certificate may be missing",
+};
+
+function connectTrouble(phase: Phase, code: string): Trouble {
+  if (phase === "securing") {
+    const fault = CERTIFICATES[code];
+    if (fault) return ["tls", `The endpoint's TLS certificate ${fault}.`];
+    return ["tls", `The TLS handshake with the endpoint failed${/^[A-Z_]+$/.test(code) ? ` (${code})` : ""}.`];
+  }
+  if (code === "ECONNREFUSED") return ["connect_refused", "The endpoint's host refused the connection."];
+  if (code === "ECONNRESET") return ["reset", "The connection was reset while it was being made."];
+  if (code === "ETIMEDOUT") return ["timeout", "The endpoint's host did not take the connection."];
+  return ["unreachable", "The endpoint's host cannot be reached."];
+}
+
+function requestTrouble(error: Error): Trouble {
+  const code = codeOf(error);
+  if (isLost(error)) return ["reset", "The endpoint closed the connection before its answer was complete."];
+  if (code === "ETIMEDOUT") return ["timeout", "The connection to the endpoint went dead."];
+  if (code === "UND_ERR_INVALID_ARG" || code === "UND_ERR_NOT_SUPPORTED")
+    return ["unsendable", "The request cannot be sent with the endpoint's custom headers; change them."];
+  if (code === "UND_ERR_RES_CONTENT_LENGTH_MISMATCH")
+    return ["reset", "The body of the endpoint's answer was shorter or longer than announced."];
+  if (code === "UND_ERR_HEADERS_OVERFLOW") return ["protocol", "The headers of the endpoint's answer are too large."];
+  return ["protocol", "The endpoint's answer is not valid HTTP/1.1."];
+}
+
+/** The beginning of a body as text: whole characters, U+FFFD for what is no UTF-8 and for NUL. */
+class BodyReader {
+  /** Read so far. */
+  bytes = 0;
+  readonly #decoder = new StringDecoder("utf8");
+  #text = "";
+
+  add(chunk: Buffer): void {
+    const room = MAX_KEPT_BYTES - this.bytes;
+    if (room > 0) this.#text += this.#decoder.write(chunk.length > room ? chunk.subarray(0, room) : chunk);
+    this.bytes += chunk.length;
+  }
+
+  text(): string {
+    // A character that we cut in two is left out, one that the endpoint did is shown as broken.
+    const text = this.bytes > MAX_KEPT_BYTES ? this.#text : this.#text + this.#decoder.end();
+    const clean = text.replaceAll("\0", "\uFFFD");
+    if (clean.length * 3 <= MAX_KEPT_BYTES) return clean;
+    // U+FFFD takes more bytes than what it stands for.
+    return clean.slice(0, new TextEncoder().encodeInto(clean, new Uint8Array(MAX_KEPT_BYTES)).read);
+  }
+}
+
+/** Retry-After: seconds, or one of the three forms of an HTTP date (RFC 9110). */
+export function parseRetryAfter(value: string, now = Date.now()): number | undefined {
+  const text = value.trim();
+  if (/^\d+$/.test(text)) return Math.min(Number(text), Number.MAX_SAFE_INTEGER);
+  if (!/^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? /.test(text)) return undefined;
+  // The oldest form says no time zone and means GMT.
+  const at = Date.parse(text.endsWith("GMT") ? text : `${text} GMT`);
+  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - now) / 1_000));
+}
