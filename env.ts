@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
+import { LADDER_SECONDS } from "./workflows/ladder.ts";
 
 /** A whole number given as text, within bounds. */
 const integer = (min: number, max: number) =>
@@ -77,8 +78,8 @@ const settings = z.object({
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   /** Port for a worker pool's health answers; 0 takes any free one. */
   HEALTH_PORT: integer(0, 65_535).default(0),
-  /** Activities a worker process runs at once. */
-  ACTIVITY_CONCURRENCY: integer(1, 1_000).default(10),
+  /** Activities a worker process runs at once; unless set, what suits its pool: 10, and 100 for webhooks. */
+  ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
   /** How long a stopping process finishes what it has in hand. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
   /** How long one SMTP command may go unanswered before its connection is given up. */
@@ -95,6 +96,12 @@ const settings = z.object({
     .regex(/^\d+(,\d+)*$/, "must be whole seconds separated by commas")
     .default("300,900,1800,3600")
     .transform((value) => value.split(",").map(Number)),
+  /** Waits before each attempt of a webhook delivery, in seconds; the first is at once. */
+  WEBHOOK_LADDER_SECONDS: z
+    .string()
+    .regex(/^0(,\d{1,6}){0,19}$/, "must be 0 and then whole seconds, separated by commas")
+    .transform((value) => value.split(",").map(Number))
+    .default([...LADDER_SECONDS]),
   /** How long a deferred mail is tried in all before it expires and its credit is released. */
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
   /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000. For development and tests. */

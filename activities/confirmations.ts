@@ -1,13 +1,11 @@
-import { createTransport } from "nodemailer";
 import { transaction } from "../db/transaction.ts";
 import { claimConfirmations, type DueConfirmation, settleConfirmation } from "../domain/audience/confirmations.ts";
 import { confirmUrl } from "../domain/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
 import type { ActivityDeps } from "./deps.ts";
+import { openTransport, PERMANENT, replyCode, type Transport } from "./system-mail.ts";
 
 const BATCH = 50;
-const CONNECTIONS = 5;
-const PERMANENT = 500;
 
 type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
 
@@ -47,26 +45,6 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
     transport?.close();
   }
   return sent;
-}
-
-const openTransport = (url: string, timeoutMs: number) =>
-  createTransport({
-    url,
-    pool: true,
-    maxConnections: CONNECTIONS,
-    connectionTimeout: timeoutMs,
-    greetingTimeout: timeoutMs,
-    socketTimeout: timeoutMs,
-    disableFileAccess: true,
-    disableUrlAccess: true,
-  });
-
-type Transport = ReturnType<typeof openTransport>;
-
-/** The server's answer to RCPT or DATA; undefined when it gave none, or when it refused us rather than the mail. */
-function replyCode(error: unknown): number | undefined {
-  const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
-  return typeof responseCode === "number" && (code === "EENVELOPE" || code === "EMESSAGE") ? responseCode : undefined;
 }
 
 function compose({ listName, teamName }: DueConfirmation, url: string) {

@@ -9,29 +9,33 @@ import {
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { pauseSend } from "../domain/sends/lifecycle.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
-import { sendWorkflowId } from "../workflows/ids.ts";
-import type { SendInput, sendWorkflow } from "../workflows/send.ts";
-import { sendStart } from "../workflows/start.ts";
+import { type OverdueGroup, overdueGroups } from "../domain/webhooks/relay.ts";
+import { endReplay, unfinishedReplays } from "../domain/webhooks/replays.ts";
+import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId } from "../workflows/ids.ts";
+import type { SendInput } from "../workflows/send.ts";
+import { deliveryStart, replayStart, sendStart } from "../workflows/start.ts";
 import { WORKFLOW_ENDED } from "../workflows/trouble.ts";
 import type { ActivityDeps } from "./deps.ts";
 
 const PAGE = 500;
 
 export interface Reconciled {
-  /** Sends that are confirmed and not over. */
+  /** Sends that are confirmed and not over, or groups that are overdue. */
   looked: number;
   /** Workflows that were missing and run now. */
   started: number;
-  /** Those of them that came back paused, because somebody or something had ended them. */
+  /** Those of them that came back paused, or on hold, because somebody or something had ended them. */
   paused: number;
 }
 
 export interface ReconcileActivities {
   /** Starts the workflow of every confirmed send that is not over and has none. */
   reconcileSends(): Promise<Reconciled>;
+  /** Starts the workflow of every group of deliveries whose next attempt is overdue and that has none. */
+  reconcileDeliveries(): Promise<Reconciled>;
 }
 
-export function createReconcileActivities({ orm, log }: ActivityDeps): ReconcileActivities {
+export function createReconcileActivities({ orm, log, env }: ActivityDeps): ReconcileActivities {
   return {
     reconcileSends: async () => {
       const context = Context.current();
@@ -41,7 +45,7 @@ export function createReconcileActivities({ orm, log }: ActivityDeps): Reconcile
         const page = await unfinished(em, after);
         for (const send of page) {
           context.heartbeat();
-          const end = await endOfRun(context.client, send.id);
+          const end = await endOfRun(context.client, sendWorkflowId(send.id));
           result.looked++;
           if (end === "running") continue;
           const paused = end === "cut_off" && (await pauseSend(em, send.id, WORKFLOW_ENDED));
@@ -55,7 +59,49 @@ export function createReconcileActivities({ orm, log }: ActivityDeps): Reconcile
         after = last.id;
       }
     },
+    reconcileDeliveries: async () => {
+      const context = Context.current();
+      const em = orm.em.fork();
+      const result: Reconciled = { looked: 0, started: 0, paused: 0 };
+      for (let after = ""; ; ) {
+        const page = await overdueGroups(em, after, PAGE);
+        for (const group of page) {
+          context.heartbeat();
+          result.looked++;
+          const end = await endOfRun(context.client, deliveryWorkflowId(group.id));
+          if (end === "running") continue;
+          const held = end === "cut_off";
+          await startAgain(context.client, group, env.WEBHOOK_LADDER_SECONDS, held);
+          result.started++;
+          if (held) result.paused++;
+          log.warn({ groupId: group.id, end, held }, "deliveries had no workflow; they have one again");
+        }
+        const last = page.at(-1);
+        if (last && page.length === PAGE) {
+          after = last.id;
+          continue;
+        }
+        await reconcileReplays(context.client, em);
+        return result;
+      }
+    },
   };
+}
+
+/** A bulk replay whose workflow is gone goes on; one that an operator ended is over. */
+async function reconcileReplays(client: Client, em: EntityManager): Promise<void> {
+  for (const replayId of await unfinishedReplays(em)) {
+    const end = await endOfRun(client, replayWorkflowId(replayId));
+    if (end === "none") await begin(client, "webhookReplayWorkflow", replayStart({ replayId }));
+    else if (end === "cut_off") await endReplay(em, replayId);
+  }
+}
+
+async function startAgain(client: Client, group: OverdueGroup, ladder: readonly number[], held: boolean) {
+  const { id: groupId, webhookId, teamId, size, rung } = group;
+  const ladderMs = ladder.map((seconds) => seconds * 1000);
+  const input = { groupId, webhookId, teamId, ladderMs, resume: { rung, waitMs: 0, held } };
+  await begin(client, "webhookDeliveryWorkflow", deliveryStart(input, size));
 }
 
 type UnfinishedSend = Awaited<ReturnType<typeof unfinished>>[number];
@@ -73,12 +119,12 @@ function unfinished(em: EntityManager, after: string) {
 }
 
 /**
- * How the latest run of a send's workflow ended. `none`: Temporal knows of no run, or of one that ended in order although
- * the send is not over. `cut_off`: somebody terminated it, or it failed.
+ * How the latest run of a workflow ended. `none`: Temporal knows of no run, or of one that ended in order although what
+ * it carried is not over. `cut_off`: somebody terminated it, or it failed.
  */
-async function endOfRun(client: Client, sendId: string): Promise<"running" | "none" | "cut_off"> {
+async function endOfRun(client: Client, workflowId: string): Promise<"running" | "none" | "cut_off"> {
   try {
-    const { status } = await client.workflow.getHandle(sendWorkflowId(sendId)).describe();
+    const { status } = await client.workflow.getHandle(workflowId).describe();
     if (status.name === "RUNNING" || status.name === "CONTINUED_AS_NEW" || status.name === "PAUSED") return "running";
     return status.name === "COMPLETED" ? "none" : "cut_off";
   } catch (error) {
@@ -97,9 +143,17 @@ async function start(client: Client, send: UnfinishedSend): Promise<void> {
     expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
     resume: { afterSeq: 0 },
   };
+  await begin(client, "sendWorkflow", sendStart(input));
+}
+
+async function begin(
+  client: Client,
+  workflow: "sendWorkflow" | "webhookDeliveryWorkflow" | "webhookReplayWorkflow",
+  start: ReturnType<typeof sendStart> | ReturnType<typeof deliveryStart> | ReturnType<typeof replayStart>,
+): Promise<void> {
   try {
-    await client.workflow.start<typeof sendWorkflow>("sendWorkflow", {
-      ...sendStart(input),
+    await client.workflow.start(workflow, {
+      ...start,
       workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
       workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
     });

@@ -3,6 +3,7 @@ import { Command } from "commander";
 import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { accountCommands } from "./commands/accounts.ts";
+import { deliveryCommands } from "./commands/deliveries.ts";
 import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
@@ -32,5 +33,6 @@ const run: Run = async (work) => {
   }
 };
 
-for (const add of [teamCommands, keyCommands, accountCommands, newsletterCommands, importCommand]) add(program, run);
+for (const add of [teamCommands, keyCommands, accountCommands, newsletterCommands, importCommand, deliveryCommands])
+  add(program, run);
 await program.parseAsync();

@@ -38,6 +38,14 @@ withStackOptions(program.command("preview"))
   .option("--times <n>", "calls of each kind", wholeNumber(1), 30)
   .action(async (options) => show(await (await import("./preview.ts")).benchPreview(options)));
 
+withStackOptions(program.command("webhooks"))
+  .description("webhooks from the commit of a change to its receipt: rates, latencies, CPU, and whether all arrived")
+  .option("--events <n>", "events of a run", wholeNumber(1), 5_000)
+  .option("--repeat <n>", "runs of each scenario", wholeNumber(1), 1)
+  .option("--only <scenario...>", "some of the scenarios")
+  .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
+  .action(async (options) => show(await (await import("./webhooks.ts")).benchWebhooks(options)));
+
 program
   .command("fill")
   .description("messages filled per second, by kind of template")

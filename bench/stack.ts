@@ -8,7 +8,7 @@ import { closeAll } from "../test/support/factories.ts";
 
 /** What a shell may hand on to a stack that is measured; its databases and clusters stay out. */
 const KEPT =
-  /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|DISPATCH_\w+|DATABASE_POOL_MAX|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
+  /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
 
 /** Every port of a stack, any free one. */
 export const FREE_PORTS = {

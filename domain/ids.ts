@@ -17,6 +17,7 @@ export const ID_PREFIX = {
   webhook: "whk",
   event: "evt",
   delivery: "dlv",
+  replay: "rpl",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

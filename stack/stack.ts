@@ -9,7 +9,7 @@ import type { StackSettings } from "./settings.ts";
 import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
 /** The worker pools of the stack. */
-export const POOLS = ["sends", "dispatch", "maintenance"] as const;
+export const POOLS = ["sends", "dispatch", "webhooks", "maintenance"] as const;
 type PoolPorts = Record<(typeof POOLS)[number], number>;
 
 const ROOT = resolve(import.meta.dirname, "..");
@@ -90,6 +90,7 @@ export class Stack {
       // The HEALTH_PORT of each pool: they cannot share one.
       sends: { host, port: 0 },
       dispatch: { host, port: 0 },
+      webhooks: { host, port: 0 },
       maintenance: { host, port: 0 },
     });
     const secrets = await loadSecrets(dataDir);

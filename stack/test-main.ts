@@ -2,6 +2,7 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { reservePorts } from "./infra.ts";
 import { removeDataDir } from "./postgres.ts";
 import { readStackSettings } from "./settings.ts";
 import { Stack } from "./stack.ts";
@@ -15,7 +16,15 @@ const KEPT =
   /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
 
 /** Waits short enough to be waited for. */
-const QUICK = { DEFERRAL_LADDER_SECONDS: "1,1,2", SMTP_TIMEOUT_MS: "5000" };
+const QUICK = {
+  DEFERRAL_LADDER_SECONDS: "1,1,2",
+  SMTP_TIMEOUT_MS: "5000",
+  WEBHOOK_LADDER_SECONDS: "0,1,1,2",
+  WEBHOOK_TIMEOUT_MS: "2000",
+};
+
+/** Where receivers of the tests may listen: the only addresses of this machine that webhooks may reach. */
+const RECEIVERS = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 function namesTests(arg: string, before: string | undefined): boolean {
   if (arg.startsWith("-") || /^(-g|--grep|-f|--fgrep)$/.test(before ?? "")) return false;
@@ -33,10 +42,12 @@ async function main(): Promise<number> {
     SMTP_PORT: "0",
     MAIL_PORT: "0",
   };
+  const receivers = Object.values(await reservePorts(Object.fromEntries(RECEIVERS.map((name) => [name, { port: 0 }]))));
+  const allowed = receivers.map((port) => `127.0.0.1:${port}`).join(",");
   const settings = readStackSettings({ ...source, ...freePorts, DATA_DIR: dataDir });
   const stack = new Stack({
     settings,
-    source: { ...source, ...QUICK },
+    source: { ...source, ...QUICK, WEBHOOK_ALLOWED_HOSTS: allowed },
     ephemeral: true,
     step: (name, work) => work((message) => console.log(`  … ${name}: ${message}`)),
     // Tests kill children on purpose; what became of them is in the logs.
@@ -69,7 +80,7 @@ async function main(): Promise<number> {
     const child = spawn(process.execPath, [`${ROOT}/node_modules/mocha/bin/mocha.js`, ...args, ...tests], {
       cwd: ROOT,
       // What tests leave behind goes with our data.
-      env: { ...process.env, MAILKEEL_STACK: file, TMPDIR: temporary },
+      env: { ...process.env, MAILKEEL_STACK: file, MAILKEEL_RECEIVERS: receivers.join(","), TMPDIR: temporary },
       stdio: "inherit",
     });
     mocha = child;

@@ -16,6 +16,8 @@ import { createMetrics } from "./metrics.ts";
 import { isPoolName, POOLS, type PoolDefinition, type PoolName } from "./pools.ts";
 import { installRuntime } from "./runtime.ts";
 
+/** Activities a worker runs at once unless its pool or a setting says otherwise. */
+const ACTIVITIES = 10;
 /** How often a worker asks for a Temporal that is not there yet. */
 const CONNECT_AGAIN_MS = 1_000;
 
@@ -93,7 +95,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
       ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
       activities: running.activities ?? {},
       interceptors: { activity: [failuresToCodes(log)] },
-      maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY,
+      maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? ACTIVITIES,
       // It is 0 by default: activities would be cut off in the middle of their mails.
       shutdownGraceTime: env.SHUTDOWN_GRACE_MS,
     });

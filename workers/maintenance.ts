@@ -8,10 +8,12 @@ import {
 import { sql } from "kysely";
 import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
+import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import { kysely } from "../db/orm.ts";
 import { RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
 
 const CONFIRMATIONS_EVERY_MS = 1_000;
+const NOTICES_EVERY_MS = 5_000;
 const CLEAN_UP_EVERY_MS = 60_000;
 const SCHEDULE_EVERY_MS = 60_000;
 /** How long a send stands still at most whose workflow is gone. */
@@ -62,12 +64,13 @@ export async function ensureReconciler({ schedule }: Client): Promise<void> {
 }
 
 /**
- * The pool that keeps house: opt-in mails as they fall due, the clean-up, and the reconciler. Any number of them may
+ * The pool that keeps house: opt-in mails and notices as they fall due, the clean-up, and the reconciler. Any number of them may
  * run.
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
   const loops = [
     repeat(deps, "confirmations", CONFIRMATIONS_EVERY_MS, () => sendDueConfirmations(deps)),
+    repeat(deps, "notices", NOTICES_EVERY_MS, () => sendDueNotices(deps)),
     repeat(deps, "clean-up", CLEAN_UP_EVERY_MS, () => cleanUp(deps)),
   ];
   return {

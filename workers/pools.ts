@@ -7,12 +7,15 @@ import { createSendActivities } from "../activities/sends.ts";
 import { TASK_QUEUES } from "../workflows/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
 import { startMaintenance } from "./maintenance.ts";
+import { startWebhooks } from "./webhooks.ts";
 
 /** What one pool does: it polls a task queue, and may run loops of its own beside it. */
 export interface PoolDefinition {
   taskQueue: string;
   /** Runs workflows too, not activities alone. */
   workflows?: boolean;
+  /** Activities at once, where they mostly wait for others. */
+  activities?: number;
   /** Metrics of this pool alone. */
   addMetrics?(registry: Registry, deps: ActivityDeps): void;
   start(deps: ActivityDeps): {
@@ -35,6 +38,12 @@ export const POOLS = {
       const { close, ...activities } = createDispatchActivities(deps);
       return { activities, close };
     },
+  },
+  webhooks: {
+    taskQueue: TASK_QUEUES.webhooks,
+    workflows: true,
+    activities: 100,
+    start: startWebhooks,
   },
   maintenance: {
     taskQueue: TASK_QUEUES.maintenance,

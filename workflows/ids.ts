@@ -1,8 +1,19 @@
 /** Task queues: one per pool of workers. */
-export const TASK_QUEUES = { sends: "sends", dispatch: "dispatch", maintenance: "maintenance" } as const;
+export const TASK_QUEUES = {
+  sends: "sends",
+  dispatch: "dispatch",
+  webhooks: "webhooks",
+  maintenance: "maintenance",
+} as const;
 
 /** A send's workflow. One id for preview, confirm and everything after. */
 export const sendWorkflowId = (previewId: string): string => `send/${previewId}`;
+
+/** The workflow of a group of deliveries, which bears the id of its first. */
+export const deliveryWorkflowId = (groupId: string): string => `webhook-delivery/${groupId}`;
+
+/** The workflow of a bulk replay. */
+export const replayWorkflowId = (replayId: string): string => `webhook-replay/${replayId}`;
 
 /** The schedule that starts what should run and does not, and the workflow it runs. */
 export const RECONCILER_ID = "reconciler";

@@ -1,2 +1,4 @@
 export { reconcileWorkflow } from "./reconcile.ts";
 export { sendWorkflow } from "./send.ts";
+export { webhookDeliveryWorkflow } from "./webhook-delivery.ts";
+export { webhookReplayWorkflow } from "./webhook-replay.ts";

@@ -1,16 +1,21 @@
-import { proxyActivities } from "@temporalio/workflow";
+import { patched, proxyActivities } from "@temporalio/workflow";
 import type { ReconcileActivities, Reconciled } from "../activities/reconcile.ts";
 import { TASK_QUEUES } from "./ids.ts";
 
-const { reconcileSends } = proxyActivities<ReconcileActivities>({
-  taskQueue: TASK_QUEUES.maintenance,
-  startToCloseTimeout: "10 minutes",
-  heartbeatTimeout: "30 seconds",
-  retry: { initialInterval: "1 second", maximumAttempts: 3 },
-  summary: "start what should run",
-});
+const options = (summary: string) =>
+  ({
+    taskQueue: TASK_QUEUES.maintenance,
+    startToCloseTimeout: "10 minutes",
+    heartbeatTimeout: "30 seconds",
+    retry: { initialInterval: "1 second", maximumAttempts: 3 },
+    summary,
+  }) as const;
 
-/** Starts the workflow of every send that should run and does not. Run by the schedule of the same name. */
-export function reconcileWorkflow(): Promise<Reconciled> {
-  return reconcileSends();
+const { reconcileSends } = proxyActivities<ReconcileActivities>(options("start what should run"));
+const { reconcileDeliveries } = proxyActivities<ReconcileActivities>(options("start deliveries that should run"));
+
+/** Starts the workflow of everything that should run and does not. Run by the schedule of the same name. */
+export async function reconcileWorkflow(): Promise<{ sends: Reconciled; deliveries?: Reconciled }> {
+  const sends = await reconcileSends();
+  return patched("deliveries") ? { sends, deliveries: await reconcileDeliveries() } : { sends };
 }

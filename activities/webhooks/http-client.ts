@@ -1,53 +1,13 @@
 import { StringDecoder } from "node:string_decoder";
 import type { Dispatcher } from "undici";
 import { type AddressGuard, AddressRefused, NameNotResolved } from "../../domain/webhooks/address-guard.ts";
+import type { Answer, Answered, Blocked, Failed, FailureCode } from "../../domain/webhooks/verdict.ts";
 import { type Connection, Connections, NotConnected, type Phase } from "./connection.ts";
 
 /** More of an answer's body is not read. */
 const MAX_READ_BYTES = 65_536;
 /** More of it is not kept. */
 const MAX_KEPT_BYTES = 16_384;
-
-export type FailureCode =
-  | "timeout"
-  | "name_not_resolved"
-  | "connect_refused"
-  | "unreachable"
-  | "tls"
-  | "reset"
-  | "protocol"
-  | "unsendable";
-
-/** The endpoint gave an answer, whatever its status. */
-export interface Answered {
-  kind: "answered";
-  status: number;
-  /** Valid UTF-8 without NUL, at most 16 KiB of it */
-  body: string;
-  /** From Retry-After, whole seconds from now, 0 for a date that is past; as the endpoint gave it, without a limit */
-  retryAfterSeconds?: number;
-  durationMs: number;
-}
-
-/** The attempt was made and got no complete answer. The message is fit for the delivery log of the endpoint's owner. */
-export interface Failed {
-  kind: "failed";
-  code: FailureCode;
-  message: string;
-  /** Of an answer whose body did not come to its end */
-  status?: number;
-  durationMs: number;
-}
-
-/** Nothing was sent: webhooks do not go there. */
-export interface Blocked {
-  kind: "blocked";
-  reason: AddressRefused["reason"];
-  message: string;
-  durationMs: number;
-}
-
-export type Answer = Answered | Failed | Blocked;
 
 export interface DeliveryRequest {
   url: string;

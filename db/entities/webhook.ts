@@ -149,8 +149,12 @@ const WebhookGroupSchema = defineEntity({
     phase: p.text().$type<GroupPhase>().default("FIRST"),
     /** The rung of the ladder its next attempt is on; 0 is the first attempt. */
     rung: p.smallint().default(0),
+    /** Raised by every attempt; the end of an older one changes nothing. */
+    epoch: p.integer().default(0),
     /** An attempt is under way, or was cut off. */
     attempting: p.boolean().default(false),
+    /** When its first attempt began; null while its workflow may not have been started. */
+    begunAt: instant().nullable(),
     /** Until when it holds one of its endpoint's slots for retries. */
     slotUntil: instant().nullable(),
     /** When the next attempt is due; one long past has lost its workflow. */
@@ -173,6 +177,37 @@ const DeletedWebhookSchema = defineEntity({
 export class DeletedWebhook extends DeletedWebhookSchema.class {}
 DeletedWebhookSchema.setClass(DeletedWebhook);
 
+/** A bulk replay: what it is to replay, and how far it is. Its workflow goes on from here. */
+const WebhookReplaySchema = defineEntity({
+  name: "WebhookReplay",
+  tableName: "webhook_replays",
+  properties: {
+    id: p.text().primary(),
+    /** Null for all teams, all endpoints. */
+    teamId: p.text().nullable(),
+    webhookId: p.text().nullable(),
+    statuses: p.array(),
+    /** Deliveries made from then … */
+    since: instant(),
+    /** … until then. */
+    until: instant(),
+    perSecond: p.integer(),
+    /** Counted when it was asked for. */
+    total: p.integer(),
+    replayed: p.integer().default(0),
+    /** The last one that was looked at: endpoint, creation, id. */
+    afterWebhookId: p.text().default(""),
+    afterCreatedAt: instant().nullable(),
+    afterId: p.text().default(""),
+    /** Its workflow was seen by Temporal. */
+    startedAt: instant().nullable(),
+    completedAt: instant().nullable(),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+export class WebhookReplay extends WebhookReplaySchema.class {}
+WebhookReplaySchema.setClass(WebhookReplay);
+
 export const webhookEntities = [
   WebhookEndpointSchema,
   WebhookHealthSchema,
@@ -181,4 +216,5 @@ export const webhookEntities = [
   WebhookDeliverySchema,
   WebhookGroupSchema,
   DeletedWebhookSchema,
+  WebhookReplaySchema,
 ] as const;

@@ -28,11 +28,15 @@ export class Migration20261121160736_Webhooks extends Migration {
     );
     this.addSql(`create index "webhook_deliveries_group_id_index" on "webhook_deliveries" ("group_id");`);
     this.addSql(
-      `create table "webhook_groups" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "size" smallint not null, "phase" text not null default 'FIRST', "rung" smallint not null default 0, "attempting" boolean not null default false, "slot_until" timestamptz(3) null, "due_at" timestamptz(3) not null default now(), "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "webhook_groups" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "size" smallint not null, "phase" text not null default 'FIRST', "rung" smallint not null default 0, "epoch" int not null default 0, "attempting" boolean not null default false, "begun_at" timestamptz(3) null, "slot_until" timestamptz(3) null, "due_at" timestamptz(3) not null default now(), "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "webhook_groups_webhook_id_phase_index" on "webhook_groups" ("webhook_id", "phase");`);
     this.addSql(
       `create table "deleted_webhooks" ("webhook_id" text not null, "deleted_at" timestamptz(3) not null default now(), primary key ("webhook_id"));`,
+    );
+
+    this.addSql(
+      `create table "webhook_replays" ("id" text not null, "team_id" text null, "webhook_id" text null, "statuses" text[] not null, "since" timestamptz(3) not null, "until" timestamptz(3) not null, "per_second" int not null, "total" int not null, "replayed" int not null default 0, "after_webhook_id" text not null default '', "after_created_at" timestamptz(3) null, "after_id" text not null default '', "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
 
     // What the entities cannot say.
@@ -52,11 +56,15 @@ export class Migration20261121160736_Webhooks extends Migration {
     this.addSql(
       `create index "webhook_deliveries_waiting" on "webhook_deliveries" ("webhook_id", "id") where "group_id" is null;`,
     );
+    this.addSql(
+      `create index "webhook_deliveries_replay_of" on "webhook_deliveries" ("replay_of_id") where "replay_of_id" is not null;`,
+    );
     // Room for the outcome: a status stands in no index, so writing it stays within the page.
     this.addSql(`alter table "webhook_deliveries" set (fillfactor = 80);`);
     this.addSql(
       `create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_at") where "notice_due_at" is not null;`,
     );
+    this.addSql(`create index "webhook_groups_unstarted" on "webhook_groups" ("created_at") where "begun_at" is null;`);
     // A group whose workflow is lost is found by this.
     this.addSql(`create index "webhook_groups_due_at" on "webhook_groups" ("due_at");`);
   }

@@ -6,7 +6,7 @@ import type { PoolName } from "../../workers/pools.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
 
-type Child = "api" | "sends" | "dispatch" | "maintenance" | "postgres" | "temporal";
+type Child = "api" | "sends" | "dispatch" | "webhooks" | "maintenance" | "postgres" | "temporal";
 
 /** What a child of the stack runs as now; one that was started again has another. */
 export function pidOf(name: Child): number {

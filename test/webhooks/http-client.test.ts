@@ -6,16 +6,9 @@ import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import fc from "fast-check";
-import {
-  type Answer,
-  type Answered,
-  createDeliveryClient,
-  type DeliveryClient,
-  type Failed,
-  type FailureCode,
-  parseRetryAfter,
-} from "../../activities/webhooks/http-client.ts";
+import { createDeliveryClient, type DeliveryClient, parseRetryAfter } from "../../activities/webhooks/http-client.ts";
 import { openAddressGuard } from "../../domain/webhooks/address-guard.ts";
+import type { Answer, Answered, Failed, FailureCode } from "../../domain/webhooks/verdict.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { eventually } from "../support/eventually.ts";
 

@@ -1,0 +1,27 @@
+import { createTransport } from "nodemailer";
+
+const CONNECTIONS = 5;
+
+/** A pool of connections for the service's own mail. */
+export const openTransport = (url: string, timeoutMs: number) =>
+  createTransport({
+    url,
+    pool: true,
+    maxConnections: CONNECTIONS,
+    connectionTimeout: timeoutMs,
+    greetingTimeout: timeoutMs,
+    socketTimeout: timeoutMs,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
+
+export type Transport = ReturnType<typeof openTransport>;
+
+/** From here on, an answer is final. */
+export const PERMANENT = 500;
+
+/** The server's answer to RCPT or DATA; undefined when it gave none, or when it refused us rather than the mail. */
+export function replyCode(error: unknown): number | undefined {
+  const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
+  return typeof responseCode === "number" && (code === "EENVELOPE" || code === "EMESSAGE") ? responseCode : undefined;
+}

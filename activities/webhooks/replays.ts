@@ -1,0 +1,11 @@
+import { type ReplayProgress, replayPage } from "../../domain/webhooks/replays.ts";
+import type { ActivityDeps } from "../deps.ts";
+
+export interface ReplayActivities {
+  /** Queues the next deliveries of a bulk replay. */
+  replayNext(replayId: string): Promise<ReplayProgress>;
+}
+
+export function createReplayActivities({ orm }: Pick<ActivityDeps, "orm">): ReplayActivities {
+  return { replayNext: (replayId) => replayPage(orm.em.fork(), replayId) };
+}

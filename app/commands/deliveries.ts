@@ -1,0 +1,162 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { type Command, InvalidArgumentError } from "commander";
+import { kysely } from "../../db/orm.ts";
+import { ApiError } from "../../domain/errors.ts";
+import {
+  countReplayable,
+  REPLAYABLE,
+  type ReplayCount,
+  type ReplayFilter,
+  readReplay,
+  requestReplay,
+} from "../../domain/webhooks/replays.ts";
+import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
+import { oneOf, wholeNumber, words } from "../options.ts";
+import { progressLine } from "../output.ts";
+import type { Outcome, Run, Session } from "../session.ts";
+
+const PROGRESS_EVERY_MS = 500;
+const DEFAULT_PER_SECOND = 100;
+
+interface ReplayOptions {
+  since?: Date;
+  until?: Date;
+  status: (typeof REPLAYABLE)[number][];
+  team?: string;
+  webhook?: string;
+  perSecond: number;
+  dryRun?: boolean;
+  detach?: boolean;
+  resume?: string;
+}
+
+/** Webhook deliveries: which workflow carries one, and replays in bulk. */
+export function deliveryCommands(program: Command, run: Run): void {
+  program
+    .command("delivery:where")
+    .description("print the workflow that carries a webhook delivery")
+    .argument("<id>", "the delivery")
+    .action((id: string) => run((session) => where(session, id)));
+
+  program
+    .command("webhook:replay")
+    .description("replay many webhook deliveries; it goes on by itself, also after this command is stopped")
+    .option("--since <instant>", "deliveries made from then, ISO 8601", instant)
+    .option("--until <instant>", "deliveries made before then; now unless given", instant)
+    .option("--status <statuses>", `comma-separated, of ${REPLAYABLE.join(", ")}`, statuses, [...REPLAYABLE])
+    .option("--team <id>", "of one team; all unless given")
+    .option("--webhook <id>", "of one endpoint; all unless given")
+    .option("--per-second <n>", "deliveries queued a second", wholeNumber(1, 5_000), DEFAULT_PER_SECOND)
+    .option("--dry-run", "count only")
+    .option("--detach", "do not wait for the end")
+    .option("--resume <id>", "watch a replay that was asked for before")
+    .action((options: ReplayOptions) => run((session) => replay(session, options)));
+}
+
+async function where({ orm, stack }: Session, id: string): Promise<Outcome> {
+  const row = await kysely(orm.em.fork())
+    .selectFrom("webhook_deliveries")
+    .select(["webhook_id", "event_id", "group_id", "status", "attempt", "next_attempt_at"])
+    .where("id", "=", id)
+    .executeTakeFirst();
+  if (!row) throw new ApiError("not_found", `There is no delivery ${id}.`);
+  // One that never had a workflow is its own group.
+  const carried = row.group_id !== null && row.status !== "BLOCKED";
+  const workflow = carried && row.group_id ? deliveryWorkflowId(row.group_id) : null;
+  const nextAt = row.next_attempt_at === null ? null : new Date(row.next_attempt_at).toISOString();
+  const ui =
+    workflow && stack?.temporal.ui
+      ? `${stack.temporal.ui}/namespaces/${stack.temporal.namespace}/workflows/${encodeURIComponent(workflow)}`
+      : null;
+  const state = `${row.status}, attempt ${row.attempt}${nextAt ? `, next at ${nextAt}` : ""}`;
+  return {
+    text: [workflow ?? (row.status === "PENDING" ? "waits for a workflow" : "no workflow"), state, ui]
+      .filter(Boolean)
+      .join("\n"),
+    data: {
+      delivery: id,
+      workflow,
+      webhook: row.webhook_id,
+      event: row.event_id,
+      status: row.status,
+      attempt: row.attempt,
+      next_attempt_at: nextAt,
+      ui,
+    },
+  };
+}
+
+async function replay(session: Session, options: ReplayOptions): Promise<Outcome> {
+  const em = session.orm.em.fork();
+  if (options.resume !== undefined) return watch(session, options.resume);
+  if (!options.since)
+    throw new ApiError("validation_failed", "Say from when on with --since, e.g. 2026-01-31T12:00:00Z.");
+  const filter: ReplayFilter = {
+    teamId: options.team ?? null,
+    webhookId: options.webhook ?? null,
+    statuses: options.status,
+    since: options.since,
+    until: options.until ?? new Date(),
+  };
+  const counts = await countReplayable(em, filter);
+  const sum = (of: ReplayCount[]) => of.reduce((total, { deliveries }) => total + deliveries, 0);
+  const total = sum(counts.filter(({ active }) => active));
+  const off = sum(counts.filter(({ active }) => !active));
+  if (options.dryRun || total === 0) {
+    const lines = counts.map(
+      ({ webhookId, status, deliveries, active }) =>
+        `${webhookId}  ${status}  ${deliveries}${active ? "" : "  left alone: the endpoint is off"}`,
+    );
+    return {
+      text: [
+        ...lines,
+        `${total} would be replayed${off > 0 ? `, ${off} left alone because their endpoint is off` : ""}`,
+      ].join("\n"),
+      data: {
+        dry_run: Boolean(options.dryRun),
+        would_replay: total,
+        left_alone: off,
+        endpoints: counts.map(({ webhookId, teamId, environment, status, active, deliveries }) => ({
+          webhook: webhookId,
+          team: teamId,
+          environment,
+          status,
+          active,
+          deliveries,
+        })),
+      },
+    };
+  }
+  const id = await requestReplay(session.orm.em, filter, { perSecond: options.perSecond, total });
+  if (options.detach) {
+    return {
+      text: `${total} are being replayed by ${replayWorkflowId(id)}; watch with --resume ${id}`,
+      data: { replay: id, workflow: replayWorkflowId(id), total },
+    };
+  }
+  return watch(session, id);
+}
+
+async function watch({ orm }: Session, id: string): Promise<Outcome> {
+  const line = progressLine();
+  for (;;) {
+    const progress = await readReplay(orm.em.fork(), id);
+    if (!progress) throw new ApiError("not_found", `There is no replay ${id}.`);
+    const { replayed, total, done } = progress;
+    line.show(`${replayed} of about ${total} queued (${replayWorkflowId(id)}); stopping this command does not stop it`);
+    if (done) {
+      line.clear();
+      return { text: `${replayed} replayed`, data: { replay: id, workflow: replayWorkflowId(id), replayed } };
+    }
+    await delay(PROGRESS_EVERY_MS);
+  }
+}
+
+function instant(text: string): Date {
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime()))
+    throw new InvalidArgumentError("It is a point in time, such as 2026-01-31T12:00:00Z.");
+  return at;
+}
+
+const statuses = (text: string) => words(text).map(oneOf(REPLAYABLE));

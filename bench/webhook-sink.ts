@@ -1,0 +1,104 @@
+/**
+ * A lean consumer of webhooks that counts what arrives and when. Started by `startWebhookSink`, it is a process of its
+ * own. A path answers after as many ms as its last part says (`/e3/50`); `/hang` never does.
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { createServer, type Server, type ServerResponse } from "node:http";
+import { parseArgs } from "node:util";
+
+/** What arrived at one path. */
+export interface Arrivals {
+  /** Deliveries answered. */
+  received: number;
+  /** When each event arrived first, in ms since the epoch, by the number it carries. */
+  at: Record<number, number>;
+}
+
+/** A sink in a process of its own. */
+export interface WebhookSink {
+  pid: number;
+  port: number;
+  /** How many different events arrived at all paths. */
+  count(): Promise<number>;
+  arrivals(): Promise<Record<string, Arrivals>>;
+  clear(): Promise<void>;
+  close(): Promise<void>;
+}
+
+type Reply = { port: number } | { count: number } | { arrivals: Record<string, Arrivals> } | { cleared: true };
+
+/** Starts a sink at this port. */
+export async function startWebhookSink(port: number): Promise<WebhookSink> {
+  const child = fork(import.meta.filename, ["--port", String(port)], { env: { PATH: process.env["PATH"] } });
+  await replyOf(child);
+  const ask = async (request: string) => {
+    const reply = replyOf(child);
+    child.send(request);
+    return reply;
+  };
+  return {
+    pid: child.pid ?? 0,
+    port,
+    count: async () => ((await ask("count")) as { count: number }).count,
+    arrivals: async () => ((await ask("arrivals")) as { arrivals: Record<string, Arrivals> }).arrivals,
+    clear: async () => void (await ask("clear")),
+    close: async () => {
+      child.kill("SIGTERM");
+      await once(child, "exit");
+    },
+  };
+}
+
+async function replyOf(child: ChildProcess): Promise<Reply> {
+  const [reply] = await Promise.race([
+    once(child, "message"),
+    once(child, "exit").then(() => Promise.reject(new Error("the sink ended"))),
+  ]);
+  return reply;
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { port: { type: "string", default: "0" } } });
+  let paths: Record<string, Arrivals> = {};
+  let count = 0;
+
+  const answer = (response: ServerResponse) => response.writeHead(204).end();
+  const server: Server = createServer((request, response) => {
+    const arrivedAt = performance.timeOrigin + performance.now();
+    const path = request.url ?? "";
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.on("end", () => {
+      // The number stands before the padding, so a parse of the whole is spared.
+      const n = Number(/"n":(\d+)/.exec(Buffer.concat(chunks).toString("latin1"))?.[1] ?? -1);
+      paths[path] ??= { received: 0, at: {} };
+      const at = paths[path];
+      at.received++;
+      if (at.at[n] === undefined) {
+        at.at[n] = arrivedAt;
+        count++;
+      }
+      const wait = path.split("/").at(-1);
+      if (wait === "hang") return;
+      if (wait === "0" || wait === undefined) answer(response);
+      else setTimeout(() => answer(response), Number(wait));
+    });
+  });
+  server.keepAliveTimeout = 60_000;
+  server.listen(Number(values.port), "127.0.0.1");
+  await once(server, "listening");
+  process.on("message", (request) => {
+    if (request === "count") process.send?.({ count });
+    else if (request === "arrivals") process.send?.({ arrivals: paths });
+    else {
+      paths = {};
+      count = 0;
+      process.send?.({ cleared: true });
+    }
+  });
+  const address = server.address();
+  process.send?.({ port: typeof address === "object" && address ? address.port : 0 });
+}
+
+if (import.meta.main) await main();

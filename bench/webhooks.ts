@@ -1,0 +1,273 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { sql } from "kysely";
+import { kysely } from "../db/orm.ts";
+import { pickPort } from "../ports.ts";
+import { api } from "../test/support/api.ts";
+import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
+import { kill, pidOf } from "../test/support/processes.ts";
+import { emitSome, makeEndpoint } from "../test/webhooks/support.ts";
+import { type Usage, usage } from "./processes.ts";
+import { type BenchReport, type Row, round } from "./report.ts";
+import { type StackChoice, withStack } from "./stack.ts";
+import { startWebhookSink, type WebhookSink } from "./webhook-sink.ts";
+
+export interface WebhooksOptions extends StackChoice {
+  /** Which scenarios to run; all of them unless given. */
+  only?: readonly string[];
+  /** Events of a run to one endpoint. */
+  events: number;
+  /** How often each scenario is run. */
+  repeat: number;
+}
+
+const IN_FLIGHT = 32;
+const FAN_OUT = 20;
+const POLL_MS = 50;
+/** Nothing arrived for this long: what is missing is lost. */
+const SILENT_MS = 60_000;
+/** About 1 KB with the envelope around it. */
+const PADDING = "x".repeat(800);
+
+const PROCESSES = ["api", "webhooks", "postgres", "temporal"] as const;
+
+interface Run {
+  sink: WebhookSink;
+  team: TestTeam;
+  /** Paths of the endpoints. */
+  paths: string[];
+}
+
+interface Scenario {
+  endpoints: number;
+  latencyMs: number;
+  /** Of them, so many hang. */
+  hanging?: number;
+  events(options: WebhooksOptions): number;
+  /** Makes the changes; tells of each when it was committed, in ms since the epoch. */
+  feed(run: Run, events: number): Promise<number[]>;
+  /** Kills the worker when half has arrived. */
+  kill?: boolean;
+}
+
+const now = () => performance.timeOrigin + performance.now();
+
+/** Each of the tasks, so many at a time. */
+async function inFlight(count: number, lanes: number, task: (n: number) => Promise<void>): Promise<void> {
+  let next = 0;
+  const lane = async () => {
+    while (next < count) await task(next++);
+  };
+  await Promise.all(Array.from({ length: lanes }, lane));
+}
+
+/** Changes made by API clients, 32 at a time. */
+async function throughApi({ team }: Run, events: number): Promise<number[]> {
+  const client = api(team.keys.live);
+  const committed: number[] = [];
+  const stem = unique("w");
+  await inFlight(events, IN_FLIGHT, async (n) => {
+    const email = `${stem}-${n}@example.com`;
+    const { status, text } = await client.post("/subscribers", {
+      email,
+      last_name: `"n":${n}`,
+      first_name: "x".repeat(100),
+    });
+    if (status !== 201) throw new Error(`POST /subscribers was answered with ${status}: ${text}`);
+    committed[n] = now();
+  });
+  return committed;
+}
+
+/** Changes that were committed at once, as if the relay had been away. */
+async function fromOutbox({ team }: Run, events: number): Promise<number[]> {
+  await sql`insert into webhook_outbox (team_id, environment, type, objects)
+    select ${team.team.id}, 'LIVE', 'newsletter.started',
+      '[{"object":"newsletter","id":"nl_' || i || '","n":' || i || ',"padding":"' || ${PADDING}::text || '"}]'
+    from generate_series(0, ${events - 1}::int) i`.execute(kysely(team.em));
+  const at = now();
+  await emitSome(team, 1, "newsletter.paused");
+  return Array.from({ length: events }, () => at);
+}
+
+/** One change at a time, each after the one before has arrived. */
+async function quietly({ team, sink }: Run, events: number): Promise<number[]> {
+  const committed: number[] = [];
+  for (let n = 0; n < events; n++) {
+    await emitSome(team, 1, "newsletter.started", n);
+    committed.push(now());
+    for (const giveUpAt = now() + SILENT_MS; (await sink.count()) <= n && now() < giveUpAt; ) await delay(5);
+  }
+  return committed;
+}
+
+const SCENARIOS: Record<string, Scenario> = {
+  "through the API": { endpoints: 1, latencyMs: 0, events: ({ events }) => events, feed: throughApi },
+  "through the API, 50 ms": { endpoints: 1, latencyMs: 50, events: ({ events }) => events, feed: throughApi },
+  "through the API, 2 s": {
+    endpoints: 1,
+    latencyMs: 2_000,
+    events: ({ events }) => Math.ceil(events / 10),
+    feed: throughApi,
+  },
+  "fan-out": { endpoints: FAN_OUT, latencyMs: 0, events: ({ events }) => events, feed: throughApi },
+  "from the outbox": { endpoints: 1, latencyMs: 0, events: ({ events }) => events * 2, feed: fromOutbox },
+  "from the outbox, fan-out": { endpoints: FAN_OUT, latencyMs: 0, events: ({ events }) => events, feed: fromOutbox },
+  "from the outbox, fan-out, 50 ms": {
+    endpoints: FAN_OUT,
+    latencyMs: 50,
+    events: ({ events }) => events,
+    feed: fromOutbox,
+  },
+  "fan-out, one hangs": {
+    endpoints: FAN_OUT,
+    latencyMs: 0,
+    hanging: 1,
+    events: ({ events }) => events,
+    feed: fromOutbox,
+  },
+  killed: { endpoints: 1, latencyMs: 0, events: ({ events }) => events * 4, feed: fromOutbox, kill: true },
+  quiet: { endpoints: 1, latencyMs: 0, events: () => 100, feed: quietly },
+};
+
+/** Names of all scenarios. */
+export const WEBHOOK_SCENARIOS = Object.keys(SCENARIOS);
+
+/** Measures deliveries from the commit of a change to its receipt. */
+export function benchWebhooks(options: WebhooksOptions): Promise<BenchReport> {
+  const port = pickPort();
+  const settings = { WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${port}` };
+  const names = options.only?.length ? options.only : WEBHOOK_SCENARIOS;
+  const unknown = names.find((name) => !Object.hasOwn(SCENARIOS, name));
+  if (unknown !== undefined) throw new Error(`no scenario ${unknown}; there are ${WEBHOOK_SCENARIOS.join("; ")}`);
+  return withStack({ ...options, settings, quiet: true }, async () => {
+    const sink = await startWebhookSink(port);
+    const rows: Row[] = [];
+    const cpu: Row[] = [];
+    const problems: string[] = [];
+    try {
+      for (const name of names) {
+        for (let run = 1; run <= options.repeat; run++) {
+          const scenario = SCENARIOS[name];
+          if (!scenario) continue;
+          const measured = await measure(scenario, options, sink);
+          rows.push({ scenario: name, ...(options.repeat > 1 && { run: String(run) }), ...measured.row });
+          if (measured.cpu) cpu.push({ scenario: name, ...measured.cpu });
+          problems.push(...measured.problems.map((problem) => `${name}: ${problem}`));
+        }
+      }
+    } finally {
+      await sink.close();
+    }
+    return {
+      bench: "webhooks",
+      options: { events: options.events, repeat: options.repeat },
+      tables: { Deliveries: rows, "CPU seconds per 1,000 deliveries": cpu },
+      problems,
+    };
+  });
+}
+
+async function measure(scenario: Scenario, options: WebhooksOptions, sink: WebhookSink) {
+  const { endpoints, latencyMs, hanging = 0 } = scenario;
+  const events = scenario.events(options);
+  await sink.clear();
+  const team = await makeTeam();
+  const paths: string[] = [];
+  for (let e = 0; e < endpoints; e++) {
+    const path = e < hanging ? `/${unique("e")}/hang` : `/${unique("e")}/${latencyMs}`;
+    await makeEndpoint(team, {
+      url: `http://127.0.0.1:${sink.port}${path}`,
+      events: ["newsletter.started", "subscriber.created"],
+    });
+    paths.push(path);
+  }
+  const healthy = paths.slice(hanging);
+  const expected = healthy.length * events;
+  const pids = () => ({ ...Object.fromEntries(PROCESSES.map((name) => [name, pidOf(name)])), sink: sink.pid });
+  const before = usage(pids());
+
+  const fed = scenario.feed({ sink, team, paths }, events);
+  let restartedAt: number | undefined;
+  if (scenario.kill) {
+    await until(async () => (await sink.count()) >= expected / 2);
+    const killed = kill("webhooks");
+    await killed.again;
+    restartedAt = now();
+  }
+  const committed = await fed;
+  const arrived = async () => {
+    const arrivals = await sink.arrivals();
+    return healthy.reduce((sum, path) => sum + Object.keys(arrivals[path]?.at ?? {}).length, 0);
+  };
+  let seen = -1;
+  let seenAt = now();
+  await until(async () => {
+    const count = hanging > 0 ? await arrived() : await sink.count();
+    if (count > seen) {
+      seen = count;
+      seenAt = now();
+    }
+    return count >= expected || now() - seenAt > SILENT_MS;
+  });
+  const after = usage(pids());
+  const arrivals = await sink.arrivals();
+
+  const latencies: number[] = [];
+  let lost = 0;
+  let received = 0;
+  let lastAt = 0;
+  for (const path of healthy) {
+    const { at = {}, received: count = 0 } = arrivals[path] ?? {};
+    received += count;
+    committed.forEach((committedAt, n) => {
+      const arrivedAt = at[n];
+      if (arrivedAt === undefined) lost++;
+      else {
+        latencies.push(arrivedAt - committedAt);
+        lastAt = Math.max(lastAt, arrivedAt);
+      }
+    });
+  }
+  latencies.sort((a, b) => a - b);
+  const first = Math.min(...committed);
+  const quantile = (q: number) =>
+    round(latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * q))] ?? 0);
+  const duplicates = received - latencies.length;
+  const row: Row = {
+    endpoints: String(endpoints),
+    "sink ms": latencyMs,
+    deliveries: latencies.length,
+    "per second": round((latencies.length / (lastAt - first)) * 1000),
+    "p50 ms": quantile(0.5),
+    "p95 ms": quantile(0.95),
+    "p99 ms": quantile(0.99),
+    lost,
+    duplicates,
+    ...(restartedAt && { "last after restart s": round((lastAt - restartedAt) / 1000, 1) }),
+  };
+  const cpu: Row | undefined = scenario.kill ? undefined : cpuPer(before, after, latencies.length);
+  const problems = [
+    ...(lost > 0 ? [`${lost} lost`] : []),
+    ...(duplicates > 0 && !scenario.kill ? [`${duplicates} twice`] : []),
+  ];
+  await sql`delete from webhook_endpoints where team_id = ${team.team.id}`.execute(kysely(team.em));
+  return { row, cpu, problems };
+}
+
+function cpuPer(before: Record<string, Usage>, after: Record<string, Usage>, deliveries: number): Row {
+  const spent = Object.fromEntries(
+    Object.keys(before).map((name) => [
+      name,
+      (((after[name]?.cpuSeconds ?? 0) - (before[name]?.cpuSeconds ?? 0)) / deliveries) * 1000,
+    ]),
+  );
+  const all = Object.values(spent).reduce((sum, seconds) => sum + seconds, 0);
+  return {
+    ...Object.fromEntries(Object.entries(spent).map(([name, seconds]) => [name, round(seconds, 3)])),
+    all: round(all, 3),
+  };
+}
+
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  while (!(await condition())) await delay(POLL_MS);
+}

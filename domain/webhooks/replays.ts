@@ -1,0 +1,212 @@
+import { type RawBuilder, sql } from "kysely";
+import type { DeliveryStatus } from "../../db/entities/webhook.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { afterCommit, transaction } from "../../db/transaction.ts";
+import { newId } from "../ids.ts";
+import { ringRelay } from "./bell.ts";
+
+/** An event whose delivery is replayed is kept for as long as the new delivery is, in days. */
+export const REPLAYED_EVENT_DAYS = 31;
+
+/** Statuses that may be replayed in bulk: what is over and did not succeed. */
+export const REPLAYABLE = ["FAILED", "BLOCKED"] as const satisfies DeliveryStatus[];
+
+/** Which deliveries a bulk replay is about. */
+export interface ReplayFilter {
+  teamId: string | null;
+  webhookId: string | null;
+  statuses: readonly (typeof REPLAYABLE)[number][];
+  /** Made from `since` until `until`. */
+  since: Date;
+  until: Date;
+}
+
+/**
+ * The deliveries of a filter that are worth replaying: the last attempt of each, not replayed since, of an endpoint that
+ * is on, while the event is kept.
+ */
+const matching = ({ teamId, webhookId, statuses, since, until }: ReplayFilter): RawBuilder<unknown> => sql`
+  webhook_deliveries d
+  join webhook_endpoints e on e.id = d.webhook_id
+  join webhook_events v on v.id = d.event_id
+  where d.status = any(${[...statuses]}::text[])
+    and d.created_at >= ${since.toISOString()}::timestamptz and d.created_at < ${until.toISOString()}::timestamptz
+    and (${teamId}::text is null or d.team_id = ${teamId}) and (${webhookId}::text is null or d.webhook_id = ${webhookId})
+    and not exists (select from webhook_deliveries n
+      where n.group_id = d.group_id and n.event_id = d.event_id and n.attempt > d.attempt)
+    and not exists (select from webhook_deliveries r where r.replay_of_id = d.id)`;
+
+export interface ReplayCount {
+  webhookId: string;
+  teamId: string;
+  environment: Tenant["environment"];
+  status: DeliveryStatus;
+  /** An endpoint that is off gets nothing replayed. */
+  active: boolean;
+  deliveries: number;
+}
+
+/** What a bulk replay would replay, and what it would leave because its endpoint is off. */
+export async function countReplayable(em: EntityManager, filter: ReplayFilter): Promise<ReplayCount[]> {
+  const { rows } = await sql<ReplayCount>`
+    select d.webhook_id as "webhookId", d.team_id as "teamId", d.environment, d.status, e.active,
+      count(*)::int as deliveries
+    from ${matching(filter)} group by 1, 2, 3, 4, 5 order by 1, 4`.execute(kysely(em));
+  return rows;
+}
+
+/** Asks for a bulk replay. A relay starts its workflow after the commit. @returns its id */
+export function requestReplay(
+  em: EntityManager,
+  filter: ReplayFilter,
+  { perSecond, total }: { perSecond: number; total: number },
+): Promise<string> {
+  return transaction(em, async (tx) => {
+    const id = newId("replay");
+    await kysely(tx)
+      .insertInto("webhook_replays")
+      .values({
+        id,
+        team_id: filter.teamId,
+        webhook_id: filter.webhookId,
+        statuses: [...filter.statuses],
+        since: filter.since,
+        until: filter.until,
+        per_second: perSecond,
+        total,
+      })
+      .execute();
+    afterCommit(tx, ringRelay, () => ringRelay(tx));
+    return id;
+  });
+}
+
+export interface ReplayProgress {
+  total: number;
+  replayed: number;
+  done: boolean;
+}
+
+/** How far a bulk replay is. @returns undefined when there is none of this id */
+export async function readReplay(em: EntityManager, replayId: string): Promise<ReplayProgress | undefined> {
+  const row = await kysely(em)
+    .selectFrom("webhook_replays")
+    .select(["total", "replayed", "completed_at"])
+    .where("id", "=", replayId)
+    .executeTakeFirst();
+  return row && { total: row.total, replayed: row.replayed, done: row.completed_at !== null };
+}
+
+/** Bulk replays whose workflow Temporal may not know of yet. */
+export async function unstartedReplays(em: EntityManager): Promise<string[]> {
+  const rows = await kysely(em)
+    .selectFrom("webhook_replays")
+    .select("id")
+    .where("started_at", "is", null)
+    .where("completed_at", "is", null)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Bulk replays that Temporal had and that are not over. */
+export async function unfinishedReplays(em: EntityManager): Promise<string[]> {
+  const rows = await kysely(em)
+    .selectFrom("webhook_replays")
+    .select("id")
+    .where("started_at", "is not", null)
+    .where("completed_at", "is", null)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Ends a bulk replay where it is. */
+export async function endReplay(em: EntityManager, replayId: string): Promise<void> {
+  await kysely(em)
+    .updateTable("webhook_replays")
+    .set({ completed_at: sql<Date>`coalesce(completed_at, now())` })
+    .where("id", "=", replayId)
+    .execute();
+}
+
+/** Notes that Temporal has a bulk replay's workflow. */
+export async function noteReplayStarted(em: EntityManager, replayId: string): Promise<void> {
+  await kysely(em)
+    .updateTable("webhook_replays")
+    .set({ started_at: sql<Date>`now()` })
+    .where("id", "=", replayId)
+    .execute();
+}
+
+/**
+ * Replays the next second's worth of a bulk replay, in one transaction with how far it is: whoever goes on after a crash
+ * neither repeats nor leaves out.
+ */
+export function replayPage(em: EntityManager, replayId: string): Promise<ReplayProgress> {
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    const replay = await db
+      .selectFrom("webhook_replays")
+      .selectAll()
+      .where("id", "=", replayId)
+      .forUpdate()
+      .executeTakeFirstOrThrow();
+    const { total, replayed } = replay;
+    if (replay.completed_at !== null) return { total, replayed, done: true };
+    const filter: ReplayFilter = {
+      teamId: replay.team_id,
+      webhookId: replay.webhook_id,
+      statuses: REPLAYABLE.filter((status) => replay.statuses.includes(status)),
+      since: new Date(replay.since),
+      until: new Date(replay.until),
+    };
+    const createdAfter = replay.after_created_at === null ? null : new Date(replay.after_created_at).toISOString();
+    const { rows } = await sql<PageRow>`
+      select d.id, d.team_id, d.environment, d.webhook_id, d.event_id, d.event_type, d.created_at
+      from ${matching(filter)} and e.active
+        and (d.webhook_id, d.created_at, d.id) >
+          (${replay.after_webhook_id}, coalesce(${createdAfter}::timestamptz, '-infinity'), ${replay.after_id})
+      order by d.webhook_id, d.created_at, d.id
+      limit ${replay.per_second} for key share of e`.execute(db);
+    const last = rows.at(-1);
+    if (!last) {
+      await endReplay(tx, replayId);
+      return { total, replayed, done: true };
+    }
+    await sql`
+      insert into webhook_deliveries
+        (id, team_id, environment, webhook_id, event_id, event_type, is_replay, replay_of_id)
+      select n.id, d.team_id, d.environment, d.webhook_id, d.event_id, d.event_type, true, d.id
+      from unnest(${rows.map(({ id }) => id)}::text[], ${rows.map(() => newId("delivery"))}::text[]) as n (old, id)
+      join webhook_deliveries d on d.id = n.old`.execute(db);
+    await keepEvents(
+      tx,
+      rows.map(({ event_id }) => event_id),
+    );
+    await db
+      .updateTable("webhook_replays")
+      .set({
+        replayed: replayed + rows.length,
+        after_webhook_id: last.webhook_id,
+        after_created_at: last.created_at,
+        after_id: last.id,
+      })
+      .where("id", "=", replayId)
+      .execute();
+    afterCommit(tx, ringRelay, () => ringRelay(tx));
+    return { total, replayed: replayed + rows.length, done: false };
+  });
+}
+
+interface PageRow {
+  id: string;
+  webhook_id: string;
+  event_id: string;
+  created_at: Date;
+}
+
+/** Keeps events for as long as a delivery that is made now. */
+export async function keepEvents(em: EntityManager, eventIds: readonly string[]): Promise<void> {
+  await sql`update webhook_events
+    set kept_until = greatest(kept_until, now() + make_interval(days => ${REPLAYED_EVENT_DAYS}))
+    where id = any(${[...eventIds]}::text[])`.execute(kysely(em));
+}

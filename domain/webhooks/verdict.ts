@@ -1,0 +1,100 @@
+import type { AttemptOutcome } from "./attempts.ts";
+
+/** Why an attempt got no complete answer, in a word that may stand in a history. */
+export type FailureCode =
+  | "timeout"
+  | "name_not_resolved"
+  | "connect_refused"
+  | "unreachable"
+  | "tls"
+  | "reset"
+  | "protocol"
+  | "unsendable";
+
+/** The endpoint gave an answer, whatever its status. */
+export interface Answered {
+  kind: "answered";
+  status: number;
+  /** Valid UTF-8 without NUL, at most 16 KiB of it. */
+  body: string;
+  /** From Retry-After, whole seconds from now, 0 for a date that is past; as the endpoint gave it, without a limit. */
+  retryAfterSeconds?: number;
+  durationMs: number;
+}
+
+/** The attempt was made and got no complete answer. The message is fit for the delivery log of the endpoint's owner. */
+export interface Failed {
+  kind: "failed";
+  code: FailureCode;
+  message: string;
+  /** Of an answer whose body did not come to its end. */
+  status?: number;
+  durationMs: number;
+}
+
+/** Nothing was sent: webhooks do not go there. */
+export interface Blocked {
+  kind: "blocked";
+  reason: string;
+  message: string;
+  durationMs: number;
+}
+
+/** What came of one request. */
+export type Answer = Answered | Failed | Blocked;
+
+/** Longest wait an endpoint can ask for. */
+const MAX_RETRY_AFTER_SECONDS = 3600;
+
+const REQUEST_TIMEOUT = 408;
+const TOO_MANY_REQUESTS = 429;
+const SERVICE_UNAVAILABLE = 503;
+
+/** An outcome, a word for it that may stand in a history, and the wait the endpoint asked for. */
+export interface Verdict {
+  outcome: AttemptOutcome;
+  /** Undefined for a success. */
+  reason?: string;
+  retryAfterMs: number;
+}
+
+/**
+ * What an answer means: 2xx is a success; 4xx is final, but for 408 and 429; all else is tried again while the ladder
+ * has a rung. Source: the contract's delivery semantics.
+ * @param last no rung is left
+ */
+export function judge(id: string, answer: Answer, last: boolean): Verdict {
+  const { durationMs } = answer;
+  const base = { id, responseStatus: null, responseBody: null, errorMessage: null, durationMs };
+  const failed = last ? "FAILED" : "RETRYING";
+  if (answer.kind === "blocked") {
+    return {
+      outcome: { ...base, status: "BLOCKED", errorMessage: answer.message },
+      reason: answer.reason,
+      retryAfterMs: 0,
+    };
+  }
+  if (answer.kind === "failed") {
+    const responseStatus = answer.status ?? null;
+    return {
+      outcome: { ...base, responseStatus, status: failed, errorMessage: answer.message },
+      reason: answer.code,
+      retryAfterMs: 0,
+    };
+  }
+  const { status, body } = answer;
+  const answered = { ...base, responseStatus: status, responseBody: body };
+  if (status >= 200 && status < 300) return { outcome: { ...answered, status: "SUCCEEDED" }, retryAfterMs: 0 };
+  const final = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT && status !== TOO_MANY_REQUESTS;
+  const heeded = status === TOO_MANY_REQUESTS || status === SERVICE_UNAVAILABLE;
+  return {
+    outcome: { ...answered, status: final ? "FAILED" : failed, errorMessage: explain(status, final) },
+    reason: `http_${status}`,
+    retryAfterMs: heeded ? Math.min(answer.retryAfterSeconds ?? 0, MAX_RETRY_AFTER_SECONDS) * 1000 : 0,
+  };
+}
+
+function explain(status: number, final: boolean): string {
+  if (status >= 300 && status < 400) return `Answered with ${status}: redirects are not followed.`;
+  return final ? `Answered with ${status}: not tried again.` : `Answered with ${status}.`;
+}

@@ -1,0 +1,98 @@
+import type { WebhookDelivery } from "../../db/entities/webhook.ts";
+import { kysely, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
+import { newId } from "../../domain/ids.ts";
+import { EVENT_NAMES, type EventName } from "../../domain/webhooks/catalogue.ts";
+import { emit } from "../../domain/webhooks/emit.ts";
+import { newSecret, sealHeaders, sealSecret } from "../../domain/webhooks/secrets.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
+
+export interface TestEndpoint {
+  id: string;
+  secret: string;
+}
+
+interface EndpointOptions {
+  url: string;
+  events?: readonly EventName[];
+  headers?: Record<string, string>;
+  /** Columns that differ. */
+  set?: Record<string, unknown>;
+}
+
+export const tenantOf = ({ team }: Pick<TestTeam, "team">): Tenant => ({ teamId: team.id, environment: "LIVE" });
+
+/** An endpoint past the API, which would look its name up. */
+export async function makeEndpoint(
+  team: Pick<TestTeam, "team" | "em" | "vault">,
+  { url, events = EVENT_NAMES, headers = {}, set = {} }: EndpointOptions,
+): Promise<TestEndpoint> {
+  const id = newId("webhook");
+  const secret = newSecret();
+  const db = kysely(team.em);
+  await db
+    .insertInto("webhook_endpoints")
+    .values({
+      id,
+      team_id: team.team.id,
+      environment: "LIVE",
+      origin: "API",
+      name: "Test",
+      url,
+      events: [...events],
+      encrypted_secret: sealSecret(team.vault, id, secret),
+      encrypted_headers: sealHeaders(team.vault, id, headers),
+      header_names: Object.keys(headers),
+      api_version: CURRENT_API_VERSION,
+      ...set,
+    })
+    .execute();
+  await db.insertInto("webhook_health").values({ webhook_id: id }).execute();
+  return { id, secret };
+}
+
+/** Changes that somebody made: one event each. */
+export async function emitSome(
+  team: Pick<TestTeam, "team" | "em">,
+  count: number,
+  name: EventName = "newsletter.started",
+  from = 0,
+) {
+  const objects = Array.from({ length: count }, (_, n) => ({
+    object: "newsletter",
+    id: `nl_${from + n}`,
+    n: from + n,
+  }));
+  await transaction(team.em, async (tx) => {
+    for (const object of objects) await emit(tx, tenantOf(team), name, [object as never]);
+  });
+}
+
+/** The log of an endpoint, oldest first. */
+export function logOf(team: Pick<TestTeam, "em">, webhookId: string) {
+  return kysely(team.em)
+    .selectFrom("webhook_deliveries")
+    .selectAll()
+    .where("webhook_id", "=", webhookId)
+    .orderBy("created_at")
+    .orderBy("id")
+    .execute();
+}
+
+/** Waits until nothing of an endpoint is PENDING or RETRYING. */
+export async function untilSettled(team: Pick<TestTeam, "em">, webhookId: string, withinMs = 20_000) {
+  return eventually(
+    async () => {
+      const log = await logOf(team, webhookId);
+      const settled = log.length > 0 && log.every(({ status }) => status !== "PENDING" && status !== "RETRYING");
+      if (!settled) throw new Error(JSON.stringify(log.map(({ id, status }) => [id, status])));
+      return log;
+    },
+    { withinMs, what: `no delivery of ${webhookId} under way` },
+  );
+}
+
+export type LoggedDelivery = WebhookDelivery;
+export { makeTeam };

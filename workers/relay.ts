@@ -1,0 +1,183 @@
+import {
+  type Client,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowIdConflictPolicy,
+  WorkflowIdReusePolicy,
+} from "@temporalio/client";
+import pg from "pg";
+import type { ActivityDeps } from "../activities/deps.ts";
+import { RELAY_CHANNEL } from "../domain/webhooks/bell.ts";
+import { fanOut, formGroups, type Group, unstartedGroups } from "../domain/webhooks/relay.ts";
+import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/replays.ts";
+import { deliveryStart, replayStart } from "../workflows/start.ts";
+import type { webhookDeliveryWorkflow } from "../workflows/webhook-delivery.ts";
+import type { webhookReplayWorkflow } from "../workflows/webhook-replay.ts";
+
+/** How often the relay looks although nobody rang. */
+const POLL_MS = 500;
+/** How often it looks for groups whose workflow was never started. */
+const SWEEP_EVERY_MS = 2_000;
+const SWEEP_GROUPS = 200;
+/** Workflows that are being started at once. */
+const STARTS = 16;
+const LISTEN_AGAIN_MS = 1_000;
+
+/**
+ * Takes events from the outbox to endpoints: writes their deliveries, puts those that wait into groups and starts a
+ * workflow for each. All is committed before Temporal is called, so that nothing is lost between the two: a start that
+ * finds its workflow there is a success, and a group without one is found by the next sweep, of this or any other relay.
+ */
+export class Relay {
+  readonly #deps: ActivityDeps;
+  #client: Client | undefined;
+  #loop: Promise<void> = Promise.resolve();
+  #listening: Promise<void> = Promise.resolve();
+  #rung = false;
+  #answer: (() => void) | undefined;
+  /** Starts under way, by group. */
+  readonly #starting = new Map<string, Promise<void>>();
+
+  constructor(deps: ActivityDeps) {
+    this.#deps = deps;
+  }
+
+  /** Begins, once the cluster is reached. */
+  connected(client: Client): void {
+    this.#client = client;
+    this.#deps.stopping.addEventListener("abort", () => this.wake(), { once: true });
+    this.#listening = this.#listen();
+    this.#loop = this.#run();
+  }
+
+  /** Looks now rather than at the next poll. */
+  wake(): void {
+    this.#rung = true;
+    this.#answer?.();
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#loop, this.#listening, ...this.#starting.values()]);
+  }
+
+  async #run(): Promise<void> {
+    const { stopping, log } = this.#deps;
+    let sweepAt = 0;
+    while (!stopping.aborted) {
+      this.#rung = false;
+      try {
+        await this.#pass();
+        if (performance.now() >= sweepAt) {
+          sweepAt = performance.now() + SWEEP_EVERY_MS;
+          await this.#sweep();
+        }
+      } catch (error) {
+        log.error({ err: error }, "the relay failed; tried again soon");
+      }
+      await this.#bell(POLL_MS);
+    }
+  }
+
+  /** Until somebody rings, or `ms`. */
+  async #bell(ms: number): Promise<void> {
+    if (this.#rung) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.#answer = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    this.#answer = undefined;
+  }
+
+  async #pass(): Promise<void> {
+    const { orm, stopping } = this.#deps;
+    for (let taken = 1; taken > 0 && !stopping.aborted; ) {
+      ({ taken } = await fanOut(orm.em.fork()));
+      const groups = await formGroups(orm.em.fork());
+      for (const group of groups) await this.#start(group);
+    }
+  }
+
+  async #sweep(): Promise<void> {
+    for (const group of await unstartedGroups(this.#deps.orm.em.fork(), SWEEP_GROUPS)) {
+      if (!this.#starting.has(group.id)) await this.#start(group);
+    }
+    for (const replayId of await unstartedReplays(this.#deps.orm.em.fork())) await this.#startReplay(replayId);
+  }
+
+  async #startReplay(replayId: string): Promise<void> {
+    try {
+      await this.#client?.workflow.start<typeof webhookReplayWorkflow>(
+        "webhookReplayWorkflow",
+        replayStart({ replayId }),
+      );
+    } catch (error) {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+    }
+    await noteReplayStarted(this.#deps.orm.em.fork(), replayId);
+  }
+
+  /** Resolves when the start is under way and there is room for another. */
+  async #start(group: Group): Promise<void> {
+    const start = this.#startNow(group).finally(() => this.#starting.delete(group.id));
+    this.#starting.set(group.id, start);
+    while (this.#starting.size >= STARTS) await Promise.race(this.#starting.values());
+  }
+
+  async #startNow({ id, webhookId, teamId, size }: Group): Promise<void> {
+    const { env, log } = this.#deps;
+    const ladderMs = env.WEBHOOK_LADDER_SECONDS.map((seconds) => seconds * 1000);
+    try {
+      await this.#client?.workflow.start<typeof webhookDeliveryWorkflow>("webhookDeliveryWorkflow", {
+        ...deliveryStart({ groupId: id, webhookId, teamId, ladderMs }, size),
+        workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+        // What an operator terminated is the reconciler's to bring back, on hold.
+        workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
+      });
+    } catch (error) {
+      if (error instanceof WorkflowExecutionAlreadyStartedError) return;
+      log.warn({ groupId: id, err: error }, "a delivery workflow could not be started; the sweep will");
+    }
+  }
+
+  /** Hears the bell for as long as the process lives; without it there is the poll. */
+  async #listen(): Promise<void> {
+    const { env, stopping, log } = this.#deps;
+    while (!stopping.aborted) {
+      const client = new pg.Client({
+        connectionString: env.DATABASE_URL,
+        application_name: "mailkeel relay",
+        keepAlive: true,
+      });
+      const ended = new Promise<void>((resolve) => {
+        client.once("end", resolve);
+        client.once("error", () => resolve());
+        stopping.addEventListener("abort", () => resolve(), { once: true });
+      });
+      try {
+        await client.connect();
+        client.on("notification", () => this.wake());
+        await client.query(`listen ${RELAY_CHANNEL}`);
+        // What was rung while nobody listened.
+        this.wake();
+        await ended;
+      } catch (error) {
+        log.warn({ err: error }, "the relay cannot listen; it polls");
+      }
+      await client.end().catch(() => undefined);
+      if (!stopping.aborted) await this.#pause();
+    }
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(done, LISTEN_AGAIN_MS);
+      this.#deps.stopping.addEventListener("abort", done, { once: true });
+      function done() {
+        clearTimeout(timer);
+        resolve();
+      }
+    });
+  }
+}
