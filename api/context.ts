@@ -3,6 +3,7 @@ import type { EntityManager, Tenant } from "../db/orm.ts";
 import type { Access } from "../domain/access/authenticate.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
+import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
 import type { Env } from "../env.ts";
 import type { TemporalGateway } from "./deps.ts";
 
@@ -26,4 +27,6 @@ export interface RequestContext {
   log: Logger;
   env: Env;
   temporal: TemporalGateway;
+  /** Waits for the DNS: not to be called in a transaction. */
+  checkWebhookUrl: CheckUrl;
 }

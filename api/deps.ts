@@ -12,6 +12,7 @@ import type { Logger } from "pino";
 import { type MikroORM, openDatabase } from "../db/orm.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError } from "../domain/errors.ts";
+import { type CheckUrl, checkScheme } from "../domain/webhooks/endpoints.ts";
 import type { Env } from "../env.ts";
 import { openLog } from "../log.ts";
 
@@ -34,6 +35,7 @@ export interface Deps {
   vault: Vault;
   log: Logger;
   temporal: TemporalGateway;
+  checkWebhookUrl: CheckUrl;
 }
 
 const RETRY_SECONDS = 5;
@@ -111,6 +113,8 @@ export async function openDeps(env: Env): Promise<Deps> {
     vault: openVault(env),
     log: openLog(env, "api"),
     temporal: openTemporal(env),
+    // the guard is merged here
+    checkWebhookUrl: checkScheme,
   };
 }
 

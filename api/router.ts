@@ -7,6 +7,7 @@ import { router } from "./rest/route.ts";
 import { subscribersRouter } from "./subscribers/routes.ts";
 import { suppressionsRouter } from "./suppressions/routes.ts";
 import { unsubscribesRouter } from "./unsubscribes/routes.ts";
+import { webhooksRouter } from "./webhooks/routes.ts";
 
 /** Every REST route, one router per resource. */
 export const appRouter = router({
@@ -18,4 +19,5 @@ export const appRouter = router({
   suppressions: suppressionsRouter,
   unsubscribes: unsubscribesRouter,
   accounts: accountsRouter,
+  webhooks: webhooksRouter,
 });

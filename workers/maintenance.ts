@@ -10,6 +10,7 @@ import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import { kysely } from "../db/orm.ts";
+import { deleteExpiredDeliveries } from "../domain/webhooks/retention.ts";
 import { RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
 
 const CONFIRMATIONS_EVERY_MS = 1_000;
@@ -21,9 +22,13 @@ const RECONCILE_EVERY_MS = 60_000;
 /** Rows one clean-up statement deletes at most: a long delete would hold up others. */
 const CLEAN_UP_ROWS = 10_000;
 
-/** Deletes what has had its time: remembered answers, previews that were never used, leases and windows of the past. */
-export async function cleanUp({ orm }: Pick<ActivityDeps, "orm">): Promise<void> {
-  const db = kysely(orm.em.fork());
+/**
+ * Deletes what has had its time: remembered answers, previews that were never used, leases and windows of the past,
+ * webhook deliveries.
+ */
+export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
+  const em = orm.em.fork();
+  const db = kysely(em);
   for (const statement of [
     sql`delete from idempotency_records where ctid = any(array(
       select ctid from idempotency_records where expires_at < now() limit ${CLEAN_UP_ROWS}))`,
@@ -35,6 +40,7 @@ export async function cleanUp({ orm }: Pick<ActivityDeps, "orm">): Promise<void>
   ]) {
     await statement.execute(db);
   }
+  await deleteExpiredDeliveries(em, CLEAN_UP_ROWS, stopping);
 }
 
 /**

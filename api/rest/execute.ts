@@ -40,13 +40,14 @@ class DryRunDone {
 }
 
 /** Runs handlers: in a transaction or none, dry or for good, once per Idempotency-Key. */
-export function executor(routes: AnyTRPCRouter, { env, orm, vault, temporal }: Deps, links: Links) {
+export function executor(routes: AnyTRPCRouter, { env, orm, vault, temporal, checkWebhookUrl }: Deps, links: Links) {
+  const services = { env, vault, temporal, checkWebhookUrl };
   const transact = <T>(tenant: Tenant, work: (em: EntityManager) => Promise<T>): Promise<T> =>
     transaction(forTenant(orm.em, tenant), work);
 
   async function invoke(call: Call, em: EntityManager, idempotency: IdempotencyHandle | null) {
     const { endpoint, context, input } = call;
-    const ctx: RequestContext = { ...context, em, idempotency, vault, env, temporal };
+    const ctx: RequestContext = { ...context, ...services, em, idempotency };
     const result: HandlerResult<unknown> = await callTRPCProcedure({
       router: routes,
       path: endpoint.name,
@@ -63,6 +64,12 @@ export function executor(routes: AnyTRPCRouter, { env, orm, vault, temporal }: D
     return result;
   }
 
+  /** What the route does before its transaction. */
+  async function prepare({ endpoint, context, input }: Call): Promise<void> {
+    const em = forTenant(orm.em, context.tenant);
+    await endpoint.meta.before?.({ ...context, ...services, em, idempotency: null }, input);
+  }
+
   function render({ endpoint: { meta, type }, context }: Call, result: HandlerResult<unknown>): Answer {
     if (result instanceof FinishedAnswer) return { status: result.status, headers: {}, body: result.body };
     const around = { ...(type === "mutation" ? { dry_run: false } : {}), ...result.meta };
@@ -73,6 +80,7 @@ export function executor(routes: AnyTRPCRouter, { env, orm, vault, temporal }: D
   async function runDry(call: Call): Promise<Answer> {
     const { context, endpoint } = call;
     const { meta } = endpoint;
+    await prepare(call);
     const result = await transact(context.tenant, async (em): Promise<HandlerResult<unknown>> => {
       throw new DryRunDone(await invoke(call, em, null));
     }).catch((thrown: unknown) => {
@@ -108,13 +116,14 @@ export function executor(routes: AnyTRPCRouter, { env, orm, vault, temporal }: D
     const { renderStored, method, path } = call.endpoint.meta;
     if (!renderStored) throw new Error(`${method} ${path} cannot render what it stored`);
     const em = forTenant(orm.em, keyed.tenant);
-    const ctx: RequestContext = { ...call.context, em, idempotency: null, vault, env, temporal };
+    const ctx: RequestContext = { ...call.context, ...services, em, idempotency: null };
     return { status, headers, body: await renderStored(ctx, stored) };
   }
 
   /** Runs a handler that holds the key, and remembers its success. */
   async function runHolding(call: Call, handle: IdempotencyHandle): Promise<Answer> {
     const { tenant } = call.context;
+    await prepare(call);
     if (call.endpoint.meta.answer === "handler") {
       const em = forTenant(orm.em, tenant);
       const result = await invoke(call, em, handle);
@@ -160,6 +169,7 @@ export function executor(routes: AnyTRPCRouter, { env, orm, vault, temporal }: D
       if (claim.outcome === "replay") return replay(call, keyed, claim.answer);
       return runHolding(call, claim.handle).catch((error) => settleFailure(call, claim.handle, error));
     }
+    await prepare(call);
     const alone = endpoint.type === "query" || endpoint.meta.answer === "handler";
     const result = alone
       ? await invoke(call, forTenant(orm.em, tenant), null)

@@ -1,7 +1,7 @@
 import type { Request } from "express";
 import type { Access } from "../../domain/access/authenticate.ts";
 import type { Vault } from "../../domain/crypto.ts";
-import { ApiError } from "../../domain/errors.ts";
+import { ApiError, type ErrorCode } from "../../domain/errors.ts";
 import type { KeyedRequest } from "../../domain/idempotency.ts";
 import { canonicalJson } from "./canonical.ts";
 import type { RawInput } from "./input.ts";
@@ -55,9 +55,17 @@ export function keyedRequest(
   };
 }
 
+/** Refusals that end by themselves, or by a change elsewhere that has nothing to do with the request. */
+const PASSING: ReadonlySet<ErrorCode> = new Set([
+  "insufficient_scope",
+  "role_insufficient",
+  "request_in_flight",
+  "resource_limit_reached",
+]);
+
 /**
  * Whether a refusal is the answer to the request from now on. What another try may well change is not remembered:
- * a request that was not valid, a limit of the moment, an attempt under way.
+ * a request that was not valid or not allowed, a limit, an attempt under way.
  */
 export const isRemembered = ({ status, code }: ApiError): boolean =>
-  status > 401 && status < 500 && status !== 429 && code !== "request_in_flight";
+  status > 401 && status < 500 && status !== 429 && !PASSING.has(code);

@@ -107,6 +107,8 @@ export interface RouteDefinition extends RouteMeta {
   input: InputSchema;
   /** Of `data`. */
   output: z.ZodType;
+  /** Runs before the handler's transaction is opened; `input` is what the route's schema made of it. */
+  before?: (ctx: RequestContext, input: unknown) => Promise<void>;
 }
 
 /** Input the adapter has parsed already: a schema with transforms cannot be run twice. */
@@ -127,6 +129,7 @@ export const router = t.router;
 export type HandlerResult<T> = Ok<T> | FinishedAnswer;
 
 type Handler<Input, Data> = (call: { ctx: RequestContext; input: Input }) => Promise<HandlerResult<Data>>;
+type Check<Input> = (call: { ctx: RequestContext; input: Input }) => Promise<void>;
 
 /**
  * Declares a route: its contract, then its schemas, then its handler.
@@ -141,7 +144,6 @@ export function route(meta: RouteMeta) {
     input: <I extends InputSchema>(input: I) => ({
       output: <O extends z.ZodType>(output: O) => {
         const parse = (raw: unknown): unknown => (raw instanceof ParsedInput ? raw.value : input.parse(raw));
-        const procedure = t.procedure.meta({ ...meta, input, output }).input(parse);
         const run = async (handler: Handler<z.output<I>, z.input<O>>, ctx: RequestContext, parsed: unknown) => {
           const result = await handler({ ctx, input: parsed as z.output<I> });
           // What the schema does not name does not go out; a dry run shows no data at all.
@@ -149,13 +151,31 @@ export function route(meta: RouteMeta) {
             ? result
             : { ...result, data: output.parse(result.data) };
         };
+        const handledBy = (definition: RouteDefinition) => {
+          const procedure = t.procedure.meta(definition).input(parse);
+          return {
+            /** A read: no transaction, nothing remembered. */
+            query: (handler: Handler<z.output<I>, z.input<O>>) =>
+              procedure.query(({ ctx, input }) => run(handler, ctx, input)),
+            /** A write. */
+            mutation: (handler: Handler<z.output<I>, z.input<O>>) =>
+              procedure.mutation(({ ctx, input }) => run(handler, ctx, input)),
+          };
+        };
         return {
-          /** A read: no transaction, nothing remembered. */
-          query: (handler: Handler<z.output<I>, z.input<O>>) =>
-            procedure.query(({ ctx, input }) => run(handler, ctx, input)),
-          /** A write. */
-          mutation: (handler: Handler<z.output<I>, z.input<O>>) =>
-            procedure.mutation(({ ctx, input }) => run(handler, ctx, input)),
+          ...handledBy({ ...meta, input, output }),
+          /**
+           * What must not be waited for in a transaction, such as a look-up in the DNS. Runs on a dry run too, never when
+           * an answer is replayed; what it throws is answered like a refusal of the handler. It may have to be decided
+           * anew in the transaction.
+           */
+          before: (check: Check<z.output<I>>) =>
+            handledBy({
+              ...meta,
+              input,
+              output,
+              before: (ctx, parsed) => check({ ctx, input: parsed as z.output<I> }),
+            }),
         };
       },
     }),

@@ -154,13 +154,14 @@ export async function authenticate(
 }
 
 /**
- * Lets a request pass that needs the scope.
- * @throws {ApiError} `insufficient_scope` when the key was never granted it, `role_insufficient` when it was, but the
- * creator's role no longer holds it
+ * Lets a request pass that needs the scope, or any one of several.
+ * @throws {ApiError} `insufficient_scope` when the key was granted none of them, `role_insufficient` when it was, but
+ * the creator's role no longer holds it
  */
-export function requireScope({ scopes, grantedScopes, role }: Access, scope: Scope): void {
-  if (scopes.includes(scope)) return;
-  throw grantedScopes.includes(scope)
-    ? new ApiError("role_insufficient", `The key's creator is ${role} now, which does not hold ${scope}.`)
-    : new ApiError("insufficient_scope", `This needs the scope ${scope}, which the key was not granted.`);
+export function requireScope({ scopes, grantedScopes, role }: Access, ...anyOf: [Scope, ...Scope[]]): void {
+  if (anyOf.some((scope) => scopes.includes(scope))) return;
+  const named = anyOf.join(" or ");
+  throw anyOf.some((scope) => grantedScopes.includes(scope))
+    ? new ApiError("role_insufficient", `The key's creator is ${role} now, which does not hold ${named}.`)
+    : new ApiError("insufficient_scope", `This needs the scope ${named}, which the key was not granted.`);
 }

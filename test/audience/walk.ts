@@ -9,6 +9,7 @@ import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { insertDelivery, QUIET_EVENT, webhookBody } from "../webhooks/support.ts";
 
 /** Every route there is. A new one is walked as soon as it is declared. */
 export const ENDPOINTS = endpointsOf(appRouter);
@@ -59,6 +60,8 @@ export async function makeEstate(): Promise<Estate> {
   const newsletter = await make("/newsletters", draft);
   const email = uniqueEmail();
   await make("/suppressions", { emails: [email] });
+  const webhook = await make("/webhooks", webhookBody());
+  const delivery = await insertDelivery(team, webhook.id);
   const suppression = (await client.get(`/suppressions/${encodeURIComponent(email)}`)).body.data;
   await transaction(team.em, async (em) => {
     await attachList(em, newsletter.id, list.id);
@@ -85,6 +88,8 @@ export async function makeEstate(): Promise<Estate> {
       suppressionId: suppression.id,
       accountId,
       email,
+      webhookId: webhook.id,
+      deliveryId: delivery.id,
     },
   };
 }
@@ -97,6 +102,8 @@ export const absentValues = (): PathValues => ({
   suppressionId: newId("suppression"),
   accountId: newId("account"),
   email: uniqueEmail(),
+  webhookId: newId("webhook"),
+  deliveryId: newId("delivery"),
 });
 
 /** A body that each route that takes one accepts. */
@@ -109,6 +116,8 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
   "POST /newsletters": () => ({ name: "New" }),
   "PATCH /newsletters/{newsletterId}": () => ({ name: "Changed" }),
   "POST /newsletters/{newsletterId}/send": () => ({ confirmation_token: "none" }),
+  "POST /webhooks": () => webhookBody(),
+  "PATCH /webhooks/{webhookId}": () => ({ events: [QUIET_EVENT], name: "Changed" }),
   "POST /suppressions": () => ({ emails: [uniqueEmail()] }),
 };
 

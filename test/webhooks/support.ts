@@ -1,11 +1,13 @@
-import type { WebhookDelivery } from "../../db/entities/webhook.ts";
-import { kysely, type Tenant } from "../../db/orm.ts";
+import type { Insertable } from "kysely";
+import { type Database, kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
 import { newId } from "../../domain/ids.ts";
 import { EVENT_NAMES, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
+import { createEndpoint, type EndpointFields } from "../../domain/webhooks/endpoints.ts";
 import { newSecret, sealHeaders, sealSecret } from "../../domain/webhooks/secrets.ts";
+import type { Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 
@@ -94,5 +96,72 @@ export async function untilSettled(team: Pick<TestTeam, "em">, webhookId: string
   );
 }
 
-export type LoggedDelivery = WebhookDelivery;
 export { makeTeam };
+
+/** Nothing the tests do makes this event, so an endpoint that asks for it alone is never called. */
+export const QUIET_EVENT = "campaign.started" satisfies EventName;
+/** The same, of contact data. */
+export const QUIET_CONTACT_EVENT = "contact.deleted" satisfies EventName;
+
+/** A public address, so that no test waits for the DNS. */
+export const PUBLIC_URL = "https://1.1.1.1/hooks";
+
+/** What registers an endpoint that is never called. */
+export const webhookBody = (fields: Json = {}): Json => ({ url: PUBLIC_URL, events: [QUIET_EVENT], ...fields });
+
+/** An endpoint the app made for itself. */
+export async function insertAppEndpoint(team: TestTeam, fields: Partial<EndpointFields> = {}): Promise<string> {
+  const registration = {
+    teamId: team.team.id,
+    environment: "LIVE",
+    origin: "APP",
+    apiVersion: "2026-08-15",
+  } as const;
+  const { endpoint } = await transaction(team.em, (em) =>
+    createEndpoint(em, team.vault, registration, {
+      url: PUBLIC_URL,
+      events: [QUIET_EVENT],
+      description: null,
+      headers: {},
+      ...fields,
+    }),
+  );
+  return endpoint.id;
+}
+
+type DeliveryFields = Partial<Insertable<Database["webhook_deliveries"]>>;
+
+/** A delivery of an event that is kept; over and done unless told otherwise, so that no relay takes it up. */
+export async function insertDelivery(team: TestTeam, webhookId: string, fields: DeliveryFields = {}) {
+  const db = kysely(team.em.fork());
+  const tenant = { team_id: team.team.id, environment: "LIVE" } as const;
+  const id = newId("delivery");
+  const event = {
+    id: newId("event"),
+    type: QUIET_EVENT,
+    object: "{}",
+    created_at: new Date(),
+    kept_until: new Date(Date.now() + 31 * 86_400_000),
+  };
+  await db
+    .insertInto("webhook_events")
+    .values({ ...event, ...tenant })
+    .execute();
+  return db
+    .insertInto("webhook_deliveries")
+    .values({
+      id,
+      ...tenant,
+      webhook_id: webhookId,
+      event_id: event.id,
+      event_type: event.type,
+      group_id: id,
+      status: "SUCCEEDED",
+      response_status: 200,
+      response_body: "ok",
+      duration_ms: 12,
+      ...fields,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}

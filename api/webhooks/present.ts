@@ -1,0 +1,54 @@
+import type { Selectable } from "kysely";
+import type { z } from "zod";
+import type { Database } from "../../db/orm.ts";
+import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
+import type { EndpointRow } from "../../domain/webhooks/endpoints.ts";
+import { instant, instantOrNull } from "../rest/instant.ts";
+import type { delivery, eventType, webhook } from "./schema.ts";
+
+export const presentWebhook = (row: EndpointRow): z.input<typeof webhook> => ({
+  object: "webhook_endpoint",
+  id: row.id,
+  name: row.name,
+  url: row.url,
+  events: row.events,
+  active: row.active,
+  description: row.description,
+  signature_version: "v1",
+  api_version: row.api_version,
+  header_names: row.header_names,
+  consecutive_failures: row.consecutive_failures,
+  last_success_at: instantOrNull(row.last_success_at),
+  last_failure_at: instantOrNull(row.last_failure_at),
+  disabled_at: instantOrNull(row.disabled_at),
+  disabled_reason: row.disabled_reason,
+  created_at: instant(row.created_at),
+  updated_at: instant(row.updated_at),
+});
+
+export const presentDelivery = (row: Selectable<Database["webhook_deliveries"]>): z.input<typeof delivery> => ({
+  object: "webhook_delivery",
+  id: row.id,
+  webhook_id: row.webhook_id,
+  event_id: row.event_id,
+  event_type: row.event_type,
+  attempt: row.attempt,
+  status: row.status,
+  response_status: row.response_status,
+  response_body: row.response_body,
+  error_message: row.error_message,
+  duration_ms: row.duration_ms,
+  is_replay: row.is_replay,
+  replay_of_id: row.replay_of_id,
+  next_attempt_at: instantOrNull(row.next_attempt_at),
+  created_at: instant(row.created_at),
+  updated_at: instant(row.updated_at),
+});
+
+export const presentEventType = (type: EventName): z.input<typeof eventType> => ({
+  object: "webhook_event_type",
+  id: type,
+  type,
+  description: EVENTS[type].description,
+  object_type: EVENTS[type].objectType,
+});

@@ -1,0 +1,287 @@
+import { LockMode, raw } from "@mikro-orm/postgresql";
+import { sql } from "kysely";
+import { type EndpointOrigin, WebhookEndpoint } from "../../db/entities/webhook.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { afterCommit } from "../../db/transaction.ts";
+import { type Access, requireScope } from "../access/authenticate.ts";
+import type { Vault } from "../crypto.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { changesOf, type Patch } from "../patch.ts";
+import { ringRelay } from "./bell.ts";
+import type { EventName } from "./catalogue.ts";
+import type { CustomHeaders } from "./headers.ts";
+import { deleteDeliveries } from "./retention.ts";
+import { newSecret, openHeaders, sealHeaders, sealSecret } from "./secrets.ts";
+import { CONTACT_EVENTS, CONTACT_SCOPES, carriesContactData } from "./subscription.ts";
+
+/** Endpoints a team may register in an environment. Those the app makes for itself are not counted. */
+export const MAX_ENDPOINTS = 20;
+/** Deliveries that are deleted together with their endpoint; the clean-up takes what is left. */
+const MAX_DELETED_AT_ONCE = 10_000;
+
+/**
+ * Lets a URL pass to which deliveries may be sent. It may wait for the DNS.
+ * @throws {ApiError} `validation_failed` naming `url`
+ */
+export type CheckUrl = (url: string) => Promise<void>;
+
+/** Looks at the scheme alone. */
+export const checkScheme: CheckUrl = async (url) => {
+  const { protocol } = new URL(url);
+  if (protocol === "http:" || protocol === "https:") return;
+  throw new ApiError("validation_failed", "url must start with http:// or https://.", { param: "url" });
+};
+
+export interface EndpointFields {
+  url: string;
+  events: EventName[];
+  /** The URL's host unless given. */
+  name?: string | undefined;
+  description: string | null;
+  headers: CustomHeaders;
+}
+
+export interface EndpointPatch extends Required<EndpointFields> {
+  name: string;
+  active: boolean;
+}
+
+/** Whose endpoint it becomes, and how its payloads are shaped. */
+interface Registration extends Tenant {
+  origin: EndpointOrigin;
+  apiVersion: string;
+}
+
+/** Endpoints with how they fare, as the API shows them: no secret and no header's value is read. */
+export const endpointRows = (em: EntityManager) =>
+  kysely(em)
+    .selectFrom("webhook_endpoints")
+    .innerJoin("webhook_health", "webhook_health.webhook_id", "webhook_endpoints.id")
+    .select([
+      "webhook_endpoints.id",
+      "webhook_endpoints.name",
+      "webhook_endpoints.description",
+      "webhook_endpoints.url",
+      "webhook_endpoints.events",
+      "webhook_endpoints.active",
+      "webhook_endpoints.api_version",
+      "webhook_endpoints.header_names",
+      "webhook_endpoints.disabled_at",
+      "webhook_endpoints.disabled_reason",
+      "webhook_endpoints.created_at",
+      "webhook_endpoints.updated_at",
+      "webhook_health.consecutive_failures",
+      "webhook_health.last_success_at",
+      "webhook_health.last_failure_at",
+    ]);
+
+export type EndpointRow = Awaited<ReturnType<ReturnType<typeof endpointRows>["executeTakeFirstOrThrow"]>>;
+
+/**
+ * An endpoint of the tenant, whoever made it.
+ * @throws {ApiError} `not_found`
+ */
+export async function readEndpoint(em: EntityManager, tenant: Tenant, webhookId: string): Promise<EndpointRow> {
+  const row = await endpointRows(em)
+    .where("webhook_endpoints.id", "=", webhookId)
+    .where("webhook_endpoints.team_id", "=", tenant.teamId)
+    .where("webhook_endpoints.environment", "=", tenant.environment)
+    .executeTakeFirst();
+  if (!row) throw notFound();
+  return row;
+}
+
+/**
+ * Whether a key may register an endpoint. Not to be called in a transaction.
+ * @throws {ApiError} `insufficient_scope` for contact data; what `checkUrl` throws
+ */
+export async function checkRegistration(
+  access: Access,
+  { url, events }: Pick<EndpointFields, "url" | "events">,
+  checkUrl: CheckUrl,
+): Promise<void> {
+  if (carriesContactData(events)) requireScope(access, ...CONTACT_SCOPES);
+  await checkUrl(url);
+}
+
+/**
+ * Registers an endpoint whose URL was checked.
+ * @returns it, and its secret, which nobody is shown again
+ * @throws {ApiError} `resource_limit_reached` when the tenant has as many of its own as it may
+ */
+export async function createEndpoint(
+  em: EntityManager,
+  vault: Vault,
+  { origin, apiVersion, ...tenant }: Registration,
+  fields: EndpointFields,
+): Promise<{ endpoint: EndpointRow; secret: string }> {
+  if (origin === "API") await holdPlace(em, tenant);
+  const id = newId("webhook");
+  const secret = newSecret();
+  const db = kysely(em);
+  await db
+    .insertInto("webhook_endpoints")
+    .values({
+      id,
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      origin,
+      name: fields.name ?? new URL(fields.url).host,
+      description: fields.description,
+      url: fields.url,
+      events: fields.events,
+      encrypted_secret: sealSecret(vault, id, secret),
+      encrypted_headers: sealHeaders(vault, id, fields.headers),
+      header_names: Object.keys(fields.headers),
+      api_version: apiVersion,
+    })
+    .execute();
+  await db.insertInto("webhook_health").values({ webhook_id: id }).execute();
+  return { endpoint: await readEndpoint(em, tenant, id), secret };
+}
+
+/** Sees that there is room for one more until the transaction ends: of those that race for the last place one wins. */
+async function holdPlace(em: EntityManager, { teamId, environment }: Tenant): Promise<void> {
+  const db = kysely(em);
+  const lock = `webhook-endpoints/${teamId}/${environment}`;
+  await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
+  const { count } = await db
+    .selectFrom("webhook_endpoints")
+    .select(sql<string>`count(*)`.as("count"))
+    .where("team_id", "=", teamId)
+    .where("environment", "=", environment)
+    .where("origin", "=", "API" satisfies EndpointOrigin)
+    .executeTakeFirstOrThrow();
+  if (Number(count) < MAX_ENDPOINTS) return;
+  throw new ApiError(
+    "resource_limit_reached",
+    `The team has ${MAX_ENDPOINTS} webhook endpoints, as many as it may; delete one first.`,
+  );
+}
+
+type Stored = Pick<WebhookEndpoint, "id" | "url" | "events">;
+
+const isRepointed = (stored: Stored, { url }: Patch<EndpointPatch>): boolean => url !== undefined && url !== stored.url;
+
+/**
+ * Whether a key may make these changes. Not to be called in a transaction; `updateEndpoint` looks again at what may
+ * have changed meanwhile, all but the URL, which is looked at before each delivery too.
+ * @throws {ApiError} `not_found`; `insufficient_scope` for contact data; for another URL what `checkUrl` throws
+ */
+export async function checkPatch(
+  em: EntityManager,
+  access: Access,
+  webhookId: string,
+  patch: Patch<EndpointPatch>,
+  checkUrl: CheckUrl,
+): Promise<void> {
+  const stored = await em.findOne(WebhookEndpoint, { id: webhookId });
+  if (!stored) throw notFound();
+  await requireContactScope(em, access, stored, patch);
+  if (patch.url !== undefined && isRepointed(stored, patch)) await checkUrl(patch.url);
+}
+
+/**
+ * Contact data goes nowhere new by a key that may not read it: not to an endpoint that did not get it, and not to
+ * another URL. What waits to be retried, or can be replayed, would go to the new URL too.
+ */
+async function requireContactScope(
+  em: EntityManager,
+  access: Access,
+  stored: Stored,
+  patch: Patch<EndpointPatch>,
+): Promise<void> {
+  if (CONTACT_SCOPES.some((scope) => access.scopes.includes(scope))) return;
+  const added = (patch.events ?? []).filter((name) => !stored.events.includes(name));
+  const concerned =
+    carriesContactData(added) ||
+    (isRepointed(stored, patch) && (carriesContactData(stored.events) || (await hasSentContactData(em, stored.id))));
+  if (concerned) requireScope(access, ...CONTACT_SCOPES);
+}
+
+async function hasSentContactData(em: EntityManager, webhookId: string): Promise<boolean> {
+  const found = await kysely(em)
+    .selectFrom("webhook_deliveries")
+    .select("id")
+    .where("webhook_id", "=", webhookId)
+    .where("event_type", "in", [...CONTACT_EVENTS])
+    .limit(1)
+    .executeTakeFirst();
+  return found !== undefined;
+}
+
+/**
+ * Changes an endpoint; `events` and `headers` replace what was there. Re-activation counts as a new beginning; of an
+ * endpoint that the platform had switched off it clears the failures. Stopping one that is switched off already makes
+ * it a stop by hand: nothing is kept for it any more.
+ * @throws {ApiError} `not_found`; `insufficient_scope` as in `checkPatch`
+ */
+export async function updateEndpoint(
+  em: EntityManager,
+  vault: Vault,
+  access: Access,
+  webhookId: string,
+  { headers, active, ...fields }: Patch<EndpointPatch>,
+): Promise<EndpointRow> {
+  const endpoint = await em.findOne(
+    WebhookEndpoint,
+    { id: webhookId },
+    { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true },
+  );
+  if (!endpoint) throw notFound();
+  await requireContactScope(em, access, endpoint, fields);
+  em.assign(endpoint, changesOf(fields));
+  if (headers !== undefined) replaceHeaders(vault, endpoint, headers);
+  if (active === true && !endpoint.active) await activate(em, endpoint);
+  if (active === false) deactivate(endpoint);
+  await em.flush();
+  return readEndpoint(em, access.tenant, webhookId);
+}
+
+function replaceHeaders(vault: Vault, endpoint: WebhookEndpoint, headers: CustomHeaders): void {
+  const stored = openHeaders(vault, endpoint.id, endpoint.encryptedHeaders ?? null);
+  // The same headers would be sealed into another text, and move `updated_at`.
+  if (JSON.stringify(stored) === JSON.stringify(headers)) return;
+  endpoint.encryptedHeaders = sealHeaders(vault, endpoint.id, headers);
+  endpoint.headerNames = Object.keys(headers);
+}
+
+async function activate(em: EntityManager, endpoint: WebhookEndpoint): Promise<void> {
+  if (endpoint.disabledReason === "delivery_failures") {
+    await kysely(em)
+      .updateTable("webhook_health")
+      .set({ consecutive_failures: 0 })
+      .where("webhook_id", "=", endpoint.id)
+      .execute();
+  }
+  endpoint.active = true;
+  endpoint.disabledAt = null;
+  endpoint.disabledReason = null;
+  endpoint.enabledAt = raw("now()");
+  endpoint.noticeDueAt = null;
+  // Whatever waited for it can go.
+  afterCommit(em, ringRelay, () => ringRelay(em));
+}
+
+function deactivate(endpoint: WebhookEndpoint): void {
+  if (endpoint.active) endpoint.disabledAt = raw("now()");
+  endpoint.active = false;
+  endpoint.disabledReason = "manual";
+}
+
+/**
+ * Deletes an endpoint with its log. Nothing is sent to it from the commit on. Of a long log the rest is left to the
+ * clean-up; nobody can see it.
+ * @throws {ApiError} `not_found`
+ */
+export async function deleteEndpoint(em: EntityManager, webhookId: string): Promise<void> {
+  const endpoint = await em.findOne(WebhookEndpoint, { id: webhookId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
+  if (!endpoint) throw notFound();
+  await em.remove(endpoint).flush();
+  const db = kysely(em);
+  await db.deleteFrom("webhook_groups").where("webhook_id", "=", webhookId).execute();
+  await deleteDeliveries(em, webhookId, MAX_DELETED_AT_ONCE);
+  // Even when nothing is left: an attempt that is under way may write another row.
+  await db.insertInto("deleted_webhooks").values({ webhook_id: webhookId }).execute();
+}

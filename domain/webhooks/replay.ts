@@ -1,0 +1,63 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { afterCommit } from "../../db/transaction.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { ringRelay } from "./bell.ts";
+
+/** An event outlives its youngest delivery, which is kept for 30 days. */
+const KEPT = sql`interval '31 days'`;
+
+/**
+ * Queues the event of a delivery for its endpoint once more, as a delivery of its own. The relay takes it from there.
+ * @throws {ApiError} `not_found` for either; `resource_state_invalid` when the endpoint is not active, or the event is
+ *   no longer kept
+ */
+export async function replayDelivery(em: EntityManager, tenant: Tenant, webhookId: string, deliveryId: string) {
+  const db = kysely(em);
+  const endpoint = await db
+    .selectFrom("webhook_endpoints")
+    .select("active")
+    .where("id", "=", webhookId)
+    .where("team_id", "=", tenant.teamId)
+    .where("environment", "=", tenant.environment)
+    // Neither deleted nor, by an edit, switched off before the new row is there.
+    .forKeyShare()
+    .executeTakeFirst();
+  if (!endpoint) throw notFound();
+  const delivery = await db
+    .selectFrom("webhook_deliveries")
+    .select(["event_id", "event_type"])
+    .where("id", "=", deliveryId)
+    .where("webhook_id", "=", webhookId)
+    .where("team_id", "=", tenant.teamId)
+    .where("environment", "=", tenant.environment)
+    .executeTakeFirst();
+  if (!delivery) throw notFound();
+  if (!endpoint.active) {
+    throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then replay.");
+  }
+  const { numUpdatedRows } = await db
+    .updateTable("webhook_events")
+    .set({ kept_until: sql<Date>`greatest(kept_until, now() + ${KEPT})` })
+    .where("id", "=", delivery.event_id)
+    .executeTakeFirst();
+  if (!numUpdatedRows) {
+    throw new ApiError("resource_state_invalid", "The payload of this delivery is no longer kept.");
+  }
+  const replay = await db
+    .insertInto("webhook_deliveries")
+    .values({
+      id: newId("delivery"),
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      webhook_id: webhookId,
+      ...delivery,
+      is_replay: true,
+      replay_of_id: deliveryId,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+  afterCommit(em, ringRelay, () => ringRelay(em));
+  return replay;
+}

@@ -1,0 +1,47 @@
+import { type RawBuilder, sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+
+/** How long a delivery stays in the log, on the database's clock. */
+const KEPT = sql`interval '30 days'`;
+/** By then no attempt that began before its endpoint was deleted is still under way. */
+const LATE = sql`interval '1 hour'`;
+
+/** Deletes deliveries of one endpoint, `limit` at most. */
+export async function deleteDeliveries(em: EntityManager, webhookId: string, limit: number): Promise<void> {
+  await sql`delete from webhook_deliveries where ctid = any(array(
+    select ctid from webhook_deliveries where webhook_id = ${webhookId} limit ${limit}))`.execute(kysely(em));
+}
+
+/**
+ * Deletes what has had its time: logs of endpoints that are gone, deliveries after 30 days unless they are still under
+ * way, events that no delivery is kept for.
+ * @param rows one statement deletes at most: a long delete would hold up others
+ */
+export async function deleteExpiredDeliveries(em: EntityManager, rows: number, stopping?: AbortSignal): Promise<void> {
+  const db = kysely(em);
+  // Lateral: endpoint by endpoint along the log's index, whatever the planner believes of the tables' sizes.
+  const inBatches: RawBuilder<unknown>[] = [
+    sql`delete from webhook_deliveries where ctid = any(array(
+      select d.ctid from deleted_webhooks w cross join lateral (
+        select ctid from webhook_deliveries where webhook_id = w.webhook_id limit ${rows}) d
+      limit ${rows}))`,
+    sql`delete from webhook_deliveries where ctid = any(array(
+      select d.ctid from webhook_endpoints w cross join lateral (
+        select ctid from webhook_deliveries
+        where webhook_id = w.id and created_at < now() - ${KEPT} and status not in ('PENDING', 'RETRYING')
+        order by created_at limit ${rows}) d
+      limit ${rows}))`,
+    // Asked twice: a replay may prolong an event between the look and the deletion.
+    sql`delete from webhook_events where kept_until < now() and ctid = any(array(
+      select ctid from webhook_events where kept_until < now() limit ${rows}))`,
+  ];
+  for (const statement of inBatches) {
+    for (;;) {
+      const { numAffectedRows = 0n } = await statement.execute(db);
+      if (numAffectedRows < rows || stopping?.aborted) break;
+    }
+  }
+  await sql`delete from webhook_groups g using deleted_webhooks w where g.webhook_id = w.webhook_id`.execute(db);
+  await sql`delete from deleted_webhooks w where deleted_at < now() - ${LATE}
+    and not exists (select from webhook_deliveries where webhook_id = w.webhook_id)`.execute(db);
+}

@@ -1,0 +1,43 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import type { Vault } from "../crypto.ts";
+import { notFound } from "../errors.ts";
+import { newSecret, sealSecret } from "./secrets.ts";
+
+export interface RotatedSecret {
+  /** Shown this once. */
+  secret: string;
+  /** Until when the one before signs too; null when it stopped at once. */
+  previousExpiresAt: Date | null;
+}
+
+/**
+ * Gives an endpoint a new secret. The one before signs beside it while the two overlap; one older still stops at once.
+ * @param overlapHours 0 for a secret that has leaked
+ * @throws {ApiError} `not_found`
+ */
+export async function rotateSecret(
+  em: EntityManager,
+  vault: Vault,
+  { teamId, environment }: Tenant,
+  webhookId: string,
+  overlapHours: number,
+): Promise<RotatedSecret> {
+  const secret = newSecret();
+  const overlaps = overlapHours > 0;
+  const row = await kysely(em)
+    .updateTable("webhook_endpoints")
+    .set({
+      encrypted_secret: sealSecret(vault, webhookId, secret),
+      previous_encrypted_secret: overlaps ? sql<string>`encrypted_secret` : null,
+      previous_secret_expires_at: overlaps ? sql<Date>`now() + make_interval(hours => ${overlapHours}::int)` : null,
+    })
+    .where("id", "=", webhookId)
+    .where("team_id", "=", teamId)
+    .where("environment", "=", environment)
+    .returning("previous_secret_expires_at")
+    .executeTakeFirst();
+  if (!row) throw notFound();
+  const { previous_secret_expires_at: expires } = row;
+  return { secret, previousExpiresAt: expires === null ? null : new Date(expires) };
+}
