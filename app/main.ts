@@ -8,6 +8,7 @@ import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
 import { teamCommands } from "./commands/teams.ts";
+import { webhookCommands } from "./commands/webhooks.ts";
 import { lineOf } from "./output.ts";
 import { type Run, withSession } from "./session.ts";
 import type { AppSettings } from "./settings.ts";
@@ -18,7 +19,7 @@ const realLogin =
     verifyAccount({ ...login, timeoutMs: env.SMTP_TIMEOUT_MS });
 
 const program = new Command("app")
-  .description("Mailkeel's command line: teams, keys, sending accounts, what newsletters target, imports")
+  .description("Mailkeel's command line: teams, keys, sending accounts, what newsletters target, webhooks, imports")
   .option("--json", "print one JSON object")
   .configureHelp({ showGlobalOptions: true })
   .showHelpAfterError("(add --help for the options)");
@@ -33,6 +34,14 @@ const run: Run = async (work) => {
   }
 };
 
-for (const add of [teamCommands, keyCommands, accountCommands, newsletterCommands, importCommand, deliveryCommands])
-  add(program, run);
+const groups = [
+  teamCommands,
+  keyCommands,
+  accountCommands,
+  newsletterCommands,
+  webhookCommands,
+  deliveryCommands,
+  importCommand,
+];
+for (const add of groups) add(program, run);
 await program.parseAsync();

@@ -4,6 +4,7 @@ import { transaction } from "../db/transaction.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError } from "../domain/errors.ts";
+import { type CheckUrl, checkScheme } from "../domain/webhooks/endpoints.ts";
 import { type AppSettings, readAppSettings } from "./settings.ts";
 
 /** What a command answers: `text` for people, `data` for `--json`. */
@@ -17,6 +18,8 @@ export interface Session extends AppSettings {
   orm: MikroORM;
   vault: Vault;
   verify: VerifyLogin;
+  /** Waits for the DNS: not to be called in a transaction. */
+  checkWebhookUrl: CheckUrl;
 }
 
 /** Opens a session for a command, prints what it answers, closes the session. */
@@ -31,7 +34,14 @@ export async function withSession<T>(
   const settings = readAppSettings(source);
   const orm = await openDatabase(settings.env.DATABASE_URL, 2);
   try {
-    return await work({ ...settings, orm, vault: openVault(settings.env), verify: verify(settings) });
+    return await work({
+      ...settings,
+      orm,
+      vault: openVault(settings.env),
+      verify: verify(settings),
+      // the guard is merged here
+      checkWebhookUrl: checkScheme,
+    });
   } finally {
     await orm.close(true);
   }
@@ -74,7 +84,11 @@ export async function tenantOf(session: Session, options: TenantOptions): Promis
  * Whose a record is: the operator names it by its id alone.
  * @throws {ApiError} `not_found`
  */
-export async function ownerOf({ orm }: Session, table: "newsletters" | "email_accounts", id: string): Promise<Tenant> {
+export async function ownerOf(
+  { orm }: Session,
+  table: "newsletters" | "email_accounts" | "webhook_endpoints",
+  id: string,
+): Promise<Tenant> {
   const row = await kysely(orm.em.fork())
     .selectFrom(table)
     .select(["team_id", "environment"])

@@ -238,7 +238,7 @@ describe("logs", () => {
       { level: "trace", serializers: { err: scrubError } },
       { write: (line: string) => void written.push(line) },
     );
-    const app = await serveRoutes(routes, { log });
+    const app = await serveRoutes(routes, { with: { log } });
     try {
       const { keys, team } = await makeTeam();
       const answer = await api(keys.live, app.base).get("/read/fail%40example.com", {

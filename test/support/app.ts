@@ -18,14 +18,18 @@ export interface TestApp {
 /**
  * The API with routes of a test's own, in this process, over HTTP and the stack's Postgres.
  * @param changes settings that differ from the stack's
+ * @param with dependencies that a test brings along
  */
 export async function serveRoutes(
   routes: AnyTRPCRouter,
-  { changes = {}, ...options }: Omit<AppOptions, "routes"> & { changes?: Partial<Env>; log?: Deps["log"] } = {},
+  {
+    changes = {},
+    with: replaced = {},
+    ...options
+  }: Omit<AppOptions, "routes"> & { changes?: Partial<Env>; with?: Partial<Deps> } = {},
 ): Promise<TestApp> {
   const { env } = await stack();
-  const opened = await openDeps({ ...env, ...changes });
-  const deps = options.log ? { ...opened, log: options.log } : opened;
+  const deps = { ...(await openDeps({ ...env, ...changes })), ...replaced };
   const server = createServer(createApp(deps, { ...options, routes }));
   await once(server.listen(0, "127.0.0.1"), "listening");
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;

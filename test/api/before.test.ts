@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { z } from "zod";
+import { impact, ok, route, router } from "../../api/rest/route.ts";
+import { Team } from "../../db/entities/team.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { newId } from "../../domain/ids.ts";
+import { api } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+
+/** What was checked, and whether a transaction was open meanwhile. */
+let checks: { name: string; inTransaction: boolean; tenant: string }[] = [];
+
+const routes = router({
+  make: route({
+    method: "POST",
+    path: "/make",
+    scope: "lists:write",
+    readScope: "lists:read",
+    dryRun: true,
+    summary: "Checks something, then makes a row",
+  })
+    .input(z.strictObject({ body: z.strictObject({ name: z.string().min(3) }) }))
+    .output(z.object({ id: z.string() }))
+    .before(async ({ ctx, input: { body } }) => {
+      const { em, tenant } = ctx;
+      checks.push({ name: body.name, inTransaction: em.isInTransaction(), tenant: tenant.teamId });
+      if (body.name.startsWith("invalid")) throw new ApiError("validation_failed", "no", { param: "name" });
+      if (body.name.startsWith("refused")) throw new ApiError("resource_state_invalid");
+    })
+    .mutation(async ({ ctx, input: { body } }) => {
+      assert.ok(ctx.em.isInTransaction());
+      const id = newId("team");
+      ctx.em.create(Team, { id, name: body.name, plan: "FREE" });
+      return ok({ id }, { impact: impact({ would_create: 1 }) });
+    }),
+});
+
+describe("What a route checks before its transaction", () => {
+  let app: TestApp;
+  let team: TestTeam;
+  before(async () => {
+    app = await serveRoutes(routes);
+  });
+  after(() => app.close());
+  beforeEach(async () => {
+    checks = [];
+    team = await makeTeam();
+  });
+
+  const make = (
+    name: string,
+    options: { idempotencyKey?: string; query?: Record<string, string>; key?: string } = {},
+  ) => api(options.key ?? team.keys.live, app.base).post("/make", { name }, options);
+  const count = (name: string) => app.deps.orm.em.fork().count(Team, { name });
+
+  for (const [how, options] of [
+    ["as it is", () => ({})],
+    ["under an Idempotency-Key", () => ({ idempotencyKey: unique("key") })],
+    ["on a dry run", () => ({ query: { dry_run: "true" } })],
+  ] as const) {
+    it(`is looked at once and in no transaction: ${how}`, async () => {
+      const name = unique("team");
+      assert.equal((await make(name, options())).status, 200);
+      assert.deepEqual(checks, [{ name, inTransaction: false, tenant: team.team.id }]);
+      const invalid = unique("invalid");
+      const refused = await make(invalid, options());
+      assert.equal(refused.status, 400);
+      assert.equal(refused.body.error.param, "name");
+      assert.equal(await count(invalid), 0);
+    });
+  }
+
+  it("is not looked at for whoever may not ask, or asks for what is not valid", async () => {
+    const { key } = await team.mint({ scopes: ["lists:read"] });
+    assert.equal((await make(unique("team"), { key })).status, 403);
+    assert.equal((await make("x")).status, 400);
+    assert.deepEqual(checks, []);
+  });
+
+  it("is not looked at when an answer is replayed", async () => {
+    const name = unique("team");
+    const first = await make(name, { idempotencyKey: "k" });
+    assert.equal((await make(name, { idempotencyKey: "k" })).text, first.text);
+    assert.equal(checks.length, 1);
+    assert.equal(await count(name), 1);
+  });
+
+  it("refuses as the handler would: what is not valid frees the key, a refusal is remembered", async () => {
+    for (const kind of ["invalid", "refused"]) {
+      const name = unique(kind);
+      for (let i = 0; i < 2; i++) await make(name, { idempotencyKey: kind });
+      assert.equal(checks.filter((check) => check.name === name).length, kind === "invalid" ? 2 : 1);
+    }
+  });
+});
