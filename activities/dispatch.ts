@@ -4,6 +4,7 @@ import { Context } from "@temporalio/activity";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { isConflict } from "../db/transaction.ts";
+import { noteRecovery } from "../domain/accounts.ts";
 import { unsubscribeUrl } from "../domain/links.ts";
 import { type ComposedMessage, composeMessage } from "../domain/mail/message.ts";
 import { type Quota, returnQuota, takeQuota } from "../domain/sends/account-capacity.ts";
@@ -98,6 +99,8 @@ interface SendContent {
   messageIdDomain: string;
   listNames: ReadonlyMap<string, string>;
   limits: { hourly: number | null; daily: number | null };
+  /** Its account was in trouble when the slice began. */
+  accountTroubled: boolean;
 }
 
 class Slice {
@@ -116,6 +119,8 @@ class Slice {
   #afterSeq: number;
   #taken = 0;
   #mailed = 0;
+  /** A server took a mail. */
+  #accepted = false;
   #returnedFrom: number | undefined;
   #policyRefusals = 0;
   #quotaWaitMs: number | undefined;
@@ -173,6 +178,7 @@ class Slice {
     } finally {
       await this.#settleRest();
     }
+    if (content.accountTroubled && this.#accepted) await noteRecovery(this.#em, this.#send, this.#send.accountId);
     if (this.#returnedFrom !== undefined) this.#afterSeq = Math.min(this.#afterSeq, this.#returnedFrom - 1);
 
     const progress = { afterSeq: this.#afterSeq, mailed: this.#mailed, unknown: 0 };
@@ -298,6 +304,7 @@ class Slice {
       if (this.#policyRefusals >= POLICY_REFUSALS_TO_PAUSE) this.#stopMailing.abort();
     } else if (result.outcome === "sent") {
       this.#policyRefusals = 0;
+      this.#accepted = true;
     }
     this.#unsettled.push(outcome);
     // One settlement at a time: what comes in meanwhile goes together into the next.
@@ -398,7 +405,7 @@ async function readContent({ log }: ActivityDeps, em: EntityManager, send: Opene
     .executeTakeFirstOrThrow();
   const account = await db
     .selectFrom("email_accounts")
-    .select(["hourly_limit", "daily_limit", "display_name"])
+    .select(["hourly_limit", "daily_limit", "display_name", "last_error"])
     .where("id", "=", send.accountId)
     .executeTakeFirstOrThrow();
   const lists = await db
@@ -419,5 +426,6 @@ async function readContent({ log }: ActivityDeps, em: EntityManager, send: Opene
     messageIdDomain: domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1)),
     listNames: new Map(lists.map(({ id, name }) => [id, name])),
     limits: { hourly: account.hourly_limit, daily: account.daily_limit },
+    accountTroubled: account.last_error !== null,
   };
 }

@@ -5,6 +5,7 @@ import { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
 import { forTenant, type Tenant } from "../db/orm.ts";
+import { transaction } from "../db/transaction.ts";
 import { type ImportReport, importSubscribers } from "../domain/csv-import.ts";
 import { attachList } from "../domain/newsletters.ts";
 import { SettingsError } from "../env.ts";
@@ -78,12 +79,16 @@ async function importPeople(
   const input = file === undefined ? Readable.from(generateCsv(recipients)) : createReadStream(file);
   const line = progressLine();
   const startedAt = performance.now();
-  const report: ImportReport = await forTenant(session.orm.em, tenant).transactional((em) =>
-    importSubscribers(em, tenant, input, {
-      listId,
-      onRefused: (at, reason) => line.print(`  line ${at}: ${reason}`),
-      onProgress: ({ phase, done }) => line.show(`  ${phase} ${count(done)}`),
-    }),
+  const report: ImportReport = await transaction(
+    forTenant(session.orm.em, tenant),
+    (em) =>
+      importSubscribers(em, tenant, input, {
+        listId,
+        onRefused: (at, reason) => line.print(`  line ${at}: ${reason}`),
+        onProgress: ({ phase, done }) => line.show(`  ${phase} ${count(done)}`),
+      }),
+    // A stream cannot be read again after a conflict.
+    { attempts: 1 },
   );
   line.clear();
   say(`  ${count(report.rows)} rows in ${seconds(performance.now() - startedAt)}; ${count(report.refused)} refused`);

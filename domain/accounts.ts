@@ -1,9 +1,14 @@
 import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
+import { sql } from "kysely";
 import { type AccountProvider, type AccountStatus, EmailAccount, type SmtpSecurity } from "../db/entities/account.ts";
-import type { EntityManager, Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { transaction } from "../db/transaction.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
+import type { SmtpReason } from "./mail/smtp-answer.ts";
+import { emit } from "./webhooks/emit.ts";
+import { accountRecord } from "./webhooks/records.ts";
 
 export interface AccountFields {
   /** Normalised address; newsletters from this very address go out here. */
@@ -120,7 +125,7 @@ function setStatus(
   accountId: string,
   change: { status: AccountStatus; lastCheckedAt?: Date; lastError?: null },
 ): Promise<EmailAccount> {
-  return em.transactional(async (em) => {
+  return transaction(em, async (em) => {
     const account = await em.findOne(
       EmailAccount,
       { id: accountId },
@@ -128,9 +133,58 @@ function setStatus(
     );
     if (!account) throw notFound();
     if (account.status === "REVOKED") throw new ApiError("resource_state_invalid", "The account's access was revoked.");
+    const worked = works(account);
     em.assign(account, change);
     await em.flush();
+    if (works(account) !== worked) await tell(em, account, worked ? "account.error" : "account.recovered", accountId);
     return em.refreshOrFail(account);
+  });
+}
+
+const works = ({ status, lastError }: EmailAccount): boolean => status === "ACTIVE" && lastError == null;
+
+const tell = (em: EntityManager, tenant: Tenant, event: "account.error" | "account.recovered", accountId: string) =>
+  emit(em, tenant, event, { record: accountRecord("a"), from: sql`email_accounts a where a.id = ${accountId}` });
+
+/** What pauses a send and would pause every other send of the account too. */
+const ACCOUNT_TROUBLES: ReadonlySet<string> = new Set<SmtpReason>([
+  "greeting_refused",
+  "login_refused",
+  "sender_refused",
+  "tls_failed",
+]);
+
+/** Whether what paused a send is its account's trouble, until somebody repairs that. */
+export const isAccountTrouble = (trouble: string): boolean => ACCOUNT_TROUBLES.has(trouble);
+
+/** Notes what is wrong with an account whose status does not say it. Its status stays: an operator decides. */
+export async function noteTrouble(
+  em: EntityManager,
+  tenant: Tenant,
+  accountId: string,
+  trouble: string,
+): Promise<void> {
+  const noted = await kysely(em)
+    .updateTable("email_accounts")
+    .set({ last_error: trouble })
+    .where("id", "=", accountId)
+    .where("last_error", "is", null)
+    .where("status", "=", "ACTIVE")
+    .executeTakeFirst();
+  if (noted.numUpdatedRows > 0n) await tell(em, tenant, "account.error", accountId);
+}
+
+/** Notes that an account's server takes mail again. */
+export function noteRecovery(em: EntityManager, tenant: Tenant, accountId: string): Promise<void> {
+  return transaction(em, async (tx) => {
+    const noted = await kysely(tx)
+      .updateTable("email_accounts")
+      .set({ last_error: null })
+      .where("id", "=", accountId)
+      .where("last_error", "is not", null)
+      .where("status", "=", "ACTIVE")
+      .executeTakeFirst();
+    if (noted.numUpdatedRows > 0n) await tell(tx, tenant, "account.recovered", accountId);
   });
 }
 

@@ -3,6 +3,8 @@ import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
 import { ApiError } from "./errors.ts";
 import { readNewsletter } from "./newsletters.ts";
 import { suppress } from "./suppressions.ts";
+import { emit } from "./webhooks/emit.ts";
+import { emailRecord } from "./webhooks/records.ts";
 
 /** Marks the ledger row whose recipient complained, so that a complaint counts once per address and newsletter. */
 const COMPLAINED = "complaint";
@@ -35,6 +37,10 @@ export async function recordComplaint(
     insert into delivery_days as d (team_id, environment, day, complaints)
     values (${tenant.teamId}, ${tenant.environment}, (now() at time zone 'UTC')::date, 1)
     on conflict (team_id, environment, day) do update set complaints = d.complaints + 1`.execute(kysely(em));
+  await emit(em, tenant, "email.complained", {
+    record: emailRecord("r", { sendId: sendId ?? "", newsletterId }, sql`'COMPLAINED'`),
+    from: sql`send_recipients r where r.send_id = ${sendId ?? null} and r.seq = ${row.seq}`,
+  });
   await suppress(em, tenant, [email], "bounce:complaint");
   return true;
 }

@@ -9,6 +9,9 @@ import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts
 import { confirmedStanding, initialStanding } from "./audience/standing.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
+import type { EventName } from "./webhooks/catalogue.ts";
+import { intoOutbox, ringAfterCommit, wantedTypes } from "./webhooks/emit.ts";
+import { subscriberRecord, subscriptionRecord } from "./webhooks/records.ts";
 
 /** Rows that go to the database at a time: what is held in memory, whatever the file's size. */
 const STAGE_ROWS = 5_000;
@@ -272,8 +275,35 @@ interface Written {
   changed: number;
 }
 
-async function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknown>): Promise<Written> {
-  const { rows } = await sql<Written>`
+/** What an insert or update of many rows came to. */
+async function count(em: EntityManager, statement: RawBuilder<Written & { told: boolean }>): Promise<Written> {
+  const { rows } = await statement.execute(kysely(em));
+  const [{ created, changed, told } = { created: 0, changed: 0, told: false }] = rows;
+  if (told) ringAfterCommit(em);
+  return { created, changed };
+}
+
+/** The rest of a statement that has `written`, rows with whether each was `created`: their events, and their number. */
+const tellAndCount = (
+  tenant: Tenant,
+  created: EventName,
+  changed: EventName,
+  record: (row: string) => RawBuilder<unknown>,
+) => sql`
+    wanted as materialized (${wantedTypes(tenant, [created, changed])}),
+    told as (${intoOutbox(
+      tenant,
+      sql`select t.type, ${record("w")} as object from wanted t
+        join written w on t.type = case when w.created then ${sql.lit(created)} else ${sql.lit(changed)} end`,
+    )} returning 1)
+    select (count(*) filter (where created))::int as created, (count(*) filter (where not created))::int as changed,
+      exists (select from told) as told
+    from written`;
+
+function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknown>): Promise<Written> {
+  return count(
+    em,
+    sql`
     with written as (
       insert into subscribers as s (id, team_id, environment, email, first_name, last_name)
       select p.id, ${tenant.teamId}, ${tenant.environment}, p.email, p.first_name, p.last_name
@@ -284,11 +314,9 @@ async function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<
         where (s.first_name, s.last_name) is distinct from
           (coalesce(excluded.first_name, s.first_name), coalesce(excluded.last_name, s.last_name))
       -- A row that this statement inserted was never locked or changed.
-      returning xmax = 0 as created
-    )
-    select (count(*) filter (where created))::int as created, (count(*) filter (where not created))::int as changed
-    from written`.execute(kysely(em));
-  return rows[0] ?? { created: 0, changed: 0 };
+      returning xmax = 0 as created, id, email, first_name, last_name, created_at, updated_at
+    ), ${tellAndCount(tenant, "subscriber.created", "subscriber.updated", subscriberRecord)}`,
+  );
 }
 
 /**
@@ -300,7 +328,7 @@ const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql`
     where s.team_id = ${tenant.teamId} and s.environment = ${tenant.environment} and s.email = p.email) as id
   from import_people p where ${slice}`;
 
-async function writeSubscriptions(
+function writeSubscriptions(
   em: EntityManager,
   tenant: Tenant,
   list: List,
@@ -311,7 +339,9 @@ async function writeSubscriptions(
   const onConflict = confirmed
     ? sql`do update set status = 'CONFIRMED', confirmed_at = now(), confirmation_due_at = null where x.status = 'PENDING'`
     : sql`do nothing`;
-  const { rows } = await sql<Written>`
+  return count(
+    em,
+    sql`
     with written as (
       insert into subscriptions as x
         (list_id, subscriber_id, team_id, environment, status, confirmed_at, confirmation_due_at)
@@ -319,11 +349,9 @@ async function writeSubscriptions(
         ${standing.confirmed_at}::timestamptz, ${standing.confirmation_due_at}::timestamptz
       from (${membersOf(tenant, slice)}) m order by m.id
       on conflict (list_id, subscriber_id) ${onConflict}
-      returning xmax = 0 as created
-    )
-    select (count(*) filter (where created))::int as created, (count(*) filter (where not created))::int as changed
-    from written`.execute(kysely(em));
-  return rows[0] ?? { created: 0, changed: 0 };
+      returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, unsubscribed_at, created_at, updated_at
+    ), ${tellAndCount(tenant, "subscription.created", "subscription.confirmed", subscriptionRecord)}`,
+  );
 }
 
 async function countOptedOut(

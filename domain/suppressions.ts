@@ -1,9 +1,12 @@
 import { LockMode } from "@mikro-orm/postgresql";
+import { type RawBuilder, sql } from "kysely";
 import { Suppression } from "../db/entities/audience.ts";
 import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
 import { lookupAddress } from "./address.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
+import { emit } from "./webhooks/emit.ts";
+import { suppressionRecord } from "./webhooks/records.ts";
 
 /** Why an address is not mailed. Only MANUAL comes in through the API. */
 export type SuppressionReason = "MANUAL" | "bounce:hard" | "bounce:soft" | "bounce:complaint" | "UNSUBSCRIBED";
@@ -16,7 +19,8 @@ export interface SuppressionOutcome {
 
 /**
  * Puts addresses on the team's do-not-mail list. One that stands there keeps its reason and its `updated_at`. Nothing
- * else changes: subscribers and their subscriptions stay as they are.
+ * else changes: subscribers and their subscriptions stay as they are. Those added by hand (MANUAL) are no event: whoever
+ * adds them by the API knows.
  * @param emails normalised addresses; repeated ones count once
  */
 export async function suppress(
@@ -40,14 +44,24 @@ export async function suppress(
       })),
     )
     .onConflict((conflict) => conflict.columns(["team_id", "environment", "email"]).doNothing())
-    .returning("email")
+    .returning(["id", "email"])
     .execute();
   const added = new Set(inserted.map((row) => row.email));
+  if (reason !== "MANUAL" && inserted.length > 0) {
+    const ids = inserted.map((row) => row.id);
+    await emit(em, tenant, "suppression.added", suppressionRows(sql`s.id = any(${ids})`));
+  }
   return {
     added: distinct.filter((email) => added.has(email)),
     alreadySuppressed: distinct.filter((email) => !added.has(email)),
   };
 }
+
+/** Suppressions as events tell of them. */
+const suppressionRows = (which: RawBuilder<unknown>) => ({
+  record: suppressionRecord("s"),
+  from: sql`suppressions s where ${which}`,
+});
 
 /**
  * The suppression of an address, in whatever spelling it is given.
@@ -63,8 +77,9 @@ export async function readSuppression(em: EntityManager, email: string): Promise
  * Lifts one suppression, whatever its reason. Opt-outs per list and the unsubscribes stay.
  * @throws {ApiError} `not_found`
  */
-export async function liftSuppression(em: EntityManager, suppressionId: string): Promise<void> {
+export async function liftSuppression(em: EntityManager, tenant: Tenant, suppressionId: string): Promise<void> {
   const suppression = await em.findOne(Suppression, { id: suppressionId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!suppression) throw notFound();
+  await emit(em, tenant, "suppression.removed", suppressionRows(sql`s.id = ${suppressionId}`));
   await em.remove(suppression).flush();
 }

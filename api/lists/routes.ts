@@ -93,7 +93,7 @@ const remove = route({
   .output(deletedList)
   .mutation(async ({ ctx, input }) => {
     const id = input.params.listId;
-    await deleteList(ctx.em, id);
+    await deleteList(ctx.em, ctx.tenant, id);
     return ok({ object: "list", id, deleted: true }, { impact: impact({ would_delete: 1, affected_ids: [id] }) });
   });
 
@@ -151,7 +151,7 @@ const removeMember = route({
   .output(deletedListSubscriber)
   .mutation(async ({ ctx, input }) => {
     const { listId, subscriberId: id } = input.params;
-    await removeSubscriber(ctx.em, listId, id);
+    await removeSubscriber(ctx.em, ctx.tenant, listId, id);
     return ok(
       { object: "list_subscriber", id, deleted: true },
       { impact: impact({ would_delete: 1, affected_ids: [id] }) },

@@ -82,7 +82,7 @@ const remove = route({
   .output(deletedSuppression)
   .mutation(async ({ ctx, input }) => {
     const id = input.params.suppressionId;
-    await liftSuppression(ctx.em, id);
+    await liftSuppression(ctx.em, ctx.tenant, id);
     return ok(
       { object: "suppression", id, deleted: true },
       { impact: impact({ would_delete: 1, affected_ids: [id] }) },

@@ -3,6 +3,7 @@ import { createReadStream, createWriteStream } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import type { Command } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { type ImportReport, importSubscribers } from "../../domain/csv-import.ts";
 import { withTenant } from "../options.ts";
 import { progressLine } from "../output.ts";
@@ -53,19 +54,23 @@ async function importFile(
       await once(output, "open");
       output.write("line,reason\r\n");
     }
-    // Not `transaction`: it runs its work again after a conflict, and a stream can be read only once.
-    const report = await forTenant(orm.em, tenant).transactional((em) =>
-      importSubscribers(em, tenant, input, {
-        listId: list,
-        confirmed,
-        onRefused: async (line, reason) => {
-          const text = reportFile === undefined ? `line ${line}: ${reason}\n` : `${line},${JSON.stringify(reason)}\r\n`;
-          if (!output.write(text)) await once(output, "drain");
-        },
-        onIgnoredColumn: (name) => ignored.push(name),
-        onProgress: ({ phase, done, total }) =>
-          progress.show(`${phase} ${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""}`),
-      }),
+    // Once: a stream cannot be read again after a conflict.
+    const report = await transaction(
+      forTenant(orm.em, tenant),
+      (em) =>
+        importSubscribers(em, tenant, input, {
+          listId: list,
+          confirmed,
+          onRefused: async (line, reason) => {
+            const text =
+              reportFile === undefined ? `line ${line}: ${reason}\n` : `${line},${JSON.stringify(reason)}\r\n`;
+            if (!output.write(text)) await once(output, "drain");
+          },
+          onIgnoredColumn: (name) => ignored.push(name),
+          onProgress: ({ phase, done, total }) =>
+            progress.show(`${phase} ${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""}`),
+        }),
+      { attempts: 1 },
     );
     return { report, ignored };
   } finally {

@@ -1,6 +1,8 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { ConfirmationToken, SubscriptionRef } from "../links.ts";
+import { emit } from "../webhooks/emit.ts";
+import { subscriptionRecord } from "../webhooks/records.ts";
 
 /** How long a claimed mail is another's business; after that whoever claimed it is taken to be dead. */
 const CLAIM_MINUTES = 10;
@@ -93,12 +95,19 @@ export async function confirmSubscription(
   // Locked, so that the address is still the link's when the confirmation is written.
   const confirmation = await readConfirmation(em, token, { lock: true });
   if (!confirmation) return undefined;
-  await kysely(em)
+  const confirmed = await kysely(em)
     .updateTable("subscriptions")
     .set({ status: "CONFIRMED", confirmed_at: sql<Date>`now()`, confirmation_due_at: null })
     .where("list_id", "=", token.listId)
     .where("subscriber_id", "=", token.subscriberId)
     .where("status", "=", "PENDING")
-    .execute();
+    .returning(["team_id as teamId", "environment"])
+    .executeTakeFirst();
+  if (confirmed) {
+    await emit(em, confirmed, "subscription.confirmed", {
+      record: subscriptionRecord("s"),
+      from: sql`subscriptions s where s.list_id = ${token.listId} and s.subscriber_id = ${token.subscriberId}`,
+    });
+  }
   return confirmation;
 }

@@ -1,10 +1,12 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { List, type Optin, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
+import { emit } from "../webhooks/emit.ts";
+import { subscriptionRecord } from "../webhooks/records.ts";
 import { initialStanding } from "./standing.ts";
 
 export interface ListFields {
@@ -45,12 +47,18 @@ export async function updateList(em: EntityManager, listId: string, patch: Patch
   return em.refreshOrFail(list);
 }
 
+/** Subscriptions as events tell of them. */
+const subscriptionRows = (which: RawBuilder<unknown>) => ({
+  record: subscriptionRecord("s"),
+  from: sql`subscriptions s where ${which}`,
+});
+
 /**
  * Deletes a list with its subscriptions and takes it off the drafts that target it. The subscribers stay.
  * @throws {ApiError} `not_found`; `resource_state_invalid` while a newsletter that is not finished targets it, for
  *   the send would lose its recipients half-way
  */
-export async function deleteList(em: EntityManager, listId: string): Promise<void> {
+export async function deleteList(em: EntityManager, tenant: Tenant, listId: string): Promise<void> {
   const list = await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!list) throw notFound();
   const targeting = await kysely(em)
@@ -72,6 +80,9 @@ export async function deleteList(em: EntityManager, listId: string): Promise<voi
     em,
     targeting.filter(({ status }) => status === "DRAFT").map(({ id }) => id),
   );
+  // Whoever opted out was taken off then.
+  const left = sql`s.list_id = ${listId} and s.status <> 'UNSUBSCRIBED'`;
+  await emit(em, tenant, "subscription.removed", subscriptionRows(left));
   await em.remove(list).flush();
 }
 
@@ -125,6 +136,8 @@ export async function addSubscribers(
     .returning("subscriber_id")
     .execute();
   const added = new Set(inserted.map((row) => row.subscriber_id));
+  const fresh = sql`s.list_id = ${listId} and s.subscriber_id = any(${[...added]})`;
+  if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(fresh));
   const others = ids.filter((id) => !added.has(id));
   const standings = others.length === 0 ? [] : await readStatuses(em, listId, others);
   const optedOut = new Set(standings.filter((row) => row.status === "UNSUBSCRIBED").map((row) => row.subscriber_id));
@@ -166,7 +179,12 @@ const readStatuses = (em: EntityManager, listId: string, subscriberIds: string[]
  * @throws {ApiError} `not_found`; `resource_state_invalid` when they opted out of it themselves, for adding them again
  *   would then lift the opt-out unseen
  */
-export async function removeSubscriber(em: EntityManager, listId: string, subscriberId: string): Promise<void> {
+export async function removeSubscriber(
+  em: EntityManager,
+  tenant: Tenant,
+  listId: string,
+  subscriberId: string,
+): Promise<void> {
   const subscription = await em.findOne(
     Subscription,
     { listId, subscriberId },
@@ -176,5 +194,7 @@ export async function removeSubscriber(em: EntityManager, listId: string, subscr
   if (subscription.status === "UNSUBSCRIBED") {
     throw new ApiError("resource_state_invalid", "They opted out of this list; the opt-out is kept.");
   }
+  const row = sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
+  await emit(em, tenant, "subscription.removed", subscriptionRows(row));
   await em.remove(subscription).flush();
 }

@@ -1,9 +1,12 @@
 import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
+import { sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
+import { emit } from "../webhooks/emit.ts";
+import { subscriberRecord } from "../webhooks/records.ts";
 import { pendingStanding } from "./standing.ts";
 
 export interface SubscriberFields {
@@ -39,8 +42,14 @@ export async function createSubscriber(
     .returningAll()
     .executeTakeFirst();
   if (!row) throw alreadyExists();
+  await emit(em, tenant, "subscriber.created", subscriberRow(row.id));
   return em.map(Subscriber, row);
 }
+
+const subscriberRow = (id: string) => ({
+  record: subscriberRecord("s"),
+  from: sql`subscribers s where s.id = ${id}`,
+});
 
 /**
  * Changes a subscriber. Whoever gets another address has to confirm again on lists with double opt-in: the consent
@@ -56,6 +65,7 @@ export async function updateSubscriber(
   const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!subscriber) throw notFound();
   const moved = patch.email !== undefined && patch.email !== subscriber.email;
+  const changed = isChange(subscriber, patch);
   em.assign(subscriber, changesOf(patch));
   try {
     await em.flush();
@@ -64,8 +74,14 @@ export async function updateSubscriber(
     throw error;
   }
   if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
+  if (changed) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
   return em.refreshOrFail(subscriber);
 }
+
+const isChange = (subscriber: Subscriber, { email, firstName, lastName }: Patch<SubscriberFields>): boolean =>
+  (email !== undefined && email !== subscriber.email) ||
+  (firstName !== undefined && firstName !== (subscriber.firstName ?? null)) ||
+  (lastName !== undefined && lastName !== (subscriber.lastName ?? null));
 
 async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscriberId: string): Promise<void> {
   await kysely(em)

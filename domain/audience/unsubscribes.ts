@@ -3,6 +3,8 @@ import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../links.ts";
 import { suppress } from "../suppressions.ts";
+import { emit } from "../webhooks/emit.ts";
+import { subscriptionRecord, unsubscribeRecord } from "../webhooks/records.ts";
 
 /** How somebody unsubscribed: by the page behind the link, or by their mail program (RFC 8058). */
 export type UnsubscribeSource = "link" | "one_click";
@@ -58,10 +60,10 @@ const tenantOf = ({ team_id, environment }: MailedRow): Tenant => ({ teamId: tea
 
 /**
  * Every targeted list the person is on, and the one that brought the mail even if they left it since: that opt-out has
- * to stand should they be added again.
+ * to stand should they be added again. It is no event then: they were taken off it when they left.
  */
 async function optOutOfTargets(em: EntityManager, mail: MailedRow): Promise<void> {
-  await sql`
+  const { rows } = await sql<{ list_id: string; left: boolean }>`
     insert into subscriptions (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
     select l.id, p.id, l.team_id, l.environment, 'UNSUBSCRIBED', now()
     from lists l join subscribers p on p.id = ${mail.subscriber_id}
@@ -72,16 +74,30 @@ async function optOutOfTargets(em: EntityManager, mail: MailedRow): Promise<void
     order by l.id
     on conflict (list_id, subscriber_id) do update
       set status = 'UNSUBSCRIBED', unsubscribed_at = now(), confirmation_due_at = null
-      where subscriptions.status <> 'UNSUBSCRIBED'`.execute(kysely(em));
+      where subscriptions.status <> 'UNSUBSCRIBED'
+    -- A row that this statement inserted was never locked or changed.
+    returning list_id, xmax <> 0 as left`.execute(kysely(em));
+  const left = rows.flatMap((row) => (row.left ? [row.list_id] : []));
+  if (left.length === 0) return;
+  await emit(em, tenantOf(mail), "subscription.removed", {
+    record: subscriptionRecord("s"),
+    from: sql`subscriptions s where s.subscriber_id = ${mail.subscriber_id} and s.list_id = any(${left})`,
+  });
 }
 
 async function recordOnce(em: EntityManager, mail: MailedRow, source: UnsubscribeSource): Promise<void> {
-  await sql`
+  const id = newId("unsubscribe");
+  const { numAffectedRows } = await sql`
     insert into unsubscribes (id, team_id, environment, email, reason, source, campaign_id)
-    select ${newId("unsubscribe")}, ${mail.team_id}, ${mail.environment}, ${mail.email}, ${REASON}, ${source},
+    select ${id}, ${mail.team_id}, ${mail.environment}, ${mail.email}, ${REASON}, ${source},
       ${mail.resource_id}
     where not exists (
       select 1 from unsubscribes
       where team_id = ${mail.team_id} and environment = ${mail.environment}
         and campaign_id = ${mail.resource_id} and email = ${mail.email})`.execute(kysely(em));
+  if (!numAffectedRows) return;
+  await emit(em, tenantOf(mail), "unsubscribe.created", {
+    record: unsubscribeRecord("u"),
+    from: sql`unsubscribes u where u.id = ${id}`,
+  });
 }

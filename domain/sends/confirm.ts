@@ -4,6 +4,8 @@ import { IsolationLevel, transaction } from "../../db/transaction.ts";
 import { reserveCredits } from "../credits.ts";
 import { notFound } from "../errors.ts";
 import { type IdempotencyHandle, writeAnswer } from "../idempotency.ts";
+import { emit } from "../webhooks/emit.ts";
+import { newsletterRow } from "../webhooks/records.ts";
 import { type Draft, readDraft } from "./draft.ts";
 import {
   assertDraftReady,
@@ -142,6 +144,7 @@ async function writeSend(
     .set({ status: "SCHEDULED", send_id: request.previewId, send_at: sendAt })
     .where("id", "=", draft.newsletterId)
     .execute();
+  await emit(em, request, "newsletter.scheduled", newsletterRow(draft.newsletterId));
   await db
     .updateTable("send_previews")
     .set({ used_at: sql<Date>`clock_timestamp()` })

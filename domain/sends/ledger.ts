@@ -4,6 +4,9 @@ import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { prepared } from "../../db/pool.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
+import { ringRelay } from "../webhooks/bell.ts";
+import { intoOutbox, wantedTypes } from "../webhooks/emit.ts";
+import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
 export interface StagedRecipient {
@@ -241,21 +244,27 @@ export interface DeferralPolicy {
 }
 
 /**
- * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, and a suppression per
- * hard bounce, in one statement: its round trip and its commit are what settling costs. A row found UNKNOWN because this
+ * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, a suppression per hard
+ * bounce, and their events where somebody wants them, in one statement: its round trip and its commit are what settling
+ * costs. A row found UNKNOWN because this
  * attempt was given up for dead takes its true outcome, unless that would put it back in the queue of a send that has
  * ended.
  * @returns how many rows came to stand at each state
  */
 export async function settleBatch(
   em: EntityManager,
-  send: Tenant & { sendId: string; epoch: number },
+  send: Tenant & { sendId: string; epoch: number; newsletterId: string },
   outcomes: readonly RecipientOutcome[],
   { ladderSeconds, windowSeconds }: DeferralPolicy,
 ): Promise<StateCounts> {
   const seqs = outcomes.map(({ seq }) => seq);
   const bounced = outcomes.filter(({ suppress }) => suppress).map(({ email }) => ({ id: newId("suppression"), email }));
-  const { rows } = await sql<{ state: RecipientState; count: number }>`${prepared("settle_batch")}
+  const wanted = wantedTypes(send, ["email.sent", "email.rejected", "suppression.added"]);
+  const { rows } = await sql<{
+    state: RecipientState | null;
+    count: number;
+    told: boolean;
+  }>`${prepared("settle_batch")}
       with outcome as (
         select * from unnest(
           ${seqs}::int[],
@@ -283,7 +292,7 @@ export async function settleBatch(
           and (r.state = 'SENDING' or (r.state = 'UNKNOWN' and (t.told in ('SENT', 'REJECTED')
             or (t.told <> 'UNKNOWN' and exists (
               select 1 from sends where id = ${send.sendId} and status in ('SENDING', 'PAUSED'))))))
-        returning r.state
+        returning r.seq, r.subscriber_id, r.email, r.state, r.reason, r.attempts, r.updated_at
       ), counted as (
         insert into delivery_days as d (team_id, environment, day, delivered)
         select ${send.teamId}, ${send.environment}, (now() at time zone 'UTC')::date, count(*)
@@ -294,9 +303,18 @@ export async function settleBatch(
         select id, ${send.teamId}, ${send.environment}, email, 'bounce:hard'
         from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ email }) => email)}::text[]) as b (id, email)
         on conflict (team_id, environment, email) do nothing
-      )
-      select state, count(*)::int as count from settled group by state`.execute(kysely(em));
-  return Object.fromEntries(rows.map(({ state, count }) => [state, count]));
+        returning id, email, reason, created_at, updated_at
+      ), wanted as materialized (${wanted}), told as (${intoOutbox(
+        send,
+        sql`select w.type, ${emailRecord("s", send, sql`s.state`)} as object
+        from wanted w join settled s on w.type = case s.state when 'SENT' then 'email.sent' when 'REJECTED' then 'email.rejected' end
+        union all
+        select w.type, ${suppressionRecord("b")} from wanted w cross join barred b where w.type = 'suppression.added'`,
+      )} returning 1)
+      select s.state, s.count, t.told from (select exists (select from told) as told) t
+      left join (select state, count(*)::int as count from settled group by state) s on true`.execute(kysely(em));
+  if (rows[0]?.told) ringRelay(em);
+  return Object.fromEntries(rows.flatMap(({ state, count }) => (state === null ? [] : [[state, count]])));
 }
 
 export interface UnknownRequeued {

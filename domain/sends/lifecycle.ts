@@ -3,7 +3,11 @@ import type { SendStatus } from "../../db/entities/send.ts";
 import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { isAccountTrouble, noteTrouble } from "../accounts.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
+import type { EventName } from "../webhooks/catalogue.ts";
+import { emit } from "../webhooks/emit.ts";
+import { newsletterRow } from "../webhooks/records.ts";
 import { countStates } from "./ledger.ts";
 
 /** Statuses a send never leaves. */
@@ -43,32 +47,58 @@ interface Move {
 }
 
 /**
- * Takes a send, and its newsletter with it, from one of `from` to `to`. Being there already is a success. A newsletter
- * that was SENT stays so: what is done with its unknown recipients afterwards is the send's matter alone.
+ * Takes a send, and its newsletter with it, from one of `from` to `to`. Being there already is a success, and no event.
+ * A newsletter that was SENT stays so: what is done with its unknown recipients afterwards is the send's matter alone.
  * @returns whether the send stands at `to` now
  */
 async function move(em: EntityManager, sendId: string, { from, to, trouble = null }: Move): Promise<boolean> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
+    const before = await db
+      .selectFrom("sends")
+      .select(["status", "started_at"])
+      .where("id", "=", sendId)
+      .forUpdate()
+      .executeTakeFirst();
+    if (!before || ![...from, to].includes(before.status)) return false;
     const moved = await db
       .updateTable("sends")
       .set({ status: to, trouble })
       .$if(to === "SENDING", (query) => query.set({ started_at: sql<Date>`coalesce(started_at, now())` }))
       .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<Date>`coalesce(completed_at, now())` }))
       .where("id", "=", sendId)
-      .where("status", "in", [...from, to])
-      .returning(["resource_id", "started_at", "completed_at"])
-      .executeTakeFirst();
-    if (!moved) return false;
-    await db
+      .returning(["team_id", "environment", "resource_id", "account_id", "started_at", "completed_at"])
+      .executeTakeFirstOrThrow();
+    const tenant = { teamId: moved.team_id, environment: moved.environment };
+    if (trouble !== null && isAccountTrouble(trouble)) await noteTrouble(tx, tenant, moved.account_id, trouble);
+    const newsletter = await db
       .updateTable("newsletters")
       .set({ status: to, started_at: moved.started_at, completed_at: moved.completed_at })
       .where("id", "=", moved.resource_id)
       .where("send_id", "=", sendId)
       .where("status", "<>", "SENT")
-      .execute();
+      .executeTakeFirst();
+    const event = before.status === to ? undefined : eventOf(to, before.started_at === null);
+    if (event && newsletter.numUpdatedRows > 0n) await emit(tx, tenant, event, newsletterRow(moved.resource_id));
     return true;
   });
+}
+
+/** What subscribers hear of a newsletter whose send comes to a status. A resume is no event. */
+function eventOf(to: SendStatus, firstStart: boolean): (EventName & `newsletter.${string}`) | undefined {
+  switch (to) {
+    case "SENDING":
+      return firstStart ? "newsletter.started" : undefined;
+    case "PAUSED":
+      return "newsletter.paused";
+    case "SENT":
+    case "FAILED":
+      return "newsletter.completed";
+    case "CANCELLED":
+      return "newsletter.cancelled";
+    case "SCHEDULED":
+      return undefined;
+  }
 }
 
 /** SCHEDULED to SENDING, once its time has come by the database clock. */

@@ -1,18 +1,19 @@
 /** What a subscriber is told of one kind of event. */
-export interface EventType {
+export interface EventType<ObjectType extends string = string> {
   description: string;
   /** The `object` of the record in the payload's `data`. */
-  objectType: string;
+  objectType: ObjectType;
   /** Carries a person's address: subscribing takes a scope that reads people. */
   contactData: boolean;
 }
 
-const event = (objectType: string, description: string, contactData = false): EventType => ({
-  description,
-  objectType,
-  contactData,
-});
-const personal = (objectType: string, description: string): EventType => event(objectType, description, true);
+const event = <ObjectType extends string>(
+  objectType: ObjectType,
+  description: string,
+  contactData = false,
+): EventType<ObjectType> => ({ description, objectType, contactData });
+const personal = <ObjectType extends string>(objectType: ObjectType, description: string): EventType<ObjectType> =>
+  event(objectType, description, true);
 
 /** Every event there is to subscribe to. A name is never changed or reused; `*` means the names that stand here then. */
 export const EVENTS = {

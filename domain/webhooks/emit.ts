@@ -5,32 +5,64 @@ import { ringRelay } from "./bell.ts";
 import type { EventName } from "./catalogue.ts";
 import type { EventObjects } from "./objects.ts";
 
-/**
- * Whether somebody is to get events of a type: an endpoint that is active, or that the platform switched off, whose
- * events are kept for it. One that was stopped by hand gets nothing written.
- */
-export const isWanted = ({ teamId, environment }: Tenant, type: EventName | RawBuilder<string>): RawBuilder<boolean> =>
-  sql<boolean>`exists (
-    select from webhook_endpoints w
-    where w.team_id = ${teamId} and w.environment = ${environment} and ${type} = any(w.events)
-      and (w.active or w.disabled_reason = 'delivery_failures'))`;
+/** Events that one row of the outbox holds at most. */
+const OUTBOX_ROW_EVENTS = 500;
 
 /**
- * Notes events in the transaction of the change they tell of: both commit or neither does. Writes nothing when nobody
- * subscribed. The relay turns them into deliveries after the commit.
- * @param objects the records as they stand after the change, one event each
+ * Endpoints that get events: those that are active, or that the platform switched off, whose events are kept for them.
+ * One that was stopped by hand gets nothing written.
+ */
+const listening = (tenant: Tenant) => sql`w.team_id = ${tenant.teamId} and w.environment = ${tenant.environment}
+  and (w.active or w.disabled_reason = 'delivery_failures')`;
+
+/** Whether somebody is to get events of a type. */
+export const isWanted = (tenant: Tenant, type: EventName): RawBuilder<boolean> => sql<boolean>`exists (
+  select from webhook_endpoints w where ${listening(tenant)} and ${type} = any(w.events))`;
+
+/** A query for those of the types that somebody is to get, as `type`: one look at the team's few endpoints. */
+export const wantedTypes = (tenant: Tenant, types: readonly EventName[]): RawBuilder<unknown> => sql`
+  select distinct e.type from webhook_endpoints w cross join lateral unnest(w.events) as e (type)
+  where ${listening(tenant)} and e.type in (${sql.join(types.map((type) => sql.lit(type)))})`;
+
+/**
+ * The insert into the outbox of a statement that changes many rows at once; a statement that uses it sees to the bell
+ * when it wrote something.
+ * @param happened a query for one row per event: `type` and the record's JSON as `object`
+ */
+export const intoOutbox = (tenant: Tenant, happened: RawBuilder<unknown>): RawBuilder<unknown> => sql`
+  insert into webhook_outbox (team_id, environment, type, objects)
+  select ${tenant.teamId}, ${tenant.environment}, type, '[' || string_agg(object::text, ',' order by n) || ']'
+  from (select type, object, row_number() over (partition by type) - 1 as n from (${happened}) h) numbered
+  group by type, n / ${sql.lit(OUTBOX_ROW_EVENTS)}`;
+
+/** Records that are still in the database: how one is made of a row, and which rows. */
+export interface Rows<Record> {
+  /** See records.ts. */
+  record: RawBuilder<Record>;
+  /** What comes after `from`. */
+  from: RawBuilder<unknown>;
+}
+
+/**
+ * Notes events in the transaction of the change they tell of: both commit or neither does. Writes nothing, and makes no
+ * record of rows, when nobody subscribed. The relay turns them into deliveries after the commit.
+ * @param what the records as they stand after the change, one event each
  * @throws {Error} outside of a transaction
  */
 export async function emit<Name extends EventName>(
   em: EntityManager,
   tenant: Tenant,
   type: Name,
-  objects: readonly EventObjects[Name][],
+  what: readonly EventObjects[Name][] | Rows<EventObjects[Name]>,
 ): Promise<void> {
-  if (objects.length === 0) return;
+  if (!("from" in what) && what.length === 0) return;
+  const { record, from } =
+    "from" in what ? what : { record: sql`value`, from: sql`json_array_elements(${JSON.stringify(what)}::json)` };
+  const happened = sql`select ${type} as type, ${record} as object from ${from}`;
   const { numAffectedRows } = await sql`
-    insert into webhook_outbox (team_id, environment, type, objects)
-    select ${tenant.teamId}, ${tenant.environment}, ${type}, ${JSON.stringify(objects)}
-    where ${isWanted(tenant, type)}`.execute(kysely(em));
-  if (numAffectedRows) afterCommit(em, ringRelay, () => ringRelay(em));
+    ${intoOutbox(tenant, sql`select * from (${happened}) e where ${isWanted(tenant, type)}`)}`.execute(kysely(em));
+  if (numAffectedRows) ringAfterCommit(em);
 }
+
+/** Tells the relay once what was noted is committed. */
+export const ringAfterCommit = (em: EntityManager): void => afterCommit(em, ringRelay, () => ringRelay(em));

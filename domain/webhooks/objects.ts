@@ -1,4 +1,99 @@
-/** The record of each kind of event, as it stood after the change, in the spelling of the API. */
-export interface EventObjects {
-  [name: string]: Record<string, unknown>;
+import type { AccountProvider, AccountStatus } from "../../db/entities/account.ts";
+import type { SubscriptionStatus } from "../../db/entities/audience.ts";
+import type { BroadcastStatus } from "../../db/entities/send.ts";
+import type { EVENTS, EventName } from "./catalogue.ts";
+
+/** ISO 8601, UTC, milliseconds. */
+type Instant = string;
+
+interface Timestamps {
+  created_at: Instant;
+  updated_at: Instant;
 }
+
+/** What a newsletter or a campaign tells of its send. Without its body, which may be larger than receivers take. */
+interface Broadcast extends Timestamps {
+  id: string;
+  name: string;
+  subject: string | null;
+  from_email: string | null;
+  from_name: string | null;
+  status: BroadcastStatus;
+  /** ISO weekdays in the team's time zone; none means any day. */
+  send_days: number[];
+  send_at: Instant | null;
+  started_at: Instant | null;
+  completed_at: Instant | null;
+}
+
+/** The fields of each kind of record, in the spelling of the API and as the API shows them where it does. */
+interface Fields {
+  contact: Timestamps & { id: string; email: string };
+  subscriber: Timestamps & { id: string; email: string; first_name: string | null; last_name: string | null };
+  /** Named by its two ids: it has none of its own. */
+  subscription: Timestamps & {
+    list_id: string;
+    subscriber_id: string;
+    email: string;
+    status: SubscriptionStatus;
+    confirmed_at: Instant | null;
+    unsubscribed_at: Instant | null;
+  };
+  newsletter: Broadcast & { lists: string[] };
+  campaign: Broadcast;
+  /** One mail to one recipient. */
+  email: {
+    /** The left part of its Message-ID. */
+    id: string;
+    newsletter_id: string | null;
+    campaign_id: string | null;
+    subscriber_id: string | null;
+    contact_id: string | null;
+    email: string;
+    status: "SENT" | "REJECTED" | "BOUNCED" | "COMPLAINED";
+    /** A code; never the server's text. */
+    reason: string | null;
+    attempts: number;
+    updated_at: Instant;
+  };
+  /** An open or a click. */
+  event: {
+    id: string;
+    kind: "open" | "click";
+    email_id: string;
+    email: string;
+    url: string | null;
+    created_at: Instant;
+  };
+  suppression: Timestamps & { id: string; email: string; reason: string };
+  unsubscribe: {
+    id: string;
+    email: string;
+    reason: string;
+    source: string;
+    campaign_id: string | null;
+    unsubscribed_at: Instant;
+    created_at: Instant;
+  };
+  email_account: Timestamps & {
+    id: string;
+    email: string;
+    display_name: string;
+    provider: AccountProvider;
+    status: AccountStatus;
+    /** A code of what is wrong while its status does not say it, e.g. `login_refused`. */
+    last_error: string | null;
+    last_checked_at: Instant | null;
+  };
+}
+
+export type ObjectType = keyof Fields;
+
+/** A record as a payload shows it. */
+export type EventObject<Type extends ObjectType = ObjectType> = { object: Type } & Fields[Type];
+
+/** The fields that a kind of record has besides `object`. */
+export type FieldsOf<Type extends ObjectType> = Fields[Type];
+
+/** The record of each event, as it stood after the change; of something that is gone, as it stood before. */
+export type EventObjects = { [Name in EventName]: EventObject<(typeof EVENTS)[Name]["objectType"]> };

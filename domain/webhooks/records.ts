@@ -1,0 +1,101 @@
+import { type RawBuilder, sql } from "kysely";
+import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
+
+/**
+ * The records of events, made in SQL: where nobody subscribed no record is made, and where somebody did none passes
+ * through Node. Each takes the alias under which the row stands in the statement.
+ */
+
+/** JSON of a record whose every field is given. */
+function record<Type extends ObjectType>(
+  object: Type,
+  fields: { [Field in keyof FieldsOf<Type>]: RawBuilder<unknown> },
+): RawBuilder<EventObject<Type>> {
+  const columns = Object.entries<RawBuilder<unknown>>(fields).map(([name, value]) => sql`${value} as ${sql.id(name)}`);
+  return sql`(select row_to_json(r) from (select ${sql.lit(object)} as object, ${sql.join(columns)}) r)`;
+}
+
+/** The named columns of a row, as they are. */
+function plain<Column extends string>(row: string, ...columns: Column[]): { [Name in Column]: RawBuilder<unknown> } {
+  return Object.fromEntries(columns.map((column) => [column, sql.ref(`${row}.${column}`)])) as {
+    [Name in Column]: RawBuilder<unknown>;
+  };
+}
+
+/** The named points in time of a row: ISO 8601, UTC, milliseconds. */
+function instants<Column extends string>(row: string, ...columns: Column[]): { [Name in Column]: RawBuilder<unknown> } {
+  const iso = (column: string) =>
+    sql`to_char(${sql.ref(`${row}.${column}`)} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+  return Object.fromEntries(columns.map((column) => [column, iso(column)])) as {
+    [Name in Column]: RawBuilder<unknown>;
+  };
+}
+
+const nothing = sql`null`;
+
+/** Of a row of `subscribers`. */
+export const subscriberRecord = (row: string): RawBuilder<EventObject<"subscriber">> =>
+  record("subscriber", {
+    ...plain(row, "id", "email", "first_name", "last_name"),
+    ...instants(row, "created_at", "updated_at"),
+  });
+
+/** Of a row of `subscriptions`. */
+export const subscriptionRecord = (row: string): RawBuilder<EventObject<"subscription">> =>
+  record("subscription", {
+    ...plain(row, "list_id", "subscriber_id"),
+    email: sql`(select email from subscribers where id = ${sql.ref(`${row}.subscriber_id`)})`,
+    ...plain(row, "status"),
+    ...instants(row, "confirmed_at", "unsubscribed_at", "created_at", "updated_at"),
+  });
+
+/** Of a row of `suppressions`. */
+export const suppressionRecord = (row: string): RawBuilder<EventObject<"suppression">> =>
+  record("suppression", { ...plain(row, "id", "email", "reason"), ...instants(row, "created_at", "updated_at") });
+
+/** Of a row of `unsubscribes`. */
+export const unsubscribeRecord = (row: string): RawBuilder<EventObject<"unsubscribe">> =>
+  record("unsubscribe", {
+    ...plain(row, "id", "email", "reason", "source", "campaign_id"),
+    ...instants(row, "unsubscribed_at", "created_at"),
+  });
+
+/** Of a row of `newsletters`. */
+const newsletterRecord = (row: string): RawBuilder<EventObject<"newsletter">> =>
+  record("newsletter", {
+    ...plain(row, "id", "name", "subject", "from_email", "from_name", "status"),
+    lists: sql`array(select list_id from newsletter_lists where newsletter_id = ${sql.ref(`${row}.id`)} order by list_id)`,
+    send_days: sql`${sql.ref(`${row}.send_days`)}::int[]`,
+    ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
+  });
+
+/** A newsletter as its events tell of it. */
+export const newsletterRow = (id: string) => ({
+  record: newsletterRecord("n"),
+  from: sql`newsletters n where n.id = ${id}`,
+});
+
+/** Of a row of `send_recipients` of a newsletter's send, or of its columns that are used here. */
+export const emailRecord = (
+  row: string,
+  { sendId, newsletterId }: { sendId: string; newsletterId: string },
+  status: RawBuilder<unknown>,
+): RawBuilder<EventObject<"email">> =>
+  record("email", {
+    id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
+    newsletter_id: sql`${newsletterId}::text`,
+    campaign_id: nothing,
+    ...plain(row, "subscriber_id"),
+    contact_id: nothing,
+    ...plain(row, "email"),
+    status,
+    ...plain(row, "reason", "attempts"),
+    ...instants(row, "updated_at"),
+  });
+
+/** Of a row of `email_accounts`. */
+export const accountRecord = (row: string): RawBuilder<EventObject<"email_account">> =>
+  record("email_account", {
+    ...plain(row, "id", "email", "display_name", "provider", "status", "last_error"),
+    ...instants(row, "last_checked_at", "created_at", "updated_at"),
+  });

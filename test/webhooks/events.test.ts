@@ -1,0 +1,667 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { Readable } from "node:stream";
+import { sql } from "kysely";
+import pg from "pg";
+import { kysely, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { resumeAccount, suspendAccount } from "../../domain/accounts.ts";
+import { importSubscribers } from "../../domain/csv-import.ts";
+import { confirmUrl, unsubscribeUrl } from "../../domain/links.ts";
+import { settleBatch } from "../../domain/sends/ledger.ts";
+import { RELAY_CHANNEL } from "../../domain/webhooks/bell.ts";
+import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
+import { emit } from "../../domain/webhooks/emit.ts";
+import type { EventObjects } from "../../domain/webhooks/objects.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { mailLetter } from "../public/ledger.ts";
+import { type ApiClient, api, type Json } from "../support/api.ts";
+import { app } from "../support/command.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import {
+  ledgerStates,
+  makeSender,
+  people,
+  type Sender,
+  sendAndWait,
+  setFaults,
+  startSend,
+  untilStatus,
+} from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { temporalClient } from "../support/temporal.ts";
+import { type EmittedEvent, emitted, emittedEvents, listen } from "./outbox.ts";
+
+const live = ({ team }: Pick<TestTeam, "team">): Tenant => ({ teamId: team.id, environment: "LIVE" });
+
+const typesOf = (events: EmittedEvent[]): string[] => events.map(({ type }) => type);
+const objectsOf = (events: EmittedEvent[], type: EventName): Json[] =>
+  events.filter((event) => event.type === type).map(({ object }) => object);
+const emailsOf = (events: EmittedEvent[], type: EventName): string[] =>
+  objectsOf(events, type)
+    .map(({ email }) => email)
+    .sort();
+
+async function made(client: ApiClient, path: string, body: Json): Promise<Json> {
+  const answer = await client.post(path, body);
+  assert.ok(answer.status < 300, answer.text);
+  return answer.body.data;
+}
+
+const dryRun = { query: { dry_run: true } };
+
+describe("The catalogue of events", () => {
+  it("gives every type a record, whose kind it names", () => {
+    // Does not compile when a type is missing, or has another record.
+    const kinds: { [Name in EventName]: EventObjects[Name]["object"] } = {
+      "contact.created": "contact",
+      "contact.updated": "contact",
+      "contact.deleted": "contact",
+      "subscriber.created": "subscriber",
+      "subscriber.updated": "subscriber",
+      "subscription.created": "subscription",
+      "subscription.confirmed": "subscription",
+      "subscription.removed": "subscription",
+      "newsletter.scheduled": "newsletter",
+      "newsletter.started": "newsletter",
+      "newsletter.paused": "newsletter",
+      "newsletter.completed": "newsletter",
+      "newsletter.cancelled": "newsletter",
+      "campaign.scheduled": "campaign",
+      "campaign.started": "campaign",
+      "campaign.paused": "campaign",
+      "campaign.completed": "campaign",
+      "campaign.cancelled": "campaign",
+      "email.sent": "email",
+      "email.rejected": "email",
+      "email.bounced": "email",
+      "email.complained": "email",
+      "event.tracked": "event",
+      "suppression.added": "suppression",
+      "suppression.removed": "suppression",
+      "unsubscribe.created": "unsubscribe",
+      "account.error": "email_account",
+      "account.recovered": "email_account",
+    };
+    assert.deepEqual(kinds, Object.fromEntries(EVENT_NAMES.map((name) => [name, EVENTS[name].objectType])));
+  });
+});
+
+describe("Events of the audience", () => {
+  let team: TestTeam;
+  let client: ApiClient;
+  let since: () => Promise<EmittedEvent[]>;
+  beforeEach(async () => {
+    team = await makeTeam();
+    client = api(team.keys.live);
+    since = emitted(team);
+    await listen(team);
+  });
+
+  const addPerson = async (): Promise<Json> => made(client, "/subscribers", { email: uniqueEmail() });
+  const addList = async (optin = "SINGLE"): Promise<string> =>
+    (await made(client, "/lists", { name: "Readers", optin })).id;
+  const subscribe = (listId: string, ...ids: string[]) =>
+    made(client, `/lists/${listId}/subscribers`, { subscriber_ids: ids });
+  const recordOn = async (listId: string, subscriberId: string): Promise<Json> => {
+    const { body } = await client.get(`/lists/${listId}/subscribers`);
+    const { id, first_name, last_name, ...rest } = body.data.find((row: Json) => row.id === subscriberId);
+    return { ...rest, object: "subscription", subscriber_id: id };
+  };
+
+  it("tell of a subscriber who is added or changed, with the API's record", async () => {
+    const person = await addPerson();
+    assert.deepEqual(await since(), [{ type: "subscriber.created", object: person }]);
+
+    assert.equal((await client.post("/subscribers", { email: person.email })).status, 409);
+    const same = await client.patch(`/subscribers/${person.id}`, { email: person.email, last_name: null });
+    assert.equal(same.status, 200);
+    await client.patch(`/subscribers/${person.id}`, {});
+    assert.deepEqual(await since(), [], "nothing changed");
+
+    const changed = await client.patch(`/subscribers/${person.id}`, { first_name: "Zoë" });
+    assert.deepEqual(await since(), [{ type: "subscriber.updated", object: changed.body.data }]);
+    assert.notEqual(changed.body.data.updated_at, person.updated_at);
+  });
+
+  it("tell of who is put on a list and taken off it, once each", async () => {
+    const [one, two] = [await addPerson(), await addPerson()];
+    const listId = await addList();
+    await since();
+    await subscribe(listId, one.id, two.id);
+    const created = await since();
+    assert.deepEqual(typesOf(created), ["subscription.created", "subscription.created"]);
+    assert.deepEqual(
+      objectsOf(created, "subscription.created").find(({ email }) => email === one.email),
+      await recordOn(listId, one.id),
+    );
+    await subscribe(listId, one.id, two.id);
+    assert.deepEqual(await since(), [], "both are on it");
+
+    const before = await recordOn(listId, one.id);
+    assert.equal((await client.delete(`/lists/${listId}/subscribers/${one.id}`)).status, 200);
+    assert.equal((await client.delete(`/lists/${listId}/subscribers/${one.id}`)).status, 404);
+    assert.deepEqual(await since(), [{ type: "subscription.removed", object: before }]);
+  });
+
+  it("tell of everybody who was on a list that is deleted, in rows of 500 at most", async () => {
+    const listId = await addList();
+    const count = 1_203;
+    await sql`with p as (
+        insert into subscribers (id, team_id, environment, email)
+        select 'sub_' || ${listId} || n, ${team.team.id}, 'LIVE', n || '@' || ${listId} || '.example'
+        from generate_series(1, ${count}) n returning id)
+      insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
+      select ${listId}, id, ${team.team.id}, 'LIVE', case when row_number() over () <= 3 then 'UNSUBSCRIBED' else 'CONFIRMED' end
+      from p`.execute(kysely(team.em));
+    assert.equal((await client.delete(`/lists/${listId}`)).status, 200);
+    const events = await since();
+    assert.equal(events.length, count - 3, "whoever opted out was taken off then");
+    assert.deepEqual([...new Set(typesOf(events))], ["subscription.removed"]);
+    assert.equal(
+      new Set(objectsOf(events, "subscription.removed").map(({ subscriber_id }) => subscriber_id)).size,
+      1_200,
+    );
+  });
+
+  it("tell of a double opt-in at the click that confirms it, and of no other", async () => {
+    const person = await addPerson();
+    const listId = await addList("DOUBLE");
+    await since();
+    await subscribe(listId, person.id);
+    assert.deepEqual(await since(), [{ type: "subscription.created", object: await recordOn(listId, person.id) }]);
+    const { origin } = await stack();
+    const url = confirmUrl(team.vault, origin, { listId, subscriberId: person.id, email: person.email });
+    assert.equal((await fetch(url)).status, 200);
+    assert.deepEqual(await since(), []);
+    for (let click = 0; click < 2; click++) assert.equal((await fetch(url, { method: "POST" })).status, 200);
+    const record = await recordOn(listId, person.id);
+    assert.equal(record.status, "CONFIRMED");
+    assert.deepEqual(await since(), [{ type: "subscription.confirmed", object: record }]);
+  });
+
+  it("tell of a suppression that is lifted, and of none that was added through the API", async () => {
+    const email = uniqueEmail();
+    await made(client, "/suppressions", { emails: [email] });
+    assert.deepEqual(await since(), []);
+    const record = (await client.get(`/suppressions/${email}`)).body.data;
+    const cleanup = api(team.keys.cleanup);
+    assert.equal((await cleanup.delete(`/suppressions/${record.id}`)).status, 200);
+    assert.equal((await cleanup.delete(`/suppressions/${record.id}`)).status, 404);
+    assert.deepEqual(await since(), [{ type: "suppression.removed", object: record }]);
+  });
+
+  it("tell once of an unsubscribe, of each list it ends and of the suppression", async () => {
+    const mail = await mailLetter(team);
+    await since();
+    const url = unsubscribeUrl(team.vault, (await stack()).origin, mail);
+    for (let click = 0; click < 2; click++) assert.equal((await fetch(url, { method: "POST" })).status, 200);
+    const events = await since();
+    assert.deepEqual(typesOf(events).sort(), [
+      "subscription.removed",
+      "subscription.removed",
+      "suppression.added",
+      "unsubscribe.created",
+    ]);
+    assert.deepEqual(
+      objectsOf(events, "subscription.removed").map(({ list_id, status }) => [list_id, status]),
+      mail.listIds.toSorted().map((id) => [id, "UNSUBSCRIBED"]),
+    );
+    const suppression = (await client.get(`/suppressions/${mail.email}`)).body.data;
+    assert.deepEqual(objectsOf(events, "suppression.added"), [suppression]);
+    const [unsubscribe] = (await client.get("/unsubscribes", { query: { email: mail.email } })).body.data;
+    assert.deepEqual(objectsOf(events, "unsubscribe.created"), [unsubscribe]);
+  });
+
+  it("tell of an unsubscribe alone when the address is suppressed already and has left the list", async () => {
+    const mail = await mailLetter(team);
+    await made(client, "/suppressions", { emails: [mail.email] });
+    for (const id of mail.listIds) await client.delete(`/lists/${id}/subscribers/${mail.subscriberId}`);
+    await since();
+    const url = unsubscribeUrl(team.vault, (await stack()).origin, mail);
+    assert.equal((await fetch(url, { method: "POST" })).status, 200);
+    assert.deepEqual(typesOf(await since()), ["unsubscribe.created"]);
+  });
+
+  it("tell of a complaint once, and of the suppression it brings", async () => {
+    const mail = await mailLetter(team);
+    await since();
+    const record = () => app("complaint:record", "--newsletter", mail.newsletterId, "--email", mail.email, "--json");
+    for (let i = 0; i < 2; i++) assert.equal((await record()).code, 0);
+    const events = await since();
+    assert.deepEqual(typesOf(events), ["email.complained", "suppression.added"]);
+    const [email] = objectsOf(events, "email.complained");
+    assert.deepEqual(
+      [email.id, email.newsletter_id, email.email, email.status, email.subscriber_id],
+      [`${mail.seq}.${mail.sendId}`, mail.newsletterId, mail.email, "COMPLAINED", mail.subscriberId],
+    );
+    assert.equal(objectsOf(events, "suppression.added")[0].reason, "bounce:complaint");
+  });
+
+  describe("from an import", () => {
+    const load = (csv: string, options: { listId?: string; confirmed?: boolean } = {}) =>
+      transaction(
+        team.em,
+        (em) => importSubscribers(em, live(team), Readable.from([csv]), { onRefused: () => {}, ...options }),
+        { attempts: 1 },
+      );
+
+    it("tell of each person and subscription that came to be or changed, and of nothing else", async () => {
+      const count = 2_345;
+      const listId = await addList("DOUBLE");
+      const csv = (first: string) =>
+        `email,first_name\n${Array.from({ length: count }, (_, i) => `p${i}@${listId}.example,${i < 10 ? first : "A"}`).join("\n")}`;
+      await load(csv("A"), { listId });
+      const created = await since();
+      assert.equal(objectsOf(created, "subscriber.created").length, count);
+      assert.equal(objectsOf(created, "subscription.created").length, count);
+      assert.equal(created.length, 2 * count);
+      assert.equal(new Set(emailsOf(created, "subscriber.created")).size, count);
+      assert.deepEqual(emailsOf(created, "subscription.created"), emailsOf(created, "subscriber.created"));
+      const { rows } = await sql<{ most: number }>`select coalesce(max(json_array_length(objects::json)), 0) as most
+        from webhook_outbox where team_id = ${team.team.id}`.execute(kysely(team.em));
+      assert.ok((rows[0]?.most ?? 0) <= 500);
+      const [person] = objectsOf(created, "subscriber.created");
+      const { subscriptions, ...record } = (await client.get(`/subscribers/${person.id}`)).body.data;
+      assert.deepEqual(person, record);
+      assert.deepEqual(
+        objectsOf(created, "subscription.created").find(({ email }) => email === person.email),
+        { ...subscriptions[0], object: "subscription", subscriber_id: person.id, email: person.email },
+      );
+
+      await load(csv("A"), { listId });
+      assert.deepEqual(await since(), [], "the same file again");
+      await load(csv("B"), { listId, confirmed: true });
+      const changed = await since();
+      assert.deepEqual(
+        objectsOf(changed, "subscriber.updated").map(({ first_name }) => first_name),
+        Array.from({ length: 10 }, () => "B"),
+      );
+      assert.equal(objectsOf(changed, "subscription.confirmed").length, count);
+      assert.equal(changed.length, 10 + count);
+    });
+
+    it("tell nothing of one that fails at its end", async () => {
+      await assert.rejects(
+        transaction(team.em, async (em) => {
+          const input = Readable.from(["email\na@example.com\n"]);
+          await importSubscribers(em, live(team), input, { onRefused: () => {} });
+          throw new Error("the disk is full");
+        }),
+        /disk/,
+      );
+      assert.deepEqual(await since(), []);
+    });
+  });
+
+  it("are none in a dry run, whatever it would do", async () => {
+    const person = await addPerson();
+    const listId = await addList();
+    await subscribe(listId, person.id);
+    const other = await addPerson();
+    const lifted = uniqueEmail();
+    await made(client, "/suppressions", { emails: [lifted] });
+    const { id } = (await client.get(`/suppressions/${lifted}`)).body.data;
+    await since();
+    const answers = [
+      await client.post("/subscribers", { email: uniqueEmail() }, dryRun),
+      await client.patch(`/subscribers/${person.id}`, { first_name: "Zoë" }, dryRun),
+      await client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [other.id] }, dryRun),
+      await client.delete(`/lists/${listId}/subscribers/${person.id}`, dryRun),
+      await client.delete(`/lists/${listId}`, dryRun),
+      await api(team.keys.cleanup).delete(`/suppressions/${id}`, dryRun),
+    ];
+    for (const { status, text, body } of answers) {
+      assert.equal(status, 200, text);
+      assert.equal(body.meta.dry_run, true);
+    }
+    assert.deepEqual(await since(), []);
+  });
+});
+
+describe("An event", () => {
+  const rowsOf = async ({ em, team }: TestTeam): Promise<number> => {
+    const { rows } = await sql<{ count: number }>`
+      select (select count(*)::int from webhook_outbox where team_id = ${team.id})
+        + (select count(*)::int from webhook_events where team_id = ${team.id}) as count`.execute(kysely(em.fork()));
+    return rows[0]?.count ?? -1;
+  };
+  /** A bit of everything that an API key can change. */
+  const bustle = async (team: TestTeam): Promise<void> => {
+    const client = api(team.keys.live);
+    const mail = await mailLetter(team);
+    await client.patch(`/subscribers/${mail.subscriberId}`, { first_name: "Zoë" });
+    await client.delete(`/lists/${mail.listIds[0]}/subscribers/${mail.subscriberId}`);
+    await fetch(unsubscribeUrl(team.vault, (await stack()).origin, mail), { method: "POST" });
+    await client.delete(`/lists/${mail.listIds[1]}`);
+  };
+
+  it("is written for nobody when nobody listens, nor for an endpoint stopped by hand or of another team", async () => {
+    const [nobody, stopped, listening] = [await makeTeam(), await makeTeam(), await makeTeam()];
+    await listen(stopped, { disabled: "manual" });
+    await listen(listening);
+    for (const team of [nobody, stopped]) await bustle(team);
+    assert.deepEqual([await rowsOf(nobody), await rowsOf(stopped), await rowsOf(listening)], [0, 0, 0]);
+  });
+
+  it("is written for an endpoint that the platform switched off", async () => {
+    const team = await makeTeam();
+    await listen(team, { disabled: "delivery_failures" });
+    await made(api(team.keys.live), "/subscribers", { email: uniqueEmail() });
+    assert.deepEqual(typesOf(await emittedEvents(team)), ["subscriber.created"]);
+  });
+
+  it("is written for the types alone that somebody subscribed to", async () => {
+    const team = await makeTeam();
+    await listen(team, { events: ["unsubscribe.created"] });
+    await listen(team, { events: ["subscriber.updated", "unsubscribe.created"] });
+    await bustle(team);
+    assert.deepEqual(typesOf(await emittedEvents(team)), ["subscriber.updated", "unsubscribe.created"], "once each");
+  });
+
+  it("does not leave its environment", async () => {
+    const team = await makeTeam();
+    await listen(team);
+    await made(api(team.keys.test), "/subscribers", { email: uniqueEmail() });
+    assert.equal(await rowsOf(team), 0);
+    await listen(team, { environment: "TEST" });
+    await made(api(team.keys.test), "/subscribers", { email: uniqueEmail() });
+    const { rows } = await sql<{ environment: string }>`
+      select environment from webhook_outbox where team_id = ${team.team.id}
+      union all select environment from webhook_events where team_id = ${team.team.id}`.execute(kysely(team.em));
+    assert.deepEqual(rows, [{ environment: "TEST" }]);
+  });
+
+  it("is not written, and rings no bell, when its transaction is rolled back", async () => {
+    const team = await makeTeam();
+    await listen(team);
+    const { env } = await stack();
+    const heard: string[] = [];
+    const ear = new pg.Client(env.DATABASE_URL);
+    await ear.connect();
+    try {
+      await ear.query(`listen ${RELAY_CHANNEL}`);
+      ear.on("notification", ({ payload }) => heard.push(payload ?? ""));
+      const object: EventObjects["contact.deleted"] = {
+        object: "contact",
+        id: "con_x",
+        email: uniqueEmail(),
+        created_at: "2026-08-15T10:00:00.000Z",
+        updated_at: "2026-08-15T10:00:00.000Z",
+      };
+      const note = (fail: boolean) =>
+        transaction(team.em, async (tx) => {
+          await emit(tx, live(team), "contact.deleted", [object]);
+          if (fail) throw new Error("no");
+        });
+      await assert.rejects(note(true), /no/);
+      await sql`select pg_notify(${RELAY_CHANNEL}, 'mark')`.execute(kysely(team.em));
+      const mine = once(ear, "notification");
+      await mine;
+      assert.deepEqual(heard, ["mark"]);
+      assert.equal(await rowsOf(team), 0);
+      await note(false);
+      await eventually(() => heard.length > 1, { what: "the bell" });
+      assert.deepEqual(await emittedEvents(team), [{ type: "contact.deleted", object }]);
+    } finally {
+      await ear.end();
+    }
+  });
+
+  it("cannot be noted outside of a transaction", async () => {
+    const team = await makeTeam();
+    await listen(team);
+    await assert.rejects(
+      emit(team.em.fork(), live(team), "event.tracked", [
+        {
+          object: "event",
+          id: "x",
+          kind: "open",
+          email_id: "x",
+          email: uniqueEmail(),
+          url: null,
+          created_at: "2026-08-15T10:00:00.000Z",
+        },
+      ]),
+      /no transaction/,
+    );
+  });
+});
+
+describe("Events of a send", () => {
+  let workflowOf: (sendId: string) => { executeUpdate(name: string): Promise<unknown> };
+  let close: () => Promise<void>;
+  before(async () => {
+    const temporal = await temporalClient();
+    workflowOf = (sendId) => temporal.client.workflow.getHandle(sendWorkflowId(sendId));
+    close = temporal.close;
+  });
+  after(() => close());
+  afterEach(() => setFaults([]));
+
+  /** The newsletter as its events have it: as the API shows it, without its body. */
+  const letterOf = async ({ client, newsletterId }: Sender): Promise<Json> => {
+    const { body, recipients, ...letter } = (await client.get(`/newsletters/${newsletterId}`)).body.data;
+    return letter;
+  };
+  const never = (sender: Sender) =>
+    sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+      where id = ${sender.newsletterId}`.execute(kysely(sender.em));
+
+  it("tell of each mail once: one that was sent, one that was rejected, and who bounced hard", async function () {
+    this.timeout(60_000);
+    const sender = await makeSender({ recipients: 0 });
+    const { audience } = sender;
+    const since = emitted(sender);
+    await listen(sender);
+    const csv = people(400, audience).map(({ email, firstName }) => `${email},${firstName}`);
+    await transaction(
+      sender.em,
+      (em) =>
+        importSubscribers(em, live(sender), Readable.from([`email,first_name\n${csv.join("\n")}`]), {
+          listId: sender.listId,
+          onRefused: () => {},
+        }),
+      { attempts: 1 },
+    );
+    await since();
+    await setFaults([
+      { stage: "rcpt", match: `person1\\d@${audience}`, code: 550, message: "5.1.1 No such user" },
+      { stage: "rcpt", match: `person2\\d@${audience}`, code: 552, message: "5.2.2 Mailbox full" },
+      { stage: "rcpt", match: `person3\\d@${audience}`, code: 450, message: "4.2.0 Later", times: 10 },
+      { stage: "data", match: `person40@${audience}`, drop: true },
+    ]);
+    assert.equal((await sendAndWait(sender)).status, "SENT");
+    assert.deepEqual(await ledgerStates(sender), { SENT: 379, REJECTED: 20, UNKNOWN: 1 });
+    const events = await since();
+    assert.deepEqual(
+      typesOf(events).filter((type) => type.startsWith("newsletter.")),
+      ["newsletter.scheduled", "newsletter.started", "newsletter.completed"],
+    );
+    assert.deepEqual(objectsOf(events, "newsletter.completed"), [await letterOf(sender)]);
+    assert.equal(events.length, 3 + 379 + 20 + 10);
+
+    const { rows } = await sql<Json>`
+      select r.seq, r.send_id, r.subscriber_id, r.email, r.state, r.reason, r.attempts::int as attempts
+      from send_recipients r join newsletters n on n.send_id = r.send_id where n.id = ${sender.newsletterId}
+      order by r.email`.execute(kysely(sender.em));
+    for (const [type, state] of [
+      ["email.sent", "SENT"],
+      ["email.rejected", "REJECTED"],
+    ] as const) {
+      assert.deepEqual(
+        objectsOf(events, type)
+          .map(({ updated_at, ...email }) => email)
+          .sort((a, b) => (a.email < b.email ? -1 : 1)),
+        rows
+          .filter((row) => row.state === state)
+          .sort((a, b) => (a.email < b.email ? -1 : 1))
+          .map(({ seq, send_id, subscriber_id, email, reason, attempts }) => ({
+            object: "email",
+            id: `${seq}.${send_id}`,
+            newsletter_id: sender.newsletterId,
+            campaign_id: null,
+            subscriber_id,
+            contact_id: null,
+            email,
+            status: state,
+            reason,
+            attempts,
+          })),
+      );
+    }
+    const suppressed = objectsOf(events, "suppression.added");
+    assert.equal(suppressed.length, 10);
+    const [one] = suppressed;
+    assert.deepEqual(one, (await sender.client.get(`/suppressions/${one.email}`)).body.data);
+    assert.equal(one.reason, "bounce:hard");
+  });
+
+  it("are none of its mails when nobody listens to those", async () => {
+    const sender = await makeSender({ recipients: 50 });
+    await listen(sender, { events: ["newsletter.completed"] });
+    await setFaults([{ stage: "rcpt", match: `person1@${sender.audience}`, code: 550, message: "5.1.1 No such user" }]);
+    await sendAndWait(sender);
+    assert.deepEqual(typesOf(await emittedEvents(sender)), ["newsletter.completed"]);
+  });
+
+  it("tell of a mail whose outcome came late, and not of it again", async () => {
+    const team = await makeTeam();
+    const mail = await mailLetter(team);
+    const since = emitted(team);
+    await listen(team);
+    await sql`update send_recipients set state = 'UNKNOWN', reason = 'worker_lost', epoch = 1
+      where send_id = ${mail.sendId}`.execute(kysely(team.em));
+    const settle = () =>
+      settleBatch(
+        team.em.fork(),
+        { ...live(team), sendId: mail.sendId, newsletterId: mail.newsletterId, epoch: 1 },
+        [{ seq: mail.seq, email: mail.email, state: "SENT", reason: null, suppress: false }],
+        { ladderSeconds: [1], windowSeconds: 1 },
+      );
+    assert.deepEqual(await settle(), { SENT: 1 });
+    assert.deepEqual(
+      (await since()).map(({ type, object }) => [type, object.email]),
+      [["email.sent", mail.email]],
+    );
+    assert.deepEqual(await settle(), {});
+    assert.deepEqual(await since(), []);
+  });
+
+  it("tell of a mail that was unknown and is sent again once, and of the newsletter's end not a second time", async () => {
+    const sender = await makeSender({ recipients: 6 });
+    await listen(sender);
+    await setFaults([{ stage: "data", match: sender.audience, drop: true, times: 2 }]);
+    await sendAndWait(sender);
+    assert.equal(emailsOf(await emittedEvents(sender), "email.sent").length, 4);
+    await setFaults([]);
+    await sql`update send_recipients r set updated_at = now() - interval '1 hour' from newsletters n
+      where n.id = ${sender.newsletterId} and r.send_id = n.send_id and r.state = 'UNKNOWN'`.execute(kysely(sender.em));
+    const { rows } = await sql<{
+      send_id: string;
+    }>`select send_id from newsletters where id = ${sender.newsletterId}`.execute(kysely(sender.em));
+    await workflowOf(rows[0]?.send_id ?? "").executeUpdate("resendUnknown");
+    await eventually(async () => (await ledgerStates(sender))["SENT"] === 6, { what: "the rest" });
+    await eventually(
+      async () => {
+        const { rows } =
+          await sql`select 1 from sends where resource_id = ${sender.newsletterId} and status = 'SENT'`.execute(
+            kysely(sender.em.fork()),
+          );
+        return rows.length > 0;
+      },
+      { what: "the end" },
+    );
+    const events = await emittedEvents(sender);
+    assert.deepEqual(
+      emailsOf(events, "email.sent"),
+      people(6, sender.audience).map(({ email }) => email),
+    );
+    assert.equal(objectsOf(events, "newsletter.completed").length, 1);
+  });
+
+  it("tell of a pause each time it is one, of a start once, and of a cancel", async () => {
+    const sender = await makeSender({ recipients: 300, account: { maxConnections: 2 } });
+    await listen(sender, { events: EVENT_NAMES.filter((name) => !name.startsWith("email.")) });
+    const since = emitted(sender);
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
+    await never(sender);
+    const { data } = await startSend(sender);
+    const handle = workflowOf(data.id);
+    assert.deepEqual(typesOf(await since()), ["newsletter.scheduled"]);
+    await handle.executeUpdate("pause");
+    await handle.executeUpdate("pause");
+    const paused = await since();
+    assert.deepEqual(typesOf(paused), ["newsletter.paused"], "it was paused already");
+    assert.deepEqual(objectsOf(paused, "newsletter.paused"), [await letterOf(sender)]);
+    await handle.executeUpdate("resume");
+    assert.deepEqual(typesOf(await since()), [], "it waits for its time again");
+    await handle.executeUpdate("pause");
+    await sql`update sends set send_at = now() where id = ${data.id}`.execute(kysely(sender.em));
+    await handle.executeUpdate("resume");
+    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 3, { what: "some mail" });
+    assert.deepEqual(typesOf(await since()), ["newsletter.paused", "newsletter.started"]);
+    await handle.executeUpdate("pause");
+    await handle.executeUpdate("resume");
+    await handle.executeUpdate("cancel");
+    await untilStatus(sender, ["CANCELLED"]);
+    const events = await since();
+    assert.deepEqual(typesOf(events), ["newsletter.paused", "newsletter.cancelled"]);
+    assert.deepEqual(objectsOf(events, "newsletter.cancelled"), [await letterOf(sender)]);
+  });
+
+  it("tell that a send is over that reached nobody", async () => {
+    const sender = await makeSender({ recipients: 1 });
+    await listen(sender, { events: ["newsletter.completed"] });
+    await setFaults([{ stage: "rcpt", match: sender.audience, code: 550, message: "5.1.1 no" }]);
+    await sendAndWait(sender);
+    assert.deepEqual(
+      (await emittedEvents(sender)).map(({ object }) => object.status),
+      ["FAILED"],
+    );
+  });
+
+  it("tell of an account whose login is refused, and of its recovery with the first mail it takes", async () => {
+    const sender = await makeSender({ recipients: 2 });
+    await listen(sender, { events: ["account.error", "account.recovered"] });
+    const since = emitted(sender);
+    const password = sender.vault.encrypt("a password", `email_accounts/${sender.accountId}/password`);
+    await sql`update email_accounts set username = 'news', encrypted_password = ${password}
+      where id = ${sender.accountId}`.execute(kysely(sender.em));
+    await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
+    const { data } = await startSend(sender);
+    await untilStatus(sender, ["PAUSED"]);
+    const account = async () => (await sender.client.get(`/accounts/${sender.accountId}`)).body.data;
+    const shown = await account();
+    assert.deepEqual(await since(), [{ type: "account.error", object: { ...shown, last_error: "login_refused" } }]);
+    await workflowOf(data.id).executeUpdate("resume");
+    await untilStatus(sender, ["PAUSED"]);
+    assert.deepEqual(await since(), [], "it is the same trouble");
+    await setFaults([]);
+    await workflowOf(data.id).executeUpdate("resume");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await since(), [
+      { type: "account.recovered", object: { ...(await account()), last_error: null } },
+    ]);
+  });
+
+  it("tell of an account that is taken out of service and put back, once each", async () => {
+    const sender = await makeSender({ recipients: 0 });
+    await listen(sender);
+    const since = emitted(sender);
+    const deps = { vault: sender.vault, verify: async () => ({ ok: true }) as const };
+    await resumeAccount(sender.em.fork(), sender.accountId, deps);
+    assert.deepEqual(await since(), [], "it was in service");
+    for (let i = 0; i < 2; i++) await suspendAccount(sender.em.fork(), sender.accountId);
+    assert.deepEqual(
+      (await since()).map(({ type, object }) => [type, object.status]),
+      [["account.error", "SUSPENDED"]],
+    );
+    for (let i = 0; i < 2; i++) await resumeAccount(sender.em.fork(), sender.accountId, deps);
+    assert.deepEqual(
+      (await since()).map(({ type, object }) => [type, object.status]),
+      [["account.recovered", "ACTIVE"]],
+    );
+  });
+});
