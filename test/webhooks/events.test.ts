@@ -251,7 +251,7 @@ describe("Events of the audience", () => {
       const count = 2_345;
       const listId = await addList("DOUBLE");
       const csv = (first: string) =>
-        `email,first_name\n${Array.from({ length: count }, (_, i) => `p${i}@${listId}.example,${i < 10 ? first : "A"}`).join("\n")}`;
+        `email,first_name\n${Array.from({ length: count }, (_, i) => `p${i}@${listId.replace("_", "-")}.example,${i < 10 ? first : "A"}`).join("\n")}`;
       await load(csv("A"), { listId });
       const created = await since();
       assert.equal(objectsOf(created, "subscriber.created").length, count);
