@@ -1,11 +1,12 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { RecipientState, SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { prepared } from "../../db/pool.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { ringRelay } from "../webhooks/bell.ts";
-import { intoOutbox, wantedTypes } from "../webhooks/emit.ts";
+import type { EventName } from "../webhooks/catalogue.ts";
+import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
@@ -24,6 +25,8 @@ export interface OpenedDispatch extends Tenant {
   epoch: number;
   newsletterId: string;
   accountId: string;
+  /** Somebody listened to what its mails come to. */
+  listened: boolean;
   /** Rows that an attempt before left SENDING when it died: now UNKNOWN. */
   unknown: number;
 }
@@ -44,18 +47,22 @@ export function openDispatch(em: EntityManager, sendId: string): Promise<OpenedD
       .forUpdate()
       .executeTakeFirst();
     if (!send) return undefined;
+    const tenant = { teamId: send.team_id, environment: send.environment };
+    const { listened } = await db
+      .selectNoFrom(isWanted(tenant, ...SETTLEMENT_EVENTS).as("listened"))
+      .executeTakeFirstOrThrow();
     // The scan walks the whole send, so it is done only when an attempt did not end in order.
     const unknown = send.dispatching ? await giveUpLost(tx, sendId) : 0;
     const live = send.status === "SENDING";
     const epoch = send.epoch + 1;
     await db.updateTable("sends").set({ epoch, dispatching: live }).where("id", "=", sendId).execute();
     return {
-      teamId: send.team_id,
-      environment: send.environment,
+      ...tenant,
       status: send.status,
       epoch,
       newsletterId: send.resource_id,
       accountId: send.account_id,
+      listened,
       unknown,
     };
   });
@@ -243,28 +250,57 @@ export interface DeferralPolicy {
   windowSeconds: number;
 }
 
+/** What a settlement may tell of. */
+const SETTLEMENT_EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
+
+export type SettlingSend = Tenant & Pick<OpenedDispatch, "epoch" | "newsletterId" | "listened"> & { sendId: string };
+
 /**
  * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, a suppression per hard
- * bounce, and their events where somebody wants them, in one statement: its round trip and its commit are what settling
- * costs. A row found UNKNOWN because this
- * attempt was given up for dead takes its true outcome, unless that would put it back in the queue of a send that has
- * ended.
+ * bounce, and the events of all that for a team that listens to them, in one statement: its round trip and its commit
+ * are what settling costs. A row found UNKNOWN because this attempt was given up for dead takes its true outcome, unless
+ * that would put it back in the queue of a send that has ended.
+ *
+ * Most teams listen to nothing of the kind, and events would cost them a tenth of the statement all the same. So they
+ * have one of their own that tells nothing; should somebody listen after all, it settles nothing.
  * @returns how many rows came to stand at each state
  */
 export async function settleBatch(
   em: EntityManager,
-  send: Tenant & { sendId: string; epoch: number; newsletterId: string },
+  send: SettlingSend,
+  outcomes: readonly RecipientOutcome[],
+  policy: DeferralPolicy,
+): Promise<StateCounts> {
+  const countsOf = (rows: Settled[]): StateCounts =>
+    Object.fromEntries(rows.flatMap(({ state, count }) => (state === null ? [] : [[state, count]])));
+  if (!send.listened) {
+    const { rows } = await settlement(send, outcomes, policy, false).execute(kysely(em));
+    if (rows.length > 0) return countsOf(rows);
+  }
+  const { rows } = await settlement(send, outcomes, policy, true).execute(kysely(em));
+  if (rows[0]?.told) ringRelay(em);
+  return countsOf(rows);
+}
+
+interface Settled {
+  state: RecipientState | null;
+  count: number;
+  /** Something was noted for the relay. */
+  told?: boolean;
+}
+
+function settlement(
+  send: SettlingSend,
   outcomes: readonly RecipientOutcome[],
   { ladderSeconds, windowSeconds }: DeferralPolicy,
-): Promise<StateCounts> {
+  tells: boolean,
+): RawBuilder<Settled> {
   const seqs = outcomes.map(({ seq }) => seq);
   const bounced = outcomes.filter(({ suppress }) => suppress).map(({ email }) => ({ id: newId("suppression"), email }));
-  const wanted = wantedTypes(send, ["email.sent", "email.rejected", "suppression.added"]);
-  const { rows } = await sql<{
-    state: RecipientState | null;
-    count: number;
-    told: boolean;
-  }>`${prepared("settle_batch")}
+  const bounces = bounced.length > 0;
+  const mayRun = tells ? sql`true` : sql`not ${isWanted(send, ...SETTLEMENT_EVENTS)}`;
+  // A batch without a bounce has a statement without them: an insert costs its share even when it inserts nothing.
+  return sql<Settled>`${prepared(`settle${bounces ? "_bounces" : ""}${tells ? "_and_tell" : ""}`)}
       with outcome as (
         select * from unnest(
           ${seqs}::int[],
@@ -277,7 +313,7 @@ export async function settleBatch(
             (${[...ladderSeconds]}::int[])[least(greatest(r.attempts::int, 1), ${ladderSeconds.length}::int)]) end as retry_at,
           coalesce(r.first_deferred_at, now()) + make_interval(secs => ${windowSeconds}::int) as gives_up_at
         from send_recipients r join outcome o on o.seq = r.seq
-        where r.send_id = ${send.sendId} and r.seq = any(${seqs}::int[])
+        where r.send_id = ${send.sendId} and r.seq = any(${seqs}::int[]) and ${mayRun}
       ), settled as (
         update send_recipients r
         set state = case when t.retry_at > t.gives_up_at then 'EXPIRED' else t.told end,
@@ -292,29 +328,39 @@ export async function settleBatch(
           and (r.state = 'SENDING' or (r.state = 'UNKNOWN' and (t.told in ('SENT', 'REJECTED')
             or (t.told <> 'UNKNOWN' and exists (
               select 1 from sends where id = ${send.sendId} and status in ('SENDING', 'PAUSED'))))))
-        returning r.seq, r.subscriber_id, r.email, r.state, r.reason, r.attempts, r.updated_at
+        returning ${tells ? sql`r.*` : sql`r.state`}
       ), counted as (
         insert into delivery_days as d (team_id, environment, day, delivered)
         select ${send.teamId}, ${send.environment}, (now() at time zone 'UTC')::date, count(*)
         from settled where state = 'SENT' having count(*) > 0
         on conflict (team_id, environment, day) do update set delivered = d.delivered + excluded.delivered
-      ), barred as (
+      )${
+        bounces
+          ? sql`, barred as (
         insert into suppressions (id, team_id, environment, email, reason)
         select id, ${send.teamId}, ${send.environment}, email, 'bounce:hard'
         from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ email }) => email)}::text[]) as b (id, email)
+        where ${mayRun}
         on conflict (team_id, environment, email) do nothing
-        returning id, email, reason, created_at, updated_at
-      ), wanted as materialized (${wanted}), told as (${intoOutbox(
-        send,
-        sql`select w.type, ${emailRecord("s", send, sql`s.state`)} as object
-        from wanted w join settled s on w.type = case s.state when 'SENT' then 'email.sent' when 'REJECTED' then 'email.rejected' end
-        union all
-        select w.type, ${suppressionRecord("b")} from wanted w cross join barred b where w.type = 'suppression.added'`,
-      )} returning 1)
+        returning *
+      )`
+          : sql``
+      }${tells ? tellAndCount(send, bounces) : sql` select state, count(*)::int as count from settled group by state`}`;
+}
+
+/** The rest of a settlement that tells: what its events are, and what it came to, in one row at least. */
+function tellAndCount(send: SettlingSend, bounces: boolean): RawBuilder<unknown> {
+  const mails = sql`
+        select w.type, ${emailRecord("s", send, sql`s.state`)} as object
+        from wanted w join settled s
+          on w.type = case s.state when 'SENT' then 'email.sent' when 'REJECTED' then 'email.rejected' end`;
+  const suppressions = sql`
+        select w.type, ${suppressionRecord("b")} from wanted w cross join barred b where w.type = 'suppression.added'`;
+  return sql`,
+      wanted as materialized (${wantedTypes(send, SETTLEMENT_EVENTS)}),
+      told as (${intoOutbox(send, bounces ? sql`${mails} union all ${suppressions}` : mails)} returning 1)
       select s.state, s.count, t.told from (select exists (select from told) as told) t
-      left join (select state, count(*)::int as count from settled group by state) s on true`.execute(kysely(em));
-  if (rows[0]?.told) ringRelay(em);
-  return Object.fromEntries(rows.flatMap(({ state, count }) => (state === null ? [] : [[state, count]])));
+      left join (select state, count(*)::int as count from settled group by state) s on true`;
 }
 
 export interface UnknownRequeued {

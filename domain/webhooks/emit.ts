@@ -15,14 +15,16 @@ const OUTBOX_ROW_EVENTS = 500;
 const listening = (tenant: Tenant) => sql`w.team_id = ${tenant.teamId} and w.environment = ${tenant.environment}
   and (w.active or w.disabled_reason = 'delivery_failures')`;
 
-/** Whether somebody is to get events of a type. */
-export const isWanted = (tenant: Tenant, type: EventName): RawBuilder<boolean> => sql<boolean>`exists (
-  select from webhook_endpoints w where ${listening(tenant)} and ${type} = any(w.events))`;
+const literals = (types: readonly EventName[]) => sql.join(types.map((type) => sql.lit(type)));
+
+/** Whether somebody is to get events of one of the types. */
+export const isWanted = (tenant: Tenant, ...types: EventName[]): RawBuilder<boolean> => sql<boolean>`exists (
+  select from webhook_endpoints w where ${listening(tenant)} and w.events && array[${literals(types)}])`;
 
 /** A query for those of the types that somebody is to get, as `type`: one look at the team's few endpoints. */
 export const wantedTypes = (tenant: Tenant, types: readonly EventName[]): RawBuilder<unknown> => sql`
   select distinct e.type from webhook_endpoints w cross join lateral unnest(w.events) as e (type)
-  where ${listening(tenant)} and e.type in (${sql.join(types.map((type) => sql.lit(type)))})`;
+  where ${listening(tenant)} and e.type in (${literals(types)})`;
 
 /**
  * The insert into the outbox of a statement that changes many rows at once; a statement that uses it sees to the bell

@@ -526,28 +526,31 @@ describe("Events of a send", () => {
     assert.deepEqual(typesOf(await emittedEvents(sender)), ["newsletter.completed"]);
   });
 
-  it("tell of a mail whose outcome came late, and not of it again", async () => {
-    const team = await makeTeam();
-    const mail = await mailLetter(team);
-    const since = emitted(team);
-    await listen(team);
-    await sql`update send_recipients set state = 'UNKNOWN', reason = 'worker_lost', epoch = 1
-      where send_id = ${mail.sendId}`.execute(kysely(team.em));
-    const settle = () =>
-      settleBatch(
-        team.em.fork(),
-        { ...live(team), sendId: mail.sendId, newsletterId: mail.newsletterId, epoch: 1 },
-        [{ seq: mail.seq, email: mail.email, state: "SENT", reason: null, suppress: false }],
-        { ladderSeconds: [1], windowSeconds: 1 },
+  for (const listened of [true, false]) {
+    const when = listened ? "before its slice began" : "since its slice began";
+    it(`tell of a mail whose outcome came late, and not of it again; to who listens ${when}`, async () => {
+      const team = await makeTeam();
+      const mail = await mailLetter(team);
+      const since = emitted(team);
+      await listen(team);
+      await sql`update send_recipients set state = 'UNKNOWN', reason = 'worker_lost', epoch = 1
+        where send_id = ${mail.sendId}`.execute(kysely(team.em));
+      const settle = () =>
+        settleBatch(
+          team.em.fork(),
+          { ...live(team), sendId: mail.sendId, newsletterId: mail.newsletterId, epoch: 1, listened },
+          [{ seq: mail.seq, email: mail.email, state: "SENT", reason: null, suppress: false }],
+          { ladderSeconds: [1], windowSeconds: 1 },
+        );
+      assert.deepEqual(await settle(), { SENT: 1 });
+      assert.deepEqual(
+        (await since()).map(({ type, object }) => [type, object.email]),
+        [["email.sent", mail.email]],
       );
-    assert.deepEqual(await settle(), { SENT: 1 });
-    assert.deepEqual(
-      (await since()).map(({ type, object }) => [type, object.email]),
-      [["email.sent", mail.email]],
-    );
-    assert.deepEqual(await settle(), {});
-    assert.deepEqual(await since(), []);
-  });
+      assert.deepEqual(await settle(), {});
+      assert.deepEqual(await since(), []);
+    });
+  }
 
   it("tell of a mail that was unknown and is sent again once, and of the newsletter's end not a second time", async () => {
     const sender = await makeSender({ recipients: 6 });
