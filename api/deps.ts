@@ -12,7 +12,8 @@ import type { Logger } from "pino";
 import { type MikroORM, openDatabase } from "../db/orm.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError } from "../domain/errors.ts";
-import { type CheckUrl, checkScheme } from "../domain/webhooks/endpoints.ts";
+import { allowedHostsWarning, openAddressGuard } from "../domain/webhooks/address-guard.ts";
+import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import type { Env } from "../env.ts";
 import { openLog } from "../log.ts";
 
@@ -107,14 +108,16 @@ export function openTemporal(env: Env): TemporalGateway {
 
 /** Opens everything; nothing is connected yet. */
 export async function openDeps(env: Env): Promise<Deps> {
+  const log = openLog(env, "api");
+  const warning = allowedHostsWarning(env);
+  if (warning !== undefined) log.warn(warning);
   return {
     env,
     orm: await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX),
     vault: openVault(env),
-    log: openLog(env, "api"),
+    log,
     temporal: openTemporal(env),
-    // the guard is merged here
-    checkWebhookUrl: checkScheme,
+    checkWebhookUrl: guardedUrl(openAddressGuard(env)),
   };
 }
 

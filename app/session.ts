@@ -4,7 +4,8 @@ import { transaction } from "../db/transaction.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError } from "../domain/errors.ts";
-import { type CheckUrl, checkScheme } from "../domain/webhooks/endpoints.ts";
+import { openAddressGuard } from "../domain/webhooks/address-guard.ts";
+import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { type AppSettings, readAppSettings } from "./settings.ts";
 
 /** What a command answers: `text` for people, `data` for `--json`. */
@@ -39,8 +40,7 @@ export async function withSession<T>(
       orm,
       vault: openVault(settings.env),
       verify: verify(settings),
-      // the guard is merged here
-      checkWebhookUrl: checkScheme,
+      checkWebhookUrl: guardedUrl(openAddressGuard(settings.env)),
     });
   } finally {
     await orm.close(true);

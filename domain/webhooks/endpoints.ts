@@ -8,6 +8,7 @@ import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
+import { type AddressGuard, AddressRefused, effectivePort, NameNotResolved } from "./address-guard.ts";
 import { ringRelay } from "./bell.ts";
 import type { EventName } from "./catalogue.ts";
 import type { CustomHeaders } from "./headers.ts";
@@ -26,12 +27,18 @@ const MAX_DELETED_AT_ONCE = 10_000;
  */
 export type CheckUrl = (url: string) => Promise<void>;
 
-/** Looks at the scheme alone. */
-export const checkScheme: CheckUrl = async (url) => {
-  const { protocol } = new URL(url);
-  if (protocol === "http:" || protocol === "https:") return;
-  throw new ApiError("validation_failed", "url must start with http:// or https://.", { param: "url" });
-};
+/** The check by the address guard: of the text, then of every address its host has. */
+export const guardedUrl =
+  (guard: AddressGuard): CheckUrl =>
+  async (url) => {
+    try {
+      const parsed = guard.checkUrl(url);
+      await guard.resolve(parsed.hostname, effectivePort(parsed));
+    } catch (error) {
+      if (!(error instanceof AddressRefused || error instanceof NameNotResolved)) throw error;
+      throw new ApiError("validation_failed", error.message, { param: "url" });
+    }
+  };
 
 export interface EndpointFields {
   url: string;

@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
+import { EVENT_KEPT } from "./retention.ts";
 
 /** Deliveries one workflow carries at most. Source: the design; at 100 the cost of a workflow is shared widely enough. */
 export const GROUP_SIZE = 100;
@@ -19,9 +20,6 @@ export const FAILING_AFTER = 5;
 /** How much one pass takes from the outbox: a transaction that holds its rows for milliseconds. */
 const OUTBOX_ROWS = 500;
 const MAX_DELIVERIES = 4_000;
-
-/** An event outlives its deliveries, which are kept for 30 days and can be replayed until then. */
-const EVENT_DAYS = 31;
 
 /** Why a delivery is BLOCKED that never left because the platform had switched its endpoint off. */
 export const ENDPOINT_OFF = "The endpoint was switched off; replay this once it is on again.";
@@ -78,7 +76,7 @@ export function fanOut(em: EntityManager): Promise<FannedOut> {
     const done = locked.slice(0, taken);
     if (events.length > 0) {
       await sql`insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
-        select *, now() + make_interval(days => ${EVENT_DAYS}) from unnest(
+        select *, now() + ${EVENT_KEPT} from unnest(
           ${events.map(({ id }) => id)}::text[], ${events.map(({ row }) => row.team_id)}::text[],
           ${events.map(({ row }) => row.environment)}::text[], ${events.map(({ row }) => row.type)}::text[],
           ${events.map(({ object }) => object)}::text[],

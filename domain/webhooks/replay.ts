@@ -1,12 +1,9 @@
-import { sql } from "kysely";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { afterCommit } from "../../db/transaction.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { ringRelay } from "./bell.ts";
-
-/** An event outlives its youngest delivery, which is kept for 30 days. */
-const KEPT = sql`interval '31 days'`;
+import { keepEvents } from "./retention.ts";
 
 /**
  * Queues the event of a delivery for its endpoint once more, as a delivery of its own. The relay takes it from there.
@@ -37,12 +34,7 @@ export async function replayDelivery(em: EntityManager, tenant: Tenant, webhookI
   if (!endpoint.active) {
     throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then replay.");
   }
-  const { numUpdatedRows } = await db
-    .updateTable("webhook_events")
-    .set({ kept_until: sql<Date>`greatest(kept_until, now() + ${KEPT})` })
-    .where("id", "=", delivery.event_id)
-    .executeTakeFirst();
-  if (!numUpdatedRows) {
+  if ((await keepEvents(em, [delivery.event_id])) === 0) {
     throw new ApiError("resource_state_invalid", "The payload of this delivery is no longer kept.");
   }
   const replay = await db

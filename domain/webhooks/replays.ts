@@ -4,9 +4,7 @@ import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { afterCommit, transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { ringRelay } from "./bell.ts";
-
-/** An event whose delivery is replayed is kept for as long as the new delivery is, in days. */
-export const REPLAYED_EVENT_DAYS = 31;
+import { keepEvents } from "./retention.ts";
 
 /** Statuses that may be replayed in bulk: what is over and did not succeed. */
 export const REPLAYABLE = ["FAILED", "BLOCKED"] as const satisfies DeliveryStatus[];
@@ -202,11 +200,4 @@ interface PageRow {
   webhook_id: string;
   event_id: string;
   created_at: Date;
-}
-
-/** Keeps events for as long as a delivery that is made now. */
-export async function keepEvents(em: EntityManager, eventIds: readonly string[]): Promise<void> {
-  await sql`update webhook_events
-    set kept_until = greatest(kept_until, now() + make_interval(days => ${REPLAYED_EVENT_DAYS}))
-    where id = any(${[...eventIds]}::text[])`.execute(kysely(em));
 }

@@ -3,8 +3,18 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 
 /** How long a delivery stays in the log, on the database's clock. */
 const KEPT = sql`interval '30 days'`;
+/** An event outlives its youngest delivery: until then it can be replayed. */
+export const EVENT_KEPT: RawBuilder<unknown> = sql`interval '31 days'`;
 /** By then no attempt that began before its endpoint was deleted is still under way. */
 const LATE = sql`interval '1 hour'`;
+
+/** Keeps events for as long as a delivery that is made now. @returns how many of them there still are */
+export async function keepEvents(em: EntityManager, eventIds: readonly string[]): Promise<number> {
+  const { numAffectedRows = 0n } = await sql`
+    update webhook_events set kept_until = greatest(kept_until, now() + ${EVENT_KEPT})
+    where id = any(${[...eventIds]}::text[])`.execute(kysely(em));
+  return Number(numAffectedRows);
+}
 
 /** Deletes deliveries of one endpoint, `limit` at most. */
 export async function deleteDeliveries(em: EntityManager, webhookId: string, limit: number): Promise<void> {
