@@ -51,11 +51,17 @@ export async function startWebhookSink(port: number): Promise<WebhookSink> {
 }
 
 async function replyOf(child: ChildProcess): Promise<Reply> {
-  const [reply] = await Promise.race([
-    once(child, "message"),
-    once(child, "exit").then(() => Promise.reject(new Error("the sink ended"))),
-  ]);
-  return reply;
+  const done = new AbortController();
+  const { signal } = done;
+  try {
+    const [reply] = await Promise.race([
+      once(child, "message", { signal }),
+      once(child, "exit", { signal }).then(() => Promise.reject(new Error("the sink ended"))),
+    ]);
+    return reply;
+  } finally {
+    done.abort();
+  }
 }
 
 async function main(): Promise<void> {

@@ -18,6 +18,8 @@ import { installRuntime } from "./runtime.ts";
 
 /** Activities a worker runs at once unless its pool or a setting says otherwise. */
 const ACTIVITIES = 10;
+/** How often an activity's heartbeat is sent on at most. */
+const HEARTBEAT_EVERY_MS = 2_000;
 /** How often a worker asks for a Temporal that is not there yet. */
 const CONNECT_AGAIN_MS = 1_000;
 
@@ -96,6 +98,8 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
       activities: running.activities ?? {},
       interceptors: { activity: [failuresToCodes(log)] },
       maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? ACTIVITIES,
+      // By default the SDK holds heartbeats back for 80 % of their timeout: a busy machine would be taken for a lost one.
+      maxHeartbeatThrottleInterval: HEARTBEAT_EVERY_MS,
       // It is 0 by default: activities would be cut off in the middle of their mails.
       shutdownGraceTime: env.SHUTDOWN_GRACE_MS,
     });

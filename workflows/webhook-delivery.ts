@@ -76,7 +76,7 @@ class Delivery {
       taskQueue: TASK_QUEUES.webhooks,
       startToCloseTimeout: "60 seconds",
       // Soon enough that what a lost worker had in hand goes out again within seconds.
-      heartbeatTimeout: "6 seconds",
+      heartbeatTimeout: "10 seconds",
       retry: { initialInterval: "200 milliseconds", maximumInterval: "10 seconds" },
       priority: { fairnessKey: input.teamId },
       summary,
