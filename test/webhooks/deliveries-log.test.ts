@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { replayDelivery } from "../../domain/webhooks/replay.ts";
@@ -301,6 +302,17 @@ describe("The delivery log", () => {
       await cleanUp();
       const rows = await db().selectFrom("webhook_events").select("id").where("id", "in", ids).execute();
       assert.deepEqual(rows, [{ id: kept }]);
+    });
+
+    it("is gone at once for whoever deletes an endpoint, and what exceeds 10,000 rows with the next clean-up", async () => {
+      await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, group_id, status)
+        select ${webhookId} || n, ${team.team.id}, 'LIVE', ${webhookId}, 'evt', ${QUIET_EVENT}, 'done', 'SUCCEEDED'
+        from generate_series(1, 10001) n`.execute(db());
+      assert.equal((await client.delete(`/webhooks/${webhookId}`)).status, 200);
+      assert.ok((await left(webhookId)).length <= 1);
+      assertRefused(await page(), 404, "not_found");
+      await deleteExpiredDeliveries(team.em.fork(), 10_000);
+      assert.deepEqual(await left(webhookId), []);
     });
 
     it("is nothing of an endpoint that was deleted, however long its log, or late a row of it", async () => {
