@@ -261,7 +261,7 @@ export type SettlingSend = Tenant & Pick<OpenedDispatch, "epoch" | "newsletterId
  * are what settling costs. A row found UNKNOWN because this attempt was given up for dead takes its true outcome, unless
  * that would put it back in the queue of a send that has ended.
  *
- * Most teams listen to nothing of the kind, and events would cost them a tenth of the statement all the same. So they
+ * Most teams listen to nothing of the kind, and events would cost them a fifth of the statement all the same. So they
  * have one of their own that tells nothing; should somebody listen after all, it settles nothing.
  * @returns how many rows came to stand at each state
  */
