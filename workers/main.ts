@@ -98,6 +98,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
       activities: running.activities ?? {},
       interceptors: { activity: [failuresToCodes(log)] },
       maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? ACTIVITIES,
+      ...definition.options,
       // By default the SDK holds heartbeats back for 80 % of their timeout: a busy machine would be taken for a lost one.
       maxHeartbeatThrottleInterval: HEARTBEAT_EVERY_MS,
       // It is 0 by default: activities would be cut off in the middle of their mails.

@@ -1,4 +1,5 @@
 import type { Client } from "@temporalio/client";
+import type { WorkerOptions } from "@temporalio/worker";
 import type { Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { createDispatchActivities } from "../activities/dispatch.ts";
@@ -16,6 +17,8 @@ export interface PoolDefinition {
   workflows?: boolean;
   /** Activities at once, where they mostly wait for others. */
   activities?: number;
+  /** Of the SDK's worker. */
+  options?: Pick<WorkerOptions, "maxConcurrentWorkflowTaskExecutions" | "maxConcurrentLocalActivityExecutions">;
   /** Metrics of this pool alone. */
   addMetrics?(registry: Registry, deps: ActivityDeps): void;
   start(deps: ActivityDeps): {
@@ -43,6 +46,8 @@ export const POOLS = {
     taskQueue: TASK_QUEUES.webhooks,
     workflows: true,
     activities: 100,
+    // A workflow's first task makes its first attempt, which may take seconds: the others must not wait for it.
+    options: { maxConcurrentWorkflowTaskExecutions: 200, maxConcurrentLocalActivityExecutions: 200 },
     start: startWebhooks,
   },
   maintenance: {

@@ -125,12 +125,12 @@ export class Relay {
     while (this.#starting.size >= STARTS) await Promise.race(this.#starting.values());
   }
 
-  async #startNow({ id, webhookId, teamId, size }: Group): Promise<void> {
+  async #startNow({ id, webhookId, teamId, size, healthy }: Group): Promise<void> {
     const { env, log } = this.#deps;
     const ladderMs = env.WEBHOOK_LADDER_SECONDS.map((seconds) => seconds * 1000);
     try {
       await this.#client?.workflow.start<typeof webhookDeliveryWorkflow>("webhookDeliveryWorkflow", {
-        ...deliveryStart({ groupId: id, webhookId, teamId, ladderMs }, size),
+        ...deliveryStart({ groupId: id, webhookId, teamId, ladderMs, healthy }, size),
         workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
         // What an operator terminated is the reconciler's to bring back, on hold.
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,

@@ -21,10 +21,12 @@ import type { ActivityDeps } from "../deps.ts";
 import { whileBeating } from "../heartbeat.ts";
 
 /** Requests one group has in flight at once, and when its endpoint failed several times in a row. */
-const REQUESTS = 25;
+const REQUESTS = 16;
 const REQUESTS_FAILING = 4;
 /** No request begins later than this in one activity: with the longest request it ends within 30 s. */
 const BEGIN_FOR_MS = 14_000;
+/** The same for an attempt that is to be brief. */
+const BEGIN_BRIEFLY_MS = 2_000;
 /** How long outcomes are kept at most before they are written: what a crash then repeats. */
 const SETTLE_EVERY_MS = 500;
 /** How long outcomes are kept for a database that is away, and how often it is tried. */
@@ -39,6 +41,8 @@ export interface AttemptRequest {
   rung: number;
   /** Until the next rung's attempt; null on the last. */
   retryInMs: number | null;
+  /** What takes long is left to an attempt that is not. */
+  brief?: boolean;
 }
 
 interface Counts {
@@ -89,7 +93,8 @@ export function createDeliveryActivities(deps: Deps): DeliveryActivities {
   };
 }
 
-async function attemptGroup(deps: Deps, { groupId, rung, retryInMs }: AttemptRequest): Promise<AttemptResult> {
+async function attemptGroup(deps: Deps, request: AttemptRequest): Promise<AttemptResult> {
+  const { groupId, rung, retryInMs, brief = false } = request;
   const em = deps.orm.em.fork();
   const opened = await openAttempt(em, { groupId, rung });
   if (opened.state === "busy") {
@@ -100,7 +105,7 @@ async function attemptGroup(deps: Deps, { groupId, rung, retryInMs }: AttemptReq
   if (opened.state === "over") return { next: "done", ...counts, failed: opened.failed, blocked: opened.blocked };
 
   const attempt = new Attempt(deps, em, opened.destination, retryInMs);
-  await attempt.make(opened.due);
+  await attempt.make(opened.due, brief ? BEGIN_BRIEFLY_MS : BEGIN_FOR_MS);
   const { retryAt, waitMs } = attempt;
   const { pending, retrying } = await closeAttempt(em, { groupId, epoch: opened.epoch, retryAt });
   const { succeeded, failed, blocked, reason } = attempt;
@@ -144,9 +149,9 @@ class Attempt implements Counts {
     this.#custom = openHeaders(vault, webhookId, encryptedHeaders);
   }
 
-  async make(due: readonly DueDelivery[]): Promise<void> {
+  async make(due: readonly DueDelivery[], beginForMs: number): Promise<void> {
     const queue = due[Symbol.iterator]();
-    const beginUntil = performance.now() + BEGIN_FOR_MS;
+    const beginUntil = performance.now() + beginForMs;
     const lane = async () => {
       for (const delivery of queue) {
         this.#unsettled.push(judge(delivery.id, await this.#request(delivery), this.#retryInMs === null));

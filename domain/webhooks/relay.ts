@@ -11,7 +11,7 @@ export const GROUP_SIZE = 100;
  * Groups of an endpoint that may be at their first attempt at once: so many full ones, and so many that are not. What
  * comes meanwhile waits in Postgres, so that the busier an endpoint is, the fuller its groups get.
  */
-const FULL_GROUPS = 4;
+const FULL_GROUPS = 6;
 const PARTIAL_GROUPS = 2;
 
 /** Failures in a row after which an endpoint gets one group at a time: one that hangs ties up few workers. */
@@ -127,6 +127,8 @@ export interface Group {
   webhookId: string;
   teamId: string;
   size: number;
+  /** Its endpoint did not fail lately, as far as is known. */
+  healthy: boolean;
 }
 
 /**
@@ -159,7 +161,7 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
       .map((candidate) => {
         const failing = candidate.failures >= FAILING_AFTER;
         const full = Math.max(0, (failing ? 1 : FULL_GROUPS) - candidate.busy);
-        return { ...candidate, full, partial: (failing ? 1 : PARTIAL_GROUPS) - candidate.busy };
+        return { ...candidate, failing, full, partial: (failing ? 1 : PARTIAL_GROUPS) - candidate.busy };
       })
       .filter(({ full }) => full > 0);
     if (room.length === 0) return [];
@@ -173,13 +175,21 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
     const idsOf = new Map(waiting.map(({ webhook_id, ids }) => [webhook_id, ids]));
 
     const groups: (Group & { environment: Tenant["environment"]; ids: string[] })[] = [];
-    for (const { webhook_id, team_id, environment, partial } of room) {
+    for (const { webhook_id, team_id, environment, failing, partial } of room) {
       const ids = idsOf.get(webhook_id) ?? [];
       for (let from = 0; from < ids.length; from += GROUP_SIZE) {
         const members = ids.slice(from, from + GROUP_SIZE);
         const [id] = members;
         if (id === undefined || (members.length < GROUP_SIZE && from / GROUP_SIZE >= partial)) break;
-        groups.push({ id, webhookId: webhook_id, teamId: team_id, environment, size: members.length, ids: members });
+        groups.push({
+          id,
+          webhookId: webhook_id,
+          teamId: team_id,
+          environment,
+          healthy: !failing,
+          size: members.length,
+          ids: members,
+        });
       }
     }
     if (groups.length === 0) return [];
@@ -191,7 +201,7 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
       from unnest(${groups.flatMap(({ ids }) => ids)}::text[],
         ${groups.flatMap(({ id, ids }) => ids.map(() => id))}::text[]) as m (id, group_id)
       where d.id = m.id and d.group_id is null`.execute(db);
-    return groups.map(({ id, webhookId, teamId, size }) => ({ id, webhookId, teamId, size }));
+    return groups;
   });
 }
 
@@ -201,7 +211,7 @@ const UNSTARTED_SECONDS = 5;
 /** Groups whose first attempt nobody began: the relay that made them may have died before it started their workflow. */
 export async function unstartedGroups(em: EntityManager, limit: number): Promise<Group[]> {
   const { rows } = await sql<Group>`
-    select id, webhook_id as "webhookId", team_id as "teamId", size from webhook_groups
+    select id, webhook_id as "webhookId", team_id as "teamId", size, false as healthy from webhook_groups
     where begun_at is null and created_at < now() - make_interval(secs => ${UNSTARTED_SECONDS})
     order by created_at limit ${limit}`.execute(kysely(em));
   return rows;
@@ -211,7 +221,7 @@ export async function unstartedGroups(em: EntityManager, limit: number): Promise
 const OVERDUE_SECONDS = 60;
 
 /** A group whose attempt should have been made by now. */
-export interface OverdueGroup extends Group {
+export interface OverdueGroup extends Omit<Group, "healthy"> {
   /** The rung of the ladder it goes on with. */
   rung: number;
 }
