@@ -250,14 +250,6 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
     ...(lost > 0 ? [`${lost} lost`] : []),
     ...(duplicates > 0 && !scenario.kill ? [`${duplicates} twice`] : []),
   ];
-  if (process.env["DBG"])
-    console.error(
-      (
-        await sql`select status, attempt, error_message, count(*)::int, max(duration_ms), min(created_at), max(updated_at) from webhook_deliveries where team_id = ${team.team.id} group by 1,2,3`.execute(
-          kysely(team.em),
-        )
-      ).rows,
-    );
   await sql`delete from webhook_endpoints where team_id = ${team.team.id}`.execute(kysely(team.em));
   return { row, cpu, problems };
 }

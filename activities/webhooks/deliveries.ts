@@ -79,12 +79,13 @@ interface Deps extends Pick<ActivityDeps, "orm" | "vault" | "stopping"> {
 export function createDeliveryActivities(deps: Deps): DeliveryActivities {
   const { orm, onRoom } = deps;
   return {
-    attemptGroup: (request) =>
-      whileBeating(async () => {
-        const result = await attemptGroup(deps, request);
-        onRoom();
-        return result;
-      }),
+    attemptGroup: async (request) => {
+      const attempt = () => attemptGroup(deps, request);
+      // A local activity has no heartbeat: its workflow task stands for it.
+      const result = await (request.brief ? attempt() : whileBeating(attempt));
+      onRoom();
+      return result;
+    },
     cancelGroup: async (groupId) => {
       const given = await cancelGroup(orm.em.fork(), groupId);
       onRoom();
@@ -154,7 +155,9 @@ class Attempt implements Counts {
     const beginUntil = performance.now() + beginForMs;
     const lane = async () => {
       for (const delivery of queue) {
-        this.#unsettled.push(judge(delivery.id, await this.#request(delivery), this.#retryInMs === null));
+        // Not in one expression: `#unsettled` may be another array once the answer is here.
+        const answer = await this.#request(delivery);
+        this.#unsettled.push(judge(delivery.id, answer, this.#retryInMs === null));
         if (performance.now() - this.#settledAt > SETTLE_EVERY_MS) void this.#settleSoon();
         if (performance.now() > beginUntil || this.#deps.stopping.aborted) return;
       }
