@@ -25,6 +25,7 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { emittedEvents, listen } from "../webhooks/outbox.ts";
 
 let temporal: Client;
 let close: () => Promise<void>;
@@ -331,6 +332,7 @@ describe("Dispatch", () => {
     this.timeout(90_000);
     const connections = 10;
     const sender = await makeSender({ recipients: 2_000, credits: 2_000, account: { maxConnections: connections } });
+    await listen(sender, { events: ["email.sent"] });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 5 }]);
     const { data } = await startSend(sender);
     await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 300 || undefined, { withinMs: 20_000 });
@@ -357,6 +359,11 @@ describe("Dispatch", () => {
       rows.filter(({ email }) => !caught.has(email)),
       [],
       "nobody forgotten",
+    );
+    assert.deepEqual(
+      (await emittedEvents(sender)).map(({ object }) => object.email).sort(),
+      rows.map(({ email }) => email).sort(),
+      "an event for each who was sent",
     );
     assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
     assert.notEqual(dispatchPid(), pid);
