@@ -1,7 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import type { EntityManager } from "../../db/orm.ts";
 import {
   type AttemptOutcome,
   cancelGroup,
@@ -107,13 +106,12 @@ async function attemptGroup(deps: Deps, request: AttemptRequest): Promise<Attemp
 
   const attempt = new Attempt(deps, em, opened.destination, retryInMs);
   await attempt.make(opened.due, brief ? BEGIN_BRIEFLY_MS : BEGIN_FOR_MS);
-  const { retryAt, waitMs } = attempt;
-  const { pending, retrying } = await closeAttempt(em, { groupId, epoch: opened.epoch, retryAt });
+  const { pending, retrying, waitMs, nextAttemptAt } = await closeAttempt(em, { groupId, epoch: opened.epoch });
   const { succeeded, failed, blocked, reason } = attempt;
   Object.assign(counts, { succeeded, failed, blocked });
   if (pending > 0) return { next: "more", ...counts };
-  if (retrying === 0) return { next: "done", ...counts };
-  return { next: "retry", ...counts, left: retrying, waitMs, nextAttemptAt: retryAt ?? "", reason };
+  if (waitMs === null || nextAttemptAt === null) return { next: "done", ...counts };
+  return { next: "retry", ...counts, left: retrying, waitMs, nextAttemptAt, reason };
 }
 
 /** One slice of an attempt: some requests at a time, their outcomes written as they come. */
@@ -133,9 +131,8 @@ class Attempt implements Counts {
   blocked = 0;
   /** Why the latest of those that are tried again failed. */
   reason = "";
-  /** Until the next attempt, and when that is by the database clock. */
-  waitMs = 0;
-  retryAt: string | null = null;
+  /** The longest wait so far for the next attempt. */
+  #waitMs = 0;
 
   constructor(deps: Deps, em: EntityManager, destination: Destination, retryInMs: number | null) {
     this.#deps = deps;
@@ -213,9 +210,9 @@ class Attempt implements Counts {
       this.#unsettled = [];
       if (verdicts.length === 0) return;
       try {
-        await this.#setRetry(verdicts);
+        this.#setRetry(verdicts);
         const outcomes = verdicts.map(({ outcome }) => outcome);
-        await settleAttempts(this.#em, this.#destination.webhookId, outcomes, this.retryAt);
+        await settleAttempts(this.#em, this.#destination.webhookId, outcomes, this.#waitMs);
         this.#count(outcomes);
       } catch (error) {
         this.#unsettled = [...verdicts, ...this.#unsettled];
@@ -227,19 +224,13 @@ class Attempt implements Counts {
   }
 
   /** A group climbs together: the longest wait that one of its answers asked for is everybody's. */
-  async #setRetry(verdicts: readonly Verdict[]): Promise<void> {
+  #setRetry(verdicts: readonly Verdict[]): void {
     const again = verdicts.filter(({ outcome }) => outcome.status === "RETRYING");
     const last = again.at(-1);
     if (!last || this.#retryInMs === null) return;
     this.reason = last.reason ?? "";
-    const asked = again.reduce((most, { retryAfterMs }) => Math.max(most, retryAfterMs), this.#retryInMs);
-    if (this.retryAt !== null && asked <= this.waitMs) return;
-    this.waitMs = asked;
-    const { rows } = await sql<{ at: string }>`select to_char(
-      (now() + make_interval(secs => ${asked / 1000}::float8)) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at`.execute(
-      kysely(this.#em),
-    );
-    this.retryAt = rows[0]?.at ?? null;
+    const asked = Math.max(this.#retryInMs, ...again.map(({ retryAfterMs }) => retryAfterMs));
+    this.#waitMs = Math.max(this.#waitMs, asked);
   }
 
   #count(outcomes: readonly AttemptOutcome[]): void {

@@ -204,13 +204,13 @@ export interface AttemptOutcome {
  * Writes outcomes, in the order in which they came, and what they say of the endpoint, in one transaction. One that
  * failed for long enough is switched off with it, and its owner's notice is due. A row that another attempt closed
  * meanwhile stays as it is.
- * @param retryAt when what is RETRYING is attempted next, ISO 8601; null when nothing is
+ * @param retryInMs how long what is RETRYING waits for its next attempt, in ms; the end of the attempt may lengthen it
  */
 export function settleAttempts(
   em: EntityManager,
   webhookId: string,
   outcomes: readonly AttemptOutcome[],
-  retryAt: string | null,
+  retryInMs: number,
 ): Promise<void> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
@@ -218,7 +218,8 @@ export function settleAttempts(
       update webhook_deliveries d
       set status = o.status, response_status = o.response_status, response_body = o.response_body,
         error_message = o.error_message, duration_ms = o.duration_ms, updated_at = now(),
-        next_attempt_at = case when o.status = 'RETRYING' then ${retryAt}::timestamptz end
+        next_attempt_at = case when o.status = 'RETRYING'
+          then now() + make_interval(secs => ${retryInMs / 1000}::float8) end
       from unnest(${outcomes.map(({ id }) => id)}::text[], ${outcomes.map(({ status }) => status)}::text[],
         ${outcomes.map(({ responseStatus }) => responseStatus)}::smallint[],
         ${outcomes.map(({ responseBody }) => responseBody)}::text[],
@@ -261,20 +262,23 @@ export interface GroupLeft {
   /** Not attempted yet on this rung. */
   pending: number;
   retrying: number;
+  /** Until what is RETRYING is attempted next, in ms, and when that is, ISO 8601; null when nothing is. */
+  waitMs: number | null;
+  nextAttemptAt: string | null;
 }
 
 /**
- * Ends an attempt, or its part: gives the slot back, and removes the group when nothing is left of it. Does nothing when
- * another attempt took over.
+ * Ends an attempt, or its part: gives the slot back, and removes the group when nothing is left of it. What is left of
+ * one that is over waits together, as long as the one that waits longest. Does nothing when another attempt took over.
  */
 export async function closeAttempt(
   em: EntityManager,
-  { groupId, epoch, retryAt }: { groupId: string; epoch: number; retryAt: string | null },
+  { groupId, epoch }: { groupId: string; epoch: number },
 ): Promise<GroupLeft> {
   const { rows } = await sql<GroupLeft>`
     with left_over as (
       select count(*) filter (where status = 'PENDING')::int as pending,
-        count(*) filter (where status = 'RETRYING')::int as retrying
+        count(*) filter (where status = 'RETRYING')::int as retrying, max(next_attempt_at) as retry_at
       from webhook_deliveries where group_id = ${groupId} and status in ('PENDING', 'RETRYING')
     ), gone as (
       delete from webhook_groups g using left_over l
@@ -282,11 +286,20 @@ export async function closeAttempt(
     ), kept as (
       update webhook_groups g
       set attempting = false, slot_until = null, phase = case when l.pending = 0 then 'CLIMBING' else g.phase end,
-        due_at = case when l.pending = 0 then coalesce(${retryAt}::timestamptz, now()) else now() end
+        due_at = case when l.pending = 0 then l.retry_at else now() end
       from left_over l where g.id = ${groupId} and g.epoch = ${epoch} and (l.pending > 0 or l.retrying > 0)
+      returning g.id
+    ), levelled as (
+      update webhook_deliveries d set next_attempt_at = l.retry_at, updated_at = now()
+      from left_over l, kept k
+      where d.group_id = k.id and l.pending = 0 and d.status = 'RETRYING' and d.next_attempt_at < l.retry_at
     )
-    select pending, retrying from left_over`.execute(kysely(em));
-  return rows[0] ?? { pending: 0, retrying: 0 };
+    select pending, retrying, greatest(0, ceil(extract(epoch from retry_at - now()) * 1000))::int as "waitMs",
+      to_char(retry_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "nextAttemptAt"
+    from left_over`.execute(kysely(em));
+  const [left] = rows;
+  if (!left) throw new Error("an aggregate without a row");
+  return left;
 }
 
 /** Notes that a group could not retry yet, so that it is not taken for lost meanwhile. */
