@@ -104,9 +104,18 @@ async function attemptGroup(deps: Deps, request: AttemptRequest): Promise<Attemp
   const counts: Counts = { succeeded: 0, failed: 0, blocked: 0 };
   if (opened.state === "over") return { next: "done", ...counts, failed: opened.failed, blocked: opened.blocked };
 
-  const attempt = new Attempt(deps, em, opened.destination, retryInMs);
-  await attempt.make(opened.due, brief ? BEGIN_BRIEFLY_MS : BEGIN_FOR_MS);
-  const { pending, retrying, waitMs, nextAttemptAt } = await closeAttempt(em, { groupId, epoch: opened.epoch });
+  const end = () => closeAttempt(em, { groupId, epoch: opened.epoch });
+  let attempt: Attempt;
+  try {
+    attempt = new Attempt(deps, em, opened.destination, retryInMs);
+  } catch (error) {
+    await end();
+    throw error;
+  }
+  const fault = await attempt.make(opened.due, brief ? BEGIN_BRIEFLY_MS : BEGIN_FOR_MS);
+  // What was not sent is no unknown outcome: it stays as it is for the next try.
+  const { pending, retrying, waitMs, nextAttemptAt } = await end();
+  if (fault) throw fault.reason;
   const { succeeded, failed, blocked, reason } = attempt;
   Object.assign(counts, { succeeded, failed, blocked });
   if (pending > 0) return { next: "more", ...counts };
@@ -147,7 +156,8 @@ class Attempt implements Counts {
     this.#custom = openHeaders(vault, webhookId, encryptedHeaders);
   }
 
-  async make(due: readonly DueDelivery[], beginForMs: number): Promise<void> {
+  /** @returns a fault of ours that kept some from being sent; all else is written */
+  async make(due: readonly DueDelivery[], beginForMs: number): Promise<PromiseRejectedResult | undefined> {
     const queue = due[Symbol.iterator]();
     const beginUntil = performance.now() + beginForMs;
     const lane = async () => {
@@ -163,7 +173,7 @@ class Attempt implements Counts {
     // A fault of ours in one lane must not cost the others their outcomes.
     const ended = await Promise.allSettled(Array.from({ length: lanes }, lane));
     await this.#settleAll();
-    for (const end of ended) if (end.status === "rejected") throw end.reason;
+    return ended.find((end) => end.status === "rejected");
   }
 
   #request(delivery: DueDelivery): Promise<Answer> {
