@@ -18,7 +18,8 @@ export const SWITCH_OFF_FAILURES = 20;
 /** What is left of a group is taken for lost when its next attempt is this late, in seconds. */
 const LATE_SECONDS = 120;
 
-const OUTCOME_UNKNOWN = "The outcome is unknown: the service was interrupted during this attempt. It is made again.";
+const INTERRUPTED = "The outcome is unknown: the service was interrupted during this attempt.";
+const OUTCOME_UNKNOWN = `${INTERRUPTED} It is made again.`;
 
 /** One delivery to be attempted. */
 export interface DueDelivery {
@@ -80,7 +81,12 @@ export function openAttempt(em: EntityManager, { groupId, rung }: Moment): Promi
       await db.deleteFrom("webhook_groups").where("id", "=", groupId).execute();
       return { state: "over", failed: 0, blocked: 0 };
     }
-    if (!group.active) return { state: "over", ...(await giveUp(tx, groupId, "BLOCKED", ENDPOINT_OFF)) };
+    if (!group.active) {
+      // What was in hand may have arrived: that is not BLOCKED.
+      const inHand = ["FAILED", `${INTERRUPTED} ${ENDPOINT_OFF}`] as const;
+      const [pending, why] = group.attempting ? inHand : (["BLOCKED", ENDPOINT_OFF] as const);
+      return { state: "over", ...(await giveUp(tx, groupId, pending, ENDPOINT_OFF, why)) };
+    }
     if (rung > 0 && !(await takeSlot(tx, groupId, group.webhook_id))) return { state: "busy" };
 
     const epoch = group.epoch + 1;
@@ -163,19 +169,20 @@ async function succeedRows(
 }
 
 /**
- * Ends a group whose deliveries cannot go on: those never attempted get `untried`, those that failed before are FAILED.
+ * Ends a group whose deliveries cannot go on: those PENDING get `untried`, those that failed before are FAILED.
  */
 async function giveUp(
   em: EntityManager,
   groupId: string,
   untried: "BLOCKED" | "FAILED",
   why: string,
+  whyUntried = why,
 ): Promise<{ failed: number; blocked: number }> {
   const { rows } = await sql<{ status: DeliveryStatus }>`
     with ended as (
       update webhook_deliveries
       set status = case when status = 'PENDING' then ${untried} else 'FAILED' end, next_attempt_at = null,
-        error_message = case when status = 'PENDING' then ${why} else concat_ws(' ', error_message, ${why}::text) end,
+        error_message = case when status = 'PENDING' then ${whyUntried} else concat_ws(' ', error_message, ${why}::text) end,
         updated_at = now()
       where group_id = ${groupId} and status in ('PENDING', 'RETRYING') returning status
     ), gone as (delete from webhook_groups where id = ${groupId})
