@@ -72,6 +72,8 @@ class Delivery {
   #cancelled = false;
   #attempting = false;
   #begun = false;
+  /** Why the latest of those that are tried again failed. */
+  #reason = "the outcome is unknown";
   #givenUp = 0;
   #over = false;
 
@@ -128,10 +130,11 @@ class Delivery {
         this.#outcome.failed += result.failed;
         this.#outcome.blocked += result.blocked;
         if (result.next === "done") break;
+        this.#reason = result.reason || this.#reason;
         if (result.next === "retry") {
           this.#rung++;
           this.#tell(
-            `${result.left} left. Attempt ${this.#rung} of ${ladderMs.length} failed: ${result.reason}. Next attempt at ${result.nextAttemptAt}. Updates: retryNow, cancel.`,
+            `${result.left} left. Attempt ${this.#rung} of ${ladderMs.length} failed: ${this.#reason}. Next attempt at ${result.nextAttemptAt}. Updates: retryNow, cancel.`,
           );
           await this.#wait(result.waitMs, "until the next attempt");
         }
@@ -185,8 +188,10 @@ class Delivery {
   }
 
   async #retryNow(): Promise<string> {
+    // Kept for later it would cost the wait after this attempt.
+    if (this.#attempting) return "an attempt is under way";
     this.#nudged = true;
-    return this.#attempting ? "an attempt is under way" : "attempts what is left now";
+    return "attempts what is left now";
   }
 
   async cancel(): Promise<string> {

@@ -53,7 +53,7 @@ interface Counts {
 export type AttemptResult =
   | { next: "busy" }
   /** Time is up, some are not attempted yet: go on at once. */
-  | ({ next: "more" } & Counts)
+  | ({ next: "more"; reason: string } & Counts)
   | ({ next: "retry"; left: number; waitMs: number; nextAttemptAt: string; reason: string } & Counts)
   | ({ next: "done" } & Counts);
 
@@ -118,7 +118,7 @@ async function attemptGroup(deps: Deps, request: AttemptRequest): Promise<Attemp
   if (fault) throw fault.reason;
   const { succeeded, failed, blocked, reason } = attempt;
   Object.assign(counts, { succeeded, failed, blocked });
-  if (pending > 0) return { next: "more", ...counts };
+  if (pending > 0) return { next: "more", ...counts, reason };
   if (waitMs === null || nextAttemptAt === null) return { next: "done", ...counts };
   return { next: "retry", ...counts, left: retrying, waitMs, nextAttemptAt, reason };
 }
