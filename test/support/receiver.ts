@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import { buffer } from "node:stream/consumers";
 import { eventually } from "./eventually.ts";
 
@@ -27,21 +28,28 @@ export interface Receiver {
 
 const free = (process.env["MAILKEEL_RECEIVERS"] ?? "").split(",").filter(Boolean).map(Number);
 
-/** Opens a receiver; close it, so that another test can have its address. */
-export async function openReceiver(behave: Behaviour = (_, response) => void response.writeHead(204).end()) {
+/**
+ * Opens a receiver; close it, so that another test can have its address.
+ * @param tls what it speaks TLS with; HTTP unless given
+ */
+export async function openReceiver(
+  behave: Behaviour = (_, response) => void response.writeHead(204).end(),
+  tls?: { cert: string; key: string },
+): Promise<Receiver> {
   const port = free.shift();
   if (port === undefined) throw new Error("no address is left for a receiver; close those you opened");
-  const server = createServer(async (request, response) => {
+  const listener = async (request: IncomingMessage, response: ServerResponse) => {
     const body = (await buffer(request)).toString();
     const one = { path: request.url ?? "", headers: request.headers, body, at: performance.now() };
     receiver.received.push(one);
     receiver.behave(one, response, request);
-  });
+  };
+  const server = tls ? createTlsServer(tls, listener) : createServer(listener);
   server.listen(port, "127.0.0.1");
   await once(server, "listening");
   const at = (path: string) => receiver.received.filter((one) => one.path === path);
   const receiver: Receiver = {
-    origin: `http://127.0.0.1:${port}`,
+    origin: `${tls ? "https" : "http"}://127.0.0.1:${port}`,
     received: [],
     behave,
     until: async (path, count, withinMs = 10_000) => {

@@ -1,0 +1,197 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Client } from "@temporalio/client";
+import { sql } from "kysely";
+import Stripe from "stripe";
+import type { Environment } from "../../db/entities/shared.ts";
+import type { DeliveryStatus } from "../../db/entities/webhook.ts";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { emit } from "../../domain/webhooks/emit.ts";
+import { deliveryWorkflowId, RECONCILER_ID } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import type { TestTeam } from "../support/factories.ts";
+import type { Received, Receiver } from "../support/receiver.ts";
+import { logOf, type TestEndpoint } from "./support.ts";
+
+/** How long a test waits for what must come: longer than the busiest machine takes. */
+export const PATIENCE_MS = 60_000;
+
+const TOLERANCE_SECONDS = 300;
+
+// Somebody else's implementation of the same scheme, the one most receivers will use.
+const verifier = Stripe.webhooks.signature;
+assert.ok(verifier);
+const verify: typeof verifier.verifyHeader = verifier.verifyHeader.bind(verifier);
+
+export type Row = Awaited<ReturnType<typeof logOf>>[number];
+
+export const header = ({ headers }: Received, name: string): string => String(headers[name.toLowerCase()]);
+
+export const deliveryIdOf = (received: Received): string => header(received, "X-Service-Delivery-Id");
+export const eventIdOf = (received: Received): string => header(received, "X-Service-Event-Id");
+
+/** Whether an endpoint's owner would take this for ours. */
+export function isSigned(received: Received, secret: string): boolean {
+  try {
+    return verify(received.body, header(received, "X-Service-Signature"), secret, TOLERANCE_SECONDS);
+  } catch {
+    return false;
+  }
+}
+
+/** Checks what the contract says of the headers of a delivery, against its row in the log. */
+export function assertHeaders(received: Received, row: Row | undefined, endpoint: TestEndpoint): void {
+  assert.ok(row, `a row of ${deliveryIdOf(received)} is in the log`);
+  const timestamp = header(received, "X-Service-Timestamp");
+  assert.match(timestamp, /^\d{10}$/);
+  assert.match(header(received, "X-Service-Signature"), new RegExp(`^t=${timestamp}(,v1=[0-9a-f]{64})+$`));
+  assert.ok(isSigned(received, endpoint.secret), "the signature verifies");
+  const of = (name: string) => received.headers[name.toLowerCase()];
+  const { id, object, type, api_version, data, ...more } = JSON.parse(received.body);
+  assert.deepEqual(
+    {
+      deliveryId: of("X-Service-Delivery-Id"),
+      event: of("X-Service-Event"),
+      eventId: of("X-Service-Event-Id"),
+      webhookId: of("X-Service-Webhook-Id"),
+      version: of("X-Service-Api-Version"),
+      replay: of("X-Service-Replay"),
+      contentType: of("Content-Type"),
+    },
+    {
+      deliveryId: row.id,
+      event: row.event_type,
+      eventId: row.event_id,
+      webhookId: endpoint.id,
+      version: "2026-08-15",
+      replay: row.is_replay ? "true" : undefined,
+      contentType: "application/json",
+    },
+  );
+  assert.deepEqual(
+    { id, object, type, api_version, more: Object.keys(more) },
+    { id: row.event_id, object: "event", type: row.event_type, api_version: "2026-08-15", more: ["created_at"] },
+  );
+  assert.ok(data.object);
+}
+
+/** Checks each delivery that arrived at a path against its row. @returns them in order */
+export function assertAllHeaders(receiver: Receiver, path: string, log: readonly Row[], endpoint: TestEndpoint) {
+  const arrived = receiver.received.filter((one) => one.path === path);
+  const rows = new Map(log.map((row) => [row.id, row]));
+  for (const one of arrived) assertHeaders(one, rows.get(deliveryIdOf(one)), endpoint);
+  assert.equal(new Set(arrived.map(deliveryIdOf)).size, arrived.length, "each attempt has an id of its own");
+  return arrived;
+}
+
+/** What a row says of its state, oldest attempt first. */
+export const states = (log: readonly Row[]): [number, DeliveryStatus][] =>
+  log.map(({ attempt, status }): [number, DeliveryStatus] => [attempt, status]).sort(([a], [b]) => a - b);
+
+/** The log of an endpoint once it is as wanted. */
+export function untilLog(
+  team: Pick<TestTeam, "em">,
+  webhookId: string,
+  wanted: (log: Row[]) => boolean,
+  what = "the log",
+): Promise<Row[]> {
+  return eventually(
+    async () => {
+      const log = await logOf({ em: team.em.fork() }, webhookId);
+      if (!wanted(log)) throw new Error(JSON.stringify(states(log)));
+      return log;
+    },
+    { what: `${what} of ${webhookId}`, withinMs: PATIENCE_MS },
+  );
+}
+
+/** The log of an endpoint once all that was emitted is over. @param events how many */
+export const untilOver = (team: Pick<TestTeam, "em">, webhookId: string, events = 1): Promise<Row[]> =>
+  untilLog(
+    team,
+    webhookId,
+    (log) =>
+      new Set(log.map(({ event_id }) => event_id)).size >= events &&
+      log.every(({ status }) => status !== "PENDING" && status !== "RETRYING"),
+    "the end of the log",
+  );
+
+/** The log of an endpoint once something in it waits for its next attempt and nothing is under way. */
+export const untilWaiting = (team: Pick<TestTeam, "em">, webhookId: string): Promise<Row[]> =>
+  untilLog(
+    team,
+    webhookId,
+    (log) => log.some(({ status }) => status === "RETRYING") && log.every(({ status }) => status !== "PENDING"),
+    "a retry in the log",
+  );
+
+/** The records of events that somebody's change brought, in an environment. */
+export async function emitIn(team: Pick<TestTeam, "team" | "em">, environment: Environment, objects: object[]) {
+  await transaction(team.em, (tx) =>
+    emit(tx, { teamId: team.team.id, environment }, "newsletter.started", objects as never),
+  );
+}
+
+/** The workflow that carries a delivery. */
+export const workflowOf = (temporal: Client, { group_id }: Pick<Row, "group_id">) => {
+  assert.ok(group_id);
+  return temporal.workflow.getHandle(deliveryWorkflowId(group_id));
+};
+
+/** What an operator reads of a workflow in the UI. */
+export async function detailsOf(handle: ReturnType<typeof workflowOf>): Promise<string> {
+  const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
+  return currentDetails;
+}
+
+export const untilDetails = (handle: ReturnType<typeof workflowOf>, text: RegExp): Promise<string> =>
+  eventually(
+    async () => {
+      const details = await detailsOf(handle);
+      if (!text.test(details)) throw new Error(details);
+      return details;
+    },
+    { what: `${text} in the UI`, withinMs: PATIENCE_MS },
+  );
+
+/** Runs the reconciler until a condition holds. */
+export const reconcileUntil = (temporal: Client, what: string, condition: () => Promise<boolean>): Promise<boolean> =>
+  eventually(
+    async () => {
+      await temporal.schedule.getHandle(RECONCILER_ID).trigger();
+      return condition();
+    },
+    { what, withinMs: PATIENCE_MS },
+  );
+
+/** The deliveries of an endpoint are taken for long overdue: what the reconciler looks for. */
+export async function makeOverdue(team: Pick<TestTeam, "em">, webhookId: string): Promise<void> {
+  await sql`update webhook_groups set due_at = now() - interval '1 hour' where webhook_id = ${webhookId}`.execute(
+    kysely(team.em),
+  );
+}
+
+export async function groupsOf(team: Pick<TestTeam, "em">, webhookId: string) {
+  return kysely(team.em).selectFrom("webhook_groups").selectAll().where("webhook_id", "=", webhookId).execute();
+}
+
+/** Changes columns of an endpoint, past the API. */
+export async function setEndpoint(team: Pick<TestTeam, "em">, webhookId: string, set: Record<string, unknown>) {
+  await kysely(team.em).updateTable("webhook_endpoints").set(set).where("id", "=", webhookId).execute();
+}
+
+/** What the processes of the stack have logged. */
+export function readLogs(): string {
+  const folder = `${dirname(process.env["MAILKEEL_STACK"] ?? "")}/logs`;
+  return readdirSync(folder)
+    .map((name) => readFileSync(`${folder}/${name}`, "utf8"))
+    .join("\n");
+}
+
+/** Asks to come back in this many seconds. */
+export const askToWait =
+  (seconds: number): Receiver["behave"] =>
+  (_, response) =>
+    void response.writeHead(429, { "Retry-After": String(seconds) }).end("later");
