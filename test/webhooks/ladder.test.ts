@@ -1,0 +1,357 @@
+import assert from "node:assert/strict";
+import type { Client } from "@temporalio/client";
+import fc from "fast-check";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
+import { type Answer, type FailureCode, judge } from "../../domain/webhooks/verdict.ts";
+import { busyWaitMs, jittered, LADDER_SECONDS } from "../../workflows/ladder.ts";
+import { openReceiver, type Receiver } from "../support/receiver.ts";
+import { temporalClient } from "../support/temporal.ts";
+import {
+  askToWait,
+  detailsOf,
+  groupsOf,
+  type Row,
+  states,
+  untilDetails,
+  untilLog,
+  untilOver,
+  untilWaiting,
+  workflowOf,
+} from "./observing.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam } from "./support.ts";
+
+const random = fc.double({ min: 0, max: 1, noNaN: true });
+
+/** The ladder of the tests, in ms, and how far jitter may move a wait. */
+const RUNGS_MS = [1_000, 1_000, 2_000];
+const LEAST = 0.8;
+const MOST = 1.2;
+const HOUR_MS = 3_600_000;
+
+describe("The ladder", () => {
+  it("is at once, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 10 h", () => {
+    const minute = 60;
+    const hour = 60 * minute;
+    assert.deepEqual(LADDER_SECONDS, [0, 5, 5 * minute, 30 * minute, 2 * hour, 5 * hour, 10 * hour, 10 * hour]);
+  });
+
+  it("moves a wait by a fifth at most, either way, and a longer one never before a shorter", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 1e9 }), random, (waitMs, draw) => {
+        const moved = jittered(waitMs, draw);
+        assert.ok(Number.isInteger(moved));
+        assert.ok(moved >= Math.floor(waitMs * LEAST) && moved <= Math.ceil(waitMs * MOST), `${moved}`);
+        assert.ok(jittered(waitMs + 1_000, draw) >= moved);
+      }),
+    );
+    assert.equal(jittered(0, 1), 0);
+    assert.deepEqual([jittered(1_000, 0), jittered(1_000, 0.5), jittered(1_000, 1)], [800, 1_000, 1_200]);
+  });
+
+  it("has those who find no free slot ask after 4 s at the earliest, and at least every 6 minutes", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 1_000_000 }), random, (count, draw) => {
+        const waitMs = busyWaitMs(count, draw);
+        assert.ok(waitMs >= 4_000 && waitMs <= 360_000, `${waitMs}`);
+        assert.ok(busyWaitMs(count + 1, draw) >= waitMs);
+      }),
+    );
+    assert.deepEqual(
+      [1, 2, 3, 7, 8].map((count) => busyWaitMs(count, 0.5)),
+      [5e3, 10e3, 20e3, 300e3, 300e3],
+    );
+  });
+});
+
+describe("The verdict on an answer", () => {
+  const durationMs = fc.nat(60_000);
+  const last = fc.boolean();
+  const answered = fc
+    .record({
+      status: fc.integer({ min: 100, max: 999 }),
+      body: fc.string(),
+      retryAfterSeconds: fc.option(fc.nat(), { nil: undefined }),
+      durationMs,
+    })
+    .map(({ retryAfterSeconds, ...rest }): Answer & { kind: "answered" } => ({
+      kind: "answered",
+      ...rest,
+      ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+    }));
+  const codes: FailureCode[] = [
+    "timeout",
+    "name_not_resolved",
+    "connect_refused",
+    "unreachable",
+    "tls",
+    "reset",
+    "protocol",
+    "unsendable",
+  ];
+  const failed = fc
+    .record({ code: fc.constantFrom(...codes), message: fc.string(), durationMs })
+    .map((rest): Answer => ({ kind: "failed", ...rest }));
+  const blocked = fc
+    .record({ reason: fc.string(), message: fc.string(), durationMs })
+    .map((rest): Answer => ({ kind: "blocked", ...rest }));
+
+  it("is the contract's for every status: 2xx is over, 4xx is final but for 408 and 429, all else is tried again", () => {
+    for (let status = 100; status < 1_000; status++) {
+      const of = (last: boolean) =>
+        judge("d", { kind: "answered", status, body: "b", durationMs: 1 }, last).outcome.status;
+      const success = status >= 200 && status <= 299;
+      const final = status >= 400 && status <= 499 && ![408, 429].includes(status);
+      assert.equal(of(false), success ? "SUCCEEDED" : final ? "FAILED" : "RETRYING", String(status));
+      assert.equal(of(true), success ? "SUCCEEDED" : "FAILED", String(status));
+    }
+  });
+
+  it("never promises another attempt on the last rung", () => {
+    fc.assert(
+      fc.property(fc.oneof(answered, failed, blocked), (answer) => {
+        assert.notEqual(judge("d", answer, true).outcome.status, "RETRYING");
+      }),
+    );
+  });
+
+  it("is a failure to be tried again when no answer came, and BLOCKED when nothing was sent", () => {
+    fc.assert(
+      fc.property(failed, (answer) => {
+        const { outcome, reason } = judge("d", answer, false);
+        assert.equal(outcome.status, "RETRYING");
+        assert.ok(answer.kind === "failed" && reason === answer.code && outcome.errorMessage === answer.message);
+      }),
+    );
+    fc.assert(
+      fc.property(blocked, last, (answer, isLast) => {
+        const { outcome } = judge("d", answer, isLast);
+        assert.equal(outcome.status, "BLOCKED");
+        assert.equal(outcome.responseStatus, null);
+      }),
+    );
+  });
+
+  it("heeds Retry-After of a 429 and a 503 alone, an hour at most", () => {
+    fc.assert(
+      fc.property(answered, last, (answer, isLast) => {
+        const { retryAfterMs } = judge("d", answer, isLast);
+        const asked = (answer.retryAfterSeconds ?? 0) * 1_000;
+        assert.equal(retryAfterMs, [429, 503].includes(answer.status) ? Math.min(asked, HOUR_MS) : 0);
+      }),
+    );
+  });
+
+  it("keeps what was answered, says why it failed, and gives a history a word without a text of others", () => {
+    fc.assert(
+      fc.property(answered, last, (answer, isLast) => {
+        const { outcome, reason } = judge("d", answer, isLast);
+        assert.equal(outcome.id, "d");
+        assert.equal(outcome.responseStatus, answer.status);
+        assert.equal(outcome.responseBody, answer.body);
+        assert.equal(outcome.durationMs, answer.durationMs);
+        assert.equal(outcome.errorMessage === null, outcome.status === "SUCCEEDED");
+        assert.equal(reason, outcome.status === "SUCCEEDED" ? undefined : `http_${answer.status}`);
+      }),
+    );
+  });
+});
+
+describe("A delivery on the ladder", () => {
+  let receiver: Receiver;
+  let temporal: Client;
+  let close: () => Promise<void>;
+  before(async () => {
+    receiver = await openReceiver();
+    ({ client: temporal, close } = await temporalClient());
+  });
+  after(async () => {
+    await receiver.close();
+    await close();
+  });
+  beforeEach(() => {
+    receiver.received.length = 0;
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+  });
+
+  it("waits what the ladder of its input says before each attempt, give or take a fifth", async () => {
+    receiver.behave = (_, response) => void response.writeHead(500).end();
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/rungs` });
+    await emitSome(team, 1);
+    const log = await untilOver(team, endpoint.id);
+    assert.deepEqual(
+      states(log),
+      [1, 2, 3, 4].map((attempt) => [attempt, "FAILED"]),
+    );
+    const arrivals = receiver.received.map(({ at }) => at);
+    for (const [i, rungMs] of RUNGS_MS.entries()) {
+      const waited = (arrivals[i + 1] ?? 0) - (arrivals[i] ?? 0);
+      assert.ok(waited >= rungMs * LEAST - 1, `attempt ${i + 2} came after ${waited} ms`);
+    }
+    const [first] = log;
+    assert.ok(first);
+    const { events } = await workflowOf(temporal, first).fetchHistory();
+    const timers = (events ?? []).flatMap(({ timerStartedEventAttributes: timer }) => {
+      const { seconds, nanos } = timer?.startToFireTimeout ?? {};
+      return timer ? [Number(seconds ?? 0) * 1_000 + (nanos ?? 0) / 1e6] : [];
+    });
+    // Less than the rung by what it took to end the attempt; a loaded machine may have used it all up.
+    assert.ok(timers.length <= RUNGS_MS.length);
+    for (const timer of timers) assert.ok(timer > 0 && timer <= 2_000 * MOST, `${timer}`);
+    assert.ok(Math.min(...timers) <= 1_000 * MOST);
+  }).timeout(90_000);
+
+  it("is RETRYING with its time until the next attempt starts, then FAILED beside a new PENDING row", async () => {
+    receiver.behave = askToWait(600);
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/steps` });
+    await emitSome(team, 1);
+    const [waiting, ...none] = await untilWaiting(team, endpoint.id);
+    assert.ok(waiting);
+    assert.deepEqual(none, []);
+    assert.equal(waiting.status, "RETRYING");
+    assert.equal(waiting.response_status, 429);
+    assert.equal(waiting.response_body, "later");
+    assert.ok(waiting.next_attempt_at);
+
+    let underWay: Row[] = [];
+    receiver.behave = async (_, response) => {
+      underWay = await logOf({ em: team.em.fork() }, endpoint.id);
+      response.writeHead(200).end("at last");
+    };
+    const handle = workflowOf(temporal, waiting);
+    assert.equal(await handle.executeUpdate("retryNow"), "attempts what is left now");
+    const [before, after, ...more] = await untilOver(team, endpoint.id);
+    assert.deepEqual(more, []);
+    assert.deepEqual(
+      underWay.map((row) => [row.attempt, row.status, row.next_attempt_at, row.response_status]),
+      [
+        [1, "FAILED", null, 429],
+        [2, "PENDING", null, null],
+      ],
+    );
+    assert.equal(before?.id, waiting.id);
+    assert.equal(before?.error_message, waiting.error_message, "what was answered stays in the log");
+    assert.deepEqual(
+      underWay.map(({ id }) => id),
+      [before?.id, after?.id],
+    );
+    assert.deepEqual([after?.status, after?.response_body], ["SUCCEEDED", "at last"]);
+  }).timeout(90_000);
+
+  it("waits as long as a 429 or a 503 asks, an hour at most", async () => {
+    const team = await makeTeam();
+    receiver.behave = ({ path }, response) => {
+      const [, status = "", seconds = ""] = path.split("/");
+      response.writeHead(Number(status), { "Retry-After": seconds }).end();
+    };
+    const endpoints = await Promise.all(
+      ["429/600", "503/600", "429/86400", "500/600"].map((path) =>
+        makeEndpoint(team, { url: `${receiver.origin}/${path}` }),
+      ),
+    );
+    await emitSome(team, 1);
+    const waits = await Promise.all(
+      endpoints.slice(0, 3).map(async ({ id }) => {
+        await untilWaiting(team, id);
+        const { rows } = await sql<{ waitMs: number; dueMs: number }>`
+          select extract(epoch from d.next_attempt_at - d.updated_at)::float8 * 1000 as "waitMs",
+            extract(epoch from g.due_at - d.updated_at)::float8 * 1000 as "dueMs"
+          from webhook_deliveries d join webhook_groups g on g.id = d.group_id
+          where d.webhook_id = ${id} and d.status = 'RETRYING'`.execute(kysely(team.em));
+        const [row] = rows;
+        assert.ok(row);
+        assert.equal(row.dueMs, row.waitMs, "its group goes by the same time");
+        return Math.round(row.waitMs / 1_000);
+      }),
+    );
+    assert.deepEqual(waits, [600, 600, 3_600]);
+    const exhausted = await untilOver(team, endpoints[3]?.id ?? "");
+    assert.equal(exhausted.length, RUNGS_MS.length + 1, "a 500's is not heeded");
+    for (const { id } of endpoints.slice(0, 3)) {
+      const [row] = await untilWaiting(team, id);
+      assert.ok(row);
+      await workflowOf(temporal, row).executeUpdate("cancel");
+    }
+  }).timeout(90_000);
+
+  // An attempt comes back after 14 s and goes on as another part. The first part had been asked to wait for ten minutes,
+  // the last one brought successes alone: the group was attempted again at once.
+  it("waits as long as the first part of a long attempt was asked to", async () => {
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/parts` });
+    // Few at once, so that the attempt is long.
+    await sql`update webhook_health set consecutive_failures = 5 where webhook_id = ${endpoint.id}`.execute(
+      kysely(team.em),
+    );
+    let times = 0;
+    receiver.behave = (received, response, request) => {
+      if (times++ === 0) askToWait(600)(received, response, request);
+      else if (times > 45) response.writeHead(204).end();
+      else setTimeout(() => response.writeHead(204).end(), 1_500);
+    };
+    await emitSome(team, 60);
+    await untilLog(team, endpoint.id, (log) => log.length === 60 && log.every(({ status }) => status !== "PENDING"));
+    const [group, ...more] = await groupsOf(team, endpoint.id);
+    assert.ok(group);
+    assert.deepEqual(more, []);
+    const handle = temporal.workflow.getHandle(`webhook-delivery/${group.id}`);
+    const details = await untilDetails(handle, /1 left/);
+    assert.match(details, /failed: http_429\. Next attempt at 20\d\d-/);
+    const { rows } = await sql<{ waits: boolean; same: boolean }>`
+      select d.next_attempt_at > now() + interval '5 minutes' as waits, d.next_attempt_at = g.due_at as same
+      from webhook_deliveries d join webhook_groups g on g.id = d.group_id
+      where d.webhook_id = ${endpoint.id} and d.status = 'RETRYING'`.execute(kysely(team.em));
+    assert.deepEqual(rows, [{ waits: true, same: true }]);
+    const parts = (await handle.fetchHistory()).events?.filter((event) => event.activityTaskCompletedEventAttributes);
+    assert.ok((parts?.length ?? 0) > 1, "the attempt had several parts");
+    await handle.executeUpdate("cancel");
+    assert.equal((await untilOver(team, endpoint.id)).length, 60);
+  }).timeout(120_000);
+
+  it("asks again later while its endpoint's slots for retries are taken, and goes on when one is free", async () => {
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/slots` });
+    const taken = [newId("delivery"), newId("delivery")];
+    await kysely(team.em)
+      .insertInto("webhook_groups")
+      .values(
+        taken.map((id) => ({
+          id,
+          team_id: team.team.id,
+          environment: "LIVE" as const,
+          webhook_id: endpoint.id,
+          size: 1,
+          phase: "CLIMBING" as const,
+          begun_at: sql<Date>`now()`,
+          due_at: sql<Date>`now() + interval '1 hour'`,
+          slot_until: sql<Date>`now() + interval '1 hour'`,
+        })),
+      )
+      .execute();
+    receiver.behave = (_, response) => void response.writeHead(500).end();
+    await emitSome(team, 1);
+    const [row] = await untilWaiting(team, endpoint.id);
+    assert.ok(row);
+    const handle = workflowOf(temporal, row);
+    assert.match(await untilDetails(handle, /slots for retries are taken/), new RegExp(`^Endpoint ${endpoint.id}\\.`));
+    assert.equal(receiver.received.length, 1, "nothing is sent without a slot");
+
+    // First attempts have room of their own.
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+    await emitSome(team, 1);
+    await untilLog(team, endpoint.id, (log) => log.some(({ status }) => status === "SUCCEEDED"));
+
+    await kysely(team.em).deleteFrom("webhook_groups").where("id", "in", taken).execute();
+    await handle.executeUpdate("retryNow");
+    const log = await untilOver(team, endpoint.id, 2);
+    const mine = log.filter(({ group_id }) => group_id === row.group_id);
+    assert.deepEqual(states(mine), [
+      [1, "FAILED"],
+      [2, "SUCCEEDED"],
+    ]);
+    assert.match(await detailsOf(handle), /Over: 1 succeeded/);
+  }).timeout(90_000);
+});
