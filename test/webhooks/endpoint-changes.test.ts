@@ -1,0 +1,256 @@
+import assert from "node:assert/strict";
+import type { Client } from "@temporalio/client";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import { kill } from "../support/processes.ts";
+import { openReceiver, type Receiver } from "../support/receiver.ts";
+import { temporalClient } from "../support/temporal.ts";
+import {
+  askToWait,
+  assertAllHeaders,
+  eventIdOf,
+  groupsOf,
+  PATIENCE_MS,
+  type Row,
+  setEndpoint,
+  states,
+  untilLog,
+  untilOver,
+  untilWaiting,
+  workflowOf,
+} from "./observing.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "./support.ts";
+
+const STOPPED = { active: false, disabled_reason: "manual" };
+const SWITCHED_OFF = { active: false, disabled_reason: "delivery_failures" };
+const ON = { active: true, disabled_at: null, disabled_reason: null };
+
+describe("An endpoint that changes while deliveries climb the ladder", () => {
+  let receiver: Receiver;
+  let temporal: Client;
+  let close: () => Promise<void>;
+  before(async () => {
+    receiver = await openReceiver();
+    ({ client: temporal, close } = await temporalClient());
+  });
+  after(async () => {
+    await receiver.close();
+    await close();
+  });
+
+  type Team = Awaited<ReturnType<typeof makeTeam>>;
+  interface Climbing {
+    team: Team;
+    endpoint: TestEndpoint;
+    path: string;
+    row: Row;
+    retryNow(): Promise<unknown>;
+  }
+
+  /** A delivery that failed once and waits for ten minutes. */
+  async function climb(name: string): Promise<Climbing> {
+    const team = await makeTeam();
+    const path = `/${name}`;
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
+    receiver.behave = askToWait(600);
+    await emitSome(team, 1);
+    const [row] = await untilWaiting(team, endpoint.id);
+    assert.ok(row);
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+    return { team, endpoint, path, row, retryNow: () => workflowOf(temporal, row).executeUpdate("retryNow") };
+  }
+  const countAt = (path: string) => receiver.received.filter((one) => one.path === path).length;
+
+  it("gets the next attempt at its new URL, with the event it was of", async () => {
+    const { team, endpoint, path, retryNow } = await climb("moved");
+    await setEndpoint(team, endpoint.id, { url: `${receiver.origin}/moved/on` });
+    await retryNow();
+    const log = await untilOver(team, endpoint.id);
+    assert.deepEqual(states(log), [
+      [1, "FAILED"],
+      [2, "SUCCEEDED"],
+    ]);
+    assert.equal(countAt(path), 1);
+    const [second] = assertAllHeaders(receiver, "/moved/on", log, endpoint);
+    assert.ok(second);
+    assert.equal(eventIdOf(second), log[0]?.event_id);
+  }).timeout(90_000);
+
+  for (const [how, set] of [
+    ["stopped by hand", STOPPED],
+    ["switched off", SWITCHED_OFF],
+  ] as const) {
+    it(`gets no further attempt when it is ${how}, and its delivery is FAILED and says so`, async () => {
+      const { team, endpoint, path, row, retryNow } = await climb(how.replaceAll(" ", "-"));
+      await setEndpoint(team, endpoint.id, set);
+      await retryNow();
+      assert.deepEqual(await workflowOf(temporal, row).result(), { succeeded: 0, failed: 1, blocked: 0 });
+      const [only, ...more] = await logOf(team, endpoint.id);
+      assert.deepEqual(more, []);
+      assert.deepEqual([only?.id, only?.status, only?.next_attempt_at], [row.id, "FAILED", null]);
+      assert.match(only?.error_message ?? "", /^Answered with 429\. The endpoint was switched off; replay/);
+      assert.equal(countAt(path), 1);
+      assert.deepEqual(await groupsOf(team, endpoint.id), []);
+    }).timeout(90_000);
+  }
+
+  it("goes on climbing when it was off for a while and is on again by the next attempt", async () => {
+    const { team, endpoint, retryNow } = await climb("off-and-on");
+    await setEndpoint(team, endpoint.id, SWITCHED_OFF);
+    await setEndpoint(team, endpoint.id, ON);
+    await retryNow();
+    assert.deepEqual(states(await untilOver(team, endpoint.id)), [
+      [1, "FAILED"],
+      [2, "SUCCEEDED"],
+    ]);
+  }).timeout(90_000);
+
+  it("gets nothing more once it is deleted, and the workflow ends", async () => {
+    const { team, endpoint, path, row, retryNow } = await climb("deleted");
+    const db = kysely(team.em);
+    await db.deleteFrom("webhook_health").where("webhook_id", "=", endpoint.id).execute();
+    await db.deleteFrom("webhook_endpoints").where("id", "=", endpoint.id).execute();
+    await retryNow();
+    await workflowOf(temporal, row).result();
+    assert.deepEqual(await groupsOf(team, endpoint.id), []);
+    assert.equal(countAt(path), 1);
+    assert.equal((await logOf(team, endpoint.id)).length, 1);
+  }).timeout(90_000);
+
+  it("has what still waited for a first attempt BLOCKED when it goes off, and nothing of it sent", async () => {
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/waiting` });
+    // As many groups as may be at their first attempt.
+    const db = kysely(team.em);
+    const busy = [1, 2, 3, 4].map(() => newId("delivery"));
+    await db
+      .insertInto("webhook_groups")
+      .values(
+        busy.map((id) => ({
+          id,
+          team_id: team.team.id,
+          environment: "LIVE" as const,
+          webhook_id: endpoint.id,
+          size: 1,
+          begun_at: sql<Date>`now()`,
+          due_at: sql<Date>`now() + interval '1 hour'`,
+        })),
+      )
+      .execute();
+    await emitSome(team, 3);
+    const waiting = await untilLog(team, endpoint.id, (log) => log.length === 3);
+    assert.ok(waiting.every(({ group_id, status }) => group_id === null && status === "PENDING"));
+    await setEndpoint(team, endpoint.id, SWITCHED_OFF);
+    await db.deleteFrom("webhook_groups").where("id", "in", busy).execute();
+    const log = await untilOver(team, endpoint.id, 3);
+    for (const row of log) {
+      assert.deepEqual([row.attempt, row.status, row.response_status], [1, "BLOCKED", null]);
+      assert.match(row.error_message ?? "", /switched off; replay/);
+    }
+    assert.equal(countAt("/waiting"), 0);
+  }).timeout(90_000);
+
+  it("is not sent anything when its name turns private: that is BLOCKED, tried no more", async () => {
+    const { team, endpoint, path, retryNow } = await climb("turned");
+    await setEndpoint(team, endpoint.id, { url: "http://127.0.0.1:9/private" });
+    await retryNow();
+    const log = await untilOver(team, endpoint.id);
+    assert.deepEqual(states(log), [
+      [1, "FAILED"],
+      [2, "BLOCKED"],
+    ]);
+    assert.equal(log.at(-1)?.response_status, null);
+    assert.ok(log.at(-1)?.error_message);
+    assert.equal(countAt(path), 1);
+  }).timeout(90_000);
+});
+
+describe("A worker that dies during an attempt", () => {
+  let receiver: Receiver;
+  before(async () => {
+    receiver = await openReceiver();
+  });
+  after(() => receiver.close());
+
+  it("leaves an unknown outcome, which is made again on the same rung and costs none of the ladder", async () => {
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/crash` });
+    let again: Promise<unknown> | undefined;
+    receiver.behave = (_, response) => {
+      if (again) response.writeHead(500).end();
+      else ({ again } = kill("webhooks"));
+    };
+    await emitSome(team, 1);
+    await receiver.until("/crash", 1, PATIENCE_MS);
+    await again;
+    const log = await untilLog(
+      team,
+      endpoint.id,
+      (rows) => rows.length === 5 && rows.every((row) => row.status === "FAILED"),
+    );
+    assert.deepEqual(
+      states(log).map(([attempt]) => attempt),
+      [1, 2, 3, 4, 5],
+    );
+    const [cut, ...made] = log.toSorted((a, b) => a.attempt - b.attempt);
+    assert.match(cut?.error_message ?? "", /outcome is unknown/);
+    assert.deepEqual([cut?.response_status, cut?.next_attempt_at], [null, null]);
+    for (const row of made) assert.equal(row.response_status, 500);
+    const arrived = assertAllHeaders(receiver, "/crash", log, endpoint);
+    assert.equal(arrived.length, 5, "the one in hand, and every rung");
+    assert.equal(new Set(arrived.map(({ body }) => body)).size, 1);
+  }).timeout(120_000);
+
+  it("leaves an unknown outcome FAILED, not BLOCKED, when the endpoint is off by then", async () => {
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/crash-off` });
+    const off = sql`update webhook_endpoints set active = false, disabled_reason = 'manual' where id = ${endpoint.id}`;
+    let again: Promise<unknown> | undefined;
+    let stopped: Promise<unknown> | undefined;
+    receiver.behave = () => {
+      again ??= kill("webhooks").again;
+      stopped ??= off.execute(kysely(team.em));
+    };
+    await emitSome(team, 1);
+    await receiver.until("/crash-off", 1, PATIENCE_MS);
+    await Promise.all([again, stopped]);
+    const [row, ...more] = await untilOver(team, endpoint.id);
+    assert.deepEqual(more, []);
+    assert.equal(row?.status, "FAILED");
+    assert.match(row?.error_message ?? "", /outcome is unknown.*switched off; replay/);
+    await eventually(async () => (await groupsOf(team, endpoint.id)).length === 0, { what: "the end of the group" });
+  }).timeout(120_000);
+});
+
+describe("A fault of ours", () => {
+  let receiver: Receiver;
+  before(async () => {
+    receiver = await openReceiver();
+  });
+  after(() => receiver.close());
+
+  // Each try of the activity closed the row as an unknown outcome and made another, although nothing had been sent.
+  it("makes no attempts in the log, and the delivery goes out once it is over", async () => {
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/ours` });
+    const db = kysely(team.em);
+    const { encrypted_secret: sealed } = await db
+      .selectFrom("webhook_endpoints")
+      .select("encrypted_secret")
+      .where("id", "=", endpoint.id)
+      .executeTakeFirstOrThrow();
+    await setEndpoint(team, endpoint.id, { encrypted_secret: "k9.a.b.c" });
+    await emitSome(team, 1);
+    await eventually(async () => ((await groupsOf(team, endpoint.id))[0]?.epoch ?? 0) >= 3, {
+      what: "three tries",
+      withinMs: PATIENCE_MS,
+    });
+    assert.deepEqual(states(await logOf(team, endpoint.id)), [[1, "PENDING"]]);
+    await setEndpoint(team, endpoint.id, { encrypted_secret: sealed });
+    const log = await untilOver(team, endpoint.id);
+    assert.deepEqual(states(log), [[1, "SUCCEEDED"]]);
+    assert.equal(assertAllHeaders(receiver, "/ours", log, endpoint).length, 1);
+  }).timeout(90_000);
+});
