@@ -16,6 +16,7 @@ import {
   type Row,
   setEndpoint,
   states,
+  untilAtRest,
   untilLog,
   untilOver,
   untilWaiting,
@@ -56,8 +57,7 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
     receiver.behave = askToWait(600);
     await emitSome(team, 1);
-    const [row] = await untilWaiting(team, endpoint.id);
-    assert.ok(row);
+    const row = await untilAtRest(temporal, (await untilWaiting(team, endpoint.id))[0]);
     receiver.behave = (_, response) => void response.writeHead(204).end();
     return { team, endpoint, path, row, retryNow: () => workflowOf(temporal, row).executeUpdate("retryNow") };
   }

@@ -14,6 +14,7 @@ import {
   groupsOf,
   type Row,
   states,
+  untilAtRest,
   untilDetails,
   untilLog,
   untilOver,
@@ -208,8 +209,8 @@ describe("A delivery on the ladder", () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/steps` });
     await emitSome(team, 1);
-    const [waiting, ...none] = await untilWaiting(team, endpoint.id);
-    assert.ok(waiting);
+    const [first, ...none] = await untilWaiting(team, endpoint.id);
+    const waiting = await untilAtRest(temporal, first);
     assert.deepEqual(none, []);
     assert.equal(waiting.status, "RETRYING");
     assert.equal(waiting.response_status, 429);

@@ -156,6 +156,13 @@ export const untilDetails = (handle: ReturnType<typeof workflowOf>, text: RegExp
     { what: `${text} in the UI`, withinMs: PATIENCE_MS },
   );
 
+/** Waits until the workflow of a delivery waits for its next attempt. The log says so a moment before. */
+export async function untilAtRest(temporal: Client, row: Row | undefined): Promise<Row> {
+  assert.ok(row);
+  await untilDetails(workflowOf(temporal, row), /\d+ left/);
+  return row;
+}
+
 /** Runs the reconciler until a condition holds. */
 export const reconcileUntil = (temporal: Client, what: string, condition: () => Promise<boolean>): Promise<boolean> =>
   eventually(

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import type { Client } from "@temporalio/client";
+import { openReceiver, type Receiver } from "../support/receiver.ts";
+import { temporalClient } from "../support/temporal.ts";
+import {
+  askToWait,
+  deliveryIdOf,
+  eventIdOf,
+  groupsOf,
+  PATIENCE_MS,
+  setEndpoint,
+  untilLog,
+  untilOver,
+  untilWaiting,
+  workflowOf,
+} from "./observing.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam } from "./support.ts";
+
+/** Failures in a row of which an endpoint is asked for little at once. */
+const FAILING = 5;
+
+describe("A healthy endpoint", () => {
+  let receiver: Receiver;
+  let dead: Receiver;
+  let temporal: Client;
+  let close: () => Promise<void>;
+  before(async () => {
+    receiver = await openReceiver();
+    dead = await openReceiver();
+    ({ client: temporal, close } = await temporalClient());
+  });
+  after(async () => {
+    await receiver.close();
+    await dead.close().catch(() => {});
+    await close();
+  });
+
+  it("gets all of its events while one beside it hangs, one refuses and hundreds of theirs wait", async () => {
+    receiver.behave = ({ path }, response) => {
+      if (path === "/healthy") response.writeHead(204).end();
+    };
+    const refusing = dead.origin;
+    await dead.close();
+    const team = await makeTeam();
+    const hanging = await makeEndpoint(team, { url: `${receiver.origin}/hangs` });
+    const refused = await makeEndpoint(team, { url: `${refusing}/refuses` });
+    // By now it is known that they fail.
+    await emitSome(team, FAILING);
+    for (const { id } of [hanging, refused]) {
+      await untilLog(team, id, (log) => log.filter(({ status }) => status !== "PENDING").length >= FAILING);
+    }
+    const healthy = await makeEndpoint(team, { url: `${receiver.origin}/healthy` });
+    const count = 400;
+    await emitSome(team, count);
+    const arrived = await receiver.until("/healthy", count, PATIENCE_MS);
+    const [hangingLog, refusedLog] = [await logOf(team, hanging.id), await logOf(team, refused.id)];
+    const waiting = hangingLog.filter(({ status, attempt }) => status === "PENDING" && attempt === 1).length;
+    assert.ok(waiting >= 200, `${waiting} of the hanging one's wait`);
+    assert.equal(
+      refusedLog.some(({ status }) => status === "SUCCEEDED"),
+      false,
+    );
+    assert.equal(new Set(arrived.map(eventIdOf)).size, count);
+    assert.equal(new Set(arrived.map(deliveryIdOf)).size, count, "each once");
+    const log = await untilOver(team, healthy.id, count);
+    assert.ok(log.every(({ status, attempt }) => status === "SUCCEEDED" && attempt === 1));
+    const first = (await groupsOf(team, hanging.id)).filter(({ phase }) => phase === "FIRST");
+    assert.ok(
+      first.length <= 1 || (await logOf(team, hanging.id)).length === 0,
+      "one group at a time is at its first attempt",
+    );
+    for (const { id } of [hanging, refused]) await setEndpoint(team, id, { active: false, disabled_reason: "manual" });
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+  }).timeout(120_000);
+
+  it("gets all of its events beside a dozen that hang, of its own team and of others", async () => {
+    receiver.behave = ({ path }, response) => {
+      if (path === "/fine") response.writeHead(204).end();
+    };
+    const teams = await Promise.all(Array.from({ length: 4 }, () => makeTeam()));
+    const hanging = await Promise.all(
+      teams.flatMap((team) =>
+        [1, 2, 3].map(async (n) => ({
+          team,
+          id: (await makeEndpoint(team, { url: `${receiver.origin}/hang/${n}` })).id,
+        })),
+      ),
+    );
+    for (const team of teams) await emitSome(team, 30);
+    for (const { team, id } of hanging) await untilLog(team, id, (log) => log.length >= 30);
+    const [team] = teams;
+    assert.ok(team);
+    const healthy = await makeEndpoint(team, { url: `${receiver.origin}/fine` });
+    await emitSome(team, 200);
+    await receiver.until("/fine", 200, PATIENCE_MS);
+    const unfinished = await Promise.all(
+      hanging.map(async ({ team, id }) =>
+        (await logOf(team, id)).some(({ status }) => status === "PENDING" || status === "RETRYING"),
+      ),
+    );
+    assert.ok(unfinished.some(Boolean), "the others are still at it");
+    const log = await untilOver(team, healthy.id, 200);
+    assert.ok(log.every(({ status, attempt }) => status === "SUCCEEDED" && attempt === 1));
+    for (const { team, id } of hanging) await setEndpoint(team, id, { active: false, disabled_reason: "manual" });
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+  }).timeout(120_000);
+
+  it("gets new events at once although many of its older ones wait on the ladder", async () => {
+    receiver.behave = askToWait(600);
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/recovered` });
+    for (const group of [1, 2, 3, 4]) {
+      await emitSome(team, 2);
+      await untilLog(
+        team,
+        endpoint.id,
+        (log) => log.length === 2 * group && log.every(({ status }) => status === "RETRYING"),
+      );
+    }
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+    await emitSome(team, 3);
+    const log = await untilLog(
+      team,
+      endpoint.id,
+      (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === 3,
+    );
+    assert.equal(log.filter(({ status }) => status === "RETRYING").length, 8);
+    const groups = new Set(
+      (await untilWaiting(team, endpoint.id)).flatMap(({ group_id, status }) =>
+        status === "RETRYING" ? [group_id] : [],
+      ),
+    );
+    for (const group_id of groups) await workflowOf(temporal, { group_id }).executeUpdate("cancel");
+    await untilOver(team, endpoint.id, 11);
+  }).timeout(120_000);
+});
