@@ -1,10 +1,11 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { countCreditMismatches } from "../domain/credits.ts";
-import { overviewSends, type SendsOverview } from "../domain/sends/overview.ts";
+import { overviewSends } from "../domain/sends/overview.ts";
+import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/overview.ts";
 
 /** How long an answer of Postgres serves all scrapes. The ledger of credits is read as a whole, so it is read seldom. */
-const KEPT_MS = { sends: 10_000, credits: 60_000 };
+const KEPT_MS = { sends: 10_000, webhooks: 10_000, credits: 60_000 };
 /** A scrape gives up on Postgres before Prometheus, which waits 10 s unless told otherwise, gives up on the scrape. */
 const PATIENCE_MS = 5_000;
 
@@ -22,53 +23,89 @@ export function addDatabaseMetrics(
     log.warn({ err: error }, "metrics could not be read from Postgres");
     return undefined;
   };
-  const sends = kept(keptMs.sends, () => overviewSends(orm.em.fork()).catch(unread));
-  const creditMismatches = kept(keptMs.credits, () => countCreditMismatches(orm.em.fork()).catch(unread));
   const registers = [registry];
-
-  new Gauge({
-    name: "mailkeel_sends",
-    help: "Sends by status",
-    labelNames: ["status"],
-    registers,
-    async collect() {
-      this.reset();
-      for (const [status, count] of Object.entries((await sends())?.byStatus ?? {})) this.set({ status }, count);
-    },
-  });
-  const ofSends = (name: string, help: string, pick: (overview: SendsOverview) => number) =>
-    new Gauge({
-      name,
-      help,
-      registers,
-      async collect() {
-        const overview = await sends();
-        setOrRemove(this, overview && pick(overview));
+  /** Makes gauges of what one reading tells. */
+  function gaugesOf<T>(everyMs: number, read: () => Promise<T>) {
+    const reading = kept(everyMs, () => read().catch(unread));
+    return {
+      one(name: string, help: string, pick: (told: T) => number): void {
+        new Gauge({
+          name,
+          help,
+          registers,
+          async collect() {
+            const told = await reading();
+            if (told === undefined) this.remove();
+            else this.set(pick(told));
+          },
+        });
       },
-    });
-  ofSends(
+      /** One value per key of what is picked. */
+      by(label: string, name: string, help: string, pick: (told: T) => Record<string, number>): void {
+        new Gauge({
+          name,
+          help,
+          labelNames: [label],
+          registers,
+          async collect() {
+            this.reset();
+            const told = await reading();
+            for (const [key, value] of Object.entries(told === undefined ? {} : pick(told))) {
+              this.set({ [label]: key }, value);
+            }
+          },
+        });
+      },
+    };
+  }
+
+  const sends = gaugesOf(keptMs.sends, () => overviewSends(orm.em.fork()));
+  sends.by("status", "mailkeel_sends", "Sends by status", ({ byStatus }) => byStatus);
+  sends.one(
     "mailkeel_sends_needing_operator",
     "Sends that trouble paused until an operator resumes them",
     ({ needingOperator }) => needingOperator,
   );
-  ofSends(
+  sends.one(
     "mailkeel_queue_age_seconds",
     "For how long the recipient that has waited longest could have been mailed",
     ({ queueAgeSeconds }) => queueAgeSeconds,
   );
-  new Gauge({
-    name: "mailkeel_credit_mismatches",
-    help: "Credit balances that differ from the sum of their ledger",
-    registers,
-    async collect() {
-      setOrRemove(this, await creditMismatches());
-    },
-  });
-}
 
-function setOrRemove(gauge: Gauge, value: number | undefined): void {
-  if (value === undefined) gauge.remove();
-  else gauge.set(value);
+  const webhooks = gaugesOf(keptMs.webhooks, () => overviewWebhooks(orm.em.fork()));
+  webhooks.one(
+    "mailkeel_webhook_outbox_age_seconds",
+    "For how long the oldest change has waited to be handed to webhook endpoints",
+    ({ outboxAgeSeconds }) => outboxAgeSeconds,
+  );
+  webhooks.by(
+    "endpoint",
+    "mailkeel_webhook_waiting_age_seconds",
+    "For how long the delivery that has waited longest could have been attempted, by how its endpoint fares",
+    ({ waitingAgeSeconds }) => waitingAgeSeconds,
+  );
+  webhooks.one(
+    "mailkeel_webhook_deliveries_waiting",
+    `Deliveries that no workflow carries yet, counted up to ${MOST_WAITING}`,
+    ({ waiting }) => waiting,
+  );
+  webhooks.by(
+    "phase",
+    "mailkeel_webhook_groups",
+    "Groups of deliveries under way: at their FIRST attempt, or CLIMBING the ladder",
+    ({ groups }) => groups,
+  );
+  webhooks.one(
+    "mailkeel_webhook_endpoints_switched_off",
+    "Endpoints switched off because nothing could be delivered to them",
+    ({ switchedOff }) => switchedOff,
+  );
+
+  gaugesOf(keptMs.credits, () => countCreditMismatches(orm.em.fork())).one(
+    "mailkeel_credit_mismatches",
+    "Credit balances that differ from the sum of their ledger",
+    (mismatches) => mismatches,
+  );
 }
 
 /**

@@ -69,9 +69,9 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
   const definition: PoolDefinition = POOLS[pool];
   let worker: Worker | undefined;
   const ready = () => worker?.getState() === "RUNNING";
-  const { registry, countMails, watchConnections } = createMetrics(pool, ready);
+  const { registry, watchConnections, ...counters } = createMetrics(pool, ready);
   const orm = await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX, watchConnections);
-  const deps: ActivityDeps = { env, orm, vault: openVault(env), log, stopping: stop.signal, countMails, workerId };
+  const deps: ActivityDeps = { env, orm, vault: openVault(env), log, stopping: stop.signal, workerId, ...counters };
   definition.addMetrics?.(registry, deps);
   const running = definition.start(deps);
 

@@ -1,12 +1,16 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
+import type { ActivityDeps } from "../activities/deps.ts";
 import { OUTCOMES } from "../db/entities/send.ts";
 import type { ConnectionPool } from "../db/pool.ts";
 import type { StateCounts } from "../domain/sends/ledger.ts";
+import { ATTEMPT_OUTCOMES } from "../domain/webhooks/attempts.ts";
 
 export interface PoolMetrics {
   registry: Registry;
   /** Counts recipients whose rows came to stand at these states; what is no outcome is passed over. */
   countMails: (counts: StateCounts) => void;
+  countAttempts: ActivityDeps["countAttempts"];
+  countRelayFailure: ActivityDeps["countRelayFailure"];
   /** Adds the connections to Postgres. */
   watchConnections: (connections: ConnectionPool) => void;
 }
@@ -38,8 +42,24 @@ export function createMetrics(pool: string, ready: () => boolean): PoolMetrics {
   });
   // A rate needs a value to rise from.
   for (const outcome of OUTCOMES) mails.inc({ outcome }, 0);
+  const attempts = new Counter({
+    name: "mailkeel_webhook_attempts_total",
+    help: "Attempts to deliver webhooks, by what they came to",
+    labelNames: ["outcome"],
+    registers,
+  });
+  for (const outcome of ATTEMPT_OUTCOMES) attempts.inc({ outcome }, 0);
+  const relayFailures = new Counter({
+    name: "mailkeel_webhook_relay_failures_total",
+    help: "Passes of the relay, from the outbox to workflows, that failed",
+    registers,
+  });
   return {
     registry,
+    countAttempts: (outcomes) => {
+      for (const { status: outcome } of outcomes) attempts.inc({ outcome });
+    },
+    countRelayFailure: () => relayFailures.inc(),
     countMails: (counts) => {
       for (const outcome of OUTCOMES) mails.inc({ outcome }, counts[outcome] ?? 0);
     },

@@ -71,6 +71,7 @@ export class Relay {
           await this.#sweep();
         }
       } catch (error) {
+        this.#deps.countRelayFailure();
         log.error({ err: error }, "the relay failed; tried again soon");
       }
       await this.#bell(POLL_MS);

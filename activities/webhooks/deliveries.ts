@@ -69,7 +69,7 @@ export interface DeliveryClient {
   post(request: { url: string; headers: Record<string, string>; body: string }): Promise<Answer>;
 }
 
-interface Deps extends Pick<ActivityDeps, "orm" | "vault" | "stopping"> {
+interface Deps extends Pick<ActivityDeps, "orm" | "vault" | "stopping" | "countAttempts"> {
   client: DeliveryClient;
   /** Called when an endpoint may have room for more. */
   onRoom: () => void;
@@ -224,6 +224,7 @@ class Attempt implements Counts {
         const outcomes = verdicts.map(({ outcome }) => outcome);
         await settleAttempts(this.#em, this.#destination.webhookId, outcomes, this.#waitMs);
         this.#count(outcomes);
+        this.#deps.countAttempts(outcomes);
       } catch (error) {
         this.#unsettled = [...verdicts, ...this.#unsettled];
         throw error;

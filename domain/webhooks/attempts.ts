@@ -197,10 +197,13 @@ export async function cancelGroup(em: EntityManager, groupId: string): Promise<n
   return failed + blocked;
 }
 
+/** What an attempt can come to. */
+export const ATTEMPT_OUTCOMES = ["SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const satisfies DeliveryStatus[];
+
 /** What an attempt came to. */
 export interface AttemptOutcome {
   id: string;
-  status: Extract<DeliveryStatus, "SUCCEEDED" | "FAILED" | "RETRYING" | "BLOCKED">;
+  status: (typeof ATTEMPT_OUTCOMES)[number];
   responseStatus: number | null;
   responseBody: string | null;
   errorMessage: string | null;

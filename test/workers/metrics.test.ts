@@ -10,6 +10,8 @@ import { kysely, openDatabase } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
+import { ATTEMPT_OUTCOMES } from "../../domain/webhooks/attempts.ts";
+import { overviewWebhooks } from "../../domain/webhooks/overview.ts";
 import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
 import { POOLS } from "../../workers/pools.ts";
@@ -18,6 +20,7 @@ import type { Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, unique } from "../support/factories.ts";
 import { outcomesOf } from "../support/outcomes.ts";
+import { openReceiver } from "../support/receiver.ts";
 import {
   ledgerStates,
   makeSender,
@@ -29,9 +32,10 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { emitSome, insertDelivery, logOf, makeEndpoint, PUBLIC_URL, untilSettled } from "../webhooks/support.ts";
 
 const DEPLOY = `${import.meta.dirname}/../../deploy`;
-const NEVER_KEPT = { sends: 0, credits: 0 };
+const NEVER_KEPT = { sends: 0, webhooks: 0, credits: 0 };
 const log = pino({ level: "silent" });
 
 interface Sample {
@@ -77,6 +81,12 @@ async function counted(work: () => Promise<unknown>): Promise<Record<string, num
   const after = await mails();
   const risen = OUTCOMES.map((outcome) => [outcome, (after[outcome] ?? 0) - (before[outcome] ?? 0)] as const);
   return Object.fromEntries(risen.filter(([, count]) => count !== 0));
+}
+
+/** Attempts to deliver webhooks, by outcome. */
+async function attempts(): Promise<Record<string, number>> {
+  const found = samples(await scrape("webhooks")).filter(({ name }) => name === "mailkeel_webhook_attempts_total");
+  return Object.fromEntries(found.map(({ labels, value }) => [labels["outcome"], value]));
 }
 
 /** The only value of a gauge; undefined when the answer has none. */
@@ -236,6 +246,41 @@ describe("Metrics of the worker pools", () => {
     assert.deepEqual(risen, await ledgerStates(sender));
   });
 
+  it("count each attempt to deliver a webhook once, by what it came to", async () => {
+    const receiver = await openReceiver();
+    try {
+      const team = await makeTeam();
+      const answers = [500, 500, 204, 410];
+      receiver.behave = (_, response) => void response.writeHead(answers.shift() ?? 204).end();
+      const { id } = await makeEndpoint(team, { url: `${receiver.origin}/counted` });
+      // What other tests left climbing would be counted too.
+      const climbing = sql`select from webhook_groups where due_at > now() - interval '30 seconds'`;
+      await eventually(async () => (await climbing.execute(kysely(team.em))).rows.length === 0, { withinMs: 40_000 });
+      const before = await attempts();
+      await emitSome(team, 1);
+      await receiver.until("/counted", 3);
+      await untilSettled(team, id);
+      await emitSome(team, 1);
+      await receiver.until("/counted", 4);
+      await untilSettled(team, id);
+      // The address of nobody: a delivery that never leaves.
+      await sql`update webhook_endpoints set url = 'http://10.0.0.1/' where id = ${id}`.execute(kysely(team.em));
+      await emitSome(team, 1);
+      await eventually(async () => (await logOf(team, id)).some(({ status }) => status === "BLOCKED"));
+      const risen = async () => {
+        const after = await attempts();
+        return Object.fromEntries(
+          ATTEMPT_OUTCOMES.map((outcome) => [outcome, (after[outcome] ?? 0) - (before[outcome] ?? 0)]),
+        );
+      };
+      // It is counted once it is written.
+      await eventually(async () => (await risen())["BLOCKED"], { what: "the last attempt in the counter" });
+      assert.deepEqual(await risen(), { SUCCEEDED: 1, FAILED: 1, RETRYING: 2, BLOCKED: 1 });
+    } finally {
+      await receiver.close();
+    }
+  }).timeout(90_000);
+
   it("tell nothing of who sends and who is mailed", async () => {
     const sender = await makeSender();
     await sendAndWait(sender);
@@ -301,10 +346,80 @@ describe("Metrics from Postgres", () => {
     }
   });
 
+  it("tell for how long webhooks wait, and what is under way", async () => {
+    const team = await makeTeam();
+    const db = kysely(team.em);
+    const registry = await registryOver();
+    const value = (name: string, labels?: Record<string, string>) =>
+      gauge(registry, `mailkeel_webhook_${name}`, labels).then((found) => found ?? Number.NaN);
+    const hours = async (name: string, labels?: Record<string, string>) =>
+      Math.floor((await value(name, labels)) / 3_600);
+    const wait = (endpoint: string) => hours("waiting_age_seconds", { endpoint });
+    const groups = () => Promise.all(["FIRST", "CLIMBING"].map((phase) => value("groups", { phase })));
+    const { id } = await makeEndpoint(team, { url: PUBLIC_URL });
+
+    // Not committed, so that no relay takes it.
+    await transaction(team.em, async (tx) => {
+      await sql`insert into webhook_outbox (seq, team_id, environment, type, objects, created_at)
+        values (-1, ${team.team.id}, 'LIVE', 'none', '[]', now() - interval '50 hours')`.execute(kysely(tx));
+      assert.equal(Math.floor((await overviewWebhooks(tx)).outboxAgeSeconds / 3_600), 50);
+      await sql`delete from webhook_outbox where seq = -1`.execute(kysely(tx));
+    });
+    assert.ok((await hours("outbox_age_seconds")) < 50);
+
+    // While its row of health is locked, the relay passes an endpoint by, as it does one without room.
+    await transaction(team.em, async (tx) => {
+      await sql`select from webhook_health where webhook_id = ${id} for update`.execute(kysely(tx));
+      const waiting = await value("deliveries_waiting");
+      await insertDelivery(team, id, {
+        status: "PENDING",
+        group_id: null,
+        created_at: new Date(Date.now() - 40 * 3_600_000),
+      });
+      await insertDelivery(team, id, { status: "PENDING", group_id: null });
+      assert.equal(await wait("working"), 40);
+      assert.ok((await value("deliveries_waiting")) >= waiting + 2);
+      await sql`delete from webhook_deliveries where webhook_id = ${id}`.execute(db);
+      assert.ok((await wait("working")) < 40);
+    });
+
+    await sql`update webhook_health set consecutive_failures = 5 where webhook_id = ${id}`.execute(db);
+    const before = await groups();
+    const groupId = newId("delivery");
+    await sql`insert into webhook_groups (id, team_id, environment, webhook_id, size, phase, begun_at, due_at)
+      values (${groupId}, ${team.team.id}, 'LIVE', ${id}, 1, 'CLIMBING', now(), now() + interval '1 hour')`.execute(db);
+    try {
+      assert.deepEqual(await groups(), [before[0], (before[1] ?? Number.NaN) + 1]);
+      assert.ok((await wait("failing")) < 30, "what is not due waits for nobody");
+      // The reconciler would take it for lost, were it committed.
+      await transaction(team.em, async (tx) => {
+        await sql`update webhook_groups set due_at = now() - interval '30 hours' where id = ${groupId}`.execute(
+          kysely(tx),
+        );
+        const { waitingAgeSeconds } = await overviewWebhooks(tx);
+        assert.equal(Math.floor(waitingAgeSeconds.failing / 3_600), 30);
+        assert.ok(waitingAgeSeconds.working < 30 * 3_600);
+        await sql`delete from webhook_groups where id = ${groupId}`.execute(kysely(tx));
+      });
+    } finally {
+      await sql`delete from webhook_groups where id = ${groupId}`.execute(db);
+    }
+
+    const off = await value("endpoints_switched_off");
+    const switchOff = (reason: string | null) =>
+      sql`update webhook_endpoints set active = ${reason === null}, disabled_reason = ${reason} where id = ${id}`.execute(
+        db,
+      );
+    await switchOff("delivery_failures");
+    assert.equal(await value("endpoints_switched_off"), off + 1);
+    await switchOff("manual");
+    assert.equal(await value("endpoints_switched_off"), off, "who stopped theirs by hand knows");
+  });
+
   it("are read once for all scrapes of a while", async () => {
     const { team, em } = await makeTeam();
     await transaction(em, (tx) => grantCredits(tx, { teamId: team.id, environment: "LIVE" }, 1, unique("grant")));
-    const registry = await registryOver({ sends: 60_000, credits: 60_000 });
+    const registry = await registryOver({ sends: 60_000, webhooks: 60_000, credits: 60_000 });
     const first = await gauge(registry, "mailkeel_credit_mismatches");
     const db = kysely(em);
     await sql`update credit_balances set available = 2 where team_id = ${team.id}`.execute(db);
@@ -323,6 +438,8 @@ describe("Metrics from Postgres", () => {
       assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), undefined);
       assert.equal(await gauge(registry, "mailkeel_queue_age_seconds"), undefined);
       assert.equal(await gauge(registry, "mailkeel_sends", { status: "SENT" }), undefined);
+      assert.equal(await gauge(registry, "mailkeel_webhook_outbox_age_seconds"), undefined);
+      assert.equal(await gauge(registry, "mailkeel_webhook_groups", { phase: "FIRST" }), undefined);
       assert.equal(await gauge(registry, "mailkeel_pool_ready"), 1);
     } finally {
       await orm.close(true);

@@ -1,0 +1,78 @@
+import { sql } from "kysely";
+import type { GroupPhase } from "../../db/entities/webhook.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { FAILING_AFTER } from "./relay.ts";
+
+/** How the webhooks of all teams are doing. */
+export interface WebhooksOverview {
+  /** Seconds since the oldest change was made that is not handed to endpoints yet; 0 when none waits. */
+  outboxAgeSeconds: number;
+  /**
+   * Seconds for which the delivery that has waited longest could have been attempted; 0 when none waits. Apart for
+   * endpoints that fail: those are given little at once, and may keep theirs waiting.
+   */
+  waitingAgeSeconds: Record<"working" | "failing", number>;
+  /** Deliveries that no workflow carries yet; `MOST_WAITING` of them or more are told as that many. */
+  waiting: number;
+  /** Groups of deliveries that workflows carry. */
+  groups: Record<GroupPhase, number>;
+  /** Endpoints that the platform has switched off. */
+  switchedOff: number;
+}
+
+/** No more are counted. */
+export const MOST_WAITING = 100_000;
+
+/**
+ * Looks over the webhooks of all teams, along the partial index of what waits and the small table of groups under way:
+ * the log, which keeps 30 days, is not read. A delivery waits since it was written, and in a group since its attempt
+ * fell due.
+ */
+export async function overviewWebhooks(em: EntityManager): Promise<WebhooksOverview> {
+  const db = kysely(em);
+  const { rows: singles } = await sql<{ outbox: number | null; off: number; first: number; climbing: number }>`
+    select
+      (select extract(epoch from clock_timestamp() - created_at)::float8 from webhook_outbox order by seq limit 1)
+        as outbox,
+      (select count(*)::int from webhook_endpoints where disabled_reason = 'delivery_failures') as off,
+      (select count(*)::int from webhook_groups where phase = 'FIRST') as first,
+      (select count(*)::int from webhook_groups where phase = 'CLIMBING') as climbing`.execute(db);
+  // Endpoint by endpoint: the first of each that waits is one step along the index, however many follow it.
+  const { rows: ages } = await sql<{ failing: boolean; seconds: number; waiting: number }>`
+    with recursive steps as (
+      (select webhook_id from webhook_deliveries where group_id is null order by webhook_id limit 1)
+      union all
+      select (select d.webhook_id from webhook_deliveries d
+        where d.group_id is null and d.webhook_id > s.webhook_id order by d.webhook_id limit 1)
+      from steps s where s.webhook_id is not null
+    ), waits as (
+      select s.webhook_id, h.consecutive_failures >= ${sql.lit(FAILING_AFTER)} as failing, (
+        select d.created_at from webhook_deliveries d
+        where d.webhook_id = s.webhook_id and d.group_id is null order by d.id limit 1) as since
+      from steps s join webhook_health h on h.webhook_id = s.webhook_id
+    ), counted as (
+      select failing, count(*)::int as waiting from (
+        select w.failing from waits w cross join lateral (
+          select from webhook_deliveries d where d.webhook_id = w.webhook_id and d.group_id is null
+          order by d.id limit ${sql.lit(MOST_WAITING)}) d
+        limit ${sql.lit(MOST_WAITING)}) c
+      group by failing
+    ), since as (
+      select failing, since from waits
+      union all
+      select h.consecutive_failures >= ${sql.lit(FAILING_AFTER)}, g.due_at
+      from webhook_groups g join webhook_health h on h.webhook_id = g.webhook_id where g.due_at < clock_timestamp()
+    )
+    select s.failing, greatest(extract(epoch from clock_timestamp() - min(s.since)), 0)::float8 as seconds,
+      coalesce((select waiting from counted c where c.failing = s.failing), 0) as waiting
+    from since s group by s.failing`.execute(db);
+  const [single] = singles;
+  const of = (wanted: boolean) => ages.find(({ failing }) => failing === wanted);
+  return {
+    outboxAgeSeconds: Math.max(0, single?.outbox ?? 0),
+    waitingAgeSeconds: { working: of(false)?.seconds ?? 0, failing: of(true)?.seconds ?? 0 },
+    waiting: (of(false)?.waiting ?? 0) + (of(true)?.waiting ?? 0),
+    groups: { FIRST: single?.first ?? 0, CLIMBING: single?.climbing ?? 0 },
+    switchedOff: single?.off ?? 0,
+  };
+}
