@@ -1,4 +1,4 @@
-/** `npm run demo`: the main job over HTTP against the running service, from a CSV file to mails in the catcher. */
+/** `npm run demo`: the main job over HTTP against the running service, from a CSV file to caught mails and webhooks. */
 import { randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { Readable } from "node:stream";
@@ -10,13 +10,22 @@ import { type ImportReport, importSubscribers } from "../domain/csv-import.ts";
 import { attachList } from "../domain/newsletters.ts";
 import { SettingsError } from "../env.ts";
 import type { StackFile } from "../stack/state.ts";
+import { type DemoReceiver, openReceiver } from "./demo-receiver.ts";
 import { DEMO_FROM } from "./demo-team.ts";
-import { wholeNumber } from "./options.ts";
+import { wholeNumber, words } from "./options.ts";
 import { lineOf, progressLine } from "./output.ts";
 import { inTenant, type Session, withSession } from "./session.ts";
 
 const POLL_MS = 250;
 const DONE = ["SENT", "CANCELLED", "FAILED"];
+/** What comes few times, however many are mailed. */
+const EVENTS = [
+  ...["scheduled", "started", "paused", "completed", "cancelled"].map((what) => `newsletter.${what}`),
+  "email.rejected",
+  "unsubscribe.created",
+];
+/** The end of the send is told by a webhook too; how long the demo waits when nothing comes any more. */
+const QUIET_MS = 10_000;
 const NAMES = ["Zoë", "Jürgen", "Łukasz", "李", "Amélie", "Søren", "Ναταλία", "O'Brien"];
 
 const BODY = `<html><body style="font-family: sans-serif">
@@ -38,14 +47,22 @@ interface Newsletter {
   recipients: Record<string, number> | null;
 }
 
+interface Endpoint {
+  id: string;
+  url: string;
+  secret: string;
+}
+
 interface Preview {
   recipients: { total: number; not_opted_in: number; suppressed: number; eligible: number };
   confirmation: { token: string };
 }
 
+type Call = ReturnType<typeof client>;
+
 /** A client of the running API with the demo team's live key. */
 function client({ api, keys }: StackFile) {
-  return async <T>(method: "GET" | "POST", path: string, body?: unknown): Promise<T> => {
+  return async <T>(method: "GET" | "POST" | "DELETE", path: string, body?: unknown): Promise<T> => {
     const response = await fetch(`${api}${path}`, {
       method,
       headers: {
@@ -110,17 +127,91 @@ async function watch(read: () => Promise<Newsletter>): Promise<Newsletter> {
   }
 }
 
-async function demo(session: Session, file: string | undefined, recipients: number): Promise<void> {
+/** Listens for webhooks and registers the endpoint; undefined, and told why, where that cannot be. */
+async function listen(call: Call, { webhooks }: StackFile, events: string[]) {
+  if (webhooks.receiver === null) {
+    say("  left out: the service was started with WEBHOOK_ALLOWED_HOSTS of its own");
+    return undefined;
+  }
+  let receiver: DemoReceiver;
+  try {
+    receiver = await openReceiver(webhooks.receiver);
+  } catch (error) {
+    say(`  left out: ${lineOf(error)}; is another demo running?`);
+    return undefined;
+  }
+  try {
+    // Of a demo that was interrupted.
+    for (const { id, url } of await call<Endpoint[]>("GET", "/webhooks?limit=100")) {
+      if (url === receiver.url) await call("DELETE", `/webhooks/${id}`);
+    }
+    const endpoint = await call<Endpoint>("POST", "/webhooks", { name: "Demo", url: receiver.url, events });
+    receiver.expect(endpoint);
+    say(`  ${endpoint.id} at ${endpoint.url}`);
+    const close = async () => {
+      try {
+        await call("DELETE", `/webhooks/${endpoint.id}`);
+      } finally {
+        await receiver.close();
+      }
+    };
+    return { receiver, endpoint, close };
+  } catch (error) {
+    await receiver.close();
+    throw error;
+  }
+}
+
+/** Waits until every event that was made has come; no longer than nothing comes. */
+async function receiveAll(call: Call, { receiver, endpoint }: { receiver: DemoReceiver; endpoint: Endpoint }) {
+  const line = progressLine();
+  const came = () => [...receiver.received().values()].reduce((sum, events) => sum + events, 0);
+  let last = { events: came(), at: performance.now() };
+  for (;;) {
+    const events = came();
+    if (events !== last.events) last = { events, at: performance.now() };
+    const pending = await call<unknown[]>("GET", `/webhooks/${endpoint.id}/deliveries?status=PENDING&limit=1`);
+    const isOver = receiver.received().has("newsletter.completed") && pending.length === 0;
+    if (isOver || performance.now() - last.at > QUIET_MS) break;
+    line.show(`  ${count(events)} events`);
+    await delay(POLL_MS);
+  }
+  line.clear();
+}
+
+async function demo(session: Session, { csv, recipients, events }: DemoOptions): Promise<void> {
   const { stack } = session;
   if (!stack) throw new SettingsError("The demo needs a running stack; start one with `npm start`.");
   const call = client(stack);
+
+  say("1. A webhook endpoint of its own");
+  const listening = await listen(call, stack, events);
+  try {
+    await sendLetter(session, stack, call, { csv, recipients });
+    if (listening) {
+      const { receiver } = listening;
+      await receiveAll(call, listening);
+      const received = [...receiver.received()].map(([type, came]) => `${count(came)} ${type}`);
+      say(`The webhooks:  ${received.join(", ") || "none"}; ${count(receiver.refused)} with a wrong signature`);
+    }
+  } finally {
+    await listening?.close();
+  }
+}
+
+async function sendLetter(
+  session: Session,
+  stack: StackFile,
+  call: Call,
+  { csv: file, recipients }: Pick<DemoOptions, "csv" | "recipients">,
+): Promise<void> {
   const tenant: Tenant = { teamId: stack.team.id, environment: "LIVE" };
 
-  say("1. A list, and its subscribers from CSV");
+  say("2. A list, and its subscribers from CSV");
   const list = await call<{ id: string }>("POST", "/lists", { name: "Demo readers" });
   await importPeople(session, tenant, list.id, file, recipients);
 
-  say("2. A draft that targets the list");
+  say("3. A draft that targets the list");
   const draft = await call<Newsletter>("POST", "/newsletters", {
     name: `Demo of ${new Date().toISOString()}`,
     subject: "Hello {{ first_name }}",
@@ -131,20 +222,20 @@ async function demo(session: Session, file: string | undefined, recipients: numb
   await inTenant(session, tenant, (em) => attachList(em, draft.id, list.id));
   say(`  ${draft.id}`);
 
-  say("3. Preview: who would get it");
+  say("4. Preview: who would get it");
   const previewedAt = performance.now();
   const preview = await call<Preview>("POST", `/newsletters/${draft.id}/send-preview`);
   const { total, eligible, suppressed, not_opted_in } = preview.recipients;
   say(`  ${count(eligible)} of ${count(total)} (${count(suppressed)} suppressed, ${count(not_opted_in)} not opted in)`);
   const confirmedAt = performance.now();
 
-  say("4. Confirm with the preview's token");
+  say("5. Confirm with the preview's token");
   const token = { confirmation_token: preview.confirmation.token };
   const { send_at } = await call<{ send_at: string }>("POST", `/newsletters/${draft.id}/send`, token);
   const scheduledAt = performance.now();
   say(`  scheduled for ${send_at}`);
 
-  say("5. It goes out");
+  say("6. It goes out");
   const sent = await watch(() => call<Newsletter>("GET", `/newsletters/${draft.id}`));
   const tookMs = Date.parse(sent.completed_at ?? "") - Date.parse(sent.started_at ?? "");
   const states = Object.entries(sent.recipients ?? {}).filter(([state, people]) => state !== "total" && people > 0);
@@ -160,16 +251,23 @@ async function demo(session: Session, file: string | undefined, recipients: numb
   say(`The numbers:   ${stack.api}/newsletters/${draft.id}`);
 }
 
+interface DemoOptions {
+  recipients: number;
+  csv?: string | undefined;
+  events: string[];
+}
+
 const program = new Command("demo")
   .description("drives the main job over HTTP against a running service")
   .option("--recipients <count>", "people to generate", wholeNumber(1, 10_000_000), 1_000)
   .option("--csv <file>", "import this file instead")
-  .action(async ({ recipients, csv }: { recipients: number; csv?: string }) => {
+  .option("--events <names>", "comma-separated events to receive as webhooks, * for all", words, EVENTS)
+  .action(async (options: DemoOptions) => {
     try {
       await withSession(
         process.env,
         () => async () => ({ ok: true }),
-        (session) => demo(session, csv, recipients),
+        (session) => demo(session, options),
       );
     } catch (error) {
       console.error(`error: ${lineOf(error)}`);

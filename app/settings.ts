@@ -53,6 +53,8 @@ export function readAppSettings(source: NodeJS.ProcessEnv = process.env): AppSet
     TEMPORAL_ADDRESS: stack.temporal.address,
     PUBLIC_URL: UNUSED.PUBLIC_URL,
     SYSTEM_SMTP_URL: stack.mail.smtp,
+    // The command line judges URLs of webhooks as the stack's processes do.
+    WEBHOOK_ALLOWED_HOSTS: stack.webhooks.receiver === null ? "" : new URL(stack.webhooks.receiver).host,
     SIGNING_SECRET: secrets.signingSecret,
     ENCRYPTION_KEYS: secrets.encryptionKeys,
     ...source,

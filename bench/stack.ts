@@ -18,6 +18,7 @@ export const FREE_PORTS = {
   TEMPORAL_UI_PORT: "0",
   SMTP_PORT: "0",
   MAIL_PORT: "0",
+  WEBHOOK_RECEIVER_PORT: "0",
 };
 
 /** The shell's variables that a measured stack gets. */

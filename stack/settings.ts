@@ -29,6 +29,8 @@ const settings = z.object({
   SMTP_PORT: port(1025),
   /** Port of the mail catcher's page and JSON. */
   MAIL_PORT: port(1080),
+  /** Port of the demo's receiver, the one address of this machine that webhooks may reach; unused with WEBHOOK_ALLOWED_HOSTS. */
+  WEBHOOK_RECEIVER_PORT: port(1090),
   /** A Temporal CLI to use instead of looking for one. */
   TEMPORAL_CLI: z.string().optional(),
 });

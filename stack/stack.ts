@@ -87,6 +87,7 @@ export class Stack {
       TEMPORAL_UI_PORT: { port: source["TEMPORAL_ADDRESS"] ? 0 : settings.TEMPORAL_UI_PORT },
       SMTP_PORT: { port: settings.SMTP_PORT },
       MAIL_PORT: { port: settings.MAIL_PORT },
+      WEBHOOK_RECEIVER_PORT: { port: source["WEBHOOK_ALLOWED_HOSTS"] ? 0 : settings.WEBHOOK_RECEIVER_PORT },
       // The HEALTH_PORT of each pool: they cannot share one.
       sends: { host, port: 0 },
       dispatch: { host, port: 0 },
@@ -95,6 +96,7 @@ export class Stack {
     });
     const secrets = await loadSecrets(dataDir);
     const origin = `http://${reachable(host)}:${ports.PORT}`;
+    const receiver = `127.0.0.1:${ports.WEBHOOK_RECEIVER_PORT}`;
 
     const infra = await startInfra({
       dataDir,
@@ -119,6 +121,7 @@ export class Stack {
       SIGNING_SECRET: secrets.signingSecret,
       ENCRYPTION_KEYS: secrets.encryptionKeys,
       PUBLIC_URL: origin,
+      WEBHOOK_ALLOWED_HOSTS: receiver,
       ...given(source, infra.temporalUi ? /^TEMPORAL_(?!NAMESPACE$)/ : undefined),
       DATABASE_URL: infra.databaseUrl,
       TEMPORAL_ADDRESS: infra.temporalAddress,
@@ -138,6 +141,7 @@ export class Stack {
       database: infra.databaseUrl,
       temporal: { address: infra.temporalAddress, namespace: env.TEMPORAL_NAMESPACE, ui: infra.temporalUi },
       mail: { smtp: infra.smtp, api: infra.mailApi },
+      webhooks: { receiver: env.WEBHOOK_ALLOWED_HOSTS.includes(receiver) ? `http://${receiver}` : null },
       health: Object.fromEntries(POOLS.map((pool) => [pool, `http://${reachable(host)}:${ports[pool]}`])),
       pids: { ...(api && { api }), ...(temporal && { temporal }), ...(postgres && { postgres }), ...pools },
     };

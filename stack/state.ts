@@ -18,6 +18,8 @@ export interface StackFile extends Demo {
   /** `ui` is null when TEMPORAL_ADDRESS names a cluster of the user's own. */
   temporal: { address: string; namespace: string; ui: string | null };
   mail: { smtp: string; api: string };
+  /** Where a receiver of webhooks may listen on this machine; null when WEBHOOK_ALLOWED_HOSTS names others. */
+  webhooks: { receiver: string | null };
   /** Base URL of each worker pool's health and metrics. */
   health: Record<string, string>;
   /** What runs now; a process that was started again has its new pid here. */

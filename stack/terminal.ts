@@ -34,7 +34,7 @@ Try it:
 
   curl -H "Authorization: Bearer ${keys.live}" ${api}/me
 
-Or watch a newsletter go out, from a CSV of contacts to the mails:
+Or watch a newsletter go out, from a CSV of contacts to the mails and webhooks:
 
   npm run demo
 `;

@@ -41,6 +41,7 @@ async function main(): Promise<number> {
     TEMPORAL_UI_PORT: "0",
     SMTP_PORT: "0",
     MAIL_PORT: "0",
+    WEBHOOK_RECEIVER_PORT: "0",
   };
   const receivers = Object.values(await reservePorts(Object.fromEntries(RECEIVERS.map((name) => [name, { port: 0 }]))));
   const allowed = receivers.map((port) => `127.0.0.1:${port}`).join(",");

@@ -102,6 +102,7 @@ describe("The app's command line", () => {
       team: { id },
       temporal: { address: "127.0.0.1:7233" },
       mail: { smtp: "smtp://127.0.0.1:25" },
+      webhooks: { receiver: null },
     };
     await writeFile(join(here, "stack.json"), JSON.stringify(content));
     await writeFile(

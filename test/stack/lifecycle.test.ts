@@ -44,7 +44,8 @@ describe("the embedded stack", function () {
     }
     assert.deepEqual(Object.keys(file.health).sort(), [...POOLS].sort());
     const urls = [file.api, file.database, `http://${file.temporal.address}`, file.temporal.ui ?? "", file.mail.smtp];
-    for (const url of [...urls, file.mail.api, ...Object.values(file.health)]) {
+    assert.ok(file.webhooks.receiver);
+    for (const url of [...urls, file.mail.api, file.webhooks.receiver, ...Object.values(file.health)]) {
       // Above are the ports of outgoing connections: one of those could take it before the server has it.
       assert.ok(Number(new URL(url).port) < 32_768, `${url} is on a port nothing else takes by chance`);
     }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Env } from "../../env.ts";
-import type { StackSettings } from "../../stack/settings.ts";
+import { STACK_SETTINGS, type StackSettings } from "../../stack/settings.ts";
 import { allGone, clearStacks, spawnStack, temporaryFolder } from "./support.ts";
 
 type Settings = Exclude<keyof Env | keyof StackSettings, "TEMPORAL_NAMESPACE">;
@@ -41,6 +41,7 @@ const BAD = {
   TEMPORAL_UI_PORT: "1.5",
   SMTP_PORT: "65536",
   MAIL_PORT: "1080 ",
+  WEBHOOK_RECEIVER_PORT: "http",
   TEMPORAL_CLI: "/no/such/temporal",
 } satisfies Record<Settings, string>;
 
@@ -66,7 +67,7 @@ describe("a stack that cannot start", () => {
     assert.match(output, /SYSTEM_FROM/);
   });
 
-  for (const name of ["PORT", "POSTGRES_PORT", "TEMPORAL_PORT", "TEMPORAL_UI_PORT", "SMTP_PORT", "MAIL_PORT"]) {
+  for (const name of STACK_SETTINGS.filter((setting) => setting.endsWith("PORT"))) {
     it(`names ${name} when that port is in use`, async () => {
       const server = createServer();
       await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

@@ -1,0 +1,73 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { buffer } from "node:stream/consumers";
+
+const TOLERANCE_SECONDS = 300;
+
+/** A receiver of webhooks as a client would write one: it believes nothing that is not signed. */
+export interface DemoReceiver {
+  url: string;
+  /** Believes deliveries of this endpoint from now on. */
+  expect(endpoint: { id: string; secret: string }): void;
+  /** Events that came, each once however often it was delivered, by type. */
+  received(): Map<string, number>;
+  /** Deliveries whose signature did not hold. */
+  readonly refused: number;
+  close(): Promise<void>;
+}
+
+/** @param origin the address of this machine that the stack lets webhooks reach */
+export async function openReceiver(origin: string): Promise<DemoReceiver> {
+  let endpoint: { id: string; secret: string } | undefined;
+  /** Type by event id: an event may be delivered more than once. */
+  const events = new Map<string, string>();
+  let refused = 0;
+
+  async function receive(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const header = (name: string) => request.headers[`x-service-${name}`]?.toString() ?? "";
+    const body = await buffer(request);
+    // What an earlier demo left behind.
+    if (header("webhook-id") !== endpoint?.id) return void response.writeHead(410).end();
+    if (!isSigned(endpoint.secret, header("signature"), body)) {
+      refused++;
+      return void response.writeHead(401).end();
+    }
+    events.set(header("event-id"), header("event"));
+    response.writeHead(204).end();
+  }
+
+  const server = createServer((request, response) => {
+    receive(request, response).catch(() => response.destroy());
+  });
+  const { hostname, port } = new URL(origin);
+  server.listen(Number(port), hostname);
+  await once(server, "listening");
+  return {
+    url: `${origin}/webhooks`,
+    expect: (expected) => {
+      endpoint = expected;
+    },
+    received: () => new Map([...Map.groupBy(events.values(), (type) => type)].map(([type, all]) => [type, all.length])),
+    get refused() {
+      return refused;
+    },
+    close: async () => {
+      const closed = once(server, "close");
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+function isSigned(secret: string, header: string, body: Buffer): boolean {
+  const entries = header.split(",").map((entry) => entry.split("="));
+  const timestamp = entries.find(([name]) => name === "t")?.[1] ?? "";
+  if (!/^\d+$/.test(timestamp) || Math.abs(Date.now() / 1_000 - Number(timestamp)) > TOLERANCE_SECONDS) return false;
+  const expected = createHmac("sha256", secret).update(`${timestamp}.`).update(body).digest();
+  return entries.some(([name, value = ""]) => {
+    const given = Buffer.from(value, "hex");
+    return name === "v1" && given.length === expected.length && timingSafeEqual(given, expected);
+  });
+}
