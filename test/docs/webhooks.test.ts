@@ -1,0 +1,221 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
+import { RESERVED_HEADERS } from "../../domain/webhooks/headers.ts";
+import { newSecret } from "../../domain/webhooks/secrets.ts";
+import { signatureHeader } from "../../domain/webhooks/signature.ts";
+
+const run = promisify(execFile);
+
+/** A question to a snippet: is this delivery to be believed? */
+interface Case {
+  what: string;
+  expected: boolean;
+  header: string;
+  /** As text; it goes to the snippet as bytes. */
+  body: string;
+}
+
+const secret = newSecret();
+const NOW = 1_795_278_000;
+const BODY = '{"id":"evt_1","data":{"object":{"first_name":"Zoë 李"}}}\n';
+const signed = (at = NOW, secrets = [secret]): string => signatureHeader(secrets, at, BODY);
+const hex = (header: string): string => header.slice(header.indexOf("v1=") + 3);
+const good = hex(signed());
+
+const accepted = (what: string, header: string, body = BODY): Case => ({ what, expected: true, header, body });
+const refused = (what: string, header: string, body = BODY): Case => ({ what, expected: false, header, body });
+
+const CASES: Case[] = [
+  accepted("a valid signature", signed()),
+  accepted("one that is 300 s old", signed(NOW - 300)),
+  accepted("one from 300 s ahead", signed(NOW + 300)),
+  accepted("two signatures, the first of another secret", signed(NOW, [newSecret(), secret])),
+  accepted("two signatures, the second of another secret", signed(NOW, [secret, newSecret()])),
+  accepted("an empty body", signatureHeader([secret], NOW, ""), ""),
+  accepted("an entry of a version to come", `${signed()},v2=abc`),
+  refused("another secret", signed(NOW, [newSecret()])),
+  refused("two other secrets", signed(NOW, [newSecret(), newSecret()])),
+  refused("a body with one character more", signed(), `${BODY} `),
+  refused("a body written anew", signed(), BODY.trim()),
+  refused("another body of the same length", signed(), BODY.replace("evt_1", "evt_2")),
+  refused("one that is 301 s old", signed(NOW - 301)),
+  refused("one from 301 s ahead", signed(NOW + 301)),
+  refused("an old signature under a new timestamp", `t=${NOW},v1=${hex(signed(NOW - 1))}`),
+  ...[
+    "",
+    ",",
+    "=",
+    "t=,v1=",
+    `t=${NOW}`,
+    `t=${NOW},v1=`,
+    `t=${NOW},v1`,
+    `v1=${good}`,
+    `t=,v1=${good}`,
+    `t=soon,v1=${good}`,
+    `t=NaN,v1=${good}`,
+    `t=Infinity,v1=${good}`,
+    `t=${NOW}.0,v1=${good}`,
+    `t=${NOW}0000000000000000000000,v1=${good}`,
+    `t=-${NOW},v1=${good}`,
+    `t=٣,v1=${good}`,
+    `t=${NOW},v1=${good.slice(0, -1)}`,
+    `t=${NOW},v1=${good}0`,
+    `t=${NOW},v1=${"z".repeat(64)}`,
+    `t=${NOW},v1=${"é".repeat(32)}`,
+    `t=${NOW},v0=${good}`,
+    `t=${NOW};v1=${good}`,
+    good,
+    "9".repeat(5_000),
+    `t=${"9".repeat(400)},v1=${good}`,
+    `t=${"9".repeat(5_000)},v1=${good}`,
+  ].map((header) => refused(`the header ${header.length > 40 ? `${header.slice(0, 40)}…` : header}`, header)),
+];
+
+/** How the snippet of a language is asked. */
+interface Language {
+  /** After the fence. */
+  fence: string;
+  /** Tells whether the machine has it. */
+  version: [command: string, ...args: string[]];
+  /** Files that ask it, beside the snippet: they read cases.json and print a JSON array of booleans. */
+  files: Record<string, string>;
+  /** What the snippet's file is called. */
+  snippet: string;
+  command: [command: string, ...args: string[]];
+}
+
+const LANGUAGES: Record<string, Language> = {
+  TypeScript: {
+    fence: "ts",
+    version: [process.execPath, "--version"],
+    snippet: "verify.ts",
+    files: {
+      "ask.ts": `
+        import { readFileSync } from "node:fs";
+        import { verifyWebhook } from "./verify.ts";
+        const { secret, now, cases } = JSON.parse(readFileSync("cases.json", "utf8"));
+        console.log(JSON.stringify(cases.map(({ header, body }) => verifyWebhook(secret, header, Buffer.from(body), now))));`,
+    },
+    command: [process.execPath, "ask.ts"],
+  },
+  Python: {
+    fence: "python",
+    version: ["python3", "--version"],
+    snippet: "verify.py",
+    files: {
+      "ask.py": [
+        "import json",
+        "from verify import verify_webhook",
+        'given = json.load(open("cases.json", encoding="utf-8"))',
+        'secret, now = given["secret"], given["now"]',
+        'print(json.dumps([verify_webhook(secret, c["header"], c["body"].encode(), now) for c in given["cases"]]))',
+      ].join("\n"),
+    },
+    command: ["python3", "ask.py"],
+  },
+  Go: {
+    fence: "go",
+    version: ["go", "version"],
+    snippet: "webhooks.go",
+    files: {
+      "go.mod": "module example.com/webhooks\n\ngo 1.18\n",
+      "ask/main.go": `package main
+
+import (
+	"encoding/json"
+	"os"
+	"time"
+
+	"example.com/webhooks"
+)
+
+func main() {
+	var given struct {
+		Secret string
+		Now    int64
+		Cases  []struct{ Header, Body string }
+	}
+	text, err := os.ReadFile("cases.json")
+	if err != nil {
+		panic(err)
+	}
+	if err := json.Unmarshal(text, &given); err != nil {
+		panic(err)
+	}
+	answers := []bool{}
+	for _, c := range given.Cases {
+		answers = append(answers, webhooks.Verify(given.Secret, c.Header, []byte(c.Body), time.Unix(given.Now, 0)))
+	}
+	json.NewEncoder(os.Stdout).Encode(answers)
+}
+`,
+    },
+    command: ["go", "run", "./ask"],
+  },
+};
+
+const text = await readFile(`${import.meta.dirname}/../../docs/webhooks.md`, "utf8");
+
+const snippetOf = (fence: string): string =>
+  new RegExp(`^\`\`\`${fence}\\n(.*?)^\`\`\`$`, "ms").exec(text)?.[1] ?? assert.fail(`no ${fence} in the document`);
+
+const isHere = ([command, ...args]: Language["version"]): Promise<boolean> =>
+  run(command, args).then(
+    () => true,
+    () => false,
+  );
+
+/** What the document's snippet says to every case. */
+async function ask({ fence, snippet, files, command: [command, ...args] }: Language): Promise<boolean[]> {
+  const folder = await mkdtemp(join(tmpdir(), "snippet-"));
+  try {
+    const given = JSON.stringify({ secret, now: NOW, cases: CASES });
+    for (const [name, content] of Object.entries({ ...files, [snippet]: snippetOf(fence), "cases.json": given })) {
+      await mkdir(dirname(join(folder, name)), { recursive: true });
+      await writeFile(join(folder, name), content);
+    }
+    // Go: nothing is fetched.
+    const env = { ...process.env, GOPROXY: "off", GOTOOLCHAIN: "local", GOFLAGS: "", GOWORK: "off" };
+    const { stdout } = await run(command, args, { cwd: folder, env });
+    return JSON.parse(stdout);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+for (const [name, language] of Object.entries(LANGUAGES)) {
+  // Not mocha's skip: what must pass before anything lands allows none, and a machine may well be without Go.
+  const here = await isHere(language.version);
+  describe(`The ${name} in docs/webhooks.md${here ? "" : ", which this machine cannot run"}`, () => {
+    if (!here) return;
+    let answers: boolean[];
+    before(async function () {
+      // A compiler's first run on a busy machine.
+      this.timeout(300_000);
+      answers = await ask(language);
+    });
+
+    for (const [index, { what, expected }] of CASES.entries()) {
+      it(`${expected ? "believes" : "refuses"} ${what}`, () => assert.equal(answers[index], expected));
+    }
+  });
+}
+
+describe("docs/webhooks.md", () => {
+  it("names every header that cannot be set", () => {
+    for (const header of RESERVED_HEADERS) assert.ok(text.includes(`\`${header}\``), header);
+  });
+
+  it("says which events need a key that reads people", () => {
+    const [, named = ""] = /carry people's addresses \((.*?)\)/s.exec(text) ?? [];
+    const patterns = [...named.matchAll(/`([^`]+)`/g)].map(([, pattern = ""]) => pattern);
+    const isNamed = (event: string) =>
+      patterns.some((pattern) => (pattern.endsWith("*") ? event.startsWith(pattern.slice(0, -1)) : event === pattern));
+    for (const event of EVENT_NAMES) assert.equal(isNamed(event), EVENTS[event].contactData, event);
+  });
+});
