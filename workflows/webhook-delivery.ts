@@ -110,6 +110,7 @@ class Delivery {
 
   async run(): Promise<DeliveryOutcome> {
     const { ladderMs, resume } = this.#input;
+    if (!resume) this.#tell(`Attempt 1 of ${ladderMs.length} is under way. Update: cancel.`);
     if (resume?.held) await this.#hold();
     else if (resume && resume.waitMs > 0) await this.#wait(resume.waitMs, "until the next attempt");
     let busy = 0;
@@ -183,7 +184,9 @@ class Delivery {
     if (this.#cancelled) return;
     const { historyLength, continueAsNewSuggested } = workflowInfo();
     if (historyLength < HISTORY_EVENTS && !continueAsNewSuggested) return;
-    await condition(allHandlersFinished);
+    // A cancel waits for this run's end: it is given that, not another run.
+    await condition(() => this.#cancelled || allHandlersFinished());
+    if (this.#cancelled) return;
     await continueAsNew<typeof webhookDeliveryWorkflow>({ ...this.#input, resume: { rung: this.#rung, waitMs: 0 } });
   }
 
