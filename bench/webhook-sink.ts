@@ -26,6 +26,9 @@ export interface WebhookSink {
   close(): Promise<void>;
 }
 
+/** Where an event carries its number: a field of its own, or the address of a subscriber. */
+const NUMBER = /"n":(\d+)|-n(\d+)@/;
+
 type Reply = { port: number } | { count: number } | { arrivals: Record<string, Arrivals> } | { cleared: true };
 
 /** Starts a sink at this port. */
@@ -76,8 +79,8 @@ async function main(): Promise<void> {
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("end", () => {
-      // The number stands before the padding, so a parse of the whole is spared.
-      const n = Number(/"n":(\d+)/.exec(Buffer.concat(chunks).toString("latin1"))?.[1] ?? -1);
+      const [, made, subscribed] = NUMBER.exec(Buffer.concat(chunks).toString("latin1")) ?? [];
+      const n = Number(made ?? subscribed ?? -1);
       paths[path] ??= { received: 0, at: {} };
       const at = paths[path];
       at.received++;

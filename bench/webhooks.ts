@@ -66,10 +66,10 @@ async function throughApi({ team }: Run, events: number): Promise<number[]> {
   const committed: number[] = [];
   const stem = unique("w");
   await inFlight(events, IN_FLIGHT, async (n) => {
-    const email = `${stem}-${n}@example.com`;
+    const email = `${stem}-n${n}@example.com`;
     const { status, text } = await client.post("/subscribers", {
       email,
-      last_name: `"n":${n}`,
+      last_name: "y".repeat(100),
       first_name: "x".repeat(100),
     });
     if (status !== 201) throw new Error(`POST /subscribers was answered with ${status}: ${text}`);
