@@ -57,6 +57,9 @@ export async function webhookReplayWorkflow({ replayId }: ReplayInput): Promise<
     await condition(() => false, SECOND_MS, { summary: "the rate limit" });
     if (paused) setCurrentDetails(`Paused at ${replayed} of about ${total}. Update: resume.`);
     await condition(() => !paused);
-    if (workflowInfo().historyLength >= HISTORY_EVENTS) await continueAsNew<typeof webhookReplayWorkflow>({ replayId });
+    const { historyLength, continueAsNewSuggested } = workflowInfo();
+    if (historyLength >= HISTORY_EVENTS || continueAsNewSuggested) {
+      await continueAsNew<typeof webhookReplayWorkflow>({ replayId });
+    }
   }
 }
