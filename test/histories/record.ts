@@ -1,5 +1,6 @@
 /**
- * `npm run histories`: records the history of a send on each of its paths, for test/workflows/replay.test.ts.
+ * `npm run histories`: records the history of a send, a delivery and a bulk replay on each of its paths, for
+ * test/workflows/replay.test.ts.
  * It brings up a stack of its own and takes about a minute. Names of paths limit it to those.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -12,6 +13,7 @@ import { withStack } from "../../bench/stack.ts";
 import { kysely } from "../../db/orm.ts";
 import { passwordContext } from "../../domain/accounts.ts";
 import { newId } from "../../domain/ids.ts";
+import { reservePorts } from "../../stack/infra.ts";
 import { findTemporalCli } from "../../stack/temporal-cli.ts";
 import { sendWorkflowId, TASK_QUEUES } from "../../workflows/ids.ts";
 import { RESOURCE_ID, TEAM_ID } from "../../workflows/search-attributes.ts";
@@ -34,7 +36,12 @@ import { temporalClient } from "../support/temporal.ts";
 import { historyFile, recordedHistory, type WorkflowHistory } from "./files.ts";
 
 /** Waits short enough to be waited for. */
-const QUICK = { DEFERRAL_LADDER_SECONDS: "1,1,2", SMTP_TIMEOUT_MS: "1000" };
+const QUICK = {
+  DEFERRAL_LADDER_SECONDS: "1,1,2",
+  SMTP_TIMEOUT_MS: "1000",
+  WEBHOOK_LADDER_SECONDS: "0,1,1,2",
+  WEBHOOK_TIMEOUT_MS: "5000",
+};
 /** A workflow waits for its token's lifetime and a minute; this leaves two seconds of it. */
 const EXPIRES_IN_MS = -58_000;
 /**
@@ -349,33 +356,38 @@ const PATHS: Record<string, () => Promise<string>> = {
   },
 };
 
-/** The histories of a send, one per run, the first run's first. */
-async function historiesOf(sendId: string): Promise<WorkflowHistory[]> {
-  await handleOf(sendId).result();
+/** The histories of a workflow, one per run, the first run's first. */
+async function historiesOf(workflowId: string): Promise<WorkflowHistory[]> {
+  const handle = temporal.workflow.getHandle(workflowId);
+  await handle.result();
   const histories: WorkflowHistory[] = [];
-  let { runId }: { runId: string | null | undefined } = await handleOf(sendId).describe();
+  let { runId }: { runId: string | null | undefined } = await handle.describe();
   while (runId) {
-    const history: WorkflowHistory = await temporal.workflow.getHandle(sendWorkflowId(sendId), runId).fetchHistory();
+    const history: WorkflowHistory = await temporal.workflow.getHandle(workflowId, runId).fetchHistory();
     histories.unshift(history);
     runId = history.events?.[0]?.workflowExecutionStartedEventAttributes?.continuedExecutionRunId;
   }
   return histories;
 }
 
-async function record(path: string): Promise<number> {
-  const take = PATHS[path];
-  if (!take) throw new Error(`there is no path "${path}"; there are ${Object.keys(PATHS).join(", ")}`);
-  const sendId = await take().catch((cause) => {
+async function record(paths: Record<string, () => Promise<string>>, path: string): Promise<number> {
+  const take = paths[path];
+  if (!take) throw new Error(`there is no path "${path}"; there are ${Object.keys(paths).join(", ")}`);
+  const workflowId = await take().catch((cause) => {
     throw new Error(`the path "${path}" could not be taken`, { cause });
   });
-  const histories = await historiesOf(sendId);
+  const histories = await historiesOf(workflowId);
   for (const [i, history] of histories.entries()) {
     const file = historyFile(histories.length > 1 ? `${path}.${i + 1}` : path);
-    writeFileSync(file, recordedHistory(sendWorkflowId(sendId), history));
+    writeFileSync(file, recordedHistory(workflowId, history));
     console.log(`${file}: ${history.events?.length} events`);
   }
   return histories.length;
 }
+
+/** Each path of a send, by the workflow's id. */
+const sendPaths = (): Record<string, () => Promise<string>> =>
+  Object.fromEntries(Object.entries(PATHS).map(([path, take]) => [path, async () => sendWorkflowId(await take())]));
 
 /** The Temporal CLI, for a server that suggests to go on as a new run early. */
 async function impatientCli(folder: string): Promise<string> {
@@ -389,15 +401,24 @@ async function impatientCli(folder: string): Promise<string> {
 
 const folder = mkdtempSync(`${tmpdir()}/mailkeel-histories-`);
 try {
-  const settings = { ...QUICK, TEMPORAL_CLI: await impatientCli(folder) };
+  const { receiver } = await reservePorts({ receiver: { port: 0 } });
+  // Read when the module of the receivers is loaded.
+  process.env["MAILKEEL_RECEIVERS"] = String(receiver);
+  const settings = {
+    ...QUICK,
+    WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${receiver}`,
+    TEMPORAL_CLI: await impatientCli(folder),
+  };
   await withStack({ settings }, async () => {
     const connected = await temporalClient();
     temporal = connected.client;
     try {
       await setFaults(FAULTS);
-      const paths = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(PATHS);
-      const counts = await Promise.all(paths.map(record));
-      console.log(`${counts.reduce((a, b) => a + b, 0)} histories of ${paths.length} paths`);
+      const { deliveryPaths } = await import("./deliveries.ts");
+      const paths = { ...sendPaths(), ...(await deliveryPaths(temporal)) };
+      const wanted = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(paths);
+      const counts = await Promise.all(wanted.map((path) => record(paths, path)));
+      console.log(`${counts.reduce((a, b) => a + b, 0)} histories of ${wanted.length} paths`);
     } finally {
       await connected.close();
     }

@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { bundleWorkflowCode, DefaultLogger, Runtime, Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import { DeterminismViolationError } from "@temporalio/workflow";
 import { workflowBundle } from "../../workers/bundle.ts";
-import * as workflow from "../../workflows/send.ts";
+import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId } from "../../workflows/ids.ts";
+import * as send from "../../workflows/send.ts";
+import * as delivery from "../../workflows/webhook-delivery.ts";
+import * as bulkReplay from "../../workflows/webhook-replay.ts";
 import { type RecordedHistory, readHistories, textsIn } from "../histories/files.ts";
 
 /** Replays histories one after the other. @returns what went wrong, by file */
@@ -24,6 +27,13 @@ const updatesIn = ({ history }: RecordedHistory): string[] =>
     ({ workflowExecutionUpdateAcceptedEventAttributes: accepted }) => accepted?.acceptedRequest?.input?.name ?? [],
   );
 
+/** What is recorded, by how its workflows' ids begin. */
+const RECORDED: [name: string, prefix: string, workflow: object, updates: number][] = [
+  ["send", sendWorkflowId(""), send, 6],
+  ["delivery", deliveryWorkflowId(""), delivery, 2],
+  ["bulk replay", replayWorkflowId(""), bulkReplay, 2],
+];
+
 describe("The recorded histories", () => {
   const recorded = readHistories();
 
@@ -42,7 +52,7 @@ describe("The recorded histories", () => {
     const broken = await replay(await workflowBundle(), recorded);
     const complaints = [...broken].map(
       ([file, error]) =>
-        `${file} does not replay: sends that are under way would get stuck. Guard the change with patched(), see ` +
+        `${file} does not replay: what is under way would get stuck. Guard the change with patched(), see ` +
         `"Changing a workflow" in CONTRIBUTING.md.\n    ${error.message}`,
     );
     assert.deepEqual(complaints, []);
@@ -61,17 +71,27 @@ describe("The recorded histories", () => {
     for (const error of broken.values()) assert.ok(error instanceof DeterminismViolationError, String(error));
   }).timeout(120_000);
 
-  it("hold every update that the workflow takes", () => {
-    const taken = Object.values(workflow).flatMap((exported) =>
-      typeof exported === "object" && exported.type === "update" ? exported.name : [],
-    );
-    assert.ok(taken.length >= 6, "the updates are found");
-    const seen = new Set(recorded.flatMap(updatesIn));
-    const missing = taken.filter((name) => !seen.has(name));
-    assert.deepEqual(missing, [], "give each a path in test/histories/record.ts, then: npm run histories");
-  });
+  for (const [name, prefix, workflow, updates] of RECORDED) {
+    const mine = recorded.filter(({ workflowId }) => workflowId.startsWith(prefix));
 
-  it("hold every way a send ends, and a run that follows another", () => {
+    it(`hold every update that a ${name} takes`, () => {
+      const taken = Object.values(workflow).flatMap((exported) =>
+        typeof exported === "object" && exported.type === "update" ? exported.name : [],
+      );
+      assert.ok(taken.length >= updates, "the updates are found");
+      const seen = new Set(mine.flatMap(updatesIn));
+      const missing = taken.filter((update) => !seen.has(update));
+      assert.deepEqual(missing, [], "give each a path in test/histories, then: npm run histories");
+    });
+
+    it(`hold a run of a ${name} that follows another`, () => {
+      const isContinued = ({ history }: RecordedHistory) =>
+        Boolean(history.events?.[0]?.workflowExecutionStartedEventAttributes?.continuedExecutionRunId);
+      assert.ok(mine.some(isContinued), "no run follows another");
+    });
+  }
+
+  it("hold every way a send ends", () => {
     const texts = recorded.flatMap(({ history }) =>
       (history.events ?? []).flatMap(({ workflowExecutionCompletedEventAttributes: end }) => textsIn(end?.result)),
     );
@@ -81,21 +101,31 @@ describe("The recorded histories", () => {
         `no recorded send ends as ${outcome}`,
       );
     }
-    const isContinued = ({ history }: RecordedHistory) =>
-      Boolean(history.events?.[0]?.workflowExecutionStartedEventAttributes?.continuedExecutionRunId);
-    assert.ok(recorded.some(isContinued), "no run follows another");
+  });
+
+  it("hold every way a delivery ends", () => {
+    const deliveries = recorded.filter(({ workflowId }) => workflowId.startsWith(deliveryWorkflowId("")));
+    const results = deliveries.flatMap(({ history }) =>
+      (history.events ?? []).flatMap(({ workflowExecutionCompletedEventAttributes: end }) => textsIn(end?.result)),
+    );
+    for (const outcome of ["succeeded", "failed", "blocked"]) {
+      assert.ok(
+        results.some((text) => new RegExp(`"${outcome}":[1-9]`).test(text)),
+        `no recorded delivery ${outcome}`,
+      );
+    }
   });
 
   it("hold no address, token, key or name of a machine", () => {
     for (const { file, history } of recorded) {
       const texts = textsIn(history);
       assert.ok(
-        texts.some((text) => text.includes("previewId")),
+        texts.some((text) => /"(previewId|groupId|replayId)"/.test(text)),
         `the payloads of ${file} are decoded`,
       );
       // Its own version is all the SDK may say with an @. A token is a send's id and a signature; a link ends in one too.
       const leaks = texts.filter((text) =>
-        /@|mk_(live|test)_|send_[0-9a-z]{26}\.|\/u\/|https?:|node_modules/.test(
+        /@|mk_(live|test)_|whsec_|send_[0-9a-z]{26}\.|\/u\/|https?:|node_modules/.test(
           text.replace(/^@temporalio\/worker@/, ""),
         ),
       );

@@ -1,0 +1,233 @@
+import assert from "node:assert/strict";
+import type { Client } from "@temporalio/client";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
+import { REPLAYABLE, requestReplay } from "../../domain/webhooks/replays.ts";
+import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { type Behaviour, openReceiver } from "../support/receiver.ts";
+import {
+  askToWait,
+  makeOverdue,
+  PATIENCE_MS,
+  type Row,
+  reconcileUntil,
+  setEndpoint,
+  untilAtRest,
+  untilDetails,
+  untilLog,
+  untilOver,
+  workflowOf,
+} from "../webhooks/observing.ts";
+import { emitSome, makeEndpoint, type TestEndpoint } from "../webhooks/support.ts";
+
+const TEN_MINUTES = 600;
+/** A part of an attempt begins requests for so long; this many slow ones take longer than one part. */
+const SLOW_MS = 1_500;
+const SLOW_DELIVERIES = 60;
+
+interface Delivery {
+  team: TestTeam;
+  endpoint: TestEndpoint;
+  /** How its endpoint answers from now on. */
+  answer(behave: Behaviour): void;
+}
+
+const status =
+  (code: number): Behaviour =>
+  (_, response) =>
+    void response.writeHead(code).end();
+
+const slow: Behaviour = (_, response) => void setTimeout(() => response.writeHead(204).end(), SLOW_MS);
+
+/**
+ * Each path of a delivery or a bulk replay: it takes it there and gives the workflow's id; the history is read once the
+ * workflow has ended.
+ */
+export async function deliveryPaths(temporal: Client): Promise<Record<string, () => Promise<string>>> {
+  const behaviours = new Map<string, Behaviour>();
+  const receiver = await openReceiver((received, ...rest) =>
+    (behaviours.get(received.path) ?? status(204))(received, ...rest),
+  );
+
+  async function endpointThat(behave: Behaviour, set: Record<string, unknown> = {}): Promise<Delivery> {
+    const path = `/${newId("webhook")}`;
+    const answer = (next: Behaviour) => void behaviours.set(path, next);
+    answer(behave);
+    const team = await makeTeam();
+    return { team, endpoint: await makeEndpoint(team, { url: `${receiver.origin}${path}`, set }), answer };
+  }
+  const idOf = (row: Row | undefined): string => {
+    assert.ok(row?.group_id);
+    return deliveryWorkflowId(row.group_id);
+  };
+  /** The relay claims first and starts then. */
+  async function begun(workflowId: string): Promise<string> {
+    const started = () => temporal.workflow.getHandle(workflowId).describe();
+    await eventually(started, { what: "the workflow", withinMs: PATIENCE_MS });
+    return workflowId;
+  }
+  async function deliver(to: Delivery, count = 1): Promise<string> {
+    await emitSome(to.team, count);
+    const [row] = await untilLog(to.team, to.endpoint.id, (log) => Boolean(log[0]?.group_id));
+    return begun(idOf(row));
+  }
+  /** Of one delivery that failed once and waits. */
+  async function waiting(): Promise<Delivery & { row: Row }> {
+    const to = await endpointThat(askToWait(TEN_MINUTES));
+    await emitSome(to.team, 1);
+    const log = await untilLog(to.team, to.endpoint.id, ([row]) => row?.status === "RETRYING");
+    return { ...to, row: await untilAtRest(temporal, log[0]) };
+  }
+  async function held() {
+    const to = await waiting();
+    const handle = workflowOf(temporal, to.row);
+    await handle.terminate("by mistake");
+    await makeOverdue(to.team, to.endpoint.id);
+    await reconcileUntil(temporal, "its return", async () => (await handle.describe()).status.name === "RUNNING");
+    await untilDetails(handle, /terminated/);
+    to.answer(status(204));
+    return { ...to, handle };
+  }
+  /** One that finds its endpoint's slots for retries taken. */
+  async function withoutSlot() {
+    const to = await endpointThat(status(500));
+    const taken = [newId("delivery"), newId("delivery")];
+    await kysely(to.team.em)
+      .insertInto("webhook_groups")
+      .values(
+        taken.map((id) => ({
+          id,
+          team_id: to.team.team.id,
+          environment: "LIVE" as const,
+          webhook_id: to.endpoint.id,
+          size: 1,
+          phase: "CLIMBING" as const,
+          begun_at: sql<Date>`now()`,
+          due_at: sql<Date>`now() + interval '1 hour'`,
+          slot_until: sql<Date>`now() + interval '1 hour'`,
+        })),
+      )
+      .execute();
+    const workflowId = await deliver(to);
+    const handle = temporal.workflow.getHandle(workflowId);
+    await untilDetails(handle, /slots for retries are taken/);
+    const release = async () => {
+      to.answer(status(204));
+      await kysely(to.team.em).deleteFrom("webhook_groups").where("id", "in", taken).execute();
+      await handle.executeUpdate("retryNow");
+    };
+    return { handle, workflowId, release };
+  }
+  /** A bulk replay of deliveries that failed. */
+  async function replay(count: number, perSecond: number): Promise<string> {
+    const to = await endpointThat(status(410));
+    await emitSome(to.team, count);
+    await untilOver(to.team, to.endpoint.id, count);
+    to.answer(status(204));
+    const since = new Date("2020-01-01");
+    const until = new Date(Date.now() + 60_000);
+    const filter = { teamId: null, webhookId: to.endpoint.id, statuses: [...REPLAYABLE], since, until };
+    return begun(replayWorkflowId(await requestReplay(to.team.em, filter, { perSecond, total: count })));
+  }
+
+  return {
+    "delivery-delivered": async () => deliver(await endpointThat(status(204)), 3),
+
+    "delivery-retried-then-delivered": async () => {
+      let times = 0;
+      return deliver(await endpointThat((...args) => status(++times < 3 ? 500 : 204)(...args)));
+    },
+
+    "delivery-exhausted": async () => deliver(await endpointThat(status(500)), 2),
+
+    "delivery-blocked": async () => {
+      const to = await endpointThat(status(204), { url: "http://127.0.0.1:9/" });
+      return deliver(to);
+    },
+
+    "delivery-endpoint-off": async () => {
+      const { team, endpoint, row } = await waiting();
+      await setEndpoint(team, endpoint.id, { active: false, disabled_reason: "manual" });
+      await workflowOf(temporal, row).executeUpdate("retryNow");
+      return idOf(row);
+    },
+
+    "delivery-slow": async () => deliver(await endpointThat(slow), SLOW_DELIVERIES),
+
+    "delivery-in-parts": async () => {
+      const to = await endpointThat(slow);
+      // Few at once, so that the attempt is long.
+      await sql`update webhook_health set consecutive_failures = 5 where webhook_id = ${to.endpoint.id}`.execute(
+        kysely(to.team.em),
+      );
+      return deliver(to, SLOW_DELIVERIES);
+    },
+
+    "delivery-slots-taken": async () => {
+      const { workflowId, release } = await withoutSlot();
+      await release();
+      return workflowId;
+    },
+
+    "delivery-retry-now": async () => {
+      const { row, answer } = await waiting();
+      answer(status(204));
+      await workflowOf(temporal, row).executeUpdate("retryNow");
+      return idOf(row);
+    },
+
+    "delivery-cancelled": async () => {
+      const { row } = await waiting();
+      await workflowOf(temporal, row).executeUpdate("cancel");
+      return idOf(row);
+    },
+
+    "delivery-cancelled-in-the-ui": async () => {
+      const { row } = await waiting();
+      await workflowOf(temporal, row).cancel();
+      return idOf(row);
+    },
+
+    "delivery-held-then-resumed": async () => {
+      const { handle } = await held();
+      await handle.executeUpdate("retryNow");
+      return handle.workflowId;
+    },
+
+    "delivery-held-then-cancelled": async () => {
+      const { handle } = await held();
+      await handle.executeUpdate("cancel");
+      return handle.workflowId;
+    },
+
+    "delivery-continued-as-new": async () => {
+      const { handle, workflowId, release } = await withoutSlot();
+      const { runId } = await handle.describe();
+      await eventually(
+        async () => {
+          await handle.executeUpdate("retryNow");
+          return (await handle.describe()).runId !== runId;
+        },
+        { what: "a second run", withinMs: PATIENCE_MS },
+      );
+      await release();
+      return workflowId;
+    },
+
+    "bulk-replay": () => replay(5, 2),
+
+    "bulk-replay-paused": async () => {
+      const workflowId = await replay(8, 2);
+      const handle = temporal.workflow.getHandle(workflowId);
+      await handle.executeUpdate("pause");
+      await untilDetails(handle, /Paused/);
+      await handle.executeUpdate("resume");
+      return workflowId;
+    },
+
+    "bulk-replay-continued-as-new": () => replay(20, 1),
+  };
+}
