@@ -22,7 +22,7 @@ export function kill(name: Child): { again: Promise<unknown> } {
   const pid = pidOf(name);
   process.kill(pid, "SIGKILL");
   const another = () => pidOf(name) !== pid;
-  return { again: eventually(another, { withinMs: 30_000, what: `another ${name}` }) };
+  return { again: eventually(another, { withinMs: 90_000, what: `another ${name}` }) };
 }
 
 const WORKERS_MAIN = `${import.meta.dirname}/../../workers/main.ts`;

@@ -201,7 +201,7 @@ describe("A worker that dies during an attempt", () => {
     const arrived = assertAllHeaders(receiver, "/crash", log, endpoint);
     assert.equal(arrived.length, 5, "the one in hand, and every rung");
     assert.equal(new Set(arrived.map(({ body }) => body)).size, 1);
-  }).timeout(120_000);
+  }).timeout(240_000);
 
   it("leaves an unknown outcome FAILED, not BLOCKED, when the endpoint is off by then", async () => {
     const team = await makeTeam();
@@ -221,7 +221,7 @@ describe("A worker that dies during an attempt", () => {
     assert.equal(row?.status, "FAILED");
     assert.match(row?.error_message ?? "", /outcome is unknown.*switched off; replay/);
     await eventually(async () => (await groupsOf(team, endpoint.id)).length === 0, { what: "the end of the group" });
-  }).timeout(120_000);
+  }).timeout(240_000);
 });
 
 describe("A fault of ours", () => {
