@@ -107,7 +107,7 @@ const WebhookDeliverySchema = defineEntity({
   name: "WebhookDelivery",
   tableName: "webhook_deliveries",
   filters: tenantFilters,
-  indexes: [{ properties: ["webhookId", "createdAt", "id"] }, { properties: ["groupId"] }],
+  indexes: [{ properties: ["webhookId", "createdAt", "id"] }],
   properties: {
     id: p.text().primary(),
     ...tenancy,

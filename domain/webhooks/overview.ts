@@ -21,7 +21,7 @@ export interface WebhooksOverview {
 }
 
 /** No more are counted. */
-export const MOST_WAITING = 100_000;
+export const MOST_WAITING = 10_000;
 
 /**
  * Looks over the webhooks of all teams, along the partial index of what waits and the small table of groups under way:
