@@ -17,10 +17,10 @@ export function pidOf(name: Child): number {
   return pid;
 }
 
-/** Kills a child of the stack. `again` resolves once the supervisor has started it anew. */
-export function kill(name: Child): { again: Promise<unknown> } {
+/** Kills a child of the stack, or asks it to stop. `again` resolves once the supervisor has started it anew. */
+export function kill(name: Child, signal: NodeJS.Signals = "SIGKILL"): { again: Promise<unknown> } {
   const pid = pidOf(name);
-  process.kill(pid, "SIGKILL");
+  process.kill(pid, signal);
   const another = () => pidOf(name) !== pid;
   return { again: eventually(another, { withinMs: 90_000, what: `another ${name}` }) };
 }
