@@ -95,7 +95,8 @@ class Attempt implements Dispatcher.DispatchHandler {
     } catch (error) {
       return error instanceof AddressRefused ? Promise.resolve(this.#blocked(error)) : Promise.reject(error);
     }
-    this.#timer = setTimeout(() => this.#timeOut(), this.#deps.timeoutMs);
+    // A busy process comes to its timers before it reads: an answer that is here already counts.
+    this.#timer = setTimeout(() => setImmediate(() => this.#timeOut()), this.#deps.timeoutMs);
     signal?.addEventListener("abort", this.#onAbort);
     this.#send(this.#url);
     return this.#outcome.promise;

@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type RequestListener, type ServerRe
 import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
+import { Worker } from "node:worker_threads";
 import fc from "fast-check";
 import { createDeliveryClient, type DeliveryClient, parseRetryAfter } from "../../activities/webhooks/http-client.ts";
 import { openAddressGuard } from "../../domain/webhooks/address-guard.ts";
@@ -110,6 +111,25 @@ describe("A webhook's HTTP client", () => {
         assert.equal(answered(answer).status, status);
       });
     }
+
+    it("takes one that came in time, though the process was too busy to read it", async () => {
+      const server = new Worker(
+        `const { parentPort } = require("node:worker_threads");
+        const server = require("node:http").createServer((_, response) => {
+          parentPort.postMessage("arrived");
+          setTimeout(() => response.end("ok"), 20);
+        });
+        server.listen(0, "127.0.0.1", () => parentPort.postMessage(server.address().port));`,
+        { eval: true },
+      );
+      cleanUps.push(() => server.terminate());
+      const [port] = await once(server, "message");
+      const answer = post(open([port], 300), `http://hook.test:${port}/`);
+      await once(server, "message");
+      // Nothing else runs here until long after the deadline.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000);
+      assert.equal(answered(await answer).body, "ok");
+    });
 
     for (const status of [301, 302, 303, 307, 308]) {
       it(`does not follow a redirect: ${status}`, async () => {
