@@ -17,7 +17,7 @@ import {
   remaining,
   requeueDue,
   type StagedRecipient,
-  settleBatch,
+  settleOutcomes,
   stageBatch,
   unstageUnheard,
 } from "../domain/sends/ledger.ts";
@@ -320,7 +320,7 @@ class Slice {
         this.#unsettled = [];
         const send = { ...this.#send, sendId: this.#sendId };
         // What the servers answered is known here alone.
-        this.#deps.countMails(await this.#surely(() => settleBatch(this.#em, send, outcomes, this.#deferral)));
+        this.#deps.countMails(await this.#surely(() => settleOutcomes(this.#em, send, outcomes, this.#deferral)));
         this.#giveBack(outcomes.length);
         const returned = outcomes.reduce((count, { state }) => count + (state === "QUEUED" ? 1 : 0), 0);
         if (this.#quota && returned > 0) await returnQuota(this.#em, this.#send.accountId, this.#quota, returned);

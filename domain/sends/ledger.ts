@@ -81,7 +81,8 @@ async function giveUpLost(em: EntityManager, sendId: string): Promise<number> {
 
 /**
  * Ends an attempt that was given up for dead when no other follows it, as `openDispatch` would: for a send that is paused
- * or over. Does nothing when the last attempt ended in order.
+ * or over. Does nothing when the last attempt ended in order, or when the send is SENDING: another attempt does it then,
+ * and may be at it already.
  * @returns how many recipients became UNKNOWN
  */
 export function closeLost(em: EntityManager, sendId: string): Promise<number> {
@@ -91,6 +92,7 @@ export function closeLost(em: EntityManager, sendId: string): Promise<number> {
       .set(({ eb }) => ({ epoch: eb("epoch", "+", 1), dispatching: false }))
       .where("id", "=", sendId)
       .where("dispatching", "=", true)
+      .where("status", "<>", "SENDING")
       .executeTakeFirst();
     return lost.numUpdatedRows > 0n ? giveUpLost(tx, sendId) : 0;
   });
@@ -363,6 +365,27 @@ function tellAndCount(send: SettlingSend, bounces: boolean): RawBuilder<unknown>
       left join (select state, count(*)::int as count from settled group by state) s on true`;
 }
 
+/** How often a settlement that fell short is made again; each time some other statement must have come between. */
+const SETTLE_SHORT_TRIES = 3;
+
+/**
+ * Settles many outcomes at once, all of them that are still this attempt's to settle. `settleBatch` finds its rows by
+ * their place, so one that another statement moves while it waits for that one's lock (the attempt was given up for dead
+ * just now) is passed over, and its known outcome would be lost. That is rare, and seen by the count: then it looks for
+ * them once more. A row that is settled already, or belongs to another attempt, is not touched by it.
+ */
+export async function settleOutcomes(...args: Parameters<typeof settleBatch>): Promise<StateCounts> {
+  const [, , outcomes] = args;
+  const counts: StateCounts = {};
+  for (let tries = 1, missing = outcomes.length; ; tries++) {
+    for (const [state, count] of Object.entries(await settleBatch(...args)) as [RecipientState, number][]) {
+      counts[state] = (counts[state] ?? 0) + count;
+      missing -= count;
+    }
+    if (missing <= 0 || tries === SETTLE_SHORT_TRIES) return counts;
+  }
+}
+
 export interface UnknownRequeued {
   /** Rows that are queued again. */
   requeued: number;
@@ -407,7 +430,7 @@ export function requeueUnknown(em: EntityManager, sendId: string, settledForMs: 
     await db
       .updateTable("sends")
       .set({ epoch })
-      .$if(send.status === "SENT", (query) => query.set({ status: "SENDING", completed_at: null }))
+      .$if(send.status === "SENT", (query) => query.set({ status: "SENDING", completed_at: null, review_until: null }))
       .where("id", "=", sendId)
       .execute();
     return { ...nothing, ...taken.rows[0] };
