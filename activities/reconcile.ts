@@ -6,6 +6,7 @@ import {
   WorkflowIdReusePolicy,
   WorkflowNotFoundError,
 } from "@temporalio/client";
+import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { pauseSend } from "../domain/sends/lifecycle.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
@@ -20,7 +21,7 @@ import type { ActivityDeps } from "./deps.ts";
 const PAGE = 500;
 
 export interface Reconciled {
-  /** Sends that are confirmed and not over, or groups that are overdue. */
+  /** Sends that are not over or whose unknown outcomes wait for a decision; or groups that are overdue. */
   looked: number;
   /** Workflows that were missing and run now. */
   started: number;
@@ -29,7 +30,7 @@ export interface Reconciled {
 }
 
 export interface ReconcileActivities {
-  /** Starts the workflow of every confirmed send that is not over and has none. */
+  /** Starts the workflow of every send that should have one and has none. */
   reconcileSends(): Promise<Reconciled>;
   /** Starts the workflow of every group of deliveries whose next attempt is overdue and that has none. */
   reconcileDeliveries(): Promise<Reconciled>;
@@ -106,13 +107,22 @@ async function startAgain(client: Client, group: OverdueGroup, ladder: readonly 
 
 type UnfinishedSend = Awaited<ReturnType<typeof unfinished>>[number];
 
-/** Confirmed sends that are not over, or whose credits are not settled. */
+/**
+ * Confirmed sends that are not over, whose credits are not settled, or whose unknown outcomes an operator may still
+ * decide about. The index `sends_open` holds them.
+ */
 function unfinished(em: EntityManager, after: string) {
   return kysely(em)
     .selectFrom("sends")
     .select(["id", "team_id", "environment", "resource_id"])
     .where("id", ">", after)
-    .where((eb) => eb.or([eb("status", "in", ["SCHEDULED", "SENDING", "PAUSED"]), eb("settled_at", "is", null)]))
+    .where((eb) =>
+      eb.or([
+        eb("status", "in", ["SCHEDULED", "SENDING", "PAUSED"]),
+        eb("settled_at", "is", null),
+        eb("review_until", ">", sql<Date>`now()`),
+      ]),
+    )
     .orderBy("id")
     .limit(PAGE)
     .execute();

@@ -11,6 +11,7 @@ import {
   type SettledSend,
 } from "../domain/sends/lifecycle.ts";
 import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
+import { closeReview } from "../domain/sends/review.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
@@ -30,6 +31,8 @@ export interface SendActivities {
   /** Queues what is unknown again, once no worker can have it in hand any more. */
   requeueUnknown(sendId: string): Promise<UnknownRequeued>;
   finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled">>;
+  /** Nobody has to decide about the unknown any more. */
+  closeReview(sendId: string): Promise<void>;
 }
 
 export function createSendActivities({ orm, env, countMails }: ActivityDeps): SendActivities {
@@ -55,5 +58,6 @@ export function createSendActivities({ orm, env, countMails }: ActivityDeps): Se
         countMails({ CANCELLED: cancelled });
         return settled;
       }),
+    closeReview: (sendId) => closeReview(em(), sendId),
   };
 }

@@ -105,6 +105,11 @@ const SendSchema = defineEntity({
     completedAt: instant().nullable(),
     /** Credits were consumed and released; nothing is owed any more. */
     settledAt: instant().nullable(),
+    /**
+     * Until when an operator may decide about unknown outcomes of a send that is SENT; null when there is nothing to
+     * decide, or it was decided. A workflow is kept for it as long.
+     */
+    reviewUntil: instant().nullable(),
     /** A code of what an operator has to look at, e.g. account_login_refused. */
     trouble: p.text().nullable(),
     ...timestamps,

@@ -9,6 +9,7 @@ import type { EventName } from "../webhooks/catalogue.ts";
 import { emit } from "../webhooks/emit.ts";
 import { newsletterRow } from "../webhooks/records.ts";
 import { countStates } from "./ledger.ts";
+import { openReview } from "./review.ts";
 
 /** Statuses a send never leaves. */
 export const TERMINAL: ReadonlySet<SendStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
@@ -141,6 +142,8 @@ export interface SettledSend {
   /** Mails accepted by a server. */
   sent: number;
   unknown: number;
+  /** Milliseconds for which an operator may decide about the unknown ones; 0 when there is nothing to decide. */
+  reviewMs: number;
   /** Recipients that became CANCELLED by this very call. */
   cancelled: number;
 }
@@ -180,6 +183,7 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
       await db.updateTable("sends").set({ settled_at: sql<Date>`now()` }).where("id", "=", sendId).execute();
     }
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
-    return { environment: send.environment, status, sent, unknown, cancelled };
+    const reviewMs = await openReview(tx, sendId, status === "SENT" ? unknown : 0);
+    return { environment: send.environment, status, sent, unknown, reviewMs, cancelled };
   });
 }

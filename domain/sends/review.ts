@@ -1,0 +1,36 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+
+/** How long a send that ended with unknown outcomes waits for somebody to decide about them. */
+const REVIEW = sql`interval '7 days'`;
+
+/**
+ * Opens the review of a send that ended with unknown outcomes, unless it is open: Postgres knows of it, so that it
+ * outlives its workflow. With none unknown, closes it.
+ * @returns milliseconds until it closes by itself, by the database clock; 0 when there is nothing to review
+ */
+export async function openReview(em: EntityManager, sendId: string, unknown: number): Promise<number> {
+  if (unknown === 0) {
+    await closeReview(em, sendId);
+    return 0;
+  }
+  const { ms } = await kysely(em)
+    .updateTable("sends")
+    .set({
+      review_until: sql<Date>`case when review_until > clock_timestamp() then review_until else clock_timestamp() + ${REVIEW} end`,
+    })
+    .where("id", "=", sendId)
+    .returning(sql<number>`ceil(extract(epoch from review_until - clock_timestamp()) * 1000)::float8`.as("ms"))
+    .executeTakeFirstOrThrow();
+  return ms;
+}
+
+/** An operator decided, or nobody did in time: nobody is called for this send any more. */
+export async function closeReview(em: EntityManager, sendId: string): Promise<void> {
+  await kysely(em)
+    .updateTable("sends")
+    .set({ review_until: null })
+    .where("id", "=", sendId)
+    .where("review_until", "is not", null)
+    .execute();
+}
