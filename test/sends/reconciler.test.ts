@@ -161,4 +161,61 @@ describe("The reconciler", () => {
     assert.deepEqual(others, { CANCELLED: 120 - sent });
     assert.deepEqual(await credits(sender), { available: 120 - sent, reserved: 0, mismatch: false });
   }).timeout(90_000);
+
+  it("brings the review of unknown outcomes back until somebody decides, and not after that", async () => {
+    const sender = await makeSender({ recipients: 3, credits: 3 });
+    await setFaults([{ stage: "data", match: sender.audience, drop: true, times: 1 }]);
+    const { data } = await startSend(sender);
+    await untilStatus(sender, ["SENT"]);
+    const handle = workflowOf(data.id);
+    const called = async () => {
+      const { status, searchAttributes } = await handle.describe();
+      return status.name === "RUNNING" && searchAttributes["NeedsOperator"]?.[0] === true;
+    };
+    await eventually(called, { what: "the call for an operator" });
+    const bringBack = () =>
+      eventually(
+        async () => {
+          await reconcile();
+          return called();
+        },
+        { what: "the review's return", withinMs: 25_000 },
+      );
+
+    await connection.workflowService.deleteWorkflowExecution({
+      namespace,
+      workflowExecution: { workflowId: sendWorkflowId(data.id) },
+    });
+    await eventually(async () => handle.describe().then(Boolean, () => true), { what: "the loss" });
+    await bringBack();
+    await handle.terminate("by mistake");
+    await bringBack();
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
+    assert.equal((await untilStatus(sender, ["SENT", "PAUSED"])).status, "SENT");
+
+    await handle.executeUpdate("cancel");
+    assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 1 });
+    const { runId } = await handle.describe();
+    // A run of the reconciler that began after the decision has looked.
+    const looked = async () => {
+      const { recentActions } = (await temporal.schedule.getHandle(RECONCILER_ID).describe()).info;
+      return JSON.stringify(recentActions.at(-1)?.takenAt);
+    };
+    const before = await looked();
+    await eventually(
+      async () => {
+        await reconcile();
+        return (await looked()) !== before;
+      },
+      { what: "a run of the reconciler" },
+    );
+    for await (const run of temporal.workflow.list({ query: "WorkflowType = 'reconcileWorkflow'" })) {
+      await temporal.workflow.getHandle(run.workflowId, run.runId).result();
+    }
+    assert.equal((await handle.describe()).runId, runId);
+    const { rows } = await sql<{ open: boolean }>`select review_until is not null as open from sends
+      where id = ${data.id}`.execute(kysely(sender.em.fork()));
+    assert.deepEqual(rows, [{ open: false }]);
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+  }).timeout(90_000);
 });

@@ -1,0 +1,375 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import {
+  type Client,
+  WorkflowUpdateFailedError,
+  type WorkflowUpdateHandle,
+  WorkflowUpdateStage,
+} from "@temporalio/client";
+import proto from "@temporalio/proto";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { passwordContext } from "../../domain/accounts.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import {
+  caughtMails,
+  credits,
+  ledgerStates,
+  makeSender,
+  type Sender,
+  sendAndWait,
+  setFaults,
+  startSend,
+  tokenOf,
+  untilStatus,
+} from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { temporalClient } from "../support/temporal.ts";
+
+/** As many events as make a run go on as a new one. */
+const LONG_HISTORY = 3_000;
+const SIGNALS_AT_ONCE = 100;
+
+let temporal: Client;
+let close: () => Promise<void>;
+
+const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
+type Handle = ReturnType<typeof workflowOf>;
+
+const begin = (handle: Handle, update: string): Promise<WorkflowUpdateHandle<unknown>> =>
+  handle.startUpdate(update, { waitForStage: WorkflowUpdateStage.ACCEPTED });
+
+const detailsOf = async (handle: Handle) =>
+  (await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata")).currentDetails;
+
+const needsOperator = async (handle: Handle) =>
+  (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true;
+
+const shown = async (handle: Handle) => (await handle.describe()).searchAttributes["SendStatus"]?.[0];
+
+const statusOf = async ({ em, newsletterId }: Sender): Promise<string> => {
+  const row = await kysely(em.fork())
+    .selectFrom("sends")
+    .select("status")
+    .where("resource_id", "=", newsletterId)
+    .executeTakeFirstOrThrow();
+  return row.status;
+};
+
+const someMail = (sender: Sender) =>
+  eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > 0, { what: "some mail", withinMs: 15_000 });
+
+const setPort = (sender: Sender, port: number) =>
+  sql`update email_accounts set port = ${port} where id = ${sender.accountId}`.execute(kysely(sender.em));
+
+const catcherPort = async () => Number(new URL((await stack()).mail.smtp).port);
+
+/** Fills a history, as weeks of waiting would: with signals that nobody listens to. */
+async function makeLong(handle: Handle): Promise<void> {
+  while ((await handle.describe()).historyLength < LONG_HISTORY) {
+    await Promise.all(Array.from({ length: SIGNALS_AT_ONCE }, () => handle.signal("nothing")));
+  }
+}
+
+/** A send under way on one connection, a mail of which takes `delayMs`. */
+async function underWay(recipients: number, delayMs: number) {
+  const sender = await makeSender({ recipients, credits: recipients, account: { maxConnections: 1 } });
+  await setFaults([{ stage: "data", match: sender.audience, delayMs }]);
+  const { data } = await startSend(sender);
+  await someMail(sender);
+  return { sender, sendId: data.id as string, handle: workflowOf(data.id) };
+}
+
+/** A send that is over but for recipients whose connection was cut after the final dot. */
+async function sentWithUnknown(unknown: number) {
+  const sender = await makeSender({ recipients: 4, credits: 4 });
+  await setFaults([{ stage: "data", match: sender.audience, drop: true, times: unknown }]);
+  await sendAndWait(sender);
+  await setFaults([]);
+  const { send_id: sendId } = await kysely(sender.em)
+    .selectFrom("newsletters")
+    .select("send_id")
+    .where("id", "=", sender.newsletterId)
+    .executeTakeFirstOrThrow();
+  assert.ok(sendId);
+  const handle = workflowOf(sendId);
+  await eventually(() => needsOperator(handle), { what: "the call for an operator" });
+  return { sender, sendId, handle };
+}
+
+/** A confirmed newsletter whose day is tomorrow. */
+async function scheduled() {
+  const sender = await makeSender({ recipients: 2 });
+  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+    where id = ${sender.newsletterId}`.execute(kysely(sender.em));
+  const { data } = await startSend(sender);
+  const handle = workflowOf(data.id);
+  await eventually(async () => (await shown(handle)) === "SCHEDULED", { what: "SCHEDULED in the UI" });
+  return { sender, handle };
+}
+
+/** A send whose account's server does not listen, which has called for an operator. */
+async function inTrouble() {
+  const sender = await makeSender({ recipients: 2 });
+  await setPort(sender, 1);
+  const { data } = await startSend(sender);
+  const handle = workflowOf(data.id);
+  await eventually(
+    async () => {
+      await handle.executeUpdate("retry");
+      return needsOperator(handle);
+    },
+    { what: "the call for an operator", withinMs: 25_000 },
+  );
+  return { sender, handle };
+}
+
+describe("An operator", function () {
+  this.timeout(90_000);
+
+  before(async () => {
+    ({ client: temporal, close } = await temporalClient());
+  });
+  after(() => close());
+  afterEach(() => setFaults([]));
+
+  describe("who cancels", () => {
+    it("is answered although the run's history is long enough to go on as a new one", async () => {
+      const { sender, handle } = await underWay(60, 1_500);
+      await makeLong(handle);
+      assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
+      assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
+      const { CANCELLED: cancelled = 0, ...others } = await ledgerStates(sender);
+      assert.ok(cancelled > 0);
+      assert.deepEqual(Object.keys(others), ["SENT"]);
+      assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
+    });
+
+    it("ends a resend of unknown mails that waits, which says so and mails nobody", async () => {
+      const { sender, handle } = await sentWithUnknown(2);
+      const mails = (await caughtMails(sender)).length;
+      const resend = await begin(handle, "resendUnknown");
+      await eventually(async () => (await detailsOf(handle)).startsWith("Waits "), { what: "the wait" });
+      await handle.executeUpdate("cancel");
+      assert.match(String(await resend.result()), /^cancelled meanwhile/);
+      assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 2 });
+      assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 2 });
+      assert.equal((await caughtMails(sender)).length, mails);
+      assert.equal(await needsOperator(handle), false);
+    });
+
+    it("while the account is found in trouble leaves nobody called for", async () => {
+      const sender = await makeSender({ recipients: 2, credits: 2 });
+      const password = sender.vault.encrypt("not the password", passwordContext(sender.accountId));
+      await sql`update email_accounts set username = 'news', encrypted_password = ${password}
+        where id = ${sender.accountId}`.execute(kysely(sender.em));
+      await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no", delayMs: 3_000 }]);
+      const { data } = await startSend(sender);
+      const handle = workflowOf(data.id);
+      await eventually(async () => (await ledgerStates(sender)).SENDING === 2, { what: "a slice in hand" });
+      assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
+      assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
+      assert.deepEqual([await needsOperator(handle), await shown(handle)], [false, "CANCELLED"]);
+      assert.deepEqual(await credits(sender), { available: 2, reserved: 0, mismatch: false });
+    });
+  });
+
+  describe("who pauses", () => {
+    for (const [other, answer, status] of [
+      ["resume", "resumed meanwhile", "SENDING"],
+      ["cancel", "cancelled meanwhile", "CANCELLED"],
+    ] as const) {
+      it(`is told when a ${other} overtook them, as soon as it did`, async () => {
+        const { sender, handle } = await underWay(40, 1_500);
+        const pause = await begin(handle, "pause");
+        await eventually(async () => (await statusOf(sender)) === "PAUSED", { what: "PAUSED in Postgres" });
+        assert.ok((await ledgerStates(sender)).SENDING, "a mail is in hand");
+        assert.match(await detailsOf(handle), /^Pausing/);
+        const overtaking = await begin(handle, other);
+        assert.equal(await pause.result(), answer);
+        assert.equal(await statusOf(sender), status);
+        await (other === "resume" ? handle.executeUpdate("cancel") : overtaking.result());
+        const { CANCELLED: cancelled = 0 } = await ledgerStates(sender);
+        assert.ok(cancelled > 0, "it was not over");
+      });
+    }
+
+    it("is told PAUSED when nothing is in hand, whoever paused and resumed before", async () => {
+      const { sender, handle } = await underWay(60, 700);
+      const first = await begin(handle, "pause");
+      await handle.executeUpdate("resume");
+      assert.equal(await handle.executeUpdate("pause"), "PAUSED");
+      assert.equal((await ledgerStates(sender)).SENDING ?? 0, 0);
+      assert.match(String(await first.result()), /^(resumed meanwhile|PAUSED)$/);
+      await handle.executeUpdate("cancel");
+    });
+  });
+
+  describe("is not called any more", () => {
+    it("when the send mails everybody after all", async () => {
+      const { sender, handle } = await inTrouble();
+      await setPort(sender, await catcherPort());
+      await eventually(async () => (await detailsOf(handle)).includes("tries again in"), { what: "the wait" });
+      assert.equal(await handle.executeUpdate("retry"), "tries again now");
+      await untilStatus(sender, ["SENT"]);
+      assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 0 });
+      assert.equal(await needsOperator(handle), false);
+    });
+
+    it("when it does so in a run that follows the one which called", async () => {
+      const { sender, handle } = await inTrouble();
+      const { runId } = await handle.describe();
+      await makeLong(handle);
+      await handle.executeUpdate("retry");
+      await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
+      assert.equal(await needsOperator(handle), true, "the trouble is the same");
+      await setPort(sender, await catcherPort());
+      await handle.executeUpdate("retry");
+      await untilStatus(sender, ["SENT"]);
+      await handle.result();
+      assert.equal(await needsOperator(handle), false);
+    });
+  });
+
+  it("finds a paused send's run short again when its history got long", async () => {
+    const { sender, handle } = await underWay(20, 50);
+    await handle.executeUpdate("pause");
+    const { runId } = await handle.describe();
+    await makeLong(handle);
+    await handle.executeUpdate("retry");
+    await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
+    await handle.executeUpdate("resume");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 20 });
+    assert.equal((await caughtMails(sender)).length, 20);
+  });
+
+  it("whose resend waits is answered when the send goes on as a new run, which is not held up", async () => {
+    const sender = await makeSender({ recipients: 30, account: { maxConnections: 1 } });
+    await setFaults([
+      { stage: "data", match: `person3@${sender.audience}`, drop: true, times: 1 },
+      { stage: "data", match: sender.audience, delayMs: 50 },
+    ]);
+    const { data } = await startSend(sender);
+    const handle = workflowOf(data.id);
+    await eventually(async () => (await ledgerStates(sender)).UNKNOWN === 1, { what: "an unknown outcome" });
+    await handle.executeUpdate("pause");
+    const { runId } = await handle.describe();
+    const resend = await begin(handle, "resendUnknown");
+    await eventually(async () => (await detailsOf(handle)).startsWith("Waits "), { what: "the wait" });
+    await makeLong(handle);
+    await handle.executeUpdate("resume");
+    assert.match(String(await resend.result()), /once more/);
+    await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
+    await untilStatus(sender, ["SENT"]);
+    await eventually(async () => needsOperator(handle), { what: "the call for an operator" });
+    await handle.executeUpdate("cancel");
+    assert.deepEqual(await ledgerStates(sender), { SENT: 29, UNKNOWN: 1 });
+  });
+
+  it("cannot stall a send with an update that is the API's", async () => {
+    const { sender, handle } = await underWay(40, 50);
+    for (const update of ["preview", "confirm"]) {
+      await assert.rejects(handle.executeUpdate(update), WorkflowUpdateFailedError);
+      for (const input of [null, {}, { apiKeyId: 1 }]) {
+        const args: [unknown] = [input];
+        await assert.rejects(handle.executeUpdate(update, { args }), WorkflowUpdateFailedError);
+      }
+    }
+    assert.equal(await handle.executeUpdate("pause"), "PAUSED");
+    const { events } = await handle.fetchHistory();
+    assert.ok(!events?.some(({ workflowTaskFailedEventAttributes: failed }) => failed), "no workflow task failed");
+    await handle.executeUpdate("resume");
+    await setFaults([]);
+    await untilStatus(sender, ["SENT"]);
+  });
+
+  it("steers a send that was reset to before its confirm, with the updates left out", async () => {
+    const { sender, sendId, handle } = await underWay(200, 50);
+    const { ResetReapplyExcludeType } = proto.temporal.api.enums.v1;
+    const { runId } = await handle.describe();
+    const first = (await handle.fetchHistory()).events?.find((event) => event.workflowTaskCompletedEventAttributes);
+    assert.ok(first?.eventId);
+    const workflowTaskFinishEventId = first.eventId;
+    const reset = async () => {
+      await temporal.workflowService.resetWorkflowExecution({
+        namespace: (await stack()).temporal.namespace,
+        workflowExecution: { workflowId: sendWorkflowId(sendId), runId: (await handle.describe()).runId },
+        workflowTaskFinishEventId,
+        reason: "a test",
+        requestId: randomUUID(),
+        resetReapplyExcludeTypes: [ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE],
+      });
+    };
+    await reset();
+    await eventually(async () => (await handle.describe()).runId !== runId, { what: "the reset" });
+    assert.equal(await handle.executeUpdate("pause"), "PAUSED");
+    await eventually(async () => (await shown(handle)) === "PAUSED", { what: "PAUSED in the UI" });
+    assert.equal(await handle.executeUpdate("resume"), "goes on");
+    await eventually(async () => (await shown(handle)) === "SENDING", { what: "SENDING in the UI" });
+
+    // Once more, and now a cancel is the first to ask.
+    await reset();
+    assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
+    assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
+    const { SENT: sent = 0, UNKNOWN: unknown = 0, CANCELLED: cancelled = 0 } = await ledgerStates(sender);
+    assert.equal(sent + unknown + cancelled, 200);
+    assert.ok(cancelled > 0);
+    assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
+    const addresses = (await caughtMails(sender)).flatMap(({ to }) => to);
+    assert.equal(new Set(addresses).size, addresses.length, "nobody twice");
+  });
+
+  it("is refused by a preview that was never confirmed", async () => {
+    const sender = await makeSender();
+    const handle = workflowOf((await tokenOf(sender)).split(".")[0] ?? "");
+    for (const update of ["pause", "resume", "retry", "resendUnknown"]) {
+      await assert.rejects(handle.executeUpdate(update), WorkflowUpdateFailedError);
+    }
+  });
+
+  it("is told what a retry does, and what to do instead where it does nothing", async () => {
+    const { handle: mailing } = await underWay(40, 1_500);
+    assert.match(String(await mailing.executeUpdate("retry")), /mailing already/);
+    await mailing.executeUpdate("pause");
+    await eventually(async () => (await shown(mailing)) === "PAUSED", { what: "PAUSED in the UI" });
+    assert.match(String(await mailing.executeUpdate("retry")), /paused.*resume/);
+    await mailing.executeUpdate("cancel");
+
+    const { handle: waiting } = await scheduled();
+    assert.match(String(await waiting.executeUpdate("retry")), /send_at/);
+    await waiting.executeUpdate("cancel");
+  });
+
+  describe("who looks at unknown outcomes that became known", () => {
+    for (const update of ["resendUnknown", "retry"]) {
+      it(`ends the review by ${update}, and the numbers are true`, async () => {
+        const { sender, sendId, handle } = await sentWithUnknown(1);
+        // What the late outcome of a worker that lived after all does.
+        await sql`update send_recipients set state = 'SENT', updated_at = now()
+          where send_id = ${sendId} and state = 'UNKNOWN'`.execute(kysely(sender.em));
+        const answer = update === "retry" ? /counts the unknown/ : /nothing to resend/;
+        assert.match(String(await handle.executeUpdate(update)), answer);
+        assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 4, unknown: 0 });
+        assert.equal(await needsOperator(handle), false);
+      });
+    }
+
+    it("sees in the details those that are left", async () => {
+      const { sender, sendId, handle } = await sentWithUnknown(2);
+      assert.match(await detailsOf(handle), /^2 mails sent, 2 with/);
+      await sql`update send_recipients set state = 'SENT', updated_at = now() where send_id = ${sendId} and seq = (
+        select min(seq) from send_recipients where send_id = ${sendId} and state = 'UNKNOWN')`.execute(
+        kysely(sender.em),
+      );
+      await handle.executeUpdate("retry");
+      await eventually(async () => (await detailsOf(handle)).startsWith("3 mails sent, 1 with"), {
+        what: "the new numbers",
+      });
+      assert.equal(await needsOperator(handle), true);
+      await handle.executeUpdate("cancel");
+      assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 3, unknown: 1 });
+    });
+  });
+});
