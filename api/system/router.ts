@@ -1,6 +1,7 @@
 import { Router } from "express";
 import type { Deps } from "../deps.ts";
 import { send } from "../rest/serve.ts";
+import { ERRORS_PAGE } from "./errors-page.ts";
 
 /** A probe must hear something before its own patience ends. */
 const DEADLINE_MS = 2_000;
@@ -19,7 +20,10 @@ function within(work: Promise<unknown>): Promise<unknown> {
   return Promise.race([work, late]);
 }
 
-/** `/healthz`: the process is alive. `/readyz`: what it depends on is reachable, or 503 naming what is not. */
+/**
+ * `/healthz`: the process is alive. `/readyz`: what it depends on is reachable, or 503 naming what is not.
+ * `/docs/errors`: where the `doc_url` of every error leads.
+ */
 export function systemRouter({ orm, temporal, log }: Pick<Deps, "orm" | "temporal" | "log">): Router {
   const router = Router();
   const checks = {
@@ -28,6 +32,10 @@ export function systemRouter({ orm, temporal, log }: Pick<Deps, "orm" | "tempora
   };
 
   router.get("/healthz", (_req, res) => send(res, json(200, { status: "ok" })));
+
+  router.get("/docs/errors", (_req, res) => {
+    res.set("Content-Type", "text/html; charset=utf-8").send(ERRORS_PAGE);
+  });
 
   router.get("/readyz", async (_req, res) => {
     const results = await Promise.all(

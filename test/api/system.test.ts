@@ -7,6 +7,7 @@ import { pino } from "pino";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
 import { Team } from "../../db/entities/team.ts";
+import { ERRORS } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { scrub, scrubError } from "../../domain/scrub.ts";
 import { type ApiClient, api } from "../support/api.ts";
@@ -107,6 +108,24 @@ describe("health", () => {
       [response.status, await response.json()],
       [200, { status: "ready", postgres: "ok", temporal: "ok" }],
     );
+  });
+});
+
+describe("the page behind doc_url", () => {
+  it("holds every code, with its meaning, at the anchor that an error names", async () => {
+    const { body } = await api("mk_live_nothing").get("/me");
+    const { origin, hash, pathname } = new URL(body.error.doc_url);
+    assert.equal(origin, (await stack()).origin);
+    const response = await fetch(body.error.doc_url);
+    assert.equal(response.status, 200);
+    assert.match(response.headers.get("content-type") ?? "", /^text\/html/);
+    const page = await response.text();
+    assert.deepEqual([pathname, hash], ["/docs/errors", `#${body.error.code}`]);
+    const text = page.replaceAll(/&#39;|&quot;/g, "'");
+    for (const [code, { meaning }] of Object.entries(ERRORS)) {
+      assert.ok(page.includes(`id="${code}"`), code);
+      assert.ok(text.includes(meaning.replaceAll('"', "'")), meaning);
+    }
   });
 });
 
