@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { parseArgs } from "node:util";
+import { isGrpcServiceError } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import { NativeConnection, Worker, type WorkerOptions } from "@temporalio/worker";
 import type { Logger } from "pino";
@@ -10,7 +11,7 @@ import { openVault } from "../domain/crypto.ts";
 import { type Env, readEnv, SettingsError } from "../env.ts";
 import { openLog } from "../log.ts";
 import { workflowBundle } from "./bundle.ts";
-import { serveHealth } from "./health.ts";
+import { serveHealth, type Vitals } from "./health.ts";
 import { failuresToCodes } from "./interceptors.ts";
 import { createMetrics } from "./metrics.ts";
 import { isPoolName, POOLS, type PoolDefinition, type PoolName } from "./pools.ts";
@@ -23,10 +24,45 @@ const HEARTBEAT_EVERY_MS = 2_000;
 /** How often a worker asks for a Temporal that is not there yet. */
 const CONNECT_AGAIN_MS = 1_000;
 
+/** gRPC's NOT_FOUND. */
+const NOT_FOUND = 5;
+
 function readPool(): PoolName {
-  const { values } = parseArgs({ options: { pool: { type: "string" } } });
-  if (isPoolName(values.pool)) return values.pool;
-  throw new SettingsError(`--pool must be one of ${Object.keys(POOLS).join(", ")}`);
+  const pool = (() => {
+    try {
+      return parseArgs({ options: { pool: { type: "string" } } }).values.pool;
+    } catch {
+      return undefined; // Without its value, or with an argument that there is not.
+    }
+  })();
+  if (isPoolName(pool)) return pool;
+  throw new SettingsError(`Start it with --pool and one of ${Object.keys(POOLS).join(", ")}, and nothing else.`);
+}
+
+/** @throws {SettingsError} when Temporal says that it has no such namespace: the SDK would not name it */
+async function assertNamespace({ workflowService }: NativeConnection, { TEMPORAL_NAMESPACE: namespace }: Env) {
+  try {
+    await workflowService.describeNamespace({ namespace });
+  } catch (error) {
+    // Whatever else it is, a key that may not ask included, the worker will find out.
+    if (!isGrpcServiceError(error) || error.code !== NOT_FOUND) return;
+    throw new SettingsError(
+      `TEMPORAL_NAMESPACE: Temporal has no namespace "${namespace}". \`npm run prepare:cluster\` makes it.`,
+    );
+  }
+}
+
+/** @throws {SettingsError} when the port cannot be had */
+async function listen(env: Env, vitals: Vitals) {
+  try {
+    return await serveHealth(env.HOST, env.HEALTH_PORT, vitals);
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : error;
+    const why = code === "EADDRINUSE" ? "is in use" : `cannot be listened on (${code})`;
+    throw new SettingsError(
+      `HEALTH_PORT: port ${env.HEALTH_PORT} of ${env.HOST} ${why}. Set HEALTH_PORT to a free one, or to 0 for any.`,
+    );
+  }
 }
 
 async function connect(env: Env, log: Logger, stopping: AbortSignal): Promise<NativeConnection> {
@@ -80,7 +116,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
   process.on("disconnect", () => stop.abort());
 
   let sdkMetrics = async () => "";
-  const { port, server } = await serveHealth(env.HOST, env.HEALTH_PORT, {
+  const { port, server } = await listen(env, {
     ready,
     metrics: async () => (await Promise.all([registry.metrics(), sdkMetrics()])).join("\n"),
   });
@@ -88,6 +124,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
   try {
     sdkMetrics = installRuntime(log, pool);
     connection = await connect(env, log, stop.signal);
+    await assertNamespace(connection, env);
     worker = await Worker.create({
       connection,
       namespace: env.TEMPORAL_NAMESPACE,
@@ -127,7 +164,7 @@ try {
   process.exit(0);
 } catch (error) {
   process.stderr.write(
-    `${error instanceof SettingsError ? error.message : error instanceof Error ? error.stack : String(error)}\n`,
+    `${error instanceof SettingsError ? error.message : error instanceof Error ? (error.stack ?? error) : error}\n`,
   );
   process.exit(1);
 }
