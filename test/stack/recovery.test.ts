@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
+import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
 import { DEMO_FROM } from "../../app/demo-team.ts";
 import { EmailAccount } from "../../db/entities/account.ts";
@@ -8,12 +9,13 @@ import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import type { StackFile } from "../../stack/state.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { addSubscribers, caughtMails, confirm, people, setFaults, tokenOf } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { allGone, clearStacks, spawnStack } from "./support.ts";
+import { allGone, clearStacks, parentOf, spawnStack } from "./support.ts";
 
 const RECIPIENTS = 200;
 
@@ -68,7 +70,7 @@ async function confirmed(file: StackFile, sendDays: number[] = []) {
   const sender = { client, newsletterId, audience };
   const answer = await confirm(sender, await tokenOf(sender));
   assert.equal(answer.status, 202, answer.text);
-  return sender;
+  return { ...sender, sendId: answer.body.data.id as string };
 }
 
 describe("A lost Temporal database", function () {
@@ -116,7 +118,6 @@ describe("A lost Temporal database", function () {
       await sql`update sends set send_at = now() where resource_id = ${scheduled.newsletterId}`.execute(
         kysely(orm.em.fork()),
       );
-      const { Client, Connection } = await import("@temporalio/client");
       const connection = await Connection.connect({ address: after.temporal.address });
       const temporal = new Client({ connection, namespace: after.temporal.namespace });
       const query = `ResourceId = '${scheduled.newsletterId}' AND ExecutionStatus = 'Running'`;
@@ -133,5 +134,71 @@ describe("A lost Temporal database", function () {
     });
     assert.equal((await ends(scheduled)).recipients.sent, RECIPIENTS);
     assert.equal((await caughtMails(scheduled)).length, RECIPIENTS);
+  });
+});
+
+describe("A stack without a dispatch worker", function () {
+  this.timeout(180_000);
+  afterEach(async () => {
+    await setFaults([]);
+    await clearStacks();
+  });
+
+  it("pauses and cancels a send all the same, lists who was in hand, and settles", async () => {
+    const spawned = spawnStack();
+    const file = await spawned.ready();
+    const { audience, sendId } = await confirmed(file);
+    await eventually(async () => (await caughtMails({ audience })).length > 20, {
+      what: "some mail",
+      withinMs: 20_000,
+    });
+    const connection = await Connection.connect({ address: file.temporal.address });
+    const temporal = new Client({ connection, namespace: file.temporal.namespace });
+    const handle = temporal.workflow.getHandle(sendWorkflowId(sendId));
+    const shown = async () => (await handle.describe()).searchAttributes["SendStatus"]?.[0];
+    const states = () =>
+      inDatabase(file, async (orm) => {
+        const { rows } = await sql<{ state: string; count: number }>`select state, count(*)::int as count
+          from send_recipients where send_id = ${sendId} group by state`.execute(kysely(orm.em.fork()));
+        return Object.fromEntries(rows.map(({ state, count }) => [state, count]));
+      });
+
+    const { dispatch = 0 } = file.pids;
+    const supervisor = parentOf(dispatch);
+    // It would start another.
+    process.kill(supervisor, "SIGSTOP");
+    try {
+      process.kill(dispatch, "SIGKILL");
+      assert.equal(await handle.executeUpdate("pause"), "PAUSED");
+      await eventually(async () => (await shown()) === "PAUSED", { what: "PAUSED in the UI" });
+      const { SENT: sent = 0, UNKNOWN: unknown = 0, QUEUED: queued = 0, ...others } = await states();
+      assert.deepEqual(others, {});
+      assert.equal(sent + unknown + queued, RECIPIENTS);
+      assert.ok(unknown > 0 && unknown <= 3 * 4, `${unknown} unknown`);
+
+      // Its next slice waits for a worker: nobody has it in hand.
+      assert.equal(await handle.executeUpdate("resume"), "goes on");
+      await eventually(
+        async () =>
+          (await handle.describe()).raw.pendingActivities?.some(
+            ({ activityType }) => activityType?.name === "dispatchSlice",
+          ),
+        { what: "a slice that waits" },
+      );
+      assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
+      assert.deepEqual(await handle.result(), { outcome: "CANCELLED", sent, unknown });
+      assert.deepEqual(await states(), { SENT: sent, UNKNOWN: unknown, CANCELLED: queued });
+      assert.equal(await shown(), "CANCELLED");
+      const { rows } = await inDatabase(file, (orm) =>
+        sql<{ reserved: number }>`select reserved::int from credit_balances where team_id = ${file.team.id}
+          and environment = 'LIVE'`.execute(kysely(orm.em.fork())),
+      );
+      assert.deepEqual(rows, [{ reserved: 0 }]);
+      const addresses = (await caughtMails({ audience })).flatMap(({ to }) => to);
+      assert.equal(new Set(addresses).size, addresses.length, "nobody twice");
+    } finally {
+      process.kill(supervisor, "SIGCONT");
+      await connection.close();
+    }
   });
 });

@@ -105,6 +105,13 @@ function processes(): { pid: number; parent: number; state: string }[] {
   });
 }
 
+/** The process that started this one. */
+export function parentOf(pid: number): number {
+  const entry = processes().find((each) => each.pid === pid);
+  if (!entry) throw new Error(`there is no process ${pid}`);
+  return entry.parent;
+}
+
 function descendants(root: number): number[] {
   const all = processes();
   const below = (parent: number): number[] =>
