@@ -157,6 +157,8 @@ class Send {
   #details = "";
   /** Raised by every update: a wait that it should cut short ends. */
   #nudges = 0;
+  /** Raised by every update that may have changed where Postgres says the send stands. */
+  #wishes = 0;
   #needsOperator = false;
   #afterSeq: number;
 
@@ -272,6 +274,7 @@ class Send {
       // However long it is paused or scheduled, and whatever it is told meanwhile: a run takes 2,000 updates.
       if (this.#isLong() && patched("afresh-wherever-it-waits")) await this.#startAfreshWhenLong();
       const nudges = this.#nudges;
+      const wishes = this.#wishes;
       const state = await steps.readSend(this.#id);
       if (state === undefined || state.status === "SENT" || state.status === "CANCELLED" || state.status === "FAILED")
         return;
@@ -294,12 +297,12 @@ class Send {
         if (!(await steps.beginSend(this.#id))) continue;
       }
       // What was read may be out of date: a slice that begins now would have nobody to end it, should no worker take it.
-      if (this.#nudges !== nudges && patched("wishes-before-slices")) continue;
+      if (this.#wishes !== wishes && patched("wishes-before-slices")) continue;
       this.#tell("SENDING", `Mailing ${state.recipients} recipients. Updates: pause, cancel.`);
       let result = await this.#slice();
       // A slice that stages nothing says so: only then, or after a wish, is it worth asking where the send stands.
       while (result.next === "continue" && !this.#isLong()) {
-        if (this.#nudges !== nudges && patched("wishes-before-slices")) break;
+        if (this.#wishes !== wishes && patched("wishes-before-slices")) break;
         result = await this.#slice();
       }
       if (result.next === "done") return;
@@ -458,7 +461,7 @@ class Send {
       this.#operator(false);
       this.#wish = "pause";
     }
-    this.#nudges++;
+    this.#wished();
     this.#endSlice("Pausing: waits for the mails in hand. Updates: resume, cancel.");
     const overtaken = () => (paused && this.#wish !== "pause" ? this.#wish : undefined);
     const goesOn = () => overtaken() !== undefined && patched("pause-overtaken");
@@ -489,7 +492,7 @@ class Send {
       if (this.#dispatching)
         setCurrentDetails("Goes on as soon as the mails in hand are done. Updates: pause, cancel.");
     }
-    this.#nudges++;
+    this.#wished();
     return resumed ? "goes on" : "nothing to resume: the send is not paused";
   }
 
@@ -515,7 +518,7 @@ class Send {
       }
       this.#operator(false);
       if (cancelled) this.#wish = "cancel";
-      this.#nudges++;
+      this.#wished();
       this.#dismissed = true;
       const ended = "nothing to cancel: the send has ended";
       if (this.#finished && (this.#settled || !patched("cancel-while-settling"))) return ended;
@@ -580,13 +583,19 @@ class Send {
         this.#afterSeq = Math.min(this.#afterSeq, result.firstSeq - 1);
         this.#requeued = true;
         this.#dismissed = false;
-        this.#nudges++;
+        this.#wished();
       }
       return result;
     } finally {
       this.#writing--;
       this.#requeueing--;
     }
+  }
+
+  /** A wish is taken down: who waits looks again where the send stands. */
+  #wished(): void {
+    this.#wishes++;
+    this.#nudges++;
   }
 
   /** Wishes reach Postgres one by one, as they came: two at once could be taken down in another order than is answered. */
