@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Client, WithStartWorkflowOperation, WorkflowIdConflictPolicy } from "@temporalio/client";
+import proto from "@temporalio/proto";
 import { sql } from "kysely";
 import { withStack } from "../../bench/stack.ts";
 import { kysely } from "../../db/orm.ts";
@@ -68,6 +69,7 @@ const FAULTS: FaultRule[] = [
   { stage: "data", match: "^lost", drop: true },
   { stage: "data", match: "^policy", code: 554, message: "5.7.1 blocked", times: 20 },
   { stage: "data", match: "^slow", delayMs: 30 },
+  { stage: "data", match: "^tardy", delayMs: 700 },
 ];
 
 /** A sender whose recipients the mail catcher treats by their name. */
@@ -144,6 +146,19 @@ async function sendOf({ newsletterId }: Sender): Promise<string> {
     { what: "the workflow in the list", withinMs: PATIENCE_MS },
   );
   return String(id).slice(sendWorkflowId("").length);
+}
+
+/** A send in trouble that operators were called for, in a second run. */
+async function calledInAnotherRun(sender: Sender): Promise<string> {
+  await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
+  const sendId = await start(sender);
+  await untilOperator(sendId);
+  const { runId } = await handleOf(sendId).describe();
+  await until("a second run", async () => {
+    await update(sendId, "retry");
+    return (await handleOf(sendId).describe()).runId !== runId;
+  });
+  return sendId;
 }
 
 /** Each path of a send: it takes it there and gives the send's id; the history is read once the workflow has ended. */
@@ -334,6 +349,130 @@ const PATHS: Record<string, () => Promise<string>> = {
     const sender = await senderTo({ policy: 60 }, { account: { maxConnections: 1 } });
     const sendId = await start(sender);
     await untilDetails(sendId, "policy_refusals");
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  // Since slices are taken back.
+  "paused-in-a-slice": async () => {
+    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await someMail(sender);
+    await update(sendId, "pause");
+    await untilDetails(sendId, "Paused by an operator");
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "cancelled-in-a-slice": async () => {
+    const sender = await senderTo({ tardy: 8 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await untilDetails(sendId, "Mailing");
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  "pause-overtaken": async () => {
+    const sender = await senderTo({ tardy: 8 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await untilDetails(sendId, "Mailing");
+    await Promise.all([update(sendId, "pause"), update(sendId, "resume")]);
+    await Promise.all([update(sendId, "pause"), update(sendId, "cancel")]);
+    return sendId;
+  },
+
+  "resend-cancelled": async () => {
+    const sendId = await start(await senderTo({ reader: 2, lost: 1 }));
+    await untilDetails(sendId, "resendUnknown");
+    const resend = update(sendId, "resendUnknown");
+    await untilDetails(sendId, "Waits ");
+    await update(sendId, "cancel");
+    await resend;
+    return sendId;
+  },
+
+  "unknown-became-known": async () => {
+    const sender = await senderTo({ reader: 2, lost: 2 });
+    const sendId = await start(sender);
+    await untilDetails(sendId, "2 mails sent, 2 with");
+    const learn = (which: string) =>
+      write(
+        sender,
+        sql`update send_recipients set state = 'SENT' where send_id = ${sendId} and email like ${`${which}@%`}`,
+      );
+    await learn("lost0");
+    await update(sendId, "retry");
+    await untilDetails(sendId, "3 mails sent, 1 with");
+    await learn("lost1");
+    await update(sendId, "resendUnknown");
+    return sendId;
+  },
+
+  "trouble-repaired": async () => {
+    const sender = await senderTo({ reader: 2 });
+    const { port } = new URL((await stack()).mail.smtp);
+    const setPort = (to: number) =>
+      write(sender, sql`update email_accounts set port = ${to} where id = ${sender.accountId}`);
+    await setPort(1);
+    const sendId = await start(sender);
+    await untilOperator(sendId);
+    await setPort(Number(port));
+    await update(sendId, "retry");
+    return sendId;
+  },
+
+  "trouble-over-two-runs": async () => {
+    const sender = await senderTo({ reader: 2 });
+    const sendId = await calledInAnotherRun(sender);
+    const { port } = new URL((await stack()).mail.smtp);
+    await write(sender, sql`update email_accounts set port = ${Number(port)} where id = ${sender.accountId}`);
+    await update(sendId, "retry");
+    return sendId;
+  },
+
+  "long-while-paused": async () => {
+    const sender = await senderTo({ reader: 3 });
+    const sendId = await startTomorrow(sender);
+    await update(sendId, "pause");
+    const { runId } = await handleOf(sendId).describe();
+    await until("a second run", async () => {
+      await update(sendId, "retry");
+      return (await handleOf(sendId).describe()).runId !== runId;
+    });
+    await dayComes(sender, sendId);
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "cancelled-when-long": async () => {
+    const sender = await senderTo({ tardy: 40 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await untilDetails(sendId, "Mailing");
+    await until("a long history", async () => {
+      await update(sendId, "retry");
+      return (await handleOf(sendId).describe()).historyLength > SUGGEST_CONTINUE_AS_NEW;
+    });
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  "reset-then-resumed": async () => {
+    const sender = await senderTo({ slow: 60 }, { account: { maxConnections: 1 } });
+    const sendId = await start(sender);
+    await someMail(sender);
+    await update(sendId, "pause");
+    const { runId } = await handleOf(sendId).describe();
+    const { events } = await handleOf(sendId).fetchHistory();
+    const first = events?.find((event) => event.workflowTaskCompletedEventAttributes)?.eventId;
+    if (!first) throw new Error("there is no workflow task to reset to");
+    await temporal.workflowService.resetWorkflowExecution({
+      namespace: (await stack()).temporal.namespace,
+      workflowExecution: { workflowId: sendWorkflowId(sendId), runId },
+      workflowTaskFinishEventId: first,
+      reason: "recorded",
+      requestId: newId("request"),
+      resetReapplyExcludeTypes: [proto.temporal.api.enums.v1.ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE],
+    });
     await update(sendId, "resume");
     return sendId;
   },
