@@ -21,7 +21,14 @@ async function inHand(): Promise<{ sender: Sender; sendId: string; settle: () =>
   const outcomes = [1, 2, 3].map(
     (seq): RecipientOutcome => ({ seq, email: `${seq}@x.example`, state: "SENT", reason: null, suppress: false }),
   );
-  const send = { teamId: sender.team.id, environment: "LIVE" as const, sendId, epoch: EPOCH };
+  const send = {
+    teamId: sender.team.id,
+    environment: "LIVE" as const,
+    sendId,
+    newsletterId: sender.newsletterId,
+    epoch: EPOCH,
+    listened: false,
+  };
   return { sender, sendId, settle: () => settleOutcomes(sender.em.fork(), send, outcomes, POLICY) };
 }
 
