@@ -33,7 +33,7 @@ async function refusal(args: string[], settings: Record<string, string> = {}): P
 }
 
 describe("A worker that cannot start", function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
 
   it("names the pools when it is told none, or one that there is not", async () => {
     const wrong = [["--pool"], ["--pool", "nope"], ["--poll", "sends"]];
