@@ -13,6 +13,11 @@ export const GROUP_SIZE = 100;
  */
 const FULL_GROUPS = 6;
 const PARTIAL_GROUPS = 2;
+/**
+ * The second that is not full goes only when something has waited this long, in ms: the first is then held up by a slow
+ * answer. Otherwise it is over in less, and what waits for it shares the cost of one workflow.
+ */
+const HELD_UP_MS = 200;
 
 /** Failures in a row after which an endpoint gets one group at a time: one that hangs ties up few workers. */
 export const FAILING_AFTER = 5;
@@ -161,22 +166,25 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
       .map((candidate) => {
         const failing = candidate.failures >= FAILING_AFTER;
         const full = Math.max(0, (failing ? 1 : FULL_GROUPS) - candidate.busy);
-        return { ...candidate, failing, full, partial: (failing ? 1 : PARTIAL_GROUPS) - candidate.busy };
+        return { ...candidate, failing, full };
       })
       .filter(({ full }) => full > 0);
     if (room.length === 0) return [];
 
-    const { rows: waiting } = await sql<{ webhook_id: string; ids: string[] }>`
+    const { rows: waiting } = await sql<{ webhook_id: string; ids: string[]; held_up: boolean }>`
       select r.webhook_id, array(
         select id from webhook_deliveries where webhook_id = r.webhook_id and group_id is null
-        order by id limit r.most) as ids
+        order by id limit r.most) as ids, coalesce((
+        select created_at < now() - make_interval(secs => ${HELD_UP_MS / 1000}::float8) from webhook_deliveries
+        where webhook_id = r.webhook_id and group_id is null order by id limit 1), false) as held_up
       from unnest(${room.map(({ webhook_id }) => webhook_id)}::text[],
         ${room.map(({ full }) => full * GROUP_SIZE)}::int[]) as r (webhook_id, most)`.execute(db);
-    const idsOf = new Map(waiting.map(({ webhook_id, ids }) => [webhook_id, ids]));
+    const waitingOf = new Map(waiting.map((row) => [row.webhook_id, row]));
 
     const groups: (Group & { environment: Tenant["environment"]; ids: string[] })[] = [];
-    for (const { webhook_id, team_id, environment, failing, partial } of room) {
-      const ids = idsOf.get(webhook_id) ?? [];
+    for (const { webhook_id, team_id, environment, failing, busy } of room) {
+      const { ids = [], held_up = false } = waitingOf.get(webhook_id) ?? {};
+      const partial = (failing || !held_up ? 1 : PARTIAL_GROUPS) - busy;
       for (let from = 0; from < ids.length; from += GROUP_SIZE) {
         const members = ids.slice(from, from + GROUP_SIZE);
         const [id] = members;
@@ -207,12 +215,15 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
 
 /** How long a group may stand without its first attempt before its workflow is started once more, in seconds. */
 const UNSTARTED_SECONDS = 5;
+/** The reconciler looks after those that are older: among them are some that an operator ended. */
+const UNSTARTED_UNTIL_SECONDS = 120;
 
 /** Groups whose first attempt nobody began: the relay that made them may have died before it started their workflow. */
 export async function unstartedGroups(em: EntityManager, limit: number): Promise<Group[]> {
   const { rows } = await sql<Group>`
     select id, webhook_id as "webhookId", team_id as "teamId", size, false as healthy from webhook_groups
     where begun_at is null and created_at < now() - make_interval(secs => ${UNSTARTED_SECONDS})
+      and created_at > now() - make_interval(secs => ${UNSTARTED_UNTIL_SECONDS})
     order by created_at limit ${limit}`.execute(kysely(em));
   return rows;
 }
