@@ -40,7 +40,7 @@ async function giveUpAround<T>({ em }: Sender, set: ReturnType<typeof sql>, sett
     await eventually(
       async () => {
         const { rows } = await sql`select 1 from pg_stat_activity where datname = current_database()
-          and wait_event_type = 'Lock' and query like '%settle_batch%'`.execute(kysely(em.fork()));
+          and wait_event_type = 'Lock' and query like '/* prepared: settle%'`.execute(kysely(em.fork()));
         return rows.length > 0;
       },
       { what: "the settlement at the lock" },
