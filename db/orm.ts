@@ -8,7 +8,7 @@ import { sendEntities } from "./entities/send.ts";
 import type { Environment } from "./entities/shared.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
-import { type ConnectionPool, prepareMarked, reclaimDeadConnections } from "./pool.ts";
+import { type ConnectionPool, endIdleTransactions, prepareMarked, reclaimDeadConnections } from "./pool.ts";
 
 export { EntityManager, MikroORM };
 
@@ -43,6 +43,7 @@ export const ormConfig = (databaseUrl: string, poolMax = 10, onPool?: (pool: Con
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
       keepAlive: true,
+      onConnect: endIdleTransactions,
       onPoolCreated: (pool: ConnectionPool) => {
         reclaimDeadConnections(pool);
         prepareMarked(pool);

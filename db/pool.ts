@@ -36,6 +36,17 @@ export function reclaimDeadConnections(pool: EventEmitter): void {
   });
 }
 
+/** No transaction of ours waits for anything that takes as long as this, in seconds. */
+const IDLE_SECONDS = 60;
+
+/**
+ * For a new connection: Postgres ends a transaction whose process does nothing with it for too long. One that froze, or
+ * that the network cut off, would hold its locks for hours, and with them the rows that others are to pass on.
+ */
+export const endIdleTransactions = async (client: Pick<Client, "query">): Promise<void> => {
+  await client.query(`set idle_in_transaction_session_timeout = '${IDLE_SECONDS}s'`);
+};
+
 const PREPARED = /^\/\* prepared: (\w+) \*\//;
 
 /**

@@ -317,6 +317,27 @@ const anotherWorker = (): Promise<TestWorker> =>
     SHUTDOWN_GRACE_MS: "15000",
   });
 
+/** Stops a worker at a moment at which it holds locks. */
+async function freezeInTransaction({ team }: Scene, worker: TestWorker): Promise<void> {
+  const idle = async () => {
+    const { rows } = await sql<{ began: string }>`select pid || ' ' || xact_start as began from pg_stat_activity
+      where datname = current_database() and state = 'idle in transaction'`.execute(kysely(team.em.fork()));
+    return rows.map(({ began }) => began);
+  };
+  const held = async () => {
+    worker.signal("SIGSTOP");
+    let same = await idle();
+    // Whoever is alive ends its transaction within a few looks.
+    for (let look = 0; look < 40 && same.length > 0; look++) {
+      const now = new Set(await idle());
+      same = same.filter((one) => now.has(one));
+    }
+    if (same.length === 0) worker.signal("SIGCONT");
+    return same.length > 0;
+  };
+  await eventually(held, { withinMs: LONG_MS, what: "a transaction of the worker that is to freeze" });
+}
+
 describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
   this.timeout(2 * LONG_MS);
   let receiver: Receiver;
@@ -386,6 +407,17 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     const doomed = await anotherWorker();
     worker = doomed;
     const { unknown } = await inTheMiddle(scene, { purpose: 6 }, () => doomed.signal("SIGKILL"));
+    assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
+  });
+
+  it("all arrive while one of two workers is frozen in a transaction, which then goes on", async () => {
+    const frozen = await anotherWorker();
+    worker = frozen;
+    const { unknown } = await inTheMiddle(scene, { purpose: 10 }, async () => {
+      await freezeInTransaction(scene, frozen);
+      await untilOver(scene);
+      frozen.signal("SIGCONT");
+    });
     assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
   });
 
