@@ -1,6 +1,6 @@
 /**
- * `npm run soak -- --minutes 10 --seed 7`: newsletters at random over HTTP while processes are killed and the SMTP
- * server misbehaves, and what must hold all the same. The seed decides what is tried; what falls together with what, no
+ * `npm run soak -- --minutes 10 --seed 7`: newsletters at random over HTTP, and webhooks that tell of them, while
+ * processes are killed and the SMTP server misbehaves, and what must hold all the same. The seed decides what is tried; what falls together with what, no
  * seed can. Exit code 1 when something did not hold.
  */
 import { setTimeout as delay } from "node:timers/promises";
@@ -25,6 +25,7 @@ import { temporalClient } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { currentPids, pick, type Random, random } from "./soak-chance.ts";
 import { Watch } from "./soak-watch.ts";
+import { Webhooks } from "./soak-webhooks.ts";
 import { withStack } from "./stack.ts";
 
 /** Teams that send at the same time. */
@@ -42,6 +43,8 @@ const SETTINGS = {
   DEFERRAL_LADDER_SECONDS: "1,2,4",
   DISPATCH_SLICE_ROWS: "120",
   SMTP_TIMEOUT_MS: "5000",
+  WEBHOOK_LADDER_SECONDS: "0,1,1,2",
+  WEBHOOK_TIMEOUT_MS: "2000",
   LOG_LEVEL: "warn",
 };
 
@@ -52,6 +55,9 @@ const KILLED: readonly (readonly [string, NodeJS.Signals])[] = [
   ["dispatch", "SIGTERM"],
   ["sends", "SIGKILL"],
   ["sends", "SIGTERM"],
+  ["webhooks", "SIGKILL"],
+  ["webhooks", "SIGKILL"],
+  ["webhooks", "SIGTERM"],
   ["api", "SIGKILL"],
   ["temporal", "SIGKILL"],
   // An immediate shutdown: connections are cut and nothing is checkpointed.
@@ -82,6 +88,7 @@ interface Underway {
 
 interface Soak {
   watch: Watch;
+  webhooks: Webhooks;
   over: () => boolean;
   counts: Map<string, number>;
   update: (sendId: string, name: "pause" | "resume" | "cancel" | "retry") => Promise<string | undefined>;
@@ -123,6 +130,8 @@ async function act(soak: Soak, chance: Random): Promise<void> {
       continue;
     }
     await soak.watch.addTeam(sender.team.id);
+    // Its endpoints would miss the events before them; Postgres may be away.
+    if (!(await patiently(soak, "endpoints", () => soak.webhooks.addTeam(sender).then(() => true)))) continue;
     const barred = new Set<string>();
     for (let issue = chance.between(1, 3); issue > 0 && !soak.over(); issue--) {
       const sendId = await arm(soak, chance, sender, barred);
@@ -249,6 +258,10 @@ async function interfere(soak: Soak, chance: Random, underway: Underway): Promis
       else if (roll <= 9) await suppress(soak, underway, [`person${chance.between(0, 499)}@${sender.audience}`]);
       else if (roll <= 10) await soak.update(sendId, "retry");
       else if (roll <= 12) await move(soak, chance, sender);
+      else if (roll <= 14) {
+        const done = await soak.webhooks.meddle(sender, chance);
+        if (done !== undefined) count(soak, done);
+      }
     } catch {
       count(soak, "tried again");
     }
@@ -336,6 +349,15 @@ async function disturbMail(soak: Soak, chance: Random): Promise<void> {
   }
 }
 
+/** Waits until no delivery is on its way any more. */
+async function untilDelivered(soak: Soak): Promise<void> {
+  for (const deadline = Date.now() + END_WITHIN_MS; ; await delay(500)) {
+    const left = await soak.webhooks.underWay().catch(() => "what, Postgres does not say");
+    if (left === undefined) return;
+    if (Date.now() > deadline) return soak.watch.violated(`webhooks are under way at the end: ${left}`);
+  }
+}
+
 /** Mends the world and waits for every send to end. */
 async function bringHome(soak: Soak): Promise<void> {
   await setFaults([]);
@@ -350,12 +372,14 @@ async function bringHome(soak: Soak): Promise<void> {
   }
 }
 
-async function run(minutes: number, seed: number): Promise<boolean> {
+async function run(minutes: number, seed: number, receiverPort: number): Promise<boolean> {
   const startedAt = Date.now();
   const temporal = await temporalClient();
   const watch = await Watch.open();
+  const webhooks = await Webhooks.open(receiverPort, seed);
   const soak: Soak = {
     watch,
+    webhooks,
     over: () => Date.now() > startedAt + minutes * 60_000,
     counts: new Map(),
     update: async (sendId, name) => {
@@ -373,7 +397,7 @@ async function run(minutes: number, seed: number): Promise<boolean> {
   const line = () => {
     const seconds = Math.round((Date.now() - startedAt) / 1_000);
     const counts = [...soak.counts].map(([what, times]) => `${what} ${times}`).sort();
-    return `${seconds} s: mails ${watch.caught}, violations ${watch.violations.size}, ${counts.join(", ")}`;
+    return `${seconds} s: mails ${watch.caught}, webhooks ${webhooks.arrivals}, violations ${watch.violations.size}, ${counts.join(", ")}`;
   };
   const telling = setInterval(() => console.log(line()), TELL_EVERY_MS);
   const ended = new AbortController();
@@ -391,10 +415,16 @@ async function run(minutes: number, seed: number): Promise<boolean> {
     ended.abort();
     await checking;
     await patiently(soak, "the last check", () => watch.checkAtEnd().then(() => true));
+    await untilDelivered(soak);
+    await patiently(soak, "the last check of webhooks", () =>
+      webhooks.check((what) => watch.violated(what)).then(() => true),
+    );
+    Object.assign(watch.summary, await webhooks.summary());
   } finally {
     clearInterval(telling);
     ended.abort();
     await watch.close();
+    await webhooks.close();
     await temporal.close();
   }
   console.log(`\nseed ${seed}\n${line()}\nends: ${JSON.stringify(watch.summary)}`);
@@ -410,5 +440,7 @@ const program = new Command("soak")
   .parse();
 const { minutes, seed } = program.opts<{ minutes: number; seed: number }>();
 console.log(`soak for ${minutes} min with seed ${seed}`);
-const held = await withStack({ settings: SETTINGS, quiet: true }, () => run(minutes, seed));
+const receiver = await Webhooks.reservePort();
+const settings = { ...SETTINGS, WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${receiver}` };
+const held = await withStack({ settings, quiet: true }, () => run(minutes, seed, receiver));
 process.exit(held ? 0 : 1);
