@@ -47,10 +47,10 @@ export const endIdleTransactions = async (client: Pick<Client, "query">): Promis
   await client.query(`set idle_in_transaction_session_timeout = '${IDLE_SECONDS}s'`);
 };
 
-const PREPARED = /^\/\* prepared: (\w+) \*\//;
+const PREPARED = /^\/\* prepared: (\w+) \*\/|\/\* prepared: (\w+) \*\/$/;
 
 /**
- * Begins a statement that each connection parses once and plans a few times, not at every call: for the few that run
+ * Begins, or ends, a statement that each connection parses once and plans a few times, not at every call: for the few that run
  * hundreds of times a second. The same name must always stand for the same text.
  */
 export const prepared = (name: string): RawBuilder<unknown> => sql.raw(`/* prepared: ${name} */`);
@@ -60,7 +60,8 @@ export function prepareMarked(pool: EventEmitter): void {
   pool.on("connect", (client: Client) => {
     const query = client.query.bind(client);
     client.query = (text, values, ...rest) => {
-      const name = typeof text === "string" ? PREPARED.exec(text)?.[1] : undefined;
+      const [, begun, ended] = (typeof text === "string" && PREPARED.exec(text)) || [];
+      const name = begun ?? ended;
       return name === undefined ? query(text, values, ...rest) : query({ name, text, values });
     };
   });

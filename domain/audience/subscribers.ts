@@ -49,6 +49,7 @@ export async function createSubscriber(
 const subscriberRow = (id: string) => ({
   record: subscriberRecord("s"),
   from: sql`subscribers s where s.id = ${id}`,
+  name: "subscriber",
 });
 
 /**

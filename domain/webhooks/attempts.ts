@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
+import { prepared } from "../../db/pool.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { ENDPOINT_OFF, FAILING_AFTER } from "./relay.ts";
@@ -67,7 +68,7 @@ interface Moment {
 export function openAttempt(em: EntityManager, { groupId, rung }: Moment): Promise<OpenedAttempt> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    const { rows } = await sql<GroupRow>`
+    const { rows } = await sql<GroupRow>`${prepared("attempt_group")}
       select g.rung, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
         e.encrypted_secret, e.encrypted_headers, h.consecutive_failures,
         case when e.previous_secret_expires_at > now() then e.previous_encrypted_secret end as previous_encrypted_secret
@@ -92,12 +93,12 @@ export function openAttempt(em: EntityManager, { groupId, rung }: Moment): Promi
     const epoch = group.epoch + 1;
     if (group.attempting) await succeedRows(tx, groupId, "PENDING", OUTCOME_UNKNOWN);
     if (group.rung < rung) await succeedRows(tx, groupId, "RETRYING", null);
-    await sql`update webhook_groups
+    await sql`${prepared("attempt_begin")} update webhook_groups
       set attempting = true, epoch = ${epoch}, rung = ${rung}, begun_at = coalesce(begun_at, now()),
         slot_until = case when ${rung}::int > 0 then now() + make_interval(secs => ${SLOT_SECONDS}) end,
         due_at = now() + make_interval(secs => ${LATE_SECONDS})
       where id = ${groupId}`.execute(db);
-    const due = await sql<DueDelivery>`
+    const due = await sql<DueDelivery>`${prepared("attempt_due")}
       select d.id, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay", v.object,
         to_char(v.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "eventCreatedAt"
       from webhook_deliveries d join webhook_events v on v.id = d.event_id
@@ -224,7 +225,7 @@ export function settleAttempts(
 ): Promise<void> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    await sql`
+    await sql`${prepared("attempt_outcomes")}
       update webhook_deliveries d
       set status = o.status, response_status = o.response_status, response_body = o.response_body,
         error_message = o.error_message, duration_ms = o.duration_ms, updated_at = now(),
@@ -247,7 +248,7 @@ async function noteHealth(em: EntityManager, webhookId: string, outcomes: readon
   const failuresSince = outcomes.length - 1 - lastSuccess;
   const succeeded = lastSuccess >= 0;
   const failed = outcomes.some(({ status }) => status !== "SUCCEEDED");
-  await sql`
+  await sql`${prepared("attempt_health")}
     update webhook_health
     set consecutive_failures = case when ${succeeded} then 0 else consecutive_failures end + ${failuresSince}::int,
       last_success_at = case when ${succeeded} then now() else last_success_at end,
@@ -257,7 +258,7 @@ async function noteHealth(em: EntityManager, webhookId: string, outcomes: readon
 }
 
 async function switchOff(em: EntityManager, webhookId: string): Promise<void> {
-  await sql`
+  await sql`${prepared("attempt_switch_off")}
     update webhook_endpoints e
     set active = false, disabled_at = now(), disabled_reason = 'delivery_failures', notice_due_at = now()
     from webhook_health h
@@ -285,7 +286,7 @@ export async function closeAttempt(
   em: EntityManager,
   { groupId, epoch }: { groupId: string; epoch: number },
 ): Promise<GroupLeft> {
-  const { rows } = await sql<GroupLeft>`
+  const { rows } = await sql<GroupLeft>`${prepared("attempt_close")}
     with left_over as (
       select count(*) filter (where status = 'PENDING')::int as pending,
         count(*) filter (where status = 'RETRYING')::int as retrying, max(next_attempt_at) as retry_at

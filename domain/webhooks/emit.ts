@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { prepared } from "../../db/pool.ts";
 import { afterCommit } from "../../db/transaction.ts";
 import { ringRelay } from "./bell.ts";
 import type { EventName } from "./catalogue.ts";
@@ -43,6 +44,8 @@ export interface Rows<Record> {
   record: RawBuilder<Record>;
   /** What comes after `from`. */
   from: RawBuilder<unknown>;
+  /** Names the two of them, where the statement is to be prepared: the same name, the same text but for its values. */
+  name?: string;
 }
 
 /**
@@ -58,10 +61,13 @@ export async function emit<Name extends EventName>(
   what: readonly EventObjects[Name][] | Rows<EventObjects[Name]>,
 ): Promise<void> {
   if (!("from" in what) && what.length === 0) return;
-  const { record, from } =
-    "from" in what ? what : { record: sql`value`, from: sql`json_array_elements(${JSON.stringify(what)}::json)` };
-  const happened = sql`select ${type} as type, ${record} as object from ${from}`;
-  const { numAffectedRows } = await sql`
+  const { record, from, name } =
+    "from" in what
+      ? what
+      : { record: sql`value`, from: sql`json_array_elements(${JSON.stringify(what)}::json)`, name: "given" };
+  const happened = sql`select ${sql.lit(type)} as type, ${record} as object from ${from}`;
+  const mark = name === undefined ? sql`` : prepared(`emit_${name}_${type.replace(".", "_")}`);
+  const { numAffectedRows } = await sql`${mark}
     ${intoOutbox(tenant, sql`select * from (${happened}) e where ${isWanted(tenant, type)}`)}`.execute(kysely(em));
   if (numAffectedRows) ringAfterCommit(em);
 }

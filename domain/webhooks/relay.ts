@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { prepared } from "../../db/pool.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { EVENT_KEPT } from "./retention.ts";
@@ -60,6 +61,7 @@ export function fanOut(em: EntityManager): Promise<FannedOut> {
       .limit(OUTBOX_ROWS)
       .forUpdate()
       .skipLocked()
+      .modifyEnd(prepared("relay_outbox"))
       .execute();
     if (locked.length === 0) return { taken: 0, deliveries: 0 };
     const endpoints = await readEndpoints(tx, locked);
@@ -80,13 +82,13 @@ export function fanOut(em: EntityManager): Promise<FannedOut> {
     }
     const done = locked.slice(0, taken);
     if (events.length > 0) {
-      await sql`insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
+      await sql`${prepared("relay_events")} insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
         select *, now() + ${EVENT_KEPT} from unnest(
           ${events.map(({ id }) => id)}::text[], ${events.map(({ row }) => row.team_id)}::text[],
           ${events.map(({ row }) => row.environment)}::text[], ${events.map(({ row }) => row.type)}::text[],
           ${events.map(({ object }) => object)}::text[],
           ${events.map(({ row }) => new Date(row.created_at).toISOString())}::timestamptz[])`.execute(db);
-      await sql`insert into webhook_deliveries
+      await sql`${prepared("relay_deliveries")} insert into webhook_deliveries
           (id, team_id, environment, webhook_id, event_id, event_type, status, group_id, error_message)
         select id, team_id, environment, webhook_id, event_id, event_type,
           case when active then 'PENDING' else 'BLOCKED' end, case when active then null else id end,
@@ -98,7 +100,9 @@ export function fanOut(em: EntityManager): Promise<FannedOut> {
           ${deliveries.map(({ type }) => type)}::text[], ${deliveries.map(({ endpoint }) => endpoint.active)}::boolean[]
         ) as d (id, team_id, environment, webhook_id, event_id, event_type, active)`.execute(db);
     }
-    await sql`delete from webhook_outbox where seq = any(${done.map(({ seq }) => seq)}::bigint[])`.execute(db);
+    await sql`${prepared("relay_taken")} delete from webhook_outbox where seq = any(${done.map(({ seq }) => seq)}::bigint[])`.execute(
+      db,
+    );
     return { taken, deliveries: deliveries.length };
   });
 }
@@ -109,7 +113,7 @@ async function readEndpoints(
   rows: readonly Pick<Endpoint, "team_id" | "environment">[],
 ): Promise<Map<string, Endpoint[]>> {
   const tenants = new Map(rows.map((row) => [tenantKey(row), row]));
-  const { rows: endpoints } = await sql<Endpoint>`
+  const { rows: endpoints } = await sql<Endpoint>`${prepared("relay_endpoints")} 
     select id, team_id, environment, events, active from webhook_endpoints
     where (team_id, environment) in (select * from unnest(
         ${[...tenants.values()].map(({ team_id }) => team_id)}::text[],
@@ -150,7 +154,7 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
       environment: Tenant["environment"];
       failures: number;
       busy: number;
-    }>`
+    }>`${prepared("relay_candidates")}
       with recursive waiting as (
         (select webhook_id from webhook_deliveries where group_id is null order by webhook_id limit 1)
         union all
@@ -171,7 +175,11 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
       .filter(({ full }) => full > 0);
     if (room.length === 0) return [];
 
-    const { rows: waiting } = await sql<{ webhook_id: string; ids: string[]; held_up: boolean }>`
+    const { rows: waiting } = await sql<{
+      webhook_id: string;
+      ids: string[];
+      held_up: boolean;
+    }>`${prepared("relay_waiting")} 
       select r.webhook_id, array(
         select id from webhook_deliveries where webhook_id = r.webhook_id and group_id is null
         order by id limit r.most) as ids, coalesce((
@@ -201,11 +209,11 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
       }
     }
     if (groups.length === 0) return [];
-    await sql`insert into webhook_groups (id, team_id, environment, webhook_id, size)
+    await sql`${prepared("relay_groups")} insert into webhook_groups (id, team_id, environment, webhook_id, size)
       select * from unnest(${groups.map(({ id }) => id)}::text[], ${groups.map(({ teamId }) => teamId)}::text[],
         ${groups.map(({ environment }) => environment)}::text[], ${groups.map(({ webhookId }) => webhookId)}::text[],
         ${groups.map(({ size }) => size)}::smallint[])`.execute(db);
-    await sql`update webhook_deliveries d set group_id = m.group_id
+    await sql`${prepared("relay_members")} update webhook_deliveries d set group_id = m.group_id
       from unnest(${groups.flatMap(({ ids }) => ids)}::text[],
         ${groups.flatMap(({ id, ids }) => ids.map(() => id))}::text[]) as m (id, group_id)
       where d.id = m.id and d.group_id is null`.execute(db);
