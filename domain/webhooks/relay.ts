@@ -33,6 +33,8 @@ export const ENDPOINT_OFF = "The endpoint was switched off; replay this once it 
 export interface FannedOut {
   /** Rows taken from the outbox. */
   taken: number;
+  /** As many as one look takes: there may be more. */
+  full: boolean;
   deliveries: number;
 }
 
@@ -63,7 +65,7 @@ export function fanOut(em: EntityManager): Promise<FannedOut> {
       .skipLocked()
       .modifyEnd(prepared("relay_outbox"))
       .execute();
-    if (locked.length === 0) return { taken: 0, deliveries: 0 };
+    if (locked.length === 0) return { taken: 0, full: false, deliveries: 0 };
     const endpoints = await readEndpoints(tx, locked);
 
     const events: { id: string; row: (typeof locked)[number]; object: string }[] = [];
@@ -103,7 +105,7 @@ export function fanOut(em: EntityManager): Promise<FannedOut> {
     await sql`${prepared("relay_taken")} delete from webhook_outbox where seq = any(${done.map(({ seq }) => seq)}::bigint[])`.execute(
       db,
     );
-    return { taken, deliveries: deliveries.length };
+    return { taken, full: taken < locked.length || locked.length === OUTBOX_ROWS, deliveries: deliveries.length };
   });
 }
 
