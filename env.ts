@@ -78,7 +78,7 @@ const settings = z.object({
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   /** Port for a worker pool's health answers; 0 takes any free one. */
   HEALTH_PORT: integer(0, 65_535).default(0),
-  /** Activities a worker process runs at once; unless set, what suits its pool: 10, and 100 for webhooks. */
+  /** Activities a worker process runs at once; unless set, what suits its pool: 10, and 400 for webhooks. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
   /** How long a stopping process finishes what it has in hand. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),

@@ -45,9 +45,9 @@ export const POOLS = {
   webhooks: {
     taskQueue: TASK_QUEUES.webhooks,
     workflows: true,
-    activities: 100,
+    activities: 400,
     // A workflow's first task makes its first attempt, which may take seconds: the others must not wait for it.
-    options: { maxConcurrentWorkflowTaskExecutions: 200, maxConcurrentLocalActivityExecutions: 200 },
+    options: { maxConcurrentWorkflowTaskExecutions: 400, maxConcurrentLocalActivityExecutions: 400 },
     start: startWebhooks,
   },
   maintenance: {

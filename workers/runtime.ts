@@ -1,4 +1,4 @@
-import { DefaultLogger, Runtime } from "@temporalio/worker";
+import { DefaultLogger, makeTelemetryFilterString, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { PORT_PICKS, pickPort } from "../ports.ts";
 
@@ -20,6 +20,8 @@ export function installRuntime(log: Logger, pool: string): () => Promise<string>
         ),
         shutdownSignals: [],
         telemetryOptions: {
+          // What the SDK's core has to say goes into our log, not beside it.
+          logging: { filter: makeTelemetryFilterString({ core: "WARN", other: "ERROR" }), forward: {} },
           metrics: {
             globalTags: { pool },
             // Names and units as Prometheus wants them.

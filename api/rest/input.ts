@@ -9,6 +9,8 @@ export const MAX_BODY_BYTES = 2 * 1024 * 1024;
 /** Deeper than any body the API takes; a limit keeps hostile ones from exhausting the stack. */
 const MAX_DEPTH = 32;
 const MAX_NAME_IN_MESSAGE = 64;
+/** Things wrong that one message names. */
+const MAX_COMPLAINTS = 20;
 const ENCODINGS: ReadonlySet<string> = new Set(["identity", "gzip", "deflate"]);
 const MEDIA_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
@@ -177,7 +179,7 @@ function complaintsOf(issue: z.core.$ZodIssue): Complaint[] {
 /**
  * Checks a request against its route's schema.
  * @returns the parsed input
- * @throws {ApiError} for the first thing wrong (path, then query, then body); the message names all of them
+ * @throws {ApiError} for the first thing wrong (path, then query, then body); the message names the first twenty
  */
 export function validate(schema: z.ZodType, raw: RawInput): unknown {
   for (const part of PARTS) refuseUnstorable(raw[part], []);
@@ -187,7 +189,9 @@ export function validate(schema: z.ZodType, raw: RawInput): unknown {
     .toSorted((a, b) => PARTS.indexOf(a.path[0] as Part) - PARTS.indexOf(b.path[0] as Part))
     .flatMap(complaintsOf);
   const [first] = complaints;
-  const message = [...new Set(complaints.map(({ message }) => message))].join("; ");
+  const messages = [...new Set(complaints.map(({ message }) => message))];
+  const others = messages.length - MAX_COMPLAINTS;
+  const message = [...messages.slice(0, MAX_COMPLAINTS), ...(others > 0 ? [`and ${others} more`] : [])].join("; ");
   throw new ApiError(first?.code ?? "validation_failed", `The request is not valid: ${message}.`, {
     param: first?.param,
   });

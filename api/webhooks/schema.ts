@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { DELIVERY_STATUSES, DISABLED_REASONS } from "../../db/entities/webhook.ts";
-import { headerProblems } from "../../domain/webhooks/headers.ts";
+import { headerProblems, MAX_HEADERS } from "../../domain/webhooks/headers.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
 import { deleted, name, timestamp } from "../fields.ts";
 import { idParam } from "../rest/route.ts";
@@ -30,11 +30,18 @@ const events = z
   })
   .transform(resolveEvents);
 
-const headers = z.record(z.string(), z.string()).superRefine((given, { addIssue }) => {
-  for (const { name: header, message } of headerProblems(given)) {
-    addIssue({ code: "custom", path: header === undefined ? [] : [header], message });
-  }
-});
+const tooMany = (given: unknown): boolean =>
+  typeof given === "object" && given !== null && Object.keys(given).length > MAX_HEADERS;
+
+const headers = z
+  .custom<Record<string, string>>((given) => !tooMany(given), `must be at most ${MAX_HEADERS} headers`)
+  // Only then each of them: of a hundred thousand, every one would be complained of.
+  .pipe(z.record(z.string(), z.string()))
+  .superRefine((given, { addIssue }) => {
+    for (const { name: header, message } of headerProblems(given)) {
+      addIssue({ code: "custom", path: header === undefined ? [] : [header], message });
+    }
+  });
 
 const description = z.string().max(MAX_DESCRIPTION_LENGTH).nullable();
 

@@ -14,6 +14,7 @@ export const SPECIAL_IPV4 = [
   "100.64.0.0/10", // carrier-grade NAT
   "127.0.0.0/8", // loopback
   "169.254.0.0/16", // link-local, metadata of clouds
+  "168.63.129.16/32", // the platform of a cloud, as its machines reach it; in no registry
   "172.16.0.0/12", // private
   "192.0.0.0/24", // protocol assignments
   "192.0.2.0/24", // documentation

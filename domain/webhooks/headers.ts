@@ -1,7 +1,7 @@
 /** Custom headers of an endpoint, names as they were typed. */
 export type CustomHeaders = Record<string, string>;
 
-const MAX_HEADERS = 20;
+export const MAX_HEADERS = 20;
 const MAX_NAME_LENGTH = 128;
 const MAX_VALUE_LENGTH = 1_000;
 /** Of all of them as they go over the wire: common servers take 16 KiB of headers in all. */

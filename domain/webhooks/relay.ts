@@ -23,6 +23,9 @@ const HELD_UP_MS = 200;
 /** Failures in a row after which an endpoint gets one group at a time: one that hangs ties up few workers. */
 export const FAILING_AFTER = 5;
 
+/** A success is proof for this long, in hours, that an endpoint answers; before one, it is tried with one group. */
+const PROVEN_HOURS = 24;
+
 /** How much one pass takes from the outbox: a transaction that holds its rows for milliseconds. */
 const OUTBOX_ROWS = 500;
 const MAX_DELIVERIES = 4_000;
@@ -138,7 +141,7 @@ export interface Group {
   webhookId: string;
   teamId: string;
   size: number;
-  /** Its endpoint did not fail lately, as far as is known. */
+  /** Its endpoint answered lately, and did not fail since. */
   healthy: boolean;
 }
 
@@ -155,6 +158,7 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
       team_id: string;
       environment: Tenant["environment"];
       failures: number;
+      proven: boolean;
       busy: number;
     }>`${prepared("relay_candidates")}
       with recursive waiting as (
@@ -164,15 +168,18 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
           where d.group_id is null and d.webhook_id > w.webhook_id order by d.webhook_id limit 1)
         from waiting w where w.webhook_id is not null
       )
-      select w.webhook_id, e.team_id, e.environment, h.consecutive_failures as failures, (
+      select w.webhook_id, e.team_id, e.environment, h.consecutive_failures as failures,
+        h.consecutive_failures = 0
+          and coalesce(h.last_success_at > now() - make_interval(hours => ${PROVEN_HOURS}::int), false) as proven, (
         select count(*)::int from webhook_groups g where g.webhook_id = w.webhook_id and g.phase = 'FIRST') as busy
       from waiting w join webhook_endpoints e on e.id = w.webhook_id join webhook_health h on h.webhook_id = e.id
       for update of h skip locked`.execute(db);
     const room = candidates
       .map((candidate) => {
-        const failing = candidate.failures >= FAILING_AFTER;
-        const full = Math.max(0, (failing ? 1 : FULL_GROUPS) - candidate.busy);
-        return { ...candidate, failing, full };
+        // One that fails now and then is no stranger: it keeps its room until it fails several times in a row.
+        const trusted = candidate.proven || (candidate.failures > 0 && candidate.failures < FAILING_AFTER);
+        const full = Math.max(0, (trusted ? FULL_GROUPS : 1) - candidate.busy);
+        return { ...candidate, trusted, full };
       })
       .filter(({ full }) => full > 0);
     if (room.length === 0) return [];
@@ -192,9 +199,9 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
     const waitingOf = new Map(waiting.map((row) => [row.webhook_id, row]));
 
     const groups: (Group & { environment: Tenant["environment"]; ids: string[] })[] = [];
-    for (const { webhook_id, team_id, environment, failing, busy } of room) {
+    for (const { webhook_id, team_id, environment, proven, trusted, busy } of room) {
       const { ids = [], held_up = false } = waitingOf.get(webhook_id) ?? {};
-      const partial = (failing || !held_up ? 1 : PARTIAL_GROUPS) - busy;
+      const partial = (trusted && held_up ? PARTIAL_GROUPS : 1) - busy;
       for (let from = 0; from < ids.length; from += GROUP_SIZE) {
         const members = ids.slice(from, from + GROUP_SIZE);
         const [id] = members;
@@ -204,7 +211,7 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
           webhookId: webhook_id,
           teamId: team_id,
           environment,
-          healthy: !failing,
+          healthy: proven,
           size: members.length,
           ids: members,
         });

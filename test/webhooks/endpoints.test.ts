@@ -53,6 +53,19 @@ describe("Webhook endpoints", () => {
   };
 
   describe("registering one", () => {
+    it("refuses a hundred thousand headers, or fields, in a few words", async () => {
+      const { keys } = await makeTeam();
+      const many = Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [`x${i}`, i]));
+      const headers = await api(keys.live).post("/webhooks", webhookBody({ headers: many }));
+      assert.equal(headers.status, 400, headers.text.slice(0, 500));
+      assert.equal(headers.body.error.param, "headers");
+      assert.match(headers.body.error.message, /at most 20 headers/);
+      const fields = await api(keys.live).post("/webhooks", { ...webhookBody(), ...many });
+      assert.equal(fields.status, 400);
+      assert.match(fields.body.error.message, /and 99980 more/);
+      for (const { text } of [headers, fields]) assert.ok(text.length < 5_000, `${text.length} characters`);
+    });
+
     it("answers with everything it then shows, and the secret", async () => {
       const answer = await client.post("/webhooks", {
         url: "https://1.1.1.1:8443/a?b=c",

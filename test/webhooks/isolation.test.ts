@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
+import { kysely } from "../../db/orm.ts";
+import { deliveryWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
 import {
@@ -33,6 +36,23 @@ describe("A healthy endpoint", () => {
     await receiver.close();
     await dead.close().catch(() => {});
     await close();
+  });
+
+  it("waits for no stranger: one that never answered is tried with one group, beside the tasks of workflows", async () => {
+    receiver.behave = ({ path }, response) => {
+      if (path === "/known") response.writeHead(204).end();
+    };
+    const team = await makeTeam();
+    const stranger = await makeEndpoint(team, { url: `${receiver.origin}/stranger` });
+    await emitSome(team, 350);
+    await eventually(async () => {
+      const [group] = await groupsOf(team, stranger.id);
+      const { events } = await temporal.workflow.getHandle(deliveryWorkflowId(group?.id ?? "")).fetchHistory();
+      return events?.some(({ activityTaskScheduledEventAttributes: scheduled }) => scheduled);
+    });
+    const first = (await groupsOf(team, stranger.id)).filter(({ phase }) => phase === "FIRST");
+    assert.equal(first.length, 1);
+    await kysely(team.em).deleteFrom("webhook_endpoints").where("id", "=", stranger.id).execute();
   });
 
   it("gets all of its events while one beside it hangs, one refuses and hundreds of theirs wait", async () => {
