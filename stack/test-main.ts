@@ -1,6 +1,6 @@
-/** `npm test`: the whole stack on free ports with data of its own, and mocha against it. */
+/** `npm test`: whole stacks on free ports with data of their own, and mocha against them. */
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, statSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { reservePorts } from "./infra.ts";
 import { removeDataDir } from "./postgres.ts";
@@ -9,6 +9,8 @@ import { Stack } from "./stack.ts";
 import { explain, onSignals } from "./terminal.ts";
 
 const ALL_TESTS = "test/**/*.test.ts";
+/** Those that run beside the others, on a stack of their own: they wait more than they work. */
+const BESIDE = /^test\/(stack|webhooks|workers|workflows)\//;
 const ROOT = `${import.meta.dirname}/..`;
 
 /** The shell's settings for a real database or cluster are none of a test's business: only these are passed on. */
@@ -26,69 +28,138 @@ const QUICK = {
 /** Where receivers of the tests may listen: the only addresses of this machine that webhooks may reach. */
 const RECEIVERS = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
+/** Every port of a stack, any free one. */
+const FREE_PORTS = {
+  PORT: "0",
+  POSTGRES_PORT: "0",
+  TEMPORAL_PORT: "0",
+  TEMPORAL_UI_PORT: "0",
+  SMTP_PORT: "0",
+  MAIL_PORT: "0",
+};
+
 function namesTests(arg: string, before: string | undefined): boolean {
   if (arg.startsWith("-") || /^(-g|--grep|-f|--fgrep)$/.test(before ?? "")) return false;
   return arg.endsWith(".ts") || statSync(arg, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
-async function main(): Promise<number> {
-  const source = Object.fromEntries(Object.entries(process.env).filter(([name]) => KEPT.test(name)));
-  const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-test-`);
-  const freePorts = {
-    PORT: "0",
-    POSTGRES_PORT: "0",
-    TEMPORAL_PORT: "0",
-    TEMPORAL_UI_PORT: "0",
-    SMTP_PORT: "0",
-    MAIL_PORT: "0",
-    WEBHOOK_RECEIVER_PORT: "0",
-  };
-  const receivers = Object.values(await reservePorts(Object.fromEntries(RECEIVERS.map((name) => [name, { port: 0 }]))));
-  const allowed = receivers.map((port) => `127.0.0.1:${port}`).join(",");
-  const settings = readStackSettings({ ...source, ...freePorts, DATA_DIR: dataDir });
-  const stack = new Stack({
-    settings,
-    source: { ...source, ...QUICK, WEBHOOK_ALLOWED_HOSTS: allowed },
-    ephemeral: true,
-    step: (name, work) => work((message) => console.log(`  … ${name}: ${message}`)),
-    // Tests kill children on purpose; what became of them is in the logs.
-    say: () => {},
-  });
+/** What runs of a lane, to end it early. */
+interface Lane {
+  stack: Stack;
+  dataDir: string;
+  mocha?: ReturnType<typeof spawn>;
+}
 
-  let mocha: ReturnType<typeof spawn> | undefined;
-  const clear = () => removeDataDir(dataDir);
-  onSignals(
-    async () => {
-      mocha?.kill("SIGTERM");
-      await stack.stop();
-      await clear();
-      process.exit(130);
-    },
-    async () => {
-      mocha?.kill("SIGKILL");
-      await stack.kill();
-      await clear();
-      process.exit(130);
-    },
-  );
+/** One mocha over a stack of its own. */
+class Lanes {
+  readonly #source = Object.fromEntries(Object.entries(process.env).filter(([name]) => KEPT.test(name)));
+  readonly #open: Lane[] = [];
 
-  try {
+  /** Brings a stack up. @returns what runs mocha against it */
+  async open(receivers: readonly number[]): Promise<(args: readonly string[], report: Report) => Promise<number>> {
+    const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-test-`);
+    const settings = readStackSettings({ ...this.#source, ...FREE_PORTS, DATA_DIR: dataDir });
+    const allowed = receivers.map((port) => `127.0.0.1:${port}`).join(",");
+    const stack = new Stack({
+      settings,
+      source: { ...this.#source, ...QUICK, WEBHOOK_ALLOWED_HOSTS: allowed },
+      ephemeral: true,
+      step: (name, work) => work((message) => console.log(`  … ${name}: ${message}`)),
+      // Tests kill children on purpose; what became of them is in the logs.
+      say: () => {},
+    });
+    const lane: Lane = { stack, dataDir };
+    this.#open.push(lane);
     const { file } = await stack.start();
     const temporary = `${dataDir}/tmp`;
     mkdirSync(temporary, { mode: 0o711 });
-    const args = process.argv.slice(2);
-    const tests = args.some((arg, i) => namesTests(arg, args[i - 1])) ? [] : [ALL_TESTS];
-    const child = spawn(process.execPath, [`${ROOT}/node_modules/mocha/bin/mocha.js`, ...args, ...tests], {
-      cwd: ROOT,
-      // What tests leave behind goes with our data.
-      env: { ...process.env, MAILKEEL_STACK: file, MAILKEEL_RECEIVERS: receivers.join(","), TMPDIR: temporary },
-      stdio: "inherit",
-    });
-    mocha = child;
-    return await new Promise((resolve) => child.once("exit", (code) => resolve(code ?? 1)));
+    return (args, { summary, beside }) => {
+      const child = spawn(process.execPath, [`${ROOT}/node_modules/mocha/bin/mocha.js`, ...args], {
+        cwd: ROOT,
+        env: {
+          ...process.env,
+          MAILKEEL_STACK: file,
+          MAILKEEL_RECEIVERS: receivers.join(","),
+          // What tests leave behind goes with our data.
+          TMPDIR: temporary,
+          ...(summary === undefined ? {} : { TEST_SUMMARY: summary }),
+        },
+        stdio: beside ? ["ignore", "pipe", "pipe"] : "inherit",
+      });
+      lane.mocha = child;
+      // What two say at once nobody can read: the one beside is told of when it is over.
+      const said: Buffer[] = [];
+      for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk: Buffer) => said.push(chunk));
+      return new Promise((resolve) =>
+        child.once("close", (code) => {
+          if (beside) process.stdout.write(Buffer.concat(said));
+          resolve(code ?? 1);
+        }),
+      );
+    };
+  }
+
+  async close(): Promise<void> {
+    for (const { mocha } of this.#open) mocha?.kill("SIGTERM");
+    await Promise.all(this.#open.map(({ stack }) => stack.stop()));
+    for (const { dataDir } of this.#open) await removeDataDir(dataDir);
+  }
+
+  async kill(): Promise<void> {
+    for (const { mocha } of this.#open) mocha?.kill("SIGKILL");
+    await Promise.all(this.#open.map(({ stack }) => stack.kill()));
+    for (const { dataDir } of this.#open) await removeDataDir(dataDir);
+  }
+}
+
+interface Report {
+  /** Where the counts go. */
+  summary?: string | undefined;
+  /** It runs beside another. */
+  beside?: boolean;
+}
+
+/** The counts of several mochas as those of one; one that wrote none has failed. */
+function addUp(file: string, parts: readonly string[]): void {
+  const counts = parts.map((part): { passed: number; failed: number } =>
+    existsSync(part) ? JSON.parse(readFileSync(part, "utf8")) : { passed: 0, failed: 1 },
+  );
+  const sum = (of: "passed" | "failed") => counts.reduce((total, count) => total + count[of], 0);
+  writeFileSync(file, JSON.stringify({ passed: sum("passed"), failed: sum("failed") }));
+}
+
+async function main(): Promise<number> {
+  const args = process.argv.slice(2);
+  const some = args.some((arg, i) => namesTests(arg, args[i - 1]));
+  const names = ["first", "second"].flatMap((lane) => RECEIVERS.map((name) => `${lane} ${name}`));
+  const ports = Object.values(await reservePorts(Object.fromEntries(names.map((name) => [name, { port: 0 }]))));
+  const lanes = new Lanes();
+  const ended = (end: () => Promise<void>) => async () => {
+    await end();
+    process.exit(130);
+  };
+  onSignals(
+    ended(() => lanes.close()),
+    ended(() => lanes.kill()),
+  );
+  try {
+    const run = await lanes.open(ports.slice(0, RECEIVERS.length));
+    if (some) return await run(args, {});
+    // One after the other: the second sees which ports the first has taken.
+    const runBeside = await lanes.open(ports.slice(RECEIVERS.length));
+    const files = globSync(ALL_TESTS, { cwd: ROOT }).sort();
+    const beside = files.filter((file) => BESIDE.test(file));
+    const summary = process.env["TEST_SUMMARY"];
+    const parts = summary ? [`${summary}.1`, `${summary}.2`] : [];
+    const codes = await Promise.all([
+      run([...args, ...files.filter((file) => !BESIDE.test(file))], { summary: parts[0] }),
+      runBeside([...args, ...beside], { summary: parts[1], beside: true }),
+    ]);
+    if (summary) addUp(summary, parts);
+    for (const part of parts) rmSync(part, { force: true });
+    return Math.max(...codes);
   } finally {
-    await stack.stop();
-    await clear();
+    await lanes.close();
   }
 }
 
