@@ -20,7 +20,7 @@ const POLL_MS = 500;
  * The least time from one look that found something to the next. A busy relay looks less often and finds more at a look,
  * for which it asks Postgres and Temporal less; what comes to a quiet one is taken at once.
  */
-const BREATH_MS = 40;
+const BREATH_MS = 80;
 /** How often it looks for groups whose workflow was never started. */
 const SWEEP_EVERY_MS = 2_000;
 const SWEEP_GROUPS = 200;
