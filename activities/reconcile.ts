@@ -99,10 +99,8 @@ async function reconcileReplays(client: Client, em: EntityManager): Promise<void
 }
 
 async function startAgain(client: Client, group: OverdueGroup, ladder: readonly number[], held: boolean) {
-  const { id: groupId, webhookId, teamId, size, rung } = group;
-  const ladderMs = ladder.map((seconds) => seconds * 1000);
-  const input = { groupId, webhookId, teamId, ladderMs, resume: { rung, waitMs: 0, held } };
-  await begin(client, "webhookDeliveryWorkflow", deliveryStart(input, size));
+  const resume = { rung: group.rung, waitMs: 0, held };
+  await begin(client, "webhookDeliveryWorkflow", deliveryStart(group, ladder, { resume }));
 }
 
 type UnfinishedSend = Awaited<ReturnType<typeof unfinished>>[number];

@@ -12,6 +12,7 @@ import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import { kysely } from "../db/orm.ts";
 import { deleteExpiredDeliveries } from "../domain/webhooks/retention.ts";
 import { RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
+import { pause } from "./pause.ts";
 
 const CONFIRMATIONS_EVERY_MS = 1_000;
 const NOTICES_EVERY_MS = 5_000;
@@ -101,14 +102,6 @@ async function repeat(
     } catch (error) {
       log.error({ task, err: error }, "maintenance failed; tried again later");
     }
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(done, everyMs);
-      stopping.addEventListener("abort", done, { once: true });
-      function done() {
-        clearTimeout(timer);
-        stopping.removeEventListener("abort", done);
-        resolve();
-      }
-    });
+    await pause(everyMs, stopping);
   }
 }

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import {
   type Client,
   WorkflowExecutionAlreadyStartedError,
@@ -13,6 +12,7 @@ import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/replays.
 import { deliveryStart, replayStart } from "../workflows/start.ts";
 import type { webhookDeliveryWorkflow } from "../workflows/webhook-delivery.ts";
 import type { webhookReplayWorkflow } from "../workflows/webhook-replay.ts";
+import { pause } from "./pause.ts";
 
 /** How often the relay looks although nobody rang. */
 const POLL_MS = 500;
@@ -83,7 +83,7 @@ export class Relay {
         log.error({ err: error }, "the relay failed; tried again soon");
       }
       const breath = found ? lookedAt + BREATH_MS - performance.now() : 0;
-      if (breath > 0 && !stopping.aborted) await delay(breath);
+      if (breath > 0) await pause(breath, stopping);
       await this.#bell(POLL_MS);
     }
   }
@@ -141,19 +141,18 @@ export class Relay {
     while (this.#starting.size >= STARTS) await Promise.race(this.#starting.values());
   }
 
-  async #startNow({ id, webhookId, teamId, size, healthy }: Group): Promise<void> {
+  async #startNow(group: Group): Promise<void> {
     const { env, log } = this.#deps;
-    const ladderMs = env.WEBHOOK_LADDER_SECONDS.map((seconds) => seconds * 1000);
     try {
       await this.#client?.workflow.start<typeof webhookDeliveryWorkflow>("webhookDeliveryWorkflow", {
-        ...deliveryStart({ groupId: id, webhookId, teamId, ladderMs, healthy }, size),
+        ...deliveryStart(group, env.WEBHOOK_LADDER_SECONDS, { healthy: group.healthy }),
         workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
         // What an operator terminated is the reconciler's to bring back, on hold.
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
       });
     } catch (error) {
       if (error instanceof WorkflowExecutionAlreadyStartedError) return;
-      log.warn({ groupId: id, err: error }, "a delivery workflow could not be started; the sweep will");
+      log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep will");
     }
   }
 
@@ -182,18 +181,7 @@ export class Relay {
         log.warn({ err: error }, "the relay cannot listen; it polls");
       }
       await client.end().catch(() => undefined);
-      if (!stopping.aborted) await this.#pause();
+      await pause(LISTEN_AGAIN_MS, stopping);
     }
-  }
-
-  #pause(): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(done, LISTEN_AGAIN_MS);
-      this.#deps.stopping.addEventListener("abort", done, { once: true });
-      function done() {
-        clearTimeout(timer);
-        resolve();
-      }
-    });
   }
 }

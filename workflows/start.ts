@@ -17,17 +17,35 @@ export const sendStart = (input: SendInput) => ({
   priority: { fairnessKey: input.teamId },
 });
 
-/** The same for a group of deliveries. */
-export const deliveryStart = (input: DeliveryInput, deliveries: number) => ({
-  workflowId: deliveryWorkflowId(input.groupId),
+/** A group of deliveries, as Postgres knows it. */
+interface StartedGroup {
+  id: string;
+  webhookId: string;
+  teamId: string;
+  /** Deliveries in it. */
+  size: number;
+}
+
+/**
+ * The same for a group of deliveries.
+ * @param ladder waits before each attempt, in seconds
+ */
+export const deliveryStart = (
+  { id, webhookId, teamId, size }: StartedGroup,
+  ladder: readonly number[],
+  more: Pick<DeliveryInput, "healthy" | "resume">,
+) => ({
+  workflowId: deliveryWorkflowId(id),
   taskQueue: TASK_QUEUES.webhooks,
-  args: [input] as [DeliveryInput],
-  typedSearchAttributes: [
-    { key: TEAM_ID, value: input.teamId },
-    { key: WEBHOOK_ID, value: input.webhookId },
+  args: [{ groupId: id, webhookId, teamId, ladderMs: ladder.map((seconds) => seconds * 1000), ...more }] as [
+    DeliveryInput,
   ],
-  staticSummary: `${deliveries} for ${input.webhookId}`,
-  priority: { fairnessKey: input.teamId },
+  typedSearchAttributes: [
+    { key: TEAM_ID, value: teamId },
+    { key: WEBHOOK_ID, value: webhookId },
+  ],
+  staticSummary: `${size} for ${webhookId}`,
+  priority: { fairnessKey: teamId },
 });
 
 /** The same for a bulk replay. */

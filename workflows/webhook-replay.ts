@@ -5,6 +5,7 @@ import {
   proxyActivities,
   setCurrentDetails,
   setHandler,
+  sleep,
   workflowInfo,
 } from "@temporalio/workflow";
 import type { ReplayActivities } from "../activities/webhooks/replays.ts";
@@ -54,7 +55,7 @@ export async function webhookReplayWorkflow({ replayId }: ReplayInput): Promise<
       return { replayed };
     }
     setCurrentDetails(`${replayed} of about ${total} queued. Update: pause.`);
-    await condition(() => false, SECOND_MS, { summary: "the rate limit" });
+    await sleep(SECOND_MS, { summary: "the rate limit" });
     if (paused) setCurrentDetails(`Paused at ${replayed} of about ${total}. Update: resume.`);
     await condition(() => !paused);
     const { historyLength, continueAsNewSuggested } = workflowInfo();

@@ -118,7 +118,7 @@ async function readEndpoints(
   rows: readonly Pick<Endpoint, "team_id" | "environment">[],
 ): Promise<Map<string, Endpoint[]>> {
   const tenants = new Map(rows.map((row) => [tenantKey(row), row]));
-  const { rows: endpoints } = await sql<Endpoint>`${prepared("relay_endpoints")} 
+  const { rows: endpoints } = await sql<Endpoint>`${prepared("relay_endpoints")}
     select id, team_id, environment, events, active from webhook_endpoints
     where (team_id, environment) in (select * from unnest(
         ${[...tenants.values()].map(({ team_id }) => team_id)}::text[],
@@ -188,7 +188,7 @@ export function formGroups(em: EntityManager): Promise<Group[]> {
       webhook_id: string;
       ids: string[];
       held_up: boolean;
-    }>`${prepared("relay_waiting")} 
+    }>`${prepared("relay_waiting")}
       select r.webhook_id, array(
         select id from webhook_deliveries where webhook_id = r.webhook_id and group_id is null
         order by id limit r.most) as ids, coalesce((
