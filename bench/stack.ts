@@ -2,24 +2,13 @@ import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
 import { removeDataDir } from "../stack/postgres.ts";
-import { readStackSettings } from "../stack/settings.ts";
+import { FREE_PORTS, readStackSettings } from "../stack/settings.ts";
 import { Stack } from "../stack/stack.ts";
 import { closeAll } from "../test/support/factories.ts";
 
 /** What a shell may hand on to a stack that is measured; its databases and clusters stay out. */
 const KEPT =
   /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
-
-/** Every port of a stack, any free one. */
-export const FREE_PORTS = {
-  PORT: "0",
-  POSTGRES_PORT: "0",
-  TEMPORAL_PORT: "0",
-  TEMPORAL_UI_PORT: "0",
-  SMTP_PORT: "0",
-  MAIL_PORT: "0",
-  WEBHOOK_RECEIVER_PORT: "0",
-};
 
 /** The shell's variables that a measured stack gets. */
 export function keptVariables(): NodeJS.ProcessEnv {

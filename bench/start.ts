@@ -4,8 +4,9 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { removeDataDir } from "../stack/postgres.ts";
+import { FREE_PORTS } from "../stack/settings.ts";
 import { type BenchReport, median, type Row, round } from "./report.ts";
-import { FREE_PORTS, keptVariables } from "./stack.ts";
+import { keptVariables } from "./stack.ts";
 
 export interface StartOptions {
   repeat: number;

@@ -40,6 +40,11 @@ export type StackSettings = z.infer<typeof settings>;
 /** Names of all settings of the stack. */
 export const STACK_SETTINGS = Object.keys(settings.shape) as (keyof StackSettings)[];
 
+/** Any free port for each that the stack has one for: for stacks that run beside others. */
+export const FREE_PORTS: Record<string, string> = Object.fromEntries(
+  STACK_SETTINGS.filter((name) => name.endsWith("PORT")).map((name) => [name, "0"]),
+);
+
 /**
  * Reads and checks the settings of the stack.
  * @throws {SettingsError} naming each setting that is wrong

@@ -4,7 +4,7 @@ import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, sta
 import { tmpdir } from "node:os";
 import { reservePorts } from "./infra.ts";
 import { removeDataDir } from "./postgres.ts";
-import { readStackSettings } from "./settings.ts";
+import { FREE_PORTS, readStackSettings } from "./settings.ts";
 import { Stack } from "./stack.ts";
 import { explain, onSignals } from "./terminal.ts";
 
@@ -27,16 +27,6 @@ const QUICK = {
 
 /** Where receivers of the tests may listen: the only addresses of this machine that webhooks may reach. */
 const RECEIVERS = ["a", "b", "c", "d", "e", "f", "g", "h"];
-
-/** Every port of a stack, any free one. */
-const FREE_PORTS = {
-  PORT: "0",
-  POSTGRES_PORT: "0",
-  TEMPORAL_PORT: "0",
-  TEMPORAL_UI_PORT: "0",
-  SMTP_PORT: "0",
-  MAIL_PORT: "0",
-};
 
 function namesTests(arg: string, before: string | undefined): boolean {
   if (arg.startsWith("-") || /^(-g|--grep|-f|--fgrep)$/.test(before ?? "")) return false;
@@ -99,15 +89,17 @@ class Lanes {
     };
   }
 
-  async close(): Promise<void> {
-    for (const { mocha } of this.#open) mocha?.kill("SIGTERM");
-    await Promise.all(this.#open.map(({ stack }) => stack.stop()));
-    for (const { dataDir } of this.#open) await removeDataDir(dataDir);
+  close(): Promise<void> {
+    return this.#end("SIGTERM", (stack) => stack.stop());
   }
 
-  async kill(): Promise<void> {
-    for (const { mocha } of this.#open) mocha?.kill("SIGKILL");
-    await Promise.all(this.#open.map(({ stack }) => stack.kill()));
+  kill(): Promise<void> {
+    return this.#end("SIGKILL", (stack) => stack.kill());
+  }
+
+  async #end(signal: NodeJS.Signals, end: (stack: Stack) => Promise<void>): Promise<void> {
+    for (const { mocha } of this.#open) mocha?.kill(signal);
+    await Promise.all(this.#open.map(({ stack }) => end(stack)));
     for (const { dataDir } of this.#open) await removeDataDir(dataDir);
   }
 }

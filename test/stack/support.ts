@@ -3,17 +3,13 @@ import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { isAlive } from "../../stack/processes.ts";
-import { STACK_SETTINGS } from "../../stack/settings.ts";
+import { FREE_PORTS } from "../../stack/settings.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { until } from "../../stack/until.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 40_000;
-
-const FREE_PORTS = Object.fromEntries(
-  STACK_SETTINGS.filter((name) => name.endsWith("PORT")).map((name) => [name, "0"]),
-);
 
 /** What it takes to find programs and the Temporal CLI; no setting of the stack that runs this test. */
 const INHERITED = Object.fromEntries(

@@ -25,8 +25,6 @@ export function kill(name: Child, signal: NodeJS.Signals = "SIGKILL"): { again: 
   return { again: eventually(another, { withinMs: 90_000, what: `another ${name}` }) };
 }
 
-const WORKERS_MAIN = `${import.meta.dirname}/../../workers/main.ts`;
-
 export interface TestWorker {
   pid: number;
   signal(name: "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
@@ -34,25 +32,35 @@ export interface TestWorker {
   stop(): Promise<void>;
 }
 
+/** The entry of every worker. */
+export const WORKERS_MAIN = `${import.meta.dirname}/../../workers/main.ts`;
+
+/** The stack's settings, for a worker that is started beside the stack's own. */
+export async function workerSettings(): Promise<Record<string, string | undefined>> {
+  const { env } = await stack();
+  return {
+    PATH: process.env["PATH"],
+    DATABASE_URL: env.DATABASE_URL,
+    TEMPORAL_ADDRESS: env.TEMPORAL_ADDRESS,
+    TEMPORAL_NAMESPACE: env.TEMPORAL_NAMESPACE,
+    TEMPORAL_CONFIG_FILE: "/nowhere/no-profile.toml",
+    SIGNING_SECRET: env.SIGNING_SECRET,
+    ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
+    SYSTEM_SMTP_URL: env.SYSTEM_SMTP_URL,
+    PUBLIC_URL: env.PUBLIC_URL,
+    LOG_LEVEL: "silent",
+  };
+}
+
 /**
  * A worker beside the stack's, with the stack's settings, once it polls.
  * @param settings those that differ
  */
 export async function startWorker(pool: PoolName, settings: Record<string, string> = {}): Promise<TestWorker> {
-  const { env } = await stack();
   const child = fork(WORKERS_MAIN, ["--pool", pool], {
     stdio: ["ignore", "ignore", "inherit", "ipc"],
     env: {
-      PATH: process.env["PATH"],
-      DATABASE_URL: env.DATABASE_URL,
-      TEMPORAL_ADDRESS: env.TEMPORAL_ADDRESS,
-      TEMPORAL_NAMESPACE: env.TEMPORAL_NAMESPACE,
-      TEMPORAL_CONFIG_FILE: "/nowhere/no-profile.toml",
-      SIGNING_SECRET: env.SIGNING_SECRET,
-      ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
-      SYSTEM_SMTP_URL: env.SYSTEM_SMTP_URL,
-      PUBLIC_URL: env.PUBLIC_URL,
-      LOG_LEVEL: "silent",
+      ...(await workerSettings()),
       DEFERRAL_LADDER_SECONDS: "1,1,2",
       SMTP_TIMEOUT_MS: "5000",
       SHUTDOWN_GRACE_MS: "2000",

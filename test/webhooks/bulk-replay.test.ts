@@ -7,13 +7,13 @@ import { replayWorkflowId } from "../../workflows/ids.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { kill } from "../support/processes.ts";
-import { openReceiver, type Receiver } from "../support/receiver.ts";
-import { temporalClient } from "../support/temporal.ts";
+import type { Receiver } from "../support/receiver.ts";
 import {
   assertAllHeaders,
   header,
   PATIENCE_MS,
   type Row,
+  receivingBesideTemporal,
   setEndpoint,
   untilDetails,
   untilLog,
@@ -26,14 +26,8 @@ const SINCE = ["--since", "2020-01-01T00:00:00Z"];
 describe("A bulk replay", () => {
   let receiver: Receiver;
   let temporal: Client;
-  let close: () => Promise<void>;
-  before(async () => {
-    receiver = await openReceiver();
-    ({ client: temporal, close } = await temporalClient());
-  });
-  after(async () => {
-    await receiver.close();
-    await close();
+  receivingBesideTemporal((...opened) => {
+    [receiver, temporal] = opened;
   });
 
   type Team = Awaited<ReturnType<typeof makeTeam>>;

@@ -6,7 +6,6 @@ import { newId } from "../../domain/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { kill } from "../support/processes.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
-import { temporalClient } from "../support/temporal.ts";
 import {
   askToWait,
   assertAllHeaders,
@@ -14,6 +13,7 @@ import {
   groupsOf,
   PATIENCE_MS,
   type Row,
+  receivingBesideTemporal,
   setEndpoint,
   states,
   untilAtRest,
@@ -31,14 +31,8 @@ const ON = { active: true, disabled_at: null, disabled_reason: null };
 describe("An endpoint that changes while deliveries climb the ladder", () => {
   let receiver: Receiver;
   let temporal: Client;
-  let close: () => Promise<void>;
-  before(async () => {
-    receiver = await openReceiver();
-    ({ client: temporal, close } = await temporalClient());
-  });
-  after(async () => {
-    await receiver.close();
-    await close();
+  receivingBesideTemporal((...opened) => {
+    [receiver, temporal] = opened;
   });
 
   type Team = Awaited<ReturnType<typeof makeTeam>>;

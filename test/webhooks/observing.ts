@@ -12,7 +12,8 @@ import { emit } from "../../domain/webhooks/emit.ts";
 import { deliveryWorkflowId, RECONCILER_ID } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
-import type { Received, Receiver } from "../support/receiver.ts";
+import { openReceiver, type Received, type Receiver } from "../support/receiver.ts";
+import { temporalClient } from "../support/temporal.ts";
 import { logOf, type TestEndpoint } from "./support.ts";
 
 /** How long a test waits for what must come: longer than the busiest machine takes. */
@@ -24,6 +25,18 @@ const TOLERANCE_SECONDS = 300;
 const verifier = Stripe.webhooks.signature;
 assert.ok(verifier);
 const verify: typeof verifier.verifyHeader = verifier.verifyHeader.bind(verifier);
+
+/** Opens a receiver and a client of Temporal before the tests of a suite, and closes both after them. */
+export function receivingBesideTemporal(given: (receiver: Receiver, temporal: Client) => void): void {
+  let close: () => Promise<unknown>;
+  before(async () => {
+    const receiver = await openReceiver();
+    const { client, close: disconnect } = await temporalClient();
+    close = () => Promise.all([receiver.close(), disconnect()]);
+    given(receiver, client);
+  });
+  after(() => close());
+}
 
 export type Row = Awaited<ReturnType<typeof logOf>>[number];
 

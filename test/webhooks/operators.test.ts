@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
-import { openReceiver, type Receiver } from "../support/receiver.ts";
-import { temporalClient } from "../support/temporal.ts";
+import type { Receiver } from "../support/receiver.ts";
 import {
   askToWait,
   assertAllHeaders,
@@ -11,6 +10,7 @@ import {
   groupsOf,
   PATIENCE_MS,
   type Row,
+  receivingBesideTemporal,
   states,
   untilAtRest,
   untilDetails,
@@ -23,14 +23,8 @@ import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "./su
 describe("An operator of deliveries", () => {
   let receiver: Receiver;
   let temporal: Client;
-  let close: () => Promise<void>;
-  before(async () => {
-    receiver = await openReceiver();
-    ({ client: temporal, close } = await temporalClient());
-  });
-  after(async () => {
-    await receiver.close();
-    await close();
+  receivingBesideTemporal((...opened) => {
+    [receiver, temporal] = opened;
   });
 
   type Team = Awaited<ReturnType<typeof makeTeam>>;

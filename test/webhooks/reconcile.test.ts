@@ -8,7 +8,6 @@ import { REPLAYABLE, requestReplay } from "../../domain/webhooks/replays.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
-import { temporalClient } from "../support/temporal.ts";
 import {
   askToWait,
   assertAllHeaders,
@@ -17,6 +16,7 @@ import {
   makeOverdue,
   PATIENCE_MS,
   type Row,
+  receivingBesideTemporal,
   reconcileUntil,
   states,
   untilDetails,
@@ -30,14 +30,8 @@ import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "./su
 describe("The reconciler, of deliveries", () => {
   let receiver: Receiver;
   let temporal: Client;
-  let close: () => Promise<void>;
-  before(async () => {
-    receiver = await openReceiver();
-    ({ client: temporal, close } = await temporalClient());
-  });
-  after(async () => {
-    await receiver.close();
-    await close();
+  receivingBesideTemporal((...opened) => {
+    [receiver, temporal] = opened;
   });
 
   type Team = Awaited<ReturnType<typeof makeTeam>>;

@@ -3,26 +3,14 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { text } from "node:stream/consumers";
-import { stack } from "../support/stack.ts";
-
-const WORKER = `${import.meta.dirname}/../../workers/main.ts`;
+import { WORKERS_MAIN, workerSettings } from "../support/processes.ts";
 
 /** What a worker says that cannot start. */
 async function refusal(args: string[], settings: Record<string, string> = {}): Promise<string> {
-  const { env } = await stack();
-  const child = spawn(process.execPath, [WORKER, ...args], {
+  const child = spawn(process.execPath, [WORKERS_MAIN, ...args], {
     stdio: ["ignore", "ignore", "pipe"],
     env: {
-      PATH: process.env["PATH"],
-      DATABASE_URL: env.DATABASE_URL,
-      TEMPORAL_ADDRESS: env.TEMPORAL_ADDRESS,
-      TEMPORAL_NAMESPACE: env.TEMPORAL_NAMESPACE,
-      TEMPORAL_CONFIG_FILE: "/nowhere/no-profile.toml",
-      SIGNING_SECRET: env.SIGNING_SECRET,
-      ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
-      SYSTEM_SMTP_URL: env.SYSTEM_SMTP_URL,
-      PUBLIC_URL: env.PUBLIC_URL,
-      LOG_LEVEL: "silent",
+      ...(await workerSettings()),
       ...settings,
     },
   });
