@@ -167,7 +167,8 @@ export class Relay {
       });
       const ended = new Promise<void>((resolve) => {
         client.once("end", resolve);
-        client.once("error", () => resolve());
+        // A second error without a listener would end the process.
+        client.on("error", () => resolve());
         stopping.addEventListener("abort", () => resolve(), { once: true });
       });
       try {
