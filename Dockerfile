@@ -25,7 +25,8 @@ RUN apt-get update \
   && rm -rf /var/lib/apt/lists/*
 ENV NODE_ENV=production
 COPY --from=dependencies /app/node_modules ./node_modules
-COPY package.json env.ts log.ts ./
+COPY package.json ./
+COPY config ./config
 COPY db ./db
 COPY domain ./domain
 COPY activities ./activities

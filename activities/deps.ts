@@ -1,9 +1,9 @@
 import type { Logger } from "pino";
+import type { Env } from "../config/env.ts";
 import type { MikroORM } from "../db/orm.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { StateCounts } from "../domain/sends/ledger.ts";
 import type { AttemptOutcome } from "../domain/webhooks/attempts.ts";
-import type { Env } from "../env.ts";
 
 /** What every activity is given when its worker starts. */
 export interface ActivityDeps {

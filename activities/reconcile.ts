@@ -118,7 +118,7 @@ function unfinished(em: EntityManager, after: string) {
       eb.or([
         eb("status", "in", ["SCHEDULED", "SENDING", "PAUSED"]),
         eb("settled_at", "is", null),
-        eb("review_until", ">", sql<Date>`now()`),
+        eb("review_until", ">", sql<string>`now()`),
       ]),
     )
     .orderBy("id")

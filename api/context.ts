@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
+import type { Env } from "../config/env.ts";
 import type { EntityManager, Tenant } from "../db/orm.ts";
 import type { Access } from "../domain/access/authenticate.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
-import type { Env } from "../env.ts";
 import type { TemporalGateway } from "./deps.ts";
 
 /** What a handler is given. */

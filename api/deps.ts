@@ -9,13 +9,13 @@ import {
 } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { Logger } from "pino";
+import type { Env } from "../config/env.ts";
+import { openLog } from "../config/log.ts";
 import { type MikroORM, openDatabase } from "../db/orm.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError } from "../domain/errors.ts";
 import { allowedHostsWarning, openAddressGuard } from "../domain/webhooks/address-guard.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
-import type { Env } from "../env.ts";
-import { openLog } from "../log.ts";
 
 /** The way to the Temporal cluster, which may be away: every call has a deadline. */
 export interface TemporalGateway {

@@ -1,7 +1,7 @@
 /** The API process: `node api/main.ts`, or forked by the stack. */
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { readEnv, SettingsError } from "../env.ts";
+import { readEnv, SettingsError } from "../config/env.ts";
 import { createApp } from "./app.ts";
 import { closeDeps, openDeps } from "./deps.ts";
 import { publicRouter } from "./public/router.ts";

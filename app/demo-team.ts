@@ -1,3 +1,4 @@
+import type { Env } from "../config/env.ts";
 import { kysely, openDatabase, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import { type KeyGrant, mintKey } from "../domain/access/keys.ts";
@@ -7,7 +8,6 @@ import { createList } from "../domain/audience/lists.ts";
 import { grantCredits } from "../domain/credits.ts";
 import { openVault } from "../domain/crypto.ts";
 import { createTeam } from "../domain/teams.ts";
-import type { Env } from "../env.ts";
 import type { Demo } from "../stack/state.ts";
 
 /** The domain the demo team sends from; `.example` never resolves. */

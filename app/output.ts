@@ -1,4 +1,4 @@
-import { SettingsError } from "../env.ts";
+import { SettingsError } from "../config/env.ts";
 
 /** One line that says what went wrong. A stack trace helps nobody at a command line. */
 export function lineOf(error: unknown): string {

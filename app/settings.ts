@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { type Env, readEnv, SettingsError } from "../env.ts";
+import { type Env, readEnv, SettingsError } from "../config/env.ts";
 import type { Secrets, StackFile } from "../stack/state.ts";
 
 /** What the command line works on. */

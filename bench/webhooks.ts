@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
+import { pickPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
-import { pickPort } from "../ports.ts";
 import { api } from "../test/support/api.ts";
 import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
 import { kill, pidOf } from "../test/support/processes.ts";

@@ -1,15 +1,17 @@
 import { Migrator } from "@mikro-orm/migrations";
 import { defineConfig, EntityManager, type InferKyselyDB, MikroORM } from "@mikro-orm/postgresql";
-import type { Kysely } from "kysely";
+import type { ColumnType, Kysely } from "kysely";
 import { accountEntities } from "./entities/account.ts";
 import { audienceEntities } from "./entities/audience.ts";
 import { idempotencyEntities } from "./entities/idempotency.ts";
 import { sendEntities } from "./entities/send.ts";
-import type { Environment } from "./entities/shared.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
 import { type ConnectionPool, endIdleTransactions, prepareMarked, reclaimDeadConnections } from "./pool.ts";
+import { prepareNamed } from "./prepared.ts";
+import type { Tenant } from "./tenant.ts";
 
+export { ofTenant, type Tenant } from "./tenant.ts";
 export { EntityManager, MikroORM };
 
 const entities = [
@@ -21,14 +23,22 @@ const entities = [
   ...webhookEntities,
 ] as const;
 
-/** Every table with its columns, for Kysely. */
-export type Database = InferKyselyDB<(typeof entities)[number]>;
+/** MikroORM turns off the driver's parsing of dates: Kysely reads an instant as Postgres's text. */
+type InstantColumn = string;
+type AsRead<Column> =
+  Column extends ColumnType<infer Select, infer Insert, infer Update>
+    ? ColumnType<
+        Date extends Select ? Exclude<Select, Date> | InstantColumn : Select,
+        Date extends Insert ? Insert | string : Insert,
+        Date extends Update ? Update | string : Update
+      >
+    : Date extends Column
+      ? ColumnType<Exclude<Column, Date> | InstantColumn, Column | string, Column | string>
+      : Column;
+type Tables = InferKyselyDB<(typeof entities)[number]>;
 
-/** Whose rows: a team in one of its two environments. */
-export interface Tenant {
-  teamId: string;
-  environment: Environment;
-}
+/** Every table with its columns as Kysely reads and writes them. */
+export type Database = { [Table in keyof Tables]: { [Column in keyof Tables[Table]]: AsRead<Tables[Table][Column]> } };
 
 export const ormConfig = (databaseUrl: string, poolMax = 10, onPool?: (pool: ConnectionPool) => void) =>
   defineConfig({
@@ -47,6 +57,7 @@ export const ormConfig = (databaseUrl: string, poolMax = 10, onPool?: (pool: Con
       onPoolCreated: (pool: ConnectionPool) => {
         reclaimDeadConnections(pool);
         prepareMarked(pool);
+        prepareNamed(pool);
         onPool?.(pool);
       },
     },

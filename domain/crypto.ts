@@ -8,7 +8,7 @@ import {
   randomBytes,
   timingSafeEqual,
 } from "node:crypto";
-import type { Env } from "../env.ts";
+import type { Env } from "../config/env.ts";
 
 /** What each derived key is for; one purpose's key never serves another. */
 export type KeyPurpose = "api-key" | "cursor" | "confirmation" | "idempotency" | "link" | "message-id" | "update-id";

@@ -45,7 +45,7 @@ export interface KeyedRequest {
 }
 
 /** Set as the time of a lock that is given up: anyone may take it at once. */
-const RELEASED = sql<Date>`to_timestamp(0)`;
+const RELEASED = sql<string>`to_timestamp(0)`;
 
 /**
  * Claims an Idempotency-Key for a request, or finds the answer it already has. Commit the claim before the work

@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { resolve } from "node:path";
-import { PORT_PICKS, pickPort } from "../ports.ts";
+import { PORT_PICKS, pickPort } from "../config/ports.ts";
 import { Processes, StackError } from "./processes.ts";
 import { loadSecrets } from "./state.ts";
 

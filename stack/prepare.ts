@@ -3,8 +3,9 @@
  * database, creates the namespace and its search attributes where they are missing. Safe to run again, and on every
  * rollout.
  */
+
+import { readEnv } from "../config/env.ts";
 import { migrate } from "../db/orm.ts";
-import { readEnv } from "../env.ts";
 import { prepareNamespace } from "./temporal.ts";
 import { explain } from "./terminal.ts";
 

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { z } from "zod";
-import { SettingsError } from "../env.ts";
+import { SettingsError } from "../config/env.ts";
 
 const port = (standard: number) =>
   z

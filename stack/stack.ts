@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { chmod, mkdir, rm } from "node:fs/promises";
 import { resolve } from "node:path";
-import { type Env, readEnv } from "../env.ts";
+import { type Env, readEnv } from "../config/env.ts";
 import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra } from "./infra.ts";
 import { lockDataDir, waitForLeftovers } from "./lock.ts";
 import { Processes, StackError } from "./processes.ts";

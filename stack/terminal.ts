@@ -1,4 +1,4 @@
-import { SettingsError } from "../env.ts";
+import { SettingsError } from "../config/env.ts";
 import type { Step } from "./infra.ts";
 import { StackError } from "./processes.ts";
 import type { StackFile } from "./state.ts";

@@ -1,6 +1,6 @@
 import { DefaultLogger, makeTelemetryFilterString, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
-import { PORT_PICKS, pickPort } from "../ports.ts";
+import { PORT_PICKS, pickPort } from "../config/ports.ts";
 
 /** How long the SDK, in this very process, may take to tell its metrics. */
 const METRICS_TIMEOUT_MS = 2_000;

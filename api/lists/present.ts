@@ -22,10 +22,10 @@ interface ListSubscriberRow {
   first_name: string | null;
   last_name: string | null;
   status: SubscriptionStatus;
-  confirmed_at: Date | null;
-  unsubscribed_at: Date | null;
-  created_at: Date;
-  updated_at: Date;
+  confirmed_at: string | null;
+  unsubscribed_at: string | null;
+  created_at: string;
+  updated_at: string;
 }
 
 export const presentListSubscriber = (row: ListSubscriberRow): z.input<typeof listSubscriber> => ({

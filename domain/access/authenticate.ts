@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import type { Plan, Role } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { prepared } from "../../db/pool.ts";
+import { executePrepared } from "../../db/prepared.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
 import { KEY_PREFIX, parseKey, presentKeyId } from "./keys.ts";
@@ -64,38 +64,36 @@ const looksLikeToken = (text: string): boolean => !text.startsWith(KEY_PREFIX) &
 const NO_HASH = "-".repeat(43);
 
 async function findKey(em: EntityManager, publicId: string) {
-  return (
-    kysely(em)
-      .selectFrom("api_keys as key")
-      .innerJoin("teams as team", "team.id", "key.team_id")
-      .innerJoin("members as member", "member.id", "key.member_id")
-      .where("key.public_id", "=", publicId)
-      .select([
-        "key.id",
-        "key.public_id",
-        "key.environment",
-        "key.secret_hash",
-        "key.member_id",
-        "key.role_at_issue",
-        "key.granted_scopes",
-        "key.send_domains",
-        "key.requires_approval",
-        "key.daily_send_cap",
-        "key.lineage_id",
-        "key.api_version",
-        "team.id as team_id",
-        "team.name as team_name",
-        "team.plan",
-        "team.time_zone",
-        "member.role",
-        sql<boolean>`key.expires_at <= now()`.as("expired"),
-        sql<boolean>`key.revoked_at is not null`.as("revoked"),
-        sql<boolean>`member.removed_at is not null`.as("member_left"),
-      ])
-      // Every request asks this, and planning the joins takes longer than making them.
-      .modifyEnd(prepared("find_key"))
-      .executeTakeFirst()
-  );
+  const statement = kysely(em)
+    .selectFrom("api_keys as key")
+    .innerJoin("teams as team", "team.id", "key.team_id")
+    .innerJoin("members as member", "member.id", "key.member_id")
+    .where("key.public_id", "=", publicId)
+    .select([
+      "key.id",
+      "key.public_id",
+      "key.environment",
+      "key.secret_hash",
+      "key.member_id",
+      "key.role_at_issue",
+      "key.granted_scopes",
+      "key.send_domains",
+      "key.requires_approval",
+      "key.daily_send_cap",
+      "key.lineage_id",
+      "key.api_version",
+      "team.id as team_id",
+      "team.name as team_name",
+      "team.plan",
+      "team.time_zone",
+      "member.role",
+      sql<boolean>`key.expires_at <= now()`.as("expired"),
+      sql<boolean>`key.revoked_at is not null`.as("revoked"),
+      sql<boolean>`member.removed_at is not null`.as("member_left"),
+    ]);
+  // Every request runs it, and planning its joins takes longer than making them.
+  const { rows } = await executePrepared(em, "find_key", statement);
+  return rows[0];
 }
 
 const API_PLAN: Plan = "BUSINESS";

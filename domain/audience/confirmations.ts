@@ -50,7 +50,7 @@ export async function settleConfirmation(
 ): Promise<void> {
   await kysely(em)
     .updateTable("subscriptions")
-    .set({ confirmation_due_at: null, confirmation_sent_at: outcome === "sent" ? sql<Date>`now()` : null })
+    .set({ confirmation_due_at: null, confirmation_sent_at: outcome === "sent" ? sql<string>`now()` : null })
     .where("list_id", "=", listId)
     .where("subscriber_id", "=", subscriberId)
     .execute();
@@ -97,7 +97,7 @@ export async function confirmSubscription(
   if (!confirmation) return undefined;
   const confirmed = await kysely(em)
     .updateTable("subscriptions")
-    .set({ status: "CONFIRMED", confirmed_at: sql<Date>`now()`, confirmation_due_at: null })
+    .set({ status: "CONFIRMED", confirmed_at: sql<string>`now()`, confirmation_due_at: null })
     .where("list_id", "=", token.listId)
     .where("subscriber_id", "=", token.subscriberId)
     .where("status", "=", "PENDING")

@@ -91,7 +91,7 @@ export async function touchNewsletters(em: EntityManager, newsletterIds: string[
   if (newsletterIds.length === 0) return;
   await kysely(em)
     .updateTable("newsletters")
-    .set({ updated_at: sql<Date>`now()` })
+    .set({ updated_at: sql<string>`now()` })
     .where("id", "in", newsletterIds)
     .execute();
 }

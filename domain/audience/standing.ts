@@ -4,11 +4,11 @@ import type { Environment } from "../../db/entities/shared.ts";
 
 interface Standing {
   status: SubscriptionStatus;
-  confirmed_at: RawBuilder<Date> | null;
-  confirmation_due_at: RawBuilder<Date> | null;
+  confirmed_at: RawBuilder<string> | null;
+  confirmation_due_at: RawBuilder<string> | null;
 }
 
-const now = sql<Date>`now()`;
+const now = sql<string>`now()`;
 
 /**
  * How a subscription starts: CONFIRMED by SINGLE opt-in, PENDING by DOUBLE with a confirmation mail due. The test

@@ -141,7 +141,7 @@ async function addUsage(
       .set(({ eb }) => ({ used: eb("used", "+", messages) }))
       .where("account_id", "=", accountId)
       .where("window", "=", window)
-      .where("starts_at", "=", sql<Date>`${startsAt}::timestamptz`)
+      .where("starts_at", "=", sql<string>`${startsAt}::timestamptz`)
       .execute();
   }
 }

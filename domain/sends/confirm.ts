@@ -147,7 +147,7 @@ async function writeSend(
   await emit(em, request, "newsletter.scheduled", newsletterRow(draft.newsletterId));
   await db
     .updateTable("send_previews")
-    .set({ used_at: sql<Date>`clock_timestamp()` })
+    .set({ used_at: sql<string>`clock_timestamp()` })
     .where("id", "=", request.previewId)
     .execute();
 

@@ -72,7 +72,7 @@ export function openDispatch(em: EntityManager, sendId: string): Promise<OpenedD
 async function giveUpLost(em: EntityManager, sendId: string): Promise<number> {
   const lost = await kysely(em)
     .updateTable("send_recipients")
-    .set({ state: "UNKNOWN", reason: "worker_lost", updated_at: sql<Date>`now()` })
+    .set({ state: "UNKNOWN", reason: "worker_lost", updated_at: sql<string>`now()` })
     .where("send_id", "=", sendId)
     .where("state", "=", "SENDING")
     .executeTakeFirst();
@@ -112,10 +112,10 @@ export async function closeDispatch(em: EntityManager, sendId: string, epoch: nu
 export async function requeueDue(em: EntityManager, sendId: string): Promise<number | undefined> {
   const due = await kysely(em)
     .updateTable("send_recipients")
-    .set({ state: "QUEUED", retry_at: null, updated_at: sql<Date>`now()` })
+    .set({ state: "QUEUED", retry_at: null, updated_at: sql<string>`now()` })
     .where("send_id", "=", sendId)
     .where("state", "=", "DEFERRED")
-    .where("retry_at", "<=", sql<Date>`clock_timestamp()`)
+    .where("retry_at", "<=", sql<string>`clock_timestamp()`)
     .returning("seq")
     .execute();
   return due.length === 0 ? undefined : due.reduce((first, { seq }) => Math.min(first, seq), Number.MAX_SAFE_INTEGER);
@@ -223,7 +223,7 @@ export async function unstageUnheard(
 ): Promise<void> {
   await kysely(em)
     .updateTable("send_recipients")
-    .set(({ eb }) => ({ state: "QUEUED", attempts: eb("attempts", "-", 1), updated_at: sql<Date>`now()` }))
+    .set(({ eb }) => ({ state: "QUEUED", attempts: eb("attempts", "-", 1), updated_at: sql<string>`now()` }))
     .where("send_id", "=", sendId)
     .where("seq", ">", afterSeq)
     .where("state", "=", "SENDING")

@@ -65,8 +65,8 @@ async function move(em: EntityManager, sendId: string, { from, to, trouble = nul
     const moved = await db
       .updateTable("sends")
       .set({ status: to, trouble })
-      .$if(to === "SENDING", (query) => query.set({ started_at: sql<Date>`coalesce(started_at, now())` }))
-      .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<Date>`coalesce(completed_at, now())` }))
+      .$if(to === "SENDING", (query) => query.set({ started_at: sql<string>`coalesce(started_at, now())` }))
+      .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<string>`coalesce(completed_at, now())` }))
       .where("id", "=", sendId)
       .returning(["team_id", "environment", "resource_id", "account_id", "started_at", "completed_at"])
       .executeTakeFirstOrThrow();
@@ -168,7 +168,11 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     if (send.status === "CANCELLED" || send.status === "SENT") {
       const ended = await db
         .updateTable("send_recipients")
-        .set({ state: send.status === "SENT" ? "UNKNOWN" : "CANCELLED", retry_at: null, updated_at: sql<Date>`now()` })
+        .set({
+          state: send.status === "SENT" ? "UNKNOWN" : "CANCELLED",
+          retry_at: null,
+          updated_at: sql<string>`now()`,
+        })
         .where("send_id", "=", sendId)
         .where("state", "in", ["QUEUED", "DEFERRED"])
         .executeTakeFirst();
@@ -180,7 +184,7 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
       const used = sent + unknown;
       await consumeCredits(tx, send, sendId, used, "settle");
       await releaseCredits(tx, send, sendId, send.credits_reserved - used, "settle");
-      await db.updateTable("sends").set({ settled_at: sql<Date>`now()` }).where("id", "=", sendId).execute();
+      await db.updateTable("sends").set({ settled_at: sql<string>`now()` }).where("id", "=", sendId).execute();
     }
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
     const reviewMs = await openReview(tx, sendId, status === "SENT" ? unknown : 0);

@@ -72,7 +72,7 @@ export async function writePreview(em: EntityManager, request: PreviewRequest): 
     from_address: draft.fromEmail ?? "",
     account_address: draft.accountAddress ?? "",
     complaint_rate: complaintRate,
-    expires_at: sql<Date>`clock_timestamp() + make_interval(secs => ${TOKEN_LIFETIME_SECONDS})`,
+    expires_at: sql<string>`clock_timestamp() + make_interval(secs => ${TOKEN_LIFETIME_SECONDS})`,
   };
   await kysely(em)
     .insertInto("send_previews")
@@ -96,7 +96,7 @@ export async function writePreview(em: EntityManager, request: PreviewRequest): 
 export async function voidPreview(em: EntityManager, previewId: string): Promise<boolean> {
   await kysely(em)
     .updateTable("send_previews")
-    .set({ used_at: sql<Date>`clock_timestamp()` })
+    .set({ used_at: sql<string>`clock_timestamp()` })
     .where("id", "=", previewId)
     .where("used_at", "is", null)
     .execute();

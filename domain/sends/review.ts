@@ -17,7 +17,7 @@ export async function openReview(em: EntityManager, sendId: string, unknown: num
   const { ms } = await kysely(em)
     .updateTable("sends")
     .set({
-      review_until: sql<Date>`case when review_until > clock_timestamp() then review_until else clock_timestamp() + ${REVIEW} end`,
+      review_until: sql<string>`case when review_until > clock_timestamp() then review_until else clock_timestamp() + ${REVIEW} end`,
     })
     .where("id", "=", sendId)
     .returning(sql<number>`ceil(extract(epoch from review_until - clock_timestamp()) * 1000)::float8`.as("ms"))

@@ -1,7 +1,7 @@
 import type { LookupAddress } from "node:dns";
 import { Resolver } from "node:dns/promises";
 import ipaddr from "ipaddr.js";
-import type { Env } from "../../env.ts";
+import type { Env } from "../../config/env.ts";
 
 /**
  * What is not the public Internet, from IANA's registries of special-purpose addresses

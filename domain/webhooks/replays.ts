@@ -121,7 +121,7 @@ export async function unfinishedReplays(em: EntityManager): Promise<string[]> {
 export async function endReplay(em: EntityManager, replayId: string): Promise<void> {
   await kysely(em)
     .updateTable("webhook_replays")
-    .set({ completed_at: sql<Date>`coalesce(completed_at, now())` })
+    .set({ completed_at: sql<string>`coalesce(completed_at, now())` })
     .where("id", "=", replayId)
     .execute();
 }
@@ -130,7 +130,7 @@ export async function endReplay(em: EntityManager, replayId: string): Promise<vo
 export async function noteReplayStarted(em: EntityManager, replayId: string): Promise<void> {
   await kysely(em)
     .updateTable("webhook_replays")
-    .set({ started_at: sql<Date>`now()` })
+    .set({ started_at: sql<string>`now()` })
     .where("id", "=", replayId)
     .execute();
 }

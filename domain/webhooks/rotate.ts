@@ -30,7 +30,7 @@ export async function rotateSecret(
     .set({
       encrypted_secret: sealSecret(vault, webhookId, secret),
       previous_encrypted_secret: overlaps ? sql<string>`encrypted_secret` : null,
-      previous_secret_expires_at: overlaps ? sql<Date>`now() + make_interval(hours => ${overlapHours}::int)` : null,
+      previous_secret_expires_at: overlaps ? sql<string>`now() + make_interval(hours => ${overlapHours}::int)` : null,
     })
     .where("id", "=", webhookId)
     .where("team_id", "=", teamId)

@@ -19,7 +19,7 @@ const lists = defineList({
 });
 const plain = defineList({ table: "lists", sorts: ["created_at"], sortable: false });
 const item = z.object({ id: z.string(), created_at: z.string(), updated_at: z.string() });
-const present = (row: { id: string; created_at: Date; updated_at: Date }) => ({
+const present = (row: { id: string; created_at: string; updated_at: string }) => ({
   id: row.id,
   created_at: instant(row.created_at),
   updated_at: instant(row.updated_at),

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { Ajv } from "ajv";
 import { parse } from "yaml";
-import { readEnv, SETTINGS } from "../../env.ts";
+import { readEnv, SETTINGS } from "../../config/env.ts";
 import { POOLS } from "../../workers/pools.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;

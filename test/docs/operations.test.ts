@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { SETTINGS } from "../../env.ts";
+import { SETTINGS } from "../../config/env.ts";
 import { STACK_SETTINGS } from "../../stack/settings.ts";
 import { createMetrics } from "../../workers/metrics.ts";
 

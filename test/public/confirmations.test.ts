@@ -5,6 +5,7 @@ import { pino } from "pino";
 import PostalMime from "postal-mime";
 import { SMTPServer } from "smtp-server";
 import { sendDueConfirmations } from "../../activities/confirmations.ts";
+import type { Env } from "../../config/env.ts";
 import { forTenant, kysely, type MikroORM, migrate, openDatabase, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { claimConfirmations } from "../../domain/audience/confirmations.ts";
@@ -13,7 +14,6 @@ import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { createTeam } from "../../domain/teams.ts";
-import type { Env } from "../../env.ts";
 import { uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 

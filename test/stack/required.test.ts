@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readEnv, SettingsError } from "../../env.ts";
+import { readEnv, SettingsError } from "../../config/env.ts";
 
 const GIVEN = {
   DATABASE_URL: "postgres://127.0.0.1/x",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
 import { createServer } from "node:net";
-import type { Env } from "../../env.ts";
+import type { Env } from "../../config/env.ts";
 import { STACK_SETTINGS, type StackSettings } from "../../stack/settings.ts";
 import { allGone, clearStacks, spawnStack, temporaryFolder } from "./support.ts";
 

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import type { AnyTRPCRouter } from "@trpc/server";
 import { type AppOptions, BASE_PATH, createApp } from "../../api/app.ts";
 import { closeDeps, type Deps, openDeps } from "../../api/deps.ts";
-import type { Env } from "../../env.ts";
+import type { Env } from "../../config/env.ts";
 import { stack } from "./stack.ts";
 
 export interface TestApp {

@@ -3,8 +3,8 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
+import { type Env, readEnv } from "../../config/env.ts";
 import { migrate } from "../../db/orm.ts";
-import { type Env, readEnv } from "../../env.ts";
 
 /** What the tests run against. */
 export interface TestStack {

@@ -128,8 +128,8 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
           environment: "LIVE" as const,
           webhook_id: endpoint.id,
           size: 1,
-          begun_at: sql<Date>`now()`,
-          due_at: sql<Date>`now() + interval '1 hour'`,
+          begun_at: sql<string>`now()`,
+          due_at: sql<string>`now() + interval '1 hour'`,
         })),
       )
       .execute();

@@ -332,9 +332,9 @@ describe("A delivery on the ladder", () => {
           webhook_id: endpoint.id,
           size: 1,
           phase: "CLIMBING" as const,
-          begun_at: sql<Date>`now()`,
-          due_at: sql<Date>`now() + interval '1 hour'`,
-          slot_until: sql<Date>`now() + interval '1 hour'`,
+          begun_at: sql<string>`now()`,
+          due_at: sql<string>`now() + interval '1 hour'`,
+          slot_until: sql<string>`now() + interval '1 hour'`,
         })),
       )
       .execute();

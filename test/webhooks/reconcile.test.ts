@@ -213,7 +213,7 @@ describe("A relay that dies", () => {
     const groupId = members[0]?.id ?? "";
     await transaction(team.em, async (tx) => {
       const db = kysely(tx);
-      const made = sql<Date>`now() - interval '1 minute'`;
+      const made = sql<string>`now() - interval '1 minute'`;
       await db
         .insertInto("webhook_events")
         .values(
@@ -223,7 +223,7 @@ describe("A relay that dies", () => {
             type: "newsletter.started",
             object: '{"object":"newsletter"}',
             created_at: made,
-            kept_until: sql<Date>`now() + interval '31 days'`,
+            kept_until: sql<string>`now() + interval '31 days'`,
           })),
         )
         .execute();

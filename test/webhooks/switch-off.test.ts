@@ -58,7 +58,7 @@ describe("The switch-off of an endpoint", () => {
   ): Promise<TestEndpoint> {
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
     const db = kysely(team.em);
-    const ago = (hours: number) => sql<Date>`now() - make_interval(secs => ${hours * 3_600}::float8)`;
+    const ago = (hours: number) => sql<string>`now() - make_interval(secs => ${hours * 3_600}::float8)`;
     await db
       .updateTable("webhook_endpoints")
       .set({ created_at: ago(createdHoursAgo), enabled_at: ago(enabledHoursAgo) })

@@ -1,5 +1,5 @@
 import { type Logger, pino } from "pino";
-import { scrubError } from "./domain/scrub.ts";
+import { scrubError } from "../domain/scrub.ts";
 import type { Env } from "./env.ts";
 
 /** A logger whose errors are scrubbed: no address, key or token leaves the process by a log line. */

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { LADDER_SECONDS } from "./workflows/ladder.ts";
+import { LADDER_SECONDS } from "../workflows/ladder.ts";
 
 /** A whole number given as text, within bounds. */
 const integer = (min: number, max: number) =>

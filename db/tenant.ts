@@ -1,0 +1,18 @@
+import { type Expression, type SqlBool, sql } from "kysely";
+import type { Environment } from "./entities/shared.ts";
+
+/** Whose rows: a team in one of its two environments. */
+export interface Tenant {
+  teamId: string;
+  environment: Environment;
+}
+
+/**
+ * The condition that keeps a statement to one tenant's rows: both tenant columns of `table`, in Kysely's `where` or in
+ * a piece of `sql`.
+ * @param table the table or its alias; needed where a statement has more than one
+ */
+export function ofTenant({ teamId, environment }: Tenant, table?: string): Expression<SqlBool> {
+  const column = (name: string) => sql.ref(table === undefined ? name : `${table}.${name}`);
+  return sql<SqlBool>`(${column("team_id")} = ${teamId} and ${column("environment")} = ${environment})`;
+}
