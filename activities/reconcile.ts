@@ -112,7 +112,7 @@ type UnfinishedSend = Awaited<ReturnType<typeof unfinished>>[number];
 function unfinished(em: EntityManager, after: string) {
   return kysely(em)
     .selectFrom("sends")
-    .select(["id", "team_id", "environment", "resource_id"])
+    .select(["id", "team_id", "environment", "resource_type", "resource_id"])
     .where("id", ">", after)
     .where((eb) =>
       eb.or([
@@ -147,7 +147,7 @@ async function start(client: Client, send: UnfinishedSend): Promise<void> {
     previewId: send.id,
     teamId: send.team_id,
     environment: send.environment,
-    newsletterId: send.resource_id,
+    resource: { type: send.resource_type, id: send.resource_id },
     expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
     resume: { afterSeq: 0 },
   };

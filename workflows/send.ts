@@ -21,6 +21,7 @@ import type { DispatchActivities, SliceResult } from "../activities/dispatch.ts"
 import type { SendActivities } from "../activities/sends.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { UnknownRequeued } from "../domain/sends/ledger.ts";
+import type { SendResource } from "../domain/sends/resource.ts";
 import { TASK_QUEUES } from "./ids.ts";
 import { NEEDS_OPERATOR, SEND_STATUS } from "./search-attributes.ts";
 import { troubleWaitMs, WORKFLOW_ENDED } from "./trouble.ts";
@@ -29,7 +30,8 @@ export interface SendInput {
   previewId: string;
   teamId: string;
   environment: "LIVE" | "TEST";
-  newsletterId: string;
+  /** What is mailed. */
+  resource: SendResource;
   /** How long the preview's token is good for. */
   expiresInMs: number;
   /** Where a run that follows another goes on; absent in the first. */
@@ -426,8 +428,8 @@ class Send {
 
   async #preview({ apiKeyId }: { apiKeyId: string }): Promise<void> {
     try {
-      const { previewId, teamId, environment, newsletterId } = this.#input;
-      await steps.writePreview({ previewId, teamId, environment, newsletterId, apiKeyId });
+      const { previewId, teamId, environment, resource } = this.#input;
+      await steps.writePreview({ previewId, teamId, environment, resource, apiKeyId });
       this.#previewed = true;
     } catch (error) {
       // Nobody holds a token of a preview that was refused, so there is nothing to wait for.
@@ -438,8 +440,8 @@ class Send {
 
   async #confirm({ apiKeyId, idempotency }: { apiKeyId: string; idempotency: IdempotencyHandle }): Promise<void> {
     try {
-      const { previewId, teamId, environment, newsletterId } = this.#input;
-      await steps.confirmSend({ previewId, teamId, environment, newsletterId, apiKeyId, idempotency });
+      const { previewId, teamId, environment, resource } = this.#input;
+      await steps.confirmSend({ previewId, teamId, environment, resource, apiKeyId, idempotency });
       this.#confirmed = true;
     } catch (error) {
       throw refusal(error);

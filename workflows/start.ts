@@ -11,9 +11,9 @@ export const sendStart = (input: SendInput) => ({
   args: [input] as [SendInput],
   typedSearchAttributes: [
     { key: TEAM_ID, value: input.teamId },
-    { key: RESOURCE_ID, value: input.newsletterId },
+    { key: RESOURCE_ID, value: input.resource.id },
   ],
-  staticSummary: `Send of ${input.newsletterId}`,
+  staticSummary: `Send of ${input.resource.type} ${input.resource.id}`,
   priority: { fairnessKey: input.teamId },
 });
 

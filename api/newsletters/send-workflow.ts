@@ -15,6 +15,7 @@ import { ApiError, isErrorCode } from "../../domain/errors.ts";
 import type { IdempotencyHandle } from "../../domain/idempotency.ts";
 import { ID_PREFIX } from "../../domain/ids.ts";
 import { isRefusalReason, Refusal } from "../../domain/sends/refusal.ts";
+import type { SendResource } from "../../domain/sends/resource.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import type { confirmUpdate, previewUpdate, SendInput, sendWorkflow } from "../../workflows/send.ts";
 import { sendStart } from "../../workflows/start.ts";
@@ -42,7 +43,7 @@ export function previewIdFor({ teamId, environment, keyHash, attempt }: Idempote
 interface UpdateRequest<Args> {
   name: UpdateName;
   tenant: Tenant;
-  newsletterId: string;
+  resource: SendResource;
   previewId: string;
   /** Unique per attempt: Temporal answers a repeated one from what it remembers. */
   updateId: string;
@@ -77,8 +78,8 @@ const isBusy = (error: unknown): boolean =>
     : error instanceof Error && error.cause !== undefined && isBusy(error.cause);
 
 async function updateOnce<Args>(client: Client, request: UpdateRequest<Args>): Promise<void> {
-  const { tenant, newsletterId, previewId, updateId, args } = request;
-  const input: SendInput = { ...tenant, newsletterId, previewId, expiresInMs: TOKEN_LIFETIME_SECONDS * 1000 };
+  const { tenant, resource, previewId, updateId, args } = request;
+  const input: SendInput = { ...tenant, resource, previewId, expiresInMs: TOKEN_LIFETIME_SECONDS * 1000 };
   const start = new WithStartWorkflowOperation<typeof sendWorkflow>("sendWorkflow", {
     ...sendStart(input),
     workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,

@@ -10,12 +10,15 @@ import {
 } from "../../domain/sends/gates.ts";
 import { assertDraft, readPreview, resolvePreview } from "../../domain/sends/preview.ts";
 import { Refusal } from "../../domain/sends/refusal.ts";
+import type { SendResource } from "../../domain/sends/resource.ts";
 import { confirmationToken, isGenuine, previewIdOf } from "../../domain/sends/token.ts";
 import type { RequestContext } from "../context.ts";
 import { renderSuccess } from "../rest/envelope.ts";
 import { instant } from "../rest/instant.ts";
 import { FinishedAnswer, idParam, impact, ok, route, router } from "../rest/route.ts";
 import { previewIdFor, runSendUpdate } from "./send-workflow.ts";
+
+const newsletter = (id: string): SendResource => ({ type: "newsletter", id });
 
 const params = z.strictObject({ newsletterId: idParam });
 
@@ -99,7 +102,7 @@ function previewAnswer({ vault, requestId }: RequestContext, row: PreviewRow): F
 async function withToken({ em, tenant, vault }: RequestContext, stored: { body: string }): Promise<string> {
   const answer = JSON.parse(stored.body) as { data: z.infer<typeof newsletterSendPreview>; meta: unknown };
   const { id, newsletter_id } = answer.data;
-  const row = await readPreview(em, tenant, newsletter_id, id);
+  const row = await readPreview(em, tenant, newsletter(newsletter_id), id);
   if (!row) throw new ApiError("confirmation_stale", "This preview is long past its expiry; make a new one.");
   answer.data.confirmation.token = confirmationToken(vault, tokenFacts(row));
   return JSON.stringify(answer);
@@ -137,12 +140,12 @@ const sendPreview = route({
   .output(newsletterSendPreview)
   .mutation(async ({ ctx, input }) => {
     const { em, tenant, access, temporal } = ctx;
-    const { newsletterId } = input.params;
+    const resource = newsletter(input.params.newsletterId);
     assertKeyMaySend(access.key);
-    if (ctx.dryRun) return dryRunPreview(ctx, newsletterId);
+    if (ctx.dryRun) return dryRunPreview(ctx, resource);
 
     // What Postgres can tell by itself is answered here, with names the workflow's history must not hold.
-    const draft = await readDraft(em, tenant, newsletterId);
+    const draft = await readDraft(em, tenant, resource);
     assertDraft(draft);
     assertDraftReady(draft);
 
@@ -151,19 +154,19 @@ const sendPreview = route({
     await runSendUpdate(temporal, {
       name: "preview",
       tenant,
-      newsletterId,
+      resource,
       previewId,
       updateId: `preview/${ctx.requestId}`,
       args: { apiKeyId: access.key.id },
     });
-    const row = await readPreview(em, tenant, newsletterId, previewId);
+    const row = await readPreview(em, tenant, resource, previewId);
     if (!row) throw notFound();
     return previewAnswer(ctx, row);
   });
 
 /** The same plan and the same gates, with nothing written and no token. */
-async function dryRunPreview({ em, tenant, access }: RequestContext, newsletterId: string) {
-  const { plan, cap } = await resolvePreview(em, { ...tenant, newsletterId, apiKeyId: access.key.id });
+async function dryRunPreview({ em, tenant, access }: RequestContext, resource: SendResource) {
+  const { plan, cap } = await resolvePreview(em, { ...tenant, resource, apiKeyId: access.key.id });
   const { eligible } = plan.counts;
   const quota = {
     kind: "email_credits",
@@ -172,7 +175,7 @@ async function dryRunPreview({ em, tenant, access }: RequestContext, newsletterI
     limit: cap.limit,
     remaining: cap.remaining,
   } as const;
-  return ok(null as never, { impact: impact({ affected_count: eligible, affected_ids: [newsletterId], quota }) });
+  return ok(null as never, { impact: impact({ affected_count: eligible, affected_ids: [resource.id], quota }) });
 }
 
 const send = route({
@@ -201,19 +204,19 @@ const send = route({
   .output(newsletterSend)
   .mutation(async ({ ctx, input }) => {
     const { tenant, access, temporal } = ctx;
-    const { newsletterId } = input.params;
+    const resource = newsletter(input.params.newsletterId);
     assertKeyMaySend(access.key);
-    const previewId = await checkToken(ctx, newsletterId, input.body.confirmation_token);
+    const previewId = await checkToken(ctx, resource, input.body.confirmation_token);
     const idempotency = heldKey(ctx);
     await runSendUpdate(temporal, {
       name: "confirm",
       tenant,
-      newsletterId,
+      resource,
       previewId,
       updateId: `confirm/${ctx.requestId}`,
       args: { apiKeyId: access.key.id, idempotency },
       recheck: async () => {
-        await checkToken(ctx, newsletterId, input.body.confirmation_token);
+        await checkToken(ctx, resource, input.body.confirmation_token);
       },
     });
     return storedAnswer(ctx);
@@ -226,12 +229,12 @@ const send = route({
  */
 async function checkToken(
   { em, tenant, access, vault }: RequestContext,
-  newsletterId: string,
+  resource: SendResource,
   token: string,
 ): Promise<string> {
-  const draft = await readDraft(em, tenant, newsletterId);
+  const draft = await readDraft(em, tenant, resource);
   const previewId = previewIdOf(token);
-  const row = previewId === undefined ? undefined : await readPreview(em, tenant, newsletterId, previewId);
+  const row = previewId === undefined ? undefined : await readPreview(em, tenant, resource, previewId);
   if (!row || !isGenuine(vault, token, tokenFacts(row))) throw new ApiError("confirmation_invalid");
   if (row.used_at !== null) throw new Refusal("confirmation_stale", "used");
   if (row.expired) throw new Refusal("confirmation_stale", "expired");

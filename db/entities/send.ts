@@ -53,7 +53,7 @@ const SendPreviewSchema = defineEntity({
   properties: {
     id: p.text().primary(),
     ...tenancy,
-    resourceType: p.text().$type<"newsletter" | "campaign">(),
+    resourceType: p.text().$type<"newsletter">(),
     resourceId: p.text(),
     apiKeyId: p.text(),
     planDigest: p.text(),
@@ -87,7 +87,7 @@ const SendSchema = defineEntity({
   properties: {
     id: p.text().primary(),
     ...tenancy,
-    resourceType: p.text().$type<"newsletter" | "campaign">(),
+    resourceType: p.text().$type<"newsletter">(),
     resourceId: p.text(),
     apiKeyId: p.text(),
     accountId: p.text(),

@@ -20,11 +20,12 @@ import { planMembers, resolvePlan } from "./plan.ts";
 import { sendAnswer } from "./present.ts";
 import { assertDraft, readPreview, readSendingKey } from "./preview.ts";
 import { Refusal } from "./refusal.ts";
+import type { SendResource } from "./resource.ts";
 import { nextSendAt } from "./send-days.ts";
 
 export interface ConfirmRequest extends Tenant {
   previewId: string;
-  newsletterId: string;
+  resource: SendResource;
   apiKeyId: string;
   /** Where the answer is written down, in the transaction of the effect. */
   idempotency: IdempotencyHandle;
@@ -45,8 +46,8 @@ export function confirmSend(em: EntityManager, request: ConfirmRequest): Promise
 async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   const key = await readSendingKey(em, request, request.apiKeyId);
   assertKeyMaySend(key);
-  const draft = await readDraft(em, request, request.newsletterId, { lock: true });
-  const preview = await readPreview(em, request, request.newsletterId, request.previewId);
+  const draft = await readDraft(em, request, request.resource, { lock: true });
+  const preview = await readPreview(em, request, request.resource, request.previewId);
   if (!preview) throw notFound();
   if (preview.used_at !== null) {
     if (await isOwnWork(em, request)) return;
@@ -120,15 +121,15 @@ async function writeSend(
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))
     .executeTakeFirstOrThrow();
   const sendAt = nextSendAt(new Date(now), draft.sendDays, draft.timeZone);
-  const facts = { sendId: request.previewId, newsletterId: draft.newsletterId };
+  const facts = { sendId: request.previewId, newsletterId: draft.resource.id };
   await db
     .insertInto("sends")
     .values({
       id: request.previewId,
       team_id: request.teamId,
       environment: request.environment,
-      resource_type: "newsletter",
-      resource_id: draft.newsletterId,
+      resource_type: draft.resource.type,
+      resource_id: draft.resource.id,
       api_key_id: request.apiKeyId,
       account_id: accountId,
       status: "SCHEDULED",
@@ -142,9 +143,9 @@ async function writeSend(
   await db
     .updateTable("newsletters")
     .set({ status: "SCHEDULED", send_id: request.previewId, send_at: sendAt })
-    .where("id", "=", draft.newsletterId)
+    .where("id", "=", draft.resource.id)
     .execute();
-  await emit(em, request, "newsletter.scheduled", newsletterRow(draft.newsletterId));
+  await emit(em, request, "newsletter.scheduled", newsletterRow(draft.resource.id));
   await db
     .updateTable("send_previews")
     .set({ used_at: sql<string>`clock_timestamp()` })

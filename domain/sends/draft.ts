@@ -4,6 +4,7 @@ import type { BroadcastStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { notFound } from "../errors.ts";
 import type { PlanSubject } from "./plan.ts";
+import type { SendResource } from "./resource.ts";
 
 /** A newsletter as a send sees it: its content, whom it targets, and the account that would carry it. */
 export interface Draft extends PlanSubject {
@@ -32,7 +33,7 @@ interface DraftRow {
 export async function readDraft(
   em: EntityManager,
   tenant: Tenant,
-  newsletterId: string,
+  { id }: SendResource,
   { lock = false }: { lock?: boolean } = {},
 ): Promise<Draft> {
   const { teamId, environment } = tenant;
@@ -40,7 +41,7 @@ export async function readDraft(
     select n.id, n.status, n.subject, n.body, n.from_email, n.from_name, n.send_days, t.time_zone,
       array(select list_id from newsletter_lists l where l.newsletter_id = n.id order by list_id) as list_ids
     from newsletters n join teams t on t.id = n.team_id
-    where n.id = ${newsletterId} and n.team_id = ${teamId} and n.environment = ${environment}
+    where n.id = ${id} and n.team_id = ${teamId} and n.environment = ${environment}
     ${lock ? sql`for update of n` : sql``}`.execute(kysely(em));
   const [row] = rows;
   if (!row) throw notFound();
@@ -48,7 +49,7 @@ export async function readDraft(
   return {
     teamId,
     environment,
-    newsletterId: row.id,
+    resource: { type: "newsletter", id: row.id },
     status: row.status,
     subject: row.subject,
     body: row.body,

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { sql } from "kysely";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import type { SendResource } from "./resource.ts";
 
 /** How many addresses a plan reaches, and why the others are left out. The classes are disjoint. */
 export interface PlanCounts {
@@ -12,7 +13,7 @@ export interface PlanCounts {
 
 /** What the plan of a newsletter is made of besides its members. */
 export interface PlanSubject extends Tenant {
-  newsletterId: string;
+  resource: SendResource;
   subject: string | null;
   body: string | null;
   fromEmail: string | null;
@@ -91,7 +92,8 @@ export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDig
   const facts = [
     subject.teamId,
     subject.environment,
-    subject.newsletterId,
+    subject.resource.type,
+    subject.resource.id,
     subject.subject,
     subject.body,
     subject.fromEmail,

@@ -4,6 +4,7 @@ import { type Draft, readDraft } from "./draft.ts";
 import { assertDraftReady, assertKeyMaySend, checkGates, type SendingKey } from "./gates.ts";
 import { resolvePlan } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
+import type { SendResource } from "./resource.ts";
 import { TOKEN_LIFETIME_SECONDS } from "./token.ts";
 
 /** Reads what a key brings to a send. @throws {Error} when it is gone: the API has just authenticated it */
@@ -36,7 +37,7 @@ export function assertDraft({ status }: Pick<Draft, "status">): void {
 
 export interface PreviewRequest extends Tenant {
   previewId: string;
-  newsletterId: string;
+  resource: SendResource;
   apiKeyId: string;
 }
 
@@ -44,7 +45,7 @@ export interface PreviewRequest extends Tenant {
 export async function resolvePreview(em: EntityManager, request: Omit<PreviewRequest, "previewId">) {
   const key = await readSendingKey(em, request, request.apiKeyId);
   assertKeyMaySend(key);
-  const draft = await readDraft(em, request, request.newsletterId);
+  const draft = await readDraft(em, request, request.resource);
   assertDraft(draft);
   assertDraftReady(draft);
   const plan = await resolvePlan(em, draft);
@@ -80,8 +81,8 @@ export async function writePreview(em: EntityManager, request: PreviewRequest): 
       id: request.previewId,
       team_id: request.teamId,
       environment: request.environment,
-      resource_type: "newsletter",
-      resource_id: draft.newsletterId,
+      resource_type: draft.resource.type,
+      resource_id: draft.resource.id,
       api_key_id: request.apiKeyId,
       ...facts,
     })
@@ -104,11 +105,11 @@ export async function voidPreview(em: EntityManager, previewId: string): Promise
   return send === undefined;
 }
 
-/** A preview's row, if the tenant has it for this newsletter. `expired` is by the database clock. */
+/** A preview's row, if the tenant has it for this resource. `expired` is by the database clock. */
 export async function readPreview(
   em: EntityManager,
   { teamId, environment }: Tenant,
-  newsletterId: string,
+  resource: SendResource,
   previewId: string,
 ) {
   return kysely(em)
@@ -118,7 +119,7 @@ export async function readPreview(
     .where("id", "=", previewId)
     .where("team_id", "=", teamId)
     .where("environment", "=", environment)
-    .where("resource_type", "=", "newsletter")
-    .where("resource_id", "=", newsletterId)
+    .where("resource_type", "=", resource.type)
+    .where("resource_id", "=", resource.id)
     .executeTakeFirst();
 }

@@ -118,7 +118,12 @@ const untilOperator = (sendId: string) =>
 /** What a client's preview starts, with a token that is dead soon. */
 async function previewBriefly(sender: Sender): Promise<string> {
   const previewId = newId("send");
-  const input = { previewId, teamId: sender.team.id, environment: "LIVE", newsletterId: sender.newsletterId } as const;
+  const input = {
+    previewId,
+    teamId: sender.team.id,
+    environment: "LIVE",
+    resource: { type: "newsletter", id: sender.newsletterId },
+  } as const;
   await temporal.workflow.executeUpdateWithStart(previewUpdate, {
     args: [{ apiKeyId: sender.liveKey.record.id }],
     startWorkflowOperation: new WithStartWorkflowOperation<typeof sendWorkflow>("sendWorkflow", {

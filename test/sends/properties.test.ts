@@ -62,7 +62,7 @@ describe("A confirmation token", () => {
 const subject: fc.Arbitrary<PlanSubject> = fc.record({
   teamId: fc.string(),
   environment: fc.constantFrom("LIVE" as const, "TEST" as const),
-  newsletterId: fc.string(),
+  resource: fc.record({ type: fc.constant("newsletter" as const), id: fc.string() }),
   subject: fc.option(fc.string()),
   body: fc.option(fc.string()),
   fromEmail: fc.option(fc.string()),
