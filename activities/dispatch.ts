@@ -39,19 +39,19 @@ const CONNECTIONS_BUSY_MS = 1_000;
 
 export interface SliceRequest {
   sendId: string;
-  /** Rows up to and including this one were dealt with, as far as the caller knows. */
-  afterSeq: number;
+  /** The lane: the account that mails. */
+  accountId: string;
 }
 
 /** What a slice came to, and what the workflow does next. */
-export type SliceResult = { afterSeq: number; mailed: number; unknown: number } & (
+export type SliceResult = { mailed: number; unknown: number } & (
   | { next: "continue" }
   /** Nothing is queued; the next deferred recipient is due in `waitMs`. */
   | { next: "deferred"; waitMs: number }
   /** The account's limits or connections are used up; they are free again in `waitMs`. */
   | { next: "account_full"; waitMs: number }
   /** The account is in trouble: `temporary` trouble may pass by itself. */
-  | { next: "trouble"; reason: string; temporary: boolean }
+  | { next: "failure"; reason: string; temporary: boolean }
   /** The send is not SENDING any more: paused, cancelled, or gone. */
   | { next: "stopped" }
   | { next: "done" }
@@ -75,7 +75,7 @@ async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, request: S
   const em = deps.orm.em.fork();
   const { sendId } = request;
   const opened = await openDispatch(em, sendId);
-  const progress = { afterSeq: request.afterSeq, mailed: 0, unknown: opened?.unknown ?? 0 };
+  const progress = { mailed: 0, unknown: opened?.unknown ?? 0 };
   deps.countMails({ UNKNOWN: progress.unknown });
   if (opened?.status !== "SENDING") return { ...progress, next: "stopped" };
   const account = await pools.acquire(opened.accountId);
@@ -136,7 +136,7 @@ class Slice {
     em: EntityManager,
     { pool, rows }: AccountPool,
     send: OpenedDispatch,
-    { sendId, afterSeq }: SliceRequest,
+    { sendId }: SliceRequest,
     cancelled: AbortSignal,
   ) {
     this.#deps = deps;
@@ -145,7 +145,7 @@ class Slice {
     this.#rows = rows;
     this.#send = send;
     this.#sendId = sendId;
-    this.#afterSeq = afterSeq;
+    this.#afterSeq = 0;
     this.#signal = AbortSignal.any([
       cancelled,
       deps.stopping,
@@ -181,12 +181,12 @@ class Slice {
     if (content.accountTroubled && this.#accepted) await noteRecovery(this.#em, this.#send, this.#send.accountId);
     if (this.#returnedFrom !== undefined) this.#afterSeq = Math.min(this.#afterSeq, this.#returnedFrom - 1);
 
-    const progress = { afterSeq: this.#afterSeq, mailed: this.#mailed, unknown: 0 };
+    const progress = { mailed: this.#mailed, unknown: 0 };
     if (end.ended === "account") {
-      return { ...progress, next: "trouble", reason: end.trouble.reason, temporary: end.trouble.temporary };
+      return { ...progress, next: "failure", reason: end.trouble.reason, temporary: end.trouble.temporary };
     }
     if (this.#policyRefusals >= POLICY_REFUSALS_TO_PAUSE) {
-      return { ...progress, next: "trouble", reason: "policy_refusals", temporary: false };
+      return { ...progress, next: "failure", reason: "policy_refusals", temporary: false };
     }
     if (this.#quotaWaitMs !== undefined) return { ...progress, next: "account_full", waitMs: this.#quotaWaitMs };
     if (!this.#exhausted) return { ...progress, next: "continue" };
@@ -195,9 +195,9 @@ class Slice {
 
   /** Nothing was staged: because nothing is left, or because the send or its account may not go on. */
   async #whatIsLeft(): Promise<
-    | { next: "continue" | "stopped" | "done"; afterSeq?: number }
+    | { next: "continue" | "stopped" | "done" }
     | { next: "deferred"; waitMs: number }
-    | { next: "trouble"; reason: string; temporary: boolean }
+    | { next: "failure"; reason: string; temporary: boolean }
   > {
     const { rows } = await sql<{ live: boolean; active: boolean }>`
       select s.status = 'SENDING' and s.epoch = ${this.#send.epoch} as live, coalesce(a.status = 'ACTIVE', false) as active
@@ -205,9 +205,9 @@ class Slice {
       kysely(this.#em),
     );
     if (!rows[0]?.live) return { next: "stopped" };
-    if (!rows[0].active) return { next: "trouble", reason: "account_not_active", temporary: false };
+    if (!rows[0].active) return { next: "failure", reason: "account_not_active", temporary: false };
     const { firstQueuedSeq, retryInMs } = await remaining(this.#em, this.#sendId);
-    if (firstQueuedSeq !== null) return { next: "continue", afterSeq: firstQueuedSeq - 1 };
+    if (firstQueuedSeq !== null) return { next: "continue" };
     return retryInMs === null ? { next: "done" } : { next: "deferred", waitMs: retryInMs };
   }
 

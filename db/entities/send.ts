@@ -110,8 +110,8 @@ const SendSchema = defineEntity({
      * decide, or it was decided. A workflow is kept for it as long.
      */
     reviewUntil: instant().nullable(),
-    /** A code of what an operator has to look at, e.g. account_login_refused. */
-    trouble: p.text().nullable(),
+    /** The code of what paused it, e.g. login_refused; null when an operator paused it. */
+    pauseReason: p.text().nullable(),
     ...timestamps,
   },
 });

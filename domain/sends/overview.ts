@@ -25,7 +25,7 @@ const LAST_ROWS = 500;
 export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   const db = kysely(em);
   const { rows: counts } = await sql<{ status: SendStatus; count: number; troubled: number }>`
-    select status, count(*)::int as count, count(*) filter (where status = 'PAUSED' and trouble is not null)::int as troubled
+    select status, count(*)::int as count, count(*) filter (where status = 'PAUSED' and pause_reason is not null)::int as troubled
     from sends group by status`.execute(db);
   const { rows: ages } = await sql<{ seconds: number }>`
     select greatest(extract(epoch from clock_timestamp() - min(w.since)), 0)::float8 as seconds

@@ -203,10 +203,10 @@ describe("Dispatch", () => {
     await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
     const { data } = await startSend(sender);
     await untilStatus(sender, ["PAUSED"]);
-    const { rows } = await sql<{ trouble: string }>`select trouble from sends where id = ${data.id}`.execute(
+    const { rows } = await sql<{ pause_reason: string }>`select pause_reason from sends where id = ${data.id}`.execute(
       kysely(sender.em),
     );
-    assert.deepEqual(rows, [{ trouble: "login_refused" }]);
+    assert.deepEqual(rows, [{ pause_reason: "login_refused" }]);
     assert.deepEqual(await ledgerStates(sender), { QUEUED: 2 });
     await setFaults([]);
     await workflowOf(data.id).executeUpdate("resume");

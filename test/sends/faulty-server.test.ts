@@ -135,10 +135,10 @@ describe("A faulty server", () => {
       { stage: "rcpt", match: audience, code: 421, message: "4.3.2 Closing" },
     ]);
     await untilStatus(sender, ["PAUSED"]);
-    const { rows } = await sql<{ trouble: string }>`select trouble from sends where id = ${data.id}`.execute(
+    const { rows } = await sql<{ pause_reason: string }>`select pause_reason from sends where id = ${data.id}`.execute(
       kysely(sender.em),
     );
-    assert.deepEqual(rows, [{ trouble: "login_refused" }]);
+    assert.deepEqual(rows, [{ pause_reason: "login_refused" }]);
     const { SENT = 0, QUEUED = 0, DEFERRED = 0, ...others } = await ledgerStates(sender);
     assert.deepEqual(others, {}, "nobody failed");
     assert.equal(SENT + QUEUED + DEFERRED, 60);

@@ -7,7 +7,7 @@ import { newId } from "../../domain/ids.ts";
 import { type PlanSubject, planDigest } from "../../domain/sends/plan.ts";
 import { nextSendAt } from "../../domain/sends/send-days.ts";
 import { confirmationToken, isGenuine, previewIdOf, type TokenFacts } from "../../domain/sends/token.ts";
-import { troubleWaitMs } from "../../workflows/trouble.ts";
+import { accountFailureWaitMs } from "../../workflows/account-failure.ts";
 
 const vault = openVault({
   SIGNING_SECRET: randomBytes(32).toString("base64"),
@@ -155,8 +155,8 @@ describe("The send-day calendar", () => {
   });
 });
 
-describe("The wait after account trouble", () => {
+describe("The wait after account failures", () => {
   it("grows from five seconds to five minutes and stays there", () => {
-    assert.deepEqual([1, 2, 3, 7, 50].map(troubleWaitMs), [5_000, 10_000, 20_000, 300_000, 300_000]);
+    assert.deepEqual([1, 2, 3, 7, 50].map(accountFailureWaitMs), [5_000, 10_000, 20_000, 300_000, 300_000]);
   });
 });

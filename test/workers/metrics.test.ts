@@ -339,7 +339,7 @@ describe("Metrics from Postgres", () => {
       assert.equal(await age(), 20);
       await sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`.execute(db);
       assert.equal(await age(), 0, "a recipient that is not due waits for nobody");
-      await sql`update sends set status = 'PAUSED', trouble = 'login_refused' where id = ${sendId}`.execute(db);
+      await sql`update sends set status = 'PAUSED', pause_reason = 'login_refused' where id = ${sendId}`.execute(db);
       assert.equal(await gauge(registry, "mailkeel_sends_needing_operator"), needing + 1);
     } finally {
       await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);
