@@ -1,11 +1,11 @@
 import { type SelectQueryBuilder, sql } from "kysely";
+import stringify from "safe-stable-stringify";
 import { z } from "zod";
 import { type Database, type EntityManager, kysely } from "../../db/orm.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
-import { canonicalJson } from "./canonical.ts";
-import { type Ok, ok } from "./route.ts";
+import { type Ok, ok } from "./definition.ts";
 
 const DEFAULT_LIMIT = 25;
 const MAX_LIMIT = 100;
@@ -140,7 +140,7 @@ export function defineList<
   ): Promise<Ok<T[]>> {
     const { limit, cursor, order, sort = defaultSort, updated_since, ...filters } = input as Paging;
     const { teamId, environment } = ctx.tenant;
-    const binding = canonicalJson([ctx.target, teamId, environment, sort, order, updated_since ?? null, filters]);
+    const binding = stringify([ctx.target, teamId, environment, sort, order, updated_since ?? null, filters]);
     const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
     const syncedMs = !synced ? null : after ? after.syncedMs : ((await readHorizonMs(ctx.em)) ?? updated_since ?? 0);
 
