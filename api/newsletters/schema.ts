@@ -13,7 +13,9 @@ const subject = oneLine(MAX_SUBJECT_LENGTH).nullable();
 const fromName = oneLine(MAX_NAME_LENGTH).nullable();
 const body = z
   .string()
-  .refine((html) => Buffer.byteLength(html) <= MAX_BODY_BYTES, `must be ${MAX_BODY_BYTES} bytes at most`)
+  .refine((html) => Buffer.byteLength(html) <= MAX_BODY_BYTES, {
+    error: ({ input }) => `must be at most ${MAX_BODY_BYTES} bytes long; it has ${Buffer.byteLength(String(input))}`,
+  })
   .nullable();
 
 /** A draft may be incomplete: what is missing is refused when it is to be sent. */

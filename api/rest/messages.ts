@@ -8,12 +8,13 @@ export const shortened = (text: string): string => (text.length > MAX_QUOTED ? `
 
 /** `["emails", 3]` as `emails[3]`; undefined for the body as a whole. */
 export function paramName(path: readonly PropertyKey[]): string | undefined {
-  const name = path.reduce<string>(
-    (text, step) =>
-      typeof step === "number" ? `${text}[${step}]` : text === "" ? String(step) : `${text}.${String(step)}`,
-    "",
-  );
-  return name === "" ? undefined : shortened(name);
+  if (path.length === 0) return undefined;
+  const steps = path.map((step, i) => {
+    if (typeof step === "number") return `[${step}]`;
+    const name = step === "" ? '""' : String(step);
+    return i === 0 ? name : `.${name}`;
+  });
+  return shortened(steps.join(""));
 }
 
 const plural = (count: number | bigint, unit: string) => `${count} ${unit}${count === 1 || count === 1n ? "" : "s"}`;
@@ -39,8 +40,6 @@ function typeOf(value: unknown): string {
 
 const FORMATS: Record<string, string> = {
   datetime: "an ISO 8601 date and time with a time zone, such as 2026-08-15T10:00:00Z",
-  email: "an email address",
-  url: "a URL",
 };
 
 /** A limit, what it counts, and how many the value has. */
@@ -54,6 +53,10 @@ function size(comparison: string, limit: number | bigint, origin: string, value:
 
 const quoted = (value: unknown) => JSON.stringify(typeof value === "string" ? shortened(value) : value) ?? "nothing";
 
+/** The bad value, where the field is of a kind that holds no address and no secret: a choice, a number, a date. */
+export const itIs = (value: unknown): string =>
+  value !== null && typeof value === "object" ? `; it is ${typeOf(value)}` : `; it is ${quoted(value)}`;
+
 function oneOf(values: readonly unknown[]): string {
   const names = values.map((value) => quoted(value));
   return names.length === 1 ? `must be ${names[0]}` : `must be one of ${names.join(", ")}`;
@@ -63,7 +66,7 @@ function oneOf(values: readonly unknown[]): string {
  * What is wrong with a value, as the end of a sentence whose subject is the field: "must be at most 100 characters long;
  * it has 140". It stands in for zod's own messages; where a schema brings a message of its own, that one is used.
  *
- * A text is described by its length and never quoted: it may be an address or a secret.
+ * Free text is described by its length and never quoted: it may be an address or a secret.
  */
 export const describeIssue: z.core.$ZodErrorMap = (issue) => {
   const { input } = issue;
@@ -78,9 +81,9 @@ export const describeIssue: z.core.$ZodErrorMap = (issue) => {
       if (input === "" && issue.origin === "string") return "must not be empty";
       return size(issue.inclusive === false ? "more than" : "at least", issue.minimum, issue.origin, input);
     case "invalid_format":
-      return `must be ${FORMATS[issue.format] ?? "in another format"}`;
+      return `must be ${FORMATS[issue.format] ?? "in another format"}${itIs(input)}`;
     case "invalid_value":
-      return `${input === undefined ? "is required and " : ""}${oneOf(issue.values)}`;
+      return input === undefined ? `is required and ${oneOf(issue.values)}` : `${oneOf(issue.values)}${itIs(input)}`;
     case "not_multiple_of":
       return `must be a multiple of ${issue.divisor}`;
     case "unrecognized_keys":
