@@ -7,7 +7,7 @@ import type { Deps } from "./deps.ts";
 import { restRouter } from "./rest/adapter.ts";
 import { linksOf, renderError } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
-import { type Gates, localsOf, send } from "./rest/serve.ts";
+import { localsOf, send } from "./rest/http.ts";
 import { appRouter } from "./router.ts";
 import { systemRouter } from "./system/router.ts";
 
@@ -17,7 +17,6 @@ export const BASE_PATH = "/api/v2";
 export interface AppOptions {
   /** The REST routes; all of them unless given. */
   routes?: AnyTRPCRouter;
-  gates?: Gates;
   /** Pages for recipients, mounted at the root. */
   publicPages?: RequestHandler;
 }
@@ -51,13 +50,13 @@ function requestLog(log: Deps["log"]): RequestHandler {
 }
 
 /** The whole HTTP application over its dependencies. */
-export function createApp(deps: Deps, { routes = appRouter, gates, publicPages }: AppOptions = {}): Express {
+export function createApp(deps: Deps, { routes = appRouter, publicPages }: AppOptions = {}): Express {
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
   app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), systemRouter(deps));
   if (publicPages) app.use(publicPages);
-  app.use(BASE_PATH, restRouter(routes, deps, gates));
+  app.use(BASE_PATH, restRouter(routes, deps));
   app.use(() => {
     throw notFound();
   });

@@ -1,7 +1,7 @@
 import { type ApiError, ERRORS } from "../../domain/errors.ts";
 
 /** An answer before it is sent. */
-export interface Answer {
+export interface HttpAnswer {
   status: number;
   headers: Record<string, string>;
   /** JSON text. */
@@ -32,7 +32,7 @@ function challenge(error: ApiError, { resourceMetadata }: Links): string {
 }
 
 /** A refusal or failure as the client sees it. What went wrong inside is in the log, under the request id. */
-export function renderError(requestId: string, error: ApiError, links: Links): Answer {
+export function renderError(requestId: string, error: ApiError, links: Links): HttpAnswer {
   const { status, type, meaning } = ERRORS[error.code];
   const headers: Record<string, string> = {};
   if (error.retryAfterSeconds !== undefined) headers["Retry-After"] = String(Math.ceil(error.retryAfterSeconds));

@@ -1,6 +1,6 @@
 import { Router } from "express";
 import type { Deps } from "../deps.ts";
-import { send } from "../rest/serve.ts";
+import { send } from "../rest/http.ts";
 import { ERRORS_PAGE } from "./errors-page.ts";
 
 /** A probe must hear something before its own patience ends. */

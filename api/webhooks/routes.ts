@@ -68,7 +68,7 @@ const create = route({
   scope: "webhooks:write",
   readScope: "webhooks:read",
   idempotency: "optional",
-  bodyKind: "encrypted",
+  secret: true,
   dryRun: true,
   summary: "Register a webhook endpoint; its secret is shown this once",
   errors: ["resource_limit_reached"],

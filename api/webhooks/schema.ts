@@ -19,7 +19,10 @@ const url = z
   .string()
   .min(MIN_URL_LENGTH)
   .max(MAX_URL_LENGTH)
-  .refine((text) => !/[\s\p{Cc}]/u.test(text) && URL.canParse(text), "must be a URL");
+  .refine(
+    (text) => !/[\s\p{Cc}]/u.test(text) && URL.canParse(text),
+    "must be a URL, such as https://example.com/hook, without spaces",
+  );
 
 const events = z
   .array(z.string().max(MAX_EVENT_LENGTH))
@@ -34,7 +37,7 @@ const tooMany = (given: unknown): boolean =>
   typeof given === "object" && given !== null && Object.keys(given).length > MAX_HEADERS;
 
 const headers = z
-  .custom<Record<string, string>>((given) => !tooMany(given), `must be at most ${MAX_HEADERS} headers`)
+  .custom<Record<string, string>>((given) => !tooMany(given), `must hold at most ${MAX_HEADERS} headers`)
   // Only then each of them: of a hundred thousand, every one would be complained of.
   .pipe(z.record(z.string(), z.string()))
   .superRefine((given, { addIssue }) => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { z } from "zod";
-import { FinishedAnswer, ok, route, router } from "../../api/rest/route.ts";
+import { ok, route, router } from "../../api/rest/route.ts";
 import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
 import { Team } from "../../db/entities/team.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -41,7 +41,7 @@ const routes = router({
       if (body.outcome === "invalid") throw new ApiError("validation_failed", "no", { param: "name" });
       return ok({ id });
     }),
-  secret: route({ method: "POST", path: "/secret", scope: null, bodyKind: "encrypted", summary: "Gives a secret once" })
+  secret: route({ method: "POST", path: "/secret", scope: null, secret: true, summary: "Gives a secret once" })
     .input(z.strictObject({ body: z.strictObject({}) }))
     .output(made)
     .mutation(async () => ok({ id: newId("team"), secret: `whsec_${unique("s")}` })),
@@ -50,41 +50,41 @@ const routes = router({
     path: "/preview",
     scope: null,
     idempotency: "required",
-    answer: "handler",
-    bodyKind: "preview",
-    renderStored: (_ctx, { body }) => body.replace("{token}", "the-token"),
+    recall: (_ctx, facts) => ({ ...(facts as { id: string }), token: "the-token" }),
     summary: "Answers with a token that is not kept",
   })
     .input(z.strictObject({}))
-    .output(made)
-    .mutation(async ({ ctx }) => {
-      const text = (token: string) => JSON.stringify({ data: { token }, meta: { request_id: ctx.requestId } });
-      return new FinishedAnswer(200, text("the-token"), { status: 200, body: text("{token}"), bodyKind: "preview" });
+    .output(z.object({ token: z.string(), id: z.string() }))
+    .send(async () => {
+      const facts = { id: newId("team") };
+      return ok({ ...facts, token: "the-token" }, { facts });
     }),
   elsewhere: route({
     method: "POST",
     path: "/elsewhere",
     scope: null,
     idempotency: "required",
-    answer: "handler",
-    summary: "Has its answer written by somebody else",
+    status: 202,
+    recall: (_ctx, facts) => facts,
+    summary: "Has its answer written in the transaction of its effect",
   })
     .input(z.strictObject({ body: z.strictObject({ outcome: z.string() }) }))
     .output(made)
-    .mutation(async ({ ctx, input }) => {
+    .send(async ({ ctx, input }) => {
       handle = ctx.idempotency;
       assert.ok(handle);
       if (input.body.outcome === "unreachable")
         throw new ApiError("service_unavailable", "away", { retryAfterSeconds: 5 });
       if (input.body.outcome === "limit") throw new ApiError("send_cap_exceeded", undefined, { retryAfterSeconds: 5 });
       if (input.body.outcome === "refuse") throw new ApiError("send_plan_changed");
-      const body = JSON.stringify({ data: { id: "other" }, meta: { request_id: handle.requestId } });
+      const facts = { id: "other" };
+      const payload = JSON.stringify(facts);
       await ctx.em.transactional(async (em) => {
         em.create(Team, { id: newId("team"), name: handle?.keyHash ?? "", plan: "FREE" });
         await em.flush();
-        assert.ok(handle && (await writeAnswer(em, handle, { status: 202, body, bodyKind: "plain" })));
+        assert.ok(handle && (await writeAnswer(em, handle, { status: 202, kind: "facts", payload })));
       });
-      return new FinishedAnswer(202, body);
+      return ok(facts, { facts });
     }),
   read: route({ method: "GET", path: "/read", scope: null, summary: "Reads" })
     .input(z.strictObject({}))
@@ -336,7 +336,7 @@ describe("Idempotency-Key", () => {
     const ask = () => client().post("/preview", undefined, { idempotencyKey: "k" });
     const first = await ask();
     assert.equal(first.body.data.token, "the-token");
-    assert.ok(!(await records())[0]?.body?.includes("the-token"));
+    assert.ok(!(await records())[0]?.payload?.includes("the-token"));
     assertReplay(first, await ask());
   });
 
@@ -377,7 +377,7 @@ describe("Idempotency-Key", () => {
       fingerprint: "print",
       requestId: "req",
     };
-    const answer = { status: 200, body: "{}", bodyKind: "plain" as const };
+    const answer = { status: 200, kind: "payload" as const, payload: "{}" };
     const claim = async () => {
       const claimed = await claimKey(em, request);
       assert.equal(claimed.outcome, "claimed");
@@ -397,6 +397,6 @@ describe("Idempotency-Key", () => {
     assert.equal(await writeAnswer(em, second, answer), false);
     assert.equal(await writeAnswer(em, third, answer), true);
     assert.equal(await writeAnswer(em, third, answer), false);
-    assert.deepEqual(await claimKey(em, request), { outcome: "replay", answer });
+    assert.deepEqual(await claimKey(em, request), { outcome: "replay", answer: { ...answer, requestId: "req" } });
   });
 });

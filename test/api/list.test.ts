@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { z } from "zod";
-import { instant } from "../../api/rest/instant.ts";
+import { instantOfText } from "../../api/rest/instant.ts";
 import { decodeCursor, defineList, encodeCursor } from "../../api/rest/list.ts";
 import { route, router } from "../../api/rest/route.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
@@ -21,8 +21,8 @@ const plain = defineList({ table: "lists", sorts: ["created_at"], sortable: fals
 const item = z.object({ id: z.string(), created_at: z.string(), updated_at: z.string() });
 const present = (row: { id: string; created_at: string; updated_at: string }) => ({
   id: row.id,
-  created_at: instant(row.created_at),
-  updated_at: instant(row.updated_at),
+  created_at: instantOfText(row.created_at),
+  updated_at: instantOfText(row.updated_at),
 });
 
 const routes = router({
