@@ -1,4 +1,4 @@
-import { allHandlersFinished, condition, TemporalFailure } from "@temporalio/workflow";
+import { allHandlersFinished, condition, TemporalFailure, workflowInfo } from "@temporalio/workflow";
 import { failureCodeOf, stepWaitMs } from "./steps.ts";
 
 /** Shortest timer: clocks that differ a little must not make a loop. */
@@ -109,6 +109,15 @@ export class CommandLoop<Command extends { kind: string }> {
     await this.wait(allHandlersFinished, "until every caller has its answer");
     return this.next() === undefined;
   }
+}
+
+/** A run continues as a new one before its history gets long. */
+const HISTORY_EVENTS = 3_000;
+
+/** Whether the run's history is so long that it should continue as a new run. */
+export function isRunLong(): boolean {
+  const { historyLength, continueAsNewSuggested } = workflowInfo();
+  return historyLength >= HISTORY_EVENTS || continueAsNewSuggested;
 }
 
 /** Answers commands that were carried out before, and forgets them. */

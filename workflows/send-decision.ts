@@ -16,7 +16,8 @@ export interface SendView {
   /** Why the send never began. */
   neverBegan?: "refused" | "expired" | undefined;
   isTokenExpired: boolean;
-  slice: "none" | "under way" | "ending";
+  /** `retried`: an operator wants another slice after this one at once. */
+  slice: "none" | "under way" | "retried" | "ending";
   /** What the last slice came to, and when; undefined when the next one may begin at once. */
   lastSlice?: (SliceResult & { at: number }) | undefined;
   /** Account failures in a row. */

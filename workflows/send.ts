@@ -2,7 +2,7 @@ import * as workflow from "@temporalio/workflow";
 import type { SliceResult } from "../activities/dispatch.ts";
 import type { ChangedSend } from "../domain/sends/lifecycle.ts";
 import { dispatchFor, sendSteps as steps } from "./activities.ts";
-import { type Asked, answerAll, CommandLoop } from "./command-loop.ts";
+import { type Asked, answerAll, CommandLoop, isRunLong } from "./command-loop.ts";
 import { OperatorView } from "./operator-view.ts";
 import { decide, type SendView, type Step } from "./send-decision.ts";
 import * as messages from "./send-messages.ts";
@@ -14,8 +14,6 @@ type Command = messages.Command;
 
 /** A token is dead at its expiry; the minute is for confirms that came just before it. */
 const GRACE_MS = 60_000;
-/** A run continues as a new one before its history gets long. */
-const HISTORY_EVENTS = 3_000;
 
 /** One broadcast, from preview to settled credits. ID: send/{previewId}. */
 export function sendWorkflow(input: messages.SendInput): Promise<messages.SendOutcome> {
@@ -44,8 +42,8 @@ class Send {
     this.#id = previewId;
     this.#ui = new OperatorView(resume?.needsOperator);
     const known = { isStale: resume !== undefined, accountFailures: resume?.accountFailures ?? 0 };
-    const nothing = { isTokenExpired: false, slice: "none", pauses: [], cancels: [], review: "open" } as const;
-    this.#view = { ...known, ...nothing, pauses: [], cancels: [], now: 0, isLong: false };
+    const nothing = { isTokenExpired: false, slice: "none", review: "open", isLong: false } as const;
+    this.#view = { ...known, ...nothing, now: 0, pauses: [], cancels: [] };
     setHandler(messages.previewUpdate, async (asked) => void (await this.loop.submit({ kind: "preview", ...asked })), {
       description: "Used by the API: resolve the plan",
       validator: messages.assertPreviewCommand,
@@ -62,6 +60,7 @@ class Send {
   async run(): Promise<messages.SendOutcome> {
     const token = new CancellationScope();
     const lifetimeMs = this.#input.expiresInMs + GRACE_MS;
+    if (this.#input.resume) token.cancel();
     const lifetime = token.run(() => workflow.sleep(lifetimeMs, { summary: "until the token expires" }));
     lifetime.then(() => Object.assign(this.#view, { isTokenExpired: true })).catch(() => undefined);
     for (;;) {
@@ -81,13 +80,9 @@ class Send {
 
   /** Brings up to date what changes by itself. */
   #look(): SendView {
-    const { historyLength, continueAsNewSuggested } = workflow.workflowInfo();
-    return Object.assign(this.#view, {
-      now: Date.now(),
-      resendAt: this.loop.dueAt("resendUnknown"),
-      failing: this.loop.failing,
-      isLong: historyLength >= HISTORY_EVENTS || continueAsNewSuggested,
-    });
+    const { failing } = this.loop;
+    const now = Date.now();
+    return Object.assign(this.#view, { now, failing, resendAt: this.loop.dueAt("resendUnknown"), isLong: isRunLong() });
   }
 
   async #take(next: Step, asked: Asked<Command> | undefined): Promise<void> {
@@ -144,6 +139,7 @@ class Send {
         return this.#cancel(asked);
       case "retry":
         asked.reply(messages.retryAnswer(view));
+        if (view.slice === "under way") view.slice = "retried";
         Object.assign(view, { isStale: true, lastSlice: undefined, settled: undefined });
         return this.loop.hurry();
       case "resendUnknown": {
@@ -207,13 +203,13 @@ class Send {
     this.#slice = scope;
     view.slice = "under way";
     const end = (result: SliceResult) => {
-      // A slice that was asked to end does not say what comes next, nor does one that found the send not SENDING.
-      const isVoid = view.slice === "ending" || result.next === "stopped";
+      // What a slice says that an operator ended or wants tried again, or that found the send not SENDING, is out of date.
+      const isVoid = view.slice !== "under way" || result.next === "stopped";
+      if (result.next === "failure" && view.slice !== "ending") view.accountFailures++;
+      else if (result.mailed > 0) view.accountFailures = 0;
       view.slice = "none";
       view.isStale ||= isVoid;
       view.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
-      if (view.lastSlice?.next === "failure") view.accountFailures++;
-      else if (result.mailed > 0) view.accountFailures = 0;
     };
     void scope.run(mail).catch(fail).then(end);
   }

@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import type { AccountStatus } from "../../db/entities/account.ts";
-import type { BroadcastStatus } from "../../db/entities/send.ts";
+import type { BroadcastStatus, SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { SendResource } from "./resource.ts";
 
@@ -30,7 +30,20 @@ export interface SendingAccount {
   status: AccountStatus;
 }
 
-/** What previews and confirms ask of a kind of resource. */
+/** What a send's way to a status is called in an event of its resource. */
+export type SendStep = "started" | "paused" | "completed" | "cancelled";
+
+/** Where a send has come to. */
+export interface MovedSend {
+  sendId: string;
+  to: SendStatus;
+  startedAt: string | null;
+  completedAt: string | null;
+  /** Undefined when no event is due. */
+  step: SendStep | undefined;
+}
+
+/** What sends ask of a kind of resource. */
 export interface Sendable {
   /**
    * Reads the resource for a send.
@@ -45,6 +58,11 @@ export interface Sendable {
   selectMembers(subject: PlanSubject): RawBuilder<unknown>;
   /** Sets the resource SCHEDULED and emits its event. */
   markScheduled(em: EntityManager, tenant: Tenant, id: string, send: { id: string; sendAt: Date }): Promise<void>;
+  /**
+   * Takes the resource where its send is, and emits its event. A resource that was SENT stays SENT: what becomes of its
+   * unknown recipients afterwards concerns the send alone.
+   */
+  markMoved(em: EntityManager, tenant: Tenant, id: string, send: MovedSend): Promise<void>;
 }
 
 /**

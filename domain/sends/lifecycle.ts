@@ -5,11 +5,10 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isAccountTrouble, noteTrouble } from "../accounts.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
-import type { EventName } from "../webhooks/catalogue.ts";
-import { emit } from "../webhooks/emit.ts";
-import { newsletterRow } from "../webhooks/records.ts";
+import type { SendStep } from "./draft.ts";
 import { countStates } from "./ledger.ts";
 import { openReview } from "./review.ts";
+import { sendable } from "./sendable.ts";
 
 /** Statuses a send never leaves. */
 export const TERMINAL: ReadonlySet<SendStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
@@ -58,9 +57,9 @@ interface Move {
 }
 
 /**
- * Takes a send, and its newsletter with it, from one of `from` to `to`. Being there already is a success, and no event.
- * A newsletter that was SENT stays so: what is done with its unknown recipients afterwards is the send's matter alone.
- * @returns whether the send stands at `to` now
+ * Takes a send, and the resource that it mails, from one of `from` to `to`. A send that is there already has succeeded,
+ * without an event.
+ * @returns whether the send is at `to` now
  */
 async function move(em: EntityManager, sendId: string, { from, to, pauseReason = null }: Move): Promise<boolean> {
   return transaction(em, async (tx) => {
@@ -78,37 +77,35 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
       .$if(to === "SENDING", (query) => query.set({ started_at: sql<string>`coalesce(started_at, now())` }))
       .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<string>`coalesce(completed_at, now())` }))
       .where("id", "=", sendId)
-      .returning(["team_id", "environment", "resource_id", "account_id", "started_at", "completed_at"])
+      .returning(["team_id", "environment", "resource_type", "resource_id", "account_id", "started_at", "completed_at"])
       .executeTakeFirstOrThrow();
     const tenant = { teamId: moved.team_id, environment: moved.environment };
     if (pauseReason !== null && isAccountTrouble(pauseReason)) {
       await noteTrouble(tx, tenant, moved.account_id, pauseReason);
     }
-    const newsletter = await db
-      .updateTable("newsletters")
-      .set({ status: to, started_at: moved.started_at, completed_at: moved.completed_at })
-      .where("id", "=", moved.resource_id)
-      .where("send_id", "=", sendId)
-      .where("status", "<>", "SENT")
-      .executeTakeFirst();
-    const event = before.status === to ? undefined : eventOf(to, before.started_at === null);
-    if (event && newsletter.numUpdatedRows > 0n) await emit(tx, tenant, event, newsletterRow(moved.resource_id));
+    await sendable({ type: moved.resource_type, id: moved.resource_id }).markMoved(tx, tenant, moved.resource_id, {
+      sendId,
+      to,
+      startedAt: moved.started_at,
+      completedAt: moved.completed_at,
+      step: before.status === to ? undefined : stepTo(to, before.started_at === null),
+    });
     return true;
   });
 }
 
-/** What subscribers hear of a newsletter whose send comes to a status. A resume is no event. */
-function eventOf(to: SendStatus, firstStart: boolean): (EventName & `newsletter.${string}`) | undefined {
+/** What a send's way to a status is called in the event of its resource. A resume is no event. */
+function stepTo(to: SendStatus, firstStart: boolean): SendStep | undefined {
   switch (to) {
     case "SENDING":
-      return firstStart ? "newsletter.started" : undefined;
+      return firstStart ? "started" : undefined;
     case "PAUSED":
-      return "newsletter.paused";
+      return "paused";
     case "SENT":
     case "FAILED":
-      return "newsletter.completed";
+      return "completed";
     case "CANCELLED":
-      return "newsletter.cancelled";
+      return "cancelled";
     case "SCHEDULED":
       return undefined;
   }

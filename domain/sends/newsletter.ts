@@ -76,5 +76,17 @@ const markScheduled: Sendable["markScheduled"] = async (em, tenant, id, send) =>
   await emit(em, tenant, "newsletter.scheduled", newsletterRow(id));
 };
 
+const markMoved: Sendable["markMoved"] = async (em, tenant, id, { sendId, to, startedAt, completedAt, step }) => {
+  const moved = await kysely(em)
+    .updateTable("newsletters")
+    .set({ status: to, started_at: startedAt, completed_at: completedAt })
+    .where("id", "=", id)
+    .where(ofTenant(tenant))
+    .where("send_id", "=", sendId)
+    .where("status", "<>", "SENT")
+    .executeTakeFirst();
+  if (step && moved.numUpdatedRows > 0n) await emit(em, tenant, `newsletter.${step}`, newsletterRow(id));
+};
+
 /** A newsletter mails the subscribers of the lists that are attached to it. */
-export const newsletter: Sendable = { readDraft, selectMembers, markScheduled };
+export const newsletter: Sendable = { readDraft, selectMembers, markScheduled, markMoved };
