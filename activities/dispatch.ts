@@ -283,7 +283,7 @@ class Slice {
       email: recipient.email,
       firstName: recipient.firstName,
       lastName: recipient.lastName,
-      listName: listNames.get(recipient.listId),
+      listName: listNames.get(recipient.listId ?? ""),
       unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, { sendId: this.#sendId, seq: recipient.seq }),
       // Derived from the ledger's row: the same mail sent again is recognisable as the same.
       messageId: `${recipient.seq}.${this.#sendId}@${messageIdDomain}`,

@@ -118,6 +118,24 @@ const SendSchema = defineEntity({
 export class Send extends SendSchema.class {}
 SendSchema.setClass(Send);
 
+/** One account's part in a send; a newsletter's send has one lane. */
+const SendLaneSchema = defineEntity({
+  name: "SendLane",
+  tableName: "send_lanes",
+  properties: {
+    sendId: p.text().primary(),
+    accountId: p.text().primary(),
+    /** Raised by every dispatching attempt; a write that carries an older one changes nothing. */
+    epoch: p.integer().default(0),
+    /** A dispatching attempt is under way, or died; cleared when every row it staged is settled. */
+    dispatching: p.boolean().default(false),
+    /** Recipients up to and including this `seq` were staged. May be older than the rows: staging takes QUEUED rows only. */
+    afterSeq: p.integer().default(0),
+  },
+});
+export class SendLane extends SendLaneSchema.class {}
+SendLaneSchema.setClass(SendLane);
+
 /** What a mail can come to; a DEFERRED one comes to something else later. */
 export const OUTCOMES = ["SENT", "REJECTED", "DEFERRED", "UNKNOWN", "EXPIRED", "SUPPRESSED", "CANCELLED"] as const;
 export const RECIPIENT_STATES = ["QUEUED", "SENDING", ...OUTCOMES] as const;
@@ -133,12 +151,13 @@ const SendRecipientSchema = defineEntity({
   properties: {
     sendId: p.text().primary(),
     seq: p.integer().primary(),
-    subscriberId: p.text(),
+    /** A subscriber's id when the send's resource is a newsletter. */
+    memberId: p.text(),
     email: p.text(),
     firstName: p.text().nullable(),
     lastName: p.text().nullable(),
-    /** The targeted list that brought this recipient in; fills the merge tag. */
-    listId: p.text(),
+    /** The targeted list that brought this recipient in, if any; fills the merge tag. */
+    listId: p.text().nullable(),
     state: p.text().$type<RecipientState>().default("QUEUED"),
     epoch: p.integer().default(0),
     attempts: p.smallint().default(0),
@@ -147,6 +166,8 @@ const SendRecipientSchema = defineEntity({
     /** Why it is where it is: smtp_550_5.1.1, suppressed, left_list, … never the server's text. */
     reason: p.text().nullable(),
     updatedAt: instant().defaultRaw("now()"),
+    /** The lane that took this recipient; null while any lane of the send may. */
+    accountId: p.text().nullable(),
   },
 });
 export class SendRecipient extends SendRecipientSchema.class {}
@@ -222,6 +243,7 @@ export const sendEntities = [
   NewsletterListSchema,
   SendPreviewSchema,
   SendSchema,
+  SendLaneSchema,
   SendRecipientSchema,
   CreditBalanceSchema,
   CreditEntrySchema,

@@ -16,6 +16,7 @@ import {
   type SendCap,
   type SendingKey,
 } from "./gates.ts";
+import { copyRecipients } from "./ledger.ts";
 import { planMembers, resolvePlan } from "./plan.ts";
 import { sendAnswer } from "./present.ts";
 import { assertDraft, readPreview, readSendingKey } from "./preview.ts";
@@ -108,14 +109,7 @@ async function writeSend(
   cap: SendCap,
 ): Promise<void> {
   const db = kysely(em);
-  const copied = await sql`
-    insert into send_recipients (send_id, seq, subscriber_id, email, first_name, last_name, list_id)
-    select ${request.previewId}, row_number() over (), id, email, first_name, last_name, list_id
-    from (${planMembers(draft)}) members
-    where opted_in and not suppressed`.execute(db);
-  if (Number(copied.numAffectedRows) !== recipients) {
-    throw new Error(`planned ${recipients} recipients, copied ${copied.numAffectedRows}`);
-  }
+  await copyRecipients(em, { sendId: request.previewId, accountId, members: planMembers(draft), recipients });
 
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))

@@ -9,13 +9,45 @@ import type { EventName } from "../webhooks/catalogue.ts";
 import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 
+interface Copy {
+  sendId: string;
+  /** The account that mails the send. */
+  accountId: string;
+  /** Query for the plan's members, see `planMembers`. */
+  members: RawBuilder<unknown>;
+  /** How many of them are eligible. */
+  recipients: number;
+}
+
+/**
+ * Copies the eligible members of a plan into the ledger, QUEUED, and opens the send's lane. Runs in the transaction of
+ * the confirm.
+ * @throws {Error} when the members are not as many as were planned
+ */
+export async function copyRecipients(
+  em: EntityManager,
+  { sendId, accountId, members, recipients }: Copy,
+): Promise<void> {
+  const db = kysely(em);
+  const copied = await sql`
+    insert into send_recipients (send_id, seq, member_id, email, first_name, last_name, list_id)
+    select ${sendId}, row_number() over (), id, email, first_name, last_name, list_id
+    from (${members}) members
+    where opted_in and not suppressed`.execute(db);
+  if (Number(copied.numAffectedRows) !== recipients) {
+    throw new Error(`planned ${recipients} recipients, copied ${copied.numAffectedRows}`);
+  }
+  await db.insertInto("send_lanes").values({ send_id: sendId, account_id: accountId }).execute();
+}
+
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
 export interface StagedRecipient {
   seq: number;
   email: string;
   firstName: string | null;
   lastName: string | null;
-  listId: string;
+  /** Null when no list brought this recipient in. */
+  listId: string | null;
   /** `performance.now()` before the row was staged. */
   stagedAt: number;
 }
@@ -162,7 +194,7 @@ export async function stageBatch(
     email: string;
     first_name: string | null;
     last_name: string | null;
-    list_id: string;
+    list_id: string | null;
   }>`${prepared(`stage_batch_${limit}`)}
     with live as (
       select s.id, s.team_id, s.environment, s.resource_id
@@ -171,7 +203,7 @@ export async function stageBatch(
         and exists (select 1 from email_accounts a where a.id = s.account_id and a.status = 'ACTIVE')
       for share of s
     ), picked as (
-      select r.ctid as row, r.email, r.subscriber_id, live.team_id, live.environment, live.resource_id
+      select r.ctid as row, r.email, r.member_id, live.team_id, live.environment, live.resource_id
       from live join send_recipients r on r.send_id = live.id
       where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED'
       order by r.seq limit ${sql.lit(limit)}
@@ -182,12 +214,12 @@ export async function stageBatch(
           when x.id is not null then 'suppressed'
           when not exists (
             select 1 from newsletter_lists l
-            join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.subscriber_id
+            join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.member_id
             where l.newsletter_id = p.resource_id and m.status = 'CONFIRMED'
           ) then 'opted_out'
         end as barred
       from picked p
-      left join subscribers u on u.id = p.subscriber_id
+      left join subscribers u on u.id = p.member_id
       left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email
     )
     update send_recipients r

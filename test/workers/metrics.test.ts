@@ -328,7 +328,7 @@ describe("Metrics from Postgres", () => {
         recipients, credits_reserved, cap_limit, cap_used_today, send_at, started_at)
       values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', 'none', 'SENDING',
         1, 0, 1, 1, now(), now() - interval '30 hours')`.execute(db);
-    await sql`insert into send_recipients (send_id, seq, subscriber_id, email, list_id, state)
+    await sql`insert into send_recipients (send_id, seq, member_id, email, list_id, state)
       values (${sendId}, 1, 'none', 'nobody@example.com', 'none', 'QUEUED')`.execute(db);
     try {
       const age = async () => Math.floor(((await gauge(registry, "mailkeel_queue_age_seconds")) ?? 0) / 3_600);
