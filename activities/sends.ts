@@ -1,5 +1,5 @@
 import { type ConfirmRequest, confirmSend } from "../domain/sends/confirm.ts";
-import { closeLost, requeueUnknown, type UnknownRequeued } from "../domain/sends/ledger.ts";
+import { closeLost } from "../domain/sends/lanes.ts";
 import {
   beginSend,
   cancelSend,
@@ -12,6 +12,7 @@ import {
 } from "../domain/sends/lifecycle.ts";
 import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import { closeReview } from "../domain/sends/review.ts";
+import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
@@ -49,7 +50,7 @@ export function createSendActivities({ orm, env, countMails }: ActivityDeps): Se
     cancelSend: (sendId) => cancelSend(em(), sendId),
     closeLost: (sendId) => whileBeating(() => close(sendId)),
     requeueUnknown: (sendId) =>
-      // A staged row is begun within one deadline and in hand for another, see `Slice`.
+      // A staged row is begun within one deadline and in hand for another, see `mailSlice`.
       whileBeating(() => requeueUnknown(em(), sendId, 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS))),
     finishSend: (sendId) =>
       whileBeating(async () => {

@@ -20,8 +20,8 @@ import {
 import type { DispatchActivities, SliceResult } from "../activities/dispatch.ts";
 import type { SendActivities } from "../activities/sends.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
-import type { UnknownRequeued } from "../domain/sends/ledger.ts";
 import type { SendResource } from "../domain/sends/resource.ts";
+import type { UnknownRequeued } from "../domain/sends/unknown.ts";
 import { TASK_QUEUES } from "./ids.ts";
 import { NEEDS_OPERATOR, SEND_STATUS } from "./search-attributes.ts";
 import { troubleWaitMs, WORKFLOW_ENDED } from "./trouble.ts";
@@ -162,12 +162,10 @@ class Send {
   /** Raised by every update that may have changed where Postgres says the send stands. */
   #wishes = 0;
   #needsOperator = false;
-  #afterSeq: number;
 
   constructor(input: SendInput) {
     this.#input = input;
     this.#id = input.previewId;
-    this.#afterSeq = input.resume?.afterSeq ?? 0;
     this.#confirmed = input.resume !== undefined;
     // A run that follows another takes over what that one showed.
     this.#needsOperator =
@@ -301,14 +299,15 @@ class Send {
       // What was read may be out of date: a slice that begins now would have nobody to end it, should no worker take it.
       if (this.#wishes !== wishes && patched("wishes-before-slices")) continue;
       this.#tell("SENDING", `Mailing ${state.recipients} recipients. Updates: pause, cancel.`);
-      let result = await this.#slice();
+      const [accountId = ""] = state.accountIds;
+      let result = await this.#slice(accountId);
       // A slice that stages nothing says so: only then, or after a wish, is it worth asking where the send stands.
       while (result.next === "continue" && !this.#isLong()) {
         if (this.#wishes !== wishes && patched("wishes-before-slices")) break;
-        result = await this.#slice();
+        result = await this.#slice(accountId);
       }
       if (result.next === "done") return;
-      if (result.next === "trouble") {
+      if (result.next === "failure") {
         troubles++;
         await this.#trouble(result, troubles, nudges);
       } else {
@@ -329,25 +328,22 @@ class Send {
     }
   }
 
-  async #slice(): Promise<SliceResult> {
+  async #slice(accountId: string): Promise<SliceResult> {
     this.#dispatching = true;
     const scope = new CancellationScope();
     this.#sliceScope = scope;
     try {
-      const result = await scope.run(() =>
-        this.#dispatch.dispatchSlice({ sendId: this.#id, afterSeq: this.#afterSeq }),
-      );
-      this.#afterSeq = result.afterSeq;
+      const result = await scope.run(() => this.#dispatch.dispatchSlice({ sendId: this.#id, accountId }));
       // It mails again: whatever they were called for is over.
-      const mails = result.mailed > 0 && result.next !== "trouble";
+      const mails = result.mailed > 0 && result.next !== "failure";
       if (mails && this.#needsOperator && patched("mail-frees-operators")) this.#operator(false);
       return result;
     } catch (error) {
       // Taken back, and either no worker had it or the one that had it is lost.
-      if (scope.consideredCancelled) return { next: "stopped", afterSeq: this.#afterSeq, mailed: 0, unknown: 0 };
+      if (scope.consideredCancelled) return { next: "stopped", mailed: 0, unknown: 0 };
       const cause = error instanceof ActivityFailure ? error.cause : undefined;
       const reason = cause instanceof ApplicationFailure ? (cause.type ?? "internal_error") : "worker_lost";
-      return { next: "trouble", reason, temporary: true, afterSeq: this.#afterSeq, mailed: 0, unknown: 0 };
+      return { next: "failure", reason, temporary: true, mailed: 0, unknown: 0 };
     } finally {
       this.#dispatching = false;
     }
@@ -364,7 +360,7 @@ class Send {
   }
 
   /** Temporary trouble is tried again by itself, ever more slowly; the rest pauses the send until somebody helps. */
-  async #trouble(trouble: Extract<SliceResult, { next: "trouble" }>, count: number, nudges: number): Promise<void> {
+  async #trouble(trouble: Extract<SliceResult, { next: "failure" }>, count: number, nudges: number): Promise<void> {
     if (trouble.temporary) {
       if (count >= TROUBLE_TO_OPERATOR) this.#operator(true);
       const waitMs = troubleWaitMs(count);
@@ -417,7 +413,7 @@ class Send {
         return;
       }
     }
-    await continueAsNew<typeof sendWorkflow>({ ...this.#input, resume: { afterSeq: this.#afterSeq } });
+    await continueAsNew<typeof sendWorkflow>({ ...this.#input, resume: { afterSeq: 0 } });
   }
 
   async #waitFor(nudges: number, summary: string, ms?: number): Promise<void> {
@@ -581,8 +577,7 @@ class Send {
     this.#writing++;
     try {
       const result = await steps.requeueUnknown(this.#id);
-      if (result.firstSeq !== null) {
-        this.#afterSeq = Math.min(this.#afterSeq, result.firstSeq - 1);
+      if (result.requeued > 0) {
         this.#requeued = true;
         this.#dismissed = false;
         this.#wished();

@@ -97,10 +97,6 @@ const SendSchema = defineEntity({
     capLimit: p.integer(),
     capUsedToday: p.integer(),
     sendAt: instant(),
-    /** Raised by every dispatching attempt; a write that carries an older one changes nothing. */
-    epoch: p.integer().default(0),
-    /** A dispatching attempt is under way, or died; it is cleared when every row it staged is settled. */
-    dispatching: p.boolean().default(false),
     startedAt: instant().nullable(),
     completedAt: instant().nullable(),
     /** Credits were consumed and released; nothing is owed any more. */

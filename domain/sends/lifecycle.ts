@@ -8,6 +8,7 @@ import { consumeCredits, releaseCredits } from "../credits.ts";
 import type { EventName } from "../webhooks/catalogue.ts";
 import { emit } from "../webhooks/emit.ts";
 import { newsletterRow } from "../webhooks/records.ts";
+import { laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
 import { openReview } from "./review.ts";
 
@@ -21,6 +22,8 @@ export interface SendState {
   recipients: number;
   /** A code of what paused it; null when an operator did. */
   trouble: string | null;
+  /** The accounts that mail it, one per lane. */
+  accountIds: string[];
 }
 
 /** Where a send stands. @returns undefined when it was never confirmed */
@@ -29,6 +32,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
     .selectFrom("sends")
     .select(["status", "recipients", "trouble"])
     .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
+    .select(laneAccounts().as("account_ids"))
     .where("id", "=", sendId)
     .executeTakeFirst();
   return (
@@ -37,6 +41,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       startsInMs: Math.ceil(row.starts_in_ms),
       recipients: row.recipients,
       trouble: row.trouble,
+      accountIds: row.account_ids,
     }
   );
 }

@@ -100,6 +100,8 @@ async function holders({ em, accountId }: Sender): Promise<number[]> {
   return rows.map(({ holder }) => Number(holder.split("-").at(-2)));
 }
 
+const accountOf = ({ team, accountId }: Sender) => ({ teamId: team.id, environment: "LIVE" as const, accountId });
+
 /** Leases connections of an account to nobody, or none: a worker that waits. */
 const holdLease = ({ em, accountId }: Sender, holder: string, connections: number) =>
   sql`insert into account_leases (account_id, holder, connections, expires_at)
@@ -164,7 +166,9 @@ describe("Two dispatching workers", () => {
     await setFaults([{ stage: "data", delayMs: 30 }]);
     const sender = mine;
     const epoch = async () => {
-      const { rows } = await sql<{ epoch: number }>`select epoch from sends s join newsletters n on n.send_id = s.id
+      const { rows } = await sql<{
+        epoch: number;
+      }>`select epoch from send_lanes l join newsletters n on n.send_id = l.send_id
         where n.id = ${sender.newsletterId}`.execute(kysely(sender.em.fork()));
       return rows[0]?.epoch ?? 0;
     };
@@ -211,9 +215,9 @@ describe("Two dispatching workers", () => {
     await startSend(first);
     await eventually(() => proxy?.open === maxConnections, { what: "all connections" });
     // Another worker comes, finds none free, and is given its share when the first one leases again.
-    assert.equal(await leaseConnections(first.em.fork(), first.accountId, "elsewhere"), 0);
+    assert.equal(await leaseConnections(first.em.fork(), accountOf(first), "elsewhere"), 0);
     await startSend(second);
-    const leased = await eventually(() => leaseConnections(first.em.fork(), first.accountId, "elsewhere"), {
+    const leased = await eventually(() => leaseConnections(first.em.fork(), accountOf(first), "elsewhere"), {
       withinMs: 20_000,
       what: "a share for the other worker",
     });

@@ -139,7 +139,7 @@ describe("Unknown outcomes", () => {
       const db = kysely(sender.em);
       await sql`update send_recipients set state = 'SENDING' where send_id = ${data.id} and state = 'QUEUED' and seq in (
         select max(seq) from send_recipients where send_id = ${data.id} and state = 'QUEUED')`.execute(db);
-      await sql`update sends set dispatching = true where id = ${data.id}`.execute(db);
+      await sql`update send_lanes set dispatching = true where send_id = ${data.id}`.execute(db);
       await handle.executeUpdate(update);
       const { UNKNOWN: unknown, SENDING: sending = 0, SENT: sent = 0 } = await ledgerStates(sender);
       assert.deepEqual({ unknown, sending }, { unknown: 1, sending: 0 });

@@ -159,7 +159,7 @@ describe("Metrics of the worker pools", () => {
   async function lose({ em }: Sender, sendId: string, email: string): Promise<void> {
     const db = kysely(em);
     await sql`update send_recipients set state = 'SENDING' where send_id = ${sendId} and email = ${email}`.execute(db);
-    await sql`update sends set dispatching = true where id = ${sendId}`.execute(db);
+    await sql`update send_lanes set dispatching = true where send_id = ${sendId}`.execute(db);
   }
 
   it("have every metric that an alert or a panel asks for, once a send went out", async () => {
