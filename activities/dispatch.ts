@@ -26,7 +26,7 @@ const POLICY_REFUSALS_TO_PAUSE = 20;
 /** How soon a lane asks again for an account whose connections other workers hold. */
 const CONNECTIONS_BUSY_MS = 1_000;
 
-/** What a slice leaves to do next. */
+/** What the workflow does next. */
 type Next =
   | { next: "continue" }
   /** Nothing is queued; the next deferred recipient is due in `waitMs`. */
@@ -39,7 +39,7 @@ type Next =
   | { next: "stopped" }
   | { next: "done" };
 
-/** What a slice came to, and what the workflow does next. */
+/** The result of a slice. `unknown`: recipients that a dead attempt left behind. */
 export type SliceResult = { mailed: number; unknown: number } & Next;
 
 export interface DispatchActivities {

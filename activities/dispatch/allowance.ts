@@ -2,7 +2,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/account-capacity.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 
-/** What a slice has taken of its account's limits: the stager takes, the settler gives back. */
+/** A slice's share of its account's limits: the stager takes, the settler gives back. */
 export class Allowance {
   readonly #em: EntityManager;
   readonly #accountId: string;

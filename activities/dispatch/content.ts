@@ -6,7 +6,7 @@ import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts
 import type { LaneContent } from "../../domain/sends/content.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
 
-/** Composes what a send's mails have in common, once. @returns a function that fills in one recipient's part */
+/** Composes the part that all mails of a send share, once. @returns a function that fills in a recipient's part */
 export function composeMails(
   { vault, env }: { vault: Vault; env: Env },
   sendId: string,

@@ -8,7 +8,7 @@ const MESSAGES_PER_CONNECTION = 3;
 const MAX_WINDOW_MS = 1_000;
 /** Twice the connections are kept only if they raise the rate by at least this factor. */
 const WORTHWHILE_GAIN = 1.15;
-/** Windows in a row without that gain before they are given up: a machine may be busy for a moment. */
+/** Windows in a row without that gain after which it goes back: a machine may be busy for a moment. */
 const FAILURES_TO_GO_BACK = 2;
 /** Share of a window's messages during which connections may be idle; with more, the window is not compared. */
 const SLACK = 0.1;

@@ -42,7 +42,7 @@ export interface JobOwner {
   stop(end: DrainEnd): void;
 }
 
-/** What a drain needs of the pool. */
+/** The pool as a drain knows it. */
 export interface JobQueue {
   /** Jobs that may wait before a drain asks for its next batch */
   readonly wanted: number;

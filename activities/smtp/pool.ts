@@ -26,7 +26,7 @@ export interface SmtpPoolOptions extends SmtpAccount {
 const DEFAULT_MESSAGES_PER_CONNECTION = 1_000;
 const DEFAULT_IDLE_MS = 30_000;
 const SWEEP_MS = 1_000;
-/** A message whose connection broke before the dot goes once more over another; after that it is deferred. */
+/** A message whose connection broke before the dot is sent once more over another; after that it is deferred. */
 const MAX_ATTEMPTS = 2;
 
 /** Keeps one account's connections busy. */

@@ -44,7 +44,7 @@ const NewsletterListSchema = defineEntity({
 export class NewsletterList extends NewsletterListSchema.class {}
 NewsletterListSchema.setClass(NewsletterList);
 
-/** What a send-preview resolved: the plan a confirmation token is bound to. */
+/** The plan that a send-preview resolved, which a confirmation token is bound to. */
 const SendPreviewSchema = defineEntity({
   name: "SendPreview",
   tableName: "send_previews",
@@ -132,7 +132,7 @@ const SendLaneSchema = defineEntity({
 export class SendLane extends SendLaneSchema.class {}
 SendLaneSchema.setClass(SendLane);
 
-/** What a mail can come to; a DEFERRED one comes to something else later. */
+/** Outcomes of a mail; a DEFERRED one gets another outcome later. */
 export const OUTCOMES = ["SENT", "REJECTED", "DEFERRED", "UNKNOWN", "EXPIRED", "SUPPRESSED", "CANCELLED"] as const;
 export const RECIPIENT_STATES = ["QUEUED", "SENDING", ...OUTCOMES] as const;
 export type RecipientState = (typeof RECIPIENT_STATES)[number];

@@ -18,7 +18,7 @@ export type SmtpReason =
   | "policy_refused"
   | "content_refused";
 
-/** What a server said, fit to be logged and shown. */
+/** A server's reply, fit to be logged and shown. */
 export interface ReplyDetails {
   code?: number | undefined;
   enhanced?: string | undefined;
@@ -34,7 +34,7 @@ export interface AccountFailure extends ReplyDetails {
   temporary: boolean;
 }
 
-/** What became of one mail: the one vocabulary from the SMTP reply to the ledger's row. */
+/** The outcome of one mail: the one vocabulary from the SMTP reply to the ledger's row. */
 export type MailOutcome =
   /** The server took responsibility. */
   | ({ outcome: "sent"; reason: "accepted" } & ReplyDetails)
@@ -60,7 +60,7 @@ export type MailOutcome =
   /** It was never begun: nothing has left. */
   | { outcome: "not_attempted"; reason: "pool_stopped" };
 
-/** Something that was to be mailed, and what became of it. */
+/** Something that was to be mailed, and its outcome. */
 export interface Mailed<Item> {
   item: Item;
   outcome: MailOutcome;

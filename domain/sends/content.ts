@@ -2,7 +2,7 @@ import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import type { AccountLimits } from "./account-capacity.ts";
 import type { OpenedDispatch } from "./lanes.ts";
 
-/** What the mails of a lane have in common, as it stands in the database. */
+/** The content that all mails of a lane have in common, and its account's limits. */
 export interface LaneContent {
   subject: string;
   /** HTML with merge tags. */
@@ -16,7 +16,7 @@ export interface LaneContent {
   accountFailed: boolean;
 }
 
-/** Reads what the lane's mails have in common. A newsletter does not change once it is scheduled. */
+/** Reads the content of a lane's mails. A newsletter does not change once it is scheduled. */
 export async function readContent(em: EntityManager, dispatch: OpenedDispatch): Promise<LaneContent> {
   const db = kysely(em);
   const { resource, accountId } = dispatch;

@@ -18,6 +18,8 @@ export interface OpenedDispatch extends Lane, Tenant {
   status: SendStatus;
   epoch: number;
   resource: SendResource;
+  /** Other lanes stage recipients of the same send. */
+  shared: boolean;
   /** Recipients up to and including this `seq` were staged before; some of them may be QUEUED again. */
   afterSeq: number;
   /** An endpoint of the team wants the events of a settlement. */
@@ -63,15 +65,17 @@ export function openDispatch(em: EntityManager, { sendId, accountId }: Lane): Pr
       epoch: number;
       dispatching: boolean;
       afterSeq: number;
+      shared: boolean;
     }>`
       select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id,
-        l.epoch, l.dispatching, l.after_seq as "afterSeq"
+        l.epoch, l.dispatching, l.after_seq as "afterSeq",
+        exists (select 1 from send_lanes o where o.send_id = s.id and o.account_id <> l.account_id) as shared
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
       where s.id = ${sendId}
       for share of s for update of l`.execute(db);
     const [lane] = rows;
     if (!lane) return undefined;
-    const { teamId, environment, status, afterSeq } = lane;
+    const { teamId, environment, status, shared, afterSeq } = lane;
     const { eventsWanted } = await db
       .selectNoFrom(isWanted({ teamId, environment }, ...SETTLEMENT_EVENTS).as("eventsWanted"))
       .executeTakeFirstOrThrow();
@@ -85,7 +89,7 @@ export function openDispatch(em: EntityManager, { sendId, accountId }: Lane): Pr
       .where("account_id", "=", accountId)
       .execute();
     const resource = { type: lane.type, id: lane.id };
-    return { sendId, accountId, teamId, environment, status, epoch, resource, afterSeq, eventsWanted, unknown };
+    return { sendId, accountId, teamId, environment, status, epoch, resource, shared, afterSeq, eventsWanted, unknown };
   });
 }
 
@@ -149,7 +153,7 @@ export async function requeueDue(em: EntityManager, { sendId, accountId }: Lane)
   return rows[0]?.after_seq;
 }
 
-/** What a lane can still do for its send. */
+/** The part of a send that is left to a lane. */
 export type Remaining =
   /** A newer attempt took the lane over, or its send is not SENDING. */
   | { left: "stopped" }

@@ -11,7 +11,7 @@ import { type OpenedDispatch, SETTLEMENT_EVENTS } from "./lanes.ts";
 import type { StateCounts } from "./ledger.ts";
 import type { StagedRecipient } from "./staging.ts";
 
-/** A staged recipient and what became of the mail. */
+/** A staged recipient and the outcome of the mail. */
 export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq" | "email">>;
 
 export interface DeferralPolicy {
@@ -46,7 +46,7 @@ function reasonOf(outcome: MailOutcome): string | null {
   }
 }
 
-export type SettlingDispatch = Omit<OpenedDispatch, "status" | "afterSeq" | "unknown">;
+export type SettlingDispatch = Omit<OpenedDispatch, "status" | "shared" | "afterSeq" | "unknown">;
 
 /**
  * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, a suppression per hard

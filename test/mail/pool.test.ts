@@ -61,7 +61,7 @@ describe("An SMTP pool", () => {
     return pool;
   };
 
-  /** What one message to a server with these faults comes to. */
+  /** The outcome of one message to a server with these faults. */
   const outcomeAt = async (options: SinkOptions, poolOptions: Partial<SmtpPoolOptions> = {}) => {
     const sink = await sinkWith(options);
     const result = await poolAt(sink.port, poolOptions).send(fill(TO));
@@ -258,7 +258,7 @@ describe("An SMTP pool", () => {
     assert.equal(sink.received.length, 1);
   });
 
-  it("goes on over the same connection after a refused recipient", async () => {
+  it("continues over the same connection after a refused recipient", async () => {
     const sink = await sinkWith({
       rcpt: (to) => (to.startsWith("person1@") ? { code: 550, text: "5.1.1 unknown" } : undefined),
       dot: ({ to }) => (to.startsWith("person2@") ? { code: 554, text: "5.7.1 no" } : undefined),
@@ -280,7 +280,7 @@ describe("An SMTP pool", () => {
     assert.ok(sink.connections.made <= 50 && sink.connections.made > 4, String(sink.connections.made));
   });
 
-  it("loses and doubles nobody when the server misbehaves at random", async () => {
+  it("loses no message and sends none twice when the server misbehaves at random", async () => {
     let n = 0;
     const sink = await sinkWith({
       rcpt: () => {
@@ -381,7 +381,7 @@ describe("An SMTP pool", () => {
     assert.ok(most <= 2 * 5, `with one message in flight per connection, at most three times the connections: ${most}`);
   });
 
-  it("begins nothing more once it is stopped, and says what was not begun", async () => {
+  it("begins nothing more once it is stopped, and reports the messages that were not begun", async () => {
     const stop = new AbortController();
     const sink = await sinkWith({ latencyMs: 5 });
     const pool = poolAt(sink.port, { maxConnections: 4 });
@@ -396,10 +396,10 @@ describe("An SMTP pool", () => {
     const counts = tally(results);
     assert.equal(counts["sent"], sink.received.length);
     assert.ok((counts["not_attempted"] ?? 0) > 0 && results.size < 500, JSON.stringify(counts));
-    assert.equal((await pool.send(fill(TO))).outcome, "sent", "the pool itself goes on");
+    assert.equal((await pool.send(fill(TO))).outcome, "sent", "the pool itself continues");
   });
 
-  it("stops at the account's trouble and hands back what was not begun", async () => {
+  it("stops at the account's failure and hands back the messages that were not begun", async () => {
     const sink = await sinkWith();
     const pool = poolAt(sink.port, { maxConnections: 2, messagesPerConnection: 5 });
     const { end, results } = await drainAll(pool, people(200), {
@@ -415,7 +415,7 @@ describe("An SMTP pool", () => {
     );
   });
 
-  it("stops after as many policy refusals in a row as it may take, and hands back what was not begun", async () => {
+  it("stops after as many policy refusals in a row as it may take, and hands back the messages that were not begun", async () => {
     let asked = 0;
     const sink = await sinkWith({
       latencyMs: 2,
@@ -439,7 +439,7 @@ describe("An SMTP pool", () => {
     assert.ok((counts["account_failure"] ?? 0) <= 10 && (counts["not_attempted"] ?? 0) > 0, JSON.stringify(counts));
   });
 
-  it("rejects a recipient whose message cannot be made, and goes on", async () => {
+  it("rejects a recipient whose message cannot be composed, and continues", async () => {
     const sink = await sinkWith();
     const { end, results } = await drainAll(poolAt(sink.port), ["a@x.example", "not an address", "b@x.example"]);
     assert.deepEqual(end, { ended: "done" });
@@ -491,7 +491,7 @@ describe("An SMTP pool", () => {
   });
 
   describe("when it is closed", () => {
-    it("finishes the messages in hand and begins no more", async () => {
+    it("finishes the messages in flight and begins no more", async () => {
       const sink = await sinkWith({ latencyMs: 50 });
       const pool = poolAt(sink.port, { maxConnections: 4 });
       const draining = drainAll(pool, people(100));
@@ -624,7 +624,7 @@ interface RawServer {
 /** Takes connections and never says a word. */
 const silentServer = (): Promise<RawServer> => rawServer(() => {});
 
-/** Answers each line as told; `trickle` begins an answer that never ends. */
+/** Replies to each line with `answer`; `trickle` begins an answer that never ends. */
 const talkingServer = (answer: (line: string) => string | undefined): Promise<RawServer> =>
   rawServer((socket) => {
     socket.write("220 talking\r\n");

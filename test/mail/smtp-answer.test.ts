@@ -25,7 +25,7 @@ const cases: [SmtpAnswer, Expected][] = [
     { outcome: "sent", reason: "accepted" },
   ],
 
-  // A recipient's trouble that may pass
+  // A recipient's failure that may pass
   [
     { stage: "rcpt", code: 450 },
     { outcome: "deferred", reason: "temporary_refusal" },
@@ -75,7 +75,7 @@ const cases: [SmtpAnswer, Expected][] = [
     { outcome: "rejected", suppress: true },
   ],
 
-  // Refusals that cost nobody a place on the list
+  // Refusals that do not suppress the recipient
   [
     { stage: "rcpt", code: 552, enhanced: "5.2.2" },
     { outcome: "rejected", suppress: false, policy: false },
@@ -125,7 +125,7 @@ const cases: [SmtpAnswer, Expected][] = [
     { outcome: "rejected", policy: true, reason: "policy_refused" },
   ],
 
-  // The account's trouble
+  // Account failures
   [
     { stage: "connect", network: "refused" },
     { outcome: "account_failure", reason: "connection_refused", temporary: true },

@@ -41,8 +41,8 @@ async function inFlight(): Promise<{
   return { sender, sendId, settle: () => settleOutcomes(sender.em.fork(), send, outcomes, POLICY) };
 }
 
-/** Gives an attempt's rows up in a transaction of its own, and lets the settlement run into its lock before it commits. */
-async function giveUpAround<T>({ em }: Sender, set: ReturnType<typeof sql>, settle: () => Promise<T>): Promise<T> {
+/** Changes an attempt's rows in a transaction of its own, and lets the settlement wait for its lock before it commits. */
+async function changeDuring<T>({ em }: Sender, set: ReturnType<typeof sql>, settle: () => Promise<T>): Promise<T> {
   const [result] = await em.fork().transactional(async (tx) => {
     await set.execute(kysely(tx));
     const settling = settle();
@@ -61,19 +61,19 @@ async function giveUpAround<T>({ em }: Sender, set: ReturnType<typeof sql>, sett
 }
 
 describe("A settlement", () => {
-  it("that meets the giving up of its attempt settles what is known all the same", async () => {
+  it("whose attempt is presumed dead meanwhile settles its outcomes all the same", async () => {
     const { sender, sendId, settle } = await inFlight();
     const lost = sql`update send_recipients set state = 'UNKNOWN', reason = 'worker_lost', updated_at = now()
       where send_id = ${sendId} and state = 'SENDING'`;
-    assert.deepEqual(await giveUpAround(sender, lost, settle), { SENT: 3 });
+    assert.deepEqual(await changeDuring(sender, lost, settle), { SENT: 3 });
     assert.deepEqual(await ledgerStates(sender), { SENT: 3 });
     assert.deepEqual(await settle(), {}, "once");
   });
 
-  it("leaves alone what another attempt has taken meanwhile", async () => {
+  it("does not touch rows that another attempt has taken meanwhile", async () => {
     const { sender, sendId, settle } = await inFlight();
     const taken = sql`update send_recipients set state = 'QUEUED', epoch = ${EPOCH + 1} where send_id = ${sendId}`;
-    assert.deepEqual(await giveUpAround(sender, taken, settle), {});
+    assert.deepEqual(await changeDuring(sender, taken, settle), {});
     assert.deepEqual(await ledgerStates(sender), { QUEUED: 3 });
   });
 });
