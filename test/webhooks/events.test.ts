@@ -483,7 +483,7 @@ describe("Events of a send", () => {
     assert.equal(events.length, 3 + 379 + 20 + 10);
 
     const { rows } = await sql<Json>`
-      select r.seq, r.send_id, r.subscriber_id, r.email, r.state, r.reason, r.attempts::int as attempts
+      select r.seq, r.send_id, r.member_id as subscriber_id, r.email, r.state, r.reason, r.attempts::int as attempts
       from send_recipients r join newsletters n on n.send_id = r.send_id where n.id = ${sender.newsletterId}
       order by r.email`.execute(kysely(sender.em));
     for (const [type, state] of [
