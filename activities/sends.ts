@@ -1,5 +1,5 @@
 import { type ConfirmRequest, confirmSend } from "../domain/sends/confirm.ts";
-import { closeLost, requeueUnknown, type UnknownRequeued } from "../domain/sends/ledger.ts";
+import { closeLost } from "../domain/sends/lanes.ts";
 import {
   beginSend,
   type ChangedSend,
@@ -13,6 +13,7 @@ import {
 } from "../domain/sends/lifecycle.ts";
 import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import { closeReview } from "../domain/sends/review.ts";
+import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";

@@ -6,6 +6,7 @@ import { type IdempotencyHandle, readAnswer, writeAnswer } from "../idempotency.
 import { type CheckedPlan, checkConfirm } from "./confirm-refusals.ts";
 import type { Draft } from "./draft.ts";
 import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
+import { copyRecipients } from "./ledger.ts";
 import { planMembers } from "./plan.ts";
 import { readSendingKey } from "./preview.ts";
 import { Refusal } from "./refusal.ts";
@@ -93,14 +94,7 @@ async function writeSend(
   cap: SendCap,
 ): Promise<void> {
   const db = kysely(em);
-  const copied = await sql`
-    insert into send_recipients (send_id, seq, subscriber_id, email, first_name, last_name, list_id)
-    select ${request.previewId}, row_number() over (), id, email, first_name, last_name, list_id
-    from (${planMembers(draft)}) members
-    where opted_in and not suppressed`.execute(db);
-  if (Number(copied.numAffectedRows) !== recipients) {
-    throw new Error(`planned ${recipients} recipients, copied ${copied.numAffectedRows}`);
-  }
+  await copyRecipients(em, { sendId: request.previewId, accountId, members: planMembers(draft), recipients });
 
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))

@@ -6,6 +6,7 @@ import { transaction } from "../../db/transaction.ts";
 import { isAccountTrouble, noteTrouble } from "../accounts.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
 import type { SendStep } from "./draft.ts";
+import { laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
 import { openReview } from "./review.ts";
 import { sendable } from "./sendable.ts";
@@ -35,8 +36,9 @@ export interface ChangedSend {
 export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
   const row = await kysely(em)
     .selectFrom("sends")
-    .select(["status", "recipients", "pause_reason", "account_id"])
+    .select(["status", "recipients", "pause_reason"])
     .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
+    .select(laneAccounts().as("account_ids"))
     .where("id", "=", sendId)
     .executeTakeFirst();
   return (
@@ -45,7 +47,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       startsInMs: Math.ceil(row.starts_in_ms),
       recipients: row.recipients,
       pauseReason: row.pause_reason,
-      accountIds: [row.account_id],
+      accountIds: row.account_ids,
     }
   );
 }

@@ -125,11 +125,11 @@ describe("The send-day calendar", () => {
   const now = fc.date({ min: new Date("2020-01-01"), max: new Date("2035-01-01"), noInvalidDate: true });
   const days = fc.uniqueArray(fc.integer({ min: 1, max: 7 }), { minLength: 1 });
 
-  it("goes at once where every day is allowed", () => {
+  it("begins at once where every day is allowed", () => {
     fc.assert(fc.property(now, fc.constantFrom(...zones), (at, zone) => nextSendAt(at, [], zone) === at));
   });
 
-  it("goes on the first allowed day, at once or at that day's first instant", () => {
+  it("begins on the first allowed day, at once or at that day's first instant", () => {
     fc.assert(
       fc.property(now, days, fc.constantFrom(...zones), (at, allowed, zone) => {
         const sendAt = nextSendAt(at, allowed, zone);
