@@ -73,7 +73,7 @@ const retrieve = route({
   method: "GET",
   path: "/newsletters/{newsletterId}",
   scope: "newsletters:read",
-  summary: "Retrieve a newsletter and how far it got",
+  summary: "Retrieve a newsletter with the states of its recipients",
 })
   .input(z.strictObject({ params: newsletterParams }))
   .output(newsletterWithRecipients)

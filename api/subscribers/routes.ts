@@ -29,7 +29,7 @@ const create = route({
   readScope: "subscribers:read",
   idempotency: "optional",
   dryRun: true,
-  summary: "Create a subscriber, who is on no list yet",
+  summary: "Create a subscriber, on no list yet",
   errors: ["resource_already_exists"],
 })
   .input(z.strictObject({ body: subscriberBody }))

@@ -24,7 +24,7 @@ const page = route({
   method: "GET",
   path: "/unsubscribes",
   scope: "suppressions:read",
-  summary: "List who opted out, when, and by which mail",
+  summary: "List the opt-outs, each with its time and its mail",
 })
   .input(z.strictObject({ query: unsubscribes.query }))
   .output(z.array(unsubscribe))
