@@ -8,7 +8,7 @@ import type { CallContext } from "../context.ts";
 import { successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition } from "./definition.ts";
 import { thrownBy } from "./failures.ts";
-import { keyedRequest, Replayed, readKey, recallAnswer, settleFailure, packAnswer } from "./idempotency.ts";
+import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
 import { completeInput, parserOf } from "./input.ts";
 
 /** The context of an admitted call: the caller is known and may use the route. */
