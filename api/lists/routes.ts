@@ -54,9 +54,7 @@ const page = route({ method: "GET", path: "/lists", scope: "lists:read", summary
   .input(z.strictObject({ query: lists.query }))
   .output(z.array(list))
   .query(({ ctx, input }) =>
-    lists.page(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), (row) =>
-      presentList(ctx.em.map(List, row)),
-    ),
+    lists.pageEntities(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), List, presentList),
   );
 
 const retrieve = route({ method: "GET", path: "/lists/{listId}", scope: "lists:read", summary: "Retrieve a list" })

@@ -52,7 +52,7 @@ const page = route({
     let rows = kysely(ctx.em).selectFrom("subscribers").selectAll("subscribers");
     const { email } = input.query;
     if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
-    return subscribers.page(ctx, input.query, rows, (row) => presentSubscriber(ctx.em.map(Subscriber, row)));
+    return subscribers.pageEntities(ctx, input.query, rows, Subscriber, presentSubscriber);
   });
 
 const retrieve = route({

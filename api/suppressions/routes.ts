@@ -40,7 +40,7 @@ const page = route({
     const { email, reason } = input.query;
     if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
     if (reason !== undefined) rows = rows.where("reason", "=", reason);
-    return suppressions.page(ctx, input.query, rows, (row) => presentSuppression(ctx.em.map(Suppression, row)));
+    return suppressions.pageEntities(ctx, input.query, rows, Suppression, presentSuppression);
   });
 
 const create = route({
