@@ -7,7 +7,7 @@ import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
 import type { TemporalGateway } from "./deps.ts";
 
-/** What the log shows of a request; none of it is personal data. */
+/** Fields of a request for the log; none of them is personal data. */
 export interface Locals {
   requestId: string;
   /** The path's pattern: the path itself may hold an address. */
@@ -32,7 +32,7 @@ interface Services {
   checkWebhookUrl: CheckUrl;
 }
 
-/** What the adapter gives a procedure: the services, and what of the request is not input. Nothing is checked yet. */
+/** What the adapter gives a procedure besides its input: the services and the rest of the request, all unchecked. */
 export interface CallContext extends Services {
   orm: MikroORM;
   requestId: string;
@@ -45,7 +45,7 @@ export interface CallContext extends Services {
   locals: Locals;
 }
 
-/** What a handler is given. */
+/** The context of a handler. */
 export interface RequestContext extends Services {
   /**
    * Sees the tenant's rows only. On a write it is inside the transaction that also holds the remembered answer; on a

@@ -18,7 +18,7 @@ const body = z
   })
   .nullable();
 
-/** A draft may be incomplete: what is missing is refused when it is to be sent. */
+/** A draft may be incomplete: its send-preview is refused until it is complete. */
 export const newsletterBody = z.strictObject({
   name,
   subject: subject.default(null),
@@ -57,7 +57,7 @@ export const newsletter = z.object({
 
 const count = z.int();
 
-/** A newsletter with how far it got: how many recipients are in each state. They add up to `total`. */
+/** A newsletter with the number of its recipients in each state. The numbers add up to `total`. */
 export const newsletterWithRecipients = newsletter.extend({
   /** Null before it is confirmed. */
   recipients: z

@@ -59,7 +59,7 @@ function render({ status, requestId, data, meta }: Success): HttpAnswer {
   return { status, headers: {}, body: renderSuccess(requestId, data, meta) };
 }
 
-/** What a call that threw is answered with: the remembered answer, or the error again, for the app's handler. */
+/** Renders a replayed answer. Any other error is thrown again, for the error handler of the app. */
 function replay(thrown: unknown, links: Links): HttpAnswer {
   if (!(thrown instanceof Replayed)) throw thrown;
   const { requestId, answer } = thrown;

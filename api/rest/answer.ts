@@ -1,7 +1,7 @@
 import type { RequestContext } from "../context.ts";
 import type { HandlerResult, RouteDefinition } from "./definition.ts";
 
-/** What a procedure came to; the adapter puts the envelope around it. */
+/** The result of a procedure; the adapter puts the envelope around it. */
 export interface Success {
   status: number;
   /** The request that had the effect: on a replay the first one. */
@@ -13,7 +13,7 @@ export interface Success {
 }
 
 /**
- * The success that a handler's result is. A dry run shows its impact alone.
+ * Makes the answer from a handler's result. A dry run shows its impact alone.
  * @throws {Error} for a dry run without an impact
  */
 export function successOf(

@@ -23,7 +23,7 @@ export interface QuotaImpact {
   remaining: number;
 }
 
-/** An impact; what is not named is zero, and `affected_count` is the sum of the three counts unless given. */
+/** Makes an impact. A count that is not given is zero; `affected_count` is the sum of the three unless given. */
 export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
   const { would_create = 0, would_update = 0, would_delete = 0 } = effect;
   return {
@@ -37,19 +37,19 @@ export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
   };
 }
 
-/** A handler's success: the payload and what goes around it. */
+/** The success of a handler: the payload, and fields for the envelope around it. */
 export interface Ok<T> {
   data: T;
   impact?: Impact;
   /** Joins `meta`. */
   meta?: Record<string, unknown>;
-  /** What is remembered under the Idempotency-Key instead of the payload; the route's `recall` makes it from this. */
+  /** Remembered under the Idempotency-Key instead of the payload; the route's `recall` makes the payload from it. */
   facts?: unknown;
   /** The id of the request that had the effect, where that was an earlier one. */
   requestId?: string;
 }
 
-/** What a dry run may give instead of `Ok`, when there is no payload to make. */
+/** The result of a dry run that has no payload to show. */
 export interface ImpactOnly {
   impact: Impact;
 }
@@ -61,20 +61,20 @@ export const ok = <T>(data: T, around: Omit<Ok<T>, "data"> = {}): Ok<T> => ({ da
 
 export type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
 
-/** What a route declares; the middlewares, the adapter and the OpenAPI document read it. */
+/** The declaration of a route; the middlewares, the adapter and the OpenAPI document read it. */
 export interface RouteMeta {
   method: Method;
   /** Below the base path, parameters in braces: `/lists/{listId}`. */
   path: `/${string}`;
   /** Of a success; 200 unless given. */
   status?: number;
-  /** What the key must hold; null for none. */
+  /** The scope that the API key must hold; null for none. */
   scope: Scope | null;
   /** Whether an Idempotency-Key acts here: `optional` on writes, `none` on GET and DELETE unless given. */
   idempotency?: "none" | "optional" | "required";
   /** Takes `?dry_run=true`; the handler must then give an impact. */
   dryRun?: boolean;
-  /** What a dry run needs besides `scope`. */
+  /** The scope that a dry run needs besides `scope`. */
   readScope?: Scope;
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;
@@ -94,7 +94,7 @@ export type InputSchema = z.ZodObject<{ params?: z.ZodType; query?: z.ZodType; b
  */
 export type RouteKind = "read" | "write" | "send";
 
-/** What a built procedure carries: the declaration and its schemas. */
+/** The meta of a built procedure: the declaration and its schemas. */
 export interface RouteDefinition extends RouteMeta {
   kind: RouteKind;
   input: InputSchema;

@@ -1,7 +1,7 @@
 import type { AnyTRPCRouter } from "@trpc/server";
 import type { RouteDefinition } from "./definition.ts";
 
-/** A procedure with what the adapter needs to serve it. */
+/** A procedure of the router, with its declaration. */
 export interface Endpoint {
   /** Of the procedure in the tRPC router. */
   name: string;
@@ -12,7 +12,7 @@ export interface Endpoint {
 const PARAM = /\{(\w+)\}/g;
 /** Express's spelling of a path. */
 export const expressPath = (path: string): string => path.replace(PARAM, ":$1");
-/** What paths have in common that differ in the names of their parameters only. */
+/** A path without the names of its parameters: two routes with the same shape match the same URLs. */
 export const shapeOf = (path: string): string => path.replace(PARAM, "{}");
 const paramCount = (path: string): number => path.match(PARAM)?.length ?? 0;
 

@@ -11,7 +11,7 @@ export const MAX_BODY_BYTES = 2 * 1024 * 1024;
 const ENCODINGS: ReadonlySet<string> = new Set(["identity", "gzip", "deflate"]);
 const MEDIA_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
-/** What the layers of the app tell each other about a request. */
+/** The fields of a request for the log, which the layers of the app fill. */
 export const localsOf = (res: Response): Locals => res.locals as Locals;
 
 /** Sends an answer; does nothing for a client that has gone. */

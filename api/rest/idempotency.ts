@@ -81,7 +81,7 @@ const PASSING: ReadonlySet<ErrorCode> = new Set([
 const isRemembered = ({ status, code }: ApiError): boolean =>
   status > 401 && status < 500 && status !== 429 && !PASSING.has(code);
 
-/** What is remembered of a refusal. */
+/** The remembered part of a refusal. */
 interface RefusalFacts {
   code: ErrorCode;
   message: string;
@@ -100,8 +100,8 @@ export class Replayed extends Error {
   }
 }
 
-/** A success as it is remembered: its payload, encrypted where it holds a secret, or the facts it is made from. */
-export function toRemember(
+/** Packs a success to be remembered: its payload, encrypted where it holds a secret, or the facts it is made from. */
+export function packAnswer(
   { vault }: Pick<CallContext, "vault">,
   { secret = false }: RouteDefinition,
   handle: IdempotencyHandle,
@@ -136,7 +136,8 @@ export async function recallAnswer(
 }
 
 /**
- * What becomes of the key when the handler refused or failed. A transaction of its is rolled back by now.
+ * Remembers a refusal under the key, or gives the key back after a failure. The handler's transaction is rolled back by
+ * now.
  * @throws {ApiError} `request_in_flight` when another attempt has taken the key over
  */
 export async function settleFailure(

@@ -20,7 +20,7 @@ type Part = keyof RawInput;
 const refuse = (param: string | undefined, message: string) => new ApiError("validation_failed", message, { param });
 
 /**
- * Refuses what no field may hold: text that Postgres cannot store (NUL, lone surrogates), a `__proto__`, and nesting
+ * Refuses values that no field may hold: text that Postgres cannot store (NUL, lone surrogates), a `__proto__`, and nesting
  * beyond `MAX_DEPTH`.
  */
 function refuseUnstorable(value: unknown, path: readonly PropertyKey[]): void {
@@ -92,8 +92,8 @@ function refusalOf(issues: readonly z.core.$ZodIssue[]): ApiError {
 const NOTHING = z.strictObject({});
 
 /**
- * The whole of what a route takes: a part its own schema leaves out must be empty, and a body it does not ask for may
- * be missing or `{}`.
+ * The schema of all parts of a request: a part that the route's own schema leaves out must be empty, and a body that it
+ * leaves out may be missing or `{}`.
  */
 export function completeInput(input: InputSchema): z.ZodType {
   const { params = NOTHING, query = NOTHING, body = NOTHING.optional() } = input.shape;

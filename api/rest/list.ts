@@ -1,3 +1,4 @@
+import type { EntityDictionary, EntityName } from "@mikro-orm/postgresql";
 import { type SelectQueryBuilder, sql } from "kysely";
 import stringify from "safe-stable-stringify";
 import { z } from "zod";
@@ -82,6 +83,8 @@ export function decodeCursor(vault: Vault, binding: string, cursor: string): Pos
   return { sortedAtMs: Number(sortedAt), id, syncedMs: synced === "" ? null : Number(synced) };
 }
 
+type PageContext = Pick<RequestContext, "em" | "vault" | "tenant" | "target">;
+
 /** A transaction takes its clock before it shows in pg_stat_activity; a second is far more than that gap. */
 const SLACK_MS = 1000;
 
@@ -110,7 +113,7 @@ async function readHorizonMs(em: EntityManager): Promise<number | null> {
  *     const lists = defineList({ table: "lists", sorts: ["updated_at", "created_at"], updatedSince: true });
  *     route(…).input(z.strictObject({ query: lists.query })).output(z.array(list))
  *       .query(({ ctx, input }) =>
- *         lists.page(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), presentList));
+ *         lists.pageEntities(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), List, presentList));
  *
  * Paging is by (sort column, id), so records that are added or deleted between pages neither repeat nor hide others.
  */
@@ -135,7 +138,7 @@ export function defineList<
    * @throws {ApiError} `cursor_invalid`
    */
   async function page<From extends keyof Database, Row extends object, T>(
-    ctx: Pick<RequestContext, "em" | "vault" | "tenant" | "target">,
+    ctx: PageContext,
     input: z.output<typeof query>,
     rows: SelectQueryBuilder<Database, From, Row>,
     present: (row: Row) => T,
@@ -183,5 +186,18 @@ export function defineList<
     );
   }
 
-  return { query, page };
+  /** The same for rows of the list's own table, shown by the presenter of its entity. */
+  function pageEntities<From extends keyof Database, Row extends object, Entity extends object, T>(
+    ctx: PageContext,
+    input: z.output<typeof query>,
+    rows: SelectQueryBuilder<Database, From, Row>,
+    entity: EntityName<Entity>,
+    present: (entity: Entity) => T,
+  ): Promise<Ok<T[]>> {
+    // The columns of a table are those of its entity; MikroORM's type of a raw row does not know Kysely's.
+    const toEntity = (row: object) => ctx.em.map(entity, row as EntityDictionary<Entity>);
+    return page(ctx, input, rows, (row) => present(toEntity(row)));
+  }
+
+  return { query, page, pageEntities };
 }

@@ -42,7 +42,7 @@ const FORMATS: Record<string, string> = {
   datetime: "an ISO 8601 date and time with a time zone, such as 2026-08-15T10:00:00Z",
 };
 
-/** A limit, what it counts, and how many the value has. */
+/** A limit with its unit, and the size of the value. */
 function size(comparison: string, limit: number | bigint, origin: string, value: unknown): string {
   if (typeof value === "string" && origin === "string") {
     return `must be ${comparison} ${plural(limit, "character")} long; it has ${value.length}`;
@@ -63,7 +63,7 @@ function oneOf(values: readonly unknown[]): string {
 }
 
 /**
- * What is wrong with a value, as the end of a sentence whose subject is the field: "must be at most 100 characters long;
+ * The problem with a value, as the end of a sentence whose subject is the field: "must be at most 100 characters long;
  * it has 140". It stands in for zod's own messages; where a schema brings a message of its own, that one is used.
  *
  * Free text is described by its length and never quoted: it may be an address or a secret.

@@ -8,10 +8,10 @@ import type { CallContext } from "../context.ts";
 import { successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition } from "./definition.ts";
 import { thrownBy } from "./failures.ts";
-import { keyedRequest, Replayed, readKey, recallAnswer, settleFailure, toRemember } from "./idempotency.ts";
+import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
 import { completeInput, parserOf } from "./input.ts";
 
-/** What is known of a call once it is admitted: who asks, and how. */
+/** The context of an admitted call: the caller is known and may use the route. */
 interface AdmittedContext extends CallContext {
   em: EntityManager;
   tenant: Tenant;
@@ -51,11 +51,11 @@ function readDryRun(value: string | undefined, access: Access, { readScope }: Ro
 }
 
 /**
- * What every call passes before its input is read. The order here is the order of refusals: credentials, scope, query
+ * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, scope, query
  * string and `dry_run`, Idempotency-Key.
  *
  * Rate limits and the Service-Version header belong here: a limit per address is a middleware in front of the first one
- * (the result of its `next()` tells it of a 401), a limit per key and the version are middlewares behind it.
+ * (it learns of a 401 from the result of its `next()`), a limit per key and the version are middlewares behind it.
  */
 const admitted = t.procedure
   .use(async ({ ctx, next }) => next({ ctx: await identify(ctx) }))
@@ -69,7 +69,7 @@ const admitted = t.procedure
   )
   .use(async ({ ctx, meta, next }) => next({ ctx: { key: readKey(ctx.headers, declared(meta)) } }));
 
-/** Makes the answer of what the handler returned. A read ends here. */
+/** Turns the result of a read's handler into the answer. */
 const reading = inner.procedure.use(async ({ ctx, meta, next }) => {
   const result = await next({ ctx: { idempotency: null } });
   if (!result.ok) return result;
@@ -78,7 +78,7 @@ const reading = inner.procedure.use(async ({ ctx, meta, next }) => {
 
 /**
  * Runs a write once per Idempotency-Key: claims the key, or replays the answer that is remembered under it. Then runs
- * what the route checks before its transaction.
+ * the route's `before`.
  */
 const claiming = inner.procedure
   .use(async ({ ctx, meta, getRawInput, next }) => {
@@ -100,7 +100,7 @@ const claiming = inner.procedure
     return next();
   });
 
-/** What tRPC's `next()` gives: it returns failures instead of throwing them. */
+/** The result of tRPC's `next()`, which returns failures instead of throwing them. */
 type Outcome = { ok: true; data: unknown } | { ok: false; error: Error };
 
 /** Ends a dry run's transaction. */
@@ -136,12 +136,12 @@ const writing = claiming
   .use(async ({ ctx, meta, next }) => {
     const result = await next();
     if (!result.ok) return result;
-    // The database may still refuse what waits in the unit of work; on a dry run too.
+    // The database may refuse changes that are not flushed yet; on a dry run too.
     await ctx.em.flush();
     const success = successOf(ctx, declared(meta), result.data as HandlerResult<unknown>);
     const { idempotency: handle } = ctx;
     // Another attempt has taken the key over: this one must leave no trace.
-    const held = !handle || (await writeAnswer(ctx.em, handle, toRemember(ctx, declared(meta), handle, success)));
+    const held = !handle || (await writeAnswer(ctx.em, handle, packAnswer(ctx, declared(meta), handle, success)));
     if (!held) throw inFlight();
     return { ...result, data: success };
   });
@@ -153,13 +153,13 @@ const sending = claiming.use(async ({ ctx, meta, next }) => {
   const success = successOf(ctx, declared(meta), result.data as HandlerResult<unknown>);
   const { idempotency: handle } = ctx;
   // Changes nothing where the activity has written the answer with the effect.
-  if (handle) await writeAnswer(ctx.em, handle, toRemember(ctx, declared(meta), handle, success));
+  if (handle) await writeAnswer(ctx.em, handle, packAnswer(ctx, declared(meta), handle, success));
   return { ...result, data: success };
 });
 
 const BEHIND_INPUT = { read: reading, write: writing, send: sending } as const;
 
-/** The base procedure of a route: admission, input, and what its kind adds. */
+/** The base procedure of a route: admission, input, and the middlewares of its kind. */
 export function procedureFor(definition: RouteDefinition) {
   const parsed = admitted.meta(definition).input(parserOf(completeInput(definition.input)));
   return parsed.concat(BEHIND_INPUT[definition.kind]);

@@ -10,7 +10,7 @@ export { router } from "./procedures.ts";
 type Handler<Input, Data> = (call: { ctx: RequestContext; input: Input }) => Promise<HandlerResult<Data>>;
 type Check<Input> = (call: { ctx: RequestContext; input: Input }) => Promise<void>;
 
-/** Cuts a handler's payload down to what the route's schema names. */
+/** Keeps the fields of a handler's payload that the route's schema names, and no others. */
 function outputOf(schema: z.ZodType) {
   return (result: unknown): unknown => {
     const given = result as HandlerResult<unknown>;
@@ -19,7 +19,7 @@ function outputOf(schema: z.ZodType) {
 }
 
 /**
- * Declares a route: what it is, then its schemas, then its handler.
+ * Declares a route: its meta, then its schemas, then its handler.
  *
  *     route({ method: "GET", path: "/lists/{listId}", scope: "lists:read", summary: "Retrieve a list" })
  *       .input(z.strictObject({ params: z.strictObject({ listId: idParam }) }))

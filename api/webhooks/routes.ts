@@ -86,7 +86,7 @@ const catalogue = route({
   method: "GET",
   path: "/webhooks/events",
   scope: "webhooks:read",
-  summary: "List every event there is to subscribe to",
+  summary: "List the events that an endpoint can subscribe to",
 })
   .input(z.strictObject({}))
   .output(z.array(eventType))

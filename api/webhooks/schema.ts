@@ -14,7 +14,7 @@ const MAX_EVENTS = 64;
 export const webhookParams = z.strictObject({ webhookId: idParam });
 export const deliveryParams = z.strictObject({ webhookId: idParam, deliveryId: idParam });
 
-/** What a URL's parser would drop or escape is refused, so that what is shown is what is called. */
+/** Characters that a URL parser would drop or escape are refused, so that the URL shown is the URL called. */
 const url = z
   .string()
   .min(MIN_URL_LENGTH)
@@ -38,7 +38,7 @@ const tooMany = (given: unknown): boolean =>
 
 const headers = z
   .custom<Record<string, string>>((given) => !tooMany(given), `must hold at most ${MAX_HEADERS} headers`)
-  // Only then each of them: of a hundred thousand, every one would be complained of.
+  // The count is checked first: each of a hundred thousand headers would be a problem of its own.
   .pipe(z.record(z.string(), z.string()))
   .superRefine((given, { addIssue }) => {
     for (const { name: header, message } of headerProblems(given)) {
@@ -90,7 +90,7 @@ export const newWebhook = webhook.extend({ secret: z.string() });
 
 export const deletedWebhook = deleted("webhook_endpoint");
 
-/** One attempt. What it does not know yet, or never will, is null. */
+/** One attempt. A field whose value is not known is null. */
 export const delivery = z.object({
   object: z.literal("webhook_delivery"),
   id: z.string(),

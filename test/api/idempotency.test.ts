@@ -136,7 +136,7 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(name), 1);
   });
 
-  it("knows a request again whatever the order of its fields and parameters", async () => {
+  it("recognises a request whatever the order of its fields and parameters", async () => {
     const name = unique("order");
     const post = (path: string, body: string) => client().post(path, body, { idempotencyKey: "k" });
     const first = await post("/make?a=1&b=2", `{"name":"${name}","hold":false}`);
@@ -168,7 +168,7 @@ describe("Idempotency-Key", () => {
     assert.ok(isReplay(await post(team.keys.cleanup, "k")));
   });
 
-  it("gives twenty racing requests one effect; the others are told to wait or hear the same answer", async () => {
+  it("gives twenty racing requests one effect; the others get request_in_flight or the same answer", async () => {
     const name = unique("race");
     const answers = await Promise.all(Array.from({ length: 20 }, () => make(name, "race")));
     assert.equal(await count(name), 1);
@@ -256,7 +256,7 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(name), 0);
   });
 
-  it("does not remember a limit of the moment, or a request that was not valid", async () => {
+  it("does not remember a 429, or a request that was not valid", async () => {
     for (const outcome of ["cap", "invalid"]) {
       const idempotencyKey = unique("k");
       const first = await make("x", idempotencyKey, { outcome });
@@ -294,7 +294,7 @@ describe("Idempotency-Key", () => {
     }
   });
 
-  it("is required where the route says so, before the body is looked at", async () => {
+  it("is required where the route declares it, before the body is read", async () => {
     assert.equal(code(await client().post("/preview", "not json")), "idempotency_key_required");
   });
 
@@ -332,7 +332,7 @@ describe("Idempotency-Key", () => {
     assertReplay(first, await ask());
   });
 
-  it("recomputes what a stored preview leaves out", async () => {
+  it("recomputes the token that a remembered answer leaves out", async () => {
     const ask = () => client().post("/preview", undefined, { idempotencyKey: "k" });
     const first = await ask();
     assert.equal(first.body.data.token, "the-token");
@@ -340,11 +340,11 @@ describe("Idempotency-Key", () => {
     assertReplay(first, await ask());
   });
 
-  describe("on a route that answers by itself", () => {
+  describe("on a route whose effect a workflow commits", () => {
     const ask = (outcome: string, idempotencyKey: string) =>
       client().post("/elsewhere", { outcome }, { idempotencyKey });
 
-    it("replays what was written elsewhere", async () => {
+    it("replays an answer that was written with the effect", async () => {
       const first = await ask("done", "k");
       assert.equal(first.status, 202);
       assertReplay(first, await ask("done", "k"));

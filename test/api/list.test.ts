@@ -104,7 +104,7 @@ describe("lists", () => {
     }
   });
 
-  it("neither repeats nor hides a record when others come and go between pages", async () => {
+  it("neither repeats nor hides a record when others are added and deleted between pages", async () => {
     const added = await addLists(6, { at: (i) => `2026-01-01T00:00:0${i}Z` });
     const first = await get("/lists?limit=3&order=asc");
     await team.em.execute("delete from lists where id = ?", [added[1]]);
@@ -113,7 +113,7 @@ describe("lists", () => {
     assert.deepEqual([...ids(first), ...ids(second)], added);
   });
 
-  it("shows nobody else's records, whatever the route's query selects", async () => {
+  it("shows records of its tenant alone, whatever the route's query selects", async () => {
     await addLists(2);
     const other = await makeTeam();
     assert.deepEqual(ids(await get("/lists", other.keys.live)), []);
