@@ -1,7 +1,7 @@
 import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { type AccountProvider, type AccountStatus, EmailAccount, type SmtpSecurity } from "../db/entities/account.ts";
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError, notFound } from "./errors.ts";
@@ -144,7 +144,10 @@ function setStatus(
 const works = ({ status, lastError }: EmailAccount): boolean => status === "ACTIVE" && lastError == null;
 
 const tell = (em: EntityManager, tenant: Tenant, event: "account.error" | "account.recovered", accountId: string) =>
-  emit(em, tenant, event, { record: accountRecord("a"), from: sql`email_accounts a where a.id = ${accountId}` });
+  emit(em, tenant, event, {
+    record: accountRecord("a"),
+    from: sql`email_accounts a where ${ofTenant(tenant, "a")} and a.id = ${accountId}`,
+  });
 
 /** What pauses a send and would pause every other send of the account too. */
 const ACCOUNT_TROUBLES: ReadonlySet<string> = new Set<SmtpReason>([
@@ -167,6 +170,7 @@ export async function noteTrouble(
   const noted = await kysely(em)
     .updateTable("email_accounts")
     .set({ last_error: trouble })
+    .where(ofTenant(tenant))
     .where("id", "=", accountId)
     .where("last_error", "is", null)
     .where("status", "=", "ACTIVE")
@@ -180,6 +184,7 @@ export function noteRecovery(em: EntityManager, tenant: Tenant, accountId: strin
     const noted = await kysely(tx)
       .updateTable("email_accounts")
       .set({ last_error: null })
+      .where(ofTenant(tenant))
       .where("id", "=", accountId)
       .where("last_error", "is not", null)
       .where("status", "=", "ACTIVE")

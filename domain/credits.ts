@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { CreditKind } from "../db/entities/send.ts";
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { ApiError } from "./errors.ts";
 import { newId } from "./ids.ts";
 
@@ -33,8 +33,7 @@ export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<
   const row = await kysely(em)
     .selectFrom("credit_balances")
     .select(["available", "reserved"])
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     .executeTakeFirst();
   return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
 }
@@ -120,15 +119,13 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
   const locked = await db
     .selectFrom("credit_balances")
     .select(["available", "reserved"])
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     .forUpdate()
     .executeTakeFirst();
   const done = await db
     .selectFrom("credit_entries")
     .select("id")
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     .where("kind", "=", kind)
     .where("send_id", "is not distinct from", sendId)
     .where("cause", "=", cause)
@@ -147,12 +144,7 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
   }
   if (reserved < 0) throw new Error(`${kind} of ${amount} credits for ${sendId}: fewer are reserved`);
 
-  await db
-    .updateTable("credit_balances")
-    .set({ available, reserved })
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
-    .execute();
+  await db.updateTable("credit_balances").set({ available, reserved }).where(ofTenant(tenant)).execute();
   await db
     .insertInto("credit_entries")
     .values({

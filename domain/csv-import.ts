@@ -3,10 +3,10 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { type Info, parse } from "csv-parse";
 import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { normaliseAddress } from "./address.ts";
+import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
-import { confirmedStanding, initialStanding } from "./audience/standing.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import type { EventName } from "./webhooks/catalogue.ts";
@@ -325,7 +325,7 @@ function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknow
  */
 const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql`
   select (select s.id from subscribers s
-    where s.team_id = ${tenant.teamId} and s.environment = ${tenant.environment} and s.email = p.email) as id
+    where ${ofTenant(tenant, "s")} and s.email = p.email) as id
   from import_people p where ${slice}`;
 
 function writeSubscriptions(
@@ -335,7 +335,7 @@ function writeSubscriptions(
   confirmed: boolean,
   slice: RawBuilder<unknown>,
 ): Promise<Written> {
-  const standing = confirmed ? confirmedStanding : initialStanding(list.optin, tenant.environment);
+  const start = confirmed ? CONFIRMED : initialStatus(list.optin, tenant.environment);
   const onConflict = confirmed
     ? sql`do update set status = 'CONFIRMED', confirmed_at = now(), confirmation_due_at = null where x.status = 'PENDING'`
     : sql`do nothing`;
@@ -345,8 +345,8 @@ function writeSubscriptions(
     with written as (
       insert into subscriptions as x
         (list_id, subscriber_id, team_id, environment, status, confirmed_at, confirmation_due_at)
-      select ${list.id}, m.id, ${tenant.teamId}, ${tenant.environment}, ${standing.status},
-        ${standing.confirmed_at}::timestamptz, ${standing.confirmation_due_at}::timestamptz
+      select ${list.id}, m.id, ${tenant.teamId}, ${tenant.environment}, ${start.status},
+        ${start.confirmed_at}::timestamptz, ${start.confirmation_due_at}::timestamptz
       from (${membersOf(tenant, slice)}) m order by m.id
       on conflict (list_id, subscriber_id) ${onConflict}
       returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, unsubscribed_at, created_at, updated_at
@@ -363,8 +363,7 @@ async function countOptedOut(
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from (${membersOf(tenant, slice)}) m
     where 'UNSUBSCRIBED' =
-      (select o.status from subscriptions o where o.list_id = ${list.id} and o.subscriber_id = m.id)`.execute(
-    kysely(em),
-  );
+      (select o.status from subscriptions o
+        where ${ofTenant(tenant, "o")} and o.list_id = ${list.id} and o.subscriber_id = m.id)`.execute(kysely(em));
   return rows[0]?.count ?? 0;
 }

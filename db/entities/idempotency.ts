@@ -1,7 +1,7 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { type Environment, instant } from "./shared.ts";
 
-/** What a request under an Idempotency-Key came to. */
+/** The answer to a request under an Idempotency-Key. */
 const IdempotencyRecordSchema = defineEntity({
   name: "IdempotencyRecord",
   tableName: "idempotency_records",
@@ -9,7 +9,7 @@ const IdempotencyRecordSchema = defineEntity({
   properties: {
     teamId: p.text().primary(),
     environment: p.text().$type<Environment>().primary(),
-    /** HMAC of the client's key: a key may hold anything, an address among it. */
+    /** HMAC of the client's key: a key may hold anything, an address included. */
     keyHash: p.text().primary(),
     /** HMAC over method, path, parameters and body. */
     fingerprint: p.text(),
