@@ -4,7 +4,7 @@ import { Context } from "@temporalio/activity";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { isConflict } from "../db/transaction.ts";
-import { noteRecovery } from "../domain/accounts.ts";
+import { recordAccountRecovery } from "../domain/accounts.ts";
 import { unsubscribeUrl } from "../domain/links.ts";
 import { type ComposedMessage, composeMessage } from "../domain/mail/message.ts";
 import { type Quota, returnQuota, takeQuota } from "../domain/sends/account-capacity.ts";
@@ -178,7 +178,8 @@ class Slice {
     } finally {
       await this.#settleRest();
     }
-    if (content.accountTroubled && this.#accepted) await noteRecovery(this.#em, this.#send, this.#send.accountId);
+    if (content.accountTroubled && this.#accepted)
+      await recordAccountRecovery(this.#em, this.#send, this.#send.accountId);
     if (this.#returnedFrom !== undefined) this.#afterSeq = Math.min(this.#afterSeq, this.#returnedFrom - 1);
 
     const progress = { afterSeq: this.#afterSeq, mailed: this.#mailed, unknown: 0 };

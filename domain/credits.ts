@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts"
 import { ApiError } from "./errors.ts";
 import { newId } from "./ids.ts";
 
-/** What a team holds: `available` can be reserved, `reserved` is set aside for confirmed sends. Whole email credits. */
+/** A team's credits: `available` can be reserved, `reserved` is set aside for confirmed sends. Whole email credits. */
 export interface CreditBalance {
   available: number;
   reserved: number;
@@ -28,7 +28,7 @@ interface Movement {
   cause: string;
 }
 
-/** What the team holds now; nothing at all when it was never granted anything. */
+/** The team's balance now; zeros when it was never granted credits. */
 export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<CreditBalance> {
   const row = await kysely(em)
     .selectFrom("credit_balances")
@@ -40,7 +40,7 @@ export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<
 
 /**
  * How many balances differ from the sum of their ledger; anything but 0 is a defect. It reads the whole ledger, in one
- * statement: what moves meanwhile is seen on both sides or on neither.
+ * statement: a movement meanwhile is seen on both sides or on neither.
  */
 export async function countCreditMismatches(em: EntityManager): Promise<number> {
   const ledgerSum = (side: keyof CreditBalance) => {
@@ -115,7 +115,7 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
   if (amount === 0) return;
   const db = kysely(em);
 
-  // The lock comes first and on its own, so that what is read next is what the holder before us left behind.
+  // The lock is a statement of its own, so that the next one sees the commit of the lock's previous holder.
   const locked = await db
     .selectFrom("credit_balances")
     .select(["available", "reserved"])
@@ -133,7 +133,6 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
   if (done) return;
 
   const effect = CREDIT_EFFECT[kind];
-  // The driver hands bigints out as text.
   const available = Number(locked?.available ?? 0) + effect.available * amount;
   const reserved = Number(locked?.reserved ?? 0) + effect.reserved * amount;
   if (available < 0) {

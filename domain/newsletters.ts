@@ -9,7 +9,7 @@ import { type ContentProblem, checkContent } from "./mail/template.ts";
 import { changesOf, type Patch } from "./patch.ts";
 import { countStates } from "./sends/ledger.ts";
 
-/** What a draft may still lack is null; the send's gates say so. */
+/** A draft may lack these: they are null until the send's gates require them. */
 export interface DraftFields {
   name: string;
   subject: string | null;

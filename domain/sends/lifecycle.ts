@@ -3,7 +3,7 @@ import type { SendStatus } from "../../db/entities/send.ts";
 import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { isAccountTrouble, noteTrouble } from "../accounts.ts";
+import { isAccountFailure, recordAccountFailure } from "../accounts.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
 import type { EventName } from "../webhooks/catalogue.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -71,7 +71,8 @@ async function move(em: EntityManager, sendId: string, { from, to, trouble = nul
       .returning(["team_id", "environment", "resource_id", "account_id", "started_at", "completed_at"])
       .executeTakeFirstOrThrow();
     const tenant = { teamId: moved.team_id, environment: moved.environment };
-    if (trouble !== null && isAccountTrouble(trouble)) await noteTrouble(tx, tenant, moved.account_id, trouble);
+    if (trouble !== null && isAccountFailure(trouble))
+      await recordAccountFailure(tx, tenant, moved.account_id, trouble);
     const newsletter = await db
       .updateTable("newsletters")
       .set({ status: to, started_at: moved.started_at, completed_at: moved.completed_at })
