@@ -50,7 +50,16 @@ export const EXCEPTIONS: readonly Exception[] = [
       "A workflow carries the ids of its send and of what that consists of, and no tenant; ids cannot be guessed.",
     program: "workers",
     file: /^(?:domain\/sends|domain\/webhooks\/emit\.ts|activities)\b/,
-    tables: ["sends", "send_previews", "newsletters", "email_accounts", "lists"],
+    tables: [
+      "sends",
+      "send_previews",
+      "newsletters",
+      "email_accounts",
+      "lists",
+      "subscriptions",
+      "subscribers",
+      "suppressions",
+    ],
     statement: BY_ID,
   },
   {
