@@ -11,9 +11,9 @@ type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
 
 /**
  * Sends the confirmation mails of double opt-ins that are due, over SYSTEM_SMTP_URL. Each is claimed first and settled
- * after it was handed over: a crash in between repeats a mail ten minutes later, it forgets none. One that the server
- * refuses for good is given up; any other failure is tried again when the claim runs out.
- * @returns how many were handed over
+ * after the server accepted it: a crash in between repeats a mail ten minutes later and drops none. A mail that the
+ * server refuses for good is not repeated; after any other failure it is, when the claim ends.
+ * @returns number of mails that the server accepted
  */
 export async function sendDueConfirmations({ env, orm, vault, log, stopping }: Deps): Promise<number> {
   const { PUBLIC_URL: publicUrl, SYSTEM_SMTP_URL, SYSTEM_FROM, SMTP_TIMEOUT_MS } = env;

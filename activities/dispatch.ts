@@ -1,6 +1,6 @@
 import { Context } from "@temporalio/activity";
 import type { EntityManager } from "../db/orm.ts";
-import { noteRecovery } from "../domain/accounts.ts";
+import { recordAccountRecovery } from "../domain/accounts.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { readContent } from "../domain/sends/content.ts";
 import {
@@ -126,7 +126,7 @@ async function mailSlice(
     }
   }
   settler.assertSettled();
-  if (content.accountFailed && settler.accepted) await noteRecovery(em, dispatch, dispatch.accountId);
+  if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch, dispatch.accountId);
   const firstReturned = settler.firstReturnedSeq ?? Number.POSITIVE_INFINITY;
   return {
     end: mails.end,

@@ -17,10 +17,10 @@ export const openTransport = (url: string, timeoutMs: number) =>
 
 export type Transport = ReturnType<typeof openTransport>;
 
-/** From here on, an answer is final. */
+/** Reply codes from here on are final. */
 export const PERMANENT = 500;
 
-/** The server's answer to RCPT or DATA; undefined when it gave none, or when it refused us rather than the mail. */
+/** The server's reply code to RCPT or DATA; undefined without one, or when it refused the connection and not the mail. */
 export function replyCode(error: unknown): number | undefined {
   const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
   return typeof responseCode === "number" && (code === "EENVELOPE" || code === "EMESSAGE") ? responseCode : undefined;

@@ -1,18 +1,25 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { Migrator } from "@mikro-orm/migrations";
 import { defineConfig, EntityManager, type InferKyselyDB, MikroORM } from "@mikro-orm/postgresql";
-import type { ColumnType, Kysely } from "kysely";
+import { type ColumnType, type Kysely, sql } from "kysely";
 import { accountEntities } from "./entities/account.ts";
 import { audienceEntities } from "./entities/audience.ts";
 import { idempotencyEntities } from "./entities/idempotency.ts";
 import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
+import { prepareNamed } from "./named-statements.ts";
 import { type ConnectionPool, endIdleTransactions, prepareMarked, reclaimDeadConnections } from "./pool.ts";
-import { prepareNamed } from "./prepared.ts";
 import type { Tenant } from "./tenant.ts";
 
 export { ofTenant, type Tenant } from "./tenant.ts";
 export { EntityManager, MikroORM };
+
+/*
+ * MikroORM entities serve one aggregate at a time (create it, read it, change it), and the schema and its migrations.
+ * Kysely serves sets, joins, bulk work and statements with conditions. A function works with one of the two shapes of a
+ * row: an entity (camelCase, instants as `Date`) or a Kysely row (snake_case, instants as text), never with both.
+ */
 
 const entities = [
   ...teamEntities,
@@ -23,18 +30,17 @@ const entities = [
   ...webhookEntities,
 ] as const;
 
-/** MikroORM turns off the driver's parsing of dates: Kysely reads an instant as Postgres's text. */
-type InstantColumn = string;
+/**
+ * A value as Kysely reads it: the driver gives Postgres's text for an instant, because MikroORM turns off its parsing of
+ * dates, and for a bigint, which may be larger than a number can hold.
+ */
+type Read<Value> = Value extends Date | bigint ? string : Value;
+/** A value as Kysely may write it. */
+type Written<Value> = Value extends Date ? Date | string : Value extends bigint ? bigint | number | string : Value;
 type AsRead<Column> =
   Column extends ColumnType<infer Select, infer Insert, infer Update>
-    ? ColumnType<
-        Date extends Select ? Exclude<Select, Date> | InstantColumn : Select,
-        Date extends Insert ? Insert | string : Insert,
-        Date extends Update ? Update | string : Update
-      >
-    : Date extends Column
-      ? ColumnType<Exclude<Column, Date> | InstantColumn, Column | string, Column | string>
-      : Column;
+    ? ColumnType<Read<Select>, Written<Insert>, Written<Update>>
+    : ColumnType<Read<Column>, Written<Column>, Written<Column>>;
 type Tables = InferKyselyDB<(typeof entities)[number]>;
 
 /** Every table with its columns as Kysely reads and writes them. */
@@ -87,15 +93,56 @@ export async function openDatabase(
   return orm;
 }
 
-/** Brings the schema up to date; safe to run from several processes at once. */
+/** Key of the advisory lock that the migrating process holds, within the database it migrates. */
+const MIGRATION_LOCK = "mailkeel/migrations";
+
+/** SQLSTATEs for a database that another process creates at this moment: it exists, the name is taken, template in use. */
+const CREATED_MEANWHILE = new Set(["42P04", "23505", "55006"]);
+const CREATE_ATTEMPTS = 20;
+
+/**
+ * Creates the database if there is none and brings its schema up to date. Any number of processes may call this at
+ * once: one migrates, the others wait for it and find nothing left to do.
+ */
 export async function migrate(databaseUrl: string): Promise<void> {
+  await ensureDatabase(databaseUrl);
+  // One connection holds the lock, the other one migrates.
   const orm = await openDatabase(databaseUrl, 2);
   try {
-    await orm.schema.ensureDatabase();
-    await orm.migrator.up();
+    await kysely(orm.em.fork())
+      .transaction()
+      .execute(async (tx) => {
+        // Held by a transaction, not by a session, so that it also works behind a pooler.
+        await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
+        await sql`select pg_advisory_xact_lock(hashtextextended(${MIGRATION_LOCK}, 0))`.execute(tx);
+        await orm.migrator.up();
+      });
   } finally {
     await orm.close(true);
   }
+}
+
+async function ensureDatabase(databaseUrl: string): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const orm = await openDatabase(databaseUrl, 1);
+    try {
+      await orm.schema.ensureDatabase();
+      return;
+    } catch (error) {
+      const code = error instanceof Error && "code" in error ? String(error.code) : "";
+      if (!CREATED_MEANWHILE.has(code) || attempt === CREATE_ATTEMPTS) throw error;
+      await delay(Math.random() * 50 * attempt);
+    } finally {
+      await orm.close(true);
+    }
+  }
+}
+
+/** The tenant that `forTenant` gave an entity manager or one that it was forked from. */
+export function tenantOf(em: EntityManager): Tenant {
+  const tenant: Partial<Tenant> | undefined = em.getFilterParams<Partial<Tenant>>("tenant");
+  if (!tenant?.teamId || !tenant.environment) throw new Error("this entity manager has no tenant");
+  return { teamId: tenant.teamId, environment: tenant.environment };
 }
 
 /** Kysely inside the transaction of `em`, if it is in one. */

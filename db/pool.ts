@@ -1,8 +1,8 @@
 import type { EventEmitter } from "node:events";
 import { type RawBuilder, sql } from "kysely";
 
-/** What is used here of a `pg` client. */
-interface Client extends EventEmitter {
+/** What is used of a `pg` client. */
+export interface Client extends EventEmitter {
   release(destroy: boolean): void;
   query(text: unknown, values?: unknown, ...rest: unknown[]): unknown;
 }
@@ -15,13 +15,13 @@ export interface ConnectionPool extends EventEmitter {
   readonly waitingCount: number;
 }
 
-/** Whoever can give a dead connection back does so at once; after this nobody will. */
+/** A caller that can release a dead connection does so at once; after this time none will. */
 const GRACE_MS = 1_000;
 
 /**
- * Gives the pool its slot back when a connection dies in the middle of a transaction. Kysely's rollback fails on such a
- * connection before it comes to release it, so that every transaction cut off by a restart of Postgres would take one
- * slot with it, until there is none and the process answers nothing any more.
+ * Releases a connection that dies in the middle of a transaction. Kysely's rollback fails on such a connection before
+ * Kysely releases it, so every transaction that a restart of Postgres cuts off would keep its slot of the pool, until no
+ * slot is left and the process answers no request.
  */
 export function reclaimDeadConnections(pool: EventEmitter): void {
   const inUse = new WeakSet<Client>();
@@ -36,12 +36,12 @@ export function reclaimDeadConnections(pool: EventEmitter): void {
   });
 }
 
-/** No transaction of ours waits for anything that takes as long as this, in seconds. */
+/** No transaction of this project is idle for as long as this, in seconds. */
 const IDLE_SECONDS = 60;
 
 /**
- * For a new connection: Postgres ends a transaction whose process does nothing with it for too long. One that froze, or
- * that the network cut off, would hold its locks for hours, and with them the rows that others are to pass on.
+ * For a new connection: makes Postgres end a transaction that is idle for too long. A process that froze, or that the
+ * network cut off, would hold its locks for hours, and other processes would wait for the rows.
  */
 export const endIdleTransactions = async (client: Pick<Client, "query">): Promise<void> => {
   await client.query(`set idle_in_transaction_session_timeout = '${IDLE_SECONDS}s'`);

@@ -1,7 +1,7 @@
 import { type Expression, type SqlBool, sql } from "kysely";
 import type { Environment } from "./entities/shared.ts";
 
-/** Whose rows: a team in one of its two environments. */
+/** The owner of rows: a team in one of its two environments. */
 export interface Tenant {
   teamId: string;
   environment: Environment;

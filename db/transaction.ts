@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { IsolationLevel } from "@mikro-orm/postgresql";
 import type { EntityManager } from "./orm.ts";
 
-/** SQLSTATEs after which the same transaction may well succeed: serialization failure and deadlock. */
+/** SQLSTATEs after which the same transaction may succeed when it is repeated: serialization failure and deadlock. */
 const CONFLICTS = new Set(["40001", "40P01"]);
 
 export const isConflict = (error: unknown): boolean =>
@@ -10,16 +10,16 @@ export const isConflict = (error: unknown): boolean =>
 
 interface TransactionOptions {
   isolationLevel?: IsolationLevel;
-  /** How often it is tried in all. */
+  /** Attempts in all. */
   attempts?: number;
 }
 
-/** What is to be done once a transaction is committed, by its key; told by the transaction's own context. */
+/** Actions to run once a transaction has committed, by their keys; found by the transaction's context. */
 const commits = new WeakMap<object, Map<unknown, () => void>>();
 
 /**
- * Runs `act` once the transaction that `em` is in has committed; a transaction that is rolled back or tried again
- * forgets it. Once per key, however often it is asked for. Only in a transaction that `transaction` opened.
+ * Runs `act` once the transaction that `em` is in has committed; a transaction that is rolled back or repeated drops it.
+ * It runs once per key, however often this is called. Only in a transaction that `transaction` opened.
  */
 export function afterCommit(em: EntityManager, key: unknown, act: () => void): void {
   const context = em.getTransactionContext<object>();
@@ -29,9 +29,9 @@ export function afterCommit(em: EntityManager, key: unknown, act: () => void): v
 }
 
 /**
- * Runs `work` in a transaction, and again from the start when the database says that it met another one. `work` gets a
- * fork whose tenant filter is that of `em`; it must have no effect outside the database. Inside a transaction it joins
- * that one, and whoever opened it does the trying again.
+ * Runs `work` in a transaction, and repeats it from the start when Postgres reports a conflict with another one. `work`
+ * gets a fork with the tenant filter of `em`; it must have no effect outside the database. Inside a transaction it joins
+ * that one, and the call that opened it does the repeating.
  */
 export async function transaction<T>(
   em: EntityManager,
@@ -54,7 +54,7 @@ export async function transaction<T>(
       return result;
     } catch (error) {
       if (!isConflict(error) || attempt >= attempts) throw error;
-      // Those that met part at random, so that they do not meet again.
+      // A random delay, so that the two that conflicted do not conflict again.
       await delay(Math.random() * 20 * attempt);
     }
   }

@@ -13,13 +13,13 @@ const UNREACHABLE: ReadonlySet<string> = new Set([
 /** SQLSTATEs of a server that is going down, starting, or full: connection exceptions, shutdowns, too many clients. */
 const DOWN = /^(?:08...|57P0[123]|53300)$/;
 
-/** What the driver says without any code. */
+/** Messages of driver errors that carry no code. */
 const DRIVER_SAYS =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|not queryable|driver has already been destroyed|read timeout/i;
 
 const MAX_CAUSES = 8;
 
-/** An error with its causes, and with the errors it gathers. */
+/** An error with its causes and, for an aggregate, its errors. */
 function causes(error: unknown, depth = 0): Error[] {
   if (!(error instanceof Error) || depth > MAX_CAUSES) return [];
   const gathered = error instanceof AggregateError ? error.errors : [];
@@ -29,7 +29,7 @@ function causes(error: unknown, depth = 0): Error[] {
 /** A driver's or Node's error code; empty without one. */
 export const codeOf = (error: Error): string => ("code" in error && typeof error.code === "string" ? error.code : "");
 
-/** Whether Postgres could not be reached, or went away under way. */
+/** Whether Postgres could not be reached, or the connection ended during a statement. */
 export function isUnreachable(error: unknown): boolean {
   return causes(error).some(
     (at) => UNREACHABLE.has(codeOf(at)) || DOWN.test(codeOf(at)) || DRIVER_SAYS.test(at.message),

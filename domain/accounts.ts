@@ -1,7 +1,7 @@
 import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { type AccountProvider, type AccountStatus, EmailAccount, type SmtpSecurity } from "../db/entities/account.ts";
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError, notFound } from "./errors.ts";
@@ -29,7 +29,7 @@ export interface AccountFields {
   dailyLimit: number | null;
 }
 
-/** What it takes to log in. */
+/** Server and credentials of a login. */
 export interface SmtpLogin {
   host: string;
   port: number;
@@ -41,7 +41,7 @@ export interface SmtpLogin {
 /** Connects and logs in; activities/smtp/pool.ts has the real one. `message` is fit to be shown. */
 export type VerifyLogin = (login: SmtpLogin) => Promise<{ ok: true } | { ok: false; reason: string; message: string }>;
 
-/** The server behind an account does not take us; the message says why. */
+/** The server of an account refuses the login; the message says why. */
 export class AccountCheckError extends Error {
   override name = "AccountCheckError";
 }
@@ -55,8 +55,9 @@ interface AccountDeps {
 export const passwordContext = (accountId: string): string => `email_accounts/${accountId}/password`;
 
 /**
- * Connects a sending account, once a real login has worked; it is ACTIVE then. No transaction need be open meanwhile.
- * @throws {AccountCheckError} and stores nothing when the server refuses us
+ * Connects a sending account after a real login has worked; the account is ACTIVE then. Call it outside a transaction:
+ * the login may take long.
+ * @throws {AccountCheckError} when the server refuses the login; nothing is stored then
  * @throws {ApiError} `resource_already_exists` when the tenant has an account of this address
  */
 export async function connectAccount(
@@ -105,7 +106,7 @@ export async function suspendAccount(em: EntityManager, accountId: string): Prom
 
 /**
  * Puts an account back into service once a login works.
- * @throws {AccountCheckError} when the server refuses us; the account stays as it is
+ * @throws {AccountCheckError} when the server refuses the login; the account stays as it is
  * @throws {ApiError} `not_found`; `resource_state_invalid` when its access was revoked for good
  */
 export async function resumeAccount(
@@ -133,58 +134,70 @@ function setStatus(
     );
     if (!account) throw notFound();
     if (account.status === "REVOKED") throw new ApiError("resource_state_invalid", "The account's access was revoked.");
-    const worked = works(account);
+    const worked = isWorking(account);
     em.assign(account, change);
     await em.flush();
-    if (works(account) !== worked) await tell(em, account, worked ? "account.error" : "account.recovered", accountId);
+    if (isWorking(account) !== worked) {
+      await emitStatus(em, account, worked ? "account.error" : "account.recovered", accountId);
+    }
     return em.refreshOrFail(account);
   });
 }
 
-const works = ({ status, lastError }: EmailAccount): boolean => status === "ACTIVE" && lastError == null;
+const isWorking = ({ status, lastError }: EmailAccount): boolean => status === "ACTIVE" && lastError == null;
 
-const tell = (em: EntityManager, tenant: Tenant, event: "account.error" | "account.recovered", accountId: string) =>
-  emit(em, tenant, event, { record: accountRecord("a"), from: sql`email_accounts a where a.id = ${accountId}` });
+const emitStatus = (
+  em: EntityManager,
+  tenant: Tenant,
+  event: "account.error" | "account.recovered",
+  accountId: string,
+) =>
+  emit(em, tenant, event, {
+    record: accountRecord("a"),
+    from: sql`email_accounts a where ${ofTenant(tenant, "a")} and a.id = ${accountId}`,
+  });
 
-/** What pauses a send and would pause every other send of the account too. */
-const ACCOUNT_TROUBLES: ReadonlySet<string> = new Set<SmtpReason>([
+/** Reasons that pause a send and would pause every other send of the account too. */
+const ACCOUNT_FAILURES: ReadonlySet<string> = new Set<SmtpReason>([
   "greeting_refused",
   "login_refused",
   "sender_refused",
   "tls_failed",
 ]);
 
-/** Whether what paused a send is its account's trouble, until somebody repairs that. */
-export const isAccountTrouble = (trouble: string): boolean => ACCOUNT_TROUBLES.has(trouble);
+/** Whether a send was paused by a failure of its account, which lasts until the account is repaired. */
+export const isAccountFailure = (reason: string): boolean => ACCOUNT_FAILURES.has(reason);
 
-/** Notes what is wrong with an account whose status does not say it. Its status stays: an operator decides. */
-export async function noteTrouble(
+/** Records the failure of an ACTIVE account that has none yet. Its status stays ACTIVE: an operator decides about that. */
+export async function recordAccountFailure(
   em: EntityManager,
   tenant: Tenant,
   accountId: string,
-  trouble: string,
+  reason: string,
 ): Promise<void> {
-  const noted = await kysely(em)
+  const recorded = await kysely(em)
     .updateTable("email_accounts")
-    .set({ last_error: trouble })
+    .set({ last_error: reason })
+    .where(ofTenant(tenant))
     .where("id", "=", accountId)
     .where("last_error", "is", null)
     .where("status", "=", "ACTIVE")
     .executeTakeFirst();
-  if (noted.numUpdatedRows > 0n) await tell(em, tenant, "account.error", accountId);
+  if (recorded.numUpdatedRows > 0n) await emitStatus(em, tenant, "account.error", accountId);
 }
 
-/** Notes that an account's server takes mail again. */
-export function noteRecovery(em: EntityManager, tenant: Tenant, accountId: string): Promise<void> {
+/** Records that an account's server takes mail again. */
+export function recordAccountRecovery(em: EntityManager, tenant: Tenant, accountId: string): Promise<void> {
   return transaction(em, async (tx) => {
-    const noted = await kysely(tx)
+    const recorded = await kysely(tx)
       .updateTable("email_accounts")
       .set({ last_error: null })
+      .where(ofTenant(tenant))
       .where("id", "=", accountId)
       .where("last_error", "is not", null)
       .where("status", "=", "ACTIVE")
       .executeTakeFirst();
-    if (noted.numUpdatedRows > 0n) await tell(tx, tenant, "account.recovered", accountId);
+    if (recorded.numUpdatedRows > 0n) await emitStatus(tx, tenant, "account.recovered", accountId);
   });
 }
 

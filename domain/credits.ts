@@ -1,10 +1,10 @@
 import { sql } from "kysely";
 import type { CreditKind } from "../db/entities/send.ts";
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { ApiError } from "./errors.ts";
 import { newId } from "./ids.ts";
 
-/** What a team holds: `available` can be reserved, `reserved` is set aside for confirmed sends. Whole email credits. */
+/** A team's credits: `available` can be reserved, `reserved` is set aside for confirmed sends. Whole email credits. */
 export interface CreditBalance {
   available: number;
   reserved: number;
@@ -28,20 +28,19 @@ interface Movement {
   cause: string;
 }
 
-/** What the team holds now; nothing at all when it was never granted anything. */
+/** The team's balance now; zeros when it was never granted credits. */
 export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<CreditBalance> {
   const row = await kysely(em)
     .selectFrom("credit_balances")
     .select(["available", "reserved"])
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     .executeTakeFirst();
   return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
 }
 
 /**
  * How many balances differ from the sum of their ledger; anything but 0 is a defect. It reads the whole ledger, in one
- * statement: what moves meanwhile is seen on both sides or on neither.
+ * statement: a movement meanwhile is seen on both sides or on neither.
  */
 export async function countCreditMismatches(em: EntityManager): Promise<number> {
   const ledgerSum = (side: keyof CreditBalance) => {
@@ -116,19 +115,17 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
   if (amount === 0) return;
   const db = kysely(em);
 
-  // The lock comes first and on its own, so that what is read next is what the holder before us left behind.
+  // The lock is a statement of its own, so that the next one sees the commit of the lock's previous holder.
   const locked = await db
     .selectFrom("credit_balances")
     .select(["available", "reserved"])
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     .forUpdate()
     .executeTakeFirst();
   const done = await db
     .selectFrom("credit_entries")
     .select("id")
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     .where("kind", "=", kind)
     .where("send_id", "is not distinct from", sendId)
     .where("cause", "=", cause)
@@ -136,7 +133,6 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
   if (done) return;
 
   const effect = CREDIT_EFFECT[kind];
-  // The driver hands bigints out as text.
   const available = Number(locked?.available ?? 0) + effect.available * amount;
   const reserved = Number(locked?.reserved ?? 0) + effect.reserved * amount;
   if (available < 0) {
@@ -147,12 +143,7 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
   }
   if (reserved < 0) throw new Error(`${kind} of ${amount} credits for ${sendId}: fewer are reserved`);
 
-  await db
-    .updateTable("credit_balances")
-    .set({ available, reserved })
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
-    .execute();
+  await db.updateTable("credit_balances").set({ available, reserved }).where(ofTenant(tenant)).execute();
   await db
     .insertInto("credit_entries")
     .values({

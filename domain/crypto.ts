@@ -10,7 +10,7 @@ import {
 } from "node:crypto";
 import type { Env } from "../config/env.ts";
 
-/** What each derived key is for; one purpose's key never serves another. */
+/** Purposes of the derived keys; each purpose has a key of its own. */
 export type KeyPurpose = "api-key" | "cursor" | "confirmation" | "idempotency" | "link" | "message-id" | "update-id";
 
 /** Keeps the service's secrets: signs for a purpose, encrypts at rest. */

@@ -3,22 +3,22 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { type Info, parse } from "csv-parse";
 import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { normaliseAddress } from "./address.ts";
+import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
-import { confirmedStanding, initialStanding } from "./audience/standing.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import type { EventName } from "./webhooks/catalogue.ts";
 import { intoOutbox, ringAfterCommit, wantedTypes } from "./webhooks/emit.ts";
 import { subscriberRecord, subscriptionRecord } from "./webhooks/records.ts";
 
-/** Rows that go to the database at a time: what is held in memory, whatever the file's size. */
+/** Rows per statement; this many are held in memory, whatever the file's size. */
 const STAGE_ROWS = 5_000;
 const WRITE_ROWS = 10_000;
-/** A quote that is never closed would otherwise take in the rest of the file. */
+/** Without a limit, a quote that is never closed would read the rest of the file into memory. */
 const MAX_RECORD_BYTES = 64 * 1024;
-/** What a decoder puts where bytes are no UTF-8. */
+/** A decoder puts this in place of bytes that are no UTF-8. */
 const NOT_UTF8 = "\u{FFFD}";
 
 const COLUMNS = ["email", "first_name", "last_name"] as const;
@@ -30,13 +30,13 @@ export class ImportError extends Error {
 }
 
 export interface ImportOptions {
-  /** The list everybody in the file is put on. */
+  /** List that gets a subscription of every person in the file. */
   listId?: string | undefined;
-  /** The people have consented already: CONFIRMED even where the list asks for double opt-in. */
+  /** The people have consented already: CONFIRMED even on a list with double opt-in. */
   confirmed?: boolean | undefined;
   /** A line that was not imported, in the file's order. A returned promise is waited for. */
   onRefused: (line: number, reason: string) => void | Promise<void>;
-  /** A column that means nothing here. */
+  /** Is called with each column that is not imported. */
   onIgnoredColumn?: ((name: string) => void) | undefined;
   onProgress?: ((progress: ImportProgress) => void) | undefined;
 }
@@ -49,17 +49,17 @@ export interface ImportProgress {
   total: number | undefined;
 }
 
-/** What an import came to, in rows or people. */
+/** Outcome of an import, in rows or people. */
 export interface ImportReport {
   /** Rows below the header. */
   rows: number;
   refused: number;
-  /** Rows whose address comes again further down; the last one counts. */
+  /** Rows whose address is repeated further down; the last one counts. */
   duplicates: number;
   created: number;
   updated: number;
   unchanged: number;
-  /** Standing on the list; absent without one. */
+  /** Outcome on the list; absent without one. */
   list?: { added: number; confirmed: number; alreadySubscribed: number; optedOut: number };
 }
 
@@ -72,7 +72,7 @@ interface Row {
 
 /**
  * Imports subscribers from CSV (RFC 4180, UTF-8 with or without a byte order mark, a header row), in the caller's
- * transaction: all of it or nothing. Whoever is known by their address is updated; an empty or absent name leaves the
+ * transaction: all of it or nothing. A subscriber with the row's address is updated; an empty or absent name leaves the
  * known one. Importing the same file again changes nothing. An opt-out is never lifted.
  *
  * Memory does not grow with the file: rows are staged in a temporary table, which also finds repeated addresses.
@@ -87,7 +87,7 @@ export async function importSubscribers(
 ): Promise<ImportReport> {
   const list = options.listId === undefined ? undefined : await lockList(em, options.listId);
   const db = kysely(em);
-  // One import of a tenant at a time: two with the same people in another order would lock each other out.
+  // One import of a tenant at a time: two with the same people in another order would deadlock.
   const lock = `import/${tenant.teamId}/${tenant.environment}`;
   await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
   await sql`create temporary table import_rows
@@ -182,7 +182,7 @@ const countBreaks = (text: string): number => text.match(/\r\n|\n|\r/g)?.length 
 
 /**
  * The file's records, those that are no CSV among them, in order.
- * @throws {ImportError} where the parser lost track of what is a record
+ * @throws {ImportError} when a record does not end within the limit
  */
 async function* readRecords(input: Readable): AsyncGenerator<RecordRead> {
   let unclosed: RecordRead | undefined;
@@ -190,10 +190,10 @@ async function* readRecords(input: Readable): AsyncGenerator<RecordRead> {
     bom: true,
     info: true,
     raw: true,
-    // All three, for files that were pasted together; by itself the parser settles on the first it meets.
+    // All three, for files that were pasted together; without this the parser keeps to the first one it finds.
     record_delimiter: ["\r\n", "\n", "\r"],
     relax_column_count: true,
-    // Refused below: when the parser refuses a stray quote itself, it takes the lines after it for quoted text.
+    // A stray quote is refused below: the parser would take the lines after it for quoted text.
     relax_quotes: true,
     skip_empty_lines: true,
     skip_records_with_error: true,
@@ -275,29 +275,29 @@ interface Written {
   changed: number;
 }
 
-/** What an insert or update of many rows came to. */
-async function count(em: EntityManager, statement: RawBuilder<Written & { told: boolean }>): Promise<Written> {
+/** Counts the rows that an insert or update of many rows created and changed. */
+async function count(em: EntityManager, statement: RawBuilder<Written & { emitted: boolean }>): Promise<Written> {
   const { rows } = await statement.execute(kysely(em));
-  const [{ created, changed, told } = { created: 0, changed: 0, told: false }] = rows;
-  if (told) ringAfterCommit(em);
+  const [{ created, changed, emitted } = { created: 0, changed: 0, emitted: false }] = rows;
+  if (emitted) ringAfterCommit(em);
   return { created, changed };
 }
 
-/** The rest of a statement that has `written`, rows with whether each was `created`: their events, and their number. */
-const tellAndCount = (
+/** The end of a statement whose CTE `written` has rows with `created`: emits their events and counts them. */
+const emitAndCount = (
   tenant: Tenant,
   created: EventName,
   changed: EventName,
   record: (row: string) => RawBuilder<unknown>,
 ) => sql`
     wanted as materialized (${wantedTypes(tenant, [created, changed])}),
-    told as (${intoOutbox(
+    emitted as (${intoOutbox(
       tenant,
       sql`select t.type, ${record("w")} as object from wanted t
         join written w on t.type = case when w.created then ${sql.lit(created)} else ${sql.lit(changed)} end`,
     )} returning 1)
     select (count(*) filter (where created))::int as created, (count(*) filter (where not created))::int as changed,
-      exists (select from told) as told
+      exists (select from emitted) as emitted
     from written`;
 
 function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknown>): Promise<Written> {
@@ -315,17 +315,17 @@ function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknow
           (coalesce(excluded.first_name, s.first_name), coalesce(excluded.last_name, s.last_name))
       -- A row that this statement inserted was never locked or changed.
       returning xmax = 0 as created, id, email, first_name, last_name, created_at, updated_at
-    ), ${tellAndCount(tenant, "subscriber.created", "subscriber.updated", subscriberRecord)}`,
+    ), ${emitAndCount(tenant, "subscriber.created", "subscriber.updated", subscriberRecord)}`,
   );
 }
 
 /**
- * The ids of the people in a slice. A scalar subquery instead of a join is an index look-up whatever the planner
- * believes: it knows nothing of rows that this transaction has just written, and joined them row by row.
+ * The ids of the people in a slice. A scalar subquery is an index look-up whatever the planner estimates. For a join the
+ * planner chose a nested loop over all rows, because it has no statistics of rows that this transaction has just written.
  */
 const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql`
   select (select s.id from subscribers s
-    where s.team_id = ${tenant.teamId} and s.environment = ${tenant.environment} and s.email = p.email) as id
+    where ${ofTenant(tenant, "s")} and s.email = p.email) as id
   from import_people p where ${slice}`;
 
 function writeSubscriptions(
@@ -335,7 +335,7 @@ function writeSubscriptions(
   confirmed: boolean,
   slice: RawBuilder<unknown>,
 ): Promise<Written> {
-  const standing = confirmed ? confirmedStanding : initialStanding(list.optin, tenant.environment);
+  const start = confirmed ? CONFIRMED : initialStatus(list.optin, tenant.environment);
   const onConflict = confirmed
     ? sql`do update set status = 'CONFIRMED', confirmed_at = now(), confirmation_due_at = null where x.status = 'PENDING'`
     : sql`do nothing`;
@@ -345,12 +345,12 @@ function writeSubscriptions(
     with written as (
       insert into subscriptions as x
         (list_id, subscriber_id, team_id, environment, status, confirmed_at, confirmation_due_at)
-      select ${list.id}, m.id, ${tenant.teamId}, ${tenant.environment}, ${standing.status},
-        ${standing.confirmed_at}::timestamptz, ${standing.confirmation_due_at}::timestamptz
+      select ${list.id}, m.id, ${tenant.teamId}, ${tenant.environment}, ${start.status},
+        ${start.confirmed_at}::timestamptz, ${start.confirmation_due_at}::timestamptz
       from (${membersOf(tenant, slice)}) m order by m.id
       on conflict (list_id, subscriber_id) ${onConflict}
       returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, unsubscribed_at, created_at, updated_at
-    ), ${tellAndCount(tenant, "subscription.created", "subscription.confirmed", subscriptionRecord)}`,
+    ), ${emitAndCount(tenant, "subscription.created", "subscription.confirmed", subscriptionRecord)}`,
   );
 }
 
@@ -363,8 +363,7 @@ async function countOptedOut(
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from (${membersOf(tenant, slice)}) m
     where 'UNSUBSCRIBED' =
-      (select o.status from subscriptions o where o.list_id = ${list.id} and o.subscriber_id = m.id)`.execute(
-    kysely(em),
-  );
+      (select o.status from subscriptions o
+        where ${ofTenant(tenant, "o")} and o.list_id = ${list.id} and o.subscriber_id = m.id)`.execute(kysely(em));
   return rows[0]?.count ?? 0;
 }

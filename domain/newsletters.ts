@@ -1,7 +1,7 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { List } from "../db/entities/audience.ts";
 import { Newsletter, RECIPIENT_STATES, type RecipientState } from "../db/entities/send.ts";
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, type Tenant, tenantOf } from "../db/orm.ts";
 import { touchNewsletters } from "./audience/lists.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
@@ -9,7 +9,7 @@ import { type ContentProblem, checkContent } from "./mail/template.ts";
 import { changesOf, type Patch } from "./patch.ts";
 import { countStates } from "./sends/ledger.ts";
 
-/** What a draft may still lack is null; the send's gates say so. */
+/** A draft may lack these: they are null until the send's gates require them. */
 export interface DraftFields {
   name: string;
   subject: string | null;
@@ -26,21 +26,9 @@ export interface DraftFields {
  */
 export async function createDraft(em: EntityManager, tenant: Tenant, fields: DraftFields): Promise<Newsletter> {
   assertContent(fields);
-  const row = await kysely(em)
-    .insertInto("newsletters")
-    .values({
-      id: newId("newsletter"),
-      team_id: tenant.teamId,
-      environment: tenant.environment,
-      name: fields.name,
-      subject: fields.subject,
-      from_email: fields.fromEmail,
-      from_name: fields.fromName,
-      body: fields.body,
-    })
-    .returningAll()
-    .executeTakeFirstOrThrow();
-  return em.map(Newsletter, row);
+  const draft = em.create(Newsletter, { id: newId("newsletter"), ...tenant, ...fields });
+  await em.flush();
+  return draft;
 }
 
 /**
@@ -79,7 +67,7 @@ export async function attachList(em: EntityManager, newsletterId: string, listId
     .values({ newsletter_id: newsletterId, list_id: listId })
     .onConflict((conflict) => conflict.doNothing())
     .executeTakeFirst();
-  if (numInsertedOrUpdatedRows) await touchNewsletters(em, [newsletterId]);
+  if (numInsertedOrUpdatedRows) await touchNewsletters(em, tenantOf(em), [newsletterId]);
 }
 
 /**
@@ -94,7 +82,7 @@ export async function detachList(em: EntityManager, newsletterId: string, listId
     .where("list_id", "=", listId)
     .executeTakeFirst();
   if (!numDeletedRows) throw notFound();
-  await touchNewsletters(em, [newsletterId]);
+  await touchNewsletters(em, tenantOf(em), [newsletterId]);
 }
 
 /**
@@ -134,7 +122,7 @@ async function lockDraft(em: EntityManager, newsletterId: string): Promise<Newsl
   return newsletter;
 }
 
-/** Merge tags that nobody knows are left to the preview: a draft may be ahead of what it will be sent with. */
+/** An unknown merge tag is no error yet, but one of the preview: a draft may be ahead of the data it is sent with. */
 function assertContent({ subject, body }: Patch<DraftFields>): void {
   const [problem] = checkContent({ subject: subject ?? "", html: body ?? "" }).filter(
     ({ kind }) => kind !== "unknown_tag",

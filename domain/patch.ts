@@ -1,4 +1,4 @@
-/** Changes to a record: what is undefined or left out stays as it is. */
+/** Changes to a record: a field that is undefined or left out stays as it is. */
 export type Patch<T> = { [Field in keyof T]?: T[Field] | undefined };
 
 /** The changes alone, without the fields that are undefined. */

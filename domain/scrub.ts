@@ -1,5 +1,5 @@
 const MASKS: readonly (readonly [RegExp, string])[] = [
-  // What stands in quotes in a driver's message is the value of a parameter.
+  // In a driver's message, text in quotes is the value of a parameter.
   [/'(?:[^']|'')*'/g, "'…'"],
   [/\bmk_(live|test)_([0-9A-Za-z]{12})_[0-9A-Za-z]+/g, "mk_$1_$2_…"],
   [/\bmk_(?:live|test)_(?![0-9A-Za-z]{12}_…)\S+/g, "[key]"],

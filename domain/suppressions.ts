@@ -1,14 +1,14 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { Suppression } from "../db/entities/audience.ts";
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { lookupAddress } from "./address.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emit } from "./webhooks/emit.ts";
 import { suppressionRecord } from "./webhooks/records.ts";
 
-/** Why an address is not mailed. Only MANUAL comes in through the API. */
+/** Why an address is not mailed. Through the API only MANUAL can be added. */
 export type SuppressionReason = "MANUAL" | "bounce:hard" | "bounce:soft" | "bounce:complaint" | "UNSUBSCRIBED";
 
 export interface SuppressionOutcome {
@@ -18,9 +18,9 @@ export interface SuppressionOutcome {
 }
 
 /**
- * Puts addresses on the team's do-not-mail list. One that stands there keeps its reason and its `updated_at`. Nothing
- * else changes: subscribers and their subscriptions stay as they are. Those added by hand (MANUAL) are no event: whoever
- * adds them by the API knows.
+ * Puts addresses on the team's do-not-mail list. One that is on it keeps its reason and its `updated_at`. Nothing else
+ * changes: subscribers and their subscriptions stay as they are. Reason MANUAL makes no event: the API client that adds
+ * the address knows.
  * @param emails normalised addresses; repeated ones count once
  */
 export async function suppress(
@@ -34,7 +34,7 @@ export async function suppress(
   const inserted = await kysely(em)
     .insertInto("suppressions")
     .values(
-      // In one order everywhere, so that two overlapping batches wait for each other and do not deadlock.
+      // Every caller inserts in the order of the addresses, so that two overlapping batches do not deadlock.
       [...distinct].sort().map((email) => ({
         id: newId("suppression"),
         team_id: tenant.teamId,
@@ -49,7 +49,7 @@ export async function suppress(
   const added = new Set(inserted.map((row) => row.email));
   if (reason !== "MANUAL" && inserted.length > 0) {
     const ids = inserted.map((row) => row.id);
-    await emit(em, tenant, "suppression.added", suppressionRows(sql`s.id = any(${ids})`));
+    await emit(em, tenant, "suppression.added", suppressionRows(tenant, sql`s.id = any(${ids})`));
   }
   return {
     added: distinct.filter((email) => added.has(email)),
@@ -57,10 +57,10 @@ export async function suppress(
   };
 }
 
-/** Suppressions as events tell of them. */
-const suppressionRows = (which: RawBuilder<unknown>) => ({
+/** Records of the tenant's suppressions `s` that meet a condition, for their events. */
+const suppressionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({
   record: suppressionRecord("s"),
-  from: sql`suppressions s where ${which}`,
+  from: sql`suppressions s where ${ofTenant(tenant, "s")} and ${condition}`,
 });
 
 /**
@@ -80,6 +80,6 @@ export async function readSuppression(em: EntityManager, email: string): Promise
 export async function liftSuppression(em: EntityManager, tenant: Tenant, suppressionId: string): Promise<void> {
   const suppression = await em.findOne(Suppression, { id: suppressionId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!suppression) throw notFound();
-  await emit(em, tenant, "suppression.removed", suppressionRows(sql`s.id = ${suppressionId}`));
+  await emit(em, tenant, "suppression.removed", suppressionRows(tenant, sql`s.id = ${suppressionId}`));
   await em.remove(suppression).flush();
 }

@@ -12,6 +12,8 @@ const ALL_TESTS = "test/**/*.test.ts";
 /** Those that run beside the others, on a stack of their own: they wait more than they work. */
 const BESIDE = /^test\/(stack|webhooks|workers|workflows)\//;
 const ROOT = `${import.meta.dirname}/..`;
+/** Loaded into the processes of the stack: writes down the statements they run. */
+const STATEMENT_RECORDER = new URL("../test/support/statements/record.ts", import.meta.url).href;
 
 /** The shell's settings for a real database or cluster are none of a test's business: only these are passed on. */
 const KEPT =
@@ -48,11 +50,18 @@ class Lanes {
   /** Brings a stack up. @returns what runs mocha against it */
   async open(receivers: readonly number[]): Promise<(args: readonly string[], report: Report) => Promise<number>> {
     const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-test-`);
+    const statements = mkdtempSync(`${dataDir}/statements-`);
     const settings = readStackSettings({ ...this.#source, ...FREE_PORTS, DATA_DIR: dataDir });
     const allowed = receivers.map((port) => `127.0.0.1:${port}`).join(",");
     const stack = new Stack({
       settings,
-      source: { ...this.#source, ...QUICK, WEBHOOK_ALLOWED_HOSTS: allowed },
+      source: {
+        ...this.#source,
+        ...QUICK,
+        WEBHOOK_ALLOWED_HOSTS: allowed,
+        NODE_OPTIONS: `${this.#source["NODE_OPTIONS"] ?? ""} --import ${STATEMENT_RECORDER}`,
+        STATEMENTS_DIR: statements,
+      },
       ephemeral: true,
       step: (name, work) => work((message) => console.log(`  … ${name}: ${message}`)),
       // Tests kill children on purpose; what became of them is in the logs.
@@ -69,6 +78,7 @@ class Lanes {
         env: {
           ...process.env,
           MAILKEEL_STACK: file,
+          STATEMENTS_DIR: statements,
           MAILKEEL_RECEIVERS: receivers.join(","),
           // What tests leave behind goes with our data.
           TMPDIR: temporary,

@@ -44,7 +44,7 @@ const EmailAccountSchema = defineEntity({
     hourlyLimit: p.integer().nullable(),
     dailyLimit: p.integer().nullable(),
     lastCheckedAt: instant().nullable(),
-    /** A code of what went wrong; never the server's text. */
+    /** A code for the last failure; never the server's text. */
     lastError: p.text().nullable(),
     ...timestamps,
   },
@@ -52,7 +52,7 @@ const EmailAccountSchema = defineEntity({
 export class EmailAccount extends EmailAccountSchema.class {}
 EmailAccountSchema.setClass(EmailAccount);
 
-/** How much of an hourly or daily limit is taken. Reserved when rows are staged, returned when they were not sent. */
+/** Mails counted against an hourly or daily limit. Reserved when rows are staged, returned when they were not sent. */
 const AccountUsageSchema = defineEntity({
   name: "AccountUsage",
   tableName: "account_usage",
@@ -63,8 +63,6 @@ const AccountUsageSchema = defineEntity({
     used: p.integer(),
   },
 });
-export class AccountUsage extends AccountUsageSchema.class {}
-AccountUsageSchema.setClass(AccountUsage);
 
 /** Connections a dispatching activity may open; the leases of an account sum to its maximum at most. */
 const AccountLeaseSchema = defineEntity({
@@ -77,7 +75,5 @@ const AccountLeaseSchema = defineEntity({
     expiresAt: instant(),
   },
 });
-export class AccountLease extends AccountLeaseSchema.class {}
-AccountLeaseSchema.setClass(AccountLease);
 
 export const accountEntities = [EmailAccountSchema, AccountUsageSchema, AccountLeaseSchema] as const;

@@ -44,7 +44,7 @@ const SubscriberSchema = defineEntity({
 export class Subscriber extends SubscriberSchema.class {}
 SubscriberSchema.setClass(Subscriber);
 
-/** A subscriber's standing on one list. */
+/** A subscriber on one list, with the status they have there. */
 const SubscriptionSchema = defineEntity({
   name: "Subscription",
   tableName: "subscriptions",
@@ -58,7 +58,7 @@ const SubscriptionSchema = defineEntity({
     confirmedAt: instant().nullable(),
     /** A per-list opt-out; it outlives the team-wide suppression. */
     unsubscribedAt: instant().nullable(),
-    /** When a double opt-in's mail became due; null once it was handed over. */
+    /** When a double opt-in's mail became due; null once it was sent. */
     confirmationDueAt: instant().nullable(),
     confirmationSentAt: instant().nullable(),
     ...timestamps,
@@ -85,7 +85,7 @@ const SuppressionSchema = defineEntity({
 export class Suppression extends SuppressionSchema.class {}
 SuppressionSchema.setClass(Suppression);
 
-/** Append-only: who opted out, when, and by which mail. */
+/** Append-only: one row per opt-out, with its time and its mail. */
 const UnsubscribeSchema = defineEntity({
   name: "Unsubscribe",
   tableName: "unsubscribes",

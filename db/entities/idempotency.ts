@@ -9,7 +9,7 @@ const IdempotencyRecordSchema = defineEntity({
   properties: {
     teamId: p.text().primary(),
     environment: p.text().$type<Environment>().primary(),
-    /** HMAC of the client's key: a key may hold anything, an address among it. */
+    /** HMAC of the client's key: a key may hold anything, an address included. */
     keyHash: p.text().primary(),
     /** HMAC over method, path, parameters and body. */
     fingerprint: p.text(),

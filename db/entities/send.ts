@@ -20,7 +20,10 @@ const NewsletterSchema = defineEntity({
     body: p.text().nullable(),
     status: p.text().$type<BroadcastStatus>().default("DRAFT"),
     /** ISO weekdays (1 Monday to 7 Sunday) in the team's time zone; empty is any day. */
-    sendDays: p.array((value) => Number(value)).default([]),
+    sendDays: p
+      .array((value) => Number(value))
+      .columnType("smallint[]")
+      .default([]),
     /** The confirmed send, once there is one. */
     sendId: p.text().nullable(),
     sendAt: instant().nullable(),
@@ -41,8 +44,6 @@ const NewsletterListSchema = defineEntity({
     listId: p.text().primary(),
   },
 });
-export class NewsletterList extends NewsletterListSchema.class {}
-NewsletterListSchema.setClass(NewsletterList);
 
 /** The plan that a send-preview resolved, which a confirmation token is bound to. */
 const SendPreviewSchema = defineEntity({
@@ -72,8 +73,6 @@ const SendPreviewSchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class SendPreview extends SendPreviewSchema.class {}
-SendPreviewSchema.setClass(SendPreview);
 
 export const SEND_STATUSES = ["SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
 export type SendStatus = (typeof SEND_STATUSES)[number];
@@ -176,13 +175,11 @@ const CreditBalanceSchema = defineEntity({
   properties: {
     teamId: p.text().primary(),
     environment: p.text().$type<Environment>().primary(),
-    available: p.bigint("number"),
-    reserved: p.bigint("number"),
+    available: p.bigint(),
+    reserved: p.bigint(),
     ...timestamps,
   },
 });
-export class CreditBalance extends CreditBalanceSchema.class {}
-CreditBalanceSchema.setClass(CreditBalance);
 
 export type CreditKind = "GRANT" | "RESERVE" | "CONSUME" | "RELEASE";
 
@@ -196,15 +193,13 @@ const CreditEntrySchema = defineEntity({
     teamId: p.text(),
     environment: p.text().$type<Environment>(),
     kind: p.text().$type<CreditKind>(),
-    amount: p.bigint("number"),
+    amount: p.bigint(),
     sendId: p.text().nullable(),
     /** Tells entries of one kind and send apart; makes each of them happen once. */
     cause: p.text(),
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class CreditEntry extends CreditEntrySchema.class {}
-CreditEntrySchema.setClass(CreditEntry);
 
 /** Mails counted against a key lineage's daily cap, per UTC day. */
 const DailySendUsageSchema = defineEntity({
@@ -216,8 +211,6 @@ const DailySendUsageSchema = defineEntity({
     used: p.integer(),
   },
 });
-export class DailySendUsage extends DailySendUsageSchema.class {}
-DailySendUsageSchema.setClass(DailySendUsage);
 
 /** Mails delivered and complaints received, per team and UTC day: what the complaint gate divides. */
 const DeliveryDaySchema = defineEntity({
@@ -231,8 +224,6 @@ const DeliveryDaySchema = defineEntity({
     complaints: p.integer().default(0),
   },
 });
-export class DeliveryDay extends DeliveryDaySchema.class {}
-DeliveryDaySchema.setClass(DeliveryDay);
 
 export const sendEntities = [
   NewsletterSchema,

@@ -1,6 +1,6 @@
 import { p } from "@mikro-orm/postgresql";
 
-/** The two strictly separate worlds of a team; every row belongs to one. */
+/** The two strictly separate environments of a team; every row belongs to one. */
 export const ENVIRONMENTS = ["LIVE", "TEST"] as const;
 export type Environment = (typeof ENVIRONMENTS)[number];
 
@@ -13,15 +13,15 @@ export const timestamps = {
   updatedAt: instant().defaultRaw("now()"),
 };
 
-/** What makes a row somebody's: its team and environment. */
+/** The tenant of a row. */
 export const tenancy = {
   teamId: p.text(),
   environment: p.text().$type<Environment>(),
 };
 
 /**
- * The tenant filter of every team-owned entity. It is on by default and throws when no tenant is set, so a query that
- * forgets its tenant fails instead of reading somebody else's rows.
+ * The tenant filter of every team-owned entity. It is on by default and throws when no tenant is set, so that a query
+ * without a tenant fails instead of reading another team's rows.
  */
 export const tenantFilters = {
   tenant: {

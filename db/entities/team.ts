@@ -48,7 +48,7 @@ const ApiKeySchema = defineEntity({
     id: p.text().primary(),
     teamId: p.text(),
     environment: p.text().$type<Environment>(),
-    /** The look-up part of the key: what stands between `mk_live_` and the secret. */
+    /** The look-up part of the key, between `mk_live_` and the secret. */
     publicId: p.text().unique(),
     name: p.text(),
     /** HMAC-SHA256 of the secret under the server's pepper, base64url. */

@@ -8,10 +8,10 @@ import { ApiError } from "../errors.ts";
 import { KEY_PREFIX, parseKey, presentKeyId } from "./keys.ts";
 import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.ts";
 
-/** The key a request came with, as its record stands now. */
+/** The key of a request, as its record is now. */
 export interface AccessKey {
   id: string;
-  /** What of the key may be shown: `mk_live_<id>`. */
+  /** The part of the key that may be shown: `mk_live_<id>`. */
   keyId: string;
   environment: Environment;
   memberId: string;
@@ -23,20 +23,20 @@ export interface AccessKey {
   apiVersion: string;
 }
 
-/** Who asks, for whom, and what they may do now. */
+/** The caller of a request: its key, its team, and the scopes it has now. */
 export interface Access {
   key: AccessKey;
   team: { id: string; name: string; timeZone: string };
   tenant: Tenant;
   /** The role of the key's creator now. */
   role: Role;
-  /** What the role leaves of `grantedScopes` now. */
+  /** Those of `grantedScopes` that the role still holds. */
   scopes: Scope[];
   /** As minted. */
   grantedScopes: Scope[];
 }
 
-/** Every value of every header, as `IncomingMessage.headersDistinct` gives them: a second one must not go unseen. */
+/** Every value of every header, as `IncomingMessage.headersDistinct` gives them, so that a second value is noticed. */
 export type HeaderValues = NodeJS.Dict<string[]>;
 
 /** Turns an OAuth token into access. @throws {ApiError} `invalid_token` */
@@ -57,7 +57,7 @@ function credentialsIn(headers: HeaderValues): { token: string; bearer: boolean 
   return [...bearers, ...keys].filter(({ token }) => token !== "");
 }
 
-/** What has two dots and is no key of ours can only be meant as an OAuth token. */
+/** A text with two dots that is no API key can only be meant as an OAuth token. */
 const looksLikeToken = (text: string): boolean => !text.startsWith(KEY_PREFIX) && text.split(".").length === 3;
 
 /** Compared with when no key matches, so that an unknown id costs what a known one costs. */
@@ -91,7 +91,7 @@ async function findKey(em: EntityManager, publicId: string) {
       sql<boolean>`key.revoked_at is not null`.as("revoked"),
       sql<boolean>`member.removed_at is not null`.as("member_left"),
     ]);
-  // Every request runs it, and planning its joins takes longer than making them.
+  // Every request runs it, and planning its joins takes longer than executing them.
   const { rows } = await executePrepared(em, "find_key", statement);
   return rows[0];
 }
@@ -99,7 +99,7 @@ async function findKey(em: EntityManager, publicId: string) {
 const API_PLAN: Plan = "BUSINESS";
 
 /**
- * Finds out who asks, with one query. Refusals come in this order: no credential, two that differ, a bad OAuth token,
+ * Identifies the caller of a request, with one query. Refusals come in this order: no credential, two that differ, a bad OAuth token,
  * a malformed key, an unknown id or wrong secret, the other environment's prefix, revoked, expired, the plan, a creator
  * who left, a forbidden pair of scopes.
  * @throws {ApiError} with the code of the first of these that applies

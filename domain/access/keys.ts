@@ -13,8 +13,8 @@ import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.t
 /**
  * A key is `mk_live_<id>_<secret><checksum>`, or `mk_test_…`, all in base62.
  * The id (71 bits) finds the record and may be shown; the secret (256 bits) is kept only as a hash; the checksum is the
- * CRC-32 of `<id>_<secret>`, so that a mistyped key is told from a wrong one without a look-up. The environment stands
- * outside the checksum: a key shown under the other prefix is well-formed, and is refused for what it is.
+ * CRC-32 of `<id>_<secret>`, so that a mistyped key is recognised without a look-up. The checksum leaves the environment
+ * out: a key with the prefix of the other environment is well-formed, and gets an error of its own.
  */
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const ID_LENGTH = 12;
@@ -25,7 +25,7 @@ const KEY = new RegExp(
   `^mk_(live|test)_([0-9A-Za-z]{${ID_LENGTH}})_([0-9A-Za-z]{${SECRET_LENGTH}})([0-9A-Za-z]{${CHECKSUM_LENGTH}})$`,
 );
 
-/** What every key begins with, whatever its environment. */
+/** Every key begins with this, in either environment. */
 export const KEY_PREFIX = "mk_";
 
 /** The API version new keys are pinned to. */
@@ -77,10 +77,10 @@ export function parseKey(text: string): ParsedKey | null {
   return environment ? { environment, publicId, secret } : null;
 }
 
-/** What is stored of a secret: HMAC-SHA256 under the server's pepper. */
+/** The stored form of a secret: its HMAC-SHA256 under the server's pepper. */
 export const hashSecret = (vault: Vault, secret: string): string => vault.sign("api-key", secret);
 
-/** What a new key may do and for how long. */
+/** Rights and lifetime of a new key. */
 export interface KeyGrant {
   teamId: string;
   /** The member it acts for; its scopes end with that member's role. */
@@ -189,9 +189,9 @@ async function lockKey(em: EntityManager, { teamId, key }: KeyName): Promise<Api
 }
 
 /**
- * Replaces a key by a new one of the same lineage with the same grant; the daily cap goes on counting over both.
- * @param graceHours how long the old key goes on working; 0 revokes it at once
- * @throws {ApiError} `not_found`, `resource_state_invalid` for a revoked key, and whatever `mintKey` refuses
+ * Replaces a key by a new one of the same lineage with the same grant; the daily cap counts over both.
+ * @param graceHours hours for which the old key still works; 0 revokes it at once
+ * @throws {ApiError} `not_found`, `resource_state_invalid` for a revoked key, and the errors of `mintKey`
  */
 export function rotateKey(em: EntityManager, vault: Vault, name: KeyName, graceHours = 0): Promise<MintedKey> {
   return em.transactional(async (em) => {
@@ -207,7 +207,7 @@ export function rotateKey(em: EntityManager, vault: Vault, name: KeyName, graceH
     );
     const ends =
       graceHours > 0
-        ? // A key that was to expire sooner keeps its own end.
+        ? // A key that expires sooner keeps its own end.
           { expiresAt: raw("least(expires_at, now() + make_interval(hours => ?))", [graceHours]) }
         : { revokedAt: raw("now()") };
     await em.nativeUpdate(ApiKey, { id: old.id }, ends);

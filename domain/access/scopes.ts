@@ -31,7 +31,7 @@ export const isScope = (value: string): value is Scope => known.has(value);
 
 const READS: readonly Scope[] = SCOPES.filter((scope) => scope.endsWith(":read"));
 
-/** What an editor may do besides reading: the audience, drafts and the do-not-mail list, but nothing irreversible. */
+/** Write scopes of an editor: the audience, drafts and the do-not-mail list, and nothing irreversible. */
 const EDITOR_WRITES: readonly Scope[] = [
   "lists:write",
   "subscribers:write",
@@ -51,7 +51,7 @@ const HOLDS: Record<Role, ReadonlySet<Scope>> = {
 /** Whether a member of this role may hold the scope. */
 export const roleHolds = (role: Role, scope: Scope): boolean => HOLDS[role].has(scope);
 
-/** Whoever lifts addresses off the do-not-mail list must not be able to mail them with the same key. */
+/** One key must not both lift addresses off the do-not-mail list and mail them. */
 const FORBIDDEN_PAIRS: readonly (readonly [Scope, Scope])[] = [
   ["suppressions:delete", "newsletters:send"],
   ["suppressions:delete", "campaigns:send"],

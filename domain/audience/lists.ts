@@ -1,13 +1,13 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { List, type Optin, Subscription } from "../../db/entities/audience.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriptionRecord } from "../webhooks/records.ts";
-import { initialStanding } from "./standing.ts";
+import { initialStatus } from "./initial-status.ts";
 
 export interface ListFields {
   name: string;
@@ -17,12 +17,9 @@ export interface ListFields {
 
 /** Makes an empty list. */
 export async function createList(em: EntityManager, tenant: Tenant, fields: ListFields): Promise<List> {
-  const row = await kysely(em)
-    .insertInto("lists")
-    .values({ id: newId("list"), team_id: tenant.teamId, environment: tenant.environment, ...fields })
-    .returningAll()
-    .executeTakeFirstOrThrow();
-  return em.map(List, row);
+  const list = em.create(List, { id: newId("list"), ...tenant, ...fields });
+  await em.flush();
+  return list;
 }
 
 /**
@@ -36,7 +33,7 @@ export async function readList(em: EntityManager, listId: string): Promise<List>
 }
 
 /**
- * Changes a list. A changed `optin` decides how subscriptions start from now on; those that stand are left alone.
+ * Changes a list. A changed `optin` decides how subscriptions start from now on; existing ones stay as they are.
  * @throws {ApiError} `not_found`
  */
 export async function updateList(em: EntityManager, listId: string, patch: Patch<ListFields>): Promise<List> {
@@ -47,16 +44,16 @@ export async function updateList(em: EntityManager, listId: string, patch: Patch
   return em.refreshOrFail(list);
 }
 
-/** Subscriptions as events tell of them. */
-const subscriptionRows = (which: RawBuilder<unknown>) => ({
+/** Records of the tenant's subscriptions `s` that meet a condition, for their events. */
+const subscriptionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({
   record: subscriptionRecord("s"),
-  from: sql`subscriptions s where ${which}`,
+  from: sql`subscriptions s where ${ofTenant(tenant, "s")} and ${condition}`,
 });
 
 /**
  * Deletes a list with its subscriptions and takes it off the drafts that target it. The subscribers stay.
- * @throws {ApiError} `not_found`; `resource_state_invalid` while a newsletter that is not finished targets it, for
- *   the send would lose its recipients half-way
+ * @throws {ApiError} `not_found`; `resource_state_invalid` while a newsletter that is not finished targets it,
+ *   because the send would lose its recipients half-way
  */
 export async function deleteList(em: EntityManager, tenant: Tenant, listId: string): Promise<void> {
   const list = await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
@@ -65,9 +62,10 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
     .selectFrom("newsletters")
     .innerJoin("newsletter_lists", "newsletter_lists.newsletter_id", "newsletters.id")
     .select(["newsletters.id", "newsletters.status"])
+    .where(ofTenant(tenant, "newsletters"))
     .where("newsletter_lists.list_id", "=", listId)
     .orderBy("newsletters.id")
-    // A draft that is being confirmed right now is waited for.
+    // Waits for a confirm of one of these drafts to commit.
     .forUpdate("newsletters")
     .execute();
   const unfinished = ["SCHEDULED", "SENDING", "PAUSED"];
@@ -75,23 +73,25 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
   if (busy) {
     throw new ApiError("resource_state_invalid", `Newsletter ${busy.id} is ${busy.status} and targets this list.`);
   }
-  // The drafts' `lists` change. Written, not only locked: a confirm that planned with this list meets a conflict.
+  // The drafts' `lists` change. Written, not only locked: a confirm that planned with this list gets a conflict.
   await touchNewsletters(
     em,
+    tenant,
     targeting.filter(({ status }) => status === "DRAFT").map(({ id }) => id),
   );
-  // Whoever opted out was taken off then.
+  // An opt-out reported its removal when it was made.
   const left = sql`s.list_id = ${listId} and s.status <> 'UNSUBSCRIBED'`;
-  await emit(em, tenant, "subscription.removed", subscriptionRows(left));
+  await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, left));
   await em.remove(list).flush();
 }
 
 /** Moves `updated_at` of newsletters whose targets change. */
-export async function touchNewsletters(em: EntityManager, newsletterIds: string[]): Promise<void> {
+export async function touchNewsletters(em: EntityManager, tenant: Tenant, newsletterIds: string[]): Promise<void> {
   if (newsletterIds.length === 0) return;
   await kysely(em)
     .updateTable("newsletters")
     .set({ updated_at: sql<string>`now()` })
+    .where(ofTenant(tenant))
     .where("id", "in", newsletterIds)
     .execute();
 }
@@ -100,13 +100,13 @@ export interface MembershipOutcome {
   /** Subscriber ids, each in exactly one of the three. */
   added: string[];
   alreadySubscribed: string[];
-  /** Left alone: an opt-out is lifted by its person only, never by being added again. */
+  /** Unchanged: only the person lifts their opt-out; adding them again does not. */
   optedOut: string[];
 }
 
 /**
- * Puts subscribers on a list, each once: whoever is on it already keeps the standing they have.
- * @throws {ApiError} `not_found` for the list, or, naming `subscriber_ids[i]`, for a subscriber; then nobody is added
+ * Puts subscribers on a list, each once: a subscription that exists keeps its status.
+ * @throws {ApiError} `not_found` for the list, or, naming `subscriber_ids[i]`, for a subscriber; then none is added
  */
 export async function addSubscribers(
   em: EntityManager,
@@ -116,11 +116,11 @@ export async function addSubscribers(
 ): Promise<MembershipOutcome> {
   const list = await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_READ });
   if (!list) throw notFound();
-  // In one order everywhere, so that two overlapping calls wait for each other instead of locking each other out.
+  // Every caller inserts in the order of the ids, so that two overlapping calls do not deadlock.
   const ids = [...new Set(subscriberIds)].sort();
   await assertSubscribers(em, tenant, subscriberIds, ids);
 
-  const standing = initialStanding(list.optin, tenant.environment);
+  const status = initialStatus(list.optin, tenant.environment);
   const inserted = await kysely(em)
     .insertInto("subscriptions")
     .values(
@@ -129,7 +129,7 @@ export async function addSubscribers(
         subscriber_id: id,
         team_id: tenant.teamId,
         environment: tenant.environment,
-        ...standing,
+        ...status,
       })),
     )
     .onConflict((conflict) => conflict.doNothing())
@@ -137,10 +137,10 @@ export async function addSubscribers(
     .execute();
   const added = new Set(inserted.map((row) => row.subscriber_id));
   const fresh = sql`s.list_id = ${listId} and s.subscriber_id = any(${[...added]})`;
-  if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(fresh));
+  if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(tenant, fresh));
   const others = ids.filter((id) => !added.has(id));
-  const standings = others.length === 0 ? [] : await readStatuses(em, listId, others);
-  const optedOut = new Set(standings.filter((row) => row.status === "UNSUBSCRIBED").map((row) => row.subscriber_id));
+  const statuses = others.length === 0 ? [] : await readStatuses(em, tenant, listId, others);
+  const optedOut = new Set(statuses.filter((row) => row.status === "UNSUBSCRIBED").map((row) => row.subscriber_id));
   return {
     added: [...added],
     alreadySubscribed: others.filter((id) => !optedOut.has(id)),
@@ -157,8 +157,7 @@ async function assertSubscribers(
   const rows = await kysely(em)
     .selectFrom("subscribers")
     .select("id")
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     .where("id", "in", ids)
     .execute();
   const known = new Set(rows.map((row) => row.id));
@@ -166,18 +165,19 @@ async function assertSubscribers(
   if (unknown >= 0) throw new ApiError("not_found", undefined, { param: `subscriber_ids[${unknown}]` });
 }
 
-const readStatuses = (em: EntityManager, listId: string, subscriberIds: string[]) =>
+const readStatuses = (em: EntityManager, tenant: Tenant, listId: string, subscriberIds: string[]) =>
   kysely(em)
     .selectFrom("subscriptions")
     .select(["subscriber_id", "status"])
+    .where(ofTenant(tenant))
     .where("list_id", "=", listId)
     .where("subscriber_id", "in", subscriberIds)
     .execute();
 
 /**
  * Takes a subscriber off a list.
- * @throws {ApiError} `not_found`; `resource_state_invalid` when they opted out of it themselves, for adding them again
- *   would then lift the opt-out unseen
+ * @throws {ApiError} `not_found`; `resource_state_invalid` when they opted out of it themselves, because adding them
+ *   again would then lift the opt-out unseen
  */
 export async function removeSubscriber(
   em: EntityManager,
@@ -195,6 +195,6 @@ export async function removeSubscriber(
     throw new ApiError("resource_state_invalid", "They opted out of this list; the opt-out is kept.");
   }
   const row = sql`s.list_id = ${listId} and s.subscriber_id = ${subscriberId}`;
-  await emit(em, tenant, "subscription.removed", subscriptionRows(row));
+  await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, row));
   await em.remove(subscription).flush();
 }

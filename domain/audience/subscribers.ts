@@ -1,13 +1,13 @@
 import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
-import { pendingStanding } from "./standing.ts";
+import { pending } from "./initial-status.ts";
 
 export interface SubscriberFields {
   /** Normalised, see domain/address.ts. */
@@ -21,40 +21,38 @@ const alreadyExists = () =>
 
 /**
  * Makes a subscriber who is on no list.
- * @throws {ApiError} `resource_already_exists`, for all but one of those that race too
+ * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it
  */
 export async function createSubscriber(
   em: EntityManager,
   tenant: Tenant,
   { email, firstName, lastName }: SubscriberFields,
 ): Promise<Subscriber> {
-  const row = await kysely(em)
-    .insertInto("subscribers")
-    .values({
-      id: newId("subscriber"),
-      team_id: tenant.teamId,
-      environment: tenant.environment,
-      email,
-      first_name: firstName,
-      last_name: lastName,
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll()
-    .executeTakeFirst();
-  if (!row) throw alreadyExists();
-  await emit(em, tenant, "subscriber.created", subscriberRow(row.id));
-  return em.map(Subscriber, row);
+  const subscriber = em.create(Subscriber, { id: newId("subscriber"), ...tenant, email, firstName, lastName });
+  await flushUnique(em);
+  await emit(em, tenant, "subscriber.created", subscriberRow(tenant, subscriber.id));
+  return subscriber;
 }
 
-const subscriberRow = (id: string) => ({
+/** Writes a subscriber. @throws {ApiError} `resource_already_exists` when another one has the address */
+async function flushUnique(em: EntityManager): Promise<void> {
+  try {
+    await em.flush();
+  } catch (error) {
+    if (error instanceof UniqueConstraintViolationException) throw alreadyExists();
+    throw error;
+  }
+}
+
+const subscriberRow = (tenant: Tenant, id: string) => ({
   record: subscriberRecord("s"),
-  from: sql`subscribers s where s.id = ${id}`,
+  from: sql`subscribers s where ${ofTenant(tenant, "s")} and s.id = ${id}`,
   name: "subscriber",
 });
 
 /**
- * Changes a subscriber. Whoever gets another address has to confirm again on lists with double opt-in: the consent
- * was given by the owner of the old one.
+ * Changes a subscriber. A new address has to be confirmed again on lists with double opt-in: the consent was given by
+ * the owner of the old one.
  * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address
  */
 export async function updateSubscriber(
@@ -68,14 +66,9 @@ export async function updateSubscriber(
   const moved = patch.email !== undefined && patch.email !== subscriber.email;
   const changed = isChange(subscriber, patch);
   em.assign(subscriber, changesOf(patch));
-  try {
-    await em.flush();
-  } catch (error) {
-    if (error instanceof UniqueConstraintViolationException) throw alreadyExists();
-    throw error;
-  }
+  await flushUnique(em);
   if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
-  if (changed) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
+  if (changed) await emit(em, tenant, "subscriber.updated", subscriberRow(tenant, subscriberId));
   return em.refreshOrFail(subscriber);
 }
 
@@ -88,7 +81,8 @@ async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscr
   await kysely(em)
     .updateTable("subscriptions")
     .from("lists")
-    .set({ ...pendingStanding(tenant.environment), confirmation_sent_at: null })
+    .set({ ...pending(tenant.environment), confirmation_sent_at: null })
+    .where(ofTenant(tenant, "subscriptions"))
     .whereRef("lists.id", "=", "subscriptions.list_id")
     .where("lists.optin", "=", "DOUBLE")
     .where("subscriptions.subscriber_id", "=", subscriberId)
@@ -97,7 +91,7 @@ async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscr
 }
 
 /**
- * A subscriber with where they stand on each list, oldest subscription first.
+ * A subscriber with their subscriptions, the oldest first.
  * @throws {ApiError} `not_found`
  */
 export async function readSubscriber(

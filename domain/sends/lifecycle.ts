@@ -3,7 +3,7 @@ import type { SendStatus } from "../../db/entities/send.ts";
 import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { isAccountTrouble, noteTrouble } from "../accounts.ts";
+import { isAccountFailure, recordAccountFailure } from "../accounts.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
 import type { SendStep } from "./draft.ts";
 import { laneAccounts } from "./lanes.ts";
@@ -82,8 +82,8 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
       .returning(["team_id", "environment", "resource_type", "resource_id", "account_id", "started_at", "completed_at"])
       .executeTakeFirstOrThrow();
     const tenant = { teamId: moved.team_id, environment: moved.environment };
-    if (pauseReason !== null && isAccountTrouble(pauseReason)) {
-      await noteTrouble(tx, tenant, moved.account_id, pauseReason);
+    if (pauseReason !== null && isAccountFailure(pauseReason)) {
+      await recordAccountFailure(tx, tenant, moved.account_id, pauseReason);
     }
     await sendable({ type: moved.resource_type, id: moved.resource_id }).markMoved(tx, tenant, moved.resource_id, {
       sendId,

@@ -42,7 +42,7 @@ describe("Sending accounts", () => {
   const connect = (more: Partial<AccountFields> = {}) =>
     connectAccount(team.em.fork(), tenant, fields(more), { vault: team.vault, verify: works });
 
-  it("are shown without anything one could log in with", async () => {
+  it("are shown without credentials", async () => {
     const account = await connect();
     const { text, body } = await api(team.keys.live).get(`/accounts/${account.id}`);
     const { created_at, updated_at, last_checked_at, ...rest } = body.data;
@@ -91,7 +91,7 @@ describe("Sending accounts", () => {
     );
   });
 
-  it("come back into service once a login with the stored password works", async () => {
+  it("are ACTIVE again after a login with the stored password works", async () => {
     const { id } = await connect();
     await suspendAccount(team.em.fork(), id);
     const logins: SmtpLogin[] = [];

@@ -46,11 +46,11 @@ describe("Addresses", () => {
     assert.equal(normaliseAddress(`${"a".repeat(64)}@${domain}`), `${"a".repeat(64)}@${domain}`);
   });
 
-  it("looks up what is no address as it is written", () => {
+  it("looks up a text that is no address as it is written", () => {
     assert.equal(lookupAddress(" No Address "), "no address");
   });
 
-  it("is stable: what it gives, it gives back", () => {
+  it("leaves an address that is normalised already as it is", () => {
     const label = fc.stringMatching(/^[a-zäöüßéñ日本0-9]{1,20}$/u);
     fc.assert(
       fc.property(

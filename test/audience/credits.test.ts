@@ -33,7 +33,7 @@ async function ledgerSum({ em, team }: TestTeam) {
 }
 
 describe("Credits", () => {
-  it("grants once per cause, and the two environments have nothing in common", async () => {
+  it("grants once per cause, and keeps the two environments apart", async () => {
     const team = await makeTeam();
     const tenant = tenantOf(team);
     for (const cause of ["one", "one", "two"]) await transaction(team.em, (em) => grantCredits(em, tenant, 10, cause));
@@ -41,7 +41,7 @@ describe("Credits", () => {
     assert.deepEqual(await creditBalance(team.em, { ...tenant, environment: "TEST" }), { available: 0, reserved: 0 });
   });
 
-  it("refuses a reservation beyond what is available, and then nothing has moved", async () => {
+  it("refuses a reservation beyond what is available, and moves nothing then", async () => {
     const team = await makeTeam();
     const tenant = tenantOf(team);
     await transaction(team.em, (em) => grantCredits(em, tenant, 10, "start"));
@@ -53,7 +53,7 @@ describe("Credits", () => {
     assert.deepEqual(await ledgerSum(team), { available: 10, reserved: 0 });
   });
 
-  it("gives racing reservations no more than there is, and the same send one", async () => {
+  it("gives racing reservations no more than is available, and one send one reservation", async () => {
     const team = await makeTeam();
     const tenant = tenantOf(team);
     await transaction(team.em, (em) => grantCredits(em, tenant, 10, "start"));

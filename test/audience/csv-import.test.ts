@@ -84,7 +84,7 @@ describe("CSV import", () => {
     });
   }
 
-  it("takes the header in any case, spacing and order, and says which columns it ignores", async () => {
+  it("takes the header in any case, spacing and order, and reports the columns that it ignores", async () => {
     const { ignored, created } = await load(" Last Name ,shoe size,E-MAIL,First-name\nB,44,a@example.com,A\n");
     assert.deepEqual([ignored, created], [["shoe size"], 1]);
     assert.deepEqual(await people(), [["a@example.com", "A", "B"]]);
@@ -98,7 +98,7 @@ describe("CSV import", () => {
     ["a header that is not UTF-8", Buffer.from("email,pr\xe9nom\n", "latin1"), /not UTF-8/],
     ["a header with a quote that is not closed", '"email\na@example.com\n', /header row cannot be read/],
   ] as const) {
-    it(`refuses ${what} with a sentence`, () => assert.rejects(load(csv as string), message));
+    it(`refuses ${what} and says why`, () => assert.rejects(load(csv as string), message));
   }
 
   it("names each refused line with its number and reason, in order, and imports the others", async () => {
@@ -133,19 +133,19 @@ describe("CSV import", () => {
     assert.deepEqual([rows, refused, created], [9, 7, 2]);
   });
 
-  it("says which lines a quote that is never closed has cost", async () => {
+  it("reports the lines lost to a quote that is never closed", async () => {
     const { lines, created } = await load('email\na@example.com\n"b@example.com\nc@example.com\n');
     assert.equal(created, 1);
     assert.deepEqual(lines, [[3, "a quote is opened and never closed; lines 3 to 4 are lost to it"]]);
   });
 
-  it("refuses the file where such a quote would swallow more than it may hold in memory", () =>
+  it("refuses a file in which such a quote would read more into memory than the limit", () =>
     assert.rejects(
       load(`email\na@example.com\n"d@example.com\n${"e@example.com\n".repeat(10_000)}`),
       /line 3 begins a record longer than 65536 bytes/,
     ));
 
-  it("counts an address once: the last row of it decides, in whatever spelling", async () => {
+  it("counts an address once, in every spelling: its last row decides", async () => {
     const { created, duplicates } = await load(
       "email,first_name\na@münchen.de,First\nb@example.com,B\nA@xn--mnchen-3ya.de,Last\n",
     );
@@ -168,7 +168,7 @@ describe("CSV import", () => {
     assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
   });
 
-  it("updates those it knows; an empty or missing name leaves the known one", async () => {
+  it("updates known subscribers; an empty or missing name keeps the known one", async () => {
     await load("email,first_name,last_name\na@example.com,A,Z\nb@example.com,B,Z\n");
     const { created, updated, unchanged } = await load("email,first_name\na@example.com,New\nb@example.com,\n");
     assert.deepEqual([created, updated, unchanged], [0, 1, 1]);
@@ -195,8 +195,8 @@ describe("CSV import", () => {
     const list = await makeList("SINGLE");
     await load("email\na@example.com\n", { listId: list });
     await team.em.fork().execute("update subscriptions set status = 'UNSUBSCRIBED' where list_id = ?", [list]);
-    const { list: standing } = await load("email\na@example.com\n", { listId: list, confirmed: true });
-    assert.deepEqual(standing, { added: 0, confirmed: 0, alreadySubscribed: 0, optedOut: 1 });
+    const { list: counts } = await load("email\na@example.com\n", { listId: list, confirmed: true });
+    assert.deepEqual(counts, { added: 0, confirmed: 0, alreadySubscribed: 0, optedOut: 1 });
     assert.deepEqual(await statuses(list), [["a@example.com", "UNSUBSCRIBED"]]);
   });
 

@@ -16,7 +16,7 @@ describe("dry_run on every write", () => {
   for (const endpoint of WRITES.filter((candidate) => !WITHOUT.includes(nameOf(candidate)))) {
     const dry = { dry_run: "true" };
 
-    it(`${nameOf(endpoint)} says what would happen and commits nothing`, async () => {
+    it(`${nameOf(endpoint)} reports the outcome and commits nothing`, async () => {
       const key = keyFor(estate, endpoint);
       const before = await snapshotTables(estate.em, estate.team.id);
       const call = { query: dry, subscriberId: estate.newcomerId };

@@ -43,7 +43,7 @@ describe("Lists", () => {
     ["an unknown opt-in", { name: "x", optin: "TRIPLE" }, "optin"],
     ["a field it does not have", { name: "x", size: 3 }, "size"],
   ] as const) {
-    it(`refuses ${what}, naming it`, async () => {
+    it(`refuses ${what}, and names the field`, async () => {
       const { status, body: answer } = await client.post("/lists", body);
       assert.equal(status, 400);
       assert.equal(answer.error.code, "validation_failed");
@@ -66,7 +66,7 @@ describe("Lists", () => {
     assert.deepEqual((await client.patch(`/lists/${list.id}`, {})).body.data, list);
   });
 
-  it("pages through all of them once, and says since when to ask again", async () => {
+  it("pages through every list once, and returns the instant from which to sync next", async () => {
     const made = [];
     for (let i = 0; i < 5; i++) made.push((await makeList({ name: `List ${i}` })).id);
     const first = await client.get("/lists", { query: { limit: 3, sort: "created_at", order: "asc" } });
@@ -141,7 +141,7 @@ describe("Lists", () => {
       );
     });
 
-    it("never lifts an opt-out by adding again, and says so", async () => {
+    it("never lifts an opt-out by adding again, and reports the opt-out", async () => {
       const [list, person] = [await makeList(), await makeSubscriber()];
       await add(list.id, [person]);
       await kysely(team.em)
@@ -157,7 +157,7 @@ describe("Lists", () => {
       assert.equal(body.data.length, 1);
     });
 
-    it("adds nobody when one of them does not exist, and names that one", async () => {
+    it("adds none when one of the subscribers does not exist, and names that one", async () => {
       const [list, person] = [await makeList(), await makeSubscriber()];
       const { status, body } = await add(list.id, [person, "sub_nobody"]);
       assert.equal(status, 404);
@@ -166,7 +166,7 @@ describe("Lists", () => {
       assert.deepEqual((await client.get(`/lists/${list.id}/subscribers`)).body.data, []);
     });
 
-    it("takes 1,000 at once and refuses none or 1,001", async () => {
+    it("accepts 1,000 at once and refuses 0 and 1,001", async () => {
       const list = await makeList();
       for (const ids of [[], Array.from({ length: 1_001 }, (_, i) => `sub_${i}`)]) {
         const { status, body } = await add(list.id, ids);
@@ -191,7 +191,7 @@ describe("Lists", () => {
       );
     });
 
-    it("takes somebody off, once", async () => {
+    it("removes a subscriber, once", async () => {
       const [list, person] = [await makeList(), await makeSubscriber()];
       await add(list.id, [person]);
       const removed = await client.delete(`/lists/${list.id}/subscribers/${person}`);
@@ -202,7 +202,7 @@ describe("Lists", () => {
   });
 
   describe("deleting one", () => {
-    it("takes its subscriptions along, leaves the subscribers, and frees the drafts", async () => {
+    it("deletes its subscriptions, keeps the subscribers, and takes it off the drafts", async () => {
       const [list, person] = [await makeList(), await makeSubscriber()];
       await add(list.id, [person]);
       const draft = (await client.post("/newsletters", { name: "n" })).body.data;

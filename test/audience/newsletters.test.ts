@@ -82,7 +82,7 @@ describe("Newsletters", () => {
     ["a broken subject", { subject: "{{ " }, "subject"],
     ["a tag that reads files", { body: "{% render 'x' %}" }, "body"],
   ] as const) {
-    it(`refuses ${what}, naming it`, async () => {
+    it(`refuses ${what}, and names the field`, async () => {
       const { status, body } = await client.post("/newsletters", { name: "n", ...fields });
       assert.equal(status, 400);
       assert.equal(body.error.code, "validation_failed");
@@ -124,7 +124,7 @@ describe("Newsletters", () => {
     });
   }
 
-  it("answers 409 to an edit that races with the arming", async () => {
+  it("answers 409 to an edit that races with the confirm", async () => {
     const draft = await make();
     let edit: Promise<Json> | undefined;
     await transaction(team.em, async (em) => {

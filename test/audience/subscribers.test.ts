@@ -28,7 +28,7 @@ describe("Subscribers", () => {
     assert.deepEqual(read.body.data, { ...rest, id, created_at, updated_at, subscriptions: [] });
   });
 
-  it("refuses an address that exists, in whatever spelling", async () => {
+  it("refuses an address that exists, in any spelling", async () => {
     const { email } = await make();
     const { status, body } = await client.post("/subscribers", { email: ` ${email.toUpperCase()}` });
     assert.equal(status, 409);
@@ -55,7 +55,7 @@ describe("Subscribers", () => {
     ["a control character in a name", { email: "a@example.com", first_name: "a\r\nBcc: b" }, "first_name"],
     ["a name of 201 characters", { email: "a@example.com", last_name: "x".repeat(201) }, "last_name"],
   ] as const) {
-    it(`refuses ${what}, naming it`, async () => {
+    it(`refuses ${what}, and names the field`, async () => {
       const { status, body } = await client.post("/subscribers", fields);
       assert.equal(status, 400);
       assert.equal(body.error.code, "validation_failed");
@@ -63,7 +63,7 @@ describe("Subscribers", () => {
     });
   }
 
-  it("finds one by address, in whatever spelling", async () => {
+  it("finds one by address, in any spelling", async () => {
     const { id, email } = await make();
     const { body } = await client.get("/subscribers", { query: { email: email.toUpperCase() } });
     assert.deepEqual(

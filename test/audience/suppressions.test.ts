@@ -18,7 +18,7 @@ describe("Suppressions", () => {
   const add = (...emails: string[]) => client.post("/suppressions", { emails });
   const read = (email: string) => client.get(`/suppressions/${encodeURIComponent(email)}`);
 
-  it("adds what is new and leaves what stands there untouched", async () => {
+  it("adds new addresses and leaves suppressed ones unchanged", async () => {
     const [one, two] = [uniqueEmail(), uniqueEmail()];
     const first = await add(` ${one.toUpperCase()} `, one);
     assert.equal(first.status, 200);
@@ -58,7 +58,7 @@ describe("Suppressions", () => {
     ["what is no address", { emails: ["a@example.com", "nobody"] }, "emails[1]"],
     ["another reason than MANUAL", { emails: ["a@example.com"], reason: "bounce:hard" }, "reason"],
   ] as const) {
-    it(`refuses ${what}, naming it`, async () => {
+    it(`refuses ${what}, and names the field`, async () => {
       const answer = await client.post("/suppressions", body);
       assert.equal(answer.status, 400);
       assert.equal(answer.body.error.code, "validation_failed");
@@ -75,7 +75,7 @@ describe("Suppressions", () => {
     assert.deepEqual((await client.get(`/subscribers/${id}`)).body.data, before);
   });
 
-  it("finds one by its address with %40, in whatever spelling, and 404 when it is not suppressed", async () => {
+  it("finds one by its address with %40, in any spelling, and 404 when it is not suppressed", async () => {
     const local = unique("jürgen");
     await add(`${local}@münchen.de`);
     for (const spelling of [`${local}@münchen.de`, `${local.toUpperCase()}@xn--mnchen-3ya.de`]) {
@@ -106,7 +106,7 @@ describe("Suppressions", () => {
     }
   });
 
-  it("lifts one of whatever reason, does not echo the address, and keeps the history", async () => {
+  it("lifts one of any reason, does not echo the address, and keeps the history", async () => {
     const email = uniqueEmail();
     await suppress(team.em, { teamId: team.team.id, environment: "LIVE" }, [email], "UNSUBSCRIBED");
     const { id } = (await read(email)).body.data;

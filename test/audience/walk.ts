@@ -20,7 +20,7 @@ export type PathValues = Record<string, string>;
 /** A team that owns one record of every kind. */
 export interface Estate extends TestTeam {
   values: PathValues;
-  /** Somebody who is on no list. */
+  /** A subscriber on no list. */
   newcomerId: string;
 }
 
@@ -94,7 +94,7 @@ export async function makeEstate(): Promise<Estate> {
   };
 }
 
-/** Ids and an address like those of an estate that nobody has. */
+/** Ids and an address that do not exist, in the form of existing ones. */
 export const absentValues = (): PathValues => ({
   listId: newId("list"),
   subscriberId: newId("subscriber"),

@@ -90,7 +90,7 @@ async function start(sender: Sender): Promise<string> {
 async function startTomorrow(sender: Sender): Promise<string> {
   await write(
     sender,
-    sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+    sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
       where id = ${sender.newsletterId}`,
   );
   return start(sender);

@@ -220,7 +220,7 @@ describe("A confirm", () => {
       select extract(isodow from now() at time zone 'Pacific/Auckland')::int as today`.execute(kysely(sender.em));
     const today = rows[0]?.today ?? 1;
     const tomorrow = (today % 7) + 1;
-    await sql`update newsletters set send_days = ${[String(tomorrow)]}::text[] where id = ${sender.newsletterId}`.execute(
+    await sql`update newsletters set send_days = ${[tomorrow]}::smallint[] where id = ${sender.newsletterId}`.execute(
       kysely(sender.em),
     );
     const { data } = await startSend(sender);

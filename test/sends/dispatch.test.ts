@@ -89,7 +89,7 @@ describe("Dispatch", () => {
 
   it("leaves out recipients that are suppressed or opt out between confirm and dispatch", async () => {
     const sender = await makeSender({ recipients: 4 });
-    await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+    await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
       where id = ${sender.newsletterId}`.execute(kysely(sender.em));
     const { data } = await startSend(sender);
     await sender.client.post("/suppressions", { emails: [`person0@${sender.audience}`] });
@@ -216,7 +216,7 @@ describe("Dispatch", () => {
 
   it("pauses and needs an operator when the account stops being ACTIVE, and resumes", async () => {
     const sender = await makeSender({ recipients: 3 });
-    await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+    await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
       where id = ${sender.newsletterId}`.execute(kysely(sender.em));
     const { data } = await startSend(sender);
     await sql`update email_accounts set status = 'SUSPENDED' where id = ${sender.accountId}`.execute(kysely(sender.em));

@@ -101,7 +101,7 @@ async function sentWithUnknown(unknown: number) {
 /** A confirmed newsletter whose day is tomorrow. */
 async function scheduled() {
   const sender = await makeSender({ recipients: 2 });
-  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
     where id = ${sender.newsletterId}`.execute(kysely(sender.em));
   const { data } = await startSend(sender);
   const handle = workflowOf(data.id);

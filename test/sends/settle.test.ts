@@ -17,7 +17,7 @@ async function inFlight(): Promise<{
   const sender = await makeSender({ recipients: 3 });
   const db = kysely(sender.em);
   // Tomorrow, so that no worker takes it.
-  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
     where id = ${sender.newsletterId}`.execute(db);
   const { data } = await startSend(sender);
   const sendId: string = data.id;

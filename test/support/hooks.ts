@@ -1,4 +1,21 @@
-import { closeAll } from "./factories.ts";
+import { backdoor, closeAll } from "./factories.ts";
+import { findUnscoped } from "./statements/check.ts";
 
-/** Loaded by mocha before the tests: whatever they opened is closed after the last one. */
-export const mochaHooks = { afterAll: closeAll };
+/** What the stack ran for the tests keeps to one tenant, whatever the tests looked at. */
+async function statementsKeepToTheirTenant(): Promise<void> {
+  const folder = process.env["STATEMENTS_DIR"];
+  if (folder === undefined) return;
+  const { orm } = await backdoor();
+  const found = await findUnscoped(folder, orm.em.fork());
+  if (found.length === 0) return;
+  throw new Error(
+    [
+      `${found.length} statements on tenants' tables lack a tenant column. Add ofTenant(…) of db/tenant.ts to each, or an`,
+      "exception with its reason to test/support/statements/exceptions.ts.",
+      ...found.map((one) => `  ${one}`),
+    ].join("\n"),
+  );
+}
+
+/** Loaded by mocha before the tests; what they opened is closed after the last one. */
+export const mochaHooks = { afterAll: [statementsKeepToTheirTenant, closeAll] };

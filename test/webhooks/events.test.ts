@@ -446,7 +446,7 @@ describe("Events of a send", () => {
     return letter;
   };
   const never = (sender: Sender) =>
-    sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+    sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
       where id = ${sender.newsletterId}`.execute(kysely(sender.em));
 
   it("tell of each mail once: one that was sent, one that was rejected, and who bounced hard", async function () {

@@ -2,7 +2,8 @@ import { type RawBuilder, sql } from "kysely";
 import type { Optin, SubscriptionStatus } from "../../db/entities/audience.ts";
 import type { Environment } from "../../db/entities/shared.ts";
 
-interface Standing {
+/** The columns of a subscription that say whether it is confirmed. */
+interface StatusColumns {
   status: SubscriptionStatus;
   confirmed_at: RawBuilder<string> | null;
   confirmation_due_at: RawBuilder<string> | null;
@@ -14,15 +15,15 @@ const now = sql<string>`now()`;
  * How a subscription starts: CONFIRMED by SINGLE opt-in, PENDING by DOUBLE with a confirmation mail due. The test
  * environment never mails, so nothing becomes due there.
  */
-export function initialStanding(optin: Optin, environment: Environment): Standing {
-  return optin === "SINGLE" ? confirmedStanding : pendingStanding(environment);
+export function initialStatus(optin: Optin, environment: Environment): StatusColumns {
+  return optin === "SINGLE" ? CONFIRMED : pending(environment);
 }
 
 /** Opted in. */
-export const confirmedStanding: Standing = { status: "CONFIRMED", confirmed_at: now, confirmation_due_at: null };
+export const CONFIRMED: StatusColumns = { status: "CONFIRMED", confirmed_at: now, confirmation_due_at: null };
 
 /** Waits for the link of a confirmation mail. */
-export const pendingStanding = (environment: Environment): Standing => ({
+export const pending = (environment: Environment): StatusColumns => ({
   status: "PENDING",
   confirmed_at: null,
   confirmation_due_at: environment === "LIVE" ? now : null,

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { kysely, type MikroORM, openDatabase } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
+import { stack } from "../support/stack.ts";
+
+describe("A prepared statement", () => {
+  let orm: MikroORM;
+
+  before(async () => {
+    const { env } = await stack();
+    // One connection, so that what it has prepared can be looked at.
+    orm = await openDatabase(env.DATABASE_URL, 1);
+  });
+  after(() => orm.close(true));
+
+  it("is parsed once per connection, under its name, and run with the values of each call", async () => {
+    const em = orm.em.fork();
+    const double = (value: number) => sql<{ doubled: number }>`select ${value}::int * 2 as doubled`;
+
+    const results = [];
+    for (const value of [1, 2, 3]) results.push(await executePrepared(em, "double", double(value)));
+
+    assert.deepEqual(
+      results.flatMap(({ rows }) => rows),
+      [{ doubled: 2 }, { doubled: 4 }, { doubled: 6 }],
+    );
+    const { rows } = await sql<{ name: string; runs: number }>`
+      select name, (generic_plans + custom_plans)::int as runs from pg_prepared_statements`.execute(kysely(em));
+    assert.deepEqual(rows, [{ name: "double", runs: 3 }]);
+  });
+
+  it("is refused when its name stands for another text", async () => {
+    const em = orm.em.fork();
+    await executePrepared(em, "taken", sql`select 1`);
+
+    await assert.rejects(executePrepared(em, "taken", sql`select 2`), /Prepared statements must be unique/);
+  });
+
+  it("runs in the transaction of its entity manager", async () => {
+    const mine = sql<{ id: string }>`select txid_current()::text as id`;
+    await orm.em.fork().transactional(async (tx) => {
+      const prepared = await executePrepared(tx, "transaction_id", mine);
+      const plain = await mine.execute(kysely(tx));
+      assert.deepEqual(prepared.rows, plain.rows);
+    });
+  });
+});

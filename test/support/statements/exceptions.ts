@@ -1,0 +1,92 @@
+import type { Recorded } from "./recorded.ts";
+
+/** Statements that may touch tenants' rows without both tenant columns. */
+export interface Exception {
+  reason: string;
+  program: Recorded["program"];
+  /** The file that runs them. */
+  file: RegExp;
+  tables: readonly string[];
+  /** Found in the statement, in lower case, without quotes and line breaks. */
+  statement?: RegExp;
+}
+
+const WEBHOOK_TABLES = [
+  "webhook_endpoints",
+  "webhook_outbox",
+  "webhook_events",
+  "webhook_deliveries",
+  "webhook_groups",
+] as const;
+
+/** Compared with a value, such a column finds one row, or the rows that belong to it. */
+const BY_ID = /\b(?:id|\w+_id) = (?:\$|any\(\$)/;
+
+export const EXCEPTIONS: readonly Exception[] = [
+  {
+    reason: "The key of a request tells its tenant.",
+    program: "api",
+    file: /^domain\/access\/authenticate\.ts$/,
+    tables: ["api_keys"],
+    statement: /public_id = \$/,
+  },
+  {
+    reason: "A signed link names the row that tells the tenant.",
+    program: "api",
+    file: /^domain\/audience\/(?:confirmations|unsubscribes)\.ts$/,
+    tables: ["sends", "subscriptions", "subscribers", "lists"],
+    statement: BY_ID,
+  },
+  {
+    reason:
+      "Read under its tenant in the same transaction, an endpoint leads to its deliveries, and these to their events.",
+    program: "api",
+    file: /^domain\/webhooks\//,
+    tables: ["webhook_groups", "webhook_deliveries", "webhook_events"],
+    statement: BY_ID,
+  },
+  {
+    reason:
+      "A workflow carries the ids of its send and of what that consists of, and no tenant; ids cannot be guessed.",
+    program: "workers",
+    file: /^(?:domain\/sends|domain\/webhooks\/emit\.ts|activities)\b/,
+    tables: [
+      "sends",
+      "send_previews",
+      "newsletters",
+      "email_accounts",
+      "lists",
+      "subscriptions",
+      "subscribers",
+      "suppressions",
+    ],
+    statement: BY_ID,
+  },
+  {
+    reason: "The relay and the deliveries serve all tenants; each row carries its tenant along.",
+    program: "workers",
+    file: /^domain\/webhooks\//,
+    tables: WEBHOOK_TABLES,
+  },
+  {
+    reason: "The mails that confirm double opt-ins are sent for all tenants.",
+    program: "workers",
+    file: /^domain\/audience\/confirmations\.ts$/,
+    tables: ["subscriptions", "subscribers", "lists", "suppressions"],
+    statement: /confirmation_due_at <= clock_timestamp\(\)/,
+  },
+  {
+    reason: "Clean-up deletes what is too old, of all tenants.",
+    program: "workers",
+    file: /^workers\/maintenance\.ts$/,
+    tables: ["idempotency_records", "send_previews"],
+    statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
+  },
+  {
+    reason: "The reconciler and the metrics look at the sends and credits of all tenants.",
+    program: "workers",
+    file: /^(?:activities\/reconcile|domain\/sends\/overview|domain\/credits)\.ts$/,
+    tables: ["sends", "credit_balances", "credit_entries"],
+    statement: /^select /,
+  },
+];

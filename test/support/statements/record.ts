@@ -1,0 +1,54 @@
+/**
+ * Loaded with `--import` into the processes of the tests' stack: writes each statement that the process runs to a file of
+ * its own in STATEMENTS_DIR, once, for `check.ts`. It holds texts with placeholders and the calling code, no values.
+ */
+import { appendFileSync } from "node:fs";
+import { isMainThread } from "node:worker_threads";
+import type { Recorded } from "./recorded.ts";
+
+const ROOT = new URL("../../../", import.meta.url).href;
+/** Lists of placeholders differ in length alone. */
+const PLACEHOLDERS = /\$\d+(?:(?:,\s*|\), \()\$\d+)*/g;
+const FRAMES = 40;
+
+const programOf = (entry = ""): Recorded["program"] =>
+  entry.endsWith("/api/main.ts") ? "api" : entry.endsWith("/workers/main.ts") ? "workers" : "other";
+
+const folder = process.env["STATEMENTS_DIR"];
+if (folder !== undefined && isMainThread) {
+  const { Client } = (await import("pg")).default;
+  const file = `${folder}/${process.pid}.jsonl`;
+  const seen = new Set<string>();
+  const query: (this: unknown, ...args: unknown[]) => unknown = Client.prototype.query;
+
+  const record = (text: string) => {
+    const key = text.replace(PLACEHOLDERS, "$");
+    if (seen.has(key)) return;
+    seen.add(key);
+    const limit = Error.stackTraceLimit;
+    Error.stackTraceLimit = FRAMES;
+    const frames = (new Error().stack ?? "").split("\n").slice(1);
+    Error.stackTraceLimit = limit;
+    const own = frames.flatMap((frame) => {
+      const [, at] = /(file:\/\/[^)]+):\d+:\d+/.exec(frame) ?? [];
+      return at?.startsWith(ROOT) && !/\/node_modules\/|\/test\/support\/|\/db\//.test(at)
+        ? [at.slice(ROOT.length)]
+        : [];
+    });
+    const line: Recorded = {
+      program: programOf(process.argv[1]),
+      text,
+      from: [...new Set(own)],
+      persists: frames.some((at) => /ChangeSetPersister/.test(at)),
+    };
+    appendFileSync(file, `${JSON.stringify(line)}\n`);
+  };
+
+  const recorded: typeof query = function (this: unknown, ...args) {
+    const [first] = args;
+    const text = typeof first === "string" ? first : (first as { text?: unknown } | undefined)?.text;
+    if (typeof text === "string") record(text);
+    return query.apply(this, args);
+  };
+  Object.assign(Client.prototype, { query: recorded });
+}

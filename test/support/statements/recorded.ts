@@ -1,0 +1,10 @@
+/** A statement that a process of the stack ran. */
+export interface Recorded {
+  /** The folder of the program's entry. */
+  program: "api" | "workers" | "other";
+  text: string;
+  /** Files of the project on the call stack without `db/`, the nearest first. */
+  from: string[];
+  /** MikroORM wrote it to save a changed entity. */
+  persists: boolean;
+}
