@@ -6,8 +6,8 @@ import { promisify } from "node:util";
 import { z } from "zod";
 import { api } from "../test/support/api.ts";
 import { makeTeam } from "../test/support/factories.ts";
+import { keptVariables, type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { type BenchReport, type Row, round, timed } from "./report.ts";
-import { keptVariables, type StackChoice, withStack } from "./stack.ts";
 
 export interface ImportOptions extends StackChoice {
   lines: number;

@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { z } from "zod";
 import { kysely } from "../db/orm.ts";
+import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { kill, pidOf } from "../test/support/processes.ts";
 import { confirm, credits, ledgerStates, preview, type Sender, tokenOf } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
@@ -11,7 +12,6 @@ import { makeAudience } from "./audience.ts";
 import { machineCpuSeconds, resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
 import { type Sink, startSink } from "./smtp-sink.ts";
-import { type StackChoice, withStack } from "./stack.ts";
 
 export interface SendOptions extends StackChoice {
   /** Sizes of the lists, each mailed for itself. */

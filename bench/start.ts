@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { removeDataDir } from "../stack/postgres.ts";
 import { FREE_PORTS } from "../stack/settings.ts";
+import { keptVariables } from "../test/support/own-stack.ts";
 import { type BenchReport, median, type Row, round } from "./report.ts";
-import { keptVariables } from "./stack.ts";
 
 export interface StartOptions {
   repeat: number;

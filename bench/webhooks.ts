@@ -4,11 +4,11 @@ import { pickPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
 import { api } from "../test/support/api.ts";
 import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
+import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { kill, pidOf } from "../test/support/processes.ts";
-import { emitSome, makeEndpoint } from "../test/webhooks/support.ts";
+import { emitSome, makeEndpoint } from "../test/support/webhooks.ts";
 import { type Usage, usage } from "./processes.ts";
 import { type BenchReport, type Row, round } from "./report.ts";
-import { type StackChoice, withStack } from "./stack.ts";
 import { startWebhookSink, type WebhookSink } from "./webhook-sink.ts";
 
 export interface WebhooksOptions extends StackChoice {

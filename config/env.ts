@@ -1,6 +1,5 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { LADDER_SECONDS } from "../workflows/ladder.ts";
 
 /** A whole number given as text, within bounds. */
 const integer = (min: number, max: number) =>
@@ -28,6 +27,12 @@ const list = (isItem: (item: string) => boolean, message: string) =>
     .default("")
     .transform((value) => (value === "" ? [] : value.split(",")))
     .refine((items) => items.every(isItem), { message });
+
+/**
+ * Waits before each attempt of a webhook delivery unless WEBHOOK_LADDER_SECONDS says otherwise: three attempts within
+ * five minutes, then ever longer waits, 27 h 35 min in all.
+ */
+export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000, 36_000, 36_000];
 
 const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;

@@ -7,8 +7,8 @@ import { idempotencyEntities } from "./entities/idempotency.ts";
 import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
+import { prepareNamed } from "./named-statements.ts";
 import { type ConnectionPool, endIdleTransactions, prepareMarked, reclaimDeadConnections } from "./pool.ts";
-import { prepareNamed } from "./prepared.ts";
 import type { Tenant } from "./tenant.ts";
 
 export { ofTenant, type Tenant } from "./tenant.ts";

@@ -170,12 +170,12 @@ export class Stack {
     const { hostname, port } = new URL(infra.smtp);
     const mail = { host: hostname, port: Number(port) };
     if (known) {
-      const { pointDemoAccount } = await import("../app/demo-team.ts");
+      const { pointDemoAccount } = await import("./demo-team.ts");
       await pointDemoAccount(infra.databaseUrl, known.team.id, mail);
       return known;
     }
     return this.#options.step("demo team", async () => {
-      const { seedDemo } = await import("../app/demo-team.ts");
+      const { seedDemo } = await import("./demo-team.ts");
       const demo = await seedDemo({ databaseUrl: infra.databaseUrl, env, mail });
       await saveSecrets(dataDir, { ...secrets, demos: { ...secrets.demos, [id]: demo } });
       return demo;

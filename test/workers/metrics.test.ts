@@ -32,7 +32,7 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
-import { emitSome, insertDelivery, logOf, makeEndpoint, PUBLIC_URL, untilSettled } from "../webhooks/support.ts";
+import { emitSome, insertDelivery, logOf, makeEndpoint, PUBLIC_URL, untilSettled } from "../support/webhooks.ts";
 
 const DEPLOY = `${import.meta.dirname}/../../deploy`;
 const NEVER_KEPT = { sends: 0, webhooks: 0, credits: 0 };

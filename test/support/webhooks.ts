@@ -7,9 +7,9 @@ import { EVENT_NAMES, type EventName } from "../../domain/webhooks/catalogue.ts"
 import { emit } from "../../domain/webhooks/emit.ts";
 import { createEndpoint, type EndpointFields } from "../../domain/webhooks/endpoints.ts";
 import { newSecret, sealHeaders, sealSecret } from "../../domain/webhooks/secrets.ts";
-import type { Json } from "../support/api.ts";
-import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam } from "../support/factories.ts";
+import type { Json } from "./api.ts";
+import { eventually } from "./eventually.ts";
+import { makeTeam, type TestTeam } from "./factories.ts";
 
 export interface TestEndpoint {
   id: string;

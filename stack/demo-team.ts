@@ -8,7 +8,7 @@ import { createList } from "../domain/audience/lists.ts";
 import { grantCredits } from "../domain/credits.ts";
 import { openVault } from "../domain/crypto.ts";
 import { createTeam } from "../domain/teams.ts";
-import type { Demo } from "../stack/state.ts";
+import type { Demo } from "./state.ts";
 
 /** The domain the demo team sends from; `.example` never resolves. */
 export const DEMO_DOMAIN = "demo.example";

@@ -1,10 +1,10 @@
 import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
-import { removeDataDir } from "../stack/postgres.ts";
-import { FREE_PORTS, readStackSettings } from "../stack/settings.ts";
-import { Stack } from "../stack/stack.ts";
-import { closeAll } from "../test/support/factories.ts";
+import { removeDataDir } from "../../stack/postgres.ts";
+import { FREE_PORTS, readStackSettings } from "../../stack/settings.ts";
+import { Stack } from "../../stack/stack.ts";
+import { closeAll } from "./factories.ts";
 
 /** What a shell may hand on to a stack that is measured; its databases and clusters stay out. */
 const KEPT =
