@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { type Env, readEnv, SettingsError } from "../config/env.ts";
+import { type Env, givenVariables, readEnv, SettingsError } from "../config/env.ts";
 import type { Secrets, StackFile } from "../stack/state.ts";
 
 /** What the command line works on. */
@@ -40,7 +40,8 @@ const dataDir = (source: NodeJS.ProcessEnv): string => resolve(source["DATA_DIR"
  * Settings from the environment when DATABASE_URL is set there, else those of the running stack.
  * @throws {SettingsError} when there is neither, or one is wrong
  */
-export function readAppSettings(source: NodeJS.ProcessEnv = process.env): AppSettings {
+export function readAppSettings(variables: NodeJS.ProcessEnv = process.env): AppSettings {
+  const source = givenVariables(variables);
   if (source["DATABASE_URL"]) return { env: readEnv({ ...UNUSED, ...source }), stack: undefined };
   const stack = readStack(source);
   const secrets = readJson<Secrets>(`${dataDir(source)}/secrets.json`);

@@ -134,13 +134,17 @@ export class SettingsError extends Error {
 /** Names of all settings. */
 export const SETTINGS = Object.keys(settings.shape) as (keyof Env)[];
 
+/** Variables that are set: an empty one is how shells and compose files spell "not set". */
+export function givenVariables(source: NodeJS.ProcessEnv): Record<string, string> {
+  return Object.fromEntries(Object.entries(source).filter((entry): entry is [string, string] => Boolean(entry[1])));
+}
+
 /**
  * Reads and checks every setting.
  * @throws {SettingsError} naming each setting that is missing or wrong
  */
 export function readEnv(source: NodeJS.ProcessEnv = process.env): Env {
-  // An empty variable is how shells and compose files spell "not set".
-  const given = Object.fromEntries(Object.entries(source).filter(([, value]) => value !== undefined && value !== ""));
+  const given = givenVariables(source);
   const result = consistent.safeParse(given);
   if (result.success) return result.data;
   const lines = result.error.issues.map((issue) => {

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { z } from "zod";
-import { SettingsError } from "../config/env.ts";
+import { givenVariables, SettingsError } from "../config/env.ts";
 
 const port = (standard: number) =>
   z
@@ -50,8 +50,7 @@ export const FREE_PORTS: Record<string, string> = Object.fromEntries(
  * @throws {SettingsError} naming each setting that is wrong
  */
 export function readStackSettings(source: NodeJS.ProcessEnv): StackSettings {
-  const given = Object.fromEntries(Object.entries(source).filter(([, value]) => value !== undefined && value !== ""));
-  const result = settings.safeParse(given);
+  const result = settings.safeParse(givenVariables(source));
   if (result.success) return result.data;
   const lines = result.error.issues.map((issue) => `  ${issue.path.join(".")} ${issue.message}`);
   throw new SettingsError(`These settings are wrong:\n${lines.join("\n")}`);

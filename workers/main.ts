@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { parseArgs } from "node:util";
+import { status as grpc } from "@grpc/grpc-js";
 import { isGrpcServiceError } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import { NativeConnection, Worker, type WorkerOptions } from "@temporalio/worker";
@@ -10,11 +11,12 @@ import { type Env, readEnv, SettingsError } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
 import { openDatabase } from "../db/orm.ts";
 import { openVault } from "../domain/crypto.ts";
+import type { PoolName } from "../workflows/ids.ts";
 import { workflowBundle } from "./bundle.ts";
 import { serveHealth, type Vitals } from "./health.ts";
 import { failuresToCodes } from "./interceptors.ts";
 import { createMetrics } from "./metrics.ts";
-import { isPoolName, POOLS, type PoolDefinition, type PoolName } from "./pools.ts";
+import { isPoolName, POOLS, type PoolDefinition } from "./pools.ts";
 import { installRuntime } from "./runtime.ts";
 
 /** Activities a worker runs at once unless its pool or a setting says otherwise. */
@@ -23,9 +25,6 @@ const ACTIVITIES = 10;
 const HEARTBEAT_EVERY_MS = 2_000;
 /** How often a worker asks for a Temporal that is not there yet. */
 const CONNECT_AGAIN_MS = 1_000;
-
-/** gRPC's NOT_FOUND. */
-const NOT_FOUND = 5;
 
 function readPool(): PoolName {
   const pool = (() => {
@@ -45,7 +44,7 @@ async function assertNamespace({ workflowService }: NativeConnection, { TEMPORAL
     await workflowService.describeNamespace({ namespace });
   } catch (error) {
     // Whatever else it is, a key that may not ask included, the worker will find out.
-    if (!isGrpcServiceError(error) || error.code !== NOT_FOUND) return;
+    if (!isGrpcServiceError(error) || error.code !== grpc.NOT_FOUND) return;
     throw new SettingsError(
       `TEMPORAL_NAMESPACE: Temporal has no namespace "${namespace}". \`npm run prepare:cluster\` makes it.`,
     );

@@ -5,7 +5,7 @@ import type { ActivityDeps } from "../activities/deps.ts";
 import { createDispatchActivities } from "../activities/dispatch.ts";
 import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createSendActivities } from "../activities/sends.ts";
-import { TASK_QUEUES } from "../workflows/ids.ts";
+import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
 import { startMaintenance } from "./maintenance.ts";
 import { startWebhooks } from "./webhooks.ts";
@@ -55,9 +55,7 @@ export const POOLS = {
     addMetrics: addDatabaseMetrics,
     start: (deps) => ({ activities: { ...createReconcileActivities(deps) }, ...startMaintenance(deps) }),
   },
-} as const satisfies Record<string, PoolDefinition>;
-
-export type PoolName = keyof typeof POOLS;
+} as const satisfies Record<PoolName, PoolDefinition>;
 
 export const isPoolName = (value: unknown): value is PoolName =>
   typeof value === "string" && Object.hasOwn(POOLS, value);

@@ -2,11 +2,12 @@ import { fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import type { PoolName } from "../../workers/pools.ts";
+import type { PoolName } from "../../workflows/ids.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
 
-type Child = "api" | "sends" | "dispatch" | "webhooks" | "maintenance" | "postgres" | "temporal";
+/** A process of the stack. */
+type Child = "api" | PoolName | "postgres" | "temporal";
 
 /** What a child of the stack runs as now; one that was started again has another. */
 export function pidOf(name: Child): number {
