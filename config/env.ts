@@ -131,6 +131,28 @@ export class SettingsError extends Error {
   override name = "SettingsError";
 }
 
+/** What documents say of a setting. */
+export interface SettingFacts {
+  required: boolean;
+  /** As it would be given; undefined where there is none. */
+  defaultText: string | undefined;
+}
+
+/** Whether each setting of a schema is required, and its default. */
+export function settingFacts<Name extends string>(schema: {
+  shape: Record<Name, z.ZodType>;
+}): Record<Name, SettingFacts> {
+  const entries = Object.entries<z.ZodType>(schema.shape).map(([name, setting]) => {
+    const { success, data } = setting.safeParse(undefined);
+    const text = Array.isArray(data) ? data.join(",") : String(data);
+    return [name, { required: !success, defaultText: data === undefined || text === "" ? undefined : text }];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** Facts on every setting, by its name. */
+export const SETTINGS_FACTS = settingFacts(settings);
+
 /** Names of all settings. */
 export const SETTINGS = Object.keys(settings.shape) as (keyof Env)[];
 

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { z } from "zod";
-import { givenVariables, SettingsError } from "../config/env.ts";
+import { givenVariables, SettingsError, settingFacts } from "../config/env.ts";
 
 const port = (standard: number) =>
   z
@@ -36,6 +36,9 @@ const settings = z.object({
 });
 
 export type StackSettings = z.infer<typeof settings>;
+
+/** Facts on every setting of the stack, by its name. */
+export const STACK_SETTINGS_FACTS = settingFacts(settings);
 
 /** Names of all settings of the stack. */
 export const STACK_SETTINGS = Object.keys(settings.shape) as (keyof StackSettings)[];

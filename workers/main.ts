@@ -16,11 +16,9 @@ import { workflowBundle } from "./bundle.ts";
 import { serveHealth, type Vitals } from "./health.ts";
 import { failuresToCodes } from "./interceptors.ts";
 import { createMetrics } from "./metrics.ts";
-import { isPoolName, POOLS, type PoolDefinition } from "./pools.ts";
+import { DEFAULT_ACTIVITIES, isPoolName, POOLS, type PoolDefinition } from "./pools.ts";
 import { installRuntime } from "./runtime.ts";
 
-/** Activities a worker runs at once unless its pool or a setting says otherwise. */
-const ACTIVITIES = 10;
 /** How often an activity's heartbeat is sent on at most. */
 const HEARTBEAT_EVERY_MS = 2_000;
 /** How often a worker asks for a Temporal that is not there yet. */
@@ -133,7 +131,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
       ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
       activities: running.activities ?? {},
       interceptors: { activity: [failuresToCodes(log)] },
-      maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? ACTIVITIES,
+      maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? DEFAULT_ACTIVITIES,
       ...definition.options,
       // By default the SDK holds heartbeats back for 80 % of their timeout: a busy machine would be taken for a lost one.
       maxHeartbeatThrottleInterval: HEARTBEAT_EVERY_MS,

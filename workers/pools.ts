@@ -29,6 +29,9 @@ export interface PoolDefinition {
   };
 }
 
+/** Activities a worker runs at once unless its pool or a setting says otherwise. */
+export const DEFAULT_ACTIVITIES = 10;
+
 export const POOLS = {
   sends: {
     taskQueue: TASK_QUEUES.sends,
