@@ -111,13 +111,24 @@ interface Report {
   beside?: boolean;
 }
 
-/** The counts of several mochas as those of one; one that wrote none has failed. */
-function addUp(file: string, parts: readonly string[]): void {
-  const counts = parts.map((part): { passed: number; failed: number } =>
-    existsSync(part) ? JSON.parse(readFileSync(part, "utf8")) : { passed: 0, failed: 1 },
+/** What test/support/reporter.cjs writes: the counts, and the tests and files that took longest. */
+interface Summary {
+  passed: number;
+  failed: number;
+  tests: { name: string; ms: number }[];
+  files: { name: string; ms: number }[];
+}
+
+/** Writes the summaries of several mochas as one; a mocha that wrote none has failed. */
+function joinSummaries(file: string, parts: readonly string[]): void {
+  const summaries = parts.map(
+    (part): Summary =>
+      existsSync(part) ? JSON.parse(readFileSync(part, "utf8")) : { passed: 0, failed: 1, tests: [], files: [] },
   );
-  const sum = (of: "passed" | "failed") => counts.reduce((total, count) => total + count[of], 0);
-  writeFileSync(file, JSON.stringify({ passed: sum("passed"), failed: sum("failed") }));
+  const sum = (of: "passed" | "failed") => summaries.reduce((total, summary) => total + summary[of], 0);
+  const all = (of: "tests" | "files") => summaries.flatMap((summary) => summary[of]).sort((a, b) => b.ms - a.ms);
+  const joined: Summary = { passed: sum("passed"), failed: sum("failed"), tests: all("tests"), files: all("files") };
+  writeFileSync(file, JSON.stringify(joined));
 }
 
 async function main(): Promise<number> {
@@ -147,7 +158,7 @@ async function main(): Promise<number> {
       run([...args, ...files.filter((file) => !BESIDE.test(file))], { summary: parts[0] }),
       runBeside([...args, ...beside], { summary: parts[1], beside: true }),
     ]);
-    if (summary) addUp(summary, parts);
+    if (summary) joinSummaries(summary, parts);
     for (const part of parts) rmSync(part, { force: true });
     return Math.max(...codes);
   } finally {
