@@ -1,6 +1,9 @@
+import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { text } from "node:stream/consumers";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { isAlive } from "../../stack/processes.ts";
 import { FREE_PORTS } from "../../stack/settings.ts";
@@ -67,6 +70,17 @@ export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.Pro
   };
   stacks.push(stack);
   return stack;
+}
+
+/** Runs the demo against a stack. @returns what it wrote */
+export async function runDemo({ dataDir }: SpawnedStack, ...args: string[]): Promise<string> {
+  const child = spawn(process.execPath, [`${ROOT}/app/demo.ts`, ...args], {
+    env: { PATH: process.env["PATH"], DATA_DIR: dataDir },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const [output, errors, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);
+  assert.equal(code, 0, output + errors);
+  return output;
 }
 
 /** Stops what a test has left running and deletes its data. */
