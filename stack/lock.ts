@@ -21,7 +21,7 @@ export interface DataDirLock {
 
 /**
  * Makes this process the only stack on a data folder. The lock is a socket that is listened on, so it ends with the
- * process that holds it, however that ends.
+ * process that holds it, however that ends; a lock file (proper-lockfile) outlives a killed process until it is stale.
  * @throws {StackError} when another stack runs on the folder
  */
 export async function lockDataDir(dataDir: string): Promise<DataDirLock> {

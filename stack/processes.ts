@@ -109,7 +109,10 @@ async function lastLines(file: string, count = 15): Promise<string> {
   }
 }
 
-/** A child process that is started again whenever it dies, until it is stopped. */
+/**
+ * A child process that is started again whenever it dies, until it is stopped. Ours, because a process manager (pm2) runs
+ * as a daemon of its own, and no library ties children to their parent's life as guard.ts and tether.ts do.
+ */
 class ManagedProcess {
   readonly spec: ProcessSpec;
   /** The program itself, not its guard. */
@@ -174,7 +177,7 @@ class ManagedProcess {
     const inVain = new Promise<never>((_, reject) => {
       over.signal.addEventListener("abort", () => reject(over.signal.reason));
     });
-    // A child that ends after it was ready also ends up here, where nobody waits any more.
+    // A child that ends after it was ready also rejects this, when nothing waits for it any more.
     inVain.catch(() => {});
     try {
       await Promise.race([ready(), inVain]);

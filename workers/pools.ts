@@ -10,20 +10,20 @@ import { addDatabaseMetrics } from "./database-metrics.ts";
 import { startMaintenance } from "./maintenance.ts";
 import { startWebhooks } from "./webhooks.ts";
 
-/** What one pool does: it polls a task queue, and may run loops of its own beside it. */
+/** What one pool does: it polls a task queue, and may run loops besides. */
 export interface PoolDefinition {
   taskQueue: string;
-  /** Runs workflows too, not activities alone. */
+  /** Runs workflows as well as activities. */
   workflows?: boolean;
-  /** Activities at once, where they mostly wait for others. */
+  /** Activities at once, where they mostly wait for other servers. */
   activities?: number;
-  /** Of the SDK's worker. */
+  /** Options of the SDK's worker. */
   options?: Pick<WorkerOptions, "maxConcurrentWorkflowTaskExecutions" | "maxConcurrentLocalActivityExecutions">;
   /** Metrics of this pool alone. */
   addMetrics?(registry: Registry, deps: ActivityDeps): void;
   start(deps: ActivityDeps): {
     activities?: Record<string, unknown>;
-    /** Told when the cluster is reached. */
+    /** Called once the cluster is reached. */
     connected?(client: Client): void;
     close?(): Promise<void>;
   };
