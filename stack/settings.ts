@@ -43,6 +43,18 @@ export const STACK_SETTINGS_FACTS = settingFacts(settings);
 /** Names of all settings of the stack. */
 export const STACK_SETTINGS = Object.keys(settings.shape) as (keyof StackSettings)[];
 
+/** Variables that programs need; none of them names a database or a cluster. */
+const SHELL =
+  /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
+
+/**
+ * Variables of this process for a stack of tests or measurements: without settings that name a database or a cluster.
+ * @param also names of more variables to pass on
+ */
+export function shellVariables(also?: RegExp): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => SHELL.test(name) || also?.test(name)));
+}
+
 /** Any free port for each that the stack has one for: for stacks that run beside others. */
 export const FREE_PORTS: Record<string, string> = Object.fromEntries(
   STACK_SETTINGS.filter((name) => name.endsWith("PORT")).map((name) => [name, "0"]),

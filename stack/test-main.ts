@@ -7,7 +7,7 @@ import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, sta
 import { tmpdir } from "node:os";
 import { reservePorts } from "./infra.ts";
 import { removeDataDir } from "./postgres.ts";
-import { FREE_PORTS, readStackSettings } from "./settings.ts";
+import { FREE_PORTS, readStackSettings, shellVariables } from "./settings.ts";
 import { Stack } from "./stack.ts";
 import { explain, onSignals } from "./terminal.ts";
 
@@ -16,10 +16,6 @@ const REAL_TESTS = "test/real/**/*.test.ts";
 /** Run at the same time as the other tests, on a stack of their own: they wait more than they compute. */
 const SECOND_LANE = /^test\/(stack|webhooks|workers|workflows)\//;
 const ROOT = `${import.meta.dirname}/..`;
-
-/** Variables of the shell that tests get: no setting that names a database or a cluster. */
-const KEPT =
-  /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
 
 /** Settings that make waits short. */
 const QUICK = {
@@ -46,7 +42,7 @@ interface Lane {
 
 /** Stacks, each with a mocha of its own. */
 class Lanes {
-  readonly #source = Object.fromEntries(Object.entries(process.env).filter(([name]) => KEPT.test(name)));
+  readonly #source = shellVariables();
   readonly #open: Lane[] = [];
 
   /** Brings a stack up. @returns what runs mocha against it */
