@@ -85,15 +85,15 @@ const settings = z.object({
   HEALTH_PORT: integer(0, 65_535).default(0),
   /** Activities a worker process runs at once; unless set, what suits its pool: 10, and 400 for webhooks. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
-  /** How long a stopping process finishes what it has in hand. */
+  /** How long a stopping process finishes what is in flight. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
-  /** How long one SMTP command may go unanswered before its connection is given up. */
+  /** How long one SMTP command may go unanswered before its connection is closed. */
   SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),
   /** Most messages staged in one committed statement before they are sent. */
   DISPATCH_BATCH_SIZE: integer(1, 1_000).default(100),
-  /** After how many recipients a dispatching activity gives way to other teams' sends. */
+  /** Recipients after which a slice of dispatch ends, so that other teams' sends get their turn. */
   DISPATCH_SLICE_ROWS: integer(1, 100_000).default(5_000),
-  /** After how long it gives way. */
+  /** Time after which it ends. */
   DISPATCH_SLICE_MS: integer(100, 30_000).default(30_000),
   /** Waits before a deferred mail (SMTP 4xx) is tried again, in seconds; the last one repeats. */
   DEFERRAL_LADDER_SECONDS: z
@@ -117,7 +117,7 @@ const settings = z.object({
   WEBHOOK_TIMEOUT_MS: integer(100, 60_000).default(15_000),
 });
 
-/** Half a version would be an unversioned worker that nobody meant. */
+/** With half a version a worker would run unversioned, although its operator asked for a version. */
 const consistent = settings.superRefine(({ WORKER_DEPLOYMENT_NAME: name, WORKER_BUILD_ID: build }, context) => {
   if ((name === undefined) === (build === undefined)) return;
   const missing = name === undefined ? "WORKER_DEPLOYMENT_NAME" : "WORKER_BUILD_ID";

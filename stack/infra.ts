@@ -34,10 +34,10 @@ export interface InfraOptions {
   step?: Step;
 }
 
-/** Runs one step of the start and tells the user how it went. */
+/** Runs one step of the start and shows the user how it went. */
 export type Step = <T>(name: string, work: (report: (message: string) => void) => Promise<T>) => Promise<T>;
 
-/** What the API and the workers stand on. */
+/** The servers that the API and the workers use. */
 export interface Infra {
   databaseUrl: string;
   /** The embedded database was made just now. */
@@ -52,7 +52,7 @@ export interface Infra {
   stop: () => Promise<void>;
 }
 
-/** Stopped in this order, after what uses them. */
+/** Stopped in this order, after the processes that use them. */
 export const INFRA_STOP_ORDER = [["temporal"], ["mail"], ["postgres"]];
 
 /**

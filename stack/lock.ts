@@ -10,7 +10,7 @@ import { until } from "./until.ts";
 
 /** Longer paths of a socket are refused by the system. */
 const MAX_SOCKET_PATH = 100;
-/** What the children of a killed stack get to finish what they have in hand. */
+/** How long the children of a killed stack may take to finish what is in flight. */
 const LEFTOVERS_TIMEOUT_MS = 30_000;
 
 export interface DataDirLock {
@@ -68,7 +68,7 @@ export async function waitForLeftovers(dataDir: string): Promise<void> {
   const left = await readStackFile(dataDir);
   if (!left) return;
   const gone = () => !Object.values(left.pids).some(isAlive);
-  // A pid may have gone to a stranger meanwhile: then the ports decide.
+  // The system may have given a pid to another program: then the check of the ports decides.
   await until("the last stack to end", gone, { timeoutMs: LEFTOVERS_TIMEOUT_MS }).catch(() => {});
   await rm(`${dataDir}/stack.json`, { force: true });
 }

@@ -55,7 +55,7 @@ export function shellVariables(also?: RegExp): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => SHELL.test(name) || also?.test(name)));
 }
 
-/** Any free port for each that the stack has one for: for stacks that run beside others. */
+/** A free port for each port setting: for stacks that run at the same time as others. */
 export const FREE_PORTS: Record<string, string> = Object.fromEntries(
   STACK_SETTINGS.filter((name) => name.endsWith("PORT")).map((name) => [name, "0"]),
 );

@@ -18,12 +18,12 @@ const CLOSE_MARGIN_MS = 2_000;
 
 export interface StackOptions {
   settings: StackSettings;
-  /** Settings of the API and the workers; what is missing is made up. */
+  /** Settings of the API and the workers; missing ones are generated. */
   source: NodeJS.ProcessEnv;
   /** For tests: gives durability up for speed. */
   ephemeral?: boolean;
   step: Step;
-  /** Hears what happens later on: a child that died, a child that is back. */
+  /** Called when a child has died, and when it has been started again. */
   say: (message: string) => void;
 }
 
@@ -33,7 +33,7 @@ function reachable(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** What tells one database from another: the embedded one may change its port, a given one its password. */
+/** An id of the database that stays the same when the embedded one changes its port, or a given one its password. */
 function databaseId(given: string | undefined): string {
   if (!given) return "embedded";
   const { host, pathname } = new URL(given);
@@ -68,7 +68,7 @@ export class Stack {
     const { settings, ephemeral = false, step } = this.#options;
     const source = givenVariables(this.#options.source);
     const dataDir = settings.DATA_DIR;
-    // Settings first: nothing is made or started on wrong ones. The placeholders stand for what is found out below.
+    // Settings first: nothing is made or started on wrong ones. The placeholders stand for values that are found out below.
     readEnv({ ...PLACEHOLDERS, ...source });
     await mkdir(dataDir, { recursive: true }).catch((cause) => {
       throw new StackError(`DATA_DIR: cannot make the folder ${dataDir} (${cause.code ?? cause.message})`, { cause });
@@ -154,7 +154,7 @@ export class Stack {
     try {
       await migrate(databaseUrl);
     } catch (cause) {
-      // What goes wrong in a database of ours is our fault and shown in full.
+      // An error in the embedded database is a defect of ours, so it is shown in full.
       if (!this.#options.source["DATABASE_URL"]) throw cause;
       const { host, pathname } = new URL(databaseUrl);
       const reason = cause instanceof Error ? cause.message : String(cause);
@@ -237,7 +237,7 @@ const PLACEHOLDERS = {
   PUBLIC_URL: "http://127.0.0.1:3000",
 };
 
-/** Without what names the user's own cluster, or says how to log in there: none of it is for the embedded server. */
+/** Without the address and the login of the user's own cluster: they are not for the embedded server. */
 function withoutCluster(source: Record<string, string>): Record<string, string> {
   return Object.fromEntries(Object.entries(source).filter(([name]) => !/^TEMPORAL_(?!NAMESPACE$)/.test(name)));
 }

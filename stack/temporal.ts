@@ -16,7 +16,7 @@ export const SEARCH_ATTRIBUTES = Object.fromEntries(
   Object.values(searchAttributes).map(({ name, type }) => [name, IndexedValueType[`INDEXED_VALUE_TYPE_${type}`]]),
 );
 
-/** Servers forget finished workflows after a day unless told otherwise; an operator wants to look further back. */
+/** Servers delete finished workflows after a day by default; an operator needs to look further back. */
 const RETENTION = "30 days";
 const READY_TIMEOUT_MS = 55_000;
 

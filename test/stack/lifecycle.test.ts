@@ -37,7 +37,7 @@ describe("the embedded stack once it is up", function () {
   });
   after(clearStacks);
 
-  it("comes up with everything, tells where in stack.json, and answers the first request", async () => {
+  it("comes up with everything, writes the addresses to stack.json, and answers the first request", async () => {
     const file = await stack.ready();
     assert.equal(statSync(`${stack.dataDir}/stack.json`).mode & 0o777, 0o600);
     assert.equal(statSync(`${stack.dataDir}/secrets.json`).mode & 0o777, 0o600);
@@ -131,7 +131,7 @@ describe("the embedded stack", function () {
     assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
   });
 
-  it("starts a child again that was killed, on the same port, and tells its new pid", async () => {
+  it("starts a killed child again, on the same port, and writes its new pid to stack.json", async () => {
     const stack = spawnStack();
     const before = await stack.ready();
     for (const [name, pid] of Object.entries(before.pids)) {

@@ -14,7 +14,7 @@ const ROOT = `${import.meta.dirname}/../..`;
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 40_000;
 
-/** What it takes to find programs and the Temporal CLI; no setting of the stack that runs this test. */
+/** Variables to find programs and the Temporal CLI; no setting of the stack that runs this test. */
 const INHERITED = Object.fromEntries(
   ["PATH", "HOME", "XDG_CACHE_HOME", "TEMPORAL_CLI"].map((name) => [name, process.env[name]]),
 );
@@ -23,7 +23,7 @@ const INHERITED = Object.fromEntries(
 export interface SpawnedStack {
   process: ChildProcess;
   dataDir: string;
-  /** Everything it wrote to the terminal so far. */
+  /** Its output so far. */
   output: () => string;
   /** Resolves with its exit code. */
   exited: Promise<number | null>;
@@ -102,7 +102,7 @@ export async function allGone(pids: number[]): Promise<void> {
   await until(`the end of ${pids.join(", ")}`, () => !pids.some(isRunning), { timeoutMs: STOP_TIMEOUT_MS });
 }
 
-/** A process that has ended but that nobody has asked about is not running. */
+/** Whether a process runs; one that has ended and was not waited for (a zombie) does not. */
 function isRunning(pid: number): boolean {
   return isAlive(pid) && processes().some((entry) => entry.pid === pid && !entry.state.startsWith("Z"));
 }

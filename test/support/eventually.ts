@@ -9,7 +9,7 @@ interface EventuallyOptions {
 }
 
 /**
- * Waits until `condition` gives something true, and gives it back. What it throws counts as not yet.
+ * Waits until `condition` gives something true, and gives it back. A condition that throws counts as not yet true.
  * @throws {Error} when that does not happen in time; its cause is what the condition threw last
  */
 export async function eventually<T>(
