@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname } from "node:path";
 import { CYCLES, EXCEPTIONS, LAYERS } from "../../.dependency-cruiser.ts";
@@ -26,6 +26,7 @@ function checkImports(files: Record<string, string>): { ok: boolean; output: str
     encoding: "utf8",
     env: { ...process.env, PATH: `${ROOT}/node_modules/.bin:${process.env["PATH"]}`, NO_COLOR: "1" },
   });
+  rmSync(folder, { recursive: true });
   return { ok: status === 0, output: stdout + stderr };
 }
 
@@ -39,7 +40,9 @@ const IMPORTS = {
 const fileOf = (layer: string): string => `${layer}/thing.ts`;
 const THING = "export const thing = 1;\nexport type Thing = number;\n";
 
-describe("The layers", () => {
+describe("The layers", function () {
+  this.timeout(60_000);
+
   it("stand in docs/architecture.md as they are enforced", () => {
     const section = read("docs/architecture.md").split("\n## Layers\n")[1]?.split("\n## ")[0] ?? "";
     const rows = [...section.matchAll(/^\| `(\w+)\/`\s*\|[^|]*\|([^|]*)\|$/gm)];
