@@ -1,3 +1,4 @@
+import { status as grpc } from "@grpc/grpc-js";
 import {
   Client,
   Connection,
@@ -13,7 +14,7 @@ import type { Env } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
 import { type MikroORM, openDatabase } from "../db/orm.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
-import { ApiError } from "../domain/errors.ts";
+import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
 import { allowedHostsWarning, openAddressGuard } from "../domain/webhooks/address-guard.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 
@@ -39,11 +40,13 @@ export interface Deps {
   checkWebhookUrl: CheckUrl;
 }
 
-const RETRY_SECONDS = 5;
-
-/** Status codes of gRPC. */
-const GRPC = { CANCELLED: 1, DEADLINE_EXCEEDED: 4, RESOURCE_EXHAUSTED: 8, UNAVAILABLE: 14 } as const;
-const AWAY: ReadonlySet<number> = new Set(Object.values(GRPC));
+/** What calls end with while the cluster or its workers do not answer. */
+const AWAY: ReadonlySet<number> = new Set([
+  grpc.CANCELLED,
+  grpc.DEADLINE_EXCEEDED,
+  grpc.RESOURCE_EXHAUSTED,
+  grpc.UNAVAILABLE,
+]);
 
 /** A frontend that restarts answers by the third try; a longer outage is reported to the client. */
 const MAX_TRIES_UNAVAILABLE = 3;
@@ -54,7 +57,7 @@ function retries() {
   return makeGrpcRetryInterceptor({
     ...standard,
     retryableDecider: (attempt, status) =>
-      (status.code !== GRPC.UNAVAILABLE || attempt < MAX_TRIES_UNAVAILABLE) &&
+      (status.code !== grpc.UNAVAILABLE || attempt < MAX_TRIES_UNAVAILABLE) &&
       standard.retryableDecider(attempt, status),
   });
 }
@@ -86,7 +89,7 @@ export function openTemporal(env: Env): TemporalGateway {
     } catch (error) {
       if (!isAway(error)) throw error;
       throw new ApiError("service_unavailable", "Temporal is not reachable.", {
-        retryAfterSeconds: RETRY_SECONDS,
+        retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS,
         cause: error,
       });
     } finally {

@@ -5,14 +5,14 @@ import { buffer } from "node:stream/consumers";
 
 const TOLERANCE_SECONDS = 300;
 
-/** A receiver of webhooks as a client would write one: it believes nothing that is not signed. */
+/** A receiver of webhooks as a client would write one: it refuses deliveries without a valid signature. */
 export interface DemoReceiver {
   url: string;
-  /** Believes deliveries of this endpoint from now on. */
+  /** Accepts deliveries of this endpoint from now on. */
   expect(endpoint: { id: string; secret: string }): void;
   /** Events that came, each once however often it was delivered, by type. */
   received(): Map<string, number>;
-  /** Deliveries whose signature did not hold. */
+  /** Deliveries with a wrong signature. */
   readonly refused: number;
   close(): Promise<void>;
 }
@@ -27,7 +27,7 @@ export async function openReceiver(origin: string): Promise<DemoReceiver> {
   async function receive(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const header = (name: string) => request.headers[`x-service-${name}`]?.toString() ?? "";
     const body = await buffer(request);
-    // What an earlier demo left behind.
+    // A delivery to the endpoint of an earlier demo.
     if (header("webhook-id") !== endpoint?.id) return void response.writeHead(410).end();
     if (!isSigned(endpoint.secret, header("signature"), body)) {
       refused++;

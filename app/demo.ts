@@ -9,22 +9,22 @@ import { forTenant, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import { type ImportReport, importSubscribers } from "../domain/csv-import.ts";
 import { attachList } from "../domain/newsletters.ts";
+import { DEMO_FROM } from "../stack/demo-team.ts";
 import type { StackFile } from "../stack/state.ts";
 import { type DemoReceiver, openReceiver } from "./demo-receiver.ts";
-import { DEMO_FROM } from "./demo-team.ts";
 import { wholeNumber, words } from "./options.ts";
 import { lineOf, progressLine } from "./output.ts";
 import { inTenant, type Session, withSession } from "./session.ts";
 
 const POLL_MS = 250;
 const DONE = ["SENT", "CANCELLED", "FAILED"];
-/** What comes few times, however many are mailed. */
+/** Events whose number does not grow with the recipients. */
 const EVENTS = [
   ...["scheduled", "started", "paused", "completed", "cancelled"].map((what) => `newsletter.${what}`),
   "email.rejected",
   "unsubscribe.created",
 ];
-/** The end of the send is told by a webhook too; how long the demo waits when nothing comes any more. */
+/** How long the demo waits for further webhooks after the last one. */
 const QUIET_MS = 10_000;
 const NAMES = ["Zoë", "Jürgen", "Łukasz", "李", "Amélie", "Søren", "Ναταλία", "O'Brien"];
 
@@ -127,7 +127,7 @@ async function watch(read: () => Promise<Newsletter>): Promise<Newsletter> {
   }
 }
 
-/** Listens for webhooks and registers the endpoint; undefined, and told why, where that cannot be. */
+/** Listens for webhooks and registers the endpoint; where that fails, prints why and gives undefined. */
 async function listen(call: Call, { webhooks }: StackFile, events: string[]) {
   if (webhooks.receiver === null) {
     say("  left out: the service was started with WEBHOOK_ALLOWED_HOSTS of its own");
@@ -141,7 +141,7 @@ async function listen(call: Call, { webhooks }: StackFile, events: string[]) {
     return undefined;
   }
   try {
-    // Of a demo that was interrupted.
+    // Endpoints of a demo that was interrupted.
     for (const { id, url } of await call<Endpoint[]>("GET", "/webhooks?limit=100")) {
       if (url === receiver.url) await call("DELETE", `/webhooks/${id}`);
     }
@@ -162,7 +162,7 @@ async function listen(call: Call, { webhooks }: StackFile, events: string[]) {
   }
 }
 
-/** Waits until every event that was made has come; no longer than nothing comes. */
+/** Waits until every event has arrived, or none has for QUIET_MS. */
 async function receiveAll(call: Call, { receiver, endpoint }: { receiver: DemoReceiver; endpoint: Endpoint }) {
   const line = progressLine();
   const came = () => [...receiver.received().values()].reduce((sum, events) => sum + events, 0);

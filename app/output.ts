@@ -1,6 +1,6 @@
 import { SettingsError } from "../config/env.ts";
 
-/** One line that says what went wrong. A stack trace helps nobody at a command line. */
+/** The error in one line: a stack trace is of no use at a command line. */
 export function lineOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error instanceof SettingsError) return error.message;
@@ -11,7 +11,7 @@ export function lineOf(error: unknown): string {
   return (message.split("\n")[0] ?? "") + param;
 }
 
-/** A line on a terminal that is written over. Where nobody watches, it is not written at all. */
+/** A line on a terminal that is written over; without a terminal it is not written. */
 export function progressLine() {
   const { stderr } = process;
   const write = (text: string) => {

@@ -8,13 +8,13 @@ import { openAddressGuard } from "../domain/webhooks/address-guard.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { type AppSettings, readAppSettings } from "./settings.ts";
 
-/** What a command answers: `text` for people, `data` for `--json`. */
+/** A command's result: `text` for people, `data` for `--json`. */
 export interface Outcome {
   text: string;
   data: Record<string, unknown>;
 }
 
-/** What a command works with. */
+/** Settings and connections of a command. */
 export interface Session extends AppSettings {
   orm: MikroORM;
   vault: Vault;
@@ -23,7 +23,7 @@ export interface Session extends AppSettings {
   checkWebhookUrl: CheckUrl;
 }
 
-/** Opens a session for a command, prints what it answers, closes the session. */
+/** Opens a session for a command, prints its result and closes the session. */
 export type Run = (work: (session: Session) => Promise<Outcome>) => Promise<void>;
 
 /** Runs `work` with a session over the settings that apply. */
@@ -60,7 +60,7 @@ export interface TenantOptions extends TeamOption {
 }
 
 /**
- * The team that is meant: the one named, else the demo team of the running stack.
+ * The team of `--team`, else the demo team of the running stack.
  * @throws {ApiError} `not_found`
  */
 export async function teamOf({ orm, stack }: Session, { team }: TeamOption): Promise<string> {
@@ -75,13 +75,13 @@ export async function teamOf({ orm, stack }: Session, { team }: TeamOption): Pro
   return teamId;
 }
 
-/** The tenant that is meant. */
+/** The tenant of `--team` and `--environment`. */
 export async function tenantOf(session: Session, options: TenantOptions): Promise<Tenant> {
   return { teamId: await teamOf(session, options), environment: options.environment };
 }
 
 /**
- * Whose a record is: the operator names it by its id alone.
+ * The tenant that owns a record: the operator names the record by its id alone.
  * @throws {ApiError} `not_found`
  */
 export async function ownerOf(

@@ -1,16 +1,16 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { type Env, readEnv, SettingsError } from "../config/env.ts";
+import { type Env, givenVariables, readEnv, SettingsError } from "../config/env.ts";
 import type { Secrets, StackFile } from "../stack/state.ts";
 
-/** What the command line works on. */
+/** Settings of the command line. */
 export interface AppSettings {
   env: Env;
-  /** The running stack, when that is where the settings are from. */
+  /** The running stack, if the settings come from it. */
   stack: StackFile | undefined;
 }
 
-/** Settings that the command line itself has no use for; an operator need not export them. */
+/** Values for settings that the command line does not use, so that an operator need not set them. */
 const UNUSED = {
   TEMPORAL_ADDRESS: "127.0.0.1:7233",
   SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
@@ -40,7 +40,8 @@ const dataDir = (source: NodeJS.ProcessEnv): string => resolve(source["DATA_DIR"
  * Settings from the environment when DATABASE_URL is set there, else those of the running stack.
  * @throws {SettingsError} when there is neither, or one is wrong
  */
-export function readAppSettings(source: NodeJS.ProcessEnv = process.env): AppSettings {
+export function readAppSettings(variables: NodeJS.ProcessEnv = process.env): AppSettings {
+  const source = givenVariables(variables);
   if (source["DATABASE_URL"]) return { env: readEnv({ ...UNUSED, ...source }), stack: undefined };
   const stack = readStack(source);
   const secrets = readJson<Secrets>(`${dataDir(source)}/secrets.json`);
@@ -53,7 +54,7 @@ export function readAppSettings(source: NodeJS.ProcessEnv = process.env): AppSet
     TEMPORAL_ADDRESS: stack.temporal.address,
     PUBLIC_URL: UNUSED.PUBLIC_URL,
     SYSTEM_SMTP_URL: stack.mail.smtp,
-    // The command line judges URLs of webhooks as the stack's processes do.
+    // The command line accepts the same webhook URLs as the stack's processes.
     WEBHOOK_ALLOWED_HOSTS: stack.webhooks.receiver === null ? "" : new URL(stack.webhooks.receiver).host,
     SIGNING_SECRET: secrets.signingSecret,
     ENCRYPTION_KEYS: secrets.encryptionKeys,

@@ -6,8 +6,8 @@ import { promisify } from "node:util";
 import { z } from "zod";
 import { api } from "../test/support/api.ts";
 import { makeTeam } from "../test/support/factories.ts";
+import { measuredVariables, type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { type BenchReport, type Row, round, timed } from "./report.ts";
-import { keptVariables, type StackChoice, withStack } from "./stack.ts";
 
 export interface ImportOptions extends StackChoice {
   lines: number;
@@ -62,7 +62,7 @@ export function benchImport(options: ImportOptions): Promise<BenchReport> {
 }
 
 async function importOnce(file: string, team: string, list: string): Promise<z.infer<typeof report>> {
-  const env = { ...keptVariables(), DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? "") };
+  const env = { ...measuredVariables(), DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? "") };
   const args = [APP, "import", file, "--team", team, "--list", list, "--json"];
   const { stdout } = await run(process.execPath, args, { env });
   return report.parse(JSON.parse(stdout));

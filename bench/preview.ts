@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { type Client, WithStartWorkflowOperation, WorkflowIdConflictPolicy } from "@temporalio/client";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { preview } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { makeAudience } from "./audience.ts";
 import { type BenchReport, median, round, timed } from "./report.ts";
-import { type StackChoice, withStack } from "./stack.ts";
 import { type TrivialActivities, touchUpdate, type trivialWorkflow } from "./trivial-workflow.ts";
 
 export interface PreviewOptions extends StackChoice {

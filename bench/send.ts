@@ -2,6 +2,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { z } from "zod";
 import { kysely } from "../db/orm.ts";
+import { eventually } from "../test/support/eventually.ts";
+import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { kill, pidOf } from "../test/support/processes.ts";
 import { confirm, credits, ledgerStates, preview, type Sender, tokenOf } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
@@ -11,7 +13,6 @@ import { makeAudience } from "./audience.ts";
 import { machineCpuSeconds, resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
 import { type Sink, startSink } from "./smtp-sink.ts";
-import { type StackChoice, withStack } from "./stack.ts";
 
 export interface SendOptions extends StackChoice {
   /** Sizes of the lists, each mailed for itself. */
@@ -244,13 +245,13 @@ async function killInTheMiddle(sink: Sink, recipients: number): Promise<Kill> {
 /** Waits until mail comes again. @returns seconds since the last one before */
 async function silence(sink: Sink): Promise<number> {
   const { lastAt } = await sink.stats();
-  const giveUpAt = performance.now() + SILENT_MS;
-  for (;;) {
-    const { lastAt: now } = await sink.stats();
-    if (now !== null && lastAt !== null && now > lastAt) return (now - lastAt) / 1_000;
-    if (performance.now() > giveUpAt) throw new Error("nothing was mailed after the kill");
-    await delay(POLL_MS / 2);
-  }
+  return eventually(
+    async () => {
+      const { lastAt: now } = await sink.stats();
+      return now !== null && lastAt !== null && (now - lastAt) / 1_000;
+    },
+    { withinMs: SILENT_MS, what: "a mail after the kill", everyMs: POLL_MS / 2 },
+  ).then(Number);
 }
 
 /** Whether nobody was lost and nobody mailed twice, and no more are unknown than may be. */

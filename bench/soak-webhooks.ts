@@ -7,7 +7,7 @@ import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { reservePorts } from "../stack/infra.ts";
 import { backdoor, unique } from "../test/support/factories.ts";
 import type { Sender } from "../test/support/sending.ts";
-import { makeEndpoint } from "../test/webhooks/support.ts";
+import { makeEndpoint } from "../test/support/webhooks.ts";
 import { type Random, random } from "./soak-chance.ts";
 
 /** What a send and its readers bring about. */

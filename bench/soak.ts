@@ -10,6 +10,7 @@ import { wholeNumber } from "../app/options.ts";
 import { kysely } from "../db/orm.ts";
 import { unsubscribeUrl } from "../domain/links.ts";
 import { confirmationToken } from "../domain/sends/token.ts";
+import { withStack } from "../test/support/own-stack.ts";
 import {
   anotherNewsletter,
   confirm,
@@ -26,7 +27,6 @@ import { sendWorkflowId } from "../workflows/ids.ts";
 import { currentPids, pick, type Random, random } from "./soak-chance.ts";
 import { Watch } from "./soak-watch.ts";
 import { Webhooks } from "./soak-webhooks.ts";
-import { withStack } from "./stack.ts";
 
 /** Teams that send at the same time. */
 const ACTORS = 4;

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { removeDataDir } from "../stack/postgres.ts";
 import { FREE_PORTS } from "../stack/settings.ts";
+import { measuredVariables } from "../test/support/own-stack.ts";
 import { type BenchReport, median, type Row, round } from "./report.ts";
-import { keptVariables } from "./stack.ts";
 
 export interface StartOptions {
   repeat: number;
@@ -57,7 +57,7 @@ async function startOnce(dataDir: string): Promise<Timing> {
   const startedAt = performance.now();
   const child = spawn("npm", ["start", "--silent"], {
     cwd: ROOT,
-    env: { ...keptVariables(), ...FREE_PORTS, DATA_DIR: dataDir },
+    env: { ...measuredVariables(), ...FREE_PORTS, DATA_DIR: dataDir },
     stdio: ["ignore", "ignore", "pipe"],
     detached: true, // so that Ctrl-C can be pressed for all of it
   });

@@ -3,12 +3,13 @@ import { sql } from "kysely";
 import { pickPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
 import { api } from "../test/support/api.ts";
+import { eventually } from "../test/support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
+import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { kill, pidOf } from "../test/support/processes.ts";
-import { emitSome, makeEndpoint } from "../test/webhooks/support.ts";
+import { emitSome, makeEndpoint } from "../test/support/webhooks.ts";
 import { type Usage, usage } from "./processes.ts";
 import { type BenchReport, type Row, round } from "./report.ts";
-import { type StackChoice, withStack } from "./stack.ts";
 import { startWebhookSink, type WebhookSink } from "./webhook-sink.ts";
 
 export interface WebhooksOptions extends StackChoice {
@@ -23,6 +24,8 @@ export interface WebhooksOptions extends StackChoice {
 const IN_FLIGHT = 32;
 const FAN_OUT = 20;
 const POLL_MS = 50;
+/** How long one run may take. */
+const GIVE_UP_MS = 30 * 60_000;
 /** Nothing arrived for this long: what is missing is lost. */
 const SILENT_MS = 60_000;
 /** About 1 KB with the envelope around it. */
@@ -268,6 +271,5 @@ function cpuPer(before: Record<string, Usage>, after: Record<string, Usage>, del
   };
 }
 
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  while (!(await condition())) await delay(POLL_MS);
-}
+const until = (condition: () => Promise<boolean>): Promise<boolean> =>
+  eventually(condition, { withinMs: GIVE_UP_MS, everyMs: POLL_MS, what: "the deliveries of a run" });

@@ -1,6 +1,5 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { LADDER_SECONDS } from "../workflows/ladder.ts";
 
 /** A whole number given as text, within bounds. */
 const integer = (min: number, max: number) =>
@@ -28,6 +27,12 @@ const list = (isItem: (item: string) => boolean, message: string) =>
     .default("")
     .transform((value) => (value === "" ? [] : value.split(",")))
     .refine((items) => items.every(isItem), { message });
+
+/**
+ * Waits before each attempt of a webhook delivery unless WEBHOOK_LADDER_SECONDS says otherwise: three attempts within
+ * five minutes, then ever longer waits, 27 h 35 min in all.
+ */
+export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000, 36_000, 36_000];
 
 const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
@@ -80,15 +85,15 @@ const settings = z.object({
   HEALTH_PORT: integer(0, 65_535).default(0),
   /** Activities a worker process runs at once; unless set, what suits its pool: 10, and 400 for webhooks. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
-  /** How long a stopping process finishes what it has in hand. */
+  /** How long a stopping process finishes what is in flight. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
-  /** How long one SMTP command may go unanswered before its connection is given up. */
+  /** How long one SMTP command may go unanswered before its connection is closed. */
   SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),
   /** Most messages staged in one committed statement before they are sent. */
   DISPATCH_BATCH_SIZE: integer(1, 1_000).default(100),
-  /** After how many recipients a dispatching activity gives way to other teams' sends. */
+  /** Recipients after which a slice of dispatch ends, so that other teams' sends get their turn. */
   DISPATCH_SLICE_ROWS: integer(1, 100_000).default(5_000),
-  /** After how long it gives way. */
+  /** Time after which it ends. */
   DISPATCH_SLICE_MS: integer(100, 30_000).default(30_000),
   /** Waits before a deferred mail (SMTP 4xx) is tried again, in seconds; the last one repeats. */
   DEFERRAL_LADDER_SECONDS: z
@@ -112,7 +117,7 @@ const settings = z.object({
   WEBHOOK_TIMEOUT_MS: integer(100, 60_000).default(15_000),
 });
 
-/** Half a version would be an unversioned worker that nobody meant. */
+/** With half a version a worker would run unversioned, although its operator asked for a version. */
 const consistent = settings.superRefine(({ WORKER_DEPLOYMENT_NAME: name, WORKER_BUILD_ID: build }, context) => {
   if ((name === undefined) === (build === undefined)) return;
   const missing = name === undefined ? "WORKER_DEPLOYMENT_NAME" : "WORKER_BUILD_ID";
@@ -126,16 +131,42 @@ export class SettingsError extends Error {
   override name = "SettingsError";
 }
 
+/** What documents say of a setting. */
+export interface SettingFacts {
+  required: boolean;
+  /** As it would be given; undefined where there is none. */
+  defaultText: string | undefined;
+}
+
+/** Whether each setting of a schema is required, and its default. */
+export function settingFacts<Name extends string>(schema: {
+  shape: Record<Name, z.ZodType>;
+}): Record<Name, SettingFacts> {
+  const entries = Object.entries<z.ZodType>(schema.shape).map(([name, setting]) => {
+    const { success, data } = setting.safeParse(undefined);
+    const text = Array.isArray(data) ? data.join(",") : String(data);
+    return [name, { required: !success, defaultText: data === undefined || text === "" ? undefined : text }];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** Facts on every setting, by its name. */
+export const SETTINGS_FACTS = settingFacts(settings);
+
 /** Names of all settings. */
 export const SETTINGS = Object.keys(settings.shape) as (keyof Env)[];
+
+/** Variables that are set: an empty one is how shells and compose files spell "not set". */
+export function givenVariables(source: NodeJS.ProcessEnv): Record<string, string> {
+  return Object.fromEntries(Object.entries(source).filter((entry): entry is [string, string] => Boolean(entry[1])));
+}
 
 /**
  * Reads and checks every setting.
  * @throws {SettingsError} naming each setting that is missing or wrong
  */
 export function readEnv(source: NodeJS.ProcessEnv = process.env): Env {
-  // An empty variable is how shells and compose files spell "not set".
-  const given = Object.fromEntries(Object.entries(source).filter(([, value]) => value !== undefined && value !== ""));
+  const given = givenVariables(source);
   const result = consistent.safeParse(given);
   if (result.success) return result.data;
   const lines = result.error.issues.map((issue) => {

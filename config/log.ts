@@ -1,6 +1,6 @@
 import { type Logger, pino } from "pino";
-import { scrubError } from "../domain/scrub.ts";
 import type { Env } from "./env.ts";
+import { scrubError } from "./scrub.ts";
 
 /** A logger whose errors are scrubbed: no address, key or token leaves the process by a log line. */
 export function openLog(env: Pick<Env, "LOG_LEVEL">, service: string): Logger {

@@ -6,7 +6,10 @@ import { randomInt } from "node:crypto";
  */
 const PICKED_PORTS = [10_000, 32_768] as const;
 
-/** Ports tried before a port in use is reported. */
+/**
+ * Ports tried before a port in use is reported. Random ones, unlike those of get-port, which begins at the low end of a
+ * range: processes that start at the same time would all try the same ports.
+ */
 export const PORT_PICKS = 50;
 
 /** A port that may well be free. */

@@ -138,6 +138,9 @@ export type ErrorCode = keyof typeof ERRORS;
 export const isErrorCode = (value: unknown): value is ErrorCode =>
   typeof value === "string" && Object.hasOwn(ERRORS, value);
 
+/** Seconds after which a request is worth another try while a part of the service is away: `Retry-After` of a 503. */
+export const UNAVAILABLE_RETRY_SECONDS = 5;
+
 interface ApiErrorOptions {
   /** The field at fault, e.g. `emails[3]`. */
   param?: string | undefined;

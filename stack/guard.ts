@@ -12,12 +12,12 @@ export interface GuardedCommand {
   /** User and group to run as; those of the stack if left out. */
   uid?: number;
   gid?: number;
-  /** What asks the program to stop; SIGKILL follows when `graceMs` is over. */
+  /** Asks the program to stop; SIGKILL follows after `graceMs`. */
   stopSignal: NodeJS.Signals;
   graceMs: number;
 }
 
-/** What a child tells the stack once it serves. `pid` is that of a guarded program. */
+/** A child's message to the stack once it serves. `pid` is that of a guarded program. */
 export interface ReadyMessage {
   type: "ready";
   port?: number;

@@ -1,6 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { resolve } from "node:path";
+import { givenVariables } from "../config/env.ts";
 import { PORT_PICKS, pickPort } from "../config/ports.ts";
 import { Processes, StackError } from "./processes.ts";
 import { loadSecrets } from "./state.ts";
@@ -33,10 +34,10 @@ export interface InfraOptions {
   step?: Step;
 }
 
-/** Runs one step of the start and tells the user how it went. */
+/** Runs one step of the start and shows the user how it went. */
 export type Step = <T>(name: string, work: (report: (message: string) => void) => Promise<T>) => Promise<T>;
 
-/** What the API and the workers stand on. */
+/** The servers that the API and the workers use. */
 export interface Infra {
   databaseUrl: string;
   /** The embedded database was made just now. */
@@ -51,7 +52,7 @@ export interface Infra {
   stop: () => Promise<void>;
 }
 
-/** Stopped in this order, after what uses them. */
+/** Stopped in this order, after the processes that use them. */
 export const INFRA_STOP_ORDER = [["temporal"], ["mail"], ["postgres"]];
 
 /**
@@ -147,7 +148,9 @@ export async function startInfra(options: InfraOptions): Promise<Infra> {
     const { prepareNamespace, temporalDevServer } = await import("./temporal.ts");
     if (options.temporalAddress) {
       const address = options.temporalAddress;
-      await step("Temporal namespace", () => prepareNamespace({ env: given(env), namespace, embedded: false }));
+      await step("Temporal namespace", () =>
+        prepareNamespace({ env: givenVariables(env), namespace, embedded: false }),
+      );
       return { address, ui: null };
     }
     const address = `127.0.0.1:${ports.TEMPORAL_PORT}`;
@@ -196,8 +199,4 @@ export async function startInfra(options: InfraOptions): Promise<Infra> {
     mailApi: `http://127.0.0.1:${ports.MAIL_PORT}`,
     stop: () => processes.stopAll(...INFRA_STOP_ORDER),
   };
-}
-
-function given(env: NodeJS.ProcessEnv): Record<string, string> {
-  return Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined));
 }

@@ -10,7 +10,7 @@ import { until } from "./until.ts";
 
 /** Longer paths of a socket are refused by the system. */
 const MAX_SOCKET_PATH = 100;
-/** What the children of a killed stack get to finish what they have in hand. */
+/** How long the children of a killed stack may take to finish what is in flight. */
 const LEFTOVERS_TIMEOUT_MS = 30_000;
 
 export interface DataDirLock {
@@ -21,7 +21,7 @@ export interface DataDirLock {
 
 /**
  * Makes this process the only stack on a data folder. The lock is a socket that is listened on, so it ends with the
- * process that holds it, however that ends.
+ * process that holds it, however that ends; a lock file (proper-lockfile) outlives a killed process until it is stale.
  * @throws {StackError} when another stack runs on the folder
  */
 export async function lockDataDir(dataDir: string): Promise<DataDirLock> {
@@ -68,7 +68,7 @@ export async function waitForLeftovers(dataDir: string): Promise<void> {
   const left = await readStackFile(dataDir);
   if (!left) return;
   const gone = () => !Object.values(left.pids).some(isAlive);
-  // A pid may have gone to a stranger meanwhile: then the ports decide.
+  // The system may have given a pid to another program: then the check of the ports decides.
   await until("the last stack to end", gone, { timeoutMs: LEFTOVERS_TIMEOUT_MS }).catch(() => {});
   await rm(`${dataDir}/stack.json`, { force: true });
 }

@@ -25,7 +25,7 @@ class SmtpError extends Error {
 
 /**
  * An SMTP server that delivers nothing and shows what it got: a page, JSON, and faults on demand for tests.
- * Whoever logs in is let in, whoever does not is as well.
+ * Any login is accepted, and none is needed.
  */
 export async function startMailCatcher(options: {
   smtpPort: number;

@@ -26,7 +26,7 @@ export const faultRules = z.array(
     times: z.int().min(1).optional(),
     /** How long the answer takes. */
     delayMs: z.int().min(0).max(600_000).default(0),
-    /** Cuts the connection instead of answering: after the final dot, nobody knows what became of the mail. */
+    /** Cuts the connection instead of answering: after the final dot, the mail's outcome is unknown. */
     drop: z.boolean().default(false),
     /** With `drop` after the final dot: the mail is caught all the same, only its answer gets lost. */
     taken: z.boolean().default(false),

@@ -32,7 +32,7 @@ export interface MailStats {
 
 interface Kept extends Omit<CaughtMail, "at" | "subject"> {
   at: number;
-  /** As it stood in the header: decoded when somebody looks. */
+  /** As in the header: decoded when it is shown. */
   subject: string;
 }
 

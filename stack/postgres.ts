@@ -139,7 +139,7 @@ async function initialise(home: string, { initdb }: Binaries, user: SystemUser |
 }
 
 /**
- * Makes sure there is a database in the data folder and tells how to serve it.
+ * Makes sure there is a database in the data folder. @returns how to serve it
  * @param ephemeral gives durability up for speed
  * @throws {StackError} when this machine cannot run it
  */

@@ -4,7 +4,7 @@
  * rollout.
  */
 
-import { readEnv } from "../config/env.ts";
+import { givenVariables, readEnv } from "../config/env.ts";
 import { migrate } from "../db/orm.ts";
 import { prepareNamespace } from "./temporal.ts";
 import { explain } from "./terminal.ts";
@@ -13,9 +13,8 @@ try {
   const env = readEnv();
   await migrate(env.DATABASE_URL);
   console.log("The database schema is up to date.");
-  const given = Object.entries(process.env).filter((entry): entry is [string, string] => Boolean(entry[1]));
   await prepareNamespace({
-    env: Object.fromEntries(given),
+    env: givenVariables(process.env),
     namespace: env.TEMPORAL_NAMESPACE,
     embedded: false,
     create: true,

@@ -12,7 +12,7 @@ export class StackError extends Error {
 const GUARD = `${import.meta.dirname}/guard.ts`;
 const TETHER = `${import.meta.dirname}/tether.ts`;
 const START_TIMEOUT_MS = 60_000;
-/** What a stopping child gets on top of its own grace time before it is killed. */
+/** How long a stopping child has beyond its own grace time before it is killed. */
 const KILL_MARGIN_MS = 3_000;
 const BACKOFF_MS = { first: 200, most: 10_000 };
 /** A child that has run this long is healthy again: its next restart does not wait. */
@@ -28,7 +28,7 @@ interface Common {
   graceMs: number;
 }
 
-/** One of our own processes: says `ready` over IPC, and exits when the IPC channel closes. */
+/** One of our own processes: reports `ready` over IPC, and exits when the IPC channel closes. */
 export interface OwnProcess extends Common {
   entry: string;
   args?: string[];
@@ -76,7 +76,7 @@ function forkTethered(entry: string, args: string[], env: NodeJS.ProcessEnv, out
 
 /** Tells a guard its program. */
 function assign(guard: ChildProcess, command: GuardedCommand): void {
-  // A guard that is gone already says so by its exit.
+  // A guard that has ended already is noticed by its exit.
   guard.send(command, () => {});
 }
 
@@ -109,7 +109,10 @@ async function lastLines(file: string, count = 15): Promise<string> {
   }
 }
 
-/** A child process that is started again whenever it dies, until it is stopped. */
+/**
+ * A child process that is started again whenever it dies, until it is stopped. Ours, because a process manager (pm2) runs
+ * as a daemon of its own, and no library ties children to their parent's life as guard.ts and tether.ts do.
+ */
 class ManagedProcess {
   readonly spec: ProcessSpec;
   /** The program itself, not its guard. */
@@ -128,7 +131,7 @@ class ManagedProcess {
 
   /**
    * Starts it, and keeps it running from then on.
-   * @throws {StackError} when it ends or says nothing instead of getting ready; the message holds the end of its log
+   * @throws {StackError} when it ends, or does not get ready in time; the message holds the end of its log
    */
   async start(): Promise<void> {
     try {
@@ -174,7 +177,7 @@ class ManagedProcess {
     const inVain = new Promise<never>((_, reject) => {
       over.signal.addEventListener("abort", () => reject(over.signal.reason));
     });
-    // A child that ends after it was ready also ends up here, where nobody waits any more.
+    // A child that ends after it was ready also rejects this, when nothing waits for it any more.
     inVain.catch(() => {});
     try {
       await Promise.race([ready(), inVain]);

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { z } from "zod";
-import { SettingsError } from "../config/env.ts";
+import { givenVariables, SettingsError, settingFacts } from "../config/env.ts";
 
 const port = (standard: number) =>
   z
@@ -37,10 +37,25 @@ const settings = z.object({
 
 export type StackSettings = z.infer<typeof settings>;
 
+/** Facts on every setting of the stack, by its name. */
+export const STACK_SETTINGS_FACTS = settingFacts(settings);
+
 /** Names of all settings of the stack. */
 export const STACK_SETTINGS = Object.keys(settings.shape) as (keyof StackSettings)[];
 
-/** Any free port for each that the stack has one for: for stacks that run beside others. */
+/** Variables that programs need; none of them names a database or a cluster. */
+const SHELL =
+  /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
+
+/**
+ * Variables of this process for a stack of tests or measurements: without settings that name a database or a cluster.
+ * @param also names of more variables to pass on
+ */
+export function shellVariables(also?: RegExp): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => SHELL.test(name) || also?.test(name)));
+}
+
+/** A free port for each port setting: for stacks that run at the same time as others. */
 export const FREE_PORTS: Record<string, string> = Object.fromEntries(
   STACK_SETTINGS.filter((name) => name.endsWith("PORT")).map((name) => [name, "0"]),
 );
@@ -50,8 +65,7 @@ export const FREE_PORTS: Record<string, string> = Object.fromEntries(
  * @throws {SettingsError} naming each setting that is wrong
  */
 export function readStackSettings(source: NodeJS.ProcessEnv): StackSettings {
-  const given = Object.fromEntries(Object.entries(source).filter(([, value]) => value !== undefined && value !== ""));
-  const result = settings.safeParse(given);
+  const result = settings.safeParse(givenVariables(source));
   if (result.success) return result.data;
   const lines = result.error.issues.map((issue) => `  ${issue.path.join(".")} ${issue.message}`);
   throw new SettingsError(`These settings are wrong:\n${lines.join("\n")}`);

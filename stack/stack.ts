@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { chmod, mkdir, rm } from "node:fs/promises";
 import { resolve } from "node:path";
-import { type Env, readEnv } from "../config/env.ts";
+import { type Env, givenVariables, readEnv } from "../config/env.ts";
+import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra } from "./infra.ts";
 import { lockDataDir, waitForLeftovers } from "./lock.ts";
 import { Processes, StackError } from "./processes.ts";
@@ -9,8 +10,7 @@ import type { StackSettings } from "./settings.ts";
 import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
 /** The worker pools of the stack. */
-export const POOLS = ["sends", "dispatch", "webhooks", "maintenance"] as const;
-type PoolPorts = Record<(typeof POOLS)[number], number>;
+export const POOLS = Object.keys(TASK_QUEUES) as PoolName[];
 
 const ROOT = resolve(import.meta.dirname, "..");
 /** Time to close connections, beyond what the API and the workers are given to finish their work. */
@@ -18,12 +18,12 @@ const CLOSE_MARGIN_MS = 2_000;
 
 export interface StackOptions {
   settings: StackSettings;
-  /** Settings of the API and the workers; what is missing is made up. */
+  /** Settings of the API and the workers; missing ones are generated. */
   source: NodeJS.ProcessEnv;
   /** For tests: gives durability up for speed. */
   ephemeral?: boolean;
   step: Step;
-  /** Hears what happens later on: a child that died, a child that is back. */
+  /** Called when a child has died, and when it has been started again. */
   say: (message: string) => void;
 }
 
@@ -33,7 +33,7 @@ function reachable(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** What tells one database from another: the embedded one may change its port, a given one its password. */
+/** An id of the database that stays the same when the embedded one changes its port, or a given one its password. */
 function databaseId(given: string | undefined): string {
   if (!given) return "embedded";
   const { host, pathname } = new URL(given);
@@ -65,10 +65,11 @@ export class Stack {
    * @throws {StackError | SettingsError} when the user can put something right
    */
   async start(): Promise<{ file: string; content: StackFile }> {
-    const { settings, source, ephemeral = false, step } = this.#options;
+    const { settings, ephemeral = false, step } = this.#options;
+    const source = givenVariables(this.#options.source);
     const dataDir = settings.DATA_DIR;
-    // Settings first: nothing is made or started on wrong ones. The placeholders stand for what is found out below.
-    readEnv({ ...PLACEHOLDERS, ...given(source) });
+    // Settings first: nothing is made or started on wrong ones. The placeholders stand for values that are found out below.
+    readEnv({ ...PLACEHOLDERS, ...source });
     await mkdir(dataDir, { recursive: true }).catch((cause) => {
       throw new StackError(`DATA_DIR: cannot make the folder ${dataDir} (${cause.code ?? cause.message})`, { cause });
     });
@@ -78,7 +79,10 @@ export class Stack {
     await chmod(dataDir, 0o700);
     if (lock.afterKill) await waitForLeftovers(dataDir);
 
-    const host = source["HOST"] || "127.0.0.1";
+    const host = source["HOST"] ?? "127.0.0.1";
+    // The HEALTH_PORT of each pool: they cannot share one.
+    const healthPorts = {} as Record<PoolName, { host: string; port: number }>;
+    for (const pool of POOLS) healthPorts[pool] = { host, port: 0 };
     const ports = await reservePorts({
       PORT: { host, port: settings.PORT },
       // Given servers make these ports unused: any will do.
@@ -88,11 +92,7 @@ export class Stack {
       SMTP_PORT: { port: settings.SMTP_PORT },
       MAIL_PORT: { port: settings.MAIL_PORT },
       WEBHOOK_RECEIVER_PORT: { port: source["WEBHOOK_ALLOWED_HOSTS"] ? 0 : settings.WEBHOOK_RECEIVER_PORT },
-      // The HEALTH_PORT of each pool: they cannot share one.
-      sends: { host, port: 0 },
-      dispatch: { host, port: 0 },
-      webhooks: { host, port: 0 },
-      maintenance: { host, port: 0 },
+      ...healthPorts,
     });
     const secrets = await loadSecrets(dataDir);
     const origin = `http://${reachable(host)}:${ports.PORT}`;
@@ -104,9 +104,9 @@ export class Stack {
       env: source,
       step,
       processes: this.#processes,
-      databaseUrl: source["DATABASE_URL"] || undefined,
-      temporalAddress: source["TEMPORAL_ADDRESS"] || undefined,
-      temporalNamespace: source["TEMPORAL_NAMESPACE"] || "default",
+      databaseUrl: source["DATABASE_URL"],
+      temporalAddress: source["TEMPORAL_ADDRESS"],
+      temporalNamespace: source["TEMPORAL_NAMESPACE"] ?? "default",
       temporalCli: settings.TEMPORAL_CLI,
       ports: {
         postgres: ports.POSTGRES_PORT,
@@ -122,7 +122,7 @@ export class Stack {
       ENCRYPTION_KEYS: secrets.encryptionKeys,
       PUBLIC_URL: origin,
       WEBHOOK_ALLOWED_HOSTS: receiver,
-      ...given(source, infra.temporalUi ? /^TEMPORAL_(?!NAMESPACE$)/ : undefined),
+      ...(infra.temporalUi ? withoutCluster(source) : source),
       DATABASE_URL: infra.databaseUrl,
       TEMPORAL_ADDRESS: infra.temporalAddress,
       PORT: String(ports.PORT),
@@ -154,7 +154,7 @@ export class Stack {
     try {
       await migrate(databaseUrl);
     } catch (cause) {
-      // What goes wrong in a database of ours is our fault and shown in full.
+      // An error in the embedded database is a defect of ours, so it is shown in full.
       if (!this.#options.source["DATABASE_URL"]) throw cause;
       const { host, pathname } = new URL(databaseUrl);
       const reason = cause instanceof Error ? cause.message : String(cause);
@@ -170,19 +170,23 @@ export class Stack {
     const { hostname, port } = new URL(infra.smtp);
     const mail = { host: hostname, port: Number(port) };
     if (known) {
-      const { pointDemoAccount } = await import("../app/demo-team.ts");
+      const { pointDemoAccount } = await import("./demo-team.ts");
       await pointDemoAccount(infra.databaseUrl, known.team.id, mail);
       return known;
     }
     return this.#options.step("demo team", async () => {
-      const { seedDemo } = await import("../app/demo-team.ts");
+      const { seedDemo } = await import("./demo-team.ts");
       const demo = await seedDemo({ databaseUrl: infra.databaseUrl, env, mail });
       await saveSecrets(dataDir, { ...secrets, demos: { ...secrets.demos, [id]: demo } });
       return demo;
     });
   }
 
-  async #startChildren(env: NodeJS.ProcessEnv, { SHUTDOWN_GRACE_MS }: Env, health: PoolPorts): Promise<void> {
+  async #startChildren(
+    env: NodeJS.ProcessEnv,
+    { SHUTDOWN_GRACE_MS }: Env,
+    health: Record<PoolName, number>,
+  ): Promise<void> {
     const graceMs = SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
     const start = (name: string, entry: string, args: string[] = [], own: NodeJS.ProcessEnv = {}) => {
       const log = `${this.#options.settings.DATA_DIR}/logs/${name}.log`;
@@ -233,7 +237,7 @@ const PLACEHOLDERS = {
   PUBLIC_URL: "http://127.0.0.1:3000",
 };
 
-/** Without the variables that are set to nothing, which would hide what the stack makes up, and those that match. */
-function given(source: NodeJS.ProcessEnv, except?: RegExp): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(source).filter(([name, value]) => value && !except?.test(name)));
+/** Without the address and the login of the user's own cluster: they are not for the embedded server. */
+function withoutCluster(source: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(Object.entries(source).filter(([name]) => !/^TEMPORAL_(?!NAMESPACE$)/.test(name)));
 }

@@ -11,7 +11,7 @@ const run = promisify(execFile);
 export const TEMPORAL_CLI_VERSION = "1.5.1";
 const GO_PACKAGE = `github.com/temporalio/cli/cmd/temporal@v${TEMPORAL_CLI_VERSION}`;
 
-/** A download that has brought nothing new for this long is given up. */
+/** A download that has received nothing for this long is stopped. */
 const DOWNLOAD_STALL_MS = 10_000;
 /** Leftovers of a search that was killed are cleared away after this time. */
 const LEFTOVER_MS = 60 * 60_000;
@@ -58,7 +58,7 @@ async function bytesIn(folder: string): Promise<number> {
   return sizes.reduce((sum, size) => sum + size, names.length);
 }
 
-/** The SDK's own download; given up when nothing arrives. */
+/** The SDK's own download; stopped when nothing arrives. */
 async function download(folder: string, env: Env): Promise<string | undefined> {
   const args = [`${import.meta.dirname}/temporal-download.ts`, folder];
   const { finished, stop } = runGuarded({ command: process.execPath, args, stopSignal: "SIGKILL", graceMs: 0 }, env);
@@ -111,7 +111,7 @@ async function clearLeftovers(folder: string): Promise<void> {
 /**
  * Finds the Temporal CLI, or gets it: the PATH, the project's cache, the SDK's download, `go install`.
  * @param given the setting TEMPORAL_CLI: use this and nothing else
- * @param report hears what takes long
+ * @param report called during long steps
  * @returns path of a binary that runs
  * @throws {StackError} naming every way to provide it
  */

@@ -1,27 +1,23 @@
 import { connect } from "node:net";
+import { status as grpc } from "@grpc/grpc-js";
 import { Connection, isGrpcServiceError } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import proto from "@temporalio/proto";
+import * as searchAttributes from "../workflows/search-attributes.ts";
 import type { GuardedCommand } from "./guard.ts";
 import { StackError } from "./processes.ts";
 import { until } from "./until.ts";
 
 const { IndexedValueType } = proto.temporal.api.enums.v1;
 
-/** What operators search workflows by. */
-const SEARCH_ATTRIBUTES = {
-  TeamId: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-  ResourceId: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-  SendStatus: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-  WebhookId: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-  NeedsOperator: IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
-};
+/** Type by name of what operators search workflows by. */
+export const SEARCH_ATTRIBUTES = Object.fromEntries(
+  Object.values(searchAttributes).map(({ name, type }) => [name, IndexedValueType[`INDEXED_VALUE_TYPE_${type}`]]),
+);
 
-/** Servers forget finished workflows after a day unless told otherwise; an operator wants to look further back. */
+/** Servers delete finished workflows after a day by default; an operator needs to look further back. */
 const RETENTION = "30 days";
-/** gRPC */
-const ALREADY_EXISTS = 6;
 const READY_TIMEOUT_MS = 55_000;
 
 /** The Temporal CLI's dev server with its UI, as it is run for the stack. */
@@ -107,8 +103,10 @@ export async function prepareNamespace(options: {
     const timeoutMs = embedded || create ? READY_TIMEOUT_MS : 5_000;
     const toAdd = await until(`namespace ${namespace}`, missing, { timeoutMs });
     if (toAdd.length > 0) {
-      const searchAttributes = Object.fromEntries(toAdd);
-      await connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
+      await connection.operatorService.addSearchAttributes({
+        namespace,
+        searchAttributes: Object.fromEntries(toAdd),
+      });
       await until("the search attributes", async () => (await missing()).length === 0, { timeoutMs: READY_TIMEOUT_MS });
     }
     if (embedded) {
@@ -132,6 +130,6 @@ async function createNamespace(connection: Connection, namespace: string): Promi
   try {
     await connection.workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod });
   } catch (error) {
-    if (!isGrpcServiceError(error) || error.code !== ALREADY_EXISTS) throw error;
+    if (!isGrpcServiceError(error) || error.code !== grpc.ALREADY_EXISTS) throw error;
   }
 }

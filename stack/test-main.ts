@@ -1,25 +1,25 @@
-/** `npm test`: whole stacks on free ports with data of their own, and mocha against them. */
+/**
+ * `npm test`: whole stacks on free ports with data of their own, and mocha against them. `npm run test:real` is this with
+ * `--real`: the tests that need programs of third parties.
+ */
 import { spawn } from "node:child_process";
 import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { reservePorts } from "./infra.ts";
 import { removeDataDir } from "./postgres.ts";
-import { FREE_PORTS, readStackSettings } from "./settings.ts";
+import { FREE_PORTS, readStackSettings, shellVariables } from "./settings.ts";
 import { Stack } from "./stack.ts";
 import { explain, onSignals } from "./terminal.ts";
 
-const ALL_TESTS = "test/**/*.test.ts";
-/** Those that run beside the others, on a stack of their own: they wait more than they work. */
-const BESIDE = /^test\/(stack|webhooks|workers|workflows)\//;
+const TESTS = "test/**/*.test.ts";
+const REAL_TESTS = "test/real/**/*.test.ts";
+/** Run at the same time as the other tests, on a stack of their own: they wait more than they compute. */
+const SECOND_LANE = /^test\/(stack|webhooks|workers|workflows)\//;
 const ROOT = `${import.meta.dirname}/..`;
 /** Loaded into the processes of the stack: writes down the statements they run. */
 const STATEMENT_RECORDER = new URL("../test/support/statements/record.ts", import.meta.url).href;
 
-/** The shell's settings for a real database or cluster are none of a test's business: only these are passed on. */
-const KEPT =
-  /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
-
-/** Waits short enough to be waited for. */
+/** Settings that make waits short. */
 const QUICK = {
   DEFERRAL_LADDER_SECONDS: "1,1,2",
   SMTP_TIMEOUT_MS: "5000",
@@ -27,24 +27,24 @@ const QUICK = {
   WEBHOOK_TIMEOUT_MS: "2000",
 };
 
-/** Where receivers of the tests may listen: the only addresses of this machine that webhooks may reach. */
-const RECEIVERS = ["a", "b", "c", "d", "e", "f", "g", "h"];
+/** Ports of webhook receivers per lane: the only addresses of this machine that webhooks may reach. */
+const RECEIVERS_PER_LANE = 8;
 
 function namesTests(arg: string, before: string | undefined): boolean {
   if (arg.startsWith("-") || /^(-g|--grep|-f|--fgrep)$/.test(before ?? "")) return false;
   return arg.endsWith(".ts") || statSync(arg, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
-/** What runs of a lane, to end it early. */
+/** A stack and the mocha that runs against it. */
 interface Lane {
   stack: Stack;
   dataDir: string;
   mocha?: ReturnType<typeof spawn>;
 }
 
-/** One mocha over a stack of its own. */
+/** Stacks, each with a mocha of its own. */
 class Lanes {
-  readonly #source = Object.fromEntries(Object.entries(process.env).filter(([name]) => KEPT.test(name)));
+  readonly #source = shellVariables();
   readonly #open: Lane[] = [];
 
   /** Brings a stack up. @returns what runs mocha against it */
@@ -64,7 +64,7 @@ class Lanes {
       },
       ephemeral: true,
       step: (name, work) => work((message) => console.log(`  … ${name}: ${message}`)),
-      // Tests kill children on purpose; what became of them is in the logs.
+      // Tests kill children on purpose; the logs tell when.
       say: () => {},
     });
     const lane: Lane = { stack, dataDir };
@@ -72,7 +72,7 @@ class Lanes {
     const { file } = await stack.start();
     const temporary = `${dataDir}/tmp`;
     mkdirSync(temporary, { mode: 0o711 });
-    return (args, { summary, beside }) => {
+    return (args, { summary, buffered }) => {
       const child = spawn(process.execPath, [`${ROOT}/node_modules/mocha/bin/mocha.js`, ...args], {
         cwd: ROOT,
         env: {
@@ -80,19 +80,19 @@ class Lanes {
           MAILKEEL_STACK: file,
           STATEMENTS_DIR: statements,
           MAILKEEL_RECEIVERS: receivers.join(","),
-          // What tests leave behind goes with our data.
+          // Files that tests leave behind are deleted with the data folder.
           TMPDIR: temporary,
           ...(summary === undefined ? {} : { TEST_SUMMARY: summary }),
         },
-        stdio: beside ? ["ignore", "pipe", "pipe"] : "inherit",
+        stdio: buffered ? ["ignore", "pipe", "pipe"] : "inherit",
       });
       lane.mocha = child;
-      // What two say at once nobody can read: the one beside is told of when it is over.
-      const said: Buffer[] = [];
-      for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk: Buffer) => said.push(chunk));
+      // Two reports at once cannot be read: this one is printed when its mocha has ended.
+      const output: Buffer[] = [];
+      for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk: Buffer) => output.push(chunk));
       return new Promise((resolve) =>
         child.once("close", (code) => {
-          if (beside) process.stdout.write(Buffer.concat(said));
+          if (buffered) process.stdout.write(Buffer.concat(output));
           resolve(code ?? 1);
         }),
       );
@@ -115,49 +115,67 @@ class Lanes {
 }
 
 interface Report {
-  /** Where the counts go. */
+  /** File for the summary. */
   summary?: string | undefined;
-  /** It runs beside another. */
-  beside?: boolean;
+  /** Its report is printed at its end. */
+  buffered?: boolean;
 }
 
-/** The counts of several mochas as those of one; one that wrote none has failed. */
-function addUp(file: string, parts: readonly string[]): void {
-  const counts = parts.map((part): { passed: number; failed: number } =>
-    existsSync(part) ? JSON.parse(readFileSync(part, "utf8")) : { passed: 0, failed: 1 },
+/** What test/support/reporter.cjs writes: the counts, and the tests and files that took longest. */
+interface Summary {
+  passed: number;
+  failed: number;
+  tests: { name: string; ms: number }[];
+  files: { name: string; ms: number }[];
+}
+
+/** Writes the summaries of several mochas as one; a mocha that wrote none has failed. */
+function joinSummaries(file: string, parts: readonly string[]): void {
+  const summaries = parts.map(
+    (part): Summary =>
+      existsSync(part) ? JSON.parse(readFileSync(part, "utf8")) : { passed: 0, failed: 1, tests: [], files: [] },
   );
-  const sum = (of: "passed" | "failed") => counts.reduce((total, count) => total + count[of], 0);
-  writeFileSync(file, JSON.stringify({ passed: sum("passed"), failed: sum("failed") }));
+  const sum = (of: "passed" | "failed") => summaries.reduce((total, summary) => total + summary[of], 0);
+  const all = (of: "tests" | "files") => summaries.flatMap((summary) => summary[of]).sort((a, b) => b.ms - a.ms);
+  const joined: Summary = { passed: sum("passed"), failed: sum("failed"), tests: all("tests"), files: all("files") };
+  writeFileSync(file, JSON.stringify(joined));
+}
+
+/** Ports of webhook receivers, for two lanes. */
+async function receiverPorts(): Promise<{ first: number[]; second: number[] }> {
+  const wanted = Array.from({ length: 2 * RECEIVERS_PER_LANE }, (_, i) => [`receiver ${i}`, { port: 0 }]);
+  const ports = Object.values<number>(await reservePorts(Object.fromEntries(wanted)));
+  return { first: ports.slice(0, RECEIVERS_PER_LANE), second: ports.slice(RECEIVERS_PER_LANE) };
 }
 
 async function main(): Promise<number> {
-  const args = process.argv.slice(2);
-  const some = args.some((arg, i) => namesTests(arg, args[i - 1]));
-  const names = ["first", "second"].flatMap((lane) => RECEIVERS.map((name) => `${lane} ${name}`));
-  const ports = Object.values(await reservePorts(Object.fromEntries(names.map((name) => [name, { port: 0 }]))));
+  const isReal = process.argv.includes("--real");
+  const args = process.argv.slice(2).filter((arg) => arg !== "--real");
+  const namesSome = args.some((arg, i) => namesTests(arg, args[i - 1]));
+  const receivers = await receiverPorts();
   const lanes = new Lanes();
-  const ended = (end: () => Promise<void>) => async () => {
+  const interrupted = (end: () => Promise<void>) => async () => {
     await end();
     process.exit(130);
   };
   onSignals(
-    ended(() => lanes.close()),
-    ended(() => lanes.kill()),
+    interrupted(() => lanes.close()),
+    interrupted(() => lanes.kill()),
   );
   try {
-    const run = await lanes.open(ports.slice(0, RECEIVERS.length));
-    if (some) return await run(args, {});
-    // One after the other: the second sees which ports the first has taken.
-    const runBeside = await lanes.open(ports.slice(RECEIVERS.length));
-    const files = globSync(ALL_TESTS, { cwd: ROOT }).sort();
-    const beside = files.filter((file) => BESIDE.test(file));
+    const runFirst = await lanes.open(receivers.first);
+    if (namesSome) return await runFirst(args, {});
+    if (isReal) return await runFirst([...args, ...globSync(REAL_TESTS, { cwd: ROOT }).sort()], {});
+    // One after the other: the second stack sees which ports the first has taken.
+    const runSecond = await lanes.open(receivers.second);
+    const files = globSync(TESTS, { cwd: ROOT, exclude: [REAL_TESTS] }).sort();
     const summary = process.env["TEST_SUMMARY"];
     const parts = summary ? [`${summary}.1`, `${summary}.2`] : [];
     const codes = await Promise.all([
-      run([...args, ...files.filter((file) => !BESIDE.test(file))], { summary: parts[0] }),
-      runBeside([...args, ...beside], { summary: parts[1], beside: true }),
+      runFirst([...args, ...files.filter((file) => !SECOND_LANE.test(file))], { summary: parts[0] }),
+      runSecond([...args, ...files.filter((file) => SECOND_LANE.test(file))], { summary: parts[1], buffered: true }),
     ]);
-    if (summary) addUp(summary, parts);
+    if (summary) joinSummaries(summary, parts);
     for (const part of parts) rmSync(part, { force: true });
     return Math.max(...codes);
   } finally {

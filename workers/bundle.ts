@@ -6,7 +6,7 @@ import { bundleWorkflowCode, type WorkflowBundleOption } from "@temporalio/worke
 const root = `${import.meta.dirname}/..`;
 const CACHE = `${root}/node_modules/.cache/mailkeel`;
 
-/** Whatever changes the bundle: the workflows, and the SDK they are bundled with. */
+/** A hash of the workflows and of the SDK they are bundled with: it changes when the bundle does. */
 function fingerprint(): string {
   const hash = createHash("sha256").update(readFileSync(`${root}/node_modules/@temporalio/workflow/package.json`));
   for (const name of readdirSync(`${root}/workflows`).sort()) {

@@ -4,13 +4,13 @@ import { countCreditMismatches } from "../domain/credits.ts";
 import { overviewSends } from "../domain/sends/overview.ts";
 import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/overview.ts";
 
-/** How long an answer of Postgres serves all scrapes. The ledger of credits is read as a whole, so it is read seldom. */
+/** How long an answer of Postgres serves all scrapes. The whole ledger of credits is read, so it is read seldom. */
 const KEPT_MS = { sends: 10_000, webhooks: 10_000, credits: 60_000 };
-/** A scrape gives up on Postgres before Prometheus, which waits 10 s unless told otherwise, gives up on the scrape. */
-const PATIENCE_MS = 5_000;
+/** How long a scrape waits for Postgres: less than Prometheus waits for the scrape, 10 s by default. */
+const READ_TIMEOUT_MS = 5_000;
 
 /**
- * Gauges of what stands in Postgres, read when they are scraped. What cannot be read is left out of the answer: an old
+ * Gauges that are read from Postgres when they are scraped. One that cannot be read is left out of the answer: an old
  * number, or a 0, would say that all is well.
  * @param keptMs how long each answer of Postgres is used again
  */
@@ -24,7 +24,7 @@ export function addDatabaseMetrics(
     return undefined;
   };
   const registers = [registry];
-  /** Makes gauges of what one reading tells. */
+  /** Makes gauges from one read of Postgres. */
   function gaugesOf<T>(everyMs: number, read: () => Promise<T>) {
     const reading = kept(everyMs, () => read().catch(unread));
     return {
@@ -109,8 +109,8 @@ export function addDatabaseMetrics(
 }
 
 /**
- * Reads at most every `forMs`, and never while a reading is under way: whoever asks meanwhile shares it.
- * @returns gives undefined when a reading takes too long
+ * Reads at most every `forMs`, and never twice at the same time: callers during a read share its result.
+ * @returns gives undefined when a read takes too long
  */
 function kept<T>(forMs: number, read: () => Promise<T>): () => Promise<T | undefined> {
   let begun = Number.NEGATIVE_INFINITY;
@@ -131,7 +131,7 @@ function kept<T>(forMs: number, read: () => Promise<T>): () => Promise<T | undef
 async function inTime<T>(answer: Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const tooLate = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, PATIENCE_MS, undefined);
+    timer = setTimeout(resolve, READ_TIMEOUT_MS, undefined);
   });
   try {
     return await Promise.race([answer, tooLate]);

@@ -1,8 +1,8 @@
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** What a pool tells of itself. */
-export interface Vitals {
+/** What the health port reports of a pool. */
+export interface HealthSource {
   ready: () => boolean;
   /** In the text format of Prometheus. */
   metrics: () => Promise<string>;
@@ -12,7 +12,7 @@ export interface Vitals {
 export async function serveHealth(
   host: string,
   port: number,
-  { ready, metrics }: Vitals,
+  { ready, metrics }: HealthSource,
 ): Promise<{ port: number; server: Server }> {
   const server = createServer(({ url }, response) => {
     if (url === "/metrics") return void answerMetrics(response, metrics);
@@ -31,7 +31,7 @@ async function answerMetrics(response: ServerResponse, metrics: () => Promise<st
     const text = await metrics();
     response.writeHead(200, { "content-type": "text/plain; version=0.0.4; charset=utf-8" }).end(text);
   } catch {
-    // Half the metrics would look like silence of the other half; a failed scrape is seen.
+    // A part of the metrics would hide that the rest is missing; a failed scrape is visible.
     response.writeHead(500, { "content-type": "application/json" }).end(JSON.stringify({ status: "no metrics" }));
   }
 }

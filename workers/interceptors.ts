@@ -6,8 +6,8 @@ import { toFailure } from "../activities/failures.ts";
 import { ApiError } from "../domain/errors.ts";
 
 /**
- * Stands between every activity and Temporal: what fails is logged here, scrubbed, and reaches the history as a code
- * alone. No address, text of a server or piece of SQL is ever written down by Temporal.
+ * Logs every failure of an activity, scrubbed, and passes a code on to Temporal: no address, text of a server or piece of
+ * SQL reaches a workflow's history.
  */
 export function failuresToCodes(log: Logger): (context: Context) => { inbound: ActivityInboundCallsInterceptor } {
   return ({ info }) => ({

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { parseArgs } from "node:util";
+import { status as grpc } from "@grpc/grpc-js";
 import { isGrpcServiceError } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import { NativeConnection, Worker, type WorkerOptions } from "@temporalio/worker";
@@ -10,42 +11,38 @@ import { type Env, readEnv, SettingsError } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
 import { openDatabase } from "../db/orm.ts";
 import { openVault } from "../domain/crypto.ts";
+import type { PoolName } from "../workflows/ids.ts";
 import { workflowBundle } from "./bundle.ts";
-import { serveHealth, type Vitals } from "./health.ts";
+import { type HealthSource, serveHealth } from "./health.ts";
 import { failuresToCodes } from "./interceptors.ts";
 import { createMetrics } from "./metrics.ts";
-import { isPoolName, POOLS, type PoolDefinition, type PoolName } from "./pools.ts";
+import { DEFAULT_ACTIVITIES, isPoolName, POOLS, type PoolDefinition } from "./pools.ts";
 import { installRuntime } from "./runtime.ts";
 
-/** Activities a worker runs at once unless its pool or a setting says otherwise. */
-const ACTIVITIES = 10;
 /** How often an activity's heartbeat is sent on at most. */
 const HEARTBEAT_EVERY_MS = 2_000;
-/** How often a worker asks for a Temporal that is not there yet. */
+/** How often a worker tries to connect to a Temporal that is not there yet: without an end, so no retry library. */
 const CONNECT_AGAIN_MS = 1_000;
-
-/** gRPC's NOT_FOUND. */
-const NOT_FOUND = 5;
 
 function readPool(): PoolName {
   const pool = (() => {
     try {
       return parseArgs({ options: { pool: { type: "string" } } }).values.pool;
     } catch {
-      return undefined; // Without its value, or with an argument that there is not.
+      return undefined; // --pool has no value, or an argument is unknown.
     }
   })();
   if (isPoolName(pool)) return pool;
   throw new SettingsError(`Start it with --pool and one of ${Object.keys(POOLS).join(", ")}, and nothing else.`);
 }
 
-/** @throws {SettingsError} when Temporal says that it has no such namespace: the SDK would not name it */
+/** @throws {SettingsError} when the namespace does not exist: the SDK's own error does not name it */
 async function assertNamespace({ workflowService }: NativeConnection, { TEMPORAL_NAMESPACE: namespace }: Env) {
   try {
     await workflowService.describeNamespace({ namespace });
   } catch (error) {
-    // Whatever else it is, a key that may not ask included, the worker will find out.
-    if (!isGrpcServiceError(error) || error.code !== NOT_FOUND) return;
+    // Any other failure, such as a key without this permission, shows when the worker polls.
+    if (!isGrpcServiceError(error) || error.code !== grpc.NOT_FOUND) return;
     throw new SettingsError(
       `TEMPORAL_NAMESPACE: Temporal has no namespace "${namespace}". \`npm run prepare:cluster\` makes it.`,
     );
@@ -53,9 +50,9 @@ async function assertNamespace({ workflowService }: NativeConnection, { TEMPORAL
 }
 
 /** @throws {SettingsError} when the port cannot be had */
-async function listen(env: Env, vitals: Vitals) {
+async function listen(env: Env, source: HealthSource) {
   try {
-    return await serveHealth(env.HOST, env.HEALTH_PORT, vitals);
+    return await serveHealth(env.HOST, env.HEALTH_PORT, source);
   } catch (error) {
     const code = error instanceof Error && "code" in error ? error.code : error;
     const why = code === "EADDRINUSE" ? "is in use" : `cannot be listened on (${code})`;
@@ -112,7 +109,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
   const running = definition.start(deps);
 
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop.abort());
-  // Started by a supervisor: without it there is nobody to stop this process.
+  // Started by a supervisor: when that is gone, nothing else would stop this process.
   process.on("disconnect", () => stop.abort());
 
   let sdkMetrics = async () => "";
@@ -134,7 +131,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
       ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
       activities: running.activities ?? {},
       interceptors: { activity: [failuresToCodes(log)] },
-      maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? ACTIVITIES,
+      maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? DEFAULT_ACTIVITIES,
       ...definition.options,
       // By default the SDK holds heartbeats back for 80 % of their timeout: a busy machine would be taken for a lost one.
       maxHeartbeatThrottleInterval: HEARTBEAT_EVERY_MS,

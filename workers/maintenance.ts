@@ -18,14 +18,14 @@ const CONFIRMATIONS_EVERY_MS = 1_000;
 const NOTICES_EVERY_MS = 5_000;
 const CLEAN_UP_EVERY_MS = 60_000;
 const SCHEDULE_EVERY_MS = 60_000;
-/** How long a send stands still at most whose workflow is gone. */
+/** How often the reconciler looks: the longest that a send without its workflow stands still. */
 const RECONCILE_EVERY_MS = 60_000;
-/** Rows one clean-up statement deletes at most: a long delete would hold up others. */
+/** Rows one clean-up statement deletes at most: a long delete holds locks that other statements wait for. */
 const CLEAN_UP_ROWS = 10_000;
 
 /**
- * Deletes what has had its time: remembered answers, previews that were never used, leases and windows of the past,
- * webhook deliveries.
+ * Deletes expired rows: remembered answers, previews that were never used, past leases and usage windows, old webhook
+ * deliveries.
  */
 export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
   const em = orm.em.fork();
@@ -45,8 +45,8 @@ export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "sto
 }
 
 /**
- * Makes the reconciler's schedule what it should be, whatever became of it in Temporal: deleted with its database, say,
- * or made by an older version.
+ * Creates the reconciler's schedule, or updates the one that exists: it may have been deleted with Temporal's database, or
+ * made by an older version.
  */
 export async function ensureReconciler({ schedule }: Client): Promise<void> {
   const spec: Pick<ScheduleOptions, "spec" | "action" | "policies"> = {
@@ -65,14 +65,14 @@ export async function ensureReconciler({ schedule }: Client): Promise<void> {
     await schedule.create({ scheduleId: RECONCILER_ID, ...spec, state: { triggerImmediately: true } });
   } catch (error) {
     if (!(error instanceof ScheduleAlreadyRunning)) throw error;
-    // An operator's pause of the schedule is theirs to lift.
+    // The state stays: a schedule that an operator paused remains paused.
     await schedule.getHandle(RECONCILER_ID).update(({ state }) => ({ ...spec, state }) as ScheduleUpdateOptions);
   }
 }
 
 /**
- * The pool that keeps house: opt-in mails and notices as they fall due, the clean-up, and the reconciler. Any number of them may
- * run.
+ * The maintenance pool: sends opt-in mails and notices when they fall due, deletes expired rows, and keeps the reconciler's
+ * schedule. Any number of these workers may run.
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
   const loops = [

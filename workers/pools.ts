@@ -5,29 +5,32 @@ import type { ActivityDeps } from "../activities/deps.ts";
 import { createDispatchActivities } from "../activities/dispatch.ts";
 import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createSendActivities } from "../activities/sends.ts";
-import { TASK_QUEUES } from "../workflows/ids.ts";
+import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
 import { startMaintenance } from "./maintenance.ts";
 import { startWebhooks } from "./webhooks.ts";
 
-/** What one pool does: it polls a task queue, and may run loops of its own beside it. */
+/** What one pool does: it polls a task queue, and may run loops besides. */
 export interface PoolDefinition {
   taskQueue: string;
-  /** Runs workflows too, not activities alone. */
+  /** Runs workflows as well as activities. */
   workflows?: boolean;
-  /** Activities at once, where they mostly wait for others. */
+  /** Activities at once, where they mostly wait for other servers. */
   activities?: number;
-  /** Of the SDK's worker. */
+  /** Options of the SDK's worker. */
   options?: Pick<WorkerOptions, "maxConcurrentWorkflowTaskExecutions" | "maxConcurrentLocalActivityExecutions">;
   /** Metrics of this pool alone. */
   addMetrics?(registry: Registry, deps: ActivityDeps): void;
   start(deps: ActivityDeps): {
     activities?: Record<string, unknown>;
-    /** Told when the cluster is reached. */
+    /** Called once the cluster is reached. */
     connected?(client: Client): void;
     close?(): Promise<void>;
   };
 }
+
+/** Activities a worker runs at once unless its pool or a setting says otherwise. */
+export const DEFAULT_ACTIVITIES = 10;
 
 export const POOLS = {
   sends: {
@@ -55,9 +58,7 @@ export const POOLS = {
     addMetrics: addDatabaseMetrics,
     start: (deps) => ({ activities: { ...createReconcileActivities(deps) }, ...startMaintenance(deps) }),
   },
-} as const satisfies Record<string, PoolDefinition>;
-
-export type PoolName = keyof typeof POOLS;
+} as const satisfies Record<PoolName, PoolDefinition>;
 
 export const isPoolName = (value: unknown): value is PoolName =>
   typeof value === "string" && Object.hasOwn(POOLS, value);

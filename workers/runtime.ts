@@ -2,7 +2,7 @@ import { DefaultLogger, makeTelemetryFilterString, Runtime } from "@temporalio/w
 import type { Logger } from "pino";
 import { PORT_PICKS, pickPort } from "../config/ports.ts";
 
-/** How long the SDK, in this very process, may take to tell its metrics. */
+/** How long the SDK, in this same process, may take to answer with its metrics. */
 const METRICS_TIMEOUT_MS = 2_000;
 
 /**
@@ -20,7 +20,7 @@ export function installRuntime(log: Logger, pool: string): () => Promise<string>
         ),
         shutdownSignals: [],
         telemetryOptions: {
-          // What the SDK's core has to say goes into our log, not beside it.
+          // The SDK's core writes into our log instead of to the terminal.
           logging: { filter: makeTelemetryFilterString({ core: "WARN", other: "ERROR" }), forward: {} },
           metrics: {
             globalTags: { pool },
@@ -40,7 +40,7 @@ export function installRuntime(log: Logger, pool: string): () => Promise<string>
         return answer.text();
       };
     } catch (error) {
-      // The SDK takes a fixed port only, and tells nobody which one it got for 0.
+      // The SDK takes a fixed port only: for port 0 it does not say which one it got.
       const taken = error instanceof Error && error.message.includes("in use");
       if (!taken || tries === PORT_PICKS) throw error;
     }

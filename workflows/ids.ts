@@ -6,6 +6,9 @@ export const TASK_QUEUES = {
   maintenance: "maintenance",
 } as const;
 
+/** A pool of workers. */
+export type PoolName = keyof typeof TASK_QUEUES;
+
 /** A send's workflow. One id for preview, confirm and everything after. */
 export const sendWorkflowId = (previewId: string): string => `send/${previewId}`;
 

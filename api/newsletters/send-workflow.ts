@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
+import { status as grpc } from "@grpc/grpc-js";
 import {
   type Client,
   isGrpcServiceError,
@@ -11,7 +12,7 @@ import { ApplicationFailure } from "@temporalio/common";
 import { TypeID } from "typeid-js";
 import type { RefusalDetails } from "../../activities/failures.ts";
 import type { Tenant } from "../../db/orm.ts";
-import { ApiError, isErrorCode } from "../../domain/errors.ts";
+import { ApiError, isErrorCode, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import type { IdempotencyHandle } from "../../domain/idempotency.ts";
 import { ID_PREFIX } from "../../domain/ids.ts";
 import { isRefusalReason, Refusal } from "../../domain/sends/refusal.ts";
@@ -24,8 +25,6 @@ import type { TemporalGateway } from "../deps.ts";
 
 /** How long the API waits for an update. A confirm copies the recipients. */
 const DEADLINE_MS = { preview: 10_000, confirm: 60_000 } as const;
-/** gRPC: the workflow has as many updates in flight as it takes. */
-const RESOURCE_EXHAUSTED = 8;
 const BUSY_WAIT_MS = 100;
 
 type UpdateName = (typeof previewUpdate | typeof confirmUpdate)["name"];
@@ -75,7 +74,7 @@ export function runSendUpdate<Args>(temporal: TemporalGateway, request: UpdateRe
 
 const isBusy = (error: unknown): boolean =>
   isGrpcServiceError(error)
-    ? error.code === RESOURCE_EXHAUSTED
+    ? error.code === grpc.RESOURCE_EXHAUSTED // as many updates in flight as the workflow takes
     : error instanceof Error && error.cause !== undefined && isBusy(error.cause);
 
 async function updateOnce<Args>(client: Client, request: UpdateRequest<Args>): Promise<void> {
@@ -102,6 +101,7 @@ function toRefusal(cause: unknown): ApiError {
   if (isRefusalReason(reason)) {
     return new Refusal(cause.type, reason, retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
   }
-  const retry = cause.type === "service_unavailable" ? (retryAfterSeconds ?? 5) : retryAfterSeconds;
+  const retry =
+    cause.type === "service_unavailable" ? (retryAfterSeconds ?? UNAVAILABLE_RETRY_SECONDS) : retryAfterSeconds;
   return new ApiError(cause.type, undefined, { param, retryAfterSeconds: retry });
 }

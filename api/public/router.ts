@@ -3,6 +3,7 @@ import { transaction } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
 import { readSender, unsubscribe } from "../../domain/audience/unsubscribes.ts";
+import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.ts";
 import type { Deps } from "../deps.ts";
 import { localsOf } from "../rest/http.ts";
@@ -75,7 +76,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
 
   const refuse: ErrorRequestHandler = (error, _req, res, next) => {
     if (isUnreachable(error)) {
-      res.set("Retry-After", "5");
+      res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
       return show(res, { title: "Please try again in a moment", paragraphs: ["We cannot reach our records."] }, 503);
     }
     // Not an escape of our own, or a form that is too large: nothing one of our links or pages would send.

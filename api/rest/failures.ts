@@ -1,9 +1,7 @@
 import { TRPCError } from "@trpc/server";
 import { isConflict } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
-import { ApiError } from "../../domain/errors.ts";
-
-const UNAVAILABLE_RETRY_SECONDS = 5;
+import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 
 /** The refusal while a dependency is not reachable. */
 export const unavailable = (cause: unknown): ApiError =>

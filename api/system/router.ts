@@ -1,11 +1,11 @@
 import { Router } from "express";
+import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import type { Deps } from "../deps.ts";
 import { send } from "../rest/http.ts";
 import { ERRORS_PAGE } from "./errors-page.ts";
 
 /** Shorter than the timeout of a probe. */
 const DEADLINE_MS = 2_000;
-const RETRY_SECONDS = 5;
 
 const json = (status: number, value: unknown, headers: Record<string, string> = {}) => ({
   status,
@@ -51,7 +51,7 @@ export function systemRouter({ orm, temporal, log }: Pick<Deps, "orm" | "tempora
     );
     const ready = results.every(([, state]) => state === "ok");
     const report = { status: ready ? "ready" : "unavailable", ...Object.fromEntries(results) };
-    send(res, ready ? json(200, report) : json(503, report, { "Retry-After": String(RETRY_SECONDS) }));
+    send(res, ready ? json(200, report) : json(503, report, { "Retry-After": String(UNAVAILABLE_RETRY_SECONDS) }));
   });
   return router;
 }

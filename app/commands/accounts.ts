@@ -98,7 +98,7 @@ export function accountCommands(program: Command, run: Run): void {
 
 async function readPassword(fromStdin: boolean): Promise<string | null> {
   if (!fromStdin) return process.env[PASSWORD_VARIABLE] ?? null;
-  // What a shell adds at the end is no part of the password.
+  // A line break that the shell adds at the end is not part of the password.
   return (await text(process.stdin)).replace(/\r?\n$/, "");
 }
 

@@ -40,7 +40,7 @@ export function deliveryCommands(program: Command, run: Run): void {
 
   program
     .command("webhook:replay")
-    .description("replay many webhook deliveries; it goes on by itself, also after this command is stopped")
+    .description("replay many webhook deliveries; the replay continues when this command is stopped")
     .option("--since <instant>", "deliveries made from then, ISO 8601", instant)
     .option("--until <instant>", "deliveries made before then; now unless given", instant)
     .option("--status <statuses>", `comma-separated, of ${REPLAYABLE.join(", ")}`, statuses, [...REPLAYABLE])
@@ -61,7 +61,7 @@ async function where({ orm, stack }: Session, id: string): Promise<Outcome> {
     .where("id", "=", id)
     .executeTakeFirst();
   if (!row) throw new ApiError("not_found", `There is no delivery ${id}.`);
-  // One that was BLOCKED when it was written never had a workflow; it is its own group, so that none takes it up.
+  // A delivery that was BLOCKED when it was written never had a workflow; it is a group of its own, so that no other takes it.
   const carried = row.group_id !== null && (row.status !== "BLOCKED" || row.touched);
   const workflow = carried && row.group_id ? deliveryWorkflowId(row.group_id) : null;
   const nextAt = row.next_attempt_at === null ? null : new Date(row.next_attempt_at).toISOString();

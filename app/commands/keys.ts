@@ -63,7 +63,7 @@ export function keyCommands(program: Command, run: Run): void {
   withTeam(program.command("key:rotate"))
     .description("replace a key by a new one with the same rights and the same daily count")
     .requiredOption("--key <id>", "the key's id, or its visible part mk_live_…")
-    .option("--grace-hours <hours>", "how long the old key goes on working", wholeNumber(0, 24 * 365), 0)
+    .option("--grace-hours <hours>", "how long the old key still works", wholeNumber(0, 24 * 365), 0)
     .action(({ key, graceHours, ...options }: TeamOption & { key: string; graceHours: number }) =>
       run(async (session) => {
         const teamId = await teamOf(session, options);

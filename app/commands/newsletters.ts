@@ -9,7 +9,7 @@ import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../se
 const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const ANY_DAY = "any";
 
-/** What a newsletter needs besides what the API gives it: lists, send days, credits; and what comes back. */
+/** Commands for what the API does not set: a newsletter's lists and send days, credits, bounces and complaints. */
 export function newsletterCommands(program: Command, run: Run): void {
   interface ListOptions {
     newsletter: string;
@@ -65,7 +65,7 @@ export function newsletterCommands(program: Command, run: Run): void {
   withTenant(program.command("credits:grant"))
     .description("give a team email credits")
     .requiredOption("--amount <credits>", "whole email credits", wholeNumber(1))
-    .option("--cause <text>", "tells grants apart: one of a known cause changes nothing")
+    .option("--cause <text>", "names the grant: a second one with the same cause changes nothing")
     .action(({ amount, cause, ...options }: TenantOptions & { amount: number; cause?: string }) =>
       run(async (session) => {
         const tenant = await tenantOf(session, options);

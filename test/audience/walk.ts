@@ -9,7 +9,7 @@ import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
-import { insertDelivery, QUIET_EVENT, webhookBody } from "../webhooks/support.ts";
+import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
 /** Every route there is. A new one is walked as soon as it is declared. */
 export const ENDPOINTS = endpointsOf(appRouter);

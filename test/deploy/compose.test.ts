@@ -26,7 +26,7 @@ const services = Object.entries(compose.services);
 /** Built from the Dockerfile and given settings: all but the mail catcher, which takes none. */
 const ours = services.filter(([, service]) => service.build !== undefined && service.environment !== undefined);
 
-/** What the operator is asked for. */
+/** Variables that the operator sets. */
 const GIVEN: Record<string, string> = {
   POSTGRES_PASSWORD: "0123456789abcdef",
   TEMPORAL_POSTGRES_PASSWORD: "fedcba9876543210",
@@ -125,7 +125,7 @@ describe("The Dockerfile", () => {
   const lines = read("Dockerfile").split("\n");
   const final = lines.slice(lines.findLastIndex((line) => line.startsWith("FROM ")));
 
-  it("runs as somebody who is not root", () => {
+  it("runs as a user other than root", () => {
     const user = final.findLast((line) => line.startsWith("USER "))?.split(" ")[1];
     assert.ok(user && !/^(root|0)(:|$)/.test(user), user);
   });

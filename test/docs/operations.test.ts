@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { SETTINGS } from "../../config/env.ts";
-import { STACK_SETTINGS } from "../../stack/settings.ts";
+import { relative } from "node:path";
+import { SETTINGS_FACTS, type SettingFacts } from "../../config/env.ts";
+import { STACK_SETTINGS_FACTS } from "../../stack/settings.ts";
 import { createMetrics } from "../../workers/metrics.ts";
+import { DEFAULT_ACTIVITIES, POOLS, type PoolDefinition } from "../../workers/pools.ts";
+import * as searchAttributes from "../../workflows/search-attributes.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;
 const read = (path: string): string => readFileSync(`${ROOT}/${path}`, "utf8");
@@ -10,8 +13,42 @@ const read = (path: string): string => readFileSync(`${ROOT}/${path}`, "utf8");
 describe("docs/operations.md", () => {
   const text = read("docs/operations.md");
 
-  it("names every setting", () => {
-    for (const name of [...SETTINGS, ...STACK_SETTINGS]) assert.ok(text.includes(`\`${name}\``), name);
+  /** Rows of the table that begins with this heading: the first cell's name and the second cell. */
+  function tableOf(heading: string): Record<string, string> {
+    const [, table = ""] = text.split(`\n| ${heading} |`);
+    const [lines = ""] = table.split("\n\n");
+    const rows = [...lines.matchAll(/^\| `(\w+)` \| ([^|]*) \|/gm)];
+    return Object.fromEntries(rows.map(([, name = "", cell = ""]) => [name, cell]));
+  }
+
+  const cellOf = ({ required, defaultText }: SettingFacts): string =>
+    required ? "required" : defaultText === undefined ? "none" : `\`${defaultText}\``;
+  const cellsOf = (facts: Record<string, SettingFacts>): Record<string, string> =>
+    Object.fromEntries(Object.entries(facts).map(([name, each]) => [name, cellOf(each)]));
+
+  it("tells of every setting whether it is required, or its default", () => {
+    const perPool = Object.entries<PoolDefinition>(POOLS).filter(([, { activities }]) => activities !== undefined);
+    const concurrency = [
+      `\`${DEFAULT_ACTIVITIES}\``,
+      ...perPool.map(([pool, { activities }]) => `${pool} \`${activities}\``),
+    ].join("; ");
+    assert.deepEqual(tableOf("setting"), { ...cellsOf(SETTINGS_FACTS), ACTIVITY_CONCURRENCY: concurrency });
+  });
+
+  it("tells the same of every setting of the embedded stack", () => {
+    const { DATA_DIR, ...others } = STACK_SETTINGS_FACTS;
+    const folder = relative(process.cwd(), DATA_DIR.defaultText ?? "");
+    assert.deepEqual(tableOf("setting of the stack"), { DATA_DIR: `\`${folder}\``, ...cellsOf(others) });
+  });
+
+  it("names every search attribute that a cluster needs, with its type", () => {
+    const [sentence] = /A cluster of your own needs[^.]*\./.exec(text) ?? [""];
+    for (const [, names = "", type] of sentence.matchAll(/((?:`\w+`,?\s)+)\((\w+)\)/g)) {
+      const told = [...names.matchAll(/`(\w+)`/g)].map(([, name]) => name);
+      const needed = Object.values(searchAttributes).filter((attribute) => attribute.type === type?.toUpperCase());
+      assert.deepEqual(told.sort(), needed.map(({ name }) => name as string).sort());
+    }
+    for (const { name } of Object.values(searchAttributes)) assert.ok(sentence.includes(`\`${name}\``), name);
   });
 
   it("explains every metric of ours, and of those of Temporal each that an alert is about", async () => {

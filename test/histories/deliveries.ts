@@ -8,6 +8,7 @@ import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { type Behaviour, openReceiver } from "../support/receiver.ts";
+import { emitSome, makeEndpoint, type TestEndpoint } from "../support/webhooks.ts";
 import {
   askToWait,
   makeOverdue,
@@ -21,7 +22,6 @@ import {
   untilOver,
   workflowOf,
 } from "../webhooks/observing.ts";
-import { emitSome, makeEndpoint, type TestEndpoint } from "../webhooks/support.ts";
 
 const TEN_MINUTES = 600;
 /** A part of an attempt begins requests for so long; this many slow ones take longer than one part. */

@@ -10,7 +10,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Client, WithStartWorkflowOperation, WorkflowIdConflictPolicy } from "@temporalio/client";
 import proto from "@temporalio/proto";
 import { sql } from "kysely";
-import { withStack } from "../../bench/stack.ts";
 import { kysely } from "../../db/orm.ts";
 import { passwordContext } from "../../domain/accounts.ts";
 import { newId } from "../../domain/ids.ts";
@@ -21,6 +20,7 @@ import { RESOURCE_ID, TEAM_ID } from "../../workflows/search-attributes.ts";
 import type { sendWorkflow } from "../../workflows/send.ts";
 import { previewUpdate } from "../../workflows/send-messages.ts";
 import { eventually } from "../support/eventually.ts";
+import { withStack } from "../support/own-stack.ts";
 import {
   confirm,
   type FaultRule,

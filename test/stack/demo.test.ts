@@ -1,21 +1,7 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
-import { text } from "node:stream/consumers";
-import { clearStacks, type SpawnedStack, spawnStack } from "./support.ts";
-
-const DEMO = `${import.meta.dirname}/../../app/demo.ts`;
-
-async function demo({ dataDir }: SpawnedStack, ...args: string[]): Promise<string> {
-  const child = spawn(process.execPath, [DEMO, ...args], {
-    env: { PATH: process.env["PATH"], DATA_DIR: dataDir },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  const [output, errors, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);
-  assert.equal(code, 0, output + errors);
-  return output;
-}
+import { clearStacks, runDemo, spawnStack } from "./support.ts";
 
 describe("npm run demo", function () {
   this.timeout(180_000);
@@ -28,7 +14,7 @@ describe("npm run demo", function () {
       const answer = await fetch(`${api}/webhooks`, { headers: { "x-api-key": keys.live } });
       return ((await answer.json()) as { data: unknown[] }).data;
     };
-    const output = await demo(stack, "--recipients", "20");
+    const output = await runDemo(stack, "--recipients", "20");
     assert.match(output, /SENT: 20 sent/);
     const names = ["scheduled", "started", "completed"].map((what) => `1 newsletter.${what}`);
     const [, came = "", refused] = /^The webhooks: +(.*); (\d+) with a wrong signature$/m.exec(output) ?? [];
@@ -36,13 +22,13 @@ describe("npm run demo", function () {
     assert.equal(refused, "0");
     assert.deepEqual(await endpoints(), []);
 
-    const everything = await demo(stack, "--recipients", "20", "--events", "*");
+    const everything = await runDemo(stack, "--recipients", "20", "--events", "*");
     assert.match(everything, /20 email\.sent/);
 
     const other = createServer().listen(Number(new URL(webhooks.receiver ?? "").port), "127.0.0.1");
     await once(other, "listening");
     try {
-      const without = await demo(stack, "--recipients", "20");
+      const without = await runDemo(stack, "--recipients", "20");
       assert.match(without, /left out: .*EADDRINUSE/);
       assert.match(without, /SENT: 20 sent/);
     } finally {
@@ -53,7 +39,7 @@ describe("npm run demo", function () {
   it("does without webhooks where the service may reach other receivers alone", async () => {
     const stack = spawnStack({ env: { WEBHOOK_ALLOWED_HOSTS: "localhost:4000" } });
     assert.equal((await stack.ready()).webhooks.receiver, null);
-    const output = await demo(stack, "--recipients", "20");
+    const output = await runDemo(stack, "--recipients", "20");
     assert.match(output, /left out: .*WEBHOOK_ALLOWED_HOSTS/);
     assert.match(output, /SENT: 20 sent/);
   });

@@ -29,12 +29,15 @@ async function stop({ process: child, exited, pids }: SpawnedStack, signal: Node
   return code;
 }
 
-describe("the embedded stack", function () {
+describe("the embedded stack once it is up", function () {
   this.timeout(180_000);
-  afterEach(clearStacks);
+  let stack: SpawnedStack;
+  before(() => {
+    stack = spawnStack();
+  });
+  after(clearStacks);
 
-  it("comes up with everything, tells where in stack.json, and answers the first request", async () => {
-    const stack = spawnStack();
+  it("comes up with everything, writes the addresses to stack.json, and answers the first request", async () => {
     const file = await stack.ready();
     assert.equal(statSync(`${stack.dataDir}/stack.json`).mode & 0o777, 0o600);
     assert.equal(statSync(`${stack.dataDir}/secrets.json`).mode & 0o777, 0o600);
@@ -58,7 +61,7 @@ describe("the embedded stack", function () {
   });
 
   it("gives Temporal the search attributes, and keeps finished workflows for 30 days", async () => {
-    const { temporal } = await spawnStack().ready();
+    const { temporal } = await stack.ready();
     const connection = await Connection.connect({ address: temporal.address });
     const { namespace } = temporal;
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
@@ -69,6 +72,11 @@ describe("the embedded stack", function () {
     assert.equal(Number(config?.workflowExecutionRetentionTtl?.seconds), 30 * 24 * 60 * 60);
     await connection.close();
   });
+});
+
+describe("the embedded stack", function () {
+  this.timeout(180_000);
+  afterEach(clearStacks);
 
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     it(`ends with exit code 0 on ${signal}, leaves no process, and finds its data the next time`, async () => {
@@ -123,7 +131,7 @@ describe("the embedded stack", function () {
     assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
   });
 
-  it("starts a child again that was killed, on the same port, and tells its new pid", async () => {
+  it("starts a killed child again, on the same port, and writes its new pid to stack.json", async () => {
     const stack = spawnStack();
     const before = await stack.ready();
     for (const [name, pid] of Object.entries(before.pids)) {

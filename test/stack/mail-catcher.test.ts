@@ -56,7 +56,7 @@ describe("mail catcher", () => {
     );
   });
 
-  it("lets anyone log in by any method, also over plain text, and nobody has to", async () => {
+  it("accepts any login by any method, also over plain text, and needs none", async () => {
     for (const authMethod of ["PLAIN", "LOGIN"]) {
       await transport({ authMethod, auth: { user: "whoever", pass: "whatever" } }).sendMail(mail("a@one.test"));
     }
@@ -141,7 +141,7 @@ describe("mail catcher", () => {
       assert.deepEqual((await messages())[0]?.to, ["a@one.test"]);
     });
 
-    it("refuses after the final dot, as often as told", async () => {
+    it("refuses after the final dot, as often as the rule says", async () => {
       await setFaults([{ stage: "data", match: "^a@", code: 550, message: "5.7.1 Blocked", times: 1 }]);
       await assert.rejects(transport().sendMail(mail("a@one.test")), /550.*5\.7\.1 Blocked/);
       await transport().sendMail(mail("a@one.test"));
@@ -172,7 +172,7 @@ describe("mail catcher", () => {
       assert.ok(performance.now() - startedAt >= 200);
     });
 
-    it("cuts the connection after the final dot, so that nobody knows", async () => {
+    it("cuts the connection after the final dot, so that the outcome is unknown", async () => {
       await setFaults([{ stage: "data", drop: true }]);
       await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === undefined);
       assert.equal((await getStats()).received, 0);

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
 import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
-import { DEMO_FROM } from "../../app/demo-team.ts";
 import { EmailAccount } from "../../db/entities/account.ts";
 import { forTenant, kysely, openDatabase } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
+import { DEMO_FROM } from "../../stack/demo-team.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
@@ -80,7 +80,7 @@ describe("A lost Temporal database", function () {
     await clearStacks();
   });
 
-  it("loses no send: the next start rebuilds those scheduled and under way, and mails nobody twice", async () => {
+  it("loses no send: the next start rebuilds those scheduled and under way, and mails no recipient twice", async () => {
     const first = spawnStack();
     const before = await first.ready();
     const tomorrow = (new Date().getUTCDay() % 7) + 1;
@@ -109,7 +109,7 @@ describe("A lost Temporal database", function () {
     assert.equal(recipients.sent + recipients.unknown, RECIPIENTS, JSON.stringify(recipients));
     assert.ok(recipients.unknown <= 3 * 4, JSON.stringify(recipients));
     const addresses = (await caughtMails(sending)).flatMap(({ to }) => to);
-    assert.equal(new Set(addresses).size, addresses.length, "nobody twice");
+    assert.equal(new Set(addresses).size, addresses.length, "no address is mailed twice");
     assert.ok(addresses.length >= recipients.sent);
 
     assert.equal((await newsletter(scheduled)).status, "SCHEDULED");
@@ -144,7 +144,7 @@ describe("A stack without a dispatch worker", function () {
     await clearStacks();
   });
 
-  it("pauses and cancels a send all the same, lists who was in hand, and settles", async () => {
+  it("still pauses and cancels a send, lists the recipients that were in flight, and settles", async () => {
     const spawned = spawnStack();
     const file = await spawned.ready();
     const { audience, sendId } = await confirmed(file);
@@ -176,7 +176,7 @@ describe("A stack without a dispatch worker", function () {
       assert.equal(sent + unknown + queued, RECIPIENTS);
       assert.ok(unknown > 0 && unknown <= 3 * 4, `${unknown} unknown`);
 
-      // Its next slice waits for a worker: nobody has it in hand.
+      // Its next slice waits for a worker: none of its rows is in flight.
       assert.equal(await handle.executeUpdate("resume"), "goes on");
       await eventually(
         async () =>
@@ -195,7 +195,7 @@ describe("A stack without a dispatch worker", function () {
       );
       assert.deepEqual(rows, [{ reserved: 0 }]);
       const addresses = (await caughtMails({ audience })).flatMap(({ to }) => to);
-      assert.equal(new Set(addresses).size, addresses.length, "nobody twice");
+      assert.equal(new Set(addresses).size, addresses.length, "no address is mailed twice");
     } finally {
       process.kill(supervisor, "SIGCONT");
       await connection.close();

@@ -1,6 +1,9 @@
+import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { text } from "node:stream/consumers";
 import { removeDataDir } from "../../stack/postgres.ts";
 import { isAlive } from "../../stack/processes.ts";
 import { FREE_PORTS } from "../../stack/settings.ts";
@@ -11,7 +14,7 @@ const ROOT = `${import.meta.dirname}/../..`;
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 40_000;
 
-/** What it takes to find programs and the Temporal CLI; no setting of the stack that runs this test. */
+/** Variables to find programs and the Temporal CLI; no setting of the stack that runs this test. */
 const INHERITED = Object.fromEntries(
   ["PATH", "HOME", "XDG_CACHE_HOME", "TEMPORAL_CLI"].map((name) => [name, process.env[name]]),
 );
@@ -20,7 +23,7 @@ const INHERITED = Object.fromEntries(
 export interface SpawnedStack {
   process: ChildProcess;
   dataDir: string;
-  /** Everything it wrote to the terminal so far. */
+  /** Its output so far. */
   output: () => string;
   /** Resolves with its exit code. */
   exited: Promise<number | null>;
@@ -69,6 +72,17 @@ export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.Pro
   return stack;
 }
 
+/** Runs the demo against a stack. @returns what it wrote */
+export async function runDemo({ dataDir }: SpawnedStack, ...args: string[]): Promise<string> {
+  const child = spawn(process.execPath, [`${ROOT}/app/demo.ts`, ...args], {
+    env: { PATH: process.env["PATH"], DATA_DIR: dataDir },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const [output, errors, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);
+  assert.equal(code, 0, output + errors);
+  return output;
+}
+
 /** Stops what a test has left running and deletes its data. */
 export async function clearStacks(): Promise<void> {
   for (const stack of stacks.splice(0)) {
@@ -88,7 +102,7 @@ export async function allGone(pids: number[]): Promise<void> {
   await until(`the end of ${pids.join(", ")}`, () => !pids.some(isRunning), { timeoutMs: STOP_TIMEOUT_MS });
 }
 
-/** A process that has ended but that nobody has asked about is not running. */
+/** Whether a process runs; one that has ended and was not waited for (a zombie) does not. */
 function isRunning(pid: number): boolean {
   return isAlive(pid) && processes().some((entry) => entry.pid === pid && !entry.state.startsWith("Z"));
 }

@@ -1,25 +1,21 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../../stack/until.ts";
 
-const POLL_MS = 25;
+interface EventuallyOptions {
+  withinMs?: number;
+  /** Completes "Waited in vain for …". */
+  what?: string;
+  /** How often the condition is looked at. */
+  everyMs?: number;
+}
 
 /**
- * Waits until `condition` gives something true, and gives it back. What it throws counts as not yet.
+ * Waits until `condition` gives something true, and gives it back. A condition that throws counts as not yet true.
  * @throws {Error} when that does not happen in time; its cause is what the condition threw last
  */
 export async function eventually<T>(
   condition: () => Promise<T> | T,
-  { withinMs = 5_000, what = "the condition" }: { withinMs?: number; what?: string } = {},
+  { withinMs = 5_000, what = "the condition", ...options }: EventuallyOptions = {},
 ): Promise<T> {
-  const deadline = Date.now() + withinMs;
-  for (;;) {
-    let cause: unknown;
-    try {
-      const result = await condition();
-      if (result) return result;
-    } catch (error) {
-      cause = error;
-    }
-    if (Date.now() > deadline) throw new Error(`${what} did not come true within ${withinMs} ms`, { cause });
-    await sleep(POLL_MS);
-  }
+  const value = await until(what, async () => (await condition()) || undefined, { timeoutMs: withinMs, ...options });
+  return value as T;
 }

@@ -72,7 +72,7 @@ export interface TestTeam {
   /** Sees the LIVE rows of the team. */
   em: EntityManager;
   vault: Vault;
-  /** Mints another key of the same member, LIVE unless told otherwise. */
+  /** Mints another key of the same member, LIVE by default. */
   mint(grant?: Partial<KeyGrant>): Promise<MintedKey>;
 }
 

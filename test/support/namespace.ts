@@ -1,8 +1,7 @@
 import { Client, Connection } from "@temporalio/client";
 import { appRouter } from "../../api/router.ts";
 import { prepareNamespace } from "../../stack/temporal.ts";
-import type { PoolName } from "../../workers/pools.ts";
-import { RECONCILER_ID } from "../../workflows/ids.ts";
+import { type PoolName, RECONCILER_ID } from "../../workflows/ids.ts";
 import { api } from "./api.ts";
 import { serveRoutes } from "./app.ts";
 import { eventually } from "./eventually.ts";

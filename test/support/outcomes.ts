@@ -3,7 +3,7 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { caughtMails, type Sender } from "./sending.ts";
 
-/** What the ledger says of a recipient, and how often the send's mail really reached them. */
+/** A recipient's state in the ledger, and how often the send's mail reached them. */
 export interface Outcome {
   email: string;
   state: RecipientState;
@@ -13,7 +13,7 @@ export interface Outcome {
 
 /**
  * Every recipient of the newsletter's send.
- * @throws {Error} when somebody got its mail who is none
+ * @throws {Error} when an address that is no recipient got its mail
  */
 export async function outcomesOf(sender: Sender): Promise<Outcome[]> {
   const { rows } = await sql<Omit<Outcome, "caught"> & { send: string }>`

@@ -2,13 +2,14 @@ import { fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import type { PoolName } from "../../workers/pools.ts";
+import type { PoolName } from "../../workflows/ids.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
 
-type Child = "api" | "sends" | "dispatch" | "webhooks" | "maintenance" | "postgres" | "temporal";
+/** A process of the stack. */
+type Child = "api" | PoolName | "postgres" | "temporal";
 
-/** What a child of the stack runs as now; one that was started again has another. */
+/** The present pid of a process of the stack; it changes when the process is started again. */
 export function pidOf(name: Child): number {
   const file = process.env["MAILKEEL_STACK"];
   if (!file) throw new Error("run with npm test");
@@ -35,7 +36,7 @@ export interface TestWorker {
 /** The entry of every worker. */
 export const WORKERS_MAIN = `${import.meta.dirname}/../../workers/main.ts`;
 
-/** The stack's settings, for a worker that is started beside the stack's own. */
+/** The stack's settings, for a worker in addition to the stack's own. */
 export async function workerSettings(): Promise<Record<string, string | undefined>> {
   const { env } = await stack();
   return {
@@ -53,7 +54,7 @@ export async function workerSettings(): Promise<Record<string, string | undefine
 }
 
 /**
- * A worker beside the stack's, with the stack's settings, once it polls.
+ * A worker in addition to the stack's, with the stack's settings. Resolves once it polls.
  * @param settings those that differ
  */
 export async function startWorker(pool: PoolName, settings: Record<string, string> = {}): Promise<TestWorker> {
@@ -86,7 +87,7 @@ export async function startWorker(pool: PoolName, settings: Record<string, strin
 }
 
 /**
- * What a test's random choices come from. It stands in the test's title; to repeat a run, set it:
+ * Seed of a test's random choices. The test's title shows it; to repeat a run, set it:
  * `SEED=123 npm test -- test/sends/kills.test.ts`.
  */
 export const SEED = Number(process.env["SEED"] ?? randomInt(1_000_000));

@@ -257,7 +257,7 @@ export async function ledgerStates({ em, newsletterId }: Sender): Promise<Partia
   return Object.fromEntries(rows.map(({ state, count }) => [state, count]));
 }
 
-/** What the team holds, and what its ledger of credits says it should hold. */
+/** The team's balance, and whether it differs from the sum of its ledger of credits. */
 export async function credits({
   em,
   team,

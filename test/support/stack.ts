@@ -6,7 +6,7 @@ import { dirname } from "node:path";
 import { type Env, readEnv } from "../../config/env.ts";
 import { migrate } from "../../db/orm.ts";
 
-/** What the tests run against. */
+/** The stack that the tests run against. */
 export interface TestStack {
   /** Base URL of the API, with the version. */
   api: string;
@@ -32,7 +32,7 @@ interface StackFile {
 
 const API_MAIN = `${import.meta.dirname}/../../api/main.ts`;
 
-/** The stack that `npm test` brought up; its secrets lie beside its file. */
+/** The stack that `npm test` brought up; its secrets are in the same folder as its file. */
 function givenStack(file: string): TestStack {
   const { api, database, temporal, mail, health, pids } = JSON.parse(readFileSync(file, "utf8")) as StackFile;
   const secrets = JSON.parse(readFileSync(`${dirname(file)}/secrets.json`, "utf8")) as Record<string, string>;

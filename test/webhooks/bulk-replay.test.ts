@@ -8,6 +8,7 @@ import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { kill } from "../support/processes.ts";
 import type { Receiver } from "../support/receiver.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
   assertAllHeaders,
   header,
@@ -19,7 +20,6 @@ import {
   untilLog,
   untilOver,
 } from "./observing.ts";
-import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "./support.ts";
 
 const SINCE = ["--since", "2020-01-01T00:00:00Z"];
 

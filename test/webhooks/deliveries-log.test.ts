@@ -7,7 +7,7 @@ import { deleteExpiredDeliveries } from "../../domain/webhooks/retention.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { snapshotTables } from "../support/tables.ts";
-import { insertAppEndpoint, insertDelivery, QUIET_EVENT } from "./support.ts";
+import { insertAppEndpoint, insertDelivery, QUIET_EVENT } from "../support/webhooks.ts";
 
 const DAY_MS = 86_400_000;
 const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS);

@@ -9,6 +9,7 @@ import { newSecret, sealSecret } from "../../domain/webhooks/secrets.ts";
 import { textsIn } from "../histories/files.ts";
 import { type Behaviour, openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { emitSome, makeEndpoint, makeTeam, type TestEndpoint, tenantOf } from "../support/webhooks.ts";
 import {
   assertAllHeaders,
   deliveryIdOf,
@@ -23,7 +24,6 @@ import {
   untilOver,
   workflowOf,
 } from "./observing.ts";
-import { emitSome, makeEndpoint, makeTeam, type TestEndpoint, tenantOf } from "./support.ts";
 
 const TLS = `${import.meta.dirname}/../data/tls`;
 const tls = { cert: readFileSync(`${TLS}/cert.pem`, "utf8"), key: readFileSync(`${TLS}/key.pem`, "utf8") };

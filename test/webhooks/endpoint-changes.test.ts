@@ -6,6 +6,7 @@ import { newId } from "../../domain/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { kill } from "../support/processes.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
   askToWait,
   assertAllHeaders,
@@ -22,7 +23,6 @@ import {
   untilWaiting,
   workflowOf,
 } from "./observing.ts";
-import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "./support.ts";
 
 const STOPPED = { active: false, disabled_reason: "manual" };
 const SWITCHED_OFF = { active: false, disabled_reason: "delivery_failures" };

@@ -17,7 +17,7 @@ import {
   QUIET_CONTACT_EVENT,
   QUIET_EVENT,
   webhookBody,
-} from "./support.ts";
+} from "../support/webhooks.ts";
 
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const SECRET = /^whsec_[\w-]{43}$/;

@@ -5,6 +5,7 @@ import { deliveryWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
   askToWait,
   deliveryIdOf,
@@ -17,7 +18,6 @@ import {
   untilWaiting,
   workflowOf,
 } from "./observing.ts";
-import { emitSome, logOf, makeEndpoint, makeTeam } from "./support.ts";
 
 /** Failures in a row of which an endpoint is asked for little at once. */
 const FAILING = 5;

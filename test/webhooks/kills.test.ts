@@ -9,7 +9,7 @@ import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { kill, pidOf, SEED, startWorker, type TestWorker } from "../support/processes.ts";
 import { type Behaviour, openReceiver, type Receiver } from "../support/receiver.ts";
-import { emitSome, makeEndpoint, makeTeam } from "./support.ts";
+import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 
 /** Shared machines are slow at times; nothing here measures. */
 const LONG_MS = 240_000;

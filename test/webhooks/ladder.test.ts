@@ -2,12 +2,14 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import fc from "fast-check";
 import { sql } from "kysely";
+import { LADDER_SECONDS } from "../../config/env.ts";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { type Answer, type FailureCode, judge } from "../../domain/webhooks/verdict.ts";
-import { busyWaitMs, jittered, LADDER_SECONDS } from "../../workflows/ladder.ts";
+import { busyWaitMs, jittered } from "../../workflows/ladder.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 import {
   askToWait,
   deliveryIdOf,
@@ -22,7 +24,6 @@ import {
   untilWaiting,
   workflowOf,
 } from "./observing.ts";
-import { emitSome, logOf, makeEndpoint, makeTeam } from "./support.ts";
 
 const random = fc.double({ min: 0, max: 1, noNaN: true });
 

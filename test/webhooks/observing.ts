@@ -14,7 +14,7 @@ import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
 import { openReceiver, type Received, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
-import { logOf, type TestEndpoint } from "./support.ts";
+import { logOf, type TestEndpoint } from "../support/webhooks.ts";
 
 /** How long a test waits for what must come: longer than the busiest machine takes. */
 export const PATIENCE_MS = 60_000;

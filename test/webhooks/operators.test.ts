@@ -3,6 +3,7 @@ import type { Client } from "@temporalio/client";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import type { Receiver } from "../support/receiver.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
   askToWait,
   assertAllHeaders,
@@ -18,7 +19,6 @@ import {
   untilOver,
   workflowOf,
 } from "./observing.ts";
-import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "./support.ts";
 
 describe("An operator of deliveries", () => {
   let receiver: Receiver;

@@ -8,6 +8,7 @@ import { REPLAYABLE, requestReplay } from "../../domain/webhooks/replays.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
+import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
   askToWait,
   assertAllHeaders,
@@ -25,7 +26,6 @@ import {
   untilWaiting,
   workflowOf,
 } from "./observing.ts";
-import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "./support.ts";
 
 describe("The reconciler, of deliveries", () => {
   let receiver: Receiver;

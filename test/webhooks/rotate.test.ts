@@ -5,7 +5,7 @@ import { openSecret } from "../../domain/webhooks/secrets.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
-import { PUBLIC_URL, QUIET_EVENT, webhookBody } from "./support.ts";
+import { PUBLIC_URL, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
 const SECRET = /^whsec_[\w-]{43}$/;
 const HOUR_MS = 3_600_000;

@@ -7,6 +7,7 @@ import type { TestTeam } from "../support/factories.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { emitSome, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
 import {
   assertAllHeaders,
   groupsOf,
@@ -17,7 +18,6 @@ import {
   untilLog,
   untilOver,
 } from "./observing.ts";
-import { emitSome, makeEndpoint, makeTeam, type TestEndpoint } from "./support.ts";
 
 interface Past {
   createdHoursAgo?: number;

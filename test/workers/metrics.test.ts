@@ -32,7 +32,7 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
-import { emitSome, insertDelivery, logOf, makeEndpoint, PUBLIC_URL, untilSettled } from "../webhooks/support.ts";
+import { emitSome, insertDelivery, logOf, makeEndpoint, PUBLIC_URL, untilSettled } from "../support/webhooks.ts";
 
 const DEPLOY = `${import.meta.dirname}/../../deploy`;
 const NEVER_KEPT = { sends: 0, webhooks: 0, credits: 0 };
@@ -155,7 +155,7 @@ describe("Metrics of the worker pools", () => {
     return { sendId: data.id, workflow };
   }
 
-  /** Leaves a recipient in hand of nobody, as a worker does that dies. */
+  /** Leaves a recipient SENDING without a worker, as a worker that dies does. */
   async function lose({ em }: Sender, sendId: string, email: string): Promise<void> {
     const db = kysely(em);
     await sql`update send_recipients set state = 'SENDING' where send_id = ${sendId} and email = ${email}`.execute(db);
@@ -264,7 +264,7 @@ describe("Metrics of the worker pools", () => {
       await emitSome(team, 1);
       await receiver.until("/counted", 4);
       await untilSettled(team, id);
-      // The address of nobody: a delivery that never leaves.
+      // A private address: the delivery is BLOCKED and never leaves.
       await sql`update webhook_endpoints set url = 'http://10.0.0.1/' where id = ${id}`.execute(kysely(team.em));
       await emitSome(team, 1);
       await eventually(async () => (await logOf(team, id)).some(({ status }) => status === "BLOCKED"));
@@ -338,7 +338,7 @@ describe("Metrics from Postgres", () => {
         where send_id = ${sendId}`.execute(db);
       assert.equal(await age(), 20);
       await sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`.execute(db);
-      assert.equal(await age(), 0, "a recipient that is not due waits for nobody");
+      assert.equal(await age(), 0, "a recipient that is not due does not count as waiting");
       await sql`update sends set status = 'PAUSED', pause_reason = 'login_refused' where id = ${sendId}`.execute(db);
       assert.equal(await gauge(registry, "mailkeel_sends_needing_operator"), needing + 1);
     } finally {
@@ -391,7 +391,7 @@ describe("Metrics from Postgres", () => {
       values (${groupId}, ${team.team.id}, 'LIVE', ${id}, 1, 'CLIMBING', now(), now() + interval '1 hour')`.execute(db);
     try {
       assert.deepEqual(await groups(), [before[0], (before[1] ?? Number.NaN) + 1]);
-      assert.ok((await wait("failing")) < 30, "what is not due waits for nobody");
+      assert.ok((await wait("failing")) < 30, "a delivery that is not due does not count as waiting");
       // The reconciler would take it for lost, were it committed.
       await transaction(team.em, async (tx) => {
         await sql`update webhook_groups set due_at = now() - interval '30 hours' where id = ${groupId}`.execute(

@@ -1,34 +1,31 @@
 import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
-import { removeDataDir } from "../stack/postgres.ts";
-import { FREE_PORTS, readStackSettings } from "../stack/settings.ts";
-import { Stack } from "../stack/stack.ts";
-import { closeAll } from "../test/support/factories.ts";
+import { removeDataDir } from "../../stack/postgres.ts";
+import { FREE_PORTS, readStackSettings, shellVariables } from "../../stack/settings.ts";
+import { Stack } from "../../stack/stack.ts";
+import { closeAll } from "./factories.ts";
 
-/** What a shell may hand on to a stack that is measured; its databases and clusters stay out. */
-const KEPT =
-  /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;
+/** Settings that a measurement may vary. */
+const MEASURED = /^(DISPATCH_\w+|WEBHOOK_\w+|DATABASE_POOL_MAX)$/;
 
 /** The shell's variables that a measured stack gets. */
-export function keptVariables(): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => KEPT.test(name)));
-}
+export const measuredVariables = (): NodeJS.ProcessEnv => shellVariables(MEASURED);
 
 export interface StackChoice {
-  /** The stack.json of a stack that runs already; without it one is brought up, and goes with its data afterwards. */
+  /** The stack.json of a stack that runs already; without it one is brought up, and deleted with its data afterwards. */
   stack?: string | undefined;
   /** Folder for a CPU profile of every process of the stack; only for one that is brought up. */
   cpuProf?: string | undefined;
   /** Settings that differ from those of `npm start`; only for one that is brought up. */
   settings?: NodeJS.ProcessEnv;
-  /** Says nothing of children that die and come back. */
+  /** Does not report processes that die and are started again. */
   quiet?: boolean;
 }
 
 /**
- * Runs `work` beside a stack with the settings of `npm start`, which is durable; the factories of the tests then work
- * on that stack.
+ * Runs `work` while a stack with the settings of `npm start` is up, which is durable; the tests' factories then work on
+ * that stack.
  */
 export async function withStack<T>(
   { stack: given, cpuProf, settings, quiet }: StackChoice,
@@ -40,7 +37,7 @@ export async function withStack<T>(
     return work().finally(closeAll);
   }
   const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-bench-`);
-  const source: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", ...keptVariables(), ...settings };
+  const source: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", ...measuredVariables(), ...settings };
   if (cpuProf) source["NODE_OPTIONS"] = `--cpu-prof --cpu-prof-dir=${resolve(cpuProf)}`;
   const stack = new Stack({
     settings: readStackSettings({ ...source, ...FREE_PORTS, DATA_DIR: dataDir }),

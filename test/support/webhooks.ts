@@ -7,9 +7,9 @@ import { EVENT_NAMES, type EventName } from "../../domain/webhooks/catalogue.ts"
 import { emit } from "../../domain/webhooks/emit.ts";
 import { createEndpoint, type EndpointFields } from "../../domain/webhooks/endpoints.ts";
 import { newSecret, sealHeaders, sealSecret } from "../../domain/webhooks/secrets.ts";
-import type { Json } from "../support/api.ts";
-import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam } from "../support/factories.ts";
+import type { Json } from "./api.ts";
+import { eventually } from "./eventually.ts";
+import { makeTeam, type TestTeam } from "./factories.ts";
 
 export interface TestEndpoint {
   id: string;
@@ -55,7 +55,7 @@ export async function makeEndpoint(
   return { id, secret };
 }
 
-/** Changes that somebody made: one event each. */
+/** Makes changes that emit one event each. */
 export async function emitSome(
   team: Pick<TestTeam, "team" | "em">,
   count: number,
@@ -131,7 +131,7 @@ export async function insertAppEndpoint(team: TestTeam, fields: Partial<Endpoint
 
 type DeliveryFields = Partial<Insertable<Database["webhook_deliveries"]>>;
 
-/** A delivery of an event that is kept; over and done unless told otherwise, so that no relay takes it up. */
+/** A delivery of an event that is kept; SUCCEEDED by default, so that no relay takes it up. */
 export async function insertDelivery(team: TestTeam, webhookId: string, fields: DeliveryFields = {}) {
   const db = kysely(team.em.fork());
   const tenant = { team_id: team.team.id, environment: "LIVE" } as const;

@@ -8,14 +8,14 @@ import { createList } from "../domain/audience/lists.ts";
 import { grantCredits } from "../domain/credits.ts";
 import { openVault } from "../domain/crypto.ts";
 import { createTeam } from "../domain/teams.ts";
-import type { Demo } from "../stack/state.ts";
+import type { Demo } from "./state.ts";
 
 /** The domain the demo team sends from; `.example` never resolves. */
 export const DEMO_DOMAIN = "demo.example";
 /** The address of the demo team's sending account. */
 export const DEMO_FROM = `news@${DEMO_DOMAIN}`;
 
-/** Mails a day and credits, so that nobody trying things runs out. */
+/** Mails a day and credits of the demo team: more than trying things out uses up. */
 const PLENTY = 10_000_000;
 const CONNECTIONS = 100;
 
@@ -35,7 +35,7 @@ interface DemoOptions {
 
 /**
  * Makes a team to try things with: keys of every kind, a sending account on the mail catcher, a list, and credits.
- * Each call makes another one; its keys cannot be shown again, so whoever calls keeps them.
+ * Each call makes another team; its keys cannot be shown again, so the caller stores them.
  */
 export async function seedDemo({ databaseUrl, env, mail }: DemoOptions): Promise<Demo> {
   const orm = await openDatabase(databaseUrl, 1);

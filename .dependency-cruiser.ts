@@ -1,0 +1,122 @@
+import type { IConfiguration } from "dependency-cruiser";
+
+/**
+ * Which folder may import which: the table "Layers" of docs/architecture.md, enforced by `npm run check`. Imports of
+ * types count like any other. "(types)" after a name allows imports of types alone.
+ */
+
+/** How workflows are named, found and started: what others need of them. */
+const WORKFLOW_STARTS = ["workflows/ids.ts", "workflows/search-attributes.ts", "workflows/start.ts"];
+
+/** Files or folders of ours that each layer may import besides its own. */
+export const LAYERS: Readonly<Record<string, readonly string[]>> = {
+  config: [],
+  db: [],
+  domain: ["db", "config (types)"],
+  workflows: ["activities (types)", "domain (types)"],
+  activities: ["config", "db", "domain", ...WORKFLOW_STARTS],
+  workers: ["activities", "config", "db", "domain", "workflows (types)", ...WORKFLOW_STARTS],
+  api: ["config", "db", "domain", "workflows (types)", ...WORKFLOW_STARTS],
+  stack: ["config", "db", "domain", ...WORKFLOW_STARTS],
+  app: ["activities/smtp/verify.ts", "config", "db", "domain", "stack", "workflows/ids.ts"],
+  test: ["activities", "api", "app", "config", "db", "domain", "stack", "workers", "workflows"],
+  bench: ["activities", "app", "config", "db", "domain", "stack", "test/support", "workers", "workflows"],
+};
+
+/** Imports that break the rules and are still to go, by the importing file. */
+export const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
+  "activities/reconcile.ts": ["workflows/send-messages.ts", "workflows/account-failure.ts"],
+  "api/newsletters/send-workflow.ts": ["activities/failures.ts"],
+};
+/** Files whose cycle is still to go. */
+export const CYCLES: readonly string[] = [];
+
+const pattern = (name: string): string => `^${name.replaceAll(".", "\\.")}${name.endsWith(".ts") ? "$" : "/"}`;
+const OURS = `^(${Object.keys(LAYERS).join("|")})/`;
+const PRODUCT = "^(config|db|domain|workflows|activities|workers|api|stack|app)/";
+
+const layerRules = Object.entries(LAYERS).flatMap(([layer, allowed]) => {
+  const types = allowed.filter((name) => name.endsWith(" (types)")).map((name) => name.replace(" (types)", ""));
+  const values = allowed.filter((name) => !name.endsWith(" (types)"));
+  const excepted = Object.entries(EXCEPTIONS).filter(([from]) => from.startsWith(`${layer}/`));
+  return [
+    {
+      name: `${layer}-imports`,
+      comment: `${layer}/ may import ${allowed.join(", ") || "nothing of ours"}; see "Layers" in docs/architecture.md`,
+      severity: "error" as const,
+      from: { path: pattern(layer), pathNot: excepted.map(([from]) => pattern(from)) },
+      to: { path: OURS, pathNot: [layer, ...values, ...types].map(pattern) },
+    },
+    ...excepted.map(([from, to]) => ({
+      name: `${layer}-imports`,
+      severity: "error" as const,
+      from: { path: pattern(from) },
+      to: { path: OURS, pathNot: [layer, ...values, ...types, ...to].map(pattern) },
+    })),
+    ...types.map((name) => ({
+      name: `${layer}-imports-types-of-${name}`,
+      comment: `${layer}/ may import types of ${name}/, nothing else; see "Layers" in docs/architecture.md`,
+      severity: "error" as const,
+      from: { path: pattern(layer) },
+      to: { path: pattern(name), pathNot: values.map(pattern), dependencyTypesNot: ["type-only"] },
+    })),
+  ];
+});
+
+export default {
+  forbidden: [
+    ...layerRules,
+    {
+      name: "every-file-has-a-layer",
+      comment: "a folder that the layers do not name",
+      severity: "error",
+      from: { pathNot: [OURS, "^\\.dependency-cruiser\\.ts$"] },
+      to: {},
+    },
+    {
+      name: "no-cycles",
+      severity: "error",
+      from: { pathNot: CYCLES.map(pattern) },
+      to: { circular: true },
+    },
+    {
+      name: "workflows-do-no-io",
+      comment: "a workflow replays: it imports no module of Node and no package but Temporal's",
+      severity: "error",
+      from: { path: "^workflows/" },
+      to: {
+        dependencyTypes: ["core", "npm", "npm-dev", "npm-no-pkg"],
+        pathNot: "^node_modules/@temporalio/(common|workflow)/",
+      },
+    },
+    {
+      name: "test-support-is-shared",
+      comment: "what tests and measurements share imports neither",
+      severity: "error",
+      from: { path: "^test/support/" },
+      to: { path: "^(test|bench)/", pathNot: "^test/support/" },
+    },
+    {
+      name: "product-without-development-packages",
+      comment: "an image has no devDependencies",
+      severity: "error",
+      from: { path: PRODUCT },
+      to: { dependencyTypes: ["npm-dev"], dependencyTypesNot: ["type-only"] },
+    },
+    {
+      name: "packages-are-declared",
+      comment: "a package that package.json does not name may go with the one that brought it",
+      severity: "error",
+      from: {},
+      to: { dependencyTypes: ["npm-no-pkg", "npm-unknown"] },
+    },
+    { name: "imports-resolve", severity: "error", from: {}, to: { couldNotResolve: true } },
+  ],
+  options: {
+    // TypeScript 7 has no API that others could parse with.
+    parser: "swc",
+    doNotFollow: { path: "node_modules" },
+    exclude: { path: "^(\\.data|coverage)/" },
+    enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "node", "default", "types"] },
+  },
+} satisfies IConfiguration;

@@ -1,0 +1,103 @@
+/** Programs of third parties that tests run against, installed where that is possible. */
+import { execFile } from "node:child_process";
+import { access, constants, mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+const INSTALL_TIMEOUT_MS = 300_000;
+/** Where daemons are, which the PATH of a user need not name. */
+const FOLDERS = [...(process.env["PATH"] ?? "").split(":"), "/usr/sbin", "/usr/local/sbin"];
+/** Debian asks it before it starts a service that was just installed; 101 means no. */
+const POLICY = "/usr/sbin/policy-rc.d";
+
+/** Debian's package of each program. */
+const PACKAGES = { pgbouncer: "pgbouncer", postfix: "postfix", promtool: "prometheus" } as const;
+type Program = keyof typeof PACKAGES;
+
+async function find(program: Program, folders: readonly string[] = FOLDERS): Promise<string | undefined> {
+  for (const folder of folders.filter(Boolean)) {
+    const file = `${folder}/${program}`;
+    const found = await access(file, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (found) return file;
+  }
+  return undefined;
+}
+
+/** Runs apt-get, with fresh lists where those that are there do not do. */
+async function aptGet(args: string[], cwd: string): Promise<void> {
+  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
+  const once = (all: string[]) =>
+    run("apt-get", ["--quiet", "--yes", ...all], { cwd, env, timeout: INSTALL_TIMEOUT_MS });
+  await once(args).catch(async () => {
+    await once(["update"]);
+    await once(args);
+  });
+}
+
+/** Installs a package; no service of it is started. */
+async function install(name: string): Promise<void> {
+  const refuse = "#!/bin/sh\nexit 101\n";
+  const ours = await writeFile(POLICY, refuse, { mode: 0o755, flag: "wx" }).then(
+    () => true,
+    () => false,
+  );
+  try {
+    await aptGet(["install", "--no-install-recommends", name], "/");
+  } finally {
+    if (ours) await rm(POLICY, { force: true });
+  }
+}
+
+/** Unpacks a package into the user's cache, for one program of a package that would bring a service along. */
+async function unpack(name: string): Promise<string> {
+  const folder = `${process.env["XDG_CACHE_HOME"] || `${homedir()}/.cache`}/mailkeel/${name}`;
+  await mkdir(folder, { recursive: true });
+  await aptGet(["download", name], folder);
+  const archive = (await readdir(folder)).find((file) => file.endsWith(".deb"));
+  if (archive === undefined) throw new Error(`apt-get downloaded no package ${name}`);
+  await run("dpkg", ["--extract", `${folder}/${archive}`, folder]);
+  await rm(`${folder}/${archive}`);
+  return `${folder}/usr/bin`;
+}
+
+/** @returns the program's path, or why it is not to be had */
+async function obtain(program: Program): Promise<{ path: string } | { missing: string }> {
+  const cached = `${process.env["XDG_CACHE_HOME"] || `${homedir()}/.cache`}/mailkeel/${PACKAGES[program]}/usr/bin`;
+  const there = await find(program, [...FOLDERS, cached]);
+  if (there !== undefined) return { path: there };
+  const advice = `${program} is not installed (Debian: apt-get install ${PACKAGES[program]})`;
+  if (process.getuid?.() !== 0) return { missing: `${advice}, and only root can install it` };
+  try {
+    const folders = program === "promtool" ? [await unpack(PACKAGES[program])] : FOLDERS;
+    if (program !== "promtool") await install(PACKAGES[program]);
+    const path = await find(program, folders);
+    return path === undefined ? { missing: `${advice}, and apt-get did not bring it` } : { path };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.trim().split("\n").at(-1) : String(error);
+    return { missing: `${advice}, and apt-get failed: ${reason}` };
+  }
+}
+
+/**
+ * Lets the tests of a `describe` run with a program, or be skipped with the reason where it is not to be had.
+ * @returns gives the program's path, once the tests run
+ */
+export function needs(program: Program): () => string {
+  let path = "";
+  before(async function () {
+    this.timeout(2 * INSTALL_TIMEOUT_MS);
+    const found = await obtain(program);
+    if ("path" in found) {
+      path = found.path;
+      return;
+    }
+    console.log(`    skipped: ${found.missing}`);
+    this.skip();
+  });
+  return () => path;
+}
