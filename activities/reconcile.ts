@@ -10,8 +10,8 @@ import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { pauseSend } from "../domain/sends/lifecycle.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
-import { type OverdueGroup, overdueGroups } from "../domain/webhooks/relay.ts";
-import { endReplay, unfinishedReplays } from "../domain/webhooks/replays.ts";
+import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
+import { type OverdueGroup, overdueGroups } from "../domain/webhooks/grouping.ts";
 import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId } from "../workflows/ids.ts";
 import type { SendInput } from "../workflows/send.ts";
 import { deliveryStart, replayStart, sendStart } from "../workflows/start.ts";
@@ -99,7 +99,7 @@ async function reconcileReplays(client: Client, em: EntityManager): Promise<void
 }
 
 async function startAgain(client: Client, group: OverdueGroup, ladder: readonly number[], held: boolean) {
-  const resume = { rung: group.rung, waitMs: 0, held };
+  const resume = { attempt: group.attempt, held };
   await begin(client, "webhookDeliveryWorkflow", deliveryStart(group, ladder, { resume }));
 }
 

@@ -10,7 +10,8 @@ import { confirmedStanding, initialStanding } from "./audience/standing.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import type { EventName } from "./webhooks/catalogue.ts";
-import { intoOutbox, ringAfterCommit, wantedTypes } from "./webhooks/emit.ts";
+import { intoOutbox, wantedTypes } from "./webhooks/emit.ts";
+import { notifyRelayAfterCommit } from "./webhooks/notify-relay.ts";
 import { subscriberRecord, subscriptionRecord } from "./webhooks/records.ts";
 
 /** Rows that go to the database at a time: what is held in memory, whatever the file's size. */
@@ -279,7 +280,7 @@ interface Written {
 async function count(em: EntityManager, statement: RawBuilder<Written & { told: boolean }>): Promise<Written> {
   const { rows } = await statement.execute(kysely(em));
   const [{ created, changed, told } = { created: 0, changed: 0, told: false }] = rows;
-  if (told) ringAfterCommit(em);
+  if (told) notifyRelayAfterCommit(em);
   return { created, changed };
 }
 

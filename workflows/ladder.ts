@@ -1,14 +1,11 @@
-/**
- * Waits before each attempt of a delivery, in ms: 15 minutes' worth of quick ones, then hours, 27 h 35 min in all.
- * Source: the design of deliveries; WEBHOOK_LADDER_SECONDS sets others.
- */
+/** Waits before each attempt of a delivery, in seconds: 27 h 35 min in all. WEBHOOK_LADDER_SECONDS sets others. */
 export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000, 36_000, 36_000];
 
 const JITTER = 0.2;
 
 /**
- * The wait before an attempt, in ms: what the ladder says, give or take a fifth, so that what failed together does not
- * come back together.
+ * The wait before an attempt, in ms: that of the ladder, give or take a fifth, so that deliveries which failed together
+ * are not all retried together.
  * @param random 0 to 1
  */
 export function jittered(waitMs: number, random: number): number {
@@ -20,7 +17,7 @@ const LONGEST_BUSY_MS = 5 * 60_000;
 
 /**
  * How long a group waits that found no free slot for the `count`th time in a row, in ms: 5 s, doubling up to 5 minutes.
- * Those who queue at an endpoint that hangs would otherwise keep the workers busy with asking.
+ * With short waits many groups of one endpoint that hangs would keep the workers busy with asking.
  */
 export function busyWaitMs(count: number, random: number): number {
   return jittered(Math.min(FIRST_BUSY_MS * 2 ** (Math.max(1, count) - 1), LONGEST_BUSY_MS), random);

@@ -33,7 +33,7 @@ interface StartedGroup {
 export const deliveryStart = (
   { id, webhookId, teamId, size }: StartedGroup,
   ladder: readonly number[],
-  more: Pick<DeliveryInput, "healthy" | "resume">,
+  more: Pick<DeliveryInput, "localFirstAttempt" | "resume">,
 ) => ({
   workflowId: deliveryWorkflowId(id),
   taskQueue: TASK_QUEUES.webhooks,
@@ -44,7 +44,7 @@ export const deliveryStart = (
     { key: TEAM_ID, value: teamId },
     { key: WEBHOOK_ID, value: webhookId },
   ],
-  staticSummary: `${size} for ${webhookId}`,
+  staticSummary: `${size} ${size === 1 ? "delivery" : "deliveries"} to ${webhookId}`,
   priority: { fairnessKey: teamId },
 });
 

@@ -4,9 +4,9 @@ import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { prepared } from "../../db/pool.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
-import { ringRelay } from "../webhooks/bell.ts";
 import type { EventName } from "../webhooks/catalogue.ts";
 import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
+import { notifyRelay } from "../webhooks/notify-relay.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
@@ -280,7 +280,7 @@ export async function settleBatch(
     if (rows.length > 0) return countsOf(rows);
   }
   const { rows } = await settlement(send, outcomes, policy, true).execute(kysely(em));
-  if (rows[0]?.told) ringRelay(em);
+  if (rows[0]?.told) notifyRelay(em);
   return countsOf(rows);
 }
 

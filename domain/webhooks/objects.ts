@@ -11,7 +11,7 @@ interface Timestamps {
   updated_at: Instant;
 }
 
-/** What a newsletter or a campaign tells of its send. Without its body, which may be larger than receivers take. */
+/** A newsletter or a campaign. Without its body, which may be larger than receivers accept. */
 interface Broadcast extends Timestamps {
   id: string;
   name: string;

@@ -23,8 +23,8 @@ export async function deleteDeliveries(em: EntityManager, webhookId: string, lim
 }
 
 /**
- * Deletes what has had its time: logs of endpoints that are gone, deliveries after 30 days unless they are still under
- * way, events that no delivery is kept for.
+ * Deletes what has expired: logs of deleted endpoints, deliveries after 30 days unless they are still under way, events
+ * that no delivery is kept for.
  * @param rows one statement deletes at most: a long delete would hold up others
  */
 export async function deleteExpiredDeliveries(em: EntityManager, rows: number, stopping?: AbortSignal): Promise<void> {

@@ -3,7 +3,7 @@ import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { REPLAYABLE, requestReplay } from "../../domain/webhooks/replays.ts";
+import { REPLAYABLE, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
@@ -104,7 +104,7 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
           environment: "LIVE" as const,
           webhook_id: to.endpoint.id,
           size: 1,
-          phase: "CLIMBING" as const,
+          phase: "RETRYING" as const,
           begun_at: sql<string>`now()`,
           due_at: sql<string>`now() + interval '1 hour'`,
           slot_until: sql<string>`now() + interval '1 hour'`,

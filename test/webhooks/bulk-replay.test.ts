@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { countReplayable, type ReplayFilter, readReplay, requestReplay } from "../../domain/webhooks/replays.ts";
+import { countReplayable, type ReplayFilter, readReplay, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { replayWorkflowId } from "../../workflows/ids.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
@@ -167,7 +167,7 @@ describe("A bulk replay", () => {
     const at = Number(/at (\d+)/.exec(paused)?.[1]);
     assert.ok([10, 20, 25].includes(at), paused);
     assert.equal(replaysIn(await logOf(team, endpoint.id)).length, at);
-    assert.equal(await handle.executeUpdate("resume"), "goes on");
+    assert.equal(await handle.executeUpdate("resume"), "continues");
     const watched = await replay("--resume", id);
     assert.deepEqual([watched.replay, watched.replayed], [id, 25]);
     assert.deepEqual(await handle.result(), { replayed: 25 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { replayDelivery } from "../../domain/webhooks/replay.ts";
+import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { deleteExpiredDeliveries } from "../../domain/webhooks/retention.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";

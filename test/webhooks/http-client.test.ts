@@ -9,7 +9,7 @@ import { Worker } from "node:worker_threads";
 import fc from "fast-check";
 import { createDeliveryClient, type DeliveryClient, parseRetryAfter } from "../../activities/webhooks/http-client.ts";
 import { openAddressGuard } from "../../domain/webhooks/address-guard.ts";
-import type { Answer, Answered, Failed, FailureCode } from "../../domain/webhooks/verdict.ts";
+import type { Answer, Answered, Failed, FailureCode } from "../../domain/webhooks/classify.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { eventually } from "../support/eventually.ts";
 

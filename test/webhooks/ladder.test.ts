@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { type Answer, type FailureCode, judge } from "../../domain/webhooks/verdict.ts";
+import { type Answer, classifyAnswer, type FailureCode } from "../../domain/webhooks/classify.ts";
 import { busyWaitMs, jittered, LADDER_SECONDS } from "../../workflows/ladder.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
@@ -102,7 +102,7 @@ describe("The verdict on an answer", () => {
   it("is the contract's for every status: 2xx is over, 4xx is final but for 408 and 429, all else is tried again", () => {
     for (let status = 100; status < 1_000; status++) {
       const of = (last: boolean) =>
-        judge("d", { kind: "answered", status, body: "b", durationMs: 1 }, last).outcome.status;
+        classifyAnswer("d", { kind: "answered", status, body: "b", durationMs: 1 }, last).outcome.status;
       const success = status >= 200 && status <= 299;
       const final = status >= 400 && status <= 499 && ![408, 429].includes(status);
       assert.equal(of(false), success ? "SUCCEEDED" : final ? "FAILED" : "RETRYING", String(status));
@@ -113,7 +113,7 @@ describe("The verdict on an answer", () => {
   it("never promises another attempt on the last rung", () => {
     fc.assert(
       fc.property(fc.oneof(answered, failed, blocked), (answer) => {
-        assert.notEqual(judge("d", answer, true).outcome.status, "RETRYING");
+        assert.notEqual(classifyAnswer("d", answer, true).outcome.status, "RETRYING");
       }),
     );
   });
@@ -121,14 +121,14 @@ describe("The verdict on an answer", () => {
   it("is a failure to be tried again when no answer came, and BLOCKED when nothing was sent", () => {
     fc.assert(
       fc.property(failed, (answer) => {
-        const { outcome, reason } = judge("d", answer, false);
+        const { outcome, reason } = classifyAnswer("d", answer, false);
         assert.equal(outcome.status, "RETRYING");
         assert.ok(answer.kind === "failed" && reason === answer.code && outcome.errorMessage === answer.message);
       }),
     );
     fc.assert(
       fc.property(blocked, last, (answer, isLast) => {
-        const { outcome } = judge("d", answer, isLast);
+        const { outcome } = classifyAnswer("d", answer, isLast);
         assert.equal(outcome.status, "BLOCKED");
         assert.equal(outcome.responseStatus, null);
       }),
@@ -138,7 +138,7 @@ describe("The verdict on an answer", () => {
   it("heeds Retry-After of a 429 and a 503 alone, an hour at most", () => {
     fc.assert(
       fc.property(answered, last, (answer, isLast) => {
-        const { retryAfterMs } = judge("d", answer, isLast);
+        const { retryAfterMs } = classifyAnswer("d", answer, isLast);
         const asked = (answer.retryAfterSeconds ?? 0) * 1_000;
         assert.equal(retryAfterMs, [429, 503].includes(answer.status) ? Math.min(asked, HOUR_MS) : 0);
       }),
@@ -148,7 +148,7 @@ describe("The verdict on an answer", () => {
   it("keeps what was answered, says why it failed, and gives a history a word without a text of others", () => {
     fc.assert(
       fc.property(answered, last, (answer, isLast) => {
-        const { outcome, reason } = judge("d", answer, isLast);
+        const { outcome, reason } = classifyAnswer("d", answer, isLast);
         assert.equal(outcome.id, "d");
         assert.equal(outcome.responseStatus, answer.status);
         assert.equal(outcome.responseBody, answer.body);
@@ -224,7 +224,7 @@ describe("A delivery on the ladder", () => {
       response.writeHead(200).end("at last");
     };
     const handle = workflowOf(temporal, waiting);
-    assert.equal(await handle.executeUpdate("retryNow"), "attempts what is left now");
+    assert.equal(await handle.executeUpdate("retryNow"), "attempts the remaining deliveries now");
     const [before, after, ...more] = await untilOver(team, endpoint.id);
     assert.deepEqual(more, []);
     assert.deepEqual(
@@ -331,7 +331,7 @@ describe("A delivery on the ladder", () => {
           environment: "LIVE" as const,
           webhook_id: endpoint.id,
           size: 1,
-          phase: "CLIMBING" as const,
+          phase: "RETRYING" as const,
           begun_at: sql<string>`now()`,
           due_at: sql<string>`now() + interval '1 hour'`,
           slot_until: sql<string>`now() + interval '1 hour'`,
@@ -359,6 +359,6 @@ describe("A delivery on the ladder", () => {
       [1, "FAILED"],
       [2, "SUCCEEDED"],
     ]);
-    assert.match(await detailsOf(handle), /Over: 1 succeeded/);
+    assert.match(await detailsOf(handle), /Ended: 1 succeeded/);
   }).timeout(90_000);
 });

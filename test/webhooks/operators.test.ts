@@ -62,10 +62,10 @@ describe("An operator of deliveries", () => {
     const { searchAttributes, staticSummary } = await handle.describe();
     assert.deepEqual(searchAttributes["TeamId"], [team.team.id]);
     assert.deepEqual(searchAttributes["WebhookId"], [endpoint.id]);
-    assert.equal(await staticSummary(), `3 for ${endpoint.id}`);
+    assert.equal(await staticSummary(), `3 deliveries to ${endpoint.id}`);
     await handle.executeUpdate("retryNow");
     await untilOver(team, endpoint.id, 3);
-    assert.match(await untilDetails(handle, /Over/), /Over: 3 succeeded, 0 failed, 0 blocked\.$/);
+    assert.match(await untilDetails(handle, /Ended/), /Ended: 3 succeeded, 0 failed, 0 blocked\.$/);
     assert.deepEqual(await handle.result(), { succeeded: 3, failed: 0, blocked: 0 });
   }).timeout(90_000);
 

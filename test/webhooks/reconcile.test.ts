@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
-import { REPLAYABLE, requestReplay } from "../../domain/webhooks/replays.ts";
+import { REPLAYABLE, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
