@@ -14,7 +14,9 @@ import {
   PATIENCE_MS,
   type Row,
   reconcileUntil,
+  repairSecret,
   setEndpoint,
+  setReplayRate,
   untilAtRest,
   untilDetails,
   untilLog,
@@ -123,6 +125,9 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
   }
   /** A bulk replay of deliveries that failed. */
   async function replay(count: number, perSecond: number): Promise<string> {
+    return (await requestedReplay(count, perSecond)).workflowId;
+  }
+  async function requestedReplay(count: number, perSecond: number) {
     const to = await endpointThat(status(410));
     await emitSome(to.team, count);
     await untilOver(to.team, to.endpoint.id, count);
@@ -130,7 +135,8 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     const since = new Date("2020-01-01");
     const until = new Date(Date.now() + 60_000);
     const filter = { teamId: null, webhookId: to.endpoint.id, statuses: [...REPLAYABLE], since, until };
-    return begun(replayWorkflowId(await requestReplay(to.team.em, filter, { perSecond, total: count })));
+    const id = await requestReplay(to.team.em, filter, { perSecond, total: count });
+    return { team: to.team, id, workflowId: await begun(replayWorkflowId(id)) };
   }
 
   return {
@@ -169,6 +175,25 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     "delivery-slots-taken": async () => {
       const { workflowId, release } = await withoutSlot();
       await release();
+      return workflowId;
+    },
+
+    "delivery-step-failing-then-retried": async () => {
+      const { team, endpoint, answer } = await endpointThat(status(204), { encrypted_secret: "?" });
+      const workflowId = await deliver({ team, endpoint, answer });
+      const handle = temporal.workflow.getHandle(workflowId);
+      await untilDetails(handle, /failed three times/);
+      await repairSecret(team, endpoint);
+      await handle.executeUpdate("retryNow");
+      return workflowId;
+    },
+
+    "delivery-step-failing-then-cancelled": async () => {
+      const to = await endpointThat(status(204), { encrypted_secret: "?" });
+      const workflowId = await deliver(to);
+      const handle = temporal.workflow.getHandle(workflowId);
+      await untilDetails(handle, /failed three times/);
+      await handle.executeUpdate("cancel");
       return workflowId;
     },
 
@@ -225,6 +250,15 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
       await handle.executeUpdate("pause");
       await untilDetails(handle, /Paused/);
       await handle.executeUpdate("resume");
+      return workflowId;
+    },
+
+    "bulk-replay-step-failing-then-retried": async () => {
+      const { team, id, workflowId } = await requestedReplay(2, -1);
+      const handle = temporal.workflow.getHandle(workflowId);
+      await untilDetails(handle, /failed three times/);
+      await setReplayRate(team, id, 10);
+      await handle.executeUpdate("retryNow");
       return workflowId;
     },
 

@@ -9,6 +9,7 @@ import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
+import { sealSecret } from "../../domain/webhooks/secrets.ts";
 import { deliveryWorkflowId, RECONCILER_ID } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
@@ -200,6 +201,19 @@ export async function groupsOf(team: Pick<TestTeam, "em">, webhookId: string) {
 /** Changes columns of an endpoint, past the API. */
 export async function setEndpoint(team: Pick<TestTeam, "em">, webhookId: string, set: Record<string, unknown>) {
   await kysely(team.em).updateTable("webhook_endpoints").set(set).where("id", "=", webhookId).execute();
+}
+
+/** Gives an endpoint its secret again whose column was overwritten. */
+export const repairSecret = (team: Pick<TestTeam, "em" | "vault">, { id, secret }: TestEndpoint): Promise<void> =>
+  setEndpoint(team, id, { encrypted_secret: sealSecret(team.vault, id, secret) });
+
+/** Changes the rate of a bulk replay. Below zero its step fails: Postgres takes no such limit. */
+export async function setReplayRate(team: Pick<TestTeam, "em">, replayId: string, perSecond: number): Promise<void> {
+  await kysely(team.em)
+    .updateTable("webhook_replays")
+    .set({ per_second: perSecond })
+    .where("id", "=", replayId)
+    .execute();
 }
 
 /** What the processes of the stack have logged. */
