@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Client } from "@temporalio/client";
+import type { Client, WorkflowHandle } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
@@ -82,6 +82,17 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     await emitSome(to.team, 1);
     const log = await untilLog(to.team, to.endpoint.id, ([row]) => row?.status === "RETRYING");
     return { ...to, row: await untilAtRest(temporal, log[0]) };
+  }
+  /** Makes a history long: the workflow continues as a new run. */
+  async function untilNextRun(handle: WorkflowHandle): Promise<void> {
+    const { runId } = await handle.describe();
+    await eventually(
+      async () => {
+        await handle.executeUpdate("retryNow");
+        return (await handle.describe()).runId !== runId;
+      },
+      { what: "a second run", withinMs: PATIENCE_MS },
+    );
   }
   async function held() {
     const to = await waiting();
@@ -197,6 +208,17 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
       return workflowId;
     },
 
+    "delivery-step-failing-continued-as-new": async () => {
+      const to = await endpointThat(status(204), { encrypted_secret: "?" });
+      const workflowId = await deliver(to);
+      const handle = temporal.workflow.getHandle(workflowId);
+      await untilDetails(handle, /failed three times/);
+      await untilNextRun(handle);
+      await repairSecret(to.team, to.endpoint);
+      await handle.executeUpdate("retryNow");
+      return workflowId;
+    },
+
     "delivery-retry-now": async () => {
       const { row, answer } = await waiting();
       answer(status(204));
@@ -230,14 +252,7 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
 
     "delivery-continued-as-new": async () => {
       const { handle, workflowId, release } = await withoutSlot();
-      const { runId } = await handle.describe();
-      await eventually(
-        async () => {
-          await handle.executeUpdate("retryNow");
-          return (await handle.describe()).runId !== runId;
-        },
-        { what: "a second run", withinMs: PATIENCE_MS },
-      );
+      await untilNextRun(handle);
       await release();
       return workflowId;
     },
