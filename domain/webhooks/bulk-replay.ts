@@ -178,6 +178,7 @@ export function replayPage(em: EntityManager, replayId: string): Promise<ReplayP
       join webhook_deliveries d on d.id = n.old`.execute(db);
     await keepEvents(
       tx,
+      undefined,
       rows.map(({ event_id }) => event_id),
     );
     await db

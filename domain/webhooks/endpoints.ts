@@ -200,14 +200,16 @@ async function requireContactScope(
   const added = (patch.events ?? []).filter((name) => !stored.events.includes(name));
   const concerned =
     carriesContactData(added) ||
-    (isRepointed(stored, patch) && (carriesContactData(stored.events) || (await hasSentContactData(em, stored.id))));
+    (isRepointed(stored, patch) &&
+      (carriesContactData(stored.events) || (await hasSentContactData(em, access.tenant, stored.id))));
   if (concerned) requireScope(access, ...CONTACT_SCOPES);
 }
 
-async function hasSentContactData(em: EntityManager, webhookId: string): Promise<boolean> {
+async function hasSentContactData(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
   const found = await kysely(em)
     .selectFrom("webhook_deliveries")
     .select("id")
+    .where(ofTenant(tenant))
     .where("webhook_id", "=", webhookId)
     .where("event_type", "in", [...CONTACT_EVENTS])
     .limit(1)
@@ -283,9 +285,10 @@ export async function deleteEndpoint(em: EntityManager, webhookId: string): Prom
   const endpoint = await em.findOne(WebhookEndpoint, { id: webhookId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!endpoint) throw notFound();
   await em.remove(endpoint).flush();
+  const tenant: Tenant = { teamId: endpoint.teamId, environment: endpoint.environment };
   const db = kysely(em);
-  await db.deleteFrom("webhook_groups").where("webhook_id", "=", webhookId).execute();
-  await deleteDeliveries(em, webhookId, MAX_DELETED_AT_ONCE);
+  await db.deleteFrom("webhook_groups").where(ofTenant(tenant)).where("webhook_id", "=", webhookId).execute();
+  await deleteDeliveries(em, tenant, webhookId, MAX_DELETED_AT_ONCE);
   // Even when no row is left: an attempt that is under way may write another one.
   await db.insertInto("deleted_webhooks").values({ webhook_id: webhookId }).execute();
 }

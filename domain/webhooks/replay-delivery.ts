@@ -31,7 +31,7 @@ export async function replayDelivery(em: EntityManager, tenant: Tenant, webhookI
   if (!endpoint.active) {
     throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then replay.");
   }
-  if ((await keepEvents(em, [delivery.event_id])) === 0) {
+  if ((await keepEvents(em, tenant, [delivery.event_id])) === 0) {
     throw new ApiError("resource_state_invalid", "The payload of this delivery is no longer kept.");
   }
   const replay = await db
