@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** What becomes of deliveries that were not attempted yet. */
+/** The end of deliveries that were not attempted yet. */
 interface Untried {
   status: "BLOCKED" | "FAILED";
   why: string;

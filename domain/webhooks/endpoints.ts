@@ -17,7 +17,7 @@ import { CONTACT_EVENTS, CONTACT_SCOPES, carriesContactData } from "./subscripti
 
 /** Endpoints a team may register in an environment. Those the app makes for itself are not counted. */
 export const MAX_ENDPOINTS = 20;
-/** Deliveries that are deleted together with their endpoint; the clean-up takes what is left. */
+/** Deliveries that are deleted together with their endpoint; the clean-up deletes the others. */
 const MAX_DELETED_AT_ONCE = 10_000;
 
 /**
@@ -99,7 +99,7 @@ export async function readEndpoint(em: EntityManager, tenant: Tenant, webhookId:
 
 /**
  * Whether a key may register an endpoint. Not to be called in a transaction.
- * @throws {ApiError} `insufficient_scope` for contact data; what `checkUrl` throws
+ * @throws {ApiError} `insufficient_scope` for contact data; any error of `checkUrl`
  */
 export async function checkRegistration(
   access: Access,
@@ -171,7 +171,7 @@ const isRepointed = (stored: Stored, { url }: Patch<EndpointPatch>): boolean => 
 /**
  * Whether a key may make these changes. Not to be called in a transaction; `updateEndpoint` checks again all that may
  * have changed meanwhile, except the URL, which is checked before each delivery too.
- * @throws {ApiError} `not_found`; `insufficient_scope` for contact data; for another URL what `checkUrl` throws
+ * @throws {ApiError} `not_found`; `insufficient_scope` for contact data; for another URL any error of `checkUrl`
  */
 export async function checkPatch(
   em: EntityManager,
@@ -187,8 +187,8 @@ export async function checkPatch(
 }
 
 /**
- * A key that may not read contact data sends it nowhere new: not to an endpoint that did not get it, and not to another
- * URL. Deliveries that wait for a retry, or can be replayed, would go to the new URL too.
+ * A key that may not read contact data cannot direct it anywhere new: not to an endpoint that did not get it, and not to
+ * another URL. Deliveries that wait for a retry, or can be replayed, would go to the new URL too.
  */
 async function requireContactScope(
   em: EntityManager,

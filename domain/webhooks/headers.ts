@@ -9,7 +9,7 @@ const MAX_TOTAL_BYTES = 8 * 1_024;
 /** A colon, a space, a line end. */
 const BYTES_AROUND = 4;
 
-/** What RFC 9110 calls a token. */
+/** A token of RFC 9110. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** Visible ASCII, with spaces inside: nothing that could end the header or reads as another charset. */
 const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
@@ -51,7 +51,7 @@ const isReserved = (name: string): boolean => {
   );
 };
 
-/** What is wrong with a set of headers; `name` is missing when the set as a whole is wrong. */
+/** An error in a set of headers; `name` is missing when the set as a whole is wrong. */
 export interface HeaderProblem {
   name?: string;
   message: string;

@@ -14,7 +14,7 @@ const contactEvents: ReadonlySet<string> = new Set(CONTACT_EVENTS);
 export const carriesContactData = (events: readonly string[]): boolean =>
   events.some((name) => contactEvents.has(name));
 
-/** What is wrong with a requested event; `index` is its place in the list. */
+/** An error in a requested event; `index` is its place in the list. */
 export interface EventProblem {
   index: number;
   message: string;

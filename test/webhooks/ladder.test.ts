@@ -27,7 +27,7 @@ import { emitSome, logOf, makeEndpoint, makeTeam } from "./support.ts";
 const random = fc.double({ min: 0, max: 1, noNaN: true });
 
 /** The ladder of the tests, in ms, and how far jitter may move a wait. */
-const RUNGS_MS = [1_000, 1_000, 2_000];
+const LADDER_MS = [1_000, 1_000, 2_000];
 const LEAST = 0.8;
 const MOST = 1.2;
 const HOUR_MS = 3_600_000;
@@ -52,7 +52,7 @@ describe("The ladder", () => {
     assert.deepEqual([jittered(1_000, 0), jittered(1_000, 0.5), jittered(1_000, 1)], [800, 1_000, 1_200]);
   });
 
-  it("has those who find no free slot ask after 4 s at the earliest, and at least every 6 minutes", () => {
+  it("has a group without a free slot ask again after 4 s at the earliest, and at least every 6 minutes", () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1_000_000 }), random, (count, draw) => {
         const waitMs = busyWaitMs(count, draw);
@@ -67,7 +67,7 @@ describe("The ladder", () => {
   });
 });
 
-describe("The verdict on an answer", () => {
+describe("The outcome of an answer", () => {
   const durationMs = fc.nat(60_000);
   const last = fc.boolean();
   const answered = fc
@@ -99,7 +99,7 @@ describe("The verdict on an answer", () => {
     .record({ reason: fc.string(), message: fc.string(), durationMs })
     .map((rest): Answer => ({ kind: "blocked", ...rest }));
 
-  it("is the contract's for every status: 2xx is over, 4xx is final but for 408 and 429, all else is tried again", () => {
+  it("is a success for 2xx, final for 4xx except 408 and 429, and a retry for every other status", () => {
     for (let status = 100; status < 1_000; status++) {
       const of = (last: boolean) =>
         classifyAnswer("d", { kind: "answered", status, body: "b", durationMs: 1 }, last).outcome.status;
@@ -110,7 +110,7 @@ describe("The verdict on an answer", () => {
     }
   });
 
-  it("never promises another attempt on the last rung", () => {
+  it("is never a retry after the last attempt", () => {
     fc.assert(
       fc.property(fc.oneof(answered, failed, blocked), (answer) => {
         assert.notEqual(classifyAnswer("d", answer, true).outcome.status, "RETRYING");
@@ -135,7 +135,7 @@ describe("The verdict on an answer", () => {
     );
   });
 
-  it("heeds Retry-After of a 429 and a 503 alone, an hour at most", () => {
+  it("waits for Retry-After of a 429 and a 503 alone, an hour at most", () => {
     fc.assert(
       fc.property(answered, last, (answer, isLast) => {
         const { retryAfterMs } = classifyAnswer("d", answer, isLast);
@@ -145,7 +145,7 @@ describe("The verdict on an answer", () => {
     );
   });
 
-  it("keeps what was answered, says why it failed, and gives a history a word without a text of others", () => {
+  it("keeps the answer, says why it failed, and gives the history a code without the endpoint's text", () => {
     fc.assert(
       fc.property(answered, last, (answer, isLast) => {
         const { outcome, reason } = classifyAnswer("d", answer, isLast);
@@ -177,7 +177,7 @@ describe("A delivery on the ladder", () => {
     receiver.behave = (_, response) => void response.writeHead(204).end();
   });
 
-  it("waits what the ladder of its input says before each attempt, give or take a fifth", async () => {
+  it("waits as long as the ladder of its input says before each attempt, give or take a fifth", async () => {
     receiver.behave = (_, response) => void response.writeHead(500).end();
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/rungs` });
@@ -188,9 +188,9 @@ describe("A delivery on the ladder", () => {
       [1, 2, 3, 4].map((attempt) => [attempt, "FAILED"]),
     );
     const arrivals = receiver.received.map(({ at }) => at);
-    for (const [i, rungMs] of RUNGS_MS.entries()) {
+    for (const [i, ladderMs] of LADDER_MS.entries()) {
       const waited = (arrivals[i + 1] ?? 0) - (arrivals[i] ?? 0);
-      assert.ok(waited >= rungMs * LEAST - 1, `attempt ${i + 2} came after ${waited} ms`);
+      assert.ok(waited >= ladderMs * LEAST - 1, `attempt ${i + 2} came after ${waited} ms`);
     }
     const [first] = log;
     assert.ok(first);
@@ -199,8 +199,8 @@ describe("A delivery on the ladder", () => {
       const { seconds, nanos } = timer?.startToFireTimeout ?? {};
       return timer ? [Number(seconds ?? 0) * 1_000 + (nanos ?? 0) / 1e6] : [];
     });
-    // Less than the rung by what it took to end the attempt; a loaded machine may have used it all up.
-    assert.ok(timers.length <= RUNGS_MS.length);
+    // Less than the ladder says by the time it took to end the attempt; a loaded machine may have used it all up.
+    assert.ok(timers.length <= LADDER_MS.length);
     for (const timer of timers) assert.ok(timer > 0 && timer <= 2_000 * MOST, `${timer}`);
     assert.ok(Math.min(...timers) <= 1_000 * MOST);
   }).timeout(90_000);
@@ -271,7 +271,7 @@ describe("A delivery on the ladder", () => {
     );
     assert.deepEqual(waits, [600, 600, 3_600]);
     const exhausted = await untilOver(team, endpoints[3]?.id ?? "");
-    assert.equal(exhausted.length, RUNGS_MS.length + 1, "a 500's is not heeded");
+    assert.equal(exhausted.length, LADDER_MS.length + 1, "a 500's is not heeded");
     for (const { id } of endpoints.slice(0, 3)) {
       const [row] = await untilWaiting(team, id);
       assert.ok(row);
@@ -279,7 +279,7 @@ describe("A delivery on the ladder", () => {
     }
   }).timeout(90_000);
 
-  // An attempt comes back after 14 s and goes on as another part. The first part had been asked to wait for ten minutes,
+  // An attempt returns after 14 s and continues as another part. The first part had been asked to wait for ten minutes,
   // the last one brought successes alone: the group was attempted again at once.
   it("waits as long as the first part of a long attempt was asked to", async () => {
     const team = await makeTeam();
@@ -318,7 +318,7 @@ describe("A delivery on the ladder", () => {
     assert.equal((await untilOver(team, endpoint.id)).length, 100);
   }).timeout(120_000);
 
-  it("asks again later while its endpoint's slots for retries are taken, and goes on when one is free", async () => {
+  it("asks again later while its endpoint's slots for retries are taken, and continues when one is free", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/slots` });
     const taken = [newId("delivery"), newId("delivery")];
