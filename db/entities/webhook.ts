@@ -59,8 +59,6 @@ const WebhookHealthSchema = defineEntity({
     lastFailureAt: instant().nullable(),
   },
 });
-export class WebhookHealth extends WebhookHealthSchema.class {}
-WebhookHealthSchema.setClass(WebhookHealth);
 
 /**
  * Changes that were committed and not yet handed to endpoints: one row per change, or per batch of like changes. The
@@ -78,8 +76,6 @@ const WebhookOutboxSchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class WebhookOutbox extends WebhookOutboxSchema.class {}
-WebhookOutboxSchema.setClass(WebhookOutbox);
 
 /** An event that an endpoint subscribed to, kept as long as one of its deliveries can be replayed. */
 const WebhookEventSchema = defineEntity({
@@ -97,8 +93,6 @@ const WebhookEventSchema = defineEntity({
     keptUntil: instant(),
   },
 });
-export class WebhookEvent extends WebhookEventSchema.class {}
-WebhookEventSchema.setClass(WebhookEvent);
 
 export const DELIVERY_STATUSES = ["PENDING", "SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
@@ -133,8 +127,6 @@ const WebhookDeliverySchema = defineEntity({
     updatedAt: instant().defaultRaw("now()"),
   },
 });
-export class WebhookDelivery extends WebhookDeliverySchema.class {}
-WebhookDeliverySchema.setClass(WebhookDelivery);
 
 /** FIRST: the first attempt has not ended. RETRYING: some failed and wait for the next. A group that has ended is deleted. */
 export type GroupPhase = "FIRST" | "RETRYING";
@@ -168,8 +160,6 @@ const WebhookGroupSchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class WebhookGroup extends WebhookGroupSchema.class {}
-WebhookGroupSchema.setClass(WebhookGroup);
 
 /** An endpoint that was deleted and whose log is not all deleted yet. */
 const DeletedWebhookSchema = defineEntity({
@@ -180,8 +170,6 @@ const DeletedWebhookSchema = defineEntity({
     deletedAt: instant().defaultRaw("now()"),
   },
 });
-export class DeletedWebhook extends DeletedWebhookSchema.class {}
-DeletedWebhookSchema.setClass(DeletedWebhook);
 
 /** A bulk replay: which deliveries it replays, and its progress. Its workflow continues from here. */
 const WebhookReplaySchema = defineEntity({
@@ -211,8 +199,6 @@ const WebhookReplaySchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class WebhookReplay extends WebhookReplaySchema.class {}
-WebhookReplaySchema.setClass(WebhookReplay);
 
 export const webhookEntities = [
   WebhookEndpointSchema,

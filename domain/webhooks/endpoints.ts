@@ -228,8 +228,19 @@ export async function updateEndpoint(
   vault: Vault,
   access: Access,
   webhookId: string,
-  { headers, active, ...fields }: Patch<EndpointPatch>,
+  patch: Patch<EndpointPatch>,
 ): Promise<EndpointRow> {
+  await changeEndpoint(em, vault, access, webhookId, patch);
+  return readEndpoint(em, access.tenant, webhookId);
+}
+
+async function changeEndpoint(
+  em: EntityManager,
+  vault: Vault,
+  access: Access,
+  webhookId: string,
+  { headers, active, ...fields }: Patch<EndpointPatch>,
+): Promise<void> {
   const endpoint = await em.findOne(
     WebhookEndpoint,
     { id: webhookId },
@@ -242,7 +253,6 @@ export async function updateEndpoint(
   if (active === true && !endpoint.active) await activate(em, endpoint);
   if (active === false) deactivate(endpoint);
   await em.flush();
-  return readEndpoint(em, access.tenant, webhookId);
 }
 
 function replaceHeaders(vault: Vault, endpoint: WebhookEndpoint, headers: CustomHeaders): void {
