@@ -1,4 +1,7 @@
-/** Waits before each attempt of a delivery, in seconds: 27 h 35 min in all. WEBHOOK_LADDER_SECONDS sets others. */
+/**
+ * Waits before each attempt of a delivery, in ms: 15 minutes' worth of quick ones, then hours, 27 h 35 min in all.
+ * Source: the design of deliveries; WEBHOOK_LADDER_SECONDS sets others.
+ */
 export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000, 36_000, 36_000];
 
 const JITTER = 0.2;

@@ -14,7 +14,7 @@ const MAX_EVENTS = 64;
 export const webhookParams = z.strictObject({ webhookId: idParam });
 export const deliveryParams = z.strictObject({ webhookId: idParam, deliveryId: idParam });
 
-/** Refuses characters that a URL's parser would drop or escape: the API shows the same URL that is called. */
+/** What a URL's parser would drop or escape is refused, so that what is shown is what is called. */
 const url = z
   .string()
   .min(MIN_URL_LENGTH)
@@ -35,7 +35,7 @@ const tooMany = (given: unknown): boolean =>
 
 const headers = z
   .custom<Record<string, string>>((given) => !tooMany(given), `must be at most ${MAX_HEADERS} headers`)
-  // The number is checked first: a hundred thousand headers would give as many errors.
+  // Only then each of them: of a hundred thousand, every one would be complained of.
   .pipe(z.record(z.string(), z.string()))
   .superRefine((given, { addIssue }) => {
     for (const { name: header, message } of headerProblems(given)) {
@@ -87,7 +87,7 @@ export const newWebhook = webhook.extend({ secret: z.string() });
 
 export const deletedWebhook = deleted("webhook_endpoint");
 
-/** One attempt. A field is null while it is not known, or when it does not apply. */
+/** One attempt. What it does not know yet, or never will, is null. */
 export const delivery = z.object({
   object: z.literal("webhook_delivery"),
   id: z.string(),
