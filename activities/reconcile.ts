@@ -10,12 +10,10 @@ import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { pauseSend } from "../domain/sends/lifecycle.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
-import { type OverdueGroup, overdueGroups } from "../domain/webhooks/relay.ts";
-import { endReplay, unfinishedReplays } from "../domain/webhooks/replays.ts";
-import { WORKFLOW_ENDED } from "../workflows/account-failure.ts";
+import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
+import { type OverdueGroup, overdueGroups } from "../domain/webhooks/grouping.ts";
 import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId } from "../workflows/ids.ts";
-import type { SendInput } from "../workflows/send-messages.ts";
-import { deliveryStart, replayStart, sendStart } from "../workflows/start.ts";
+import { deliveryStart, replayStart, sendStart, WORKFLOW_ENDED } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 
 const PAGE = 500;
@@ -99,7 +97,7 @@ async function reconcileReplays(client: Client, em: EntityManager): Promise<void
 }
 
 async function startAgain(client: Client, group: OverdueGroup, ladder: readonly number[], held: boolean) {
-  const resume = { rung: group.rung, waitMs: 0, held };
+  const resume = { attempt: group.attempt, held };
   await begin(client, "webhookDeliveryWorkflow", deliveryStart(group, ladder, { resume }));
 }
 
@@ -143,7 +141,7 @@ async function endOfRun(client: Client, workflowId: string): Promise<"running" |
 
 /** Starts a run that goes on where Postgres says the send stands. A run that began meanwhile is the one. */
 async function start(client: Client, send: UnfinishedSend): Promise<void> {
-  const input: SendInput = {
+  const input: Parameters<typeof sendStart>[0] = {
     previewId: send.id,
     teamId: send.team_id,
     environment: send.environment,

@@ -9,7 +9,7 @@ import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
 import { prepareNamed } from "./named-statements.ts";
-import { type ConnectionPool, endIdleTransactions, prepareMarked, reclaimDeadConnections } from "./pool.ts";
+import { type ConnectionPool, endIdleTransactions, reclaimDeadConnections } from "./pool.ts";
 import type { Tenant } from "./tenant.ts";
 
 export { ofTenant, type Tenant } from "./tenant.ts";
@@ -62,7 +62,6 @@ export const ormConfig = (databaseUrl: string, poolMax = 10, onPool?: (pool: Con
       onConnect: endIdleTransactions,
       onPoolCreated: (pool: ConnectionPool) => {
         reclaimDeadConnections(pool);
-        prepareMarked(pool);
         prepareNamed(pool);
         onPool?.(pool);
       },

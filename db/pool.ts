@@ -1,5 +1,4 @@
 import type { EventEmitter } from "node:events";
-import { type RawBuilder, sql } from "kysely";
 
 /** What is used of a `pg` client. */
 export interface Client extends EventEmitter {
@@ -46,23 +45,3 @@ const IDLE_SECONDS = 60;
 export const endIdleTransactions = async (client: Pick<Client, "query">): Promise<void> => {
   await client.query(`set idle_in_transaction_session_timeout = '${IDLE_SECONDS}s'`);
 };
-
-const PREPARED = /^\/\* prepared: (\w+) \*\/|\/\* prepared: (\w+) \*\/$/;
-
-/**
- * Begins, or ends, a statement that each connection parses once and plans a few times, not at every call: for the few that run
- * hundreds of times a second. The same name must always stand for the same text.
- */
-export const prepared = (name: string): RawBuilder<unknown> => sql.raw(`/* prepared: ${name} */`);
-
-/** Kysely hands a statement on by its text alone; `pg` prepares those that have a name. */
-export function prepareMarked(pool: EventEmitter): void {
-  pool.on("connect", (client: Client) => {
-    const query = client.query.bind(client);
-    client.query = (text, values, ...rest) => {
-      const [, begun, ended] = (typeof text === "string" && PREPARED.exec(text)) || [];
-      const name = begun ?? ended;
-      return name === undefined ? query(text, values, ...rest) : query({ name, text, values });
-    };
-  });
-}

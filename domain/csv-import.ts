@@ -10,7 +10,8 @@ import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import type { EventName } from "./webhooks/catalogue.ts";
-import { intoOutbox, ringAfterCommit, wantedTypes } from "./webhooks/emit.ts";
+import { intoOutbox, wantedTypes } from "./webhooks/emit.ts";
+import { notifyRelayAfterCommit } from "./webhooks/notify-relay.ts";
 import { subscriberRecord, subscriptionRecord } from "./webhooks/records.ts";
 
 /** Rows per statement; this many are held in memory, whatever the file's size. */
@@ -279,7 +280,7 @@ interface Written {
 async function count(em: EntityManager, statement: RawBuilder<Written & { emitted: boolean }>): Promise<Written> {
   const { rows } = await statement.execute(kysely(em));
   const [{ created, changed, emitted } = { created: 0, changed: 0, emitted: false }] = rows;
-  if (emitted) ringAfterCommit(em);
+  if (emitted) notifyRelayAfterCommit(em);
   return { created, changed };
 }
 

@@ -2,7 +2,7 @@ import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { countCreditMismatches } from "../domain/credits.ts";
 import { overviewSends } from "../domain/sends/overview.ts";
-import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/overview.ts";
+import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/webhooks-overview.ts";
 
 /** How long an answer of Postgres serves all scrapes. The whole ledger of credits is read, so it is read seldom. */
 const KEPT_MS = { sends: 10_000, webhooks: 10_000, credits: 60_000 };
@@ -92,7 +92,7 @@ export function addDatabaseMetrics(
   webhooks.by(
     "phase",
     "mailkeel_webhook_groups",
-    "Groups of deliveries under way: at their FIRST attempt, or CLIMBING the ladder",
+    "Groups of deliveries under way: at their FIRST attempt, or RETRYING",
     ({ groups }) => groups,
   );
   webhooks.one(

@@ -1,21 +1,21 @@
 import type { ActivityDeps } from "../activities/deps.ts";
+import { createReplayActivities, type ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
 import { createDeliveryActivities, type DeliveryActivities } from "../activities/webhooks/deliveries.ts";
 import { createDeliveryClient } from "../activities/webhooks/http-client.ts";
-import { createReplayActivities, type ReplayActivities } from "../activities/webhooks/replays.ts";
 import { allowedHostsWarning, openAddressGuard } from "../domain/webhooks/address-guard.ts";
-import { Relay } from "./relay.ts";
+import { OutboxRelay } from "./outbox-relay.ts";
 
 /** The pool that delivers webhooks: the attempts, and the relay that starts them. Any number of them may run. */
 export function startWebhooks(deps: ActivityDeps): {
   activities: Record<keyof (DeliveryActivities & ReplayActivities), unknown>;
-  connected: Relay["connected"];
+  connected: OutboxRelay["connected"];
   close(): Promise<void>;
 } {
   const { env, log } = deps;
   const warning = allowedHostsWarning(env);
   if (warning !== undefined) log.warn(warning);
   const client = createDeliveryClient({ guard: openAddressGuard(env), timeoutMs: env.WEBHOOK_TIMEOUT_MS });
-  const relay = new Relay(deps);
+  const relay = new OutboxRelay(deps);
   return {
     activities: {
       ...createDeliveryActivities({ ...deps, client, onRoom: () => relay.wake() }),

@@ -1,6 +1,3 @@
-/** Why a send is paused whose workflow was terminated, failed or timed out. */
-export const WORKFLOW_ENDED = "workflow_ended";
-
 /** Account failures in a row after which operators see the send. */
 export const FAILURES_TO_OPERATOR = 3;
 

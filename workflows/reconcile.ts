@@ -1,4 +1,4 @@
-import { patched, proxyActivities } from "@temporalio/workflow";
+import { proxyActivities } from "@temporalio/workflow";
 import type { ReconcileActivities, Reconciled } from "../activities/reconcile.ts";
 import { TASK_QUEUES } from "./ids.ts";
 
@@ -14,8 +14,7 @@ const options = (summary: string) =>
 const { reconcileSends } = proxyActivities<ReconcileActivities>(options("start what should run"));
 const { reconcileDeliveries } = proxyActivities<ReconcileActivities>(options("start deliveries that should run"));
 
-/** Starts the workflow of everything that should run and does not. Run by the schedule of the same name. */
-export async function reconcileWorkflow(): Promise<{ sends: Reconciled; deliveries?: Reconciled }> {
-  const sends = await reconcileSends();
-  return patched("deliveries") ? { sends, deliveries: await reconcileDeliveries() } : { sends };
+/** Starts each workflow that should run and does not. Run by the schedule of the same name. */
+export async function reconcileWorkflow(): Promise<{ sends: Reconciled; deliveries: Reconciled }> {
+  return { sends: await reconcileSends(), deliveries: await reconcileDeliveries() };
 }

@@ -1,9 +1,10 @@
 import type { SliceResult } from "../activities/dispatch.ts";
 import type { SendState, SettledSend } from "../domain/sends/lifecycle.ts";
-import { accountFailureWaitMs, FAILURES_TO_OPERATOR, WORKFLOW_ENDED } from "./account-failure.ts";
+import { accountFailureWaitMs, FAILURES_TO_OPERATOR } from "./account-failure.ts";
 import type { FailingStep } from "./command-loop.ts";
 import type { Shown } from "./operator-view.ts";
 import { type CommandKind, DETAILS, type SendOutcome } from "./send-messages.ts";
+import { WORKFLOW_ENDED } from "./start.ts";
 import { failingStep } from "./steps.ts";
 
 /** What the workflow of a send knows. Times are in ms of the workflow's clock. */

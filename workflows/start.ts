@@ -4,6 +4,9 @@ import type { SendInput } from "./send-messages.ts";
 import type { DeliveryInput } from "./webhook-delivery.ts";
 import type { ReplayInput } from "./webhook-replay.ts";
 
+/** Why a send is paused whose workflow was terminated, failed or timed out. */
+export const WORKFLOW_ENDED = "workflow_ended";
+
 /** How a send's workflow is started, whoever starts it: its id, its queue, and what operators find it by. */
 export const sendStart = (input: SendInput) => ({
   workflowId: sendWorkflowId(input.previewId),
@@ -33,7 +36,7 @@ interface StartedGroup {
 export const deliveryStart = (
   { id, webhookId, teamId, size }: StartedGroup,
   ladder: readonly number[],
-  more: Pick<DeliveryInput, "healthy" | "resume">,
+  more: Pick<DeliveryInput, "localFirstAttempt" | "resume">,
 ) => ({
   workflowId: deliveryWorkflowId(id),
   taskQueue: TASK_QUEUES.webhooks,
@@ -44,7 +47,7 @@ export const deliveryStart = (
     { key: TEAM_ID, value: teamId },
     { key: WEBHOOK_ID, value: webhookId },
   ],
-  staticSummary: `${size} for ${webhookId}`,
+  staticSummary: `${size} ${size === 1 ? "delivery" : "deliveries"} to ${webhookId}`,
   priority: { fairnessKey: teamId },
 });
 

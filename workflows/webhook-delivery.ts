@@ -12,10 +12,11 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from "@temporalio/workflow";
-import type { DeliveryActivities } from "../activities/webhooks/deliveries.ts";
+import type { AttemptResult, DeliveryActivities } from "../activities/webhooks/deliveries.ts";
 import { TASK_QUEUES } from "./ids.ts";
 import { busyWaitMs, jittered } from "./ladder.ts";
 import { NEEDS_OPERATOR } from "./search-attributes.ts";
+import { failingStep, persist, STEP_RETRY } from "./steps.ts";
 
 export interface DeliveryInput {
   groupId: string;
@@ -23,15 +24,16 @@ export interface DeliveryInput {
   teamId: string;
   /** Waits before each attempt, in ms; the first is 0. */
   ladderMs: readonly number[];
-  /** Its endpoint takes what it is sent: the first attempt is made with the workflow's first task. */
-  healthy?: boolean;
-  /** Where a run that follows another goes on; absent in the first. */
+  /** The first attempt is made with the workflow's first task: its endpoint succeeded lately and has not failed since. */
+  localFirstAttempt?: boolean;
+  /** Where a run that follows another continues; absent in the first. */
   resume?: {
-    rung: number;
-    /** Until that rung's attempt, in ms. */
-    waitMs: number;
-    /** Its workflow had been ended from outside: it waits for an operator. */
+    /** The attempt to make next; the first is 1. */
+    attempt: number;
+    /** Its workflow was ended from outside: it waits for an operator. */
     held?: boolean;
+    /** An operator cancelled it. */
+    cancelled?: boolean;
   };
 }
 
@@ -41,90 +43,95 @@ export interface DeliveryOutcome {
   blocked: number;
 }
 
-/** Attempts what is left now instead of waiting. */
+/** Attempts the remaining deliveries now instead of waiting. */
 export const retryNowUpdate = defineUpdate<string>("retryNow");
-/** Gives up what is left; it can be replayed. */
+/** Gives up the remaining deliveries; they can be replayed. */
 export const cancelDeliveryUpdate = defineUpdate<string>("cancel");
 
 const HISTORY_EVENTS = 3_000;
 
 /**
- * Deliveries of one endpoint that go together: attempts all, and those that fail climb the ladder together.
+ * Deliveries of one endpoint that are attempted together, and retried together where they failed.
  * ID: webhook-delivery/{first delivery}.
  */
 export function webhookDeliveryWorkflow(input: DeliveryInput): Promise<DeliveryOutcome> {
-  const story = new Delivery(input);
+  const delivery = new Delivery(input);
   // A cancel in the UI is the cancel update.
   CancellationScope.current()
-    .cancelRequested.catch(() => story.cancel())
+    .cancelRequested.catch(() => delivery.cancel())
     .catch(() => undefined);
-  return CancellationScope.nonCancellable(() => story.run());
+  return CancellationScope.nonCancellable(() => delivery.run());
 }
 
 class Delivery {
   readonly #input: DeliveryInput;
   readonly #activities: DeliveryActivities;
-  /** Saves most of what a group costs that succeeds at once; one that hangs would hold up the tasks of others. */
+  /**
+   * A local activity, which saves most of the cost of a group that succeeds at once. Not for every group: a request that
+   * hangs would hold up the workflow tasks of others.
+   */
   readonly #firstAttempt: DeliveryActivities["attemptGroup"] | undefined;
   readonly #outcome: DeliveryOutcome = { succeeded: 0, failed: 0, blocked: 0 };
-  #rung: number;
-  #nudged = false;
-  #cancelled = false;
+  /** The attempt under way, or the next; the first is 1. */
+  #attempt: number;
+  #retryRequested = false;
+  #cancelled: boolean;
   #attempting = false;
   #begun = false;
-  /** Why the latest of those that are tried again failed. */
+  /** Why the latest delivery that is tried again failed. */
   #reason = "the outcome is unknown";
   #givenUp = 0;
-  #over = false;
+  #ended = false;
+  /** This run ends for another one, which continues the cancel. */
+  #handsCancelOver = false;
+  #details = "";
+  #needsOperator: boolean;
 
   constructor(input: DeliveryInput) {
     this.#input = input;
-    this.#rung = input.resume?.rung ?? 0;
+    this.#attempt = input.resume?.attempt ?? 1;
+    this.#cancelled = input.resume?.cancelled ?? false;
+    // A run that follows another keeps its search attributes.
+    this.#needsOperator = workflowInfo().typedSearchAttributes.get(NEEDS_OPERATOR) === true;
     const activity = (summary: string): ActivityOptions => ({
       taskQueue: TASK_QUEUES.webhooks,
       startToCloseTimeout: "60 seconds",
-      // Soon enough that what a lost worker had in hand goes out again within seconds.
+      // Soon enough that deliveries a lost worker had in flight are sent again within seconds.
       heartbeatTimeout: "10 seconds",
-      retry: { initialInterval: "200 milliseconds", maximumInterval: "10 seconds" },
+      retry: STEP_RETRY,
       priority: { fairnessKey: input.teamId },
       summary,
     });
     this.#activities = {
       attemptGroup: proxyActivities<DeliveryActivities>(activity("attempt")).attemptGroup,
-      cancelGroup: proxyActivities<DeliveryActivities>(activity("give up what is left")).cancelGroup,
+      cancelGroup: proxyActivities<DeliveryActivities>(activity("give up the remaining deliveries")).cancelGroup,
     };
-    if (input.healthy && !input.resume) {
+    if (input.localFirstAttempt && !input.resume) {
       this.#firstAttempt = proxyLocalActivities<DeliveryActivities>({
         startToCloseTimeout: "40 seconds",
-        retry: { initialInterval: "200 milliseconds", maximumInterval: "10 seconds" },
+        retry: STEP_RETRY,
         summary: "first attempt",
       }).attemptGroup;
     }
     setHandler(retryNowUpdate, () => this.#retryNow(), {
-      description: "Attempt what is left now instead of waiting for the next attempt.",
+      description: "Attempt the remaining deliveries now instead of waiting for the next attempt.",
     });
     setHandler(cancelDeliveryUpdate, () => this.cancel(), {
-      description: "Give up what is left, once the attempt under way is over. It can be replayed later.",
+      description:
+        "Give up the remaining deliveries, once the attempt under way has ended. They can be replayed later.",
     });
   }
 
   async run(): Promise<DeliveryOutcome> {
-    const { ladderMs, resume } = this.#input;
-    if (!resume) this.#tell(`Attempt 1 of ${ladderMs.length} is under way. Update: cancel.`);
-    if (resume?.held) await this.#hold();
-    else if (resume && resume.waitMs > 0) await this.#wait(resume.waitMs, "until the next attempt");
+    this.#report(`Attempt ${this.#attempt} of ${this.#input.ladderMs.length} is under way. Update: cancel.`);
+    if (this.#input.resume?.held) await this.#hold();
     let busy = 0;
     while (!this.#cancelled) {
-      this.#nudged = false;
-      const next = ladderMs[this.#rung + 1];
-      const result = await this.#attempt(next === undefined ? null : jittered(next, Math.random()));
+      const result = await this.#makeAttempt();
+      if (!result) break;
       if (result.next === "busy") {
         busy++;
-        const waitMs = busyWaitMs(busy, Math.random());
-        this.#tell(
-          `Its endpoint's slots for retries are taken; asks again in ${seconds(waitMs)}. Updates: retryNow, cancel.`,
-        );
-        await this.#wait(waitMs, "for a slot");
+        await this.#waitForSlot(busyWaitMs(busy, Math.random()));
       } else {
         busy = 0;
         this.#outcome.succeeded += result.succeeded;
@@ -132,80 +139,130 @@ class Delivery {
         this.#outcome.blocked += result.blocked;
         if (result.next === "done") break;
         this.#reason = result.reason || this.#reason;
-        if (result.next === "retry") {
-          this.#rung++;
-          this.#tell(
-            `${result.left} left. Attempt ${this.#rung} of ${ladderMs.length} failed: ${this.#reason}. Next attempt at ${result.nextAttemptAt}. Updates: retryNow, cancel.`,
-          );
-          await this.#wait(result.waitMs, "until the next attempt");
-        }
+        if (result.next === "retry") await this.#waitForRetry(result);
       }
-      await this.#startAfreshWhenLong();
+      await this.#continueAsNewWhenLong();
     }
-    if (this.#cancelled) {
-      this.#givenUp = await this.#activities.cancelGroup(this.#input.groupId);
-      this.#outcome.failed += this.#givenUp;
-    }
-    this.#over = true;
+    if (this.#cancelled) await this.#giveUp();
+    this.#ended = true;
     await condition(allHandlersFinished);
     const { succeeded, failed, blocked } = this.#outcome;
-    this.#tell(`Over: ${succeeded} succeeded, ${failed} failed, ${blocked} blocked.`);
+    this.#report(`Ended: ${succeeded} succeeded, ${failed} failed, ${blocked} blocked.`);
     return this.#outcome;
   }
 
-  async #attempt(retryInMs: number | null) {
-    const request = { groupId: this.#input.groupId, rung: this.#rung, retryInMs };
-    const first = this.#begun ? undefined : this.#firstAttempt;
-    this.#begun = true;
-    this.#attempting = true;
-    try {
-      return await (first ? first({ ...request, brief: true }) : this.#activities.attemptGroup(request));
-    } finally {
-      this.#attempting = false;
-    }
+  /** @returns undefined when it was cancelled while the attempt kept failing */
+  #makeAttempt(): Promise<AttemptResult | undefined> {
+    const next = this.#input.ladderMs[this.#attempt];
+    const retryInMs = next === undefined ? null : jittered(next, Math.random());
+    const request = { groupId: this.#input.groupId, attempt: this.#attempt, retryInMs };
+    const attempt = async () => {
+      if (this.#cancelled) return undefined;
+      const first = this.#begun ? undefined : this.#firstAttempt;
+      this.#begun = true;
+      this.#attempting = true;
+      try {
+        return await (first ? first({ ...request, brief: true }) : this.#activities.attemptGroup(request));
+      } finally {
+        this.#attempting = false;
+      }
+    };
+    return this.#persist("attempt", "retryNow, cancel", attempt);
   }
 
-  /** Its run was terminated or failed: whoever did that decides how it goes on. */
-  async #hold(): Promise<void> {
-    upsertSearchAttributes([{ key: NEEDS_OPERATOR, value: true }]);
-    this.#tell(
-      "Its workflow was terminated or failed, so it waits. Updates: retryNow, or cancel to give up what is left.",
+  async #giveUp(): Promise<void> {
+    const cancel = () => this.#activities.cancelGroup(this.#input.groupId);
+    this.#givenUp = await this.#persist("give up the remaining deliveries", "retryNow", cancel);
+    this.#outcome.failed += this.#givenUp;
+  }
+
+  /** Runs a step until it succeeds. After three tries operators see that it fails, and can shorten the wait. */
+  async #persist<T>(step: string, updates: string, work: () => Promise<T>): Promise<T> {
+    const details = this.#details;
+    const wasCancelled = this.#cancelled;
+    const tryOnce = () => {
+      this.#retryRequested = false;
+      return work();
+    };
+    const result = await persist(tryOnce, {
+      show: (failure) => {
+        if (failure) this.#setNeedsOperator(true);
+        this.#report(failure ? failingStep(step, failure.code, failure.waitMs, updates) : details);
+      },
+      wait: async (ms) => {
+        const isCutShort = () => this.#retryRequested || this.#cancelled !== wasCancelled;
+        await condition(isCutShort, ms, { summary: "until the step is tried again" });
+        await this.#continueAsNewWhenLong(wasCancelled);
+      },
+    });
+    this.#setNeedsOperator(false);
+    return result;
+  }
+
+  async #waitForRetry({ left, waitMs, nextAttemptAt }: Extract<AttemptResult, { next: "retry" }>): Promise<void> {
+    this.#report(
+      `${left} left. Attempt ${this.#attempt} of ${this.#input.ladderMs.length} failed: ${this.#reason}. Next attempt at ${nextAttemptAt}. Updates: retryNow, cancel.`,
     );
-    await condition(() => this.#nudged || this.#cancelled);
-    upsertSearchAttributes([{ key: NEEDS_OPERATOR, value: false }]);
+    this.#attempt++;
+    await this.#wait(waitMs, "until the next attempt");
+  }
+
+  async #waitForSlot(waitMs: number): Promise<void> {
+    this.#report(
+      `Its endpoint's slots for retries are taken; asks again in ${Math.round(waitMs / 1000)} s. Updates: retryNow, cancel.`,
+    );
+    await this.#wait(waitMs, "for a slot");
   }
 
   async #wait(ms: number, summary: string): Promise<void> {
     if (ms <= 0) return;
-    await condition(() => this.#nudged || this.#cancelled, ms, { summary });
+    await condition(() => this.#retryRequested || this.#cancelled, ms, { summary });
   }
 
-  async #startAfreshWhenLong(): Promise<void> {
-    if (this.#cancelled) return;
+  /** Its run was terminated or failed: an operator decides how it continues. */
+  async #hold(): Promise<void> {
+    this.#setNeedsOperator(true);
+    this.#report(
+      "Its workflow was terminated or failed, so it waits. Updates: retryNow, or cancel to give up the remaining deliveries.",
+    );
+    await condition(() => this.#retryRequested || this.#cancelled);
+    this.#setNeedsOperator(false);
+  }
+
+  /** @param givingUp a cancel is being carried out; otherwise a cancel is answered by this run, not by another */
+  async #continueAsNewWhenLong(givingUp = false): Promise<void> {
+    const isOvertaken = () => this.#cancelled !== givingUp;
     const { historyLength, continueAsNewSuggested } = workflowInfo();
-    if (historyLength < HISTORY_EVENTS && !continueAsNewSuggested) return;
-    // A cancel waits for this run's end: it is given that, not another run.
-    await condition(() => this.#cancelled || allHandlersFinished());
-    if (this.#cancelled) return;
-    await continueAsNew<typeof webhookDeliveryWorkflow>({ ...this.#input, resume: { rung: this.#rung, waitMs: 0 } });
+    if (isOvertaken() || (historyLength < HISTORY_EVENTS && !continueAsNewSuggested)) return;
+    this.#handsCancelOver = givingUp;
+    await condition(() => isOvertaken() || allHandlersFinished());
+    if (isOvertaken()) return;
+    const resume = { attempt: this.#attempt, cancelled: givingUp };
+    await continueAsNew<typeof webhookDeliveryWorkflow>({ ...this.#input, resume });
   }
 
   async #retryNow(): Promise<string> {
-    // Kept for later it would cost the wait after this attempt.
+    // A request kept for later would cost the wait after this attempt.
     if (this.#attempting) return "an attempt is under way";
-    this.#nudged = true;
-    return "attempts what is left now";
+    this.#retryRequested = true;
+    return "attempts the remaining deliveries now";
   }
 
   async cancel(): Promise<string> {
     this.#cancelled = true;
-    await condition(() => this.#over);
-    return this.#givenUp > 0 ? `${this.#givenUp} given up` : "nothing to cancel: all are delivered or over";
+    await condition(() => this.#ended || this.#handsCancelOver);
+    if (!this.#ended) return "gives up the remaining deliveries as soon as its step succeeds";
+    return this.#givenUp > 0 ? `${this.#givenUp} given up` : "nothing to cancel: all deliveries have ended";
   }
 
-  #tell(details: string): void {
+  #setNeedsOperator(value: boolean): void {
+    if (this.#needsOperator === value) return;
+    this.#needsOperator = value;
+    upsertSearchAttributes([{ key: NEEDS_OPERATOR, value }]);
+  }
+
+  #report(details: string): void {
+    this.#details = details;
     setCurrentDetails(`Endpoint ${this.#input.webhookId}. ${details}`);
   }
 }
-
-const seconds = (ms: number): string => `${Math.round(ms / 1000)} s`;

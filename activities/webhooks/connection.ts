@@ -4,7 +4,7 @@ import { connect as connectTls, createSecureContext, type SecureContext } from "
 import { type buildConnector, Client } from "undici";
 import { type AddressGuard, effectivePort } from "../../domain/webhooks/address-guard.ts";
 
-/** How far an attempt has come. */
+/** How far a request has come. */
 export type Phase = "resolving" | "connecting" | "securing" | "waiting" | "reading";
 
 /** A connection was not made; `cause` says why, `phase` where it stopped. */
@@ -48,7 +48,7 @@ export class Connection {
       pipelining: 1,
       keepAliveTimeout: IDLE_MS,
       keepAliveMaxTimeout: IDLE_MS,
-      // The whole attempt has one deadline, the caller's.
+      // The whole request has one deadline, the caller's.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
@@ -83,7 +83,7 @@ export class Connection {
     const options = {
       host: hostname,
       port: effectivePort(this.#url),
-      // Not asked for an IP address, which the guard has judged all the same.
+      // Not called for an IP address; the guard has checked that too.
       lookup: ((_hostname, { all }, answer) => {
         const [first] = addresses;
         if (all || first === undefined) answer(null, addresses);
@@ -115,12 +115,12 @@ export class Connection {
   }
 }
 
-/** Idle connections in total; what is over that is closed, for a process has only so many files to open. */
+/** Idle connections in total; more are closed, because a process may open only so many files. */
 const MAX_IDLE = 1_000;
 
 /**
- * The idle connections. There is no limit of those in use, so that an endpoint that hangs holds up no other on its host,
- * and nothing is kept of an origin without an idle connection.
+ * The idle connections. Connections in use have no limit, so that an endpoint that hangs holds up no other on its host.
+ * An origin without an idle connection takes no memory.
  */
 export class Connections {
   readonly #guard: AddressGuard;
@@ -133,7 +133,7 @@ export class Connections {
     this.#guard = guard;
   }
 
-  /** The connection used last, or a new one; `fresh` insists on that. */
+  /** The connection used last, or a new one; always a new one with `fresh`. */
   take(url: URL, { fresh = false }: { fresh?: boolean } = {}): Connection {
     const idle = fresh ? undefined : this.#idle.get(url.origin)?.at(-1);
     if (idle) {
@@ -160,7 +160,7 @@ export class Connections {
     this.#count++;
   }
 
-  /** Closes what is idle; what is in use is closed when it comes back. */
+  /** Closes idle connections; those in use are closed when they are given back. */
   close(): void {
     this.#closed = true;
     for (const connection of [...this.#idle.values()].flat()) connection.destroy();

@@ -1,37 +1,37 @@
 import { StringDecoder } from "node:string_decoder";
 import type { Dispatcher } from "undici";
 import { type AddressGuard, AddressRefused, NameNotResolved } from "../../domain/webhooks/address-guard.ts";
-import type { Answer, Answered, Blocked, Failed, FailureCode } from "../../domain/webhooks/verdict.ts";
+import type { Answer, Answered, Blocked, Failed, FailureCode } from "../../domain/webhooks/classify.ts";
 import { type Connection, Connections, NotConnected, type Phase } from "./connection.ts";
 
-/** More of an answer's body is not read. */
+/** Bytes of an answer's body that are read at most. */
 const MAX_READ_BYTES = 65_536;
-/** More of it is not kept. */
+/** Bytes of it that are kept at most. */
 const MAX_KEPT_BYTES = 16_384;
 
 export interface DeliveryRequest {
   url: string;
   headers: Record<string, string>;
   body: string | Buffer;
-  /** Cuts the attempt off; whether it arrived is then unknown */
+  /** Cuts the request off; whether it arrived is then unknown */
   signal?: AbortSignal | undefined;
 }
 
 export interface DeliveryClient {
   /**
-   * Makes one attempt. Redirects are not followed. A request that fails on a kept connection before anything of an answer
-   * came is repeated once, at once, on a new one: the endpoint had closed it, and may get the request twice.
-   * @throws the signal's reason when that cuts the attempt off
-   * @throws {Error} when no connection was made for a fault on this side
+   * Makes one request. Redirects are not followed. A request that fails on a kept connection before the first byte of an
+   * answer is repeated once, at once, on a new one: the endpoint had closed it, and may get the request twice.
+   * @throws the signal's reason when that cuts the request off
+   * @throws {Error} when no connection was made because of a fault of this process
    */
   post(request: DeliveryRequest): Promise<Answer>;
-  /** Closes idle connections and waits for the attempts under way. */
+  /** Closes idle connections and waits for the requests under way. */
   close(): Promise<void>;
 }
 
 export interface DeliveryClientOptions {
   guard: AddressGuard;
-  /** Bound of a whole attempt: look-up, connection, request and answer with its body */
+  /** Longest time of a whole request: look-up, connection, sending and the answer with its body */
   timeoutMs: number;
 }
 
@@ -43,11 +43,11 @@ export function createDeliveryClient({ guard, timeoutMs }: DeliveryClientOptions
   return {
     post(request) {
       if (closed) return Promise.reject(new Error("The delivery client is closed"));
-      const attempt = new Attempt(request, { guard, connections, timeoutMs }).run();
-      running.add(attempt);
-      const done = () => void running.delete(attempt);
-      attempt.then(done, done);
-      return attempt;
+      const exchange = new RequestExchange(request, { guard, connections, timeoutMs }).run();
+      running.add(exchange);
+      const done = () => void running.delete(exchange);
+      exchange.then(done, done);
+      return exchange;
     },
     async close() {
       closed = true;
@@ -57,19 +57,19 @@ export function createDeliveryClient({ guard, timeoutMs }: DeliveryClientOptions
   };
 }
 
-interface AttemptDeps {
+interface ExchangeDeps {
   guard: AddressGuard;
   connections: Connections;
   timeoutMs: number;
 }
 
-/** One POST from the look-up to the end of the answer's body. Whatever ends it first is its outcome. */
-class Attempt implements Dispatcher.DispatchHandler {
+/** One POST from the look-up to the end of the answer's body. The first event that ends it decides the answer. */
+class RequestExchange implements Dispatcher.DispatchHandler {
   readonly #request: DeliveryRequest;
-  readonly #deps: AttemptDeps;
+  readonly #deps: ExchangeDeps;
   readonly #startedAt = performance.now();
-  readonly #outcome = Promise.withResolvers<Answer>();
-  readonly #onAbort = () => this.#cutOff(() => this.#outcome.reject(this.#request.signal?.reason));
+  readonly #answer = Promise.withResolvers<Answer>();
+  readonly #onAbort = () => this.#cutOff(() => this.#answer.reject(this.#request.signal?.reason));
   #ended = false;
   #timer: NodeJS.Timeout | undefined;
   #url: URL | undefined;
@@ -82,7 +82,7 @@ class Attempt implements Dispatcher.DispatchHandler {
   #retryAfter: string | undefined;
   #body: BodyReader | undefined;
 
-  constructor(request: DeliveryRequest, deps: AttemptDeps) {
+  constructor(request: DeliveryRequest, deps: ExchangeDeps) {
     this.#request = request;
     this.#deps = deps;
   }
@@ -95,11 +95,11 @@ class Attempt implements Dispatcher.DispatchHandler {
     } catch (error) {
       return error instanceof AddressRefused ? Promise.resolve(this.#blocked(error)) : Promise.reject(error);
     }
-    // A busy process comes to its timers before it reads: an answer that is here already counts.
+    // A busy process runs its timers before it reads: an answer that has already arrived counts.
     this.#timer = setTimeout(() => setImmediate(() => this.#timeOut()), this.#deps.timeoutMs);
     signal?.addEventListener("abort", this.#onAbort);
     this.#send(this.#url);
-    return this.#outcome.promise;
+    return this.#answer.promise;
   }
 
   #send(url: URL, options?: { fresh: boolean }): void {
@@ -131,13 +131,13 @@ class Attempt implements Dispatcher.DispatchHandler {
     if (this.#ended) return;
     this.#body ??= new BodyReader();
     this.#body.add(chunk);
-    if (this.#body.bytes > MAX_READ_BYTES) this.#cutOff(() => this.#outcome.resolve(this.#answered()));
+    if (this.#body.bytes > MAX_READ_BYTES) this.#cutOff(() => this.#answer.resolve(this.#answered()));
   }
 
   onResponseEnd(): void {
     this.#end((connection) => {
       this.#deps.connections.giveBack(connection);
-      this.#outcome.resolve(this.#answered());
+      this.#answer.resolve(this.#answered());
     });
   }
 
@@ -150,8 +150,8 @@ class Attempt implements Dispatcher.DispatchHandler {
       return;
     }
     this.#cutOff(() => {
-      if (isOurs(error)) this.#outcome.reject(error);
-      else this.#outcome.resolve(this.#failed(error));
+      if (isOurs(error)) this.#answer.reject(error);
+      else this.#answer.resolve(this.#failed(error));
     });
   }
 
@@ -159,7 +159,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     const { timeoutMs } = this.#deps;
     const phase = this.#connection?.phase ?? "resolving";
     const message = `${TIMEOUTS[phase]} within ${timeoutMs / 1_000} s.`;
-    this.#cutOff(() => this.#outcome.resolve(this.#failure("timeout", message)));
+    this.#cutOff(() => this.#answer.resolve(this.#failure("timeout", message)));
   }
 
   #end(settle: (connection: Connection) => void): void {
@@ -170,7 +170,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     settle(this.#connection);
   }
 
-  /** Ends the attempt and its connection, which may be in the middle of something. */
+  /** Ends the exchange and its connection, on which bytes may still be under way. */
   #cutOff(settle: () => void): void {
     this.#end((connection) => {
       settle();
@@ -197,8 +197,8 @@ class Attempt implements Dispatcher.DispatchHandler {
     const cause = error instanceof NotConnected ? error.cause : error;
     if (cause instanceof AddressRefused) return this.#blocked(cause);
     if (cause instanceof NameNotResolved) return this.#failure("name_not_resolved", cause.message);
-    const trouble = error instanceof NotConnected ? connectTrouble(error.phase, codeOf(cause)) : requestTrouble(error);
-    return this.#failure(...trouble);
+    const failure = error instanceof NotConnected ? connectFailure(error.phase, codeOf(cause)) : requestFailure(error);
+    return this.#failure(...failure);
   }
 
   #failure(code: FailureCode, message: string): Failed {
@@ -219,7 +219,7 @@ const TIMEOUTS: Record<Phase, string> = {
   reading: "The body of the endpoint's answer did not end",
 };
 
-type Trouble = [code: FailureCode, message: string];
+type Failure = [code: FailureCode, message: string];
 
 function codeOf(error: unknown): string {
   const { code } = (error ?? {}) as { code?: unknown };
@@ -231,7 +231,7 @@ const isLost = (error: Error): boolean =>
   /^(ECONNRESET|EPIPE)$/.test(codeOf(error)) ||
   (codeOf(error) === "UND_ERR_SOCKET" && /^(other side )?closed$/.test(error.message));
 
-/** The endpoint is not to blame: this process has no files, buffers or memory left, or a fault. */
+/** The fault is of this process, not of the endpoint: it has no files, buffers or memory left, or a defect. */
 function isOurs(error: Error): boolean {
   if (!(error instanceof NotConnected)) return false;
   const { cause, phase } = error;
@@ -251,7 +251,7 @@ const CERTIFICATES: Record<string, string> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: "cannot be verified; an intermediate certificate may be missing",
 };
 
-function connectTrouble(phase: Phase, code: string): Trouble {
+function connectFailure(phase: Phase, code: string): Failure {
   if (phase === "securing") {
     const fault = CERTIFICATES[code];
     if (fault) return ["tls", `The endpoint's TLS certificate ${fault}.`];
@@ -263,7 +263,7 @@ function connectTrouble(phase: Phase, code: string): Trouble {
   return ["unreachable", "The endpoint's host cannot be reached."];
 }
 
-function requestTrouble(error: Error): Trouble {
+function requestFailure(error: Error): Failure {
   const code = codeOf(error);
   if (isLost(error)) return ["reset", "The endpoint closed the connection before its answer was complete."];
   if (code === "ETIMEDOUT") return ["timeout", "The connection to the endpoint went dead."];
@@ -275,9 +275,9 @@ function requestTrouble(error: Error): Trouble {
   return ["protocol", "The endpoint's answer is not valid HTTP/1.1."];
 }
 
-/** The beginning of a body as text: whole characters, U+FFFD for what is no UTF-8 and for NUL. */
+/** The beginning of a body as text: whole characters, U+FFFD for bytes that are no UTF-8 and for NUL. */
 class BodyReader {
-  /** Read so far. */
+  /** Bytes read so far. */
   bytes = 0;
   readonly #decoder = new StringDecoder("utf8");
   #text = "";
@@ -289,11 +289,11 @@ class BodyReader {
   }
 
   text(): string {
-    // A character that we cut in two is left out, one that the endpoint did is shown as broken.
+    // A character cut in two by the limit is left out; one that the endpoint cut is shown as broken.
     const text = this.bytes > MAX_KEPT_BYTES ? this.#text : this.#text + this.#decoder.end();
     const clean = text.replaceAll("\0", "\uFFFD");
     if (clean.length * 3 <= MAX_KEPT_BYTES) return clean;
-    // U+FFFD takes more bytes than what it stands for.
+    // U+FFFD takes more bytes than the byte it stands for.
     return clean.slice(0, new TextEncoder().encodeInto(clean, new Uint8Array(MAX_KEPT_BYTES)).read);
   }
 }

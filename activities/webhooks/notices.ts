@@ -1,5 +1,5 @@
 import { transaction } from "../../db/transaction.ts";
-import { SWITCH_OFF_FAILURES, SWITCH_OFF_HOURS } from "../../domain/webhooks/attempts.ts";
+import { SWITCH_OFF_FAILURES, SWITCH_OFF_HOURS } from "../../domain/webhooks/endpoint-health.ts";
 import { claimNotices, type DueNotice, settleNotice } from "../../domain/webhooks/notices.ts";
 import type { ActivityDeps } from "../deps.ts";
 import { openTransport, PERMANENT, replyCode } from "../system-mail.ts";
@@ -9,8 +9,8 @@ const BATCH = 20;
 type Deps = Pick<ActivityDeps, "env" | "orm" | "log">;
 
 /**
- * Tells owners of endpoints that were switched off, over SYSTEM_SMTP_URL. A crash repeats a notice, it forgets none; one
- * that the server refuses for good is given up.
+ * Mails the owners of endpoints that were switched off, over SYSTEM_SMTP_URL. A crash repeats a notice and loses none; a
+ * notice that the server refuses for good is given up.
  */
 export async function sendDueNotices({ env, orm, log }: Deps): Promise<void> {
   const due = await transaction(orm.em, (em) => claimNotices(em, BATCH));

@@ -12,7 +12,7 @@ import {
   readEndpoint,
   updateEndpoint,
 } from "../../domain/webhooks/endpoints.ts";
-import { replayDelivery } from "../../domain/webhooks/replay.ts";
+import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router } from "../rest/route.ts";
 import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";

@@ -9,7 +9,7 @@ import {
   type ReplayFilter,
   readReplay,
   requestReplay,
-} from "../../domain/webhooks/replays.ts";
+} from "../../domain/webhooks/bulk-replay.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { oneOf, wholeNumber, words } from "../options.ts";
 import { progressLine } from "../output.ts";
@@ -57,13 +57,10 @@ async function where({ orm, stack }: Session, id: string): Promise<Outcome> {
   const row = await kysely(orm.em.fork())
     .selectFrom("webhook_deliveries")
     .select(["webhook_id", "event_id", "group_id", "status", "attempt", "next_attempt_at"])
-    .select((eb) => eb("updated_at", ">", eb.ref("created_at")).as("touched"))
     .where("id", "=", id)
     .executeTakeFirst();
   if (!row) throw new ApiError("not_found", `There is no delivery ${id}.`);
-  // A delivery that was BLOCKED when it was written never had a workflow; it is a group of its own, so that no other takes it.
-  const carried = row.group_id !== null && (row.status !== "BLOCKED" || row.touched);
-  const workflow = carried && row.group_id ? deliveryWorkflowId(row.group_id) : null;
+  const workflow = row.group_id === null ? null : deliveryWorkflowId(row.group_id);
   const nextAt = row.next_attempt_at === null ? null : new Date(row.next_attempt_at).toISOString();
   const ui =
     workflow && stack?.temporal.ui

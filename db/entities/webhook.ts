@@ -1,7 +1,7 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
 
-/** Why an endpoint is inactive: its failures, or somebody's wish. */
+/** Why an endpoint is inactive: its failures, or a request of its team. */
 export const DISABLED_REASONS = ["delivery_failures", "manual"] as const;
 export type DisabledReason = (typeof DISABLED_REASONS)[number];
 
@@ -37,7 +37,7 @@ const WebhookEndpointSchema = defineEntity({
     disabledReason: p.text().$type<DisabledReason>().nullable(),
     /** Creation or the latest re-activation: the 72 hours without success are counted from here at the earliest. */
     enabledAt: instant().defaultRaw("now()"),
-    /** The team's owner is to be told of a switch-off from then on; null when told, or nothing to tell. */
+    /** From then on a mail to the team's owner about the switch-off is due; null when it was sent, or none is due. */
     noticeDueAt: instant().nullable(),
     ...timestamps,
   },
@@ -46,7 +46,8 @@ export class WebhookEndpoint extends WebhookEndpointSchema.class {}
 WebhookEndpointSchema.setClass(WebhookEndpoint);
 
 /**
- * How an endpoint fares. Apart from the endpoint, so that deliveries neither wait for an edit nor move its `updated_at`.
+ * How an endpoint's attempts end. Apart from the endpoint, so that deliveries neither wait for an edit nor move its
+ * `updated_at`.
  */
 const WebhookHealthSchema = defineEntity({
   name: "WebhookHealth",
@@ -58,8 +59,6 @@ const WebhookHealthSchema = defineEntity({
     lastFailureAt: instant().nullable(),
   },
 });
-export class WebhookHealth extends WebhookHealthSchema.class {}
-WebhookHealthSchema.setClass(WebhookHealth);
 
 /**
  * Changes that were committed and not yet handed to endpoints: one row per change, or per batch of like changes. The
@@ -77,10 +76,8 @@ const WebhookOutboxSchema = defineEntity({
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class WebhookOutbox extends WebhookOutboxSchema.class {}
-WebhookOutboxSchema.setClass(WebhookOutbox);
 
-/** An event somebody subscribed to, kept as long as one of its deliveries can be replayed. */
+/** An event that an endpoint subscribed to, kept as long as one of its deliveries can be replayed. */
 const WebhookEventSchema = defineEntity({
   name: "WebhookEvent",
   tableName: "webhook_events",
@@ -96,8 +93,6 @@ const WebhookEventSchema = defineEntity({
     keptUntil: instant(),
   },
 });
-export class WebhookEvent extends WebhookEventSchema.class {}
-WebhookEventSchema.setClass(WebhookEvent);
 
 export const DELIVERY_STATUSES = ["PENDING", "SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
@@ -114,8 +109,10 @@ const WebhookDeliverySchema = defineEntity({
     webhookId: p.text(),
     eventId: p.text(),
     eventType: p.text(),
-    /** Whose workflow carries it; null while it waits for one. */
+    /** The group whose workflow carries it; null while it waits for one, and for good when `blockedAtOnce`. */
     groupId: p.text().nullable(),
+    /** Its endpoint was switched off when the event came: it is BLOCKED, and no workflow ever carries it. */
+    blockedAtOnce: p.boolean().default(false),
     attempt: p.smallint().default(1),
     status: p.text().$type<DeliveryStatus>().default("PENDING"),
     responseStatus: p.smallint().nullable(),
@@ -130,11 +127,9 @@ const WebhookDeliverySchema = defineEntity({
     updatedAt: instant().defaultRaw("now()"),
   },
 });
-export class WebhookDelivery extends WebhookDeliverySchema.class {}
-WebhookDeliverySchema.setClass(WebhookDelivery);
 
-/** FIRST: the first attempt is not over. CLIMBING: some failed and wait for their next. A group that is done is gone. */
-export type GroupPhase = "FIRST" | "CLIMBING";
+/** FIRST: the first attempt has not ended. RETRYING: some failed and wait for the next. A group that has ended is deleted. */
+export type GroupPhase = "FIRST" | "RETRYING";
 
 /** Deliveries of one endpoint that one workflow carries. Its id is that of its first delivery. */
 const WebhookGroupSchema = defineEntity({
@@ -147,8 +142,11 @@ const WebhookGroupSchema = defineEntity({
     webhookId: p.text(),
     size: p.smallint(),
     phase: p.text().$type<GroupPhase>().default("FIRST"),
-    /** The rung of the ladder its next attempt is on; 0 is the first attempt. */
-    rung: p.smallint().default(0),
+    /**
+     * The attempt under way, or the latest; the first is 1. An attempt that is cut off is made again under the same
+     * number, so its deliveries may count more attempts.
+     */
+    attempt: p.smallint().default(1),
     /** Raised by every attempt; the end of an older one changes nothing. */
     epoch: p.integer().default(0),
     /** An attempt is under way, or was cut off. */
@@ -157,15 +155,13 @@ const WebhookGroupSchema = defineEntity({
     begunAt: instant().nullable(),
     /** Until when it holds one of its endpoint's slots for retries. */
     slotUntil: instant().nullable(),
-    /** When the next attempt is due; one long past has lost its workflow. */
+    /** When the next attempt is due; when that is long past, its workflow is presumed dead. */
     dueAt: instant().defaultRaw("now()"),
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class WebhookGroup extends WebhookGroupSchema.class {}
-WebhookGroupSchema.setClass(WebhookGroup);
 
-/** An endpoint that was deleted and whose log is not all gone yet. */
+/** An endpoint that was deleted and whose log is not all deleted yet. */
 const DeletedWebhookSchema = defineEntity({
   name: "DeletedWebhook",
   tableName: "deleted_webhooks",
@@ -174,10 +170,8 @@ const DeletedWebhookSchema = defineEntity({
     deletedAt: instant().defaultRaw("now()"),
   },
 });
-export class DeletedWebhook extends DeletedWebhookSchema.class {}
-DeletedWebhookSchema.setClass(DeletedWebhook);
 
-/** A bulk replay: what it is to replay, and how far it is. Its workflow goes on from here. */
+/** A bulk replay: which deliveries it replays, and its progress. Its workflow continues from here. */
 const WebhookReplaySchema = defineEntity({
   name: "WebhookReplay",
   tableName: "webhook_replays",
@@ -192,21 +186,19 @@ const WebhookReplaySchema = defineEntity({
     /** … until then. */
     until: instant(),
     perSecond: p.integer(),
-    /** Counted when it was asked for. */
+    /** Counted when it was requested. */
     total: p.integer(),
     replayed: p.integer().default(0),
-    /** The last one that was looked at: endpoint, creation, id. */
+    /** The last delivery that was looked at: endpoint, creation, id. */
     afterWebhookId: p.text().default(""),
     afterCreatedAt: instant().nullable(),
     afterId: p.text().default(""),
-    /** Its workflow was seen by Temporal. */
+    /** When Temporal took its workflow. */
     startedAt: instant().nullable(),
     completedAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });
-export class WebhookReplay extends WebhookReplaySchema.class {}
-WebhookReplaySchema.setClass(WebhookReplay);
 
 export const webhookEntities = [
   WebhookEndpointSchema,

@@ -4,8 +4,8 @@ import { type EntityManager, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { newId } from "../ids.ts";
 import type { Mailed, MailOutcome } from "../mail/outcome.ts";
-import { ringRelay } from "../webhooks/bell.ts";
 import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
+import { notifyRelay } from "../webhooks/notify-relay.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 import { type OpenedDispatch, SETTLEMENT_EVENTS } from "./lanes.ts";
 import type { StateCounts } from "./ledger.ts";
@@ -70,7 +70,7 @@ async function settleBatch(
     if (settled.length > 0) return countsOf(settled);
   }
   const settled = await runSettlement(em, dispatch, mails, policy, true);
-  if (settled[0]?.recorded) ringRelay(em);
+  if (settled[0]?.recorded) notifyRelay(em);
   return countsOf(settled);
 }
 

@@ -4,9 +4,9 @@ import ipaddr from "ipaddr.js";
 import type { Env } from "../../config/env.ts";
 
 /**
- * What is not the public Internet, from IANA's registries of special-purpose addresses
- * (https://www.iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry), with multicast and what
- * is reserved. Some of these ranges are reachable from everywhere; none of them has a webhook receiver in it.
+ * Addresses that are not of the public Internet, from IANA's registries of special-purpose addresses
+ * (https://www.iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry), with multicast and
+ * reserved ranges. Some of these ranges are reachable from everywhere; none of them has a webhook receiver in it.
  */
 export const SPECIAL_IPV4 = [
   "0.0.0.0/8", // this network
@@ -31,12 +31,12 @@ export const SPECIAL_IPV4 = [
 ] as const;
 
 /**
- * Global unicast: all that is public. What carries an IPv4 address (mapped, compatible, NAT64), unique local, site-local
- * and link-local addresses, multicast and segment routing lie outside.
+ * Global unicast: all public addresses. Addresses that carry an IPv4 address (mapped, compatible, NAT64), unique local,
+ * site-local and link-local addresses, multicast and segment routing lie outside.
  */
 export const GLOBAL_IPV6 = "2000::/3";
 
-/** What is special within global unicast; same sources as SPECIAL_IPV4. */
+/** Special ranges within global unicast; same sources as SPECIAL_IPV4. */
 export const SPECIAL_IPV6 = [
   "2001::/23", // protocol assignments: Teredo, ORCHID, benchmarks
   "2001:db8::/32", // documentation
@@ -49,7 +49,7 @@ const specialIpv4 = SPECIAL_IPV4.map((range) => ipaddr.IPv4.parseCIDR(range));
 const globalIpv6 = ipaddr.IPv6.parseCIDR(GLOBAL_IPV6);
 const specialIpv6 = SPECIAL_IPV6.map((range) => ipaddr.IPv6.parseCIDR(range));
 
-/** Whether an IP address is one of the public Internet. What is not a plainly written address is not. */
+/** Whether an IP address is one of the public Internet. False for text that is not a plainly written address. */
 export function isPublic(address: string): boolean {
   if (ipaddr.IPv4.isValidFourPartDecimal(address)) {
     const ip = ipaddr.IPv4.parse(address);
@@ -72,7 +72,7 @@ const REFUSALS = {
 
 export type RefusalReason = keyof typeof REFUSALS;
 
-/** A URL that webhooks are not sent to. The message tells its owner what to do, and no address. */
+/** A URL that webhooks are not sent to. The message says how its owner can correct it, and names no address. */
 export class AddressRefused extends Error {
   override name = "AddressRefused";
   readonly reason: RefusalReason;
@@ -90,14 +90,14 @@ export class NameNotResolved extends Error {
 
 export interface AddressGuard {
   /**
-   * Judges a URL by its text alone.
+   * Checks a URL by its text alone.
    * @returns the URL parsed, the dot that may end its host name taken off
    * @throws {AddressRefused}
    */
   checkUrl(text: string): URL;
   /**
-   * Looks a host up, once, and judges every address it has. Connect to these and to no others.
-   * @param hostname as `URL.hostname` gives it; an IP address is judged and returned
+   * Looks a host up, once, and checks every address it has. Connect to these and to no others.
+   * @param hostname as `URL.hostname` gives it; an IP address is checked and returned
    * @returns one address at least, IPv4 before IPv6
    * @throws {AddressRefused} when an address is not public
    * @throws {NameNotResolved} when there is none, or the look-up failed
@@ -113,7 +113,7 @@ export function effectivePort({ port, protocol }: URL): number {
   return protocol === "https:" ? 443 : 80;
 }
 
-/** What to log at the start when receivers are allowed that are not public; undefined when none are. */
+/** The warning to log at the start when receivers that are not public are allowed; undefined when none are. */
 export const allowedHostsWarning = ({ WEBHOOK_ALLOWED_HOSTS: hosts }: GuardSettings): string | undefined =>
   hosts.length === 0
     ? undefined
@@ -121,9 +121,9 @@ export const allowedHostsWarning = ({ WEBHOOK_ALLOWED_HOSTS: hosts }: GuardSetti
 
 /** A query waits this long for its answer, twice. */
 const QUERY_TIMEOUT_MS = 1_500;
-/** A look-up never takes longer, however many servers there are to ask. */
+/** A look-up never takes longer, however many DNS servers are asked. */
 const LOOKUP_TIMEOUT_MS = 5_000;
-/** A name with more addresses would make one delivery knock at that many doors. */
+/** A name with more addresses would make one delivery connect to that many hosts. */
 const MAX_ADDRESSES_PER_FAMILY = 4;
 
 /**
@@ -201,7 +201,7 @@ function isPrivateLiteral(hostname: string): boolean {
   return literal !== undefined && !isPublic(literal.address);
 }
 
-/** Loopback by name (RFC 6761), whatever a DNS server says. */
+/** Loopback by name (RFC 6761), even when a DNS server says otherwise. */
 const isLocalName = (hostname: string): boolean => hostname === "localhost" || hostname.endsWith(".localhost");
 
 /** IPv4 and IPv6 addresses of a name; one of the two may be missing. */
@@ -224,5 +224,5 @@ async function lookUp(resolver: Resolver, hostname: string, timeoutMs: number): 
   );
 }
 
-/** The name was looked up, and there is nothing. */
+/** Codes of a look-up that found no address. */
 const NO_SUCH_NAME = new Set(["ENOTFOUND", "ENODATA", "EBADNAME", ""]);

@@ -1,4 +1,4 @@
-/** What a subscriber is told of one kind of event. */
+/** How one kind of event is described to subscribers. */
 export interface EventType<ObjectType extends string = string> {
   description: string;
   /** The `object` of the record in the payload's `data`. */
@@ -15,7 +15,7 @@ const event = <ObjectType extends string>(
 const personal = <ObjectType extends string>(objectType: ObjectType, description: string): EventType<ObjectType> =>
   event(objectType, description, true);
 
-/** Every event there is to subscribe to. A name is never changed or reused; `*` means the names that stand here then. */
+/** Every event a client can subscribe to. A name is never changed or reused; `*` means the names at the time of the request. */
 export const EVENTS = {
   "contact.created": personal("contact", "A contact was added."),
   "contact.updated": personal("contact", "A contact was changed."),
@@ -28,12 +28,12 @@ export const EVENTS = {
   "newsletter.scheduled": event("newsletter", "A newsletter was confirmed and waits for its time."),
   "newsletter.started": event("newsletter", "A newsletter's first mails go out."),
   "newsletter.paused": event("newsletter", "A newsletter's send was paused."),
-  "newsletter.completed": event("newsletter", "A newsletter's send is over."),
+  "newsletter.completed": event("newsletter", "A newsletter's send has ended."),
   "newsletter.cancelled": event("newsletter", "A newsletter's send was cancelled."),
   "campaign.scheduled": event("campaign", "A campaign was confirmed and waits for its time."),
   "campaign.started": event("campaign", "A campaign's first mails go out."),
   "campaign.paused": event("campaign", "A campaign's send was paused."),
-  "campaign.completed": event("campaign", "A campaign's send is over."),
+  "campaign.completed": event("campaign", "A campaign's send has ended."),
   "campaign.cancelled": event("campaign", "A campaign's send was cancelled."),
   "email.sent": personal("email", "A mail was accepted by the sending account's server."),
   "email.rejected": personal("email", "A mail was refused for good by the sending account's server."),

@@ -1,9 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { prepared } from "../../db/pool.ts";
-import { afterCommit } from "../../db/transaction.ts";
-import { ringRelay } from "./bell.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
 import type { EventName } from "./catalogue.ts";
+import { notifyRelayAfterCommit } from "./notify-relay.ts";
 import type { EventObjects } from "./objects.ts";
 
 /** Events that one row of the outbox holds at most. */
@@ -13,23 +12,23 @@ const OUTBOX_ROW_EVENTS = 500;
  * Endpoints that get events: those that are active, or that the platform switched off, whose events are kept for them.
  * One that was stopped by hand gets nothing written.
  */
-const listening = (tenant: Tenant) => sql`w.team_id = ${tenant.teamId} and w.environment = ${tenant.environment}
+const listening = (tenant: Tenant) => sql`${ofTenant(tenant, "w")}
   and (w.active or w.disabled_reason = 'delivery_failures')`;
 
 const literals = (types: readonly EventName[]) => sql.join(types.map((type) => sql.lit(type)));
 
-/** Whether somebody is to get events of one of the types. */
+/** Whether an endpoint subscribed to one of the types. */
 export const isWanted = (tenant: Tenant, ...types: EventName[]): RawBuilder<boolean> => sql<boolean>`exists (
   select from webhook_endpoints w where ${listening(tenant)} and w.events && array[${literals(types)}])`;
 
-/** A query for those of the types that somebody is to get, as `type`: one look at the team's few endpoints. */
+/** A query for those of the types that an endpoint subscribed to, as `type`: one look at the team's few endpoints. */
 export const wantedTypes = (tenant: Tenant, types: readonly EventName[]): RawBuilder<unknown> => sql`
   select distinct e.type from webhook_endpoints w cross join lateral unnest(w.events) as e (type)
   where ${listening(tenant)} and e.type in (${literals(types)})`;
 
 /**
- * The insert into the outbox of a statement that changes many rows at once; a statement that uses it sees to the bell
- * when it wrote something.
+ * The insert into the outbox of a statement that changes many rows at once. When it wrote a row, its caller notifies the
+ * relay.
  * @param happened a query for one row per event: `type` and the record's JSON as `object`
  */
 export const intoOutbox = (tenant: Tenant, happened: RawBuilder<unknown>): RawBuilder<unknown> => sql`
@@ -38,39 +37,38 @@ export const intoOutbox = (tenant: Tenant, happened: RawBuilder<unknown>): RawBu
   from (select type, object, row_number() over (partition by type) - 1 as n from (${happened}) h) numbered
   group by type, n / ${sql.lit(OUTBOX_ROW_EVENTS)}`;
 
-/** Records that are still in the database: how one is made of a row, and which rows. */
+/** Records that are still in the database: how one is made from a row, and which rows. */
 export interface Rows<Record> {
   /** See records.ts. */
   record: RawBuilder<Record>;
-  /** What comes after `from`. */
+  /** The part of the statement after `from`. */
   from: RawBuilder<unknown>;
-  /** Names the two of them, where the statement is to be prepared: the same name, the same text but for its values. */
+  /** Names the two of them when the statement is to be prepared: the same name, the same text but for its values. */
   name?: string;
 }
 
 /**
- * Notes events in the transaction of the change they tell of: both commit or neither does. Writes nothing, and makes no
- * record of rows, when nobody subscribed. The relay turns them into deliveries after the commit.
- * @param what the records as they stand after the change, one event each
+ * Writes a change to the outbox in the transaction that makes it: both commit or neither does. Without a subscribed
+ * endpoint it writes nothing and makes no record from rows. After the commit the relay makes an event with an id of each
+ * record, and its deliveries: see `fanOut`.
+ * @param records as they stand after the change, one event each
  * @throws {Error} outside of a transaction
  */
 export async function emit<Name extends EventName>(
   em: EntityManager,
   tenant: Tenant,
   type: Name,
-  what: readonly EventObjects[Name][] | Rows<EventObjects[Name]>,
+  records: readonly EventObjects[Name][] | Rows<EventObjects[Name]>,
 ): Promise<void> {
-  if (!("from" in what) && what.length === 0) return;
+  if (!("from" in records) && records.length === 0) return;
   const { record, from, name } =
-    "from" in what
-      ? what
-      : { record: sql`value`, from: sql`json_array_elements(${JSON.stringify(what)}::json)`, name: "given" };
+    "from" in records
+      ? records
+      : { record: sql`value`, from: sql`json_array_elements(${JSON.stringify(records)}::json)`, name: "given" };
   const happened = sql`select ${sql.lit(type)} as type, ${record} as object from ${from}`;
-  const mark = name === undefined ? sql`` : prepared(`emit_${name}_${type.replace(".", "_")}`);
-  const { numAffectedRows } = await sql`${mark}
-    ${intoOutbox(tenant, sql`select * from (${happened}) e where ${isWanted(tenant, type)}`)}`.execute(kysely(em));
-  if (numAffectedRows) ringAfterCommit(em);
+  const insert = intoOutbox(tenant, sql`select * from (${happened}) e where ${isWanted(tenant, type)}`);
+  const { numAffectedRows } = await (name === undefined
+    ? insert.execute(kysely(em))
+    : executePrepared(em, `emit_${name}_${type.replace(".", "_")}`, insert));
+  if (numAffectedRows) notifyRelayAfterCommit(em);
 }
-
-/** Tells the relay once what was noted is committed. */
-export const ringAfterCommit = (em: EntityManager): void => afterCommit(em, ringRelay, () => ringRelay(em));

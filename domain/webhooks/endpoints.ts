@@ -1,24 +1,23 @@
 import { LockMode, raw } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { type EndpointOrigin, WebhookEndpoint } from "../../db/entities/webhook.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { afterCommit } from "../../db/transaction.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type Access, requireScope } from "../access/authenticate.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
 import { type AddressGuard, AddressRefused, effectivePort, NameNotResolved } from "./address-guard.ts";
-import { ringRelay } from "./bell.ts";
 import type { EventName } from "./catalogue.ts";
 import type { CustomHeaders } from "./headers.ts";
+import { notifyRelayAfterCommit } from "./notify-relay.ts";
 import { deleteDeliveries } from "./retention.ts";
 import { newSecret, openHeaders, sealHeaders, sealSecret } from "./secrets.ts";
 import { CONTACT_EVENTS, CONTACT_SCOPES, carriesContactData } from "./subscription.ts";
 
 /** Endpoints a team may register in an environment. Those the app makes for itself are not counted. */
 export const MAX_ENDPOINTS = 20;
-/** Deliveries that are deleted together with their endpoint; the clean-up takes what is left. */
+/** Deliveries that are deleted together with their endpoint; the clean-up deletes the others. */
 const MAX_DELETED_AT_ONCE = 10_000;
 
 /**
@@ -54,13 +53,13 @@ export interface EndpointPatch extends Required<EndpointFields> {
   active: boolean;
 }
 
-/** Whose endpoint it becomes, and how its payloads are shaped. */
+/** The tenant that the endpoint becomes part of, and how its payloads are shaped. */
 interface Registration extends Tenant {
   origin: EndpointOrigin;
   apiVersion: string;
 }
 
-/** Endpoints with how they fare, as the API shows them: no secret and no header's value is read. */
+/** Endpoints with their health, as the API shows them: no secret and no header's value is read. */
 export const endpointRows = (em: EntityManager) =>
   kysely(em)
     .selectFrom("webhook_endpoints")
@@ -86,14 +85,13 @@ export const endpointRows = (em: EntityManager) =>
 export type EndpointRow = Awaited<ReturnType<ReturnType<typeof endpointRows>["executeTakeFirstOrThrow"]>>;
 
 /**
- * An endpoint of the tenant, whoever made it.
+ * An endpoint of the tenant, made through the API or by the app.
  * @throws {ApiError} `not_found`
  */
 export async function readEndpoint(em: EntityManager, tenant: Tenant, webhookId: string): Promise<EndpointRow> {
   const row = await endpointRows(em)
     .where("webhook_endpoints.id", "=", webhookId)
-    .where("webhook_endpoints.team_id", "=", tenant.teamId)
-    .where("webhook_endpoints.environment", "=", tenant.environment)
+    .where(ofTenant(tenant, "webhook_endpoints"))
     .executeTakeFirst();
   if (!row) throw notFound();
   return row;
@@ -101,7 +99,7 @@ export async function readEndpoint(em: EntityManager, tenant: Tenant, webhookId:
 
 /**
  * Whether a key may register an endpoint. Not to be called in a transaction.
- * @throws {ApiError} `insufficient_scope` for contact data; what `checkUrl` throws
+ * @throws {ApiError} `insufficient_scope` for contact data; any error of `checkUrl`
  */
 export async function checkRegistration(
   access: Access,
@@ -114,7 +112,7 @@ export async function checkRegistration(
 
 /**
  * Registers an endpoint whose URL was checked.
- * @returns it, and its secret, which nobody is shown again
+ * @returns it, and its secret, which is not shown again
  * @throws {ApiError} `resource_limit_reached` when the tenant has as many of its own as it may
  */
 export async function createEndpoint(
@@ -148,16 +146,15 @@ export async function createEndpoint(
   return { endpoint: await readEndpoint(em, tenant, id), secret };
 }
 
-/** Sees that there is room for one more until the transaction ends: of those that race for the last place one wins. */
-async function holdPlace(em: EntityManager, { teamId, environment }: Tenant): Promise<void> {
+/** Keeps room for one more endpoint until the transaction ends: of several that race for the last place one wins. */
+async function holdPlace(em: EntityManager, tenant: Tenant): Promise<void> {
   const db = kysely(em);
-  const lock = `webhook-endpoints/${teamId}/${environment}`;
+  const lock = `webhook-endpoints/${tenant.teamId}/${tenant.environment}`;
   await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
   const { count } = await db
     .selectFrom("webhook_endpoints")
     .select(sql<string>`count(*)`.as("count"))
-    .where("team_id", "=", teamId)
-    .where("environment", "=", environment)
+    .where(ofTenant(tenant))
     .where("origin", "=", "API" satisfies EndpointOrigin)
     .executeTakeFirstOrThrow();
   if (Number(count) < MAX_ENDPOINTS) return;
@@ -172,9 +169,9 @@ type Stored = Pick<WebhookEndpoint, "id" | "url" | "events">;
 const isRepointed = (stored: Stored, { url }: Patch<EndpointPatch>): boolean => url !== undefined && url !== stored.url;
 
 /**
- * Whether a key may make these changes. Not to be called in a transaction; `updateEndpoint` looks again at what may
- * have changed meanwhile, all but the URL, which is looked at before each delivery too.
- * @throws {ApiError} `not_found`; `insufficient_scope` for contact data; for another URL what `checkUrl` throws
+ * Whether a key may make these changes. Not to be called in a transaction; `updateEndpoint` checks again all that may
+ * have changed meanwhile, except the URL, which is checked before each delivery too.
+ * @throws {ApiError} `not_found`; `insufficient_scope` for contact data; for another URL any error of `checkUrl`
  */
 export async function checkPatch(
   em: EntityManager,
@@ -190,8 +187,8 @@ export async function checkPatch(
 }
 
 /**
- * Contact data goes nowhere new by a key that may not read it: not to an endpoint that did not get it, and not to
- * another URL. What waits to be retried, or can be replayed, would go to the new URL too.
+ * A key that may not read contact data cannot direct it anywhere new: not to an endpoint that did not get it, and not to
+ * another URL. Deliveries that wait for a retry, or can be replayed, would go to the new URL too.
  */
 async function requireContactScope(
   em: EntityManager,
@@ -203,14 +200,16 @@ async function requireContactScope(
   const added = (patch.events ?? []).filter((name) => !stored.events.includes(name));
   const concerned =
     carriesContactData(added) ||
-    (isRepointed(stored, patch) && (carriesContactData(stored.events) || (await hasSentContactData(em, stored.id))));
+    (isRepointed(stored, patch) &&
+      (carriesContactData(stored.events) || (await hasSentContactData(em, access.tenant, stored.id))));
   if (concerned) requireScope(access, ...CONTACT_SCOPES);
 }
 
-async function hasSentContactData(em: EntityManager, webhookId: string): Promise<boolean> {
+async function hasSentContactData(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
   const found = await kysely(em)
     .selectFrom("webhook_deliveries")
     .select("id")
+    .where(ofTenant(tenant))
     .where("webhook_id", "=", webhookId)
     .where("event_type", "in", [...CONTACT_EVENTS])
     .limit(1)
@@ -219,9 +218,9 @@ async function hasSentContactData(em: EntityManager, webhookId: string): Promise
 }
 
 /**
- * Changes an endpoint; `events` and `headers` replace what was there. Re-activation counts as a new beginning; of an
- * endpoint that the platform had switched off it clears the failures. Stopping one that is switched off already makes
- * it a stop by hand: nothing is kept for it any more.
+ * Changes an endpoint; `events` and `headers` replace the stored ones. A re-activation starts the 72 hours of the
+ * switch-off again, and clears the failures of an endpoint that the platform had switched off. Stopping one that is
+ * switched off already makes it a stop by hand: no event is kept for it any more.
  * @throws {ApiError} `not_found`; `insufficient_scope` as in `checkPatch`
  */
 export async function updateEndpoint(
@@ -229,8 +228,19 @@ export async function updateEndpoint(
   vault: Vault,
   access: Access,
   webhookId: string,
-  { headers, active, ...fields }: Patch<EndpointPatch>,
+  patch: Patch<EndpointPatch>,
 ): Promise<EndpointRow> {
+  await changeEndpoint(em, vault, access, webhookId, patch);
+  return readEndpoint(em, access.tenant, webhookId);
+}
+
+async function changeEndpoint(
+  em: EntityManager,
+  vault: Vault,
+  access: Access,
+  webhookId: string,
+  { headers, active, ...fields }: Patch<EndpointPatch>,
+): Promise<void> {
   const endpoint = await em.findOne(
     WebhookEndpoint,
     { id: webhookId },
@@ -243,7 +253,6 @@ export async function updateEndpoint(
   if (active === true && !endpoint.active) await activate(em, endpoint);
   if (active === false) deactivate(endpoint);
   await em.flush();
-  return readEndpoint(em, access.tenant, webhookId);
 }
 
 function replaceHeaders(vault: Vault, endpoint: WebhookEndpoint, headers: CustomHeaders): void {
@@ -267,8 +276,8 @@ async function activate(em: EntityManager, endpoint: WebhookEndpoint): Promise<v
   endpoint.disabledReason = null;
   endpoint.enabledAt = raw("now()");
   endpoint.noticeDueAt = null;
-  // Whatever waited for it can go.
-  afterCommit(em, ringRelay, () => ringRelay(em));
+  // Deliveries that waited for it can be sent now.
+  notifyRelayAfterCommit(em);
 }
 
 function deactivate(endpoint: WebhookEndpoint): void {
@@ -278,17 +287,18 @@ function deactivate(endpoint: WebhookEndpoint): void {
 }
 
 /**
- * Deletes an endpoint with its log. Nothing is sent to it from the commit on. Of a long log the rest is left to the
- * clean-up; nobody can see it.
+ * Deletes an endpoint with its log. Nothing is sent to it from the commit on. The rest of a long log is left to the
+ * clean-up; the API shows none of it.
  * @throws {ApiError} `not_found`
  */
 export async function deleteEndpoint(em: EntityManager, webhookId: string): Promise<void> {
   const endpoint = await em.findOne(WebhookEndpoint, { id: webhookId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!endpoint) throw notFound();
   await em.remove(endpoint).flush();
+  const tenant: Tenant = { teamId: endpoint.teamId, environment: endpoint.environment };
   const db = kysely(em);
-  await db.deleteFrom("webhook_groups").where("webhook_id", "=", webhookId).execute();
-  await deleteDeliveries(em, webhookId, MAX_DELETED_AT_ONCE);
-  // Even when nothing is left: an attempt that is under way may write another row.
+  await db.deleteFrom("webhook_groups").where(ofTenant(tenant)).where("webhook_id", "=", webhookId).execute();
+  await deleteDeliveries(em, tenant, webhookId, MAX_DELETED_AT_ONCE);
+  // Even when no row is left: an attempt that is under way may write another one.
   await db.insertInto("deleted_webhooks").values({ webhook_id: webhookId }).execute();
 }

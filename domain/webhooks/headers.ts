@@ -9,14 +9,14 @@ const MAX_TOTAL_BYTES = 8 * 1_024;
 /** A colon, a space, a line end. */
 const BYTES_AROUND = 4;
 
-/** What RFC 9110 calls a token. */
+/** A token of RFC 9110. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** Visible ASCII, with spaces inside: nothing that could end the header or reads as another charset. */
 const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
 /**
- * Names that are ours to set: what describes the body, the connection or the route, what a delivery says of itself, and
- * what would carry a browser's or a proxy's session. In lower case; a star stands for anything that follows.
+ * Names that clients cannot set: headers that describe the body, the connection, the route or the delivery itself, and
+ * headers that would carry a browser's or a proxy's session. In lower case; a star stands for any ending.
  */
 export const RESERVED_HEADERS = [
   "x-service-*",
@@ -51,7 +51,7 @@ const isReserved = (name: string): boolean => {
   );
 };
 
-/** What is wrong with a set of headers; `name` is missing where it is the set as a whole. */
+/** An error in a set of headers; `name` is missing when the set as a whole is wrong. */
 export interface HeaderProblem {
   name?: string;
   message: string;
@@ -71,7 +71,7 @@ const problemOfValue = (value: string): string | undefined => {
     : "must be printable ASCII, without line breaks and without spaces at either end";
 };
 
-/** Everything that keeps these headers from being sent as they are; empty when nothing does. */
+/** Everything that keeps these headers from being sent as they are; empty for a valid set. */
 export function headerProblems(headers: Readonly<CustomHeaders>): HeaderProblem[] {
   const entries = Object.entries(headers);
   if (entries.length > MAX_HEADERS) return [{ message: `must be at most ${MAX_HEADERS} headers` }];

@@ -1,10 +1,10 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** How long a claimed notice is another's business; after that whoever claimed it is taken to be dead. */
+/** How long a claimed notice belongs to the process that claimed it; after that the process is presumed dead. */
 const CLAIM_MINUTES = 10;
 
-/** The owner of a team is to be told that an endpoint was switched off. */
+/** A mail that is due to the owners of a team: an endpoint of theirs was switched off. */
 export interface DueNotice {
   webhookId: string;
   name: string;
@@ -14,7 +14,7 @@ export interface DueNotice {
   emails: string[];
 }
 
-/** Takes notices that are due, for the next ten minutes: what is not settled by then is due again. */
+/** Claims notices that are due, for the next ten minutes: one that is not settled by then is due again. */
 export async function claimNotices(em: EntityManager, limit: number): Promise<DueNotice[]> {
   const { rows } = await sql<DueNotice>`
     with due as (

@@ -11,7 +11,7 @@ interface Timestamps {
   updated_at: Instant;
 }
 
-/** What a newsletter or a campaign tells of its send. Without its body, which may be larger than receivers take. */
+/** A newsletter or a campaign. Without its body, which may be larger than receivers accept. */
 interface Broadcast extends Timestamps {
   id: string;
   name: string;
@@ -81,7 +81,7 @@ interface Fields {
     display_name: string;
     provider: AccountProvider;
     status: AccountStatus;
-    /** A code of what is wrong while its status does not say it, e.g. `login_refused`. */
+    /** The code of an error that its status does not show, e.g. `login_refused`. */
     last_error: string | null;
     last_checked_at: Instant | null;
   };

@@ -1,4 +1,4 @@
-/** What the body of a delivery is made of. */
+/** The facts in the body of a delivery. */
 export interface EventFacts {
   eventId: string;
   type: string;

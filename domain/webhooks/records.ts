@@ -1,9 +1,10 @@
 import { type RawBuilder, sql } from "kysely";
+import { isoInstant } from "../../db/sql.ts";
 import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
 
 /**
- * The records of events, made in SQL: where nobody subscribed no record is made, and where somebody did none passes
- * through Node. Each takes the alias under which the row stands in the statement.
+ * The records of events, made in SQL: without a subscribed endpoint no record is made, and none passes through Node.
+ * Each function takes the alias under which the row stands in the statement.
  */
 
 /** JSON of a record whose every field is given. */
@@ -24,9 +25,7 @@ function plain<Column extends string>(row: string, ...columns: Column[]): { [Nam
 
 /** The named points in time of a row: ISO 8601, UTC, milliseconds. */
 function instants<Column extends string>(row: string, ...columns: Column[]): { [Name in Column]: RawBuilder<unknown> } {
-  const iso = (column: string) =>
-    sql`to_char(${sql.ref(`${row}.${column}`)} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
-  return Object.fromEntries(columns.map((column) => [column, iso(column)])) as {
+  return Object.fromEntries(columns.map((column) => [column, isoInstant(sql.ref(`${row}.${column}`))])) as {
     [Name in Column]: RawBuilder<unknown>;
   };
 }
@@ -69,7 +68,7 @@ const newsletterRecord = (row: string): RawBuilder<EventObject<"newsletter">> =>
     ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
   });
 
-/** A newsletter as its events tell of it. */
+/** A newsletter as its events show it. */
 export const newsletterRow = (id: string) => ({
   record: newsletterRecord("n"),
   from: sql`newsletters n where n.id = ${id}`,

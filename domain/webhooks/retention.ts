@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 
 /** How long a delivery stays in the log, on the database's clock. */
 const KEPT = sql`interval '30 days'`;
@@ -8,23 +8,36 @@ export const EVENT_KEPT: RawBuilder<unknown> = sql`interval '31 days'`;
 /** By then no attempt that began before its endpoint was deleted is still under way. */
 const LATE = sql`interval '1 hour'`;
 
-/** Keeps events for as long as a delivery that is made now. @returns how many of them there still are */
-export async function keepEvents(em: EntityManager, eventIds: readonly string[]): Promise<number> {
+/**
+ * Keeps events for as long as a delivery that is made now.
+ * @param tenant undefined for events of several tenants, whose ids come from the database
+ * @returns how many of them still exist
+ */
+export async function keepEvents(
+  em: EntityManager,
+  tenant: Tenant | undefined,
+  eventIds: readonly string[],
+): Promise<number> {
   const { numAffectedRows = 0n } = await sql`
     update webhook_events set kept_until = greatest(kept_until, now() + ${EVENT_KEPT})
-    where id = any(${[...eventIds]}::text[])`.execute(kysely(em));
+    where id = any(${[...eventIds]}::text[]) and ${tenant ? ofTenant(tenant) : sql`true`}`.execute(kysely(em));
   return Number(numAffectedRows);
 }
 
 /** Deletes deliveries of one endpoint, `limit` at most. */
-export async function deleteDeliveries(em: EntityManager, webhookId: string, limit: number): Promise<void> {
-  await sql`delete from webhook_deliveries where ctid = any(array(
-    select ctid from webhook_deliveries where webhook_id = ${webhookId} limit ${limit}))`.execute(kysely(em));
+export async function deleteDeliveries(
+  em: EntityManager,
+  tenant: Tenant,
+  webhookId: string,
+  limit: number,
+): Promise<void> {
+  await sql`delete from webhook_deliveries where ctid = any(array(select ctid from webhook_deliveries
+    where ${ofTenant(tenant)} and webhook_id = ${webhookId} limit ${limit}))`.execute(kysely(em));
 }
 
 /**
- * Deletes what has had its time: logs of endpoints that are gone, deliveries after 30 days unless they are still under
- * way, events that no delivery is kept for.
+ * Deletes what has expired: logs of deleted endpoints, deliveries after 30 days unless they are still under way, events
+ * that no delivery is kept for.
  * @param rows one statement deletes at most: a long delete would hold up others
  */
 export async function deleteExpiredDeliveries(em: EntityManager, rows: number, stopping?: AbortSignal): Promise<void> {

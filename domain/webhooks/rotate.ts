@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { Vault } from "../crypto.ts";
 import { notFound } from "../errors.ts";
 import { newSecret, sealSecret } from "./secrets.ts";
@@ -19,7 +19,7 @@ export interface RotatedSecret {
 export async function rotateSecret(
   em: EntityManager,
   vault: Vault,
-  { teamId, environment }: Tenant,
+  tenant: Tenant,
   webhookId: string,
   overlapHours: number,
 ): Promise<RotatedSecret> {
@@ -33,8 +33,7 @@ export async function rotateSecret(
       previous_secret_expires_at: overlaps ? sql<string>`now() + make_interval(hours => ${overlapHours}::int)` : null,
     })
     .where("id", "=", webhookId)
-    .where("team_id", "=", teamId)
-    .where("environment", "=", environment)
+    .where(ofTenant(tenant))
     .returning("previous_secret_expires_at")
     .executeTakeFirst();
   if (!row) throw notFound();

@@ -15,7 +15,7 @@ const headersContext = (webhookId: string) => `webhook_endpoints/${webhookId}/he
 export const sealSecret = (vault: Vault, webhookId: string, secret: string): string =>
   vault.encrypt(secret, secretContext(webhookId));
 
-/** What `sealSecret` sealed. */
+/** The secret that `sealSecret` sealed. */
 export const openSecret = (vault: Vault, webhookId: string, sealed: string): string =>
   vault.decrypt(sealed, secretContext(webhookId));
 
@@ -23,6 +23,6 @@ export const openSecret = (vault: Vault, webhookId: string, sealed: string): str
 export const sealHeaders = (vault: Vault, webhookId: string, headers: CustomHeaders): string | null =>
   Object.keys(headers).length === 0 ? null : vault.encrypt(JSON.stringify(headers), headersContext(webhookId));
 
-/** What `sealHeaders` sealed. */
+/** The headers that `sealHeaders` sealed. */
 export const openHeaders = (vault: Vault, webhookId: string, sealed: string | null): CustomHeaders =>
   sealed === null ? {} : (JSON.parse(vault.decrypt(sealed, headersContext(webhookId))) as CustomHeaders);

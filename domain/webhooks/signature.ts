@@ -8,7 +8,7 @@ export const signingKey = (secret: string): KeyObject => createSecretKey(Buffer.
 /**
  * The value of X-Service-Signature: `t=<unix seconds>,v1=<hex>`, with one `v1` per secret while a rotation overlaps.
  * Each is the HMAC-SHA256 of `<t>.<body>`, keyed with the endpoint's secret as its owner holds it, `whsec_` included.
- * @param secrets newest first; texts or what `signingKey` made of them
+ * @param secrets newest first; texts or the keys that `signingKey` made of them
  * @param timestamp unix seconds
  * @param body the raw bytes that are sent
  */

@@ -1,10 +1,10 @@
 import type { Scope } from "../access/scopes.ts";
 import { EVENT_NAMES, EVENTS, type EventName, isEventName } from "./catalogue.ts";
 
-/** Stands for every event there is when it is given. */
+/** Stands for every event of the catalogue at the time of the request. */
 const EVERYTHING = "*";
 
-/** Any one of these lets a key have events sent that carry people's addresses. */
+/** A key with any one of these scopes may subscribe to events that carry people's addresses. */
 export const CONTACT_SCOPES = ["contacts:read", "suppressions:read"] as const satisfies readonly Scope[];
 
 /** The events that take one of `CONTACT_SCOPES`. */
@@ -14,13 +14,13 @@ const contactEvents: ReadonlySet<string> = new Set(CONTACT_EVENTS);
 export const carriesContactData = (events: readonly string[]): boolean =>
   events.some((name) => contactEvents.has(name));
 
-/** What is wrong with a wish for events; `index` is its place in the list. */
+/** An error in a requested event; `index` is its place in the list. */
 export interface EventProblem {
   index: number;
   message: string;
 }
 
-/** Everything that is wrong with the events somebody asks for; empty when nothing is. */
+/** Everything that is wrong with the requested events; empty for a valid list. */
 export function eventProblems(names: readonly string[]): EventProblem[] {
   return names.flatMap((name, index): EventProblem[] => {
     if (name === EVERYTHING) {
@@ -30,6 +30,6 @@ export function eventProblems(names: readonly string[]): EventProblem[] {
   });
 }
 
-/** The events that are asked for: each once, in the order they came, `["*"]` as the names there are now. */
+/** The requested events: each once, in the order they came, `["*"]` as the names of the catalogue. */
 export const resolveEvents = (names: readonly string[]): EventName[] =>
   names.length === 1 && names[0] === EVERYTHING ? [...EVENT_NAMES] : [...new Set(names.filter(isEventName))];

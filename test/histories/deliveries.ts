@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import type { Client } from "@temporalio/client";
+import type { Client, WorkflowHandle } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { REPLAYABLE, requestReplay } from "../../domain/webhooks/replays.ts";
+import { REPLAYABLE, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
@@ -15,7 +15,9 @@ import {
   PATIENCE_MS,
   type Row,
   reconcileUntil,
+  repairSecret,
   setEndpoint,
+  setReplayRate,
   untilAtRest,
   untilDetails,
   untilLog,
@@ -81,6 +83,17 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     const log = await untilLog(to.team, to.endpoint.id, ([row]) => row?.status === "RETRYING");
     return { ...to, row: await untilAtRest(temporal, log[0]) };
   }
+  /** Makes a history long: the workflow continues as a new run. */
+  async function untilNextRun(handle: WorkflowHandle): Promise<void> {
+    const { runId } = await handle.describe();
+    await eventually(
+      async () => {
+        await handle.executeUpdate("retryNow");
+        return (await handle.describe()).runId !== runId;
+      },
+      { what: "a second run", withinMs: PATIENCE_MS },
+    );
+  }
   async function held() {
     const to = await waiting();
     const handle = workflowOf(temporal, to.row);
@@ -104,7 +117,7 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
           environment: "LIVE" as const,
           webhook_id: to.endpoint.id,
           size: 1,
-          phase: "CLIMBING" as const,
+          phase: "RETRYING" as const,
           begun_at: sql<string>`now()`,
           due_at: sql<string>`now() + interval '1 hour'`,
           slot_until: sql<string>`now() + interval '1 hour'`,
@@ -123,6 +136,9 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
   }
   /** A bulk replay of deliveries that failed. */
   async function replay(count: number, perSecond: number): Promise<string> {
+    return (await requestedReplay(count, perSecond)).workflowId;
+  }
+  async function requestedReplay(count: number, perSecond: number) {
     const to = await endpointThat(status(410));
     await emitSome(to.team, count);
     await untilOver(to.team, to.endpoint.id, count);
@@ -130,7 +146,8 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     const since = new Date("2020-01-01");
     const until = new Date(Date.now() + 60_000);
     const filter = { teamId: null, webhookId: to.endpoint.id, statuses: [...REPLAYABLE], since, until };
-    return begun(replayWorkflowId(await requestReplay(to.team.em, filter, { perSecond, total: count })));
+    const id = await requestReplay(to.team.em, filter, { perSecond, total: count });
+    return { team: to.team, id, workflowId: await begun(replayWorkflowId(id)) };
   }
 
   return {
@@ -172,6 +189,36 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
       return workflowId;
     },
 
+    "delivery-step-failing-then-retried": async () => {
+      const { team, endpoint, answer } = await endpointThat(status(204), { encrypted_secret: "?" });
+      const workflowId = await deliver({ team, endpoint, answer });
+      const handle = temporal.workflow.getHandle(workflowId);
+      await untilDetails(handle, /failed three times/);
+      await repairSecret(team, endpoint);
+      await handle.executeUpdate("retryNow");
+      return workflowId;
+    },
+
+    "delivery-step-failing-then-cancelled": async () => {
+      const to = await endpointThat(status(204), { encrypted_secret: "?" });
+      const workflowId = await deliver(to);
+      const handle = temporal.workflow.getHandle(workflowId);
+      await untilDetails(handle, /failed three times/);
+      await handle.executeUpdate("cancel");
+      return workflowId;
+    },
+
+    "delivery-step-failing-continued-as-new": async () => {
+      const to = await endpointThat(status(204), { encrypted_secret: "?" });
+      const workflowId = await deliver(to);
+      const handle = temporal.workflow.getHandle(workflowId);
+      await untilDetails(handle, /failed three times/);
+      await untilNextRun(handle);
+      await repairSecret(to.team, to.endpoint);
+      await handle.executeUpdate("retryNow");
+      return workflowId;
+    },
+
     "delivery-retry-now": async () => {
       const { row, answer } = await waiting();
       answer(status(204));
@@ -205,14 +252,7 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
 
     "delivery-continued-as-new": async () => {
       const { handle, workflowId, release } = await withoutSlot();
-      const { runId } = await handle.describe();
-      await eventually(
-        async () => {
-          await handle.executeUpdate("retryNow");
-          return (await handle.describe()).runId !== runId;
-        },
-        { what: "a second run", withinMs: PATIENCE_MS },
-      );
+      await untilNextRun(handle);
       await release();
       return workflowId;
     },
@@ -225,6 +265,15 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
       await handle.executeUpdate("pause");
       await untilDetails(handle, /Paused/);
       await handle.executeUpdate("resume");
+      return workflowId;
+    },
+
+    "bulk-replay-step-failing-then-retried": async () => {
+      const { team, id, workflowId } = await requestedReplay(2, -1);
+      const handle = temporal.workflow.getHandle(workflowId);
+      await untilDetails(handle, /failed three times/);
+      await setReplayRate(team, id, 10);
+      await handle.executeUpdate("retryNow");
       return workflowId;
     },
 

@@ -98,7 +98,7 @@ export async function untilSettled(team: Pick<TestTeam, "em">, webhookId: string
 
 export { makeTeam };
 
-/** Nothing the tests do makes this event, so an endpoint that asks for it alone is never called. */
+/** No test makes this event, so an endpoint that subscribes to it alone is never called. */
 export const QUIET_EVENT = "campaign.started" satisfies EventName;
 /** The same, of contact data. */
 export const QUIET_CONTACT_EVENT = "contact.deleted" satisfies EventName;
@@ -106,7 +106,7 @@ export const QUIET_CONTACT_EVENT = "contact.deleted" satisfies EventName;
 /** A public address, so that no test waits for the DNS. */
 export const PUBLIC_URL = "https://1.1.1.1/hooks";
 
-/** What registers an endpoint that is never called. */
+/** The body that registers an endpoint that is never called. */
 export const webhookBody = (fields: Json = {}): Json => ({ url: PUBLIC_URL, events: [QUIET_EVENT], ...fields });
 
 /** An endpoint the app made for itself. */

@@ -294,7 +294,7 @@ describe("A webhook's URL", () => {
     it(`is taken: ${url}`, () => assert.equal(guard.checkUrl(url).origin, origin));
   }
 
-  it("says what to do, and no address", () => {
+  it("says how to correct the URL, and names no address", () => {
     for (const reason of Object.keys(REFUSED)) {
       const { message } = new AddressRefused(reason as RefusalReason);
       assert.match(message, /\.$/);
@@ -372,14 +372,14 @@ describe("A host's addresses", () => {
     });
   }
 
-  it("are missing when no server answers in time, and judged when half an answer came", async () => {
+  it("are missing when no server answers in time, and checked when half an answer came", async () => {
     const quick = guardWith({ dns: [dns.address] }, 150);
     await assert.rejects(quick.resolve("silent.test", 443), NameNotResolved);
     assert.deepEqual(await quick.resolve("half.test", 443), [{ address: "1.1.1.1", family: 4 }]);
     await assert.rejects(quick.resolve("half-private.test", 443), refusal("resolves_not_public"));
   });
 
-  it("are not looked up for an IP address, which is judged", async () => {
+  it("are not looked up for an IP address, which is checked", async () => {
     assert.deepEqual(await guard.resolve("8.8.8.8", 80), [{ address: "8.8.8.8", family: 4 }]);
     assert.deepEqual(await guard.resolve("[2606:4700::1]", 80), [{ address: "2606:4700::1", family: 6 }]);
     for (const host of ["127.0.0.1", "[::1]", "[::ffff:7f00:1]", "localhost", "a.localhost"]) {

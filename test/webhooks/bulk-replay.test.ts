@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { countReplayable, type ReplayFilter, readReplay, requestReplay } from "../../domain/webhooks/replays.ts";
+import { countReplayable, type ReplayFilter, readReplay, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { replayWorkflowId } from "../../workflows/ids.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
@@ -62,12 +62,12 @@ describe("A bulk replay", () => {
     until: new Date(Date.now() + 60_000),
     ...of,
   });
-  /** What the dry run counts. */
+  /** The count of the dry run. */
   const left = async ({ em }: Team, { id }: TestEndpoint, of: Partial<ReplayFilter> = {}): Promise<number> => {
     const counts = await countReplayable(em.fork(), filter(id, of));
     return counts.reduce((sum, { deliveries }) => sum + deliveries, 0);
   };
-  /** What the command asks for. @returns the replay's id */
+  /** Requests the same as the command. @returns the replay's id */
   const ask = (team: Team, { id }: TestEndpoint, perSecond: number): Promise<string> =>
     requestReplay(team.em, filter(id), { perSecond, total: 1 });
 
@@ -156,7 +156,7 @@ describe("A bulk replay", () => {
     assert.equal(await left(team, endpoint), 0);
   }).timeout(90_000);
 
-  it("queues no more a second than it may, says how far it is, and can be held", async () => {
+  it("queues no more a second than it may, reports its progress, and can be held", async () => {
     const { team, endpoint } = await failed("rate", 25);
     const { replay: id, total } = await replay(...SINCE, "--webhook", endpoint.id, "--per-second", "10", "--detach");
     assert.equal(total, 25);
@@ -167,7 +167,7 @@ describe("A bulk replay", () => {
     const at = Number(/at (\d+)/.exec(paused)?.[1]);
     assert.ok([10, 20, 25].includes(at), paused);
     assert.equal(replaysIn(await logOf(team, endpoint.id)).length, at);
-    assert.equal(await handle.executeUpdate("resume"), "goes on");
+    assert.equal(await handle.executeUpdate("resume"), "continues");
     const watched = await replay("--resume", id);
     assert.deepEqual([watched.replay, watched.replayed], [id, 25]);
     assert.deepEqual(await handle.result(), { replayed: 25 });
@@ -179,7 +179,7 @@ describe("A bulk replay", () => {
     await untilReplayed(team, endpoint, 25);
   }).timeout(90_000);
 
-  it("goes on after its worker was killed, and replays each delivery once", async () => {
+  it("continues after its worker was killed, and replays each delivery once", async () => {
     const { team, endpoint, log } = await failed("killed", 40);
     const id = await ask(team, endpoint, 8);
     await eventually(async () => replaysIn(await logOf(team, endpoint.id)).length >= 8, {
@@ -197,13 +197,13 @@ describe("A bulk replay", () => {
     const first = replaysIn(after).filter(({ attempt }) => attempt === 1);
     assert.equal(first.length, 40, "queued once each");
     assert.deepEqual(new Set(first.map(({ replay_of_id }) => replay_of_id)), new Set(log.map(({ id }) => id)));
-    // What was in hand when the worker died was attempted again, and no more than that.
+    // Only deliveries in flight when the worker died were attempted again.
     for (const row of replaysIn(after)) {
       if (row.status !== "SUCCEEDED") assert.match(row.error_message ?? "", /outcome is unknown/);
     }
   }).timeout(120_000);
 
-  it("leaves alone what went off meanwhile, and ends", async () => {
+  it("leaves an endpoint alone that was stopped meanwhile, and ends", async () => {
     const { team, endpoint } = await failed("off", 20);
     const id = await ask(team, endpoint, 5);
     await eventually(async () => replaysIn(await logOf(team, endpoint.id)).length > 0, {
@@ -223,7 +223,7 @@ describe("A bulk replay", () => {
     assert.equal(replaysIn(await logOf(team, endpoint.id)).filter(({ attempt }) => attempt === 1).length, replayed);
   }).timeout(90_000);
 
-  it("wants to know from when on, and knows its own ids", async () => {
+  it("refuses a call without --since, and an id that is no replay's", async () => {
     const [without, unknown, succeeded] = await Promise.all([
       app("webhook:replay", "--json"),
       app("webhook:replay", "--json", "--resume", "rpl_0"),

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { replayDelivery } from "../../domain/webhooks/replay.ts";
+import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { deleteExpiredDeliveries } from "../../domain/webhooks/retention.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
@@ -223,7 +223,7 @@ describe("The delivery log", () => {
       assert.equal((await replay(id)).status, 202);
     });
 
-    it("is refused once its payload is gone", async () => {
+    it("is refused once its payload is deleted", async () => {
       const { id, event_id } = await insertDelivery(team, webhookId);
       await db().deleteFrom("webhook_events").where("id", "=", event_id).execute();
       const answer = await replay(id);
@@ -236,7 +236,7 @@ describe("The delivery log", () => {
       assertRefused(await replay(elsewhere.id), 404, "not_found");
     });
 
-    it("says what would happen on a dry run and does nothing", async () => {
+    it("describes its effect on a dry run and changes nothing", async () => {
       const { id } = await insertDelivery(team, webhookId);
       const before = await snapshotTables(team.em, team.team.id);
       const { status, body } = await replay(id, { query: { dry_run: "true" } });
@@ -262,7 +262,7 @@ describe("The delivery log", () => {
     });
   });
 
-  describe("what is kept of it", () => {
+  describe("its retention", () => {
     const BATCH = 2;
     const cleanUp = () => deleteExpiredDeliveries(team.em.fork(), BATCH);
     const left = async (id: string) =>
@@ -275,7 +275,7 @@ describe("The delivery log", () => {
           .execute()
       ).map((row) => row.id);
 
-    it("is 30 days, and what is still under way", async () => {
+    it("is 30 days, and longer for deliveries still under way", async () => {
       for (let i = 0; i < 5; i++) await insertDelivery(team, webhookId, { created_at: daysAgo(30.1) });
       const kept = [];
       for (const [days, status] of [
@@ -304,7 +304,7 @@ describe("The delivery log", () => {
       assert.deepEqual(rows, [{ id: kept }]);
     });
 
-    it("is gone at once for whoever deletes an endpoint, and what exceeds 10,000 rows with the next clean-up", async () => {
+    it("ends with its endpoint, and for rows beyond 10,000 with the next clean-up", async () => {
       await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, group_id, status)
         select ${webhookId} || n, ${team.team.id}, 'LIVE', ${webhookId}, 'evt', ${QUIET_EVENT}, 'done', 'SUCCEEDED'
         from generate_series(1, 10001) n`.execute(db());

@@ -78,7 +78,7 @@ describe("Webhook deliveries", () => {
     await secure.close();
   });
 
-  /** One event to an endpoint for each of the paths, and what came of it. */
+  /** One event to an endpoint for each of the paths, and its log. */
   async function deliverTo(urls: string[]): Promise<Case[]> {
     const team = await makeTeam();
     const endpoints = await Promise.all(urls.map((url) => makeEndpoint(team, { url })));
@@ -119,7 +119,7 @@ describe("Webhook deliveries", () => {
     }
   }).timeout(90_000);
 
-  it("climb the whole ladder after any other answer, and follow no redirect", async () => {
+  it("make every attempt after any other answer, and follow no redirect", async () => {
     const statuses = [301, 302, 304, 307, 308, 408, 429, 500, 501, 502, 503, 504, 599];
     for (const { path, endpoint, log } of await deliverTo(at(...statuses.map(String)))) {
       assertExhausted(path, log);
@@ -140,7 +140,7 @@ describe("Webhook deliveries", () => {
     }
   }
 
-  it("climb the whole ladder when no complete answer comes in time", async () => {
+  it("make every attempt when no complete answer comes in time", async () => {
     const gone = await openReceiver();
     await gone.close();
     const unheard = [`${secure.origin}/tls`, `${gone.origin}/refused`];
@@ -169,7 +169,7 @@ describe("Webhook deliveries", () => {
       for (const id of arrived) assert.ok(log.some((row) => row.id === id));
       assert.ok(endpoint.id);
     }
-    assert.equal(secure.received.length, 0, "nothing is sent over a connection that nobody vouches for");
+    assert.equal(secure.received.length, 0, "nothing is sent over a connection without a known certificate");
   }).timeout(120_000);
 
   it("keep 16 KiB of an answer's text, whole characters, and go by its status", async () => {
@@ -242,12 +242,12 @@ describe("Webhook deliveries", () => {
   }).timeout(90_000);
 
   it("go to endpoints of their own environment and team, and of the events they asked for", async () => {
-    const [team, stranger] = [await makeTeam(), await makeTeam()];
+    const [team, elsewhere] = [await makeTeam(), await makeTeam()];
     const url = (path: string) => `${receiver.origin}/200/${path}`;
     const live = await makeEndpoint(team, { url: url("live") });
     const test = await makeEndpoint(team, { url: url("test"), set: { environment: "TEST" } });
     const other = await makeEndpoint(team, { url: url("other"), events: ["newsletter.paused"] });
-    const theirs = await makeEndpoint(stranger, { url: url("theirs") });
+    const theirs = await makeEndpoint(elsewhere, { url: url("theirs") });
     await emitIn(team, "TEST", [{ object: "newsletter", environment: "test" }]);
     await emitIn(team, "LIVE", [{ object: "newsletter", environment: "live" }]);
     for (const [endpoint, environment] of [
@@ -313,7 +313,7 @@ describe("Webhook deliveries", () => {
       ),
     );
     const unresolved = await makeEndpoint(team, { url: `http://${marks.token}.invalid/` });
-    // Fails in ways that nobody planned for, too: this is no URL.
+    // It fails in an unforeseen way, too: this is no URL.
     const unplanned = await makeEndpoint(team, { url: `nonsense ${marks.token}` });
     const before = receiver.behave;
     receiver.behave = (received, response, request) => {

@@ -28,7 +28,7 @@ const STOPPED = { active: false, disabled_reason: "manual" };
 const SWITCHED_OFF = { active: false, disabled_reason: "delivery_failures" };
 const ON = { active: true, disabled_at: null, disabled_reason: null };
 
-describe("An endpoint that changes while deliveries climb the ladder", () => {
+describe("An endpoint that changes while deliveries are retried", () => {
   let receiver: Receiver;
   let temporal: Client;
   receivingBesideTemporal((...opened) => {
@@ -36,7 +36,7 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
   });
 
   type Team = Awaited<ReturnType<typeof makeTeam>>;
-  interface Climbing {
+  interface Retrying {
     team: Team;
     endpoint: TestEndpoint;
     path: string;
@@ -45,7 +45,7 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
   }
 
   /** A delivery that failed once and waits for ten minutes. */
-  async function climb(name: string): Promise<Climbing> {
+  async function retrying(name: string): Promise<Retrying> {
     const team = await makeTeam();
     const path = `/${name}`;
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
@@ -58,7 +58,7 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
   const countAt = (path: string) => receiver.received.filter((one) => one.path === path).length;
 
   it("gets the next attempt at its new URL, with the event it was of", async () => {
-    const { team, endpoint, path, retryNow } = await climb("moved");
+    const { team, endpoint, path, retryNow } = await retrying("moved");
     await setEndpoint(team, endpoint.id, { url: `${receiver.origin}/moved/on` });
     await retryNow();
     const log = await untilOver(team, endpoint.id);
@@ -77,7 +77,7 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
     ["switched off", SWITCHED_OFF],
   ] as const) {
     it(`gets no further attempt when it is ${how}, and its delivery is FAILED and says so`, async () => {
-      const { team, endpoint, path, row, retryNow } = await climb(how.replaceAll(" ", "-"));
+      const { team, endpoint, path, row, retryNow } = await retrying(how.replaceAll(" ", "-"));
       await setEndpoint(team, endpoint.id, set);
       await retryNow();
       assert.deepEqual(await workflowOf(temporal, row).result(), { succeeded: 0, failed: 1, blocked: 0 });
@@ -90,8 +90,8 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
     }).timeout(90_000);
   }
 
-  it("goes on climbing when it was off for a while and is on again by the next attempt", async () => {
-    const { team, endpoint, retryNow } = await climb("off-and-on");
+  it("gets the next attempt when it was off for a while and is on again by then", async () => {
+    const { team, endpoint, retryNow } = await retrying("off-and-on");
     await setEndpoint(team, endpoint.id, SWITCHED_OFF);
     await setEndpoint(team, endpoint.id, ON);
     await retryNow();
@@ -102,7 +102,7 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
   }).timeout(90_000);
 
   it("gets nothing more once it is deleted, and the workflow ends", async () => {
-    const { team, endpoint, path, row, retryNow } = await climb("deleted");
+    const { team, endpoint, path, row, retryNow } = await retrying("deleted");
     const db = kysely(team.em);
     await db.deleteFrom("webhook_health").where("webhook_id", "=", endpoint.id).execute();
     await db.deleteFrom("webhook_endpoints").where("id", "=", endpoint.id).execute();
@@ -113,7 +113,7 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
     assert.equal((await logOf(team, endpoint.id)).length, 1);
   }).timeout(90_000);
 
-  it("has what still waited for a first attempt BLOCKED when it goes off, and nothing of it sent", async () => {
+  it("has deliveries that waited for a first attempt BLOCKED when it goes off, and none of them sent", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/waiting` });
     // As many groups as may be at their first attempt.
@@ -147,7 +147,7 @@ describe("An endpoint that changes while deliveries climb the ladder", () => {
   }).timeout(90_000);
 
   it("is not sent anything when its name turns private: that is BLOCKED, tried no more", async () => {
-    const { team, endpoint, path, retryNow } = await climb("turned");
+    const { team, endpoint, path, retryNow } = await retrying("turned");
     await setEndpoint(team, endpoint.id, { url: "http://127.0.0.1:9/private" });
     await retryNow();
     const log = await untilOver(team, endpoint.id);
@@ -168,7 +168,7 @@ describe("A worker that dies during an attempt", () => {
   });
   after(() => receiver.close());
 
-  it("leaves an unknown outcome, which is made again on the same rung and costs none of the ladder", async () => {
+  it("leaves an unknown outcome, and its attempt is made again without counting as one of the ladder", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/crash` });
     let again: Promise<unknown> | undefined;
@@ -193,7 +193,7 @@ describe("A worker that dies during an attempt", () => {
     assert.deepEqual([cut?.response_status, cut?.next_attempt_at], [null, null]);
     for (const row of made) assert.equal(row.response_status, 500);
     const arrived = assertAllHeaders(receiver, "/crash", log, endpoint);
-    assert.equal(arrived.length, 5, "the one in hand, and every rung");
+    assert.equal(arrived.length, 5, "the one in flight, and every attempt of the ladder");
     assert.equal(new Set(arrived.map(({ body }) => body)).size, 1);
   }).timeout(240_000);
 
@@ -218,7 +218,7 @@ describe("A worker that dies during an attempt", () => {
   }).timeout(240_000);
 });
 
-describe("A fault of ours", () => {
+describe("A fault of this service", () => {
   let receiver: Receiver;
   before(async () => {
     receiver = await openReceiver();
@@ -226,7 +226,7 @@ describe("A fault of ours", () => {
   after(() => receiver.close());
 
   // Each try of the activity closed the row as an unknown outcome and made another, although nothing had been sent.
-  it("makes no attempts in the log, and the delivery goes out once it is over", async () => {
+  it("makes no attempts in the log, and the delivery is sent once it is repaired", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/ours` });
     const db = kysely(team.em);

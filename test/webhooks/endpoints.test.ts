@@ -155,7 +155,7 @@ describe("Webhook endpoints", () => {
       assert.deepEqual((await shown(id)).header_names, ["constructor", "toString"]);
     });
 
-    it("says of a wrong list of events what to send instead", async () => {
+    it("says how to correct a wrong list of events", async () => {
       const { body } = await client.post("/webhooks", webhookBody({ events: ["*", QUIET_EVENT] }));
       assert.match(body.error.message, /\["\*"\]/);
     });
@@ -171,7 +171,7 @@ describe("Webhook endpoints", () => {
       assert.deepEqual((await stored(id)).events, EVENT_NAMES);
     });
 
-    it("does nothing on a dry run but refuses what it would refuse", async () => {
+    it("does nothing on a dry run, with the same refusals", async () => {
       const before = await snapshotTables(team.em, team.team.id);
       const dry = { query: { dry_run: "true" } };
       const { status, body } = await client.post("/webhooks", webhookBody(), dry);
@@ -302,7 +302,7 @@ describe("Webhook endpoints", () => {
 
     /*
      * An endpoint got contact data. Whoever may not read it takes the events off, which is free, then points the
-     * endpoint elsewhere, which was free too as it is subscribed to none, and replays what is in the log.
+     * endpoint elsewhere, which was free too as it is subscribed to none, and replays its log.
      */
     it("is not led elsewhere by unsubscribing first and replaying then", async () => {
       const without = await keyWith();
@@ -320,7 +320,7 @@ describe("Webhook endpoints", () => {
     };
     const count = async () => (await client.get("/webhooks", { query: { limit: 100 } })).body.data.length;
 
-    it("is 20 a team and environment; what the app made does not count", async () => {
+    it("is 20 a team and environment; endpoints the app made do not count", async () => {
       await insertAppEndpoint(team);
       await fill(MAX_ENDPOINTS);
       assert.equal(MAX_ENDPOINTS, 20);
@@ -361,7 +361,7 @@ describe("Webhook endpoints", () => {
   });
 
   describe("changing one", () => {
-    it("changes what is named and leaves the rest", async () => {
+    it("changes the given fields and leaves the rest", async () => {
       const { secret: _, ...made } = await register({ description: "old", headers: { "x-a": "1" } });
       const changed = await patch(made.id, { name: "New", description: null });
       assert.deepEqual(changed, { ...made, name: "New", description: null, updated_at: changed.updated_at });
@@ -431,7 +431,7 @@ describe("Webhook endpoints", () => {
       });
     }
 
-    it("says what would happen on a dry run and does nothing", async () => {
+    it("describes its effect on a dry run and changes nothing", async () => {
       const { secret: _, ...made } = await register();
       const { body } = await client.patch(`/webhooks/${made.id}`, { active: false }, { query: { dry_run: "true" } });
       assert.equal(body.data, null);
@@ -463,7 +463,7 @@ describe("Webhook endpoints", () => {
       await db().updateTable("webhook_health").set({ consecutive_failures: 25 }).where("webhook_id", "=", id).execute();
     };
 
-    it("tells a stop by hand, and since when", async () => {
+    it("reports a stop by hand, and since when", async () => {
       const made = await register();
       const off = await patch(made.id, { active: false });
       assert.deepEqual([off.active, off.disabled_reason], [false, "manual"]);
@@ -495,7 +495,7 @@ describe("Webhook endpoints", () => {
       assert.equal(notice_due_at, null);
     });
 
-    it("turns a switch-off into a stop by hand, since the same moment; the owner is told all the same", async () => {
+    it("turns a switch-off into a stop by hand, since the same moment; the owner is mailed all the same", async () => {
       const { id } = await register();
       await switchOff(id);
       const off = await patch(id, { active: false });
@@ -544,7 +544,7 @@ describe("Webhook endpoints", () => {
       assert.deepEqual(asked, ["https://private.test", "https://private.test", "https://public.test"]);
     });
 
-    it("is left to decide on whatever else looks like a URL", async () => {
+    it("decides on anything else that looks like a URL", async () => {
       for (const url of ["http://a", "https://bücher.example/x?y#z"]) {
         assert.equal((await register({ url }, own)).url, url);
       }
@@ -562,7 +562,7 @@ describe("Webhook endpoints", () => {
       assert.equal((await shown(id)).url, "https://public.test");
     });
 
-    it("is not done for whoever is refused anyway", async () => {
+    it("is not done for a request that is refused anyway", async () => {
       const foreign = await insertAppEndpoint(await makeTeam());
       assertRefused(await own.patch(`/webhooks/${foreign}`, { url: "https://private.test" }), "not_found");
       const { key } = await team.mint({ scopes: ["webhooks:write"] });
@@ -605,7 +605,7 @@ describe("Webhook endpoints", () => {
       }
     });
 
-    it("filters by event; nobody is subscribed to one there is not", async () => {
+    it("filters by event; an unknown one gives an empty list", async () => {
       const { id } = await register({ events: [QUIET_EVENT, "account.error"] });
       await register();
       assert.deepEqual(await ids({ event: "account.error" }), [id]);
@@ -613,7 +613,7 @@ describe("Webhook endpoints", () => {
       assertRefused(await client.get("/webhooks", { query: { event: "e".repeat(65) } }), "validation_failed", "event");
     });
 
-    it("leaves out what the app made for itself, which can be retrieved by its id", async () => {
+    it("leaves out endpoints the app made for itself, which can be retrieved by their id", async () => {
       const { id } = await register();
       const hidden = await insertAppEndpoint(team);
       assert.deepEqual(await ids(), [id]);
@@ -647,12 +647,12 @@ describe("Webhook endpoints", () => {
   });
 
   describe("deleting one", () => {
-    it("takes its log, its health and its groups along, and nobody else's", async () => {
+    it("takes its log, its health and its groups along, and no other's", async () => {
       const [gone, kept] = [(await register()).id, (await register()).id];
       for (const id of [gone, gone, kept]) await insertDelivery(team, id);
       for (const id of [gone, kept]) {
         const tenant = { team_id: team.team.id, environment: "LIVE" } as const;
-        // Due in ten years: nobody comes to look for its workflow.
+        // Due in ten years: the reconciler does not look for its workflow.
         const group = { id: unique("grp"), ...tenant, webhook_id: id, size: 1, due_at: new Date("2036-01-01") };
         await db().insertInto("webhook_groups").values(group).execute();
       }
@@ -673,7 +673,7 @@ describe("Webhook endpoints", () => {
       }
     });
 
-    it("says what would happen on a dry run and does nothing", async () => {
+    it("describes its effect on a dry run and changes nothing", async () => {
       const { id } = await register();
       await insertDelivery(team, id);
       const before = await snapshotTables(team.em, team.team.id);

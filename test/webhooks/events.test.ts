@@ -9,9 +9,9 @@ import { resumeAccount, suspendAccount } from "../../domain/accounts.ts";
 import { importSubscribers } from "../../domain/csv-import.ts";
 import { confirmUrl, unsubscribeUrl } from "../../domain/links.ts";
 import { settleOutcomes } from "../../domain/sends/settlement.ts";
-import { RELAY_CHANNEL } from "../../domain/webhooks/bell.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
+import { RELAY_CHANNEL } from "../../domain/webhooks/notify-relay.ts";
 import type { EventObjects } from "../../domain/webhooks/objects.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { mailLetter } from "../public/ledger.ts";
@@ -110,7 +110,7 @@ describe("Events of the audience", () => {
     return { ...rest, object: "subscription", subscriber_id: id };
   };
 
-  it("tell of a subscriber who is added or changed, with the API's record", async () => {
+  it("report a subscriber that is added or changed, with the API's record", async () => {
     const person = await addPerson();
     assert.deepEqual(await since(), [{ type: "subscriber.created", object: person }]);
 
@@ -125,7 +125,7 @@ describe("Events of the audience", () => {
     assert.notEqual(changed.body.data.updated_at, person.updated_at);
   });
 
-  it("tell of who is put on a list and taken off it, once each", async () => {
+  it("report each subscription that is made or removed, once", async () => {
     const [one, two] = [await addPerson(), await addPerson()];
     const listId = await addList();
     await since();
@@ -145,7 +145,7 @@ describe("Events of the audience", () => {
     assert.deepEqual(await since(), [{ type: "subscription.removed", object: before }]);
   });
 
-  it("tell of everybody who was on a list that is deleted, in rows of 500 at most", async () => {
+  it("report every subscription of a deleted list, in rows of 500 at most", async () => {
     const listId = await addList();
     const count = 1_203;
     await sql`with p as (
@@ -157,7 +157,7 @@ describe("Events of the audience", () => {
       from p`.execute(kysely(team.em));
     assert.equal((await client.delete(`/lists/${listId}`)).status, 200);
     const events = await since();
-    assert.equal(events.length, count - 3, "whoever opted out was taken off then");
+    assert.equal(events.length, count - 3, "a subscriber that opted out was taken off then");
     assert.deepEqual([...new Set(typesOf(events))], ["subscription.removed"]);
     assert.equal(
       new Set(objectsOf(events, "subscription.removed").map(({ subscriber_id }) => subscriber_id)).size,
@@ -295,7 +295,7 @@ describe("Events of the audience", () => {
     });
   });
 
-  it("are none in a dry run, whatever it would do", async () => {
+  it("are none in a dry run", async () => {
     const person = await addPerson();
     const listId = await addList();
     await subscribe(listId, person.id);
@@ -337,12 +337,12 @@ describe("An event", () => {
     await client.delete(`/lists/${mail.listIds[1]}`);
   };
 
-  it("is written for nobody when nobody listens, nor for an endpoint stopped by hand or of another team", async () => {
-    const [nobody, stopped, listening] = [await makeTeam(), await makeTeam(), await makeTeam()];
+  it("is not written without an endpoint, nor for one stopped by hand or of another team", async () => {
+    const [without, stopped, listening] = [await makeTeam(), await makeTeam(), await makeTeam()];
     await listen(stopped, { disabled: "manual" });
     await listen(listening);
-    for (const team of [nobody, stopped]) await bustle(team);
-    assert.deepEqual([await rowsOf(nobody), await rowsOf(stopped), await rowsOf(listening)], [0, 0, 0]);
+    for (const team of [without, stopped]) await bustle(team);
+    assert.deepEqual([await rowsOf(without), await rowsOf(stopped), await rowsOf(listening)], [0, 0, 0]);
   });
 
   it("is written for an endpoint that the platform switched off", async () => {
@@ -352,7 +352,7 @@ describe("An event", () => {
     assert.deepEqual(typesOf(await emittedEvents(team)), ["subscriber.created"]);
   });
 
-  it("is written for the types alone that somebody subscribed to", async () => {
+  it("is written only for types that an endpoint subscribed to", async () => {
     const team = await makeTeam();
     await listen(team, { events: ["unsubscribe.created"] });
     await listen(team, { events: ["subscriber.updated", "unsubscribe.created"] });
@@ -373,7 +373,7 @@ describe("An event", () => {
     assert.deepEqual(rows, [{ environment: "TEST" }]);
   });
 
-  it("is not written, and rings no bell, when its transaction is rolled back", async () => {
+  it("is not written, and notifies no relay, when its transaction is rolled back", async () => {
     const team = await makeTeam();
     await listen(team);
     const { env } = await stack();
@@ -402,7 +402,7 @@ describe("An event", () => {
       assert.deepEqual(heard, ["mark"]);
       assert.equal(await rowsOf(team), 0);
       await note(false);
-      await eventually(() => heard.length > 1, { what: "the bell" });
+      await eventually(() => heard.length > 1, { what: "the notification" });
       assert.deepEqual(await emittedEvents(team), [{ type: "contact.deleted", object }]);
     } finally {
       await ear.end();
@@ -449,7 +449,7 @@ describe("Events of a send", () => {
     sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
       where id = ${sender.newsletterId}`.execute(kysely(sender.em));
 
-  it("tell of each mail once: one that was sent, one that was rejected, and who bounced hard", async function () {
+  it("report each mail once: sent, rejected, and a hard bounce", async function () {
     this.timeout(60_000);
     const sender = await makeSender({ recipients: 0 });
     const { audience } = sender;
@@ -518,7 +518,7 @@ describe("Events of a send", () => {
     assert.equal(one.reason, "bounce:hard");
   });
 
-  it("are none of its mails when nobody listens to those", async () => {
+  it("are none of its mails when no endpoint subscribed to those", async () => {
     const sender = await makeSender({ recipients: 50 });
     await listen(sender, { events: ["newsletter.completed"] });
     await setFaults([{ stage: "rcpt", match: `person1@${sender.audience}`, code: 550, message: "5.1.1 No such user" }]);
@@ -528,7 +528,7 @@ describe("Events of a send", () => {
 
   for (const eventsWanted of [true, false]) {
     const when = eventsWanted ? "before its slice began" : "since its slice began";
-    it(`tell of a mail whose outcome came late, and not of it again; to who listens ${when}`, async () => {
+    it(`report a mail whose outcome came late, once, to an endpoint that subscribed ${when}`, async () => {
       const team = await makeTeam();
       const mail = await mailLetter(team);
       const since = emitted(team);
@@ -621,7 +621,7 @@ describe("Events of a send", () => {
     assert.deepEqual(objectsOf(events, "newsletter.cancelled"), [await letterOf(sender)]);
   });
 
-  it("tell that a send is over that reached nobody", async () => {
+  it("report the end of a send that mailed no recipient", async () => {
     const sender = await makeSender({ recipients: 1 });
     await listen(sender, { events: ["newsletter.completed"] });
     await setFaults([{ stage: "rcpt", match: sender.audience, code: 550, message: "5.1.1 no" }]);
@@ -632,7 +632,7 @@ describe("Events of a send", () => {
     );
   });
 
-  it("tell of an account whose login is refused, and of its recovery with the first mail it takes", async () => {
+  it("report an account whose login is refused, and its recovery with the first mail it takes", async () => {
     const sender = await makeSender({ recipients: 2 });
     await listen(sender, { events: ["account.error", "account.recovered"] });
     const since = emitted(sender);

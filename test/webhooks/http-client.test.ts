@@ -9,7 +9,7 @@ import { Worker } from "node:worker_threads";
 import fc from "fast-check";
 import { createDeliveryClient, type DeliveryClient, parseRetryAfter } from "../../activities/webhooks/http-client.ts";
 import { openAddressGuard } from "../../domain/webhooks/address-guard.ts";
-import type { Answer, Answered, Failed, FailureCode } from "../../domain/webhooks/verdict.ts";
+import type { Answer, Answered, Failed, FailureCode } from "../../domain/webhooks/classify.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { eventually } from "../support/eventually.ts";
 
@@ -106,13 +106,13 @@ describe("A webhook's HTTP client", () => {
     });
 
     for (const status of [200, 201, 204, 400, 404, 410, 429, 500, 503, 599]) {
-      it(`tells the status ${status}`, async () => {
+      it(`reports the status ${status}`, async () => {
         const answer = await postTo(await serve((_, response) => void response.writeHead(status).end()));
         assert.equal(answered(answer).status, status);
       });
     }
 
-    it("takes one that came in time, though the process was too busy to read it", async () => {
+    it("takes one that came in time, even when the process was too busy to read it", async () => {
       const server = new Worker(
         `const { parentPort } = require("node:worker_threads");
         const server = require("node:http").createServer((_, response) => {
@@ -143,7 +143,7 @@ describe("A webhook's HTTP client", () => {
       });
     }
 
-    it("passes over what comes before the answer", async () => {
+    it("skips interim answers before the final one", async () => {
       const receiver = await serveRaw((socket) => {
         socket.once("data", () =>
           socket.write(
@@ -155,7 +155,7 @@ describe("A webhook's HTTP client", () => {
       assert.deepEqual([answer.status, answer.body, answer.retryAfterSeconds], [202, "ok", undefined]);
     });
 
-    it("tells Retry-After with any status", async () => {
+    it("reports Retry-After with any status", async () => {
       for (const status of [200, 429, 503]) {
         const receiver = await serve((_, response) => void response.writeHead(status, { "retry-after": "120" }).end());
         assert.equal(answered(await postTo(receiver)).retryAfterSeconds, 120);
@@ -193,7 +193,7 @@ describe("A webhook's HTTP client", () => {
       assert.ok(Buffer.byteLength(broken) <= 16_384 && Buffer.byteLength(broken) > 16_380);
     });
 
-    it("keeps what Postgres takes, whatever comes and however it is cut", async () => {
+    it("keeps only text that Postgres takes, from any bytes, cut anywhere", async () => {
       const pieces = fc.array(fc.uint8Array({ maxLength: 9_000 }), { maxLength: 8 });
       let chunks: Uint8Array[] = [];
       const receiver = await serve(async (_, response) => {
@@ -294,7 +294,7 @@ describe("A webhook's HTTP client", () => {
       }
     });
 
-    it("says that the body broke off, and what the status was", async () => {
+    it("says that the body broke off, with the status", async () => {
       const receiver = await serveRaw((socket) => {
         socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort"));
       });
@@ -325,7 +325,7 @@ describe("A webhook's HTTP client", () => {
       }
     });
 
-    it("does not blame the endpoint for a fault on this side", async () => {
+    it("does not report a fault of this process as the endpoint's", async () => {
       const guard = { ...openAddressGuard({ WEBHOOK_ALLOWED_HOSTS: [], WEBHOOK_DNS_SERVERS: [] }) };
       guard.resolve = () => Promise.reject(new Error("too many open files"));
       const client = createDeliveryClient({ guard, timeoutMs: 5_000 });
@@ -346,7 +346,7 @@ describe("A webhook's HTTP client", () => {
   describe("over TLS", () => {
     const serveTls = (listener: RequestListener): Promise<Receiver> => listen(createTlsServer({ cert, key }, listener));
 
-    it("insists on a certificate that somebody vouches for", async () => {
+    it("insists on a certificate of a known issuer", async () => {
       let requests = 0;
       const receiver = await serveTls((_, response) => void response.end(String(++requests)));
       const answer = await post(open([receiver.port]), `https://hook.test:${receiver.port}/`);
@@ -486,7 +486,7 @@ describe("A webhook's HTTP client", () => {
       await eventually(() => receiver.sockets.size === 0, { what: "the end of the idle connection", withinMs: 3_000 });
     });
 
-    /** Answers the first request of a connection; the second ends as told. Later connections answer everything. */
+    /** Answers the first request of a connection; the second ends by `end`. Later connections answer everything. */
     async function staleServer(onSecond: (socket: Socket) => void): Promise<Receiver & { requests: number }> {
       const receiver = { requests: 0 };
       let connections = 0;

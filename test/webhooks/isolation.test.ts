@@ -19,10 +19,10 @@ import {
   workflowOf,
 } from "./observing.ts";
 
-/** Failures in a row of which an endpoint is asked for little at once. */
+/** Failures in a row with which an endpoint is `failing`. */
 const FAILING = 5;
 
-describe("A healthy endpoint", () => {
+describe("A working endpoint", () => {
   let receiver: Receiver;
   let dead: Receiver;
   let temporal: Client;
@@ -38,26 +38,26 @@ describe("A healthy endpoint", () => {
     await close();
   });
 
-  it("waits for no stranger: one that never answered is tried with one group, beside the tasks of workflows", async () => {
+  it("is not delayed by an unproven endpoint, which gets one group whose first attempt is an activity", async () => {
     receiver.behave = ({ path }, response) => {
       if (path === "/known") response.writeHead(204).end();
     };
     const team = await makeTeam();
-    const stranger = await makeEndpoint(team, { url: `${receiver.origin}/stranger` });
+    const unproven = await makeEndpoint(team, { url: `${receiver.origin}/unproven` });
     await emitSome(team, 350);
     await eventually(async () => {
-      const [group] = await groupsOf(team, stranger.id);
+      const [group] = await groupsOf(team, unproven.id);
       const { events } = await temporal.workflow.getHandle(deliveryWorkflowId(group?.id ?? "")).fetchHistory();
       return events?.some(({ activityTaskScheduledEventAttributes: scheduled }) => scheduled);
     });
-    const first = (await groupsOf(team, stranger.id)).filter(({ phase }) => phase === "FIRST");
+    const first = (await groupsOf(team, unproven.id)).filter(({ phase }) => phase === "FIRST");
     assert.equal(first.length, 1);
-    await kysely(team.em).deleteFrom("webhook_endpoints").where("id", "=", stranger.id).execute();
+    await kysely(team.em).deleteFrom("webhook_endpoints").where("id", "=", unproven.id).execute();
   });
 
-  it("gets all of its events while one beside it hangs, one refuses and hundreds of theirs wait", async () => {
+  it("gets all of its events while another one hangs, one refuses and hundreds of their deliveries wait", async () => {
     receiver.behave = ({ path }, response) => {
-      if (path === "/healthy") response.writeHead(204).end();
+      if (path === "/working") response.writeHead(204).end();
     };
     const refusing = dead.origin;
     await dead.close();
@@ -69,10 +69,10 @@ describe("A healthy endpoint", () => {
     for (const { id } of [hanging, refused]) {
       await untilLog(team, id, (log) => log.filter(({ status }) => status !== "PENDING").length >= FAILING);
     }
-    const healthy = await makeEndpoint(team, { url: `${receiver.origin}/healthy` });
+    const working = await makeEndpoint(team, { url: `${receiver.origin}/working` });
     const count = 400;
     await emitSome(team, count);
-    const arrived = await receiver.until("/healthy", count, PATIENCE_MS);
+    const arrived = await receiver.until("/working", count, PATIENCE_MS);
     const [hangingLog, refusedLog] = [await logOf(team, hanging.id), await logOf(team, refused.id)];
     const waiting = hangingLog.filter(({ status, attempt }) => status === "PENDING" && attempt === 1).length;
     assert.ok(waiting >= 200, `${waiting} of the hanging one's wait`);
@@ -82,7 +82,7 @@ describe("A healthy endpoint", () => {
     );
     assert.equal(new Set(arrived.map(eventIdOf)).size, count);
     assert.equal(new Set(arrived.map(deliveryIdOf)).size, count, "each once");
-    const log = await untilOver(team, healthy.id, count);
+    const log = await untilOver(team, working.id, count);
     assert.ok(log.every(({ status, attempt }) => status === "SUCCEEDED" && attempt === 1));
     const first = (await groupsOf(team, hanging.id)).filter(({ phase }) => phase === "FIRST");
     assert.ok(
@@ -93,7 +93,7 @@ describe("A healthy endpoint", () => {
     receiver.behave = (_, response) => void response.writeHead(204).end();
   }).timeout(120_000);
 
-  it("gets all of its events beside a dozen that hang, of its own team and of others", async () => {
+  it("gets all of its events while a dozen others hang, of its own team and of others", async () => {
     receiver.behave = ({ path }, response) => {
       if (path === "/fine") response.writeHead(204).end();
     };
@@ -110,7 +110,7 @@ describe("A healthy endpoint", () => {
     for (const { team, id } of hanging) await untilLog(team, id, (log) => log.length >= 30);
     const [team] = teams;
     assert.ok(team);
-    const healthy = await makeEndpoint(team, { url: `${receiver.origin}/fine` });
+    const working = await makeEndpoint(team, { url: `${receiver.origin}/fine` });
     await emitSome(team, 200);
     await receiver.until("/fine", 200, PATIENCE_MS);
     const unfinished = await Promise.all(
@@ -119,13 +119,13 @@ describe("A healthy endpoint", () => {
       ),
     );
     assert.ok(unfinished.some(Boolean), "the others are still at it");
-    const log = await untilOver(team, healthy.id, 200);
+    const log = await untilOver(team, working.id, 200);
     assert.ok(log.every(({ status, attempt }) => status === "SUCCEEDED" && attempt === 1));
     for (const { team, id } of hanging) await setEndpoint(team, id, { active: false, disabled_reason: "manual" });
     receiver.behave = (_, response) => void response.writeHead(204).end();
   }).timeout(120_000);
 
-  it("gets new events at once although many of its older ones wait on the ladder", async () => {
+  it("gets new events at once while many of its older ones wait for a retry", async () => {
     receiver.behave = askToWait(600);
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/recovered` });

@@ -15,12 +15,12 @@ import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 const LONG_MS = 240_000;
 
 const ENDPOINTS = 5;
-/** Deliveries of one group, and groups at their first attempt an endpoint may have: what can be in hand at once. */
+/** Deliveries of one group, and groups at their first attempt an endpoint may have: the most that can be in flight at once. */
 const IN_HAND = ENDPOINTS * 6 * 100;
 
 const LISTENED = ["newsletter.started", "subscriber.created"] satisfies EventName[];
 
-/** What closes a row although nobody refused it: the service was cut off, or a busy machine was too slow to answer. */
+/** Why a row is closed that no endpoint refused: the service was cut off, or a busy machine was too slow to answer. */
 const UNKNOWN = /outcome is unknown/;
 const TOO_SLOW = /within 2 s/;
 
@@ -31,7 +31,7 @@ interface Endpoint {
 
 type TestTeam = Awaited<ReturnType<typeof makeTeam>>;
 
-/** A team with endpoints at one receiver, and what arrived there. */
+/** A team with endpoints at one receiver, and the arrivals there. */
 interface Scene {
   team: TestTeam;
   client: ApiClient;
@@ -65,7 +65,7 @@ async function openScene(receiver: Receiver, paths: readonly string[]): Promise<
   return { team, client: api(team.keys.live), endpoints, arrived, pairs };
 }
 
-const healthy = (count = ENDPOINTS) => Array.from({ length: count }, (_, i) => `healthy${i}`);
+const working = (count = ENDPOINTS) => Array.from({ length: count }, (_, i) => `working${i}`);
 
 /** Random numbers that SEED decides, one row of them for each purpose. */
 function chance<T>(arbitrary: fc.Arbitrary<T>, count: number, purpose: number): T[] {
@@ -76,7 +76,7 @@ function chance<T>(arbitrary: fc.Arbitrary<T>, count: number, purpose: number): 
 const somewhere = (deliveries: number, purpose: number): number =>
   Math.round((deliveries * (chance(fc.integer({ min: 20, max: 80 }), 1, purpose)[0] ?? 50)) / 100);
 
-/** Changes in many small transactions; of one that failed, perhaps at its commit, nobody knows whether it took place. */
+/** Changes in many small transactions; one that failed, perhaps at its commit, may have taken place. */
 async function emitMany({ team }: Scene, events: number, purpose: number): Promise<{ unanswered: Set<number> }> {
   const unanswered = new Set<number>();
   const sizes = chance(fc.integer({ min: 1, max: 20 }), events, purpose);
@@ -130,7 +130,7 @@ async function createMany({ client }: Scene, count: number, onCreated?: (done: n
   return created;
 }
 
-/** What a request that died had in hand is given up after 90 s; nobody waits for that here. */
+/** Ages the locks of requests that died: the API takes them over after 90 s, which no test waits for. */
 const giveUpRequests = ({ team }: Scene) =>
   eventually(
     () =>
@@ -198,7 +198,7 @@ const untilOver = (scene: Scene, among?: readonly Endpoint[]) =>
 
 interface Tally {
   events: Awaited<ReturnType<typeof readEvents>>;
-  /** Arrivals of what had arrived before. */
+  /** Arrivals of events that had arrived before. */
   duplicates: number;
   /** Attempts that are closed as unknown. */
   unknown: number;
@@ -207,8 +207,8 @@ interface Tally {
 }
 
 /**
- * Waits for the end and compares the log with what arrived: every event at every endpoint, one final row for each pair,
- * and for every arrival a row of its own, so that whatever came twice has the reason beside it.
+ * Waits for the end and compares the log with the arrivals: every event at every endpoint, one final row for each pair,
+ * and for every arrival a row of its own, so that an event that came twice has the reason beside it.
  */
 async function tally(scene: Scene, among: readonly Endpoint[] = scene.endpoints): Promise<Tally> {
   await untilOver(scene, among);
@@ -231,7 +231,7 @@ async function tally(scene: Scene, among: readonly Endpoint[] = scene.endpoints)
         told,
       );
       const last = attempts.at(-1);
-      // A machine may be too slow on every rung of the ladder; what counts then is that it arrived.
+      // A machine may be too slow at every attempt; then only the arrival counts.
       const final = last?.status === "FAILED" && TOO_SLOW.test(last.error_message ?? "") ? "FAILED" : "SUCCEEDED";
       assert.equal(last?.status, final, told);
       const deliveries = arrived.get(eventId) ?? [];
@@ -344,7 +344,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
   let worker: TestWorker | undefined;
   beforeEach(async () => {
     receiver = await openReceiver();
-    scene = await openScene(receiver, healthy());
+    scene = await openScene(receiver, working());
   });
   afterEach(async () => {
     await worker?.stop();
@@ -352,7 +352,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     await receiver.close();
   });
 
-  it("all arrive when the worker is killed in the middle; twice comes only what was in hand", async () => {
+  it("all arrive when the worker is killed in the middle; only events in flight come twice", async () => {
     const { unknown } = await inTheMiddle(scene, { purpose: 1 }, () => kill("webhooks").again);
     assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
   });
@@ -396,7 +396,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     });
   }
 
-  it("come once each from two workers, with nobody killed", async () => {
+  it("come once each from two workers when none is killed", async () => {
     worker = await anotherWorker();
     const { duplicates, unknown, tooSlow } = await inTheMiddle(scene, { purpose: 5 }, () => undefined);
     assert.equal(unknown, 0);
@@ -410,7 +410,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
   });
 
-  it("all arrive while one of two workers is frozen in a transaction, which then goes on", async () => {
+  it("all arrive while one of two workers is frozen in a transaction, which then continues", async () => {
     const frozen = await anotherWorker();
     worker = frozen;
     const { unknown } = await inTheMiddle(scene, { purpose: 10 }, async () => {
@@ -440,8 +440,8 @@ describe(`An endpoint that hangs (SEED=${SEED})`, function () {
   });
   after(() => receiver.close());
 
-  it("keeps nothing from the others, while the worker is killed", async () => {
-    const scene = await openScene(receiver, ["hangs", ...healthy(4)]);
+  it("does not delay the others, while the worker is killed", async () => {
+    const scene = await openScene(receiver, ["hangs", ...working(4)]);
     const others = scene.endpoints.slice(1);
     const events = 500;
     const emitting = emitMany(scene, events, 8);
@@ -463,7 +463,7 @@ describe(`An API killed in the middle of 300 changes (SEED=${SEED})`, function (
   after(() => receiver.close());
 
   it("has accepted none without its event, and made one change and one event of each retried request", async () => {
-    const scene = await openScene(receiver, healthy(2));
+    const scene = await openScene(receiver, working(2));
     const changes = 300;
     const at = somewhere(changes, 9);
     let strike: Promise<unknown> | undefined;

@@ -5,7 +5,7 @@ import { sql } from "kysely";
 import { LADDER_SECONDS } from "../../config/env.ts";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { type Answer, type FailureCode, judge } from "../../domain/webhooks/verdict.ts";
+import { type Answer, classifyAnswer, type FailureCode } from "../../domain/webhooks/classify.ts";
 import { busyWaitMs, jittered } from "../../workflows/ladder.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
@@ -28,7 +28,7 @@ import {
 const random = fc.double({ min: 0, max: 1, noNaN: true });
 
 /** The ladder of the tests, in ms, and how far jitter may move a wait. */
-const RUNGS_MS = [1_000, 1_000, 2_000];
+const LADDER_MS = [1_000, 1_000, 2_000];
 const LEAST = 0.8;
 const MOST = 1.2;
 const HOUR_MS = 3_600_000;
@@ -53,7 +53,7 @@ describe("The ladder", () => {
     assert.deepEqual([jittered(1_000, 0), jittered(1_000, 0.5), jittered(1_000, 1)], [800, 1_000, 1_200]);
   });
 
-  it("has those who find no free slot ask after 4 s at the earliest, and at least every 6 minutes", () => {
+  it("has a group without a free slot ask again after 4 s at the earliest, and at least every 6 minutes", () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1_000_000 }), random, (count, draw) => {
         const waitMs = busyWaitMs(count, draw);
@@ -68,7 +68,7 @@ describe("The ladder", () => {
   });
 });
 
-describe("The verdict on an answer", () => {
+describe("The outcome of an answer", () => {
   const durationMs = fc.nat(60_000);
   const last = fc.boolean();
   const answered = fc
@@ -100,10 +100,10 @@ describe("The verdict on an answer", () => {
     .record({ reason: fc.string(), message: fc.string(), durationMs })
     .map((rest): Answer => ({ kind: "blocked", ...rest }));
 
-  it("is the contract's for every status: 2xx is over, 4xx is final but for 408 and 429, all else is tried again", () => {
+  it("is a success for 2xx, final for 4xx except 408 and 429, and a retry for every other status", () => {
     for (let status = 100; status < 1_000; status++) {
       const of = (last: boolean) =>
-        judge("d", { kind: "answered", status, body: "b", durationMs: 1 }, last).outcome.status;
+        classifyAnswer("d", { kind: "answered", status, body: "b", durationMs: 1 }, last).outcome.status;
       const success = status >= 200 && status <= 299;
       const final = status >= 400 && status <= 499 && ![408, 429].includes(status);
       assert.equal(of(false), success ? "SUCCEEDED" : final ? "FAILED" : "RETRYING", String(status));
@@ -111,10 +111,10 @@ describe("The verdict on an answer", () => {
     }
   });
 
-  it("never promises another attempt on the last rung", () => {
+  it("is never a retry after the last attempt", () => {
     fc.assert(
       fc.property(fc.oneof(answered, failed, blocked), (answer) => {
-        assert.notEqual(judge("d", answer, true).outcome.status, "RETRYING");
+        assert.notEqual(classifyAnswer("d", answer, true).outcome.status, "RETRYING");
       }),
     );
   });
@@ -122,34 +122,34 @@ describe("The verdict on an answer", () => {
   it("is a failure to be tried again when no answer came, and BLOCKED when nothing was sent", () => {
     fc.assert(
       fc.property(failed, (answer) => {
-        const { outcome, reason } = judge("d", answer, false);
+        const { outcome, reason } = classifyAnswer("d", answer, false);
         assert.equal(outcome.status, "RETRYING");
         assert.ok(answer.kind === "failed" && reason === answer.code && outcome.errorMessage === answer.message);
       }),
     );
     fc.assert(
       fc.property(blocked, last, (answer, isLast) => {
-        const { outcome } = judge("d", answer, isLast);
+        const { outcome } = classifyAnswer("d", answer, isLast);
         assert.equal(outcome.status, "BLOCKED");
         assert.equal(outcome.responseStatus, null);
       }),
     );
   });
 
-  it("heeds Retry-After of a 429 and a 503 alone, an hour at most", () => {
+  it("waits for Retry-After of a 429 and a 503 alone, an hour at most", () => {
     fc.assert(
       fc.property(answered, last, (answer, isLast) => {
-        const { retryAfterMs } = judge("d", answer, isLast);
+        const { retryAfterMs } = classifyAnswer("d", answer, isLast);
         const asked = (answer.retryAfterSeconds ?? 0) * 1_000;
         assert.equal(retryAfterMs, [429, 503].includes(answer.status) ? Math.min(asked, HOUR_MS) : 0);
       }),
     );
   });
 
-  it("keeps what was answered, says why it failed, and gives a history a word without a text of others", () => {
+  it("keeps the answer, says why it failed, and gives the history a code without the endpoint's text", () => {
     fc.assert(
       fc.property(answered, last, (answer, isLast) => {
-        const { outcome, reason } = judge("d", answer, isLast);
+        const { outcome, reason } = classifyAnswer("d", answer, isLast);
         assert.equal(outcome.id, "d");
         assert.equal(outcome.responseStatus, answer.status);
         assert.equal(outcome.responseBody, answer.body);
@@ -178,7 +178,7 @@ describe("A delivery on the ladder", () => {
     receiver.behave = (_, response) => void response.writeHead(204).end();
   });
 
-  it("waits what the ladder of its input says before each attempt, give or take a fifth", async () => {
+  it("waits as long as the ladder of its input says before each attempt, give or take a fifth", async () => {
     receiver.behave = (_, response) => void response.writeHead(500).end();
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/rungs` });
@@ -189,9 +189,9 @@ describe("A delivery on the ladder", () => {
       [1, 2, 3, 4].map((attempt) => [attempt, "FAILED"]),
     );
     const arrivals = receiver.received.map(({ at }) => at);
-    for (const [i, rungMs] of RUNGS_MS.entries()) {
+    for (const [i, ladderMs] of LADDER_MS.entries()) {
       const waited = (arrivals[i + 1] ?? 0) - (arrivals[i] ?? 0);
-      assert.ok(waited >= rungMs * LEAST - 1, `attempt ${i + 2} came after ${waited} ms`);
+      assert.ok(waited >= ladderMs * LEAST - 1, `attempt ${i + 2} came after ${waited} ms`);
     }
     const [first] = log;
     assert.ok(first);
@@ -200,8 +200,8 @@ describe("A delivery on the ladder", () => {
       const { seconds, nanos } = timer?.startToFireTimeout ?? {};
       return timer ? [Number(seconds ?? 0) * 1_000 + (nanos ?? 0) / 1e6] : [];
     });
-    // Less than the rung by what it took to end the attempt; a loaded machine may have used it all up.
-    assert.ok(timers.length <= RUNGS_MS.length);
+    // Less than the ladder says by the time it took to end the attempt; a loaded machine may have used it all up.
+    assert.ok(timers.length <= LADDER_MS.length);
     for (const timer of timers) assert.ok(timer > 0 && timer <= 2_000 * MOST, `${timer}`);
     assert.ok(Math.min(...timers) <= 1_000 * MOST);
   }).timeout(90_000);
@@ -225,7 +225,7 @@ describe("A delivery on the ladder", () => {
       response.writeHead(200).end("at last");
     };
     const handle = workflowOf(temporal, waiting);
-    assert.equal(await handle.executeUpdate("retryNow"), "attempts what is left now");
+    assert.equal(await handle.executeUpdate("retryNow"), "attempts the remaining deliveries now");
     const [before, after, ...more] = await untilOver(team, endpoint.id);
     assert.deepEqual(more, []);
     assert.deepEqual(
@@ -272,7 +272,7 @@ describe("A delivery on the ladder", () => {
     );
     assert.deepEqual(waits, [600, 600, 3_600]);
     const exhausted = await untilOver(team, endpoints[3]?.id ?? "");
-    assert.equal(exhausted.length, RUNGS_MS.length + 1, "a 500's is not heeded");
+    assert.equal(exhausted.length, LADDER_MS.length + 1, "a 500's is not heeded");
     for (const { id } of endpoints.slice(0, 3)) {
       const [row] = await untilWaiting(team, id);
       assert.ok(row);
@@ -280,7 +280,7 @@ describe("A delivery on the ladder", () => {
     }
   }).timeout(90_000);
 
-  // An attempt comes back after 14 s and goes on as another part. The first part had been asked to wait for ten minutes,
+  // An attempt returns after 14 s and continues as another part. The first part had been asked to wait for ten minutes,
   // the last one brought successes alone: the group was attempted again at once.
   it("waits as long as the first part of a long attempt was asked to", async () => {
     const team = await makeTeam();
@@ -319,7 +319,7 @@ describe("A delivery on the ladder", () => {
     assert.equal((await untilOver(team, endpoint.id)).length, 100);
   }).timeout(120_000);
 
-  it("asks again later while its endpoint's slots for retries are taken, and goes on when one is free", async () => {
+  it("asks again later while its endpoint's slots for retries are taken, and continues when one is free", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/slots` });
     const taken = [newId("delivery"), newId("delivery")];
@@ -332,7 +332,7 @@ describe("A delivery on the ladder", () => {
           environment: "LIVE" as const,
           webhook_id: endpoint.id,
           size: 1,
-          phase: "CLIMBING" as const,
+          phase: "RETRYING" as const,
           begun_at: sql<string>`now()`,
           due_at: sql<string>`now() + interval '1 hour'`,
           slot_until: sql<string>`now() + interval '1 hour'`,
@@ -360,6 +360,6 @@ describe("A delivery on the ladder", () => {
       [1, "FAILED"],
       [2, "SUCCEEDED"],
     ]);
-    assert.match(await detailsOf(handle), /Over: 1 succeeded/);
+    assert.match(await detailsOf(handle), /Ended: 1 succeeded/);
   }).timeout(90_000);
 });

@@ -9,6 +9,7 @@ import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
+import { sealSecret } from "../../domain/webhooks/secrets.ts";
 import { deliveryWorkflowId, RECONCILER_ID } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestTeam } from "../support/factories.ts";
@@ -16,12 +17,12 @@ import { openReceiver, type Received, type Receiver } from "../support/receiver.
 import { temporalClient } from "../support/temporal.ts";
 import { logOf, type TestEndpoint } from "../support/webhooks.ts";
 
-/** How long a test waits for what must come: longer than the busiest machine takes. */
+/** How long a test waits for a condition: longer than the busiest machine takes. */
 export const PATIENCE_MS = 60_000;
 
 const TOLERANCE_SECONDS = 300;
 
-// Somebody else's implementation of the same scheme, the one most receivers will use.
+// An independent implementation of the same scheme, the one most receivers will use.
 const verifier = Stripe.webhooks.signature;
 assert.ok(verifier);
 const verify: typeof verifier.verifyHeader = verifier.verifyHeader.bind(verifier);
@@ -45,7 +46,7 @@ export const header = ({ headers }: Received, name: string): string => String(he
 export const deliveryIdOf = (received: Received): string => header(received, "X-Service-Delivery-Id");
 export const eventIdOf = (received: Received): string => header(received, "X-Service-Event-Id");
 
-/** Whether an endpoint's owner would take this for ours. */
+/** Whether an endpoint's owner would accept the signature. */
 export function isSigned(received: Received, secret: string): boolean {
   try {
     return verify(received.body, header(received, "X-Service-Signature"), secret, TOLERANCE_SECONDS);
@@ -54,7 +55,7 @@ export function isSigned(received: Received, secret: string): boolean {
   }
 }
 
-/** Checks what the contract says of the headers of a delivery, against its row in the log. */
+/** Checks the headers of a delivery against its row in the log. */
 export function assertHeaders(received: Received, row: Row | undefined, endpoint: TestEndpoint): void {
   assert.ok(row, `a row of ${deliveryIdOf(received)} is in the log`);
   const timestamp = header(received, "X-Service-Timestamp");
@@ -99,7 +100,7 @@ export function assertAllHeaders(receiver: Receiver, path: string, log: readonly
   return arrived;
 }
 
-/** What a row says of its state, oldest attempt first. */
+/** The state of each row, oldest attempt first. */
 export const states = (log: readonly Row[]): [number, DeliveryStatus][] =>
   log.map(({ attempt, status }): [number, DeliveryStatus] => [attempt, status]).sort(([a], [b]) => a - b);
 
@@ -120,7 +121,7 @@ export function untilLog(
   );
 }
 
-/** The log of an endpoint once all that was emitted is over. @param events how many */
+/** The log of an endpoint once all deliveries of its events have ended. @param events how many */
 export const untilOver = (team: Pick<TestTeam, "em">, webhookId: string, events = 1): Promise<Row[]> =>
   untilLog(
     team,
@@ -140,7 +141,7 @@ export const untilWaiting = (team: Pick<TestTeam, "em">, webhookId: string): Pro
     "a retry in the log",
   );
 
-/** The records of events that somebody's change brought, in an environment. */
+/** Emits events with these records in an environment. */
 export async function emitIn(team: Pick<TestTeam, "team" | "em">, environment: Environment, objects: object[]) {
   await transaction(team.em, (tx) =>
     emit(tx, { teamId: team.team.id, environment }, "newsletter.started", objects as never),
@@ -153,7 +154,7 @@ export const workflowOf = (temporal: Client, { group_id }: Pick<Row, "group_id">
   return temporal.workflow.getHandle(deliveryWorkflowId(group_id));
 };
 
-/** What an operator reads of a workflow in the UI. */
+/** The details of a workflow that an operator reads in the UI. */
 export async function detailsOf(handle: ReturnType<typeof workflowOf>): Promise<string> {
   const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
   return currentDetails;
@@ -186,7 +187,7 @@ export const reconcileUntil = (temporal: Client, what: string, condition: () => 
     { what, withinMs: PATIENCE_MS },
   );
 
-/** The deliveries of an endpoint are taken for long overdue: what the reconciler looks for. */
+/** Makes the deliveries of an endpoint long overdue, so that the reconciler looks for their workflow. */
 export async function makeOverdue(team: Pick<TestTeam, "em">, webhookId: string): Promise<void> {
   await sql`update webhook_groups set due_at = now() - interval '1 hour' where webhook_id = ${webhookId}`.execute(
     kysely(team.em),
@@ -202,7 +203,20 @@ export async function setEndpoint(team: Pick<TestTeam, "em">, webhookId: string,
   await kysely(team.em).updateTable("webhook_endpoints").set(set).where("id", "=", webhookId).execute();
 }
 
-/** What the processes of the stack have logged. */
+/** Gives an endpoint its secret again whose column was overwritten. */
+export const repairSecret = (team: Pick<TestTeam, "em" | "vault">, { id, secret }: TestEndpoint): Promise<void> =>
+  setEndpoint(team, id, { encrypted_secret: sealSecret(team.vault, id, secret) });
+
+/** Changes the rate of a bulk replay. Below zero its step fails: Postgres takes no such limit. */
+export async function setReplayRate(team: Pick<TestTeam, "em">, replayId: string, perSecond: number): Promise<void> {
+  await kysely(team.em)
+    .updateTable("webhook_replays")
+    .set({ per_second: perSecond })
+    .where("id", "=", replayId)
+    .execute();
+}
+
+/** The logs of the processes of the stack. */
 export function readLogs(): string {
   const folder = `${dirname(process.env["MAILKEEL_STACK"] ?? "")}/logs`;
   return readdirSync(folder)

@@ -62,14 +62,14 @@ describe("An operator of deliveries", () => {
     const { searchAttributes, staticSummary } = await handle.describe();
     assert.deepEqual(searchAttributes["TeamId"], [team.team.id]);
     assert.deepEqual(searchAttributes["WebhookId"], [endpoint.id]);
-    assert.equal(await staticSummary(), `3 for ${endpoint.id}`);
+    assert.equal(await staticSummary(), `3 deliveries to ${endpoint.id}`);
     await handle.executeUpdate("retryNow");
     await untilOver(team, endpoint.id, 3);
-    assert.match(await untilDetails(handle, /Over/), /Over: 3 succeeded, 0 failed, 0 blocked\.$/);
+    assert.match(await untilDetails(handle, /Ended/), /Ended: 3 succeeded, 0 failed, 0 blocked\.$/);
     assert.deepEqual(await handle.result(), { succeeded: 3, failed: 0, blocked: 0 });
   }).timeout(90_000);
 
-  it("has what is left attempted now with retryNow, and goes on up the ladder when that fails", async () => {
+  it("has the remaining deliveries attempted now with retryNow, and continues the ladder when that fails", async () => {
     const { team, endpoint, row } = await waiting("retry-now");
     receiver.behave = (_, response) => void response.writeHead(500).end();
     await workflowOf(temporal, row).executeUpdate("retryNow");
@@ -81,7 +81,7 @@ describe("An operator of deliveries", () => {
     assert.equal(assertAllHeaders(receiver, "/retry-now", log, endpoint).length, 4);
   }).timeout(90_000);
 
-  // Kept until after the attempt, each update cost the wait that followed: the ladder was climbed at once.
+  // Kept until after the attempt, each update cost the wait that followed: all attempts were made at once.
   it("changes nothing with retryNow while an attempt is under way", async () => {
     const { team, endpoint, row } = await waiting("impatient");
     const handle = workflowOf(temporal, row);
@@ -105,7 +105,7 @@ describe("An operator of deliveries", () => {
     await handle.executeUpdate("cancel");
   }).timeout(90_000);
 
-  it("gives up what is left with cancel: FAILED, and it says so", async () => {
+  it("gives up the remaining deliveries with cancel: FAILED, with the reason", async () => {
     const { team, endpoint, rows, row } = await waiting("cancel", 2);
     const handle = workflowOf(temporal, row);
     assert.equal(await handle.executeUpdate("cancel"), "2 given up");
@@ -120,14 +120,14 @@ describe("An operator of deliveries", () => {
     assert.equal(receiver.received.filter(({ path }) => path === "/cancel").length, 2);
   }).timeout(90_000);
 
-  it("gives up after the attempt under way with cancel, whose successes count", async () => {
+  it("gives up after the attempt under way, whose successes count, with cancel", async () => {
     const { team, endpoint, row } = await waiting("late-cancel", 2);
     const handle = workflowOf(temporal, row);
     let cancelled: Promise<unknown> | undefined;
     let first = true;
     receiver.behave = async (received, response, request) => {
       cancelled ??= handle.executeUpdate("cancel");
-      // It was taken: an update that is not over yet answers nothing.
+      // It was accepted: an update that has not ended yet has no answer.
       await eventually(async () => (await acceptedUpdates(handle)).includes("cancel"), { what: "the update" });
       if (first) response.writeHead(204).end();
       else askToWait(600)(received, response, request);
@@ -154,7 +154,7 @@ describe("An operator of deliveries", () => {
     );
   }
 
-  it("gives up what is left with a cancel in the UI, too", async () => {
+  it("gives up the remaining deliveries with a cancel in the UI, too", async () => {
     const { team, endpoint, row } = await waiting("ui-cancel");
     const handle = workflowOf(temporal, row);
     await handle.cancel();

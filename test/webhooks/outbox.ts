@@ -17,7 +17,7 @@ interface EndpointOptions {
   disabled?: "delivery_failures" | "manual";
 }
 
-/** Makes somebody listen to a team's events. Its host never resolves. */
+/** Makes an endpoint that subscribes to a team's events. Its host never resolves. */
 export async function listen(
   { em, team, vault }: Owner,
   { events = EVENT_NAMES, environment = "LIVE", disabled }: EndpointOptions = {},

@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
-import { REPLAYABLE, requestReplay } from "../../domain/webhooks/replays.ts";
+import { REPLAYABLE, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
@@ -99,14 +99,14 @@ describe("The reconciler, of deliveries", () => {
     assert.deepEqual((await handle.describe()).searchAttributes["NeedsOperator"], [false]);
   }).timeout(120_000);
 
-  it("lets an operator give up what came back on hold", async () => {
+  it("lets an operator give up deliveries that came back on hold", async () => {
     const { team, endpoint, handle } = await terminated("given-up");
     assert.equal(await handle.executeUpdate("cancel"), "1 given up");
     assert.deepEqual(states(await untilOver(team, endpoint.id)), [[1, "FAILED"]]);
     assert.deepEqual(await groupsOf(team, endpoint.id), []);
   }).timeout(120_000);
 
-  it("rebuilds a workflow that Temporal lost, on the rung that was next, and it goes on by itself", async () => {
+  it("rebuilds a workflow that Temporal lost, at the attempt that was next, and it continues by itself", async () => {
     const { team, endpoint, row } = await waiting("lost");
     await deleteWorkflow(deliveryWorkflowId(row.group_id ?? ""));
     receiver.behave = (_, response) => void response.writeHead(500).end();
@@ -121,10 +121,10 @@ describe("The reconciler, of deliveries", () => {
     assert.deepEqual((await workflowOf(temporal, row).describe()).searchAttributes["NeedsOperator"], undefined);
   }).timeout(120_000);
 
-  it("makes an attempt again on its rung that was in hand when all was lost", async () => {
+  it("makes an attempt again that was in flight when all was lost", async () => {
     const { team, endpoint, row } = await waiting("lost-in-hand");
     await deleteWorkflow(deliveryWorkflowId(row.group_id ?? ""));
-    // As an attempt leaves it that has begun: the row of the rung is there, its outcome is not.
+    // The state after an attempt has begun: its row is there, its outcome is not.
     await transaction(team.em, async (tx) => {
       const db = kysely(tx);
       await sql`update webhook_deliveries set status = 'PENDING', next_attempt_at = null, response_status = null,

@@ -52,7 +52,7 @@ describe("Webhook endpoints on the command line", () => {
       assert.deepEqual(await secretsOf(id), { current: json.webhook.secret, previous: null, expires: null });
     });
 
-    it("says in one line what is wrong", async () => {
+    it("says in one line why it refuses", async () => {
       for (const [args, why] of [
         [["whk_none"], /no record whk_none/],
         [["whk_none", "--overlap-hours", "-1"], /whole number/],
@@ -88,7 +88,7 @@ describe("Webhook endpoints on the command line", () => {
       assert.equal((await api(team.keys.test).get(`/webhooks/${json.webhook.id}`)).body.data.name, "App");
     });
 
-    it("refuses what the API would", async () => {
+    it("refuses the same as the API", async () => {
       for (const [url, event, why] of [
         ["ftp://1.1.1.1/", QUIET_EVENT, /url/],
         ["nothing", QUIET_EVENT, /not a URL/],

@@ -139,7 +139,7 @@ describe("The switch-off of an endpoint", () => {
     assert.ok(last_success_at);
   }).timeout(90_000);
 
-  it("is mailed to the team's owner once; what comes meanwhile is BLOCKED, and replayable once it is on again", async () => {
+  it("is mailed to the team's owner once; its events are BLOCKED meanwhile, and replayable once it is on again", async () => {
     const team = await makeTeam();
     const endpoint = await withPast(team, { failures: 19 }, "/owner");
     await emitSome(team, 5);
@@ -208,7 +208,7 @@ describe("The switch-off of an endpoint", () => {
     assert.deepEqual([active, consecutive_failures], [true, 0]);
   }).timeout(120_000);
 
-  it("is not what stops an endpoint by hand: then nothing is written, and nobody is mailed", async () => {
+  it("is not a stop by hand: then no event is kept, and no owner is mailed", async () => {
     const team = await makeTeam();
     const stopped = await withPast(team, { failures: 500 }, "/stopped");
     const witness = await makeEndpoint(team, { url: `${receiver.origin}/witness` });
@@ -224,7 +224,7 @@ describe("The switch-off of an endpoint", () => {
     const { rows: kept } = await sql<{ events: number; outbox: number }>`select
       (select count(*)::int from webhook_events where team_id = ${team.team.id}) as events,
       (select count(*)::int from webhook_outbox where team_id = ${team.team.id}) as outbox`.execute(kysely(team.em));
-    assert.deepEqual(kept, [{ events: 2, outbox: 0 }], "no event of nobody's interest is kept");
+    assert.deepEqual(kept, [{ events: 2, outbox: 0 }], "no event without a subscriber is kept");
     assert.deepEqual(await mailsTo(team.owner.email), []);
     assert.equal(receiver.received.filter(({ path }) => path === "/stopped").length, 0);
     assert.deepEqual(states(await untilOver(team, witness.id, 2)).length, 2);

@@ -11,7 +11,7 @@ import { transaction } from "../../db/transaction.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { ATTEMPT_OUTCOMES } from "../../domain/webhooks/attempts.ts";
-import { overviewWebhooks } from "../../domain/webhooks/overview.ts";
+import { overviewWebhooks } from "../../domain/webhooks/webhooks-overview.ts";
 import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
 import { POOLS } from "../../workers/pools.ts";
@@ -356,7 +356,7 @@ describe("Metrics from Postgres", () => {
     const hours = async (name: string, labels?: Record<string, string>) =>
       Math.floor((await value(name, labels)) / 3_600);
     const wait = (endpoint: string) => hours("waiting_age_seconds", { endpoint });
-    const groups = () => Promise.all(["FIRST", "CLIMBING"].map((phase) => value("groups", { phase })));
+    const groups = () => Promise.all(["FIRST", "RETRYING"].map((phase) => value("groups", { phase })));
     const { id } = await makeEndpoint(team, { url: PUBLIC_URL });
 
     // Not committed, so that no relay takes it.
@@ -388,7 +388,7 @@ describe("Metrics from Postgres", () => {
     const before = await groups();
     const groupId = newId("delivery");
     await sql`insert into webhook_groups (id, team_id, environment, webhook_id, size, phase, begun_at, due_at)
-      values (${groupId}, ${team.team.id}, 'LIVE', ${id}, 1, 'CLIMBING', now(), now() + interval '1 hour')`.execute(db);
+      values (${groupId}, ${team.team.id}, 'LIVE', ${id}, 1, 'RETRYING', now(), now() + interval '1 hour')`.execute(db);
     try {
       assert.deepEqual(await groups(), [before[0], (before[1] ?? Number.NaN) + 1]);
       assert.ok((await wait("failing")) < 30, "a delivery that is not due does not count as waiting");

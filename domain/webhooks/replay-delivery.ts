@@ -1,12 +1,11 @@
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { afterCommit } from "../../db/transaction.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { ringRelay } from "./bell.ts";
+import { notifyRelayAfterCommit } from "./notify-relay.ts";
 import { keepEvents } from "./retention.ts";
 
 /**
- * Queues the event of a delivery for its endpoint once more, as a delivery of its own. The relay takes it from there.
+ * Queues the event of a delivery for its endpoint once more, as a delivery of its own, for the relay to put in a group.
  * @throws {ApiError} `not_found` for either; `resource_state_invalid` when the endpoint is not active, or the event is
  *   no longer kept
  */
@@ -16,8 +15,7 @@ export async function replayDelivery(em: EntityManager, tenant: Tenant, webhookI
     .selectFrom("webhook_endpoints")
     .select("active")
     .where("id", "=", webhookId)
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     // Neither deleted nor, by an edit, switched off before the new row is there.
     .forKeyShare()
     .executeTakeFirst();
@@ -27,14 +25,13 @@ export async function replayDelivery(em: EntityManager, tenant: Tenant, webhookI
     .select(["event_id", "event_type"])
     .where("id", "=", deliveryId)
     .where("webhook_id", "=", webhookId)
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     .executeTakeFirst();
   if (!delivery) throw notFound();
   if (!endpoint.active) {
     throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then replay.");
   }
-  if ((await keepEvents(em, [delivery.event_id])) === 0) {
+  if ((await keepEvents(em, tenant, [delivery.event_id])) === 0) {
     throw new ApiError("resource_state_invalid", "The payload of this delivery is no longer kept.");
   }
   const replay = await db
@@ -50,6 +47,6 @@ export async function replayDelivery(em: EntityManager, tenant: Tenant, webhookI
     })
     .returningAll()
     .executeTakeFirstOrThrow();
-  afterCommit(em, ringRelay, () => ringRelay(em));
+  notifyRelayAfterCommit(em);
   return replay;
 }

@@ -1,18 +1,19 @@
 import { sql } from "kysely";
 import type { GroupPhase } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { FAILING_AFTER } from "./relay.ts";
+import { FAILING_AFTER } from "./endpoint-health.ts";
+import { endpointsWaiting, isWaiting } from "./grouping.ts";
 
-/** How the webhooks of all teams are doing. */
+/** The backlog of the webhooks of all teams. */
 export interface WebhooksOverview {
-  /** Seconds since the oldest change was made that is not handed to endpoints yet; 0 when none waits. */
+  /** Age of the oldest change in the outbox, in seconds; 0 when none waits. */
   outboxAgeSeconds: number;
   /**
-   * Seconds for which the delivery that has waited longest could have been attempted; 0 when none waits. Apart for
-   * endpoints that fail: those are given little at once, and may keep theirs waiting.
+   * Seconds for which the delivery that has waited longest could have been attempted; 0 when none waits. Failing
+   * endpoints are counted apart: they get little at once, so their deliveries may wait for long.
    */
   waitingAgeSeconds: Record<"working" | "failing", number>;
-  /** Deliveries that no workflow carries yet; `MOST_WAITING` of them or more are told as that many. */
+  /** Deliveries that no workflow carries yet; counted up to `MOST_WAITING`. */
   waiting: number;
   /** Groups of deliveries that workflows carry. */
   groups: Record<GroupPhase, number>;
@@ -20,40 +21,34 @@ export interface WebhooksOverview {
   switchedOff: number;
 }
 
-/** No more are counted. */
+/** Deliveries that wait are counted up to this number. */
 export const MOST_WAITING = 10_000;
 
 /**
- * Looks over the webhooks of all teams, along the partial index of what waits and the small table of groups under way:
- * the log, which keeps 30 days, is not read. A delivery waits since it was written, and in a group since its attempt
- * fell due.
+ * Measures the backlog of all teams, along the partial index of waiting deliveries and the small table of groups: the
+ * log, which keeps 30 days, is not read. A delivery waits since it was written, and in a group since its attempt fell
+ * due.
  */
 export async function overviewWebhooks(em: EntityManager): Promise<WebhooksOverview> {
   const db = kysely(em);
-  const { rows: singles } = await sql<{ outbox: number | null; off: number; first: number; climbing: number }>`
+  const { rows: singles } = await sql<{ outbox: number | null; off: number; first: number; retrying: number }>`
     select
       (select extract(epoch from clock_timestamp() - created_at)::float8 from webhook_outbox order by seq limit 1)
         as outbox,
       (select count(*)::int from webhook_endpoints where disabled_reason = 'delivery_failures') as off,
       (select count(*)::int from webhook_groups where phase = 'FIRST') as first,
-      (select count(*)::int from webhook_groups where phase = 'CLIMBING') as climbing`.execute(db);
+      (select count(*)::int from webhook_groups where phase = 'RETRYING') as retrying`.execute(db);
   // Endpoint by endpoint: the first of each that waits is one step along the index, however many follow it.
   const { rows: ages } = await sql<{ failing: boolean; seconds: number; waiting: number }>`
-    with recursive steps as (
-      (select webhook_id from webhook_deliveries where group_id is null order by webhook_id limit 1)
-      union all
-      select (select d.webhook_id from webhook_deliveries d
-        where d.group_id is null and d.webhook_id > s.webhook_id order by d.webhook_id limit 1)
-      from steps s where s.webhook_id is not null
-    ), waits as (
-      select s.webhook_id, h.consecutive_failures >= ${sql.lit(FAILING_AFTER)} as failing, (
+    with recursive waiting as (${endpointsWaiting}), waits as (
+      select w.webhook_id, h.consecutive_failures >= ${sql.lit(FAILING_AFTER)} as failing, (
         select d.created_at from webhook_deliveries d
-        where d.webhook_id = s.webhook_id and d.group_id is null order by d.id limit 1) as since
-      from steps s join webhook_health h on h.webhook_id = s.webhook_id
+        where d.webhook_id = w.webhook_id and ${isWaiting("d")} order by d.id limit 1) as since
+      from waiting w join webhook_health h on h.webhook_id = w.webhook_id
     ), counted as (
       select failing, count(*)::int as waiting from (
         select w.failing from waits w cross join lateral (
-          select from webhook_deliveries d where d.webhook_id = w.webhook_id and d.group_id is null
+          select from webhook_deliveries d where d.webhook_id = w.webhook_id and ${isWaiting("d")}
           order by d.id limit ${sql.lit(MOST_WAITING)}) d
         limit ${sql.lit(MOST_WAITING)}) c
       group by failing
@@ -72,7 +67,7 @@ export async function overviewWebhooks(em: EntityManager): Promise<WebhooksOverv
     outboxAgeSeconds: Math.max(0, single?.outbox ?? 0),
     waitingAgeSeconds: { working: of(false)?.seconds ?? 0, failing: of(true)?.seconds ?? 0 },
     waiting: (of(false)?.waiting ?? 0) + (of(true)?.waiting ?? 0),
-    groups: { FIRST: single?.first ?? 0, CLIMBING: single?.climbing ?? 0 },
+    groups: { FIRST: single?.first ?? 0, RETRYING: single?.retrying ?? 0 },
     switchedOff: single?.off ?? 0,
   };
 }

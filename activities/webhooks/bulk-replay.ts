@@ -1,4 +1,4 @@
-import { type ReplayProgress, replayPage } from "../../domain/webhooks/replays.ts";
+import { type ReplayProgress, replayPage } from "../../domain/webhooks/bulk-replay.ts";
 import type { ActivityDeps } from "../deps.ts";
 
 export interface ReplayActivities {

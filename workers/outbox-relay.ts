@@ -6,40 +6,46 @@ import {
 } from "@temporalio/client";
 import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
-import { RELAY_CHANNEL } from "../domain/webhooks/bell.ts";
-import { fanOut, formGroups, type Group, unstartedGroups } from "../domain/webhooks/relay.ts";
-import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/replays.ts";
+import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/bulk-replay.ts";
+import { fanOut } from "../domain/webhooks/fan-out.ts";
+import { formGroups, type Group, unstartedGroups } from "../domain/webhooks/grouping.ts";
+import { RELAY_CHANNEL } from "../domain/webhooks/notify-relay.ts";
 import { deliveryStart, replayStart } from "../workflows/start.ts";
 import type { webhookDeliveryWorkflow } from "../workflows/webhook-delivery.ts";
 import type { webhookReplayWorkflow } from "../workflows/webhook-replay.ts";
 import { pause } from "./pause.ts";
 
-/** How often the relay looks although nobody rang. */
+/** How often the relay looks without a notification. */
 const POLL_MS = 500;
 /**
- * The least time from one look that found something to the next. A busy relay looks less often and finds more at a look,
- * for which it asks Postgres and Temporal less; what comes to a quiet one is taken at once.
+ * The poll interval under load: the least time from one look that found work to the next. With fewer looks each finds
+ * more, which costs Postgres and Temporal less; an idle relay takes new events at once.
  */
-const BREATH_MS = 80;
+const BUSY_POLL_MS = 80;
 /** How often it looks for groups whose workflow was never started. */
 const SWEEP_EVERY_MS = 2_000;
 const SWEEP_GROUPS = 200;
-/** Workflows that are being started at once. */
+/**
+ * Workflows that are being started at once. Not p-limit: `#start` also has to wait until one more may begin, so that a
+ * pass forms no groups faster than Temporal takes their workflows.
+ */
 const STARTS = 16;
 const LISTEN_AGAIN_MS = 1_000;
 
 /**
- * Takes events from the outbox to endpoints: writes their deliveries, puts those that wait into groups and starts a
- * workflow for each. All is committed before Temporal is called, so that nothing is lost between the two: a start that
- * finds its workflow there is a success, and a group without one is found by the next sweep, of this or any other relay.
+ * Takes events from the outbox to endpoints: writes their deliveries, puts waiting deliveries into groups and starts a
+ * workflow for each group. All is committed before Temporal is called, so that nothing is lost between the two: a start
+ * that finds its workflow there is a success, and a group without one is found by the next sweep, of this or any other
+ * relay. The statements are in domain/webhooks/fan-out.ts and grouping.ts.
  */
-export class Relay {
+export class OutboxRelay {
   readonly #deps: ActivityDeps;
   #client: Client | undefined;
   #loop: Promise<void> = Promise.resolve();
   #listening: Promise<void> = Promise.resolve();
-  #rung = false;
-  #answer: (() => void) | undefined;
+  /** A notification came since the latest look began. */
+  #notified = false;
+  #endWait: (() => void) | undefined;
   /** Starts under way, by group. */
   readonly #starting = new Map<string, Promise<void>>();
 
@@ -57,8 +63,8 @@ export class Relay {
 
   /** Looks now rather than at the next poll. */
   wake(): void {
-    this.#rung = true;
-    this.#answer?.();
+    this.#notified = true;
+    this.#endWait?.();
   }
 
   async close(): Promise<void> {
@@ -69,7 +75,7 @@ export class Relay {
     const { stopping, log } = this.#deps;
     let sweepAt = 0;
     while (!stopping.aborted) {
-      this.#rung = false;
+      this.#notified = false;
       const lookedAt = performance.now();
       let found = false;
       try {
@@ -82,26 +88,26 @@ export class Relay {
         this.#deps.countRelayFailure();
         log.error({ err: error }, "the relay failed; tried again soon");
       }
-      const breath = found ? lookedAt + BREATH_MS - performance.now() : 0;
-      if (breath > 0) await pause(breath, stopping);
-      await this.#bell(POLL_MS);
+      const busyMs = found ? lookedAt + BUSY_POLL_MS - performance.now() : 0;
+      if (busyMs > 0) await pause(busyMs, stopping);
+      await this.#notification(POLL_MS);
     }
   }
 
-  /** Until somebody rings, or `ms`. */
-  async #bell(ms: number): Promise<void> {
-    if (this.#rung) return;
+  /** Waits for a notification, at most `ms`. */
+  async #notification(ms: number): Promise<void> {
+    if (this.#notified) return;
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms);
-      this.#answer = () => {
+      this.#endWait = () => {
         clearTimeout(timer);
         resolve();
       };
     });
-    this.#answer = undefined;
+    this.#endWait = undefined;
   }
 
-  /** @returns whether there was anything to do */
+  /** Fans out and forms groups until the outbox is empty. @returns whether it found work */
   async #pass(): Promise<boolean> {
     const { orm, stopping } = this.#deps;
     let found = false;
@@ -115,6 +121,7 @@ export class Relay {
     return found;
   }
 
+  /** Starts workflows that were never started. */
   async #sweep(): Promise<void> {
     for (const group of await unstartedGroups(this.#deps.orm.em.fork(), SWEEP_GROUPS)) {
       if (!this.#starting.has(group.id)) await this.#start(group);
@@ -134,7 +141,7 @@ export class Relay {
     await noteReplayStarted(this.#deps.orm.em.fork(), replayId);
   }
 
-  /** Resolves when the start is under way and there is room for another. */
+  /** Resolves when the start is under way and another may begin. */
   async #start(group: Group): Promise<void> {
     const start = this.#startNow(group).finally(() => this.#starting.delete(group.id));
     this.#starting.set(group.id, start);
@@ -145,18 +152,18 @@ export class Relay {
     const { env, log } = this.#deps;
     try {
       await this.#client?.workflow.start<typeof webhookDeliveryWorkflow>("webhookDeliveryWorkflow", {
-        ...deliveryStart(group, env.WEBHOOK_LADDER_SECONDS, { healthy: group.healthy }),
+        ...deliveryStart(group, env.WEBHOOK_LADDER_SECONDS, { localFirstAttempt: group.localFirstAttempt }),
         workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
-        // What an operator terminated is the reconciler's to bring back, on hold.
+        // A workflow that an operator terminated is brought back by the reconciler, on hold.
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
       });
     } catch (error) {
       if (error instanceof WorkflowExecutionAlreadyStartedError) return;
-      log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep will");
+      log.warn({ groupId: group.id, err: error }, "a delivery workflow could not be started; the sweep tries again");
     }
   }
 
-  /** Hears the bell for as long as the process lives; without it there is the poll. */
+  /** Receives notifications for as long as the process lives; while it cannot, the relay polls. */
   async #listen(): Promise<void> {
     const { env, stopping, log } = this.#deps;
     while (!stopping.aborted) {
@@ -175,7 +182,7 @@ export class Relay {
         await client.connect();
         client.on("notification", () => this.wake());
         await client.query(`listen ${RELAY_CHANNEL}`);
-        // What was rung while nobody listened.
+        // Notifications may have been sent before this connection listened.
         this.wake();
         await ended;
       } catch (error) {

@@ -1,12 +1,12 @@
 import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { afterCommit, transaction } from "../../db/transaction.ts";
+import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
-import { ringRelay } from "./bell.ts";
+import { notifyRelayAfterCommit } from "./notify-relay.ts";
 import { keepEvents } from "./retention.ts";
 
-/** Statuses that may be replayed in bulk: what is over and did not succeed. */
+/** Statuses that may be replayed in bulk: deliveries that have ended without success. */
 export const REPLAYABLE = ["FAILED", "BLOCKED"] as const satisfies DeliveryStatus[];
 
 /** Which deliveries a bulk replay is about. */
@@ -20,8 +20,8 @@ export interface ReplayFilter {
 }
 
 /**
- * The deliveries of a filter that are worth replaying: the last attempt of each, not replayed since, of an endpoint that
- * is on, while the event is kept.
+ * The deliveries of a filter that are worth replaying: the last attempt of each event, not replayed since, while the
+ * event is kept.
  */
 const matching = ({ teamId, webhookId, statuses, since, until }: ReplayFilter): RawBuilder<unknown> => sql`
   webhook_deliveries d
@@ -44,7 +44,7 @@ export interface ReplayCount {
   deliveries: number;
 }
 
-/** What a bulk replay would replay, and what it would leave because its endpoint is off. */
+/** Counts the deliveries a bulk replay would replay, and those it would leave because their endpoint is off. */
 export async function countReplayable(em: EntityManager, filter: ReplayFilter): Promise<ReplayCount[]> {
   const { rows } = await sql<ReplayCount>`
     select d.webhook_id as "webhookId", d.team_id as "teamId", d.environment, d.status, e.active,
@@ -53,7 +53,7 @@ export async function countReplayable(em: EntityManager, filter: ReplayFilter): 
   return rows;
 }
 
-/** Asks for a bulk replay. A relay starts its workflow after the commit. @returns its id */
+/** Requests a bulk replay. A relay starts its workflow after the commit. @returns its id */
 export function requestReplay(
   em: EntityManager,
   filter: ReplayFilter,
@@ -74,7 +74,7 @@ export function requestReplay(
         total,
       })
       .execute();
-    afterCommit(tx, ringRelay, () => ringRelay(tx));
+    notifyRelayAfterCommit(tx);
     return id;
   });
 }
@@ -106,7 +106,7 @@ export async function unstartedReplays(em: EntityManager): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** Bulk replays that Temporal had and that are not over. */
+/** Bulk replays that Temporal had and that have not ended. */
 export async function unfinishedReplays(em: EntityManager): Promise<string[]> {
   const rows = await kysely(em)
     .selectFrom("webhook_replays")
@@ -136,8 +136,8 @@ export async function noteReplayStarted(em: EntityManager, replayId: string): Pr
 }
 
 /**
- * Replays the next second's worth of a bulk replay, in one transaction with how far it is: whoever goes on after a crash
- * neither repeats nor leaves out.
+ * Replays the next second's worth of a bulk replay, in one transaction with its progress: after a crash no delivery is
+ * repeated and none is left out.
  */
 export function replayPage(em: EntityManager, replayId: string): Promise<ReplayProgress> {
   return transaction(em, async (tx) => {
@@ -178,6 +178,7 @@ export function replayPage(em: EntityManager, replayId: string): Promise<ReplayP
       join webhook_deliveries d on d.id = n.old`.execute(db);
     await keepEvents(
       tx,
+      undefined,
       rows.map(({ event_id }) => event_id),
     );
     await db
@@ -190,7 +191,7 @@ export function replayPage(em: EntityManager, replayId: string): Promise<ReplayP
       })
       .where("id", "=", replayId)
       .execute();
-    afterCommit(tx, ringRelay, () => ringRelay(tx));
+    notifyRelayAfterCommit(tx);
     return { total, replayed: replayed + rows.length, done: false };
   });
 }

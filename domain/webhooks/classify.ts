@@ -1,6 +1,6 @@
 import type { AttemptOutcome } from "./attempts.ts";
 
-/** Why an attempt got no complete answer, in a word that may stand in a history. */
+/** Why an attempt got no complete answer, as a code that may stand in a workflow's history. */
 export type FailureCode =
   | "timeout"
   | "name_not_resolved"
@@ -32,7 +32,7 @@ export interface Failed {
   durationMs: number;
 }
 
-/** Nothing was sent: webhooks do not go there. */
+/** No request was sent: the address guard refuses the URL. */
 export interface Blocked {
   kind: "blocked";
   reason: string;
@@ -40,30 +40,30 @@ export interface Blocked {
   durationMs: number;
 }
 
-/** What came of one request. */
+/** How one request ended. */
 export type Answer = Answered | Failed | Blocked;
 
-/** Longest wait an endpoint can ask for. */
+/** The longest wait an endpoint can ask for. */
 const MAX_RETRY_AFTER_SECONDS = 3600;
 
 const REQUEST_TIMEOUT = 408;
 const TOO_MANY_REQUESTS = 429;
 const SERVICE_UNAVAILABLE = 503;
 
-/** An outcome, a word for it that may stand in a history, and the wait the endpoint asked for. */
-export interface Verdict {
+/** The outcome of an answer, with the code and the wait that its workflow needs. */
+export interface ClassifiedAnswer {
   outcome: AttemptOutcome;
-  /** Undefined for a success. */
+  /** A code that may stand in a workflow's history; undefined for a success. */
   reason?: string;
+  /** How long the endpoint asked to wait. */
   retryAfterMs: number;
 }
 
 /**
- * What an answer means: 2xx is a success; 4xx is final, but for 408 and 429; all else is tried again while the ladder
- * has a rung. Source: the contract's delivery semantics.
- * @param last no rung is left
+ * The outcome that an answer stands for: 2xx is a success; 4xx except 408 and 429 is final; all else is tried again
+ * unless it was the last attempt.
  */
-export function judge(id: string, answer: Answer, last: boolean): Verdict {
+export function classifyAnswer(id: string, answer: Answer, last: boolean): ClassifiedAnswer {
   const { durationMs } = answer;
   const base = { id, responseStatus: null, responseBody: null, errorMessage: null, durationMs };
   const failed = last ? "FAILED" : "RETRYING";
@@ -86,11 +86,11 @@ export function judge(id: string, answer: Answer, last: boolean): Verdict {
   const answered = { ...base, responseStatus: status, responseBody: body };
   if (status >= 200 && status < 300) return { outcome: { ...answered, status: "SUCCEEDED" }, retryAfterMs: 0 };
   const final = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT && status !== TOO_MANY_REQUESTS;
-  const heeded = status === TOO_MANY_REQUESTS || status === SERVICE_UNAVAILABLE;
+  const mayAskToWait = status === TOO_MANY_REQUESTS || status === SERVICE_UNAVAILABLE;
   return {
     outcome: { ...answered, status: final ? "FAILED" : failed, errorMessage: explain(status, final) },
     reason: `http_${status}`,
-    retryAfterMs: heeded ? Math.min(answer.retryAfterSeconds ?? 0, MAX_RETRY_AFTER_SECONDS) * 1000 : 0,
+    retryAfterMs: mayAskToWait ? Math.min(answer.retryAfterSeconds ?? 0, MAX_RETRY_AFTER_SECONDS) * 1000 : 0,
   };
 }
 

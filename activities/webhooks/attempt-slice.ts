@@ -1,0 +1,161 @@
+import type { KeyObject } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import type { EntityManager } from "../../db/orm.ts";
+import { type AttemptOutcome, settleAttempts } from "../../domain/webhooks/attempts.ts";
+import { type Answer, type ClassifiedAnswer, classifyAnswer } from "../../domain/webhooks/classify.ts";
+import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
+import type { Destination, DueDelivery } from "../../domain/webhooks/open-attempt.ts";
+import { renderEvent } from "../../domain/webhooks/payload.ts";
+import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
+import { signatureHeader, signingKey } from "../../domain/webhooks/signature.ts";
+import type { ActivityDeps } from "../deps.ts";
+import type { DeliveryClient } from "./http-client.ts";
+
+/** Requests one group has in flight at once, and when its endpoint failed several times in a row. */
+const REQUESTS = 16;
+const REQUESTS_FAILING = 4;
+/** How long outcomes are kept at most before they are written: a crash repeats their requests. */
+const SETTLE_EVERY_MS = 500;
+/** How long outcomes are kept for a database that is away, and how often it is tried. */
+const SETTLE_FOR_MS = 20_000;
+const SETTLE_AGAIN_MS = 250;
+
+/** Deliveries by the outcome that ended them. */
+export interface Counts {
+  succeeded: number;
+  failed: number;
+  blocked: number;
+}
+
+interface Deps extends Pick<ActivityDeps, "vault" | "stopping" | "countAttempts"> {
+  client: Pick<DeliveryClient, "post">;
+}
+
+/** The part of an attempt that one activity makes: several requests at a time, their outcomes written as they come. */
+export class AttemptSlice {
+  readonly #deps: Deps;
+  readonly #em: EntityManager;
+  readonly #destination: Destination;
+  readonly #retryInMs: number | null;
+  readonly #secrets: KeyObject[];
+  readonly #customHeaders: CustomHeaders;
+  #unsettled: ClassifiedAnswer[] = [];
+  #settledAt = performance.now();
+  #writing: Promise<void> = Promise.resolve();
+  /** The longest wait so far for the next attempt. */
+  #waitMs = 0;
+
+  readonly counts: Counts = { succeeded: 0, failed: 0, blocked: 0 };
+  /** Why the latest delivery that is tried again failed. */
+  reason = "";
+
+  constructor(deps: Deps, em: EntityManager, destination: Destination, retryInMs: number | null) {
+    this.#deps = deps;
+    this.#em = em;
+    this.#destination = destination;
+    this.#retryInMs = retryInMs;
+    const { vault } = deps;
+    const { webhookId, encryptedSecret, previousEncryptedSecret, encryptedHeaders } = destination;
+    this.#secrets = [encryptedSecret, previousEncryptedSecret]
+      .filter((sealed) => sealed !== null)
+      .map((sealed) => signingKey(openSecret(vault, webhookId, sealed)));
+    this.#customHeaders = openHeaders(vault, webhookId, encryptedHeaders);
+  }
+
+  /** @returns a fault of this process that kept some requests from being sent; all other outcomes are written */
+  async send(due: readonly DueDelivery[], beginForMs: number): Promise<PromiseRejectedResult | undefined> {
+    const queue = due[Symbol.iterator]();
+    const beginUntil = performance.now() + beginForMs;
+    // Not p-limit: when time is up a lane ends, and the rest of the queue stays for the next slice.
+    const lane = async () => {
+      for (const delivery of queue) {
+        // Not in one expression: `#unsettled` may be another array once the answer is here.
+        const answer = await this.#request(delivery);
+        this.#unsettled.push(classifyAnswer(delivery.id, answer, this.#retryInMs === null));
+        if (performance.now() - this.#settledAt > SETTLE_EVERY_MS) void this.#settleSoon();
+        if (performance.now() > beginUntil || this.#deps.stopping.aborted) return;
+      }
+    };
+    const lanes = Math.min(due.length, this.#destination.isFailing ? REQUESTS_FAILING : REQUESTS);
+    // A fault of this process in one lane must not cost the others their outcomes.
+    const ended = await Promise.allSettled(Array.from({ length: lanes }, lane));
+    await this.#settleAll();
+    return ended.find((end) => end.status === "rejected");
+  }
+
+  #request(delivery: DueDelivery): Promise<Answer> {
+    const { url, apiVersion, webhookId } = this.#destination;
+    const body = renderEvent(apiVersion, delivery);
+    const timestamp = Math.floor(Date.now() / 1000);
+    const headers: Record<string, string> = {
+      ...this.#customHeaders,
+      "Content-Type": "application/json",
+      "X-Service-Signature": signatureHeader(this.#secrets, timestamp, body),
+      "X-Service-Timestamp": String(timestamp),
+      "X-Service-Event": delivery.type,
+      "X-Service-Event-Id": delivery.eventId,
+      "X-Service-Delivery-Id": delivery.id,
+      "X-Service-Webhook-Id": webhookId,
+      "X-Service-Api-Version": apiVersion,
+      ...(delivery.isReplay ? { "X-Service-Replay": "true" } : {}),
+    };
+    return this.#deps.client.post({ url, headers, body });
+  }
+
+  /** Writes the outcomes so far; those that cannot be written now are written later. */
+  async #settleSoon(): Promise<void> {
+    this.#settledAt = performance.now();
+    await this.#write().catch(() => undefined);
+  }
+
+  /** Writes all outcomes. They are kept while the database is away: a lost outcome means that its request is repeated. */
+  async #settleAll(): Promise<void> {
+    for (const giveUpAt = performance.now() + SETTLE_FOR_MS; ; ) {
+      try {
+        return await this.#write();
+      } catch (error) {
+        if (performance.now() > giveUpAt) throw error;
+        await delay(SETTLE_AGAIN_MS);
+      }
+    }
+  }
+
+  /** One writing at a time, so that failures in a row are counted in their order. */
+  #write(): Promise<void> {
+    const written = this.#writing.then(async () => {
+      const answers = this.#unsettled;
+      this.#unsettled = [];
+      if (answers.length === 0) return;
+      try {
+        this.#setRetry(answers);
+        const outcomes = answers.map(({ outcome }) => outcome);
+        await settleAttempts(this.#em, this.#destination.webhookId, outcomes, this.#waitMs);
+        this.#count(outcomes);
+        this.#deps.countAttempts(outcomes);
+      } catch (error) {
+        this.#unsettled = [...answers, ...this.#unsettled];
+        throw error;
+      }
+    });
+    this.#writing = written.catch(() => undefined);
+    return written;
+  }
+
+  /** The deliveries of a group are retried together, after the longest wait that one of the answers asked for. */
+  #setRetry(answers: readonly ClassifiedAnswer[]): void {
+    const again = answers.filter(({ outcome }) => outcome.status === "RETRYING");
+    const last = again.at(-1);
+    if (!last || this.#retryInMs === null) return;
+    this.reason = last.reason ?? "";
+    const asked = Math.max(this.#retryInMs, ...again.map(({ retryAfterMs }) => retryAfterMs));
+    this.#waitMs = Math.max(this.#waitMs, asked);
+  }
+
+  #count(outcomes: readonly AttemptOutcome[]): void {
+    for (const { status } of outcomes) {
+      if (status === "SUCCEEDED") this.counts.succeeded++;
+      else if (status === "FAILED") this.counts.failed++;
+      else if (status === "BLOCKED") this.counts.blocked++;
+    }
+  }
+}

@@ -1,0 +1,142 @@
+import { type Selectable, sql } from "kysely";
+import { type Database, type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
+import { transaction } from "../../db/transaction.ts";
+import { newId } from "../ids.ts";
+import { ENDPOINT_OFF } from "./endpoint-health.ts";
+import { EVENT_KEPT } from "./retention.ts";
+
+/** How much one pass takes from the outbox: a transaction that holds its rows for milliseconds. */
+const OUTBOX_ROWS = 500;
+const MAX_DELIVERIES = 4_000;
+
+export interface FannedOut {
+  /** Rows taken from the outbox. */
+  taken: number;
+  /** As many as one look takes: there may be more. */
+  full: boolean;
+  deliveries: number;
+}
+
+type OutboxRow = Selectable<Database["webhook_outbox"]>;
+
+interface Endpoint {
+  id: string;
+  team_id: string;
+  environment: Tenant["environment"];
+  events: string[];
+  active: boolean;
+}
+
+interface NewEvent {
+  id: string;
+  row: OutboxRow;
+  /** JSON of the record the event is about. */
+  object: string;
+}
+
+interface NewDelivery {
+  id: string;
+  eventId: string;
+  type: string;
+  endpoint: Endpoint;
+}
+
+const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environment">) => `${team_id}/${environment}`;
+
+/**
+ * Takes the oldest changes from the outbox and writes an event for each that an endpoint subscribed to, with a PENDING
+ * delivery per endpoint, in one transaction. An endpoint that the platform has switched off gets BLOCKED ones, which can
+ * be replayed. Any number of relays may do this at once.
+ */
+export function fanOut(em: EntityManager): Promise<FannedOut> {
+  return transaction(em, async (tx) => {
+    const outbox = kysely(tx).selectFrom("webhook_outbox").selectAll().orderBy("seq").limit(OUTBOX_ROWS);
+    const { rows: locked } = await executePrepared(tx, "relay_outbox", outbox.forUpdate().skipLocked());
+    if (locked.length === 0) return { taken: 0, full: false, deliveries: 0 };
+    const endpoints = await readEndpoints(tx, locked);
+
+    const events: NewEvent[] = [];
+    const deliveries: NewDelivery[] = [];
+    let taken = 0;
+    for (const row of locked) {
+      if (deliveries.length >= MAX_DELIVERIES) break;
+      taken++;
+      const subscribed = endpoints.get(tenantKey(row))?.filter(({ events }) => events.includes(row.type)) ?? [];
+      if (subscribed.length === 0) continue;
+      for (const object of splitObjects(row.objects)) {
+        // The event's id, the same in every attempt and replay: receivers deduplicate on it.
+        const eventId = newId("event");
+        events.push({ id: eventId, row, object });
+        for (const endpoint of subscribed) {
+          deliveries.push({ id: newId("delivery"), eventId, type: row.type, endpoint });
+        }
+      }
+    }
+    if (events.length > 0) {
+      await insertEvents(tx, events);
+      await insertDeliveries(tx, deliveries);
+    }
+    const done = locked.slice(0, taken).map(({ seq }) => seq);
+    await executePrepared(tx, "relay_taken", sql`delete from webhook_outbox where seq = any(${done}::bigint[])`);
+    return { taken, full: taken < locked.length || locked.length === OUTBOX_ROWS, deliveries: deliveries.length };
+  });
+}
+
+/** The endpoints that get deliveries written, by tenant. They cannot be deleted before the deliveries are there. */
+async function readEndpoints(
+  em: EntityManager,
+  rows: readonly Pick<Endpoint, "team_id" | "environment">[],
+): Promise<Map<string, Endpoint[]>> {
+  const tenants = [...new Map(rows.map((row) => [tenantKey(row), row])).values()];
+  const { rows: endpoints } = await executePrepared(
+    em,
+    "relay_endpoints",
+    sql<Endpoint>`
+    select id, team_id, environment, events, active from webhook_endpoints
+    where (team_id, environment) in (select * from unnest(
+        ${tenants.map(({ team_id }) => team_id)}::text[], ${tenants.map(({ environment }) => environment)}::text[]))
+      and (active or disabled_reason = 'delivery_failures')
+    for key share`,
+  );
+  return Map.groupBy(endpoints, tenantKey);
+}
+
+/** The texts of the records in a row of the outbox. */
+function splitObjects(objects: string): string[] {
+  const parsed: unknown[] = JSON.parse(objects);
+  // Most rows hold one record, whose text is there already.
+  return parsed.length === 1 ? [objects.slice(1, -1)] : parsed.map((object) => JSON.stringify(object));
+}
+
+async function insertEvents(em: EntityManager, events: readonly NewEvent[]): Promise<void> {
+  await executePrepared(
+    em,
+    "relay_events",
+    sql`
+    insert into webhook_events (id, team_id, environment, type, object, created_at, kept_until)
+    select *, now() + ${EVENT_KEPT} from unnest(
+      ${events.map(({ id }) => id)}::text[], ${events.map(({ row }) => row.team_id)}::text[],
+      ${events.map(({ row }) => row.environment)}::text[], ${events.map(({ row }) => row.type)}::text[],
+      ${events.map(({ object }) => object)}::text[],
+      ${events.map(({ row }) => new Date(row.created_at).toISOString())}::timestamptz[])`,
+  );
+}
+
+async function insertDeliveries(em: EntityManager, deliveries: readonly NewDelivery[]): Promise<void> {
+  await executePrepared(
+    em,
+    "relay_deliveries",
+    sql`
+    insert into webhook_deliveries
+      (id, team_id, environment, webhook_id, event_id, event_type, status, blocked_at_once, error_message)
+    select id, team_id, environment, webhook_id, event_id, event_type,
+      case when active then 'PENDING' else 'BLOCKED' end, not active, case when active then null else ${ENDPOINT_OFF} end
+    from unnest(
+      ${deliveries.map(({ id }) => id)}::text[], ${deliveries.map(({ endpoint }) => endpoint.team_id)}::text[],
+      ${deliveries.map(({ endpoint }) => endpoint.environment)}::text[],
+      ${deliveries.map(({ endpoint }) => endpoint.id)}::text[], ${deliveries.map(({ eventId }) => eventId)}::text[],
+      ${deliveries.map(({ type }) => type)}::text[], ${deliveries.map(({ endpoint }) => endpoint.active)}::boolean[]
+    ) as d (id, team_id, environment, webhook_id, event_id, event_type, active)`,
+  );
+}

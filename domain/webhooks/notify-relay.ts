@@ -1,0 +1,49 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { afterCommit } from "../../db/transaction.ts";
+
+/** The channel of Postgres on which relays listen for events and deliveries that wait. */
+export const RELAY_CHANNEL = "webhook_relay";
+
+/**
+ * The least time between two notifications of one process. Postgres lets one transaction that notifies commit at a time,
+ * so they are sent beside the transactions they are for, one for many.
+ */
+const QUIET_MS = 20;
+
+interface Quiet {
+  /** Another notification was asked for meanwhile. */
+  again: boolean;
+}
+/** The quiet time after a notification, by pool. */
+const quiets = new WeakMap<object, Quiet>();
+
+/**
+ * Wakes the relay, in whichever process it runs. Call it after the commit. A notification that is lost costs a poll
+ * interval.
+ */
+export function notifyRelay(em: EntityManager): void {
+  const driver = em.getDriver();
+  const current = quiets.get(driver);
+  if (current) {
+    current.again = true;
+    return;
+  }
+  const quiet: Quiet = { again: false };
+  quiets.set(driver, quiet);
+  const notify = () => {
+    sql`select pg_notify(${RELAY_CHANNEL}, '')`.execute(kysely(em.fork({ clear: true }))).catch(() => undefined);
+    setTimeout(() => {
+      if (!quiet.again) {
+        quiets.delete(driver);
+        return;
+      }
+      quiet.again = false;
+      notify();
+    }, QUIET_MS).unref();
+  };
+  notify();
+}
+
+/** Wakes the relay once the transaction of `em` is committed. */
+export const notifyRelayAfterCommit = (em: EntityManager): void => afterCommit(em, notifyRelay, () => notifyRelay(em));

@@ -1,0 +1,200 @@
+import { sql } from "kysely";
+import type { DeliveryStatus } from "../../db/entities/webhook.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { transaction } from "../../db/transaction.ts";
+import { newId } from "../ids.ts";
+import { endGroup } from "./end-group.ts";
+import { ENDPOINT_OFF, FAILING_AFTER } from "./endpoint-health.ts";
+
+/** Groups of an endpoint that may retry at once; first attempts have their own limit and never wait for a retry. */
+const RETRY_SLOTS = 2;
+/** A slot outlives the longest attempt activity; it is given back long before, unless its worker died. */
+const SLOT_SECONDS = 60;
+
+/** The workflow of a group is presumed dead when its next attempt is this late, in seconds. */
+const LATE_SECONDS = 120;
+
+const INTERRUPTED = "The outcome is unknown: the service was interrupted during this attempt.";
+const OUTCOME_UNKNOWN = `${INTERRUPTED} It is made again.`;
+
+/** One delivery to be attempted. */
+export interface DueDelivery {
+  id: string;
+  eventId: string;
+  type: string;
+  isReplay: boolean;
+  /** JSON of the record the event is about. */
+  object: string;
+  /** ISO 8601. */
+  eventCreatedAt: string;
+}
+
+/** Where a group's deliveries go, as it stands at the beginning of the attempt. */
+export interface Destination {
+  webhookId: string;
+  url: string;
+  apiVersion: string;
+  encryptedSecret: string;
+  /** During a rotation. */
+  previousEncryptedSecret: string | null;
+  encryptedHeaders: string | null;
+  /** It failed several times in a row: it gets few requests at once. */
+  isFailing: boolean;
+}
+
+export type OpenedAttempt =
+  | { state: "open"; epoch: number; destination: Destination; due: DueDelivery[] }
+  /** Its endpoint's slots for retries are taken. */
+  | { state: "busy" }
+  /** Nothing is left to attempt: the endpoint is gone or off, or the group had ended. */
+  | { state: "ended"; failed: number; blocked: number };
+
+/** Which attempt of a group; the first is 1. */
+interface GroupAttempt {
+  groupId: string;
+  attempt: number;
+}
+
+/**
+ * Begins an attempt of a group, or continues it, in one transaction. Deliveries that were in flight when an earlier
+ * begin of the same attempt was cut off are closed as unknown and get a new row in this attempt; those that failed in the
+ * attempt before get their next row. A repeated call changes nothing more.
+ */
+export function openAttempt(em: EntityManager, { groupId, attempt }: GroupAttempt): Promise<OpenedAttempt> {
+  return transaction(em, async (tx) => {
+    const group = await lockGroup(tx, groupId);
+    if (!group) return { state: "ended", failed: 0, blocked: 0 };
+    if (group.endpoint_id === null) {
+      await kysely(tx).deleteFrom("webhook_groups").where("id", "=", groupId).execute();
+      return { state: "ended", failed: 0, blocked: 0 };
+    }
+    if (!group.active) {
+      // A delivery in flight may have arrived, so it is not BLOCKED.
+      const untried = group.attempting
+        ? ({ status: "FAILED", why: `${INTERRUPTED} ${ENDPOINT_OFF}` } as const)
+        : ({ status: "BLOCKED", why: ENDPOINT_OFF } as const);
+      return { state: "ended", ...(await endGroup(tx, groupId, ENDPOINT_OFF, untried)) };
+    }
+    if (attempt > 1 && !(await hasFreeSlot(tx, groupId, group.webhook_id))) return { state: "busy" };
+
+    const epoch = group.epoch + 1;
+    if (group.attempting) await replaceRows(tx, groupId, "PENDING", OUTCOME_UNKNOWN);
+    if (group.attempt < attempt) await replaceRows(tx, groupId, "RETRYING", null);
+    await beginAttempt(tx, { groupId, attempt }, epoch);
+    return {
+      state: "open",
+      epoch,
+      due: await readDue(tx, groupId),
+      destination: {
+        webhookId: group.webhook_id,
+        url: group.url,
+        apiVersion: group.api_version,
+        encryptedSecret: group.encrypted_secret,
+        previousEncryptedSecret: group.previous_encrypted_secret,
+        encryptedHeaders: group.encrypted_headers,
+        isFailing: group.consecutive_failures >= FAILING_AFTER,
+      },
+    };
+  });
+}
+
+interface GroupRow {
+  attempt: number;
+  epoch: number;
+  attempting: boolean;
+  webhook_id: string;
+  /** Null when the endpoint is gone; then all below is too. */
+  endpoint_id: string | null;
+  active: boolean;
+  url: string;
+  api_version: string;
+  encrypted_secret: string;
+  encrypted_headers: string | null;
+  previous_encrypted_secret: string | null;
+  consecutive_failures: number;
+}
+
+/** The group with its endpoint; it is locked until the transaction ends. */
+async function lockGroup(em: EntityManager, groupId: string): Promise<GroupRow | undefined> {
+  const { rows } = await executePrepared(
+    em,
+    "attempt_group",
+    sql<GroupRow>`
+    select g.attempt, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
+      e.encrypted_secret, e.encrypted_headers, h.consecutive_failures,
+      case when e.previous_secret_expires_at > now() then e.previous_encrypted_secret end as previous_encrypted_secret
+    from webhook_groups g
+    left join webhook_endpoints e on e.id = g.webhook_id
+    left join webhook_health h on h.webhook_id = g.webhook_id
+    where g.id = ${groupId} for update of g`,
+  );
+  return rows[0];
+}
+
+/** Whether one of the endpoint's slots for retries is free for a group, or is the group's own. */
+async function hasFreeSlot(em: EntityManager, groupId: string, webhookId: string): Promise<boolean> {
+  const db = kysely(em);
+  // Two groups at once would each count the slots without the other.
+  await sql`select from webhook_health where webhook_id = ${webhookId} for update`.execute(db);
+  const { rows } = await sql<{ taken: number }>`
+    select count(*)::int as taken from webhook_groups
+    where webhook_id = ${webhookId} and phase = 'RETRYING' and slot_until > now() and id <> ${groupId}`.execute(db);
+  return (rows[0]?.taken ?? 0) < RETRY_SLOTS;
+}
+
+/** Closes a group's rows of one status as FAILED, each followed by a new PENDING one. @param why null keeps theirs */
+async function replaceRows(
+  em: EntityManager,
+  groupId: string,
+  status: DeliveryStatus,
+  why: string | null,
+): Promise<void> {
+  const db = kysely(em);
+  const { rows: closed } = await sql<{ id: string }>`
+    update webhook_deliveries
+    set status = 'FAILED', next_attempt_at = null, error_message = coalesce(${why}, error_message), updated_at = now()
+    where group_id = ${groupId} and status = ${status} returning id`.execute(db);
+  if (closed.length === 0) return;
+  await sql`
+    insert into webhook_deliveries
+      (id, team_id, environment, webhook_id, event_id, event_type, group_id, attempt, is_replay, replay_of_id)
+    select n.id, d.team_id, d.environment, d.webhook_id, d.event_id, d.event_type, d.group_id, d.attempt + 1,
+      d.is_replay, d.replay_of_id
+    from unnest(${closed.map(({ id }) => id)}::text[], ${closed.map(() => newId("delivery"))}::text[]) as n (old, id)
+    join webhook_deliveries d on d.id = n.old`.execute(db);
+}
+
+/** Notes that the attempt is under way, and leases a slot for retries to any but the first. */
+async function beginAttempt(em: EntityManager, { groupId, attempt }: GroupAttempt, epoch: number): Promise<void> {
+  await executePrepared(
+    em,
+    "attempt_begin",
+    sql`
+    update webhook_groups
+    set attempting = true, epoch = ${epoch}, attempt = ${attempt}, begun_at = coalesce(begun_at, now()),
+      slot_until = case when ${attempt}::int > 1 then now() + make_interval(secs => ${SLOT_SECONDS}) end,
+      due_at = now() + make_interval(secs => ${LATE_SECONDS})
+    where id = ${groupId}`,
+  );
+}
+
+async function readDue(em: EntityManager, groupId: string): Promise<DueDelivery[]> {
+  const { rows } = await executePrepared(
+    em,
+    "attempt_due",
+    sql<DueDelivery>`
+    select d.id, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay", v.object,
+      ${isoInstant(sql.ref("v.created_at"))} as "eventCreatedAt"
+    from webhook_deliveries d join webhook_events v on v.id = d.event_id
+    where d.group_id = ${groupId} and d.status = 'PENDING' order by d.id`,
+  );
+  return rows;
+}
+
+/** Notes that a group could not retry yet, so that its workflow is not presumed dead meanwhile. */
+export async function postponeGroup(em: EntityManager, groupId: string, waitMs: number): Promise<void> {
+  await sql`update webhook_groups set due_at = now() + make_interval(secs => ${waitMs / 1000}::float8)
+    where id = ${groupId}`.execute(kysely(em));
+}

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
+import { endpointsWaiting } from "../../domain/webhooks/grouping.ts";
+import { makeTeam } from "../support/webhooks.ts";
+
+interface PlanNode {
+  "Relation Name"?: string;
+  "Index Name"?: string;
+  "Actual Rows"?: number;
+  "Actual Loops"?: number;
+  Plans?: PlanNode[];
+}
+
+const withParts = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(withParts)];
+
+const ENDPOINTS = 20;
+const DELIVERIES = 1_000;
+
+describe("Deliveries that wait for a group", () => {
+  let em: EntityManager;
+  before(async () => {
+    ({ em } = await makeTeam());
+  });
+
+  /** Runs `look` beside many deliveries of many endpoints, which are not committed, so that no relay takes them. */
+  async function besideMany(look: (em: EntityManager) => Promise<void>): Promise<void> {
+    const rolledBack = new Error("rolled back");
+    const ids = Array.from({ length: ENDPOINTS }, () => newId("webhook"));
+    await em
+      .fork()
+      .transactional(async (tx) => {
+        for (const blocked of [false, true]) {
+          await sql`insert into webhook_deliveries
+              (id, team_id, environment, webhook_id, event_id, event_type, status, blocked_at_once)
+            select w || '/' || n || ${blocked}, 'team', 'LIVE', w, 'event', 'newsletter.started',
+              ${blocked ? "BLOCKED" : "PENDING"}, ${blocked}
+            from unnest(${ids}::text[]) w, generate_series(1, ${DELIVERIES}) n`.execute(kysely(tx));
+        }
+        await look(tx);
+        throw rolledBack;
+      })
+      .catch((error: unknown) => assert.equal(error, rolledBack));
+  }
+
+  it("are found in one step along their index per endpoint, past those that are BLOCKED", async () => {
+    await besideMany(async (tx) => {
+      const { rows } = await sql<{ "QUERY PLAN": { Plan: PlanNode }[] }>`
+        explain (analyze, format json) with recursive waiting as (${endpointsWaiting}) select webhook_id from waiting
+        where webhook_id is not null`.execute(kysely(tx));
+      const nodes = (rows[0]?.["QUERY PLAN"] ?? []).flatMap(({ Plan }) => withParts(Plan));
+      const looks = nodes.filter((node) => node["Relation Name"] === "webhook_deliveries");
+      assert.ok(looks.length >= 2, JSON.stringify(rows));
+      for (const look of looks) {
+        assert.equal(look["Index Name"], "webhook_deliveries_waiting");
+        assert.ok((look["Actual Rows"] ?? 0) <= 1, "one row a step");
+      }
+      assert.ok(Math.max(...looks.map((look) => look["Actual Loops"] ?? 0)) >= ENDPOINTS, "one step an endpoint");
+    });
+  }).timeout(60_000);
+
+  // Postgres writes all indexes of a row when a column that one of them names is changed, in its condition as well.
+  it("stand in no index that names a column which an outcome changes", async () => {
+    const { rows } = await sql<{ definition: string }>`
+      select indexdef as definition from pg_indexes where tablename = 'webhook_deliveries'`.execute(kysely(em));
+    assert.ok(rows.length >= 4);
+    for (const { definition } of rows) {
+      assert.doesNotMatch(definition, /status|response|error|duration|next_attempt|updated/);
+    }
+  });
+});
