@@ -2,25 +2,25 @@ import { sql } from "kysely";
 import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** How all sends of all teams are doing. */
+/** Numbers about the sends of all teams. */
 export interface SendsOverview {
-  /** Sends by status, each status with a number. */
+  /** Number of sends per status; every status is present. */
   byStatus: Record<SendStatus, number>;
-  /** Sends that trouble paused; nobody but an operator lets them go on. */
+  /** Sends that a failure paused; only an operator can resume them. */
   needingOperator: number;
-  /** Seconds for which the recipient that has waited longest could have been mailed; 0 when none waits. */
+  /** Seconds for which the longest waiting recipient could have been mailed; 0 when none waits. */
   queueAgeSeconds: number;
 }
 
 /**
- * How many of a send's last rows are looked at for one that is QUEUED. A send is mailed in the order of its rows, so
- * that what waits is at its end; walking all of it would take as long as it is large.
+ * Number of a send's last rows that are searched for a QUEUED one. A send is mailed in the order of its rows, so
+ * waiting rows are at the end; a walk over all rows would take too long for a large send.
  */
 const LAST_ROWS = 500;
 
 /**
- * Looks over the sends of all teams. A QUEUED recipient waits since its send started, a DEFERRED one since its retry
- * fell due.
+ * Reads the numbers for all teams. A QUEUED recipient waits since its send started, a DEFERRED one since its retry
+ * was due.
  */
 export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   const db = kysely(em);
