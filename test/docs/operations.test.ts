@@ -14,7 +14,7 @@ describe("docs/operations.md", () => {
     for (const name of [...SETTINGS, ...STACK_SETTINGS]) assert.ok(text.includes(`\`${name}\``), name);
   });
 
-  it("explains every metric of ours, and of those of Temporal each that an alert is about", async () => {
+  it("explains every metric of Mailkeel, and every Temporal metric that an alert reads", async () => {
     const ours = [...(await createMetrics("any", () => true).registry.getMetricsAsArray())].map(({ name }) => name);
     const asked = read("deploy/prometheus/alerts.yml").match(/\b(mailkeel|temporal)_\w+/g) ?? [];
     for (const name of new Set([...ours.filter((metric) => metric.startsWith("mailkeel_")), ...asked])) {
