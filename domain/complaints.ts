@@ -10,11 +10,11 @@ import { emailRecord } from "./webhooks/records.ts";
 const COMPLAINED = "complaint";
 
 /**
- * Records that a recipient called a newsletter spam: it counts against today's complaint rate (UTC) and the address is
- * suppressed. Runs in the caller's transaction.
+ * Records that a recipient reported a newsletter as spam: it counts towards today's complaint rate (UTC), and the
+ * address is suppressed. Runs in the caller's transaction.
  * @param email normalised address
- * @returns false when this complaint is known already
- * @throws {ApiError} `not_found` for the newsletter; `resource_state_invalid` when it never went to the address
+ * @returns false when this complaint was recorded before
+ * @throws {ApiError} `not_found` for the newsletter; `resource_state_invalid` when it was never mailed to the address
  */
 export async function recordComplaint(
   em: EntityManager,
