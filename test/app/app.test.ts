@@ -275,8 +275,8 @@ describe("The app's command line", () => {
     });
 
     it("does not attach another team's list", async () => {
-      const stranger = await makeTeam();
-      const list = (await api(stranger.keys.live).post("/lists", { name: "x" })).body.data.id;
+      const otherTeam = await makeTeam();
+      const list = (await api(otherTeam.keys.live).post("/lists", { name: "x" })).body.data.id;
       const draft = (await api(team.keys.live).post("/newsletters", { name: "x" })).body.data.id;
       await refused(["list:attach", "--newsletter", draft, "--list", list], /no such record/);
     });
