@@ -1,0 +1,54 @@
+import { ActivityFailure, ApplicationFailure, TimeoutFailure } from "@temporalio/workflow";
+
+/**
+ * How an activity is tried: three times within about three seconds, then its workflow decides. Without a limit it would
+ * be tried for ever where no operator sees it.
+ */
+export const STEP_RETRY = {
+  initialInterval: "500 milliseconds",
+  backoffCoefficient: 4,
+  maximumAttempts: 3,
+} as const;
+
+const FIRST_WAIT_MS = 5_000;
+const LONGEST_WAIT_MS = 60_000;
+
+/** How long a workflow waits after a step's `round`th three tries, in ms: 5 s, doubling, at most a minute. */
+export function stepWaitMs(round: number): number {
+  return Math.min(FIRST_WAIT_MS * 2 ** (Math.max(1, round) - 1), LONGEST_WAIT_MS);
+}
+
+/** The code of what an activity failed with, e.g. `dependency_unavailable`; `worker_lost` when no worker answered. */
+export function failureCodeOf(error: unknown): string {
+  // A local activity fails with its failure itself, any other with one around it.
+  const failure = error instanceof ActivityFailure ? error.cause : error;
+  if (failure instanceof ApplicationFailure) return failure.type ?? "internal_error";
+  return failure instanceof TimeoutFailure ? "worker_lost" : "internal_error";
+}
+
+/** The sentence that operators read while a step keeps failing. */
+export function failingStep(step: string, code: string, waitMs: number, updates: string): string {
+  return `The step "${step}" failed three times (${code}); tries again in ${Math.round(waitMs / 1000)} s. Updates: ${updates}.`;
+}
+
+interface Persistence {
+  /** Shows the operator that the step failed, or, with null, that it succeeded after all. */
+  show(failure: { code: string; waitMs: number } | null): void;
+  /** Waits for `ms`, or less when an operator wants the next try now. */
+  wait(ms: number): Promise<void>;
+}
+
+/** Runs `work` until it succeeds, and lets operators see and shorten the waits between its rounds of three tries. */
+export async function persist<T>(work: () => Promise<T>, { show, wait }: Persistence): Promise<T> {
+  for (let round = 1; ; round++) {
+    try {
+      const result = await work();
+      if (round > 1) show(null);
+      return result;
+    } catch (error) {
+      const waitMs = stepWaitMs(round);
+      show({ code: failureCodeOf(error), waitMs });
+      await wait(waitMs);
+    }
+  }
+}
