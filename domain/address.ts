@@ -13,7 +13,7 @@ const MAX_DOMAIN_LENGTH = 253;
 // Quotes would give one mailbox two spellings; invisible characters would make two mailboxes look the same.
 const REFUSED_IN_LOCAL = /["\p{C}\p{Z}]/u;
 
-// Lengths are checked here, because the library's limit of 254 characters is below that of the API.
+// The lengths are checked here: the library's limit of 254 is below the API's.
 const SYNTAX = { ignore_max_length: true } as const;
 
 /**
@@ -46,7 +46,7 @@ export function requireAddress(text: string, param: string): string {
   return address;
 }
 
-/** The spelling for a look-up by address; an invalid address finds no row. */
+/** The spelling to look an address up by; a text that is no address matches no row. */
 export const lookupAddress = (text: string): string => normaliseAddress(text) ?? text.trim().toLowerCase();
 
 /** The domain of a normalised address, in Unicode. */

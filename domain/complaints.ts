@@ -14,7 +14,7 @@ const COMPLAINED = "complaint";
  * address is suppressed. Runs in the caller's transaction.
  * @param email normalised address
  * @returns false when this complaint was recorded before
- * @throws {ApiError} `not_found` for the newsletter; `resource_state_invalid` when it was never mailed to the address
+ * @throws {ApiError} `not_found` for the newsletter; `resource_state_invalid` when it never went to the address
  */
 export async function recordComplaint(
   em: EntityManager,

@@ -10,7 +10,7 @@ import {
 } from "node:crypto";
 import type { Env } from "../config/env.ts";
 
-/** The purpose of each derived key; a key serves one purpose only. */
+/** Purposes of the derived keys; each purpose has a key of its own. */
 export type KeyPurpose = "api-key" | "cursor" | "confirmation" | "idempotency" | "link" | "message-id" | "update-id";
 
 /** Holds the service's keys: signs for a purpose, encrypts stored secrets. */

@@ -1,4 +1,4 @@
-/** Changes to a record: fields that are undefined or absent keep their value. */
+/** Changes to a record: a field that is undefined or left out stays as it is. */
 export type Patch<T> = { [Field in keyof T]?: T[Field] | undefined };
 
 /** Drops the fields that are undefined. */

@@ -76,13 +76,9 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
   const refuse: ErrorRequestHandler = (error, _req, res, next) => {
     if (isUnreachable(error)) {
       res.set("Retry-After", "5");
-      return show(
-        res,
-        { title: "Please try again in a moment", paragraphs: ["The service cannot read its data at the moment."] },
-        503,
-      );
+      return show(res, { title: "Please try again in a moment", paragraphs: ["We cannot reach our records."] }, 503);
     }
-    // An invalid escape in the URL or an oversized form: our own links and pages send neither.
+    // Not an escape of our own, or a form that is too large: nothing one of our links or pages would send.
     const status = error instanceof URIError ? 404 : "status" in Object(error) ? Number(error.status) : 500;
     if (status >= 500) return next(error);
     show(res, GONE, status);

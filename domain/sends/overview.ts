@@ -2,25 +2,25 @@ import { sql } from "kysely";
 import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** Numbers about the sends of all teams. */
+/** How all sends of all teams are doing. */
 export interface SendsOverview {
-  /** Number of sends per status; every status is present. */
+  /** Sends by status, each status with a number. */
   byStatus: Record<SendStatus, number>;
-  /** Sends that a failure paused; only an operator can resume them. */
+  /** Sends that trouble paused; nobody but an operator lets them go on. */
   needingOperator: number;
-  /** Seconds for which the longest waiting recipient could have been mailed; 0 when none waits. */
+  /** Seconds for which the recipient that has waited longest could have been mailed; 0 when none waits. */
   queueAgeSeconds: number;
 }
 
 /**
- * Number of a send's last rows that are searched for a QUEUED one. A send is mailed in the order of its rows, so
- * waiting rows are at the end; a walk over all rows would take too long for a large send.
+ * How many of a send's last rows are looked at for one that is QUEUED. A send is mailed in the order of its rows, so
+ * that what waits is at its end; walking all of it would take as long as it is large.
  */
 const LAST_ROWS = 500;
 
 /**
- * Reads the numbers for all teams. A QUEUED recipient waits since its send started, a DEFERRED one since its retry
- * was due.
+ * Looks over the sends of all teams. A QUEUED recipient waits since its send started, a DEFERRED one since its retry
+ * fell due.
  */
 export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   const db = kysely(em);

@@ -158,7 +158,7 @@ describe("The gates of a send", () => {
     });
   }
 
-  it("refuse a confirm whose account was deleted as sending_domain_unverified", async () => {
+  it("refuse a confirm whose account is gone as sending_domain_unverified", async () => {
     const sender = await makeSender();
     const token = await tokenOf(sender);
     await run(sender, sql`delete from email_accounts where id = ${sender.accountId}`);

@@ -5,7 +5,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { text } from "node:stream/consumers";
 import { WORKERS_MAIN, workerSettings } from "../support/processes.ts";
 
-/** Starts a worker that must fail and returns its message. */
+/** What a worker says that cannot start. */
 async function refusal(args: string[], settings: Record<string, string> = {}): Promise<string> {
   const child = spawn(process.execPath, [WORKERS_MAIN, ...args], {
     stdio: ["ignore", "ignore", "pipe"],
@@ -23,7 +23,7 @@ async function refusal(args: string[], settings: Record<string, string> = {}): P
 describe("A worker that cannot start", function () {
   this.timeout(120_000);
 
-  it("names the pools when it is started without one or with an unknown one", async () => {
+  it("names the pools when it is told none, or one that there is not", async () => {
     const wrong = [["--pool"], ["--pool", "nope"], ["--poll", "sends"]];
     for (const said of await Promise.all(wrong.map((args) => refusal(args)))) {
       assert.match(said, /--pool.*sends, dispatch.*maintenance/);
