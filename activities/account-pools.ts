@@ -1,17 +1,24 @@
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import type { SmtpSecurity } from "../db/entities/account.ts";
-import { kysely } from "../db/orm.ts";
 import { passwordContext } from "../domain/accounts.ts";
 import type { Vault } from "../domain/crypto.ts";
-import { LEASE_SECONDS, leaseConnections, releaseConnections, renewLease } from "../domain/sends/account-capacity.ts";
+import {
+  LEASE_SECONDS,
+  leaseConnections,
+  readAccountServer,
+  releaseConnections,
+  renewLease,
+  type SendingAccount,
+} from "../domain/sends/account-capacity.ts";
 import { SmtpPool } from "./smtp/pool.ts";
 
 /** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
 const ROWS_PER_CONNECTION = 3;
 
-/** What a crash can leave unknown: the rows that all sends on a pool together may have SENDING. */
-export class RowBudget {
+/**
+ * The limit of rows that all sends on a pool together may have SENDING. A crash leaves no more than these unknown.
+ */
+export class InFlightLimit {
   readonly #pool: Pick<SmtpPool, "connections">;
   #taken = 0;
   #waiting: (() => void)[] = [];
@@ -20,7 +27,7 @@ export class RowBudget {
     this.#pool = pool;
   }
 
-  /** Takes room for `rows`, all or nothing. Before they are staged: should the answer get lost, they are SENDING. */
+  /** Takes room for `rows`, all or nothing. Before they are staged: if the answer is lost, they are SENDING. */
   take(rows: number): boolean {
     if (this.#taken + rows > ROWS_PER_CONNECTION * this.#pool.connections) return false;
     this.#taken += rows;
@@ -37,7 +44,7 @@ export class RowBudget {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Lets everybody who waits look again. */
+  /** Lets all that wait look again. */
   wake(): void {
     const waiting = this.#waiting;
     this.#waiting = [];
@@ -45,10 +52,10 @@ export class RowBudget {
   }
 }
 
-/** An account's connections in this process, and the room for rows that goes with them. */
+/** An account's connections in this process, and the limit of rows that goes with them. */
 export interface AccountPool {
   readonly pool: SmtpPool;
-  readonly rows: RowBudget;
+  readonly inFlight: InFlightLimit;
 }
 
 interface Held extends AccountPool {
@@ -57,11 +64,11 @@ interface Held extends AccountPool {
   connections: number;
   renewal: NodeJS.Timeout;
   idle?: NodeJS.Timeout | undefined;
-  /** What the pool was made from; another password or host asks for another pool. */
+  /** The settings that the pool was made from; another password or host needs another pool. */
   fingerprint: string;
 }
 
-/** How long a pool that nobody uses keeps its connections and its lease: the gap between two slices of a send. */
+/** How long an unused pool keeps its connections and its lease: the gap between two slices of a send. */
 const IDLE_MS = 5_000;
 
 interface Options {
@@ -79,7 +86,7 @@ interface Options {
 export class AccountPools {
   readonly #options: Options;
   readonly #held = new Map<string, Held>();
-  /** The last of those who ask Postgres about an account's lease. */
+  /** By account, the last statement about its lease. */
   readonly #turns = new Map<string, Promise<void>>();
 
   constructor(options: Options) {
@@ -90,20 +97,17 @@ export class AccountPools {
    * The account's pool, limited to the connections this process may open now.
    * @returns undefined when other workers hold all of them
    */
-  acquire(accountId: string): Promise<AccountPool | undefined> {
-    return this.#inTurn(accountId, () => this.#acquire(accountId));
+  acquire(account: SendingAccount): Promise<AccountPool | undefined> {
+    return this.#inTurn(account.accountId, () => this.#acquire(account));
   }
 
-  async #acquire(accountId: string): Promise<AccountPool | undefined> {
+  async #acquire(account: SendingAccount): Promise<AccountPool | undefined> {
     const { orm, vault, workerId, timeoutMs } = this.#options;
-    const connections = await leaseConnections(orm.em.fork(), accountId, workerId);
+    const { accountId } = account;
+    const connections = await leaseConnections(orm.em.fork(), account, workerId);
     if (connections === 0) return undefined;
-    const account = await kysely(orm.em.fork())
-      .selectFrom("email_accounts")
-      .select(["host", "port", "security", "username", "encrypted_password"])
-      .where("id", "=", accountId)
-      .executeTakeFirstOrThrow();
-    const fingerprint = JSON.stringify(account);
+    const server = await readAccountServer(orm.em.fork(), account);
+    const fingerprint = JSON.stringify(server);
     let held = this.#held.get(accountId);
     if (held && held.fingerprint !== fingerprint) {
       this.#held.delete(accountId);
@@ -111,19 +115,19 @@ export class AccountPools {
       held = undefined;
     }
     if (!held) {
-      const pass = account.encrypted_password;
+      const pass = server.encrypted_password;
       const pool = new SmtpPool({
-        host: account.host,
-        port: account.port,
-        secure: account.security satisfies SmtpSecurity,
-        user: account.username ?? undefined,
+        host: server.host,
+        port: server.port,
+        secure: server.security,
+        user: server.username ?? undefined,
         pass: pass === null ? undefined : vault.decrypt(pass, passwordContext(accountId)),
         timeoutMs,
         maxConnections: connections,
       });
       held = {
         pool,
-        rows: new RowBudget(pool),
+        inFlight: new InFlightLimit(pool),
         users: 0,
         connections,
         fingerprint,
@@ -135,14 +139,14 @@ export class AccountPools {
     held.users++;
     clearTimeout(held.idle);
     held.pool.setConnections(connections);
-    // A smaller share than before: what idled is closed already, what is in hand is given back by a renewal.
+    // A smaller share than before: idle connections are closed already, busy ones are given back by a renewal.
     const isLess = connections < held.connections;
     held.connections = connections;
     if (isLess) void this.#renew(accountId);
     return held;
   }
 
-  /** Ends one use; the pool is given up when nobody uses it for a while. */
+  /** Ends one use; a pool that stays unused is closed after a while. */
   release(accountId: string, { pool }: AccountPool): void {
     const held = this.#held.get(accountId);
     if (held?.pool !== pool) return;
@@ -178,15 +182,15 @@ export class AccountPools {
     }
   }
 
-  /** A renewal counts what is open: it must not cross with a lease that lets more be opened. */
+  /** One statement at a time: a renewal counts open connections and must not cross a lease that allows more of them. */
   #inTurn<T>(accountId: string, work: () => Promise<T>): Promise<T> {
     const turn = (this.#turns.get(accountId) ?? Promise.resolve()).then(work);
-    const over = turn.then(
+    const ended = turn.then(
       () => undefined,
       () => undefined,
     );
-    this.#turns.set(accountId, over);
-    void over.then(() => this.#turns.get(accountId) === over && this.#turns.delete(accountId));
+    this.#turns.set(accountId, ended);
+    void ended.then(() => this.#turns.get(accountId) === ended && this.#turns.delete(accountId));
     return turn;
   }
 

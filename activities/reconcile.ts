@@ -12,10 +12,10 @@ import { pauseSend } from "../domain/sends/lifecycle.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
 import { type OverdueGroup, overdueGroups } from "../domain/webhooks/relay.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/replays.ts";
+import { WORKFLOW_ENDED } from "../workflows/account-failure.ts";
 import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId } from "../workflows/ids.ts";
-import type { SendInput } from "../workflows/send.ts";
+import type { SendInput } from "../workflows/send-messages.ts";
 import { deliveryStart, replayStart, sendStart } from "../workflows/start.ts";
-import { WORKFLOW_ENDED } from "../workflows/trouble.ts";
 import type { ActivityDeps } from "./deps.ts";
 
 const PAGE = 500;
@@ -49,7 +49,7 @@ export function createReconcileActivities({ orm, log, env }: ActivityDeps): Reco
           const end = await endOfRun(context.client, sendWorkflowId(send.id));
           result.looked++;
           if (end === "running") continue;
-          const paused = end === "cut_off" && (await pauseSend(em, send.id, WORKFLOW_ENDED));
+          const paused = end === "cut_off" && (await pauseSend(em, send.id, WORKFLOW_ENDED)).changed;
           await start(context.client, send);
           result.started++;
           if (paused) result.paused++;
@@ -149,7 +149,7 @@ async function start(client: Client, send: UnfinishedSend): Promise<void> {
     environment: send.environment,
     resource: { type: send.resource_type, id: send.resource_id },
     expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
-    resume: { afterSeq: 0 },
+    resume: { accountFailures: 0, needsOperator: false },
   };
   await begin(client, "sendWorkflow", sendStart(input));
 }

@@ -1,7 +1,8 @@
 import { type ConfirmRequest, confirmSend } from "../domain/sends/confirm.ts";
-import { closeLost, requeueUnknown, type UnknownRequeued } from "../domain/sends/ledger.ts";
+import { closeLost } from "../domain/sends/lanes.ts";
 import {
   beginSend,
+  type ChangedSend,
   cancelSend,
   finishSend,
   pauseSend,
@@ -12,26 +13,27 @@ import {
 } from "../domain/sends/lifecycle.ts";
 import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import { closeReview } from "../domain/sends/review.ts";
+import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
 
-/** What a send's workflow asks of Postgres. Every one of them may run twice and has its effect once. */
+/** What the workflow of a send asks of Postgres. Each may run twice, and has its effect once. */
 export interface SendActivities {
   writePreview(request: PreviewRequest): Promise<void>;
   confirmSend(request: ConfirmRequest): Promise<void>;
   voidPreview(previewId: string): Promise<boolean>;
   readSend(sendId: string): Promise<SendState | undefined>;
-  beginSend(sendId: string): Promise<boolean>;
-  pauseSend(sendId: string, trouble?: string): Promise<boolean>;
-  resumeSend(sendId: string): Promise<boolean>;
-  cancelSend(sendId: string): Promise<boolean>;
-  /** Lists as unknown what a dead dispatching attempt left behind. */
+  beginSend(sendId: string): Promise<ChangedSend>;
+  pauseSend(sendId: string, pauseReason?: string): Promise<ChangedSend>;
+  resumeSend(sendId: string): Promise<ChangedSend>;
+  cancelSend(sendId: string): Promise<ChangedSend>;
+  /** Lists as UNKNOWN the rows that a dead dispatching attempt left SENDING. */
   closeLost(sendId: string): Promise<void>;
-  /** Queues what is unknown again, once no worker can have it in hand any more. */
+  /** Queues recipients whose outcome is unknown again, once no worker can have their mails in flight any more. */
   requeueUnknown(sendId: string): Promise<UnknownRequeued>;
   finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled">>;
-  /** Nobody has to decide about the unknown any more. */
+  /** No operator has to decide about unknown outcomes any more. */
   closeReview(sendId: string): Promise<void>;
 }
 
@@ -44,12 +46,12 @@ export function createSendActivities({ orm, env, countMails }: ActivityDeps): Se
     voidPreview: (previewId) => voidPreview(em(), previewId),
     readSend: (sendId) => readSend(em(), sendId),
     beginSend: (sendId) => beginSend(em(), sendId),
-    pauseSend: (sendId, trouble) => pauseSend(em(), sendId, trouble ?? null),
+    pauseSend: (sendId, pauseReason) => pauseSend(em(), sendId, pauseReason ?? null),
     resumeSend: (sendId) => resumeSend(em(), sendId),
     cancelSend: (sendId) => cancelSend(em(), sendId),
     closeLost: (sendId) => whileBeating(() => close(sendId)),
     requeueUnknown: (sendId) =>
-      // A staged row is begun within one deadline and in hand for another, see `Slice`.
+      // A staged row is begun within one deadline and in flight for another.
       whileBeating(() => requeueUnknown(em(), sendId, 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS))),
     finishSend: (sendId) =>
       whileBeating(async () => {

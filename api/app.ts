@@ -7,25 +7,24 @@ import type { Deps } from "./deps.ts";
 import { restRouter } from "./rest/adapter.ts";
 import { linksOf, renderError } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
-import { type Gates, localsOf, send } from "./rest/serve.ts";
+import { localsOf, send } from "./rest/http.ts";
 import { appRouter } from "./router.ts";
 import { systemRouter } from "./system/router.ts";
 
-/** Where the REST API begins. */
+/** Path of the REST API. */
 export const BASE_PATH = "/api/v2";
 
 export interface AppOptions {
   /** The REST routes; all of them unless given. */
   routes?: AnyTRPCRouter;
-  gates?: Gates;
   /** Pages for recipients, mounted at the root. */
   publicPages?: RequestHandler;
 }
 
-/** Public pages post to themselves; where the service is reached over plain http, upgrading that would break them. */
+/** Public pages post forms to themselves; over plain http, upgrading those requests to https would break them. */
 const SECURITY_HEADERS = { contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } };
 
-/** An id of our own: one the client made up would let it write into our logs. */
+/** The id is always made here: a client that could choose it could write into the logs. */
 const identify: RequestHandler = (_req, res, next) => {
   const requestId = newId("request");
   localsOf(res).requestId = requestId;
@@ -35,14 +34,15 @@ const identify: RequestHandler = (_req, res, next) => {
 
 /**
  * One line per request, of fields that are known to be harmless: the route's pattern stands for the URL, which may hold
- * an address, and no header is shown.
+ * an address, and no header is shown. `pino-http` would log the URL and all headers unless told otherwise, at more
+ * code than this.
  */
 function requestLog(log: Deps["log"]): RequestHandler {
   return ({ method }, res, next) => {
     const started = performance.now();
     res.once("close", () => {
       const durationMs = Math.round(performance.now() - started);
-      // A client that went away before its answer has no status to show.
+      // A client that disconnected before its answer got no status.
       const status = res.writableFinished ? res.statusCode : null;
       log.info({ ...localsOf(res), method, status, durationMs }, "request");
     });
@@ -51,13 +51,13 @@ function requestLog(log: Deps["log"]): RequestHandler {
 }
 
 /** The whole HTTP application over its dependencies. */
-export function createApp(deps: Deps, { routes = appRouter, gates, publicPages }: AppOptions = {}): Express {
+export function createApp(deps: Deps, { routes = appRouter, publicPages }: AppOptions = {}): Express {
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
   app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), systemRouter(deps));
   if (publicPages) app.use(publicPages);
-  app.use(BASE_PATH, restRouter(routes, deps, gates));
+  app.use(BASE_PATH, restRouter(routes, deps));
   app.use(() => {
     throw notFound();
   });

@@ -17,7 +17,7 @@ import { ApiError } from "../domain/errors.ts";
 import { allowedHostsWarning, openAddressGuard } from "../domain/webhooks/address-guard.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 
-/** The way to the Temporal cluster, which may be away: every call has a deadline. */
+/** Calls the Temporal cluster. The cluster may not be reachable, so every call has a deadline. */
 export interface TemporalGateway {
   /**
    * Runs calls to Temporal that must be answered within `deadlineMs`.
@@ -29,7 +29,7 @@ export interface TemporalGateway {
   close(): Promise<void>;
 }
 
-/** What the API needs to answer a request. */
+/** The dependencies of the API. */
 export interface Deps {
   env: Env;
   orm: MikroORM;
@@ -45,10 +45,10 @@ const RETRY_SECONDS = 5;
 const GRPC = { CANCELLED: 1, DEADLINE_EXCEEDED: 4, RESOURCE_EXHAUSTED: 8, UNAVAILABLE: 14 } as const;
 const AWAY: ReadonlySet<number> = new Set(Object.values(GRPC));
 
-/** A frontend that restarts is back by the third try; one that is away for longer is reported, not waited for. */
+/** A frontend that restarts answers by the third try; a longer outage is reported to the client. */
 const MAX_TRIES_UNAVAILABLE = 3;
 
-/** The SDK's own retries, except that they end early while nobody listens. */
+/** The SDK's own retries, except that they end early while the cluster refuses connections. */
 function retries() {
   const standard = defaultGrpcRetryOptions();
   return makeGrpcRetryInterceptor({
@@ -65,7 +65,7 @@ function isAway(error: unknown): boolean {
   return error instanceof Error && error.cause !== undefined && isAway(error.cause);
 }
 
-/** A gateway that connects when it is first used, so that the API starts and reads while Temporal is away. */
+/** A gateway that connects when it is first used, so that the API starts and reads while Temporal is not reachable. */
 export function openTemporal(env: Env): TemporalGateway {
   const { connectionOptions } = loadClientConnectConfig();
   const options: ConnectionOptions = {
@@ -99,14 +99,14 @@ export function openTemporal(env: Env): TemporalGateway {
       await within(deadlineMs, () => connection.workflowService.getSystemInfo({}));
     },
     close: async () => {
-      // A retry on a closed channel would throw where nobody can catch it.
+      // A retry on a closed channel would throw outside of any caller's reach.
       await Promise.allSettled(underWay);
       await connection.close();
     },
   };
 }
 
-/** Opens everything; nothing is connected yet. */
+/** Opens the dependencies; none connects before its first use. */
 export async function openDeps(env: Env): Promise<Deps> {
   const log = openLog(env, "api");
   const warning = allowedHostsWarning(env);
@@ -121,7 +121,7 @@ export async function openDeps(env: Env): Promise<Deps> {
   };
 }
 
-/** Closes what `openDeps` opened. */
+/** Closes the dependencies that `openDeps` opened. */
 export async function closeDeps({ orm, temporal }: Deps): Promise<void> {
   await Promise.allSettled([orm.close(true), temporal.close()]);
 }

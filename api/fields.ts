@@ -5,10 +5,10 @@ import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../domain/audience/
 /** ISO 8601, UTC, milliseconds. */
 export const timestamp = z.iso.datetime();
 
-/** Longest name of a list or a newsletter, in characters. Source: the contract's limits for names. */
+/** Longest name of a list or a newsletter, in characters. */
 export const MAX_NAME_LENGTH = 200;
 
-/** Text of one line: what it is put in (a header, a table) must not be broken by it. */
+/** Text of one line: a line break would break the header or the table that it is put in. */
 export const oneLine = (max: number) =>
   z
     .string()
@@ -26,13 +26,14 @@ export const name = z
 /** A person's first or last name; null for none. */
 export const personName = oneLine(MAX_PERSON_NAME_LENGTH).nullable();
 
-/** An email address; what comes out is its one stored spelling. */
+/** An email address, parsed to the one spelling that is stored. */
 export const address = z
   .string()
   .max(MAX_ADDRESS_LENGTH)
   .transform((text, { addIssue }) => {
     const normalised = normaliseAddress(text);
-    if (normalised === undefined) addIssue({ code: "custom", message: "is not an email address" });
+    if (normalised === undefined)
+      addIssue({ code: "custom", message: "must be an email address, such as name@example.com" });
     return normalised ?? z.NEVER;
   });
 

@@ -8,10 +8,10 @@ import { publicRouter } from "./public/router.ts";
 import { answerRawErrors } from "./raw-errors.ts";
 import { linksOf } from "./rest/envelope.ts";
 
-/** A client that dribbles its request in is cut off. */
+/** A client that sends its request more slowly than this is disconnected. */
 const HEADERS_TIMEOUT_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 60_000;
-/** Far above any request the API takes, so that what is too long is refused by name. */
+/** Far above any header the API takes, so that the API itself refuses a long one and names it. */
 const MAX_HEADER_BYTES = 64 * 1024;
 /** How often a stopping server looks for connections that have become idle. */
 const SWEEP_MS = 50;
@@ -28,10 +28,10 @@ function listen(server: Server, host: string, port: number): Promise<number> {
   });
 }
 
-/** Takes no more requests and waits for those in hand. */
+/** Takes no more requests and waits for those in flight. */
 async function drain(server: Server, graceMs: number): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  // A kept-alive connection would bring more requests: it is closed as soon as its answer is out.
+  // A kept-alive connection would bring more requests: it is closed once its answer is sent.
   const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
   const timer = setTimeout(() => server.closeAllConnections(), graceMs);
   await closed;
@@ -65,7 +65,7 @@ async function main(): Promise<void> {
     process.exit(0);
   };
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop(signal));
-  // Whoever forked this process is gone.
+  // The parent process has exited.
   process.once("disconnect", () => void stop("disconnect"));
   process.send?.({ type: "ready", port });
 }

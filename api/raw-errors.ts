@@ -4,13 +4,13 @@ import { ApiError, type ErrorCode } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
 import { type Links, renderError } from "./rest/envelope.ts";
 
-/** What Node's parser gives up with; anything else is a request that is no HTTP. */
+/** Refusals by the error code of Node's parser; any other error is a request that is not valid HTTP. */
 const REFUSALS: Record<string, [ErrorCode, string]> = {
   HPE_HEADER_OVERFLOW: ["payload_too_large", "The request line and headers are larger than is accepted."],
   ERR_HTTP_REQUEST_TIMEOUT: ["validation_failed", "The request did not arrive in time."],
 };
 
-/** Gives requests that never reach the application, because Node cannot parse them, the answer every other gets. */
+/** Answers requests that Node cannot parse, which never reach the application, in the API's envelope. */
 export function answerRawErrors(server: Server, links: Links): void {
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
     if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
@@ -26,6 +26,6 @@ export function answerRawErrors(server: Server, links: Links): void {
     }).map(([name, value]) => `${name}: ${value}\r\n`);
     socket.end(`HTTP/1.1 ${status} Error\r\n${lines.join("")}\r\n${body}`);
   });
-  // An expectation we do not know is no reason to refuse what we do.
+  // An unknown `Expect` header is ignored.
   server.on("checkExpectation", (request, response) => void server.emit("request", request, response));
 }

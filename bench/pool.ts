@@ -67,12 +67,9 @@ const pooled: Sender = async (sink, filled, messages, connections) => {
       await nextTurn();
     }
   }
-  await pool.drain(batches(), {
-    fill: (message) => message,
-    onResult: (_, { outcome, reason }) => {
-      if (outcome !== "sent") problems.add(reason);
-    },
-  });
+  for await (const mailed of pool.drain(batches(), { fill: (message) => message })) {
+    for (const { outcome } of mailed) if (outcome.outcome !== "sent") problems.add(outcome.reason);
+  }
   await pool.close({ graceMs: 5_000 });
   if (problems.size > 0) throw new Error(`messages were not sent: ${[...problems].join(", ")}`);
 };

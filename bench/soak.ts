@@ -238,7 +238,7 @@ async function interfere(soak: Soak, chance: Random, underway: Underway): Promis
     try {
       const send = await db
         .selectFrom("sends")
-        .select(["status", "trouble", "settled_at"])
+        .select(["status", "pause_reason", "settled_at"])
         .where("id", "=", sendId)
         .executeTakeFirstOrThrow();
       if (send.settled_at !== null) return;

@@ -6,7 +6,7 @@ import { transaction } from "../db/transaction.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
-import type { SmtpReason } from "./mail/smtp-answer.ts";
+import type { SmtpReason } from "./mail/outcome.ts";
 import { emit } from "./webhooks/emit.ts";
 import { accountRecord } from "./webhooks/records.ts";
 

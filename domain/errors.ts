@@ -12,7 +12,7 @@ export type ErrorType =
 interface ErrorEntry {
   status: number;
   type: ErrorType;
-  /** What it means and what to do; the OpenAPI document and the docs read it too. */
+  /** Its cause and its remedy, for people; the OpenAPI document and the docs read it too. */
   meaning: string;
 }
 
@@ -21,23 +21,31 @@ const entry = (status: number, type: ErrorType, meaning: string): ErrorEntry => 
 /** Every error the API can answer: code, status, type and meaning, in one place. A code is never renamed or reused. */
 export const ERRORS = {
   validation_failed: entry(400, "invalid_request_error", "A parameter or body field is not valid; `param` names it."),
-  unsupported_parameter: entry(400, "invalid_request_error", "This endpoint does not take that parameter."),
+  unsupported_parameter: entry(
+    400,
+    "invalid_request_error",
+    "The endpoint does not take this parameter; leave it out.",
+  ),
   idempotency_key_required: entry(400, "invalid_request_error", "Send an Idempotency-Key header with this request."),
   invalid_json: entry(400, "invalid_request_error", "The body is not valid JSON."),
   version_unsupported: entry(400, "invalid_request_error", "The Service-Version header names no existing version."),
   cursor_invalid: entry(
     400,
     "invalid_request_error",
-    "The cursor cannot be used here; start again from the first page.",
+    "The cursor is not one of this list; start again from the first page.",
   ),
-  filter_unsupported: entry(400, "invalid_request_error", "This endpoint does not take that filter."),
-  sort_unsupported: entry(400, "invalid_request_error", "This endpoint does not sort by that."),
-  expand_unsupported: entry(400, "invalid_request_error", "This endpoint cannot expand that."),
+  filter_unsupported: entry(400, "invalid_request_error", "The endpoint does not take this filter; leave it out."),
+  sort_unsupported: entry(400, "invalid_request_error", "The endpoint cannot sort by this field."),
+  expand_unsupported: entry(400, "invalid_request_error", "The endpoint cannot expand this field."),
   api_key_missing: entry(401, "authentication_error", "Send an API key in x-api-key or as a bearer token."),
-  api_key_malformed: entry(401, "authentication_error", "What was sent is not a well-formed API key."),
-  api_key_invalid: entry(401, "authentication_error", "No API key matches, or two different credentials were sent."),
-  api_key_expired: entry(401, "authentication_error", "The API key is past its expiry."),
-  api_key_revoked: entry(401, "authentication_error", "The API key was revoked."),
+  api_key_malformed: entry(401, "authentication_error", "The credential is not a well-formed API key."),
+  api_key_invalid: entry(
+    401,
+    "authentication_error",
+    "No API key matches, or the request carries two different credentials.",
+  ),
+  api_key_expired: entry(401, "authentication_error", "The API key has expired; create a new one in the app."),
+  api_key_revoked: entry(401, "authentication_error", "The API key was revoked; create a new one in the app."),
   api_key_environment_mismatch: entry(
     401,
     "authentication_error",
@@ -45,32 +53,84 @@ export const ERRORS = {
   ),
   invalid_token: entry(401, "authentication_error", "The OAuth token is expired, revoked or not meant for this API."),
   plan_upgrade_required: entry(402, "quota_error", "API access needs the Business plan."),
-  quota_exceeded: entry(402, "quota_error", "The plan's usage ceiling is reached."),
+  quota_exceeded: entry(402, "quota_error", "The team has used up what its plan allows."),
   insufficient_scope: entry(403, "permission_error", "The API key lacks a scope; the message names it."),
-  role_insufficient: entry(403, "permission_error", "The key's creator no longer has the role for this, or left."),
-  forbidden_scope_pair: entry(403, "permission_error", "The key holds two scopes that must not stand together."),
-  send_not_permitted: entry(403, "permission_error", "This key may not send: a test key, or one that needs approval."),
-  send_domain_not_allowed: entry(403, "permission_error", "The key's send_domains do not cover every from-address."),
+  role_insufficient: entry(
+    403,
+    "permission_error",
+    "The member who created the key no longer has the role for this, or has left the team.",
+  ),
+  forbidden_scope_pair: entry(403, "permission_error", "The key holds two scopes that one key must not hold together."),
+  send_not_permitted: entry(
+    403,
+    "permission_error",
+    "The key may not send: it is a test key, or it needs approval for each send.",
+  ),
+  send_domain_not_allowed: entry(
+    403,
+    "permission_error",
+    "The key's send_domains do not hold the domain of every from-address.",
+  ),
   complaint_rate_exceeded: entry(403, "permission_error", "Complaints over 30 days reached 0.20 % of delivered mail."),
-  not_found: entry(404, "not_found_error", "There is no such record."),
-  method_not_allowed: entry(405, "invalid_request_error", "This path does not take that method; see the Allow header."),
+  not_found: entry(404, "not_found_error", "No record has this id."),
+  method_not_allowed: entry(
+    405,
+    "invalid_request_error",
+    "The path does not take this method; the Allow header lists those it takes.",
+  ),
   idempotency_key_reused: entry(409, "conflict_error", "The Idempotency-Key was used for another request."),
   request_in_flight: entry(409, "conflict_error", "A request under this Idempotency-Key is still running."),
-  confirmation_required: entry(409, "conflict_error", "This needs a confirmation token."),
-  confirmation_stale: entry(409, "conflict_error", "The confirmation token was used or is past its expiry."),
-  confirmation_invalid: entry(409, "conflict_error", "The confirmation token is not recognised."),
+  confirmation_required: entry(
+    409,
+    "conflict_error",
+    "The request needs a confirmation token; make a send-preview to get one.",
+  ),
+  confirmation_stale: entry(
+    409,
+    "conflict_error",
+    "The confirmation token was used or has expired; make a new send-preview.",
+  ),
+  confirmation_invalid: entry(
+    409,
+    "conflict_error",
+    "The confirmation token is not one that a send-preview of this record gave.",
+  ),
   send_plan_changed: entry(409, "conflict_error", "Something changed since the preview; make a new send-preview."),
   campaign_not_ready: entry(409, "conflict_error", "The draft cannot be sent as it is; the message says why."),
-  sending_domain_unverified: entry(409, "conflict_error", "A sending account is not ACTIVE, or is gone."),
-  resource_already_exists: entry(409, "invalid_request_error", "A record with this natural key exists; PATCH it."),
-  resource_limit_reached: entry(409, "conflict_error", "The team holds as many of these as it may."),
-  resource_state_invalid: entry(409, "conflict_error", "The record's state does not permit this."),
+  sending_domain_unverified: entry(
+    409,
+    "conflict_error",
+    "The sending account is not ACTIVE, or is no longer connected.",
+  ),
+  resource_already_exists: entry(
+    409,
+    "invalid_request_error",
+    "A record with this natural key exists; change that one with PATCH.",
+  ),
+  resource_limit_reached: entry(
+    409,
+    "conflict_error",
+    "The team has as many of these records as it may; delete one first.",
+  ),
+  resource_state_invalid: entry(409, "conflict_error", "The state of the record does not allow this."),
   payload_too_large: entry(413, "invalid_request_error", "The body is larger than is accepted."),
   unsupported_media_type: entry(415, "invalid_request_error", "Send application/json, uncompressed, gzip or deflate."),
-  send_cap_exceeded: entry(429, "rate_limit_error", "The key's daily send cap has no headroom."),
-  rate_limit_exceeded: entry(429, "rate_limit_error", "Too many requests; wait as long as Retry-After says."),
-  internal_error: entry(500, "api_error", "Something failed on our side; quote the request_id."),
-  service_unavailable: entry(503, "api_error", "A part of the service is not reachable; retry after Retry-After."),
+  send_cap_exceeded: entry(
+    429,
+    "rate_limit_error",
+    "The send has more recipients than are left of the key's daily send cap.",
+  ),
+  rate_limit_exceeded: entry(
+    429,
+    "rate_limit_error",
+    "The client sent too many requests; wait for the time in Retry-After.",
+  ),
+  internal_error: entry(500, "api_error", "The service failed; quote the request_id to its support."),
+  service_unavailable: entry(
+    503,
+    "api_error",
+    "A part of the service is not reachable; retry after the time in Retry-After.",
+  ),
 } as const satisfies Record<string, ErrorEntry>;
 
 export type ErrorCode = keyof typeof ERRORS;
@@ -105,5 +165,5 @@ export class ApiError extends Error {
   }
 }
 
-/** The one answer for a record that is absent or another team's: the two are alike to the byte. */
+/** The answer for a record that does not exist and for one of another team: the two are alike to the byte. */
 export const notFound = (): ApiError => new ApiError("not_found");

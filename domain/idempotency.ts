@@ -1,39 +1,50 @@
 import { sql } from "kysely";
 import type { Environment } from "../db/entities/shared.ts";
-import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError } from "./errors.ts";
 
 /** How long an answer is remembered, on the database's clock. */
 const REMEMBERED = sql`interval '24 hours'`;
-/** An attempt that has not answered by then is taken over. */
+/** An attempt that has not answered after this time is taken over. */
 const STALLED = sql`interval '90 seconds'`;
 /** Most attempts take a moment: a client that comes back then finds the answer. */
 const IN_FLIGHT_RETRY_SECONDS = 2;
 
-/** How a stored body is kept: as sent, encrypted, or as a preview whose token is recomputed when it is replayed. */
-export type BodyKind = "plain" | "encrypted" | "preview";
+/**
+ * What the payload of a remembered answer holds: the payload itself (`sealed`: encrypted, because it holds a secret), the
+ * facts it is made from, or a refusal.
+ */
+export type AnswerKind = "payload" | "sealed" | "facts" | "refusal";
 
-/** One attempt's hold on an Idempotency-Key. Plain data: it travels to whoever writes the answer. */
+/** One attempt's claim on an Idempotency-Key. Plain data: it travels to the activity that writes the answer. */
 export interface IdempotencyHandle {
   teamId: string;
   environment: Environment;
   /** HMAC of the client's key. */
   keyHash: string;
   attempt: number;
-  /** The id of the request whose answer this will be: it stands in the stored body. */
+  /** The id of the request whose answer this will be: every replay shows it. */
   requestId: string;
 }
 
-/** An answer as it is stored: the body is JSON text. */
-export interface StoredAnswer {
+/** An answer to remember: the facts of it, without the envelope that the API puts around them. */
+export interface WrittenAnswer {
+  /** HTTP status. */
   status: number;
-  body: string;
-  bodyKind: BodyKind;
+  kind: AnswerKind;
+  /** JSON text, encrypted for `sealed`. */
+  payload: string;
+}
+
+/** An answer that is remembered. */
+export interface RememberedAnswer extends WrittenAnswer {
+  /** The id of the request that was answered first. */
+  requestId: string;
 }
 
 /** What an Idempotency-Key says about a request. */
-export type Claim = { outcome: "claimed"; handle: IdempotencyHandle } | { outcome: "replay"; answer: StoredAnswer };
+export type Claim = { outcome: "claimed"; handle: IdempotencyHandle } | { outcome: "replay"; answer: RememberedAnswer };
 
 /** The request an Idempotency-Key is claimed for. */
 export interface KeyedRequest {
@@ -44,7 +55,7 @@ export interface KeyedRequest {
   requestId: string;
 }
 
-/** Set as the time of a lock that is given up: anyone may take it at once. */
+/** The time of a lock that was released: any request may take it at once. */
 const RELEASED = sql<string>`to_timestamp(0)`;
 
 /**
@@ -61,13 +72,14 @@ export async function claimKey(em: EntityManager, request: KeyedRequest): Promis
     values (${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), now() + ${REMEMBERED})
     on conflict (team_id, environment, key_hash) do update set
       fingerprint = excluded.fingerprint,
-      -- A released lock keeps its number for the same request; whoever else comes fences off what went before.
+      -- A released lock keeps its number for the same request; any other request gets a number that fences it off.
       attempt = record.attempt + case when record.status is null and record.locked_at = ${RELEASED}
         and record.fingerprint = excluded.fingerprint then 0 else 1 end,
       locked_at = excluded.locked_at,
       status = null,
-      body = null,
-      body_kind = null,
+      request_id = null,
+      payload = null,
+      payload_kind = null,
       expires_at = excluded.expires_at
     where record.expires_at <= now()
       or (record.status is null and record.locked_at = ${RELEASED})
@@ -79,32 +91,41 @@ export async function claimKey(em: EntityManager, request: KeyedRequest): Promis
 
   const record = await kysely(em)
     .selectFrom("idempotency_records")
-    .where("team_id", "=", tenant.teamId)
-    .where("environment", "=", tenant.environment)
+    .where(ofTenant(tenant))
     .where("key_hash", "=", keyHash)
-    .select(["fingerprint", "status", "body", "body_kind"])
+    .select(["fingerprint", "request_id", "status", "payload", "payload_kind"])
     .executeTakeFirst();
-  // Gone since: it expired and was cleaned away.
+  // It expired and was deleted since the statement above.
   if (!record) return claimKey(em, request);
   if (record.fingerprint !== fingerprint) throw new ApiError("idempotency_key_reused");
-  if (record.status === null || record.body === null || record.body_kind === null) throw inFlight();
-  return {
-    outcome: "replay",
-    answer: { status: record.status, body: record.body, bodyKind: record.body_kind },
-  };
+  const answer = answerIn(record);
+  if (!answer) throw inFlight();
+  return { outcome: "replay", answer };
+}
+
+/** The columns of an answer; all of them are null until it is written. */
+interface AnswerColumns {
+  request_id: string | null;
+  status: number | null;
+  payload: string | null;
+  payload_kind: AnswerKind | null;
+}
+
+function answerIn({ request_id, status, payload, payload_kind }: AnswerColumns): RememberedAnswer | undefined {
+  if (request_id === null || status === null || payload === null || payload_kind === null) return undefined;
+  return { requestId: request_id, status, kind: payload_kind, payload };
 }
 
 /** The refusal while another attempt holds the key, or has taken it over. */
 export const inFlight = (): ApiError =>
   new ApiError("request_in_flight", undefined, { retryAfterSeconds: IN_FLIGHT_RETRY_SECONDS });
 
-const held = (em: EntityManager, { teamId, environment, keyHash, attempt }: IdempotencyHandle) =>
+const held = (em: EntityManager, handle: IdempotencyHandle) =>
   kysely(em)
     .updateTable("idempotency_records")
-    .where("team_id", "=", teamId)
-    .where("environment", "=", environment)
-    .where("key_hash", "=", keyHash)
-    .where("attempt", "=", attempt)
+    .where(ofTenant(handle))
+    .where("key_hash", "=", handle.keyHash)
+    .where("attempt", "=", handle.attempt)
     .where("status", "is", null);
 
 /**
@@ -114,10 +135,24 @@ const held = (em: EntityManager, { teamId, environment, keyHash, attempt }: Idem
 export async function writeAnswer(
   em: EntityManager,
   handle: IdempotencyHandle,
-  { status, body, bodyKind }: StoredAnswer,
+  { status, kind, payload }: WrittenAnswer,
 ): Promise<boolean> {
-  const { numUpdatedRows } = await held(em, handle).set({ status, body, body_kind: bodyKind }).executeTakeFirst();
+  const { numUpdatedRows } = await held(em, handle)
+    .set({ status, payload, payload_kind: kind, request_id: handle.requestId })
+    .executeTakeFirst();
   return numUpdatedRows === 1n;
+}
+
+/** The answer that an attempt has written; undefined while it has not. */
+export async function readAnswer(em: EntityManager, handle: IdempotencyHandle): Promise<RememberedAnswer | undefined> {
+  const record = await kysely(em)
+    .selectFrom("idempotency_records")
+    .select(["request_id", "status", "payload", "payload_kind"])
+    .where(ofTenant(handle))
+    .where("key_hash", "=", handle.keyHash)
+    .where("attempt", "=", handle.attempt)
+    .executeTakeFirst();
+  return record && answerIn(record);
 }
 
 /**
@@ -134,9 +169,10 @@ type Place = Pick<IdempotencyHandle, "teamId" | "environment" | "keyHash">;
 
 const sealContext = ({ teamId, environment, keyHash }: Place) => `idempotency/${teamId}/${environment}/${keyHash}`;
 
-/** The body of an answer that holds a secret, as it may be stored. */
-export const sealBody = (vault: Vault, place: Place, body: string): string => vault.encrypt(body, sealContext(place));
+/** A payload that holds a secret, as it may be stored. */
+export const sealPayload = (vault: Vault, place: Place, payload: string): string =>
+  vault.encrypt(payload, sealContext(place));
 
-/** What `sealBody` sealed. */
-export const openBody = (vault: Vault, place: Place, sealed: string): string =>
+/** What `sealPayload` sealed. */
+export const openPayload = (vault: Vault, place: Place, sealed: string): string =>
   vault.decrypt(sealed, sealContext(place));

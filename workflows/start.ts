@@ -1,6 +1,6 @@
 import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId, TASK_QUEUES } from "./ids.ts";
 import { RESOURCE_ID, TEAM_ID, WEBHOOK_ID } from "./search-attributes.ts";
-import type { SendInput } from "./send.ts";
+import type { SendInput } from "./send-messages.ts";
 import type { DeliveryInput } from "./webhook-delivery.ts";
 import type { ReplayInput } from "./webhook-replay.ts";
 

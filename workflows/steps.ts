@@ -52,3 +52,16 @@ export async function persist<T>(work: () => Promise<T>, { show, wait }: Persist
     }
   }
 }
+
+/**
+ * What an update of the API is refused with: the code of a refusal of the domain with its details, else
+ * `service_unavailable`. An update fails with an ApplicationFailure only: another error would block the workflow's task.
+ */
+export function refusalOf(error: unknown): ApplicationFailure {
+  const failure = error instanceof ActivityFailure ? error.cause : error;
+  if (!(failure instanceof ApplicationFailure && failure.nonRetryable)) {
+    return ApplicationFailure.nonRetryable("service_unavailable", "service_unavailable");
+  }
+  const type = failure.type ?? "internal_error";
+  return ApplicationFailure.create({ message: type, type, nonRetryable: true, details: failure.details ?? [] });
+}

@@ -1,28 +1,25 @@
-/**
- * Connections to begin with. Some that idle cost little; with few, answers come one by one, and each is settled almost
- * alone.
- */
+/** Connections to begin with. Idle ones cost little; with few, each outcome is settled almost alone. */
 const START = 32;
-/** A rate is measured over this time at least, */
+/** Shortest time over which a rate is measured. */
 const MIN_WINDOW_MS = 50;
-/** and over this many messages of each connection, fewer make it too rough to compare, */
+/** Fewest messages per connection in a rate; with fewer it is too rough to compare. */
 const MESSAGES_PER_CONNECTION = 3;
-/** unless that takes a slow server longer than this. */
+/** A slow server's rate is measured after this time, even with fewer messages. */
 const MAX_WINDOW_MS = 1_000;
-/** Twice the connections must give at least this much more, or they are not kept, */
+/** Twice the connections are kept only if they raise the rate by at least this factor. */
 const WORTHWHILE_GAIN = 1.15;
-/** when so many windows in a row say so: a machine that is busy elsewhere for a moment would cost seconds of their use. */
+/** Windows in a row without that gain after which it goes back: a machine may be busy for a moment. */
 const FAILURES_TO_GO_BACK = 2;
-/** Share of a window's messages that may have found connections idle without the window losing its meaning. */
+/** Share of a window's messages during which connections may be idle; with more, the window is not compared. */
 const SLACK = 0.1;
 const FIRST_HOLD_MS = 2_000;
 const MAX_HOLD_MS = 60_000;
-/** How long a number of connections that the server itself would not exceed is taken for its limit. */
+/** How long the number of connections at which the server refused another one counts as its limit. */
 const SERVER_LIMIT_MS = 60_000;
 
 /**
- * How many connections pay. It doubles them while all are busy and the rate rises with their number: at 20 ms of
- * latency that goes up to the account's limit, with a server next door it stops at a few. All times in ms.
+ * How many connections raise the throughput. It doubles them while all are busy and the rate rises with their number:
+ * at 20 ms of latency up to the account's limit, with a server in the same data centre up to a few. All times in ms.
  */
 export class Concurrency {
   #max: number;
@@ -60,7 +57,7 @@ export class Concurrency {
     this.#restart(now);
   }
 
-  /** A message has its answer; `busy` connections, its own included, were at work. */
+  /** A message has its outcome; `busy` connections, its own included, were at work. */
   completed(now: number, busy: number): void {
     if (this.#windowStart === 0) this.#restart(now);
     this.#done++;
@@ -68,12 +65,12 @@ export class Concurrency {
     const elapsedMs = now - this.#windowStart;
     const needed = this.#target * (elapsedMs < MAX_WINDOW_MS ? MESSAGES_PER_CONNECTION : 1);
     if (elapsedMs < MIN_WINDOW_MS || this.#done < needed) return;
-    // Connections that had nothing to do, or are still being opened, say nothing about what more of them would bring.
-    if (this.#slack <= this.#done * SLACK) this.#judge(this.#done / elapsedMs, now);
+    // With connections idle or still opening, the rate says nothing about what more of them would bring.
+    if (this.#slack <= this.#done * SLACK) this.#compareRate(this.#done / elapsedMs, now);
     this.#restart(now);
   }
 
-  #judge(rate: number, now: number): void {
+  #compareRate(rate: number, now: number): void {
     const before = this.#before;
     if (before && rate < before.rate * WORTHWHILE_GAIN) {
       this.#failures++;

@@ -1,24 +1,27 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { FilledMessage } from "../../domain/mail/message.ts";
-import { NOT_ATTEMPTED, type SmtpResult } from "./result.ts";
+import { type AccountFailure, type Mailed, type MailOutcome, NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
 
 /**
- * How a drain ended. `done`: the batches came to their end and every message has its result. `stopped`: the signal or
- * `close` came first. `account`: the account is in trouble, `trouble` is the result that showed it.
+ * How a drain ended. `done`: the batches came to their end and every message has its outcome. `stopped`: the signal or
+ * `close` came first. `policy_refusals`: the server refuses sender or content, see `DrainOptions`.
  */
-export type DrainEnd = { ended: "done" | "stopped" } | { ended: "account"; trouble: SmtpResult };
+export type DrainEnd =
+  | { ended: "done" | "stopped" | "policy_refusals" }
+  | { ended: "account_failure"; failure: AccountFailure };
 
 export interface DrainOptions<T> {
-  /** Makes the message when a connection is free for it; what it throws becomes `rejected`, `unsendable` */
+  /** Composes the message when a connection is free for it; if it throws, the outcome is `rejected`, `unsendable` */
   fill: (item: T) => FilledMessage;
-  /** Asked right before an item is begun; what may not begin gets `not_attempted`. By default everything may */
+  /** Asked right before an item is begun; one that may not begin gets `not_attempted`. By default all may */
   mayBegin?: ((item: T) => boolean) | undefined;
-  /** Called once per item, in the order in which the answers come */
-  onResult: (item: T, result: SmtpResult) => void;
-  /** No new message is begun once it is aborted; those in hand are finished */
+  /** No new message is begun once it is aborted; those in flight are finished */
   signal?: AbortSignal | undefined;
+  /** Ends after so many policy refusals with no accepted mail between them; by default never */
+  maxPolicyRefusals?: number | undefined;
 }
 
-/** A message that waits for a connection or is in hand. */
+/** A message that waits for a connection or is in flight. */
 export interface Job {
   readonly owner: JobOwner;
   /** Connections it was tried on */
@@ -26,30 +29,35 @@ export interface Job {
   mayBegin(): boolean;
   /** @throws what the caller's `fill` throws */
   message(): FilledMessage;
-  settle(result: SmtpResult): void;
+  settle(outcome: MailOutcome): void;
 }
 
-/** What the queue tells a drain about its jobs. */
+/** A drain as the pool's queue knows it. */
 export interface JobOwner {
   readonly stopped: boolean;
   /** Its jobs that wait for a connection */
   waiting: number;
-  /** Asks for the next batch when the jobs run short. */
+  /** Asks for the next batch when too few jobs wait. */
   askIfShort(): void;
   stop(end: DrainEnd): void;
 }
 
-/** What a drain needs of the pool's queue. */
+/** The pool as a drain knows it. */
 export interface JobQueue {
   /** Jobs that may wait before a drain asks for its next batch */
   readonly wanted: number;
+  join(owner: JobOwner): void;
+  leave(owner: JobOwner): void;
   add(jobs: readonly Job[]): void;
   /** Takes this owner's waiting jobs out. */
   withdraw(owner: JobOwner): Job[];
 }
 
-/** One caller's batches on their way through a pool. */
-export class Drain<T> implements JobOwner {
+/**
+ * One caller's batches on their way through a pool. Iterating it yields the outcomes in the order in which they come,
+ * all that came since the last step together.
+ */
+export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
   waiting = 0;
   readonly #batches: AsyncIterator<readonly T[]>;
   readonly #options: DrainOptions<T>;
@@ -57,8 +65,13 @@ export class Drain<T> implements JobOwner {
   #end: DrainEnd | undefined;
   #failure: { error: unknown } | undefined;
   #asking = false;
-  #unsettled = 0;
-  #finished: (() => void) | undefined;
+  /** Items without an outcome. */
+  #open = 0;
+  /** Policy refusals since the last accepted mail. */
+  #policyRefusals = 0;
+  /** Outcomes that the consumer has not taken yet. */
+  #mailed: Mailed<T>[] = [];
+  #wakeConsumer: (() => void) | undefined;
 
   constructor(batches: AsyncIterable<readonly T[]>, options: DrainOptions<T>, queue: JobQueue) {
     this.#batches = batches[Symbol.asyncIterator]();
@@ -66,31 +79,51 @@ export class Drain<T> implements JobOwner {
     this.#queue = queue;
   }
 
+  /** How it ended; known once the iteration has ended. */
+  get end(): DrainEnd {
+    return this.#end ?? { ended: "stopped" };
+  }
+
   get stopped(): boolean {
     return this.#end !== undefined && this.#end.ended !== "done";
   }
 
-  async run(): Promise<DrainEnd> {
+  /** @throws what `batches` throws, after the items already given have had their outcomes */
+  async *[Symbol.asyncIterator](): AsyncGenerator<readonly Mailed<T>[], void, void> {
     const { signal } = this.#options;
     const onAbort = () => this.stop({ ended: "stopped" });
+    this.#queue.join(this);
     if (signal?.aborted) onAbort();
     signal?.addEventListener("abort", onAbort);
-    await new Promise<void>((resolve) => {
-      this.#finished = resolve;
+    try {
       this.askIfShort();
-      this.#finishIfDone();
-    });
-    signal?.removeEventListener("abort", onAbort);
-    await this.#batches.return?.();
+      for (;;) {
+        if (this.#mailed.length === 0) {
+          if (this.#isFinished) break;
+          await this.#change();
+          // Outcomes that come in the same turn of the event loop are taken together.
+          await nextTurn();
+        }
+        const mailed = this.#mailed;
+        this.#mailed = [];
+        if (mailed.length > 0) yield mailed;
+      }
+    } finally {
+      // A consumer that leaves early must not have more mail sent.
+      if (!this.#isFinished) this.stop({ ended: "stopped" });
+      while (!this.#isFinished) await this.#change();
+      signal?.removeEventListener("abort", onAbort);
+      this.#queue.leave(this);
+      await this.#batches.return?.();
+    }
     if (this.#failure) throw this.#failure.error;
-    return this.#end ?? { ended: "done" };
   }
 
-  /** No further batch is asked for, and nothing that waits is begun. */
+  /** No further batch is asked for, and no waiting message is begun. */
   stop(end: DrainEnd): void {
     if (!this.stopped) this.#end = end;
     for (const job of this.#queue.withdraw(this)) job.settle(NOT_ATTEMPTED);
-    this.#finishIfDone();
+    this.#wake();
   }
 
   askIfShort(): void {
@@ -102,17 +135,37 @@ export class Drain<T> implements JobOwner {
         if (next.done) this.#end ??= { ended: "done" };
         else this.#take(next.value);
         this.askIfShort();
-        this.#finishIfDone();
+        this.#wake();
       },
       (error: unknown) => {
         this.#asking = false;
-        this.#fail(error);
+        // The items already given are still sent.
+        this.#failure ??= { error };
+        this.#end ??= { ended: "done" };
+        this.#wake();
       },
     );
   }
 
+  get #isFinished(): boolean {
+    return this.#end !== undefined && !this.#asking && this.#open === 0;
+  }
+
+  #change(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wakeConsumer = resolve;
+    });
+  }
+
+  /** Lets the consumer look again when there is something to see. */
+  #wake(): void {
+    if (this.#mailed.length === 0 && !this.#isFinished) return;
+    this.#wakeConsumer?.();
+    this.#wakeConsumer = undefined;
+  }
+
   #take(items: readonly T[]): void {
-    this.#unsettled += items.length;
+    this.#open += items.length;
     if (this.stopped) for (const item of items) this.#settle(item, NOT_ATTEMPTED);
     else this.#queue.add(items.map((item) => this.#job(item)));
   }
@@ -127,31 +180,22 @@ export class Drain<T> implements JobOwner {
         filled ??= this.#options.fill(item);
         return filled;
       },
-      settle: (result) => this.#settle(item, result),
+      settle: (outcome) => this.#settle(item, outcome),
     };
   }
 
-  #settle(item: T, result: SmtpResult): void {
-    this.#unsettled--;
-    try {
-      this.#options.onResult(item, result);
-    } catch (error) {
-      // A caller that cannot take down results must not have more mail sent for it.
-      this.#failure ??= { error };
-      this.stop({ ended: "stopped" });
-    }
-    if (result.outcome === "account") this.stop({ ended: "account", trouble: result });
-    this.#finishIfDone();
+  #settle(item: T, outcome: MailOutcome): void {
+    this.#open--;
+    this.#mailed.push({ item, outcome });
+    if (outcome.outcome === "account_failure") this.stop({ ended: "account_failure", failure: outcome });
+    else if (outcome.outcome === "sent") this.#policyRefusals = 0;
+    else if (outcome.outcome === "rejected" && outcome.policy) this.#countPolicyRefusal();
+    this.#wake();
   }
 
-  /** What was staged is still sent: it is the next batch that cannot be had. */
-  #fail(error: unknown): void {
-    this.#failure ??= { error };
-    this.#end ??= { ended: "done" };
-    this.#finishIfDone();
-  }
-
-  #finishIfDone(): void {
-    if (this.#end && !this.#asking && this.#unsettled === 0) this.#finished?.();
+  #countPolicyRefusal(): void {
+    this.#policyRefusals++;
+    const { maxPolicyRefusals = Number.POSITIVE_INFINITY } = this.#options;
+    if (this.#policyRefusals >= maxPolicyRefusals) this.stop({ ended: "policy_refusals" });
   }
 }

@@ -1,17 +1,21 @@
 import type { FilledMessage } from "../../domain/mail/message.ts";
-import { classifyAnswer } from "../../domain/mail/smtp-answer.ts";
+import {
+  type AccountFailure,
+  type MailOutcome,
+  NOT_ATTEMPTED,
+  SMTPUTF8_UNSUPPORTED,
+  UNSENDABLE,
+} from "../../domain/mail/outcome.ts";
 import { Concurrency } from "./concurrency.ts";
-import { Drain, type DrainEnd, type DrainOptions, type Job } from "./drain.ts";
-import { accountTrouble, NOT_ATTEMPTED, refusedHere, type SmtpResult, toResult } from "./result.ts";
-import { messageDeadlineMs, type SessionAnswer, type SmtpAccount, SmtpSession } from "./session.ts";
+import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
+import { messageDeadlineMs, type SmtpAccount, SmtpSession } from "./session.ts";
 
 export type { DrainEnd, DrainOptions } from "./drain.ts";
-export type { SmtpResult } from "./result.ts";
 export type { SmtpAccount } from "./session.ts";
 export { type AccountCheck, verifyAccount } from "./verify.ts";
 
 export interface SmtpPoolOptions extends SmtpAccount {
-  /** Connections the account allows; the pool opens as many of them as pay */
+  /** Connections the account allows; the pool opens as many of them as raise the throughput */
   maxConnections: number;
   /** Messages after which a connection is replaced; 1,000 by default */
   messagesPerConnection?: number | undefined;
@@ -22,7 +26,7 @@ export interface SmtpPoolOptions extends SmtpAccount {
 const DEFAULT_MESSAGES_PER_CONNECTION = 1_000;
 const DEFAULT_IDLE_MS = 30_000;
 const SWEEP_MS = 1_000;
-/** A message whose connection broke before the dot goes once more over another; after that it is deferred. */
+/** A message whose connection broke before the dot is sent once more over another; after that it is deferred. */
 const MAX_ATTEMPTS = 2;
 
 /** Keeps one account's connections busy. */
@@ -30,10 +34,10 @@ export class SmtpPool {
   readonly #options: SmtpPoolOptions;
   readonly #concurrency: Concurrency;
   readonly #sessions = new Set<SmtpSession>();
-  /** Last in, first out, so that what is not needed idles long enough to be closed. */
+  /** Last in, first out, so that a connection that is not needed idles long enough to be closed. */
   readonly #idle: SmtpSession[] = [];
-  readonly #inHand = new Map<SmtpSession, Job>();
-  readonly #drains = new Set<Drain<unknown>>();
+  readonly #inFlight = new Map<SmtpSession, Job>();
+  readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
   #opening = 0;
   #maxConnections: number;
@@ -67,46 +71,40 @@ export class SmtpPool {
     this.#pump();
   }
 
-  /** Sends one message. Never rejects: every SMTP outcome is a result. */
-  async send(filled: FilledMessage): Promise<SmtpResult> {
+  /** Sends one message. Never rejects: every SMTP failure is an outcome. */
+  async send(filled: FilledMessage): Promise<MailOutcome> {
     let result = NOT_ATTEMPTED;
-    await this.drain(once([filled]), {
-      fill: (message) => message,
-      onResult: (_, outcome) => {
-        result = outcome;
-      },
-    });
+    for await (const mailed of this.drain(once([filled]), { fill: (message) => message })) {
+      for (const { outcome } of mailed) result = outcome;
+    }
     return result;
   }
 
   /**
-   * Sends what `batches` yields, with no barrier between batches: the next one is asked for as soon as fewer messages
-   * wait than there are connections, so that about one batch is staged ahead. Ends when every item handed over has had
-   * its result; once the drain is stopped or the account is in trouble, items that were not begun get `not_attempted`.
-   * @throws what `batches` or `onResult` throws, after the items already handed over have had their results
+   * Sends the items of `batches`, with no barrier between batches: the next one is asked for as soon as fewer messages
+   * wait than there are connections, so that about one batch is staged ahead. Iterating it starts it; it ends when every
+   * item it was given has had its outcome. Once it is stopped or the account has failed, items that were not begun get
+   * `not_attempted`.
    */
-  async drain<T>(batches: AsyncIterable<readonly T[]>, options: DrainOptions<T>): Promise<DrainEnd> {
+  drain<T>(batches: AsyncIterable<readonly T[]>, options: DrainOptions<T>): Drain<T> {
     const concurrency = this.#concurrency;
-    const drain = new Drain(batches, options, {
+    return new Drain(batches, options, {
       get wanted() {
         return concurrency.target;
       },
+      join: (owner) => {
+        this.#drains.add(owner);
+        if (this.#closed) owner.stop({ ended: "stopped" });
+      },
+      leave: (owner) => this.#drains.delete(owner),
       add: (jobs) => this.#add(jobs),
       withdraw: (owner) => this.#withdraw((job) => job.owner === owner),
     });
-    if (this.#closed) drain.stop({ ended: "stopped" });
-    const entry = drain as Drain<unknown>;
-    this.#drains.add(entry);
-    try {
-      return await drain.run();
-    } finally {
-      this.#drains.delete(entry);
-    }
   }
 
   /**
-   * Begins no more messages, finishes those in hand for up to `graceMs`, then cuts them off (`deferred`, or `unknown`
-   * after the final dot). What was not begun gets `not_attempted`.
+   * Begins no more messages, finishes those in flight for up to `graceMs`, then cuts them off (`deferred`, or `unknown`
+   * after the final dot). Messages that were not begun get `not_attempted`.
    */
   close(options: { graceMs: number }): Promise<void> {
     this.#closing ??= this.#close(options);
@@ -116,7 +114,7 @@ export class SmtpPool {
   async #close({ graceMs }: { graceMs: number }): Promise<void> {
     this.#closed = true;
     for (const drain of this.#drains) drain.stop({ ended: "stopped" });
-    for (const session of this.#sessions) if (!this.#inHand.has(session)) session.quit();
+    for (const session of this.#sessions) if (!this.#inFlight.has(session)) session.quit();
     if (this.#sessions.size === 0) return;
     const cut = setTimeout(() => {
       for (const session of this.#sessions) session.destroy();
@@ -142,14 +140,14 @@ export class SmtpPool {
     return withdrawn;
   }
 
-  /** Connections that may be at work. Those beyond idle: were they used, nobody could tell what fewer of them bring. */
+  /** Connections that may be at work. Others stay idle: using them would blur what this many of them bring. */
   get #wanted(): number {
     return Math.min(this.#concurrency.target, this.#maxConnections);
   }
 
   /** Gives waiting messages to idle connections and opens further ones for the rest. */
   #pump(): void {
-    while (this.#waiting.length > 0 && this.#inHand.size < this.#wanted) {
+    while (this.#waiting.length > 0 && this.#inFlight.size < this.#wanted) {
       const session = this.#idle.pop();
       if (session === undefined) break;
       this.#use(session);
@@ -163,22 +161,21 @@ export class SmtpPool {
     this.#sessions.add(session);
     this.#opening++;
     session.onEnd = () => this.#ended(session);
-    session.open((trouble) => {
+    session.open((failure) => {
       this.#opening--;
-      if (trouble) this.#openFailed(trouble);
+      if (failure) this.#openFailed(failure);
       else this.#use(session);
     });
     this.#sweep ??= setInterval(() => this.#closeStale(), SWEEP_MS).unref();
   }
 
-  #openFailed(answer: SessionAnswer): void {
+  #openFailed(failure: AccountFailure): void {
     const working = [...this.#sessions].filter((session) => !session.ended).length - this.#opening;
     if (working > 0) {
-      // The others work: this was one too many for the server, not the account's end.
+      // Other connections work: this was one more than the server allows, no failure of the account.
       this.#concurrency.refusedAbove(working, performance.now());
     } else if (this.#opening === 0) {
-      const trouble = accountTrouble(answer);
-      for (const job of this.#withdraw(() => true)) job.settle(trouble);
+      for (const job of this.#withdraw(() => true)) job.settle(failure);
     }
   }
 
@@ -190,7 +187,7 @@ export class SmtpPool {
       session.quit();
       return;
     }
-    while (this.#inHand.size < this.#wanted) {
+    while (this.#inFlight.size < this.#wanted) {
       const job = this.#waiting.shift();
       if (job === undefined) break;
       job.owner.waiting--;
@@ -201,7 +198,7 @@ export class SmtpPool {
     this.#idle.push(session);
   }
 
-  /** False when this recipient cannot be mailed, which is then settled. */
+  /** @returns false when the message cannot be sent: it has its outcome then */
   #begin(session: SmtpSession, job: Job): boolean {
     if (!job.mayBegin()) {
       job.settle(NOT_ATTEMPTED);
@@ -211,33 +208,30 @@ export class SmtpPool {
     try {
       filled = job.message();
     } catch {
-      job.settle(refusedHere("unsendable"));
+      job.settle(UNSENDABLE);
       return false;
     }
     if (filled.envelope.smtpUtf8 && !session.knowsSmtpUtf8) {
-      job.settle(refusedHere("smtputf8_unsupported"));
+      job.settle(SMTPUTF8_UNSUPPORTED);
       return false;
     }
     job.attempts++;
-    this.#inHand.set(session, job);
-    session.send(filled, (answer) => this.#answered(session, job, filled, answer));
+    this.#inFlight.set(session, job);
+    session.send(filled, (outcome) => this.#answered(session, job, outcome));
     return true;
   }
 
-  #answered(session: SmtpSession, job: Job, { envelope }: FilledMessage, answer: SessionAnswer): void {
-    this.#concurrency.completed(performance.now(), this.#inHand.size);
-    this.#inHand.delete(session);
-    if (answer.code === 421) session.destroy(); // announced by the server; nothing must be begun on it
-    const verdict = classifyAnswer(answer);
-    if (verdict.retry && job.attempts < MAX_ATTEMPTS && !job.owner.stopped) {
+  #answered(session: SmtpSession, job: Job, outcome: MailOutcome): void {
+    this.#concurrency.completed(performance.now(), this.#inFlight.size);
+    this.#inFlight.delete(session);
+    const mayRetry = outcome.outcome === "deferred" && outcome.retry;
+    if (mayRetry && job.attempts < MAX_ATTEMPTS && !job.owner.stopped) {
       job.owner.waiting++;
       this.#waiting.unshift(job);
     } else {
-      job.settle(toResult(verdict, answer, envelope.to));
+      job.settle(outcome);
     }
-    const transactionIsOpen = answer.stage !== "dot";
-    if (transactionIsOpen && !session.ended) session.reset(() => this.#use(session));
-    else this.#use(session);
+    session.makeReady(() => this.#use(session));
     this.#pump();
   }
 
@@ -253,13 +247,13 @@ export class SmtpPool {
     this.#pump();
   }
 
-  /** Closes what has idled too long, and cuts off a server that says a little now and then but never all. */
+  /** Closes connections that idled too long, and cuts off those whose server sends a reply too slowly to ever end it. */
   #closeStale(): void {
     const now = performance.now();
     const idleMs = this.#options.idleMs ?? DEFAULT_IDLE_MS;
     for (const session of this.#idle.filter(({ since }) => now - since > idleMs)) session.quit();
     const deadlineMs = messageDeadlineMs(this.#options.timeoutMs);
-    for (const session of [...this.#inHand.keys()].filter(({ since }) => now - since > deadlineMs)) {
+    for (const session of [...this.#inFlight.keys()].filter(({ since }) => now - since > deadlineMs)) {
       session.destroy("timeout");
     }
   }

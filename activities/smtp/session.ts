@@ -1,7 +1,16 @@
 import type { Readable, Writable } from "node:stream";
 import SMTPConnection, { type SMTPConnectionOptions, type SMTPError } from "nodemailer/lib/smtp-connection";
 import type { FilledMessage } from "../../domain/mail/message.ts";
-import { type NetworkTrouble, parseReply, type SmtpAnswer, type SmtpStage } from "../../domain/mail/smtp-answer.ts";
+import type { AccountFailure, MailOutcome } from "../../domain/mail/outcome.ts";
+import {
+  classifyAnswer,
+  classifyOpening,
+  type MessageAnswer,
+  type MessageStage,
+  type NetworkFailure,
+  type OpeningAnswer,
+  parseReply,
+} from "../../domain/mail/smtp-answer.ts";
 
 /** How to reach a sending account's SMTP server. */
 export interface SmtpAccount {
@@ -19,10 +28,7 @@ export interface SmtpAccount {
   allowUnverifiedTls?: boolean | undefined;
 }
 
-/** An outcome and the server's words, as they came. */
-export type SessionAnswer = SmtpAnswer & { response?: string | undefined };
-
-/** Longest time a message may be in hand on one connection: as long as its four replies may be awaited. */
+/** Longest time a message may be in flight on one connection: as long as its four replies may be awaited. */
 export const messageDeadlineMs = (timeoutMs: number): number => 4 * timeoutMs;
 
 /** Longest reply that is read; a real one has a line or two. */
@@ -31,34 +37,36 @@ const MAX_REPLY_BYTES = 65_536;
 const CLOSE_TIMEOUT_MS = 1_000;
 
 /**
- * One SMTP session: nodemailer's connection, and the knowledge of whether a final dot may have left.
+ * One SMTP session: nodemailer's connection, and whether a final dot may have left.
  *
  * A message is handed to nodemailer as a stream, and a stream is piped only when the server has answered DATA with 354.
- * So what fails before `pipe` is called was never sent; from then on the body and its dot are on their way, and only an
- * answer of the server tells what became of them.
+ * So a message that fails before `pipe` is called was never sent; from then on body and dot are on their way, and only
+ * the server's reply says whether it was accepted.
  */
 export class SmtpSession {
   /** When the session last became idle or busy, as `performance.now()`. */
   since = performance.now();
   /** Messages handed to it so far. */
   messages = 0;
-  /** Called once when the session has ended, after the answer to a message in hand. */
+  /** Called once when the session has ended, after the outcome of a message in flight. */
   onEnd: () => void = () => {};
   readonly #connection: SMTPConnection;
   readonly #account: SmtpAccount;
-  #opened: ((trouble?: SessionAnswer) => void) | undefined;
-  #answered: ((answer: SessionAnswer) => void) | undefined;
+  #opened: ((failure?: AccountFailure) => void) | undefined;
+  #answered: ((outcome: MailOutcome) => void) | undefined;
+  /** Recipient of the message in flight. */
+  #to: string | undefined;
   #loggingIn = false;
   #dotMayHaveLeft = false;
-  #cut: NetworkTrouble = "lost";
+  #cut: NetworkFailure = "lost";
 
   constructor(account: SmtpAccount) {
     this.#account = account;
     this.#connection = new SMTPConnection(connectionOptions(account));
     takeRepliesTogether(this.#connection);
-    // The first error is the one that says why; what follows from it arrives when nobody waits any more.
-    this.#connection.on("error", (error: SMTPError) => this.#reportOpened(this.#openingTrouble(error)));
-    // nodemailer answers a message in hand right after "end".
+    // The first error is the cause; those that follow from it are ignored.
+    this.#connection.on("error", (error: SMTPError) => this.#reportOpened(this.#openingAnswer(error)));
+    // nodemailer answers a message in flight right after "end".
     this.#connection.once("end", () => setImmediate(() => this.#finish()));
   }
 
@@ -73,43 +81,53 @@ export class SmtpSession {
     return _supportedExtensions.includes("SMTPUTF8");
   }
 
-  /** Connects, upgrades to TLS and logs in; `done` gets what went wrong, if anything did. */
-  open(done: (trouble?: SessionAnswer) => void): void {
+  /** Connects, upgrades to TLS and logs in; `done` gets the failure, if there was one. */
+  open(done: (failure?: AccountFailure) => void): void {
     this.#opened = done;
     this.#connection.connect((error) => {
-      if (error) return this.#reportOpened(this.#openingTrouble(error));
+      if (error) return this.#reportOpened(this.#openingAnswer(error));
       const { user, pass } = this.#account;
       if (!user) return this.#reportOpened();
       this.#loggingIn = true;
       this.#connection.login({ user, pass: pass ?? "" }, (failure) => {
-        this.#reportOpened(failure ? this.#openingTrouble(failure) : undefined);
+        this.#reportOpened(failure ? this.#openingAnswer(failure) : undefined);
       });
     });
   }
 
   /** Sends one message; `done` is called exactly once. */
-  send({ envelope, message }: FilledMessage, done: (answer: SessionAnswer) => void): void {
+  send({ envelope, message }: FilledMessage, done: (outcome: MailOutcome) => void): void {
     this.#answered = done;
+    this.#to = envelope.to;
     this.#dotMayHaveLeft = false;
     this.since = performance.now();
     this.messages++;
     const source = {
       pipe: (dotStuffing: Readable & Writable) => {
-        // A process that was stopped goes on here when it is continued, before any timer of it has told the time.
+        // A process that was suspended resumes here before any of its timers has fired.
         if (performance.now() - this.since > messageDeadlineMs(this.#account.timeoutMs)) return this.destroy("timeout");
         this.#dotMayHaveLeft = true;
         this.#writeBody(message, dotStuffing);
       },
     };
-    // nodemailer asks a stream for nothing but `pipe`; a real one for each message would cost more than its sending.
+    // nodemailer calls only `pipe`; a real stream for each message would cost more than sending it.
     this.#connection.send({ from: envelope.from, to: envelope.to }, source as unknown as Readable, (error, info) => {
-      if (error) this.#report(this.#messageTrouble(error));
+      if (error) this.#report(this.#messageAnswer(error));
       else this.#report({ stage: "dot", ...parseReply(info.response), response: info.response });
     });
   }
 
-  /** Drops the transaction that a refusal before the body left open; `done` is not called if the session ends first. */
-  reset(done: () => void): void {
+  /**
+   * Makes the session ready for its next message: drops the transaction that a refusal before the body left open.
+   * `done` is not called when the session has ended or ends first.
+   */
+  makeReady(done: () => void): void {
+    if (this.ended) return;
+    const transactionIsOpen = !this.#dotMayHaveLeft;
+    if (!transactionIsOpen) {
+      done();
+      return;
+    }
     this.#connection.reset((error) => {
       if (error) this.destroy();
       else done();
@@ -122,7 +140,7 @@ export class SmtpSession {
     this.#connection.close();
   }
 
-  /** Cuts the session off; a message in hand is answered with what `network` says. */
+  /** Cuts the session off; a message in flight gets the outcome of the network failure `network`. */
   destroy(network: "lost" | "timeout" = "lost"): void {
     this.#cut = network;
     this.#connection.close();
@@ -130,7 +148,7 @@ export class SmtpSession {
 
   /**
    * Body and dot go to the socket in one write. nodemailer's dot-stuffing reads every byte in JavaScript and makes two
-   * writes of it, which is half the cost of a mail; it is left to messages that need it.
+   * writes of it, which is half the cost of a mail: only messages that need it go through it.
    */
   #writeBody(message: Buffer, dotStuffing: Readable & Writable): void {
     const socket = this.#connection._socket;
@@ -145,17 +163,19 @@ export class SmtpSession {
     socket.uncork();
   }
 
-  #reportOpened(trouble?: SessionAnswer): void {
+  #reportOpened(answer?: OpeningAnswer): void {
     const done = this.#opened;
     this.#opened = undefined;
-    if (trouble) this.#connection.close();
-    done?.(trouble);
+    if (answer) this.#connection.close();
+    done?.(answer && classifyOpening(answer, this.#account.user));
   }
 
-  #report(answer: SessionAnswer): void {
+  #report(answer: MessageAnswer): void {
     const done = this.#answered;
     this.#answered = undefined;
-    done?.(answer);
+    // The server closes the session: no other message may begin on it.
+    if (answer.code === 421) this.destroy();
+    done?.(classifyAnswer(answer, this.#to));
   }
 
   #finish(): void {
@@ -164,32 +184,32 @@ export class SmtpSession {
     this.onEnd();
   }
 
-  #openingTrouble(error: SMTPError): SessionAnswer {
+  #openingAnswer(error: SMTPError): OpeningAnswer {
     const { response } = error;
     const reply = response === undefined ? {} : parseReply(response);
     if (this.#loggingIn) {
-      // Refused without the server having been asked, e.g. no way to log in that both sides know.
+      // nodemailer refused before asking the server, e.g. for lack of a login method that both sides support.
       const refused = error.code === "EAUTH" && reply.code === undefined ? { code: 535 } : reply;
-      return { stage: "auth", ...refused, response, network: networkTrouble(error) };
+      return { stage: "auth", ...refused, response, network: networkFailure(error) };
     }
-    // Whatever a server says to STARTTLS, there is no TLS.
+    // Whatever the server replied to STARTTLS, there is no TLS.
     if (error.code === "ETLS") return { stage: "connect", network: "tls", response };
     return {
       stage: response === undefined ? "connect" : "greeting",
       ...reply,
       response,
-      network: networkTrouble(error),
+      network: networkFailure(error),
     };
   }
 
-  #messageTrouble(error: SMTPError): SessionAnswer {
+  #messageAnswer(error: SMTPError): MessageAnswer {
     const { command = "", response } = error;
     const reply = response === undefined ? {} : parseReply(response);
     const stage = this.#dotMayHaveLeft ? "dot" : (STAGES[command] ?? "mail");
-    if (command in STAGES) return { stage, ...reply, response, network: networkTrouble(error) };
-    // No reply to a command of ours: of what a server says by itself only 421 is understood, and after the dot nothing.
+    if (command in STAGES) return { stage, ...reply, response, network: networkFailure(error) };
+    // An unsolicited reply: before the dot only 421 counts, after it none does.
     const closing = reply.code === 421 && stage !== "dot" ? reply : {};
-    return { stage, ...closing, response, network: networkTrouble(error) };
+    return { stage, ...closing, response, network: networkFailure(error) };
   }
 }
 
@@ -200,7 +220,7 @@ export class SmtpSession {
  * another protocol (STARTTLS).
  */
 function takeRepliesTogether(connection: SMTPConnection): void {
-  // Not in nodemailer's types; should they ever go, replies are taken as nodemailer takes them.
+  // Not in nodemailer's types; without them replies are processed as nodemailer does.
   const inner = connection as unknown as {
     _processResponse(): unknown;
     _responseQueue?: readonly unknown[];
@@ -217,7 +237,7 @@ function takeRepliesTogether(connection: SMTPConnection): void {
   };
 }
 
-const STAGES: Record<string, SmtpStage> = { "MAIL FROM": "mail", "RCPT TO": "rcpt", DATA: "data" };
+const STAGES: Record<string, MessageStage> = { "MAIL FROM": "mail", "RCPT TO": "rcpt", DATA: "data" };
 
 const FINAL_DOT = Buffer.from(".\r\n");
 
@@ -230,7 +250,7 @@ function isDotFree(message: Buffer): boolean {
 
 const CRLF = Buffer.from("\r\n");
 
-function networkTrouble({ code, originalCode = "" }: SMTPError): NetworkTrouble {
+function networkFailure({ code, originalCode = "" }: SMTPError): NetworkFailure {
   switch (code) {
     case "EDNS":
       return "name";

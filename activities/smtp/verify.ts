@@ -1,4 +1,4 @@
-import { classifyAnswer, type SmtpReason, scrubResponse } from "../../domain/mail/smtp-answer.ts";
+import type { SmtpReason } from "../../domain/mail/outcome.ts";
 import { type SmtpAccount, SmtpSession } from "./session.ts";
 
 export type AccountCheck =
@@ -27,15 +27,15 @@ const SENTENCES: Partial<Record<SmtpReason, string>> = {
 export function verifyAccount(account: SmtpAccount): Promise<AccountCheck> {
   return new Promise((resolve) => {
     const session = new SmtpSession(account);
-    session.open((trouble) => {
-      if (trouble === undefined) {
+    session.open((failure) => {
+      if (failure === undefined) {
         session.quit();
         resolve({ ok: true });
         return;
       }
-      const { reason, temporary } = classifyAnswer(trouble);
+      const { reason, temporary, response } = failure;
       const sentence = SENTENCES[reason] ?? "The server does not answer as an SMTP server does.";
-      const reply = trouble.response === undefined ? "" : ` It said: ${scrubResponse(trouble.response, account.user)}`;
+      const reply = response === undefined ? "" : ` It said: ${response}`;
       resolve({ ok: false, reason, temporary, message: sentence + reply });
     });
   });

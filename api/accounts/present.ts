@@ -10,7 +10,7 @@ export const presentAccount = (account: EmailAccount): z.input<typeof emailAccou
   display_name: account.displayName,
   provider: account.provider,
   status: account.status,
-  last_checked_at: instantOrNull(account.lastCheckedAt ?? null),
+  last_checked_at: instantOrNull(account.lastCheckedAt),
   created_at: instant(account.createdAt),
   updated_at: instant(account.updatedAt),
 });

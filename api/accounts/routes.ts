@@ -27,7 +27,7 @@ const page = route({
     const { status, provider } = input.query;
     if (status !== undefined) rows = rows.where("status", "=", status);
     if (provider !== undefined) rows = rows.where("provider", "=", provider);
-    return accounts.page(ctx, input.query, rows, (row) => presentAccount(ctx.em.map(EmailAccount, row)));
+    return accounts.pageEntities(ctx, input.query, rows, EmailAccount, presentAccount);
   });
 
 const retrieve = route({

@@ -5,7 +5,7 @@ import { idParam } from "../rest/route.ts";
 
 export const accountParams = z.strictObject({ accountId: idParam });
 
-/** What may be known of a sending account: nothing of how to log in. */
+/** A sending account, without its credentials. */
 export const emailAccount = z.object({
   object: z.literal("email_account"),
   id: z.string(),

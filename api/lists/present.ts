@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { List, SubscriptionStatus } from "../../db/entities/audience.ts";
 import type { MembershipOutcome } from "../../domain/audience/lists.ts";
-import { instant, instantOrNull } from "../rest/instant.ts";
+import { instant, instantOfText, instantOfTextOrNull } from "../rest/instant.ts";
 import type { list, listSubscriber, listSubscriberBatch } from "./schema.ts";
 
 export const presentList = ({ id, name, description, optin, createdAt, updatedAt }: List): z.input<typeof list> => ({
@@ -36,10 +36,10 @@ export const presentListSubscriber = (row: ListSubscriberRow): z.input<typeof li
   first_name: row.first_name,
   last_name: row.last_name,
   status: row.status,
-  confirmed_at: instantOrNull(row.confirmed_at),
-  unsubscribed_at: instantOrNull(row.unsubscribed_at),
-  created_at: instant(row.created_at),
-  updated_at: instant(row.updated_at),
+  confirmed_at: instantOfTextOrNull(row.confirmed_at),
+  unsubscribed_at: instantOfTextOrNull(row.unsubscribed_at),
+  created_at: instantOfText(row.created_at),
+  updated_at: instantOfText(row.updated_at),
 });
 
 export const presentBatch = (listId: string, outcome: MembershipOutcome): z.input<typeof listSubscriberBatch> => ({

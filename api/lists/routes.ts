@@ -54,9 +54,7 @@ const page = route({ method: "GET", path: "/lists", scope: "lists:read", summary
   .input(z.strictObject({ query: lists.query }))
   .output(z.array(list))
   .query(({ ctx, input }) =>
-    lists.page(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), (row) =>
-      presentList(ctx.em.map(List, row)),
-    ),
+    lists.pageEntities(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), List, presentList),
   );
 
 const retrieve = route({ method: "GET", path: "/lists/{listId}", scope: "lists:read", summary: "Retrieve a list" })
@@ -101,7 +99,7 @@ const pageSubscribers = route({
   method: "GET",
   path: "/lists/{listId}/subscribers",
   scope: "lists:read",
-  summary: "List who is on a list, and how they stand there",
+  summary: "List the subscribers of a list with the status of their subscriptions",
 })
   .input(z.strictObject({ params: listParams, query: subscribers.query }))
   .output(z.array(listSubscriber))
@@ -125,7 +123,7 @@ const add = route({
   readScope: "lists:read",
   idempotency: "optional",
   dryRun: true,
-  summary: "Put subscribers on a list; an opt-out of theirs stays",
+  summary: "Add subscribers to a list; an opt-out stays",
 })
   .input(z.strictObject({ params: listParams, body: membershipBody }))
   .output(listSubscriberBatch)
@@ -144,7 +142,7 @@ const removeMember = route({
   scope: "lists:write",
   readScope: "lists:read",
   dryRun: true,
-  summary: "Take a subscriber off a list",
+  summary: "Remove a subscriber from a list",
   errors: ["resource_state_invalid"],
 })
   .input(z.strictObject({ params: membershipParams }))

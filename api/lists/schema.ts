@@ -5,7 +5,7 @@ import { deleted, name, timestamp } from "../fields.ts";
 import { idParam } from "../rest/route.ts";
 
 const MAX_DESCRIPTION_LENGTH = 1_000;
-/** Subscribers one call puts on a list. */
+/** Subscribers that one call may add to a list. */
 const MAX_BATCH = 1_000;
 
 const description = z.string().max(MAX_DESCRIPTION_LENGTH).nullable();
@@ -41,7 +41,7 @@ export const list = z.object({
 
 export const deletedList = deleted("list");
 
-/** Somebody on a list. The id is the subscriber's, the timestamps are the subscription's. */
+/** A subscriber of a list. The id is the subscriber's, the timestamps are the subscription's. */
 export const listSubscriber = z.object({
   object: z.literal("list_subscriber"),
   id: z.string(),
@@ -58,7 +58,7 @@ export const listSubscriber = z.object({
 
 export const deletedListSubscriber = deleted("list_subscriber");
 
-/** What adding subscribers came to; each id is in one of the three. */
+/** The outcome of adding subscribers; each id is in one of the three arrays. */
 export const listSubscriberBatch = z.object({
   object: z.literal("list_subscriber_batch"),
   list_id: z.string(),

@@ -7,7 +7,7 @@ const getMe = route({
   method: "GET",
   path: "/me",
   scope: null,
-  summary: "Which key this is: its team, its scopes and its API version",
+  summary: "Retrieve the API key of the request: its team, its scopes and its API version",
 })
   .input(z.strictObject({}))
   .output(apiKey)

@@ -58,7 +58,7 @@ const page = route({
     let rows = kysely(ctx.em).selectFrom("newsletters").selectAll("newsletters");
     const { status } = input.query;
     if (status) rows = rows.where("status", "=", status);
-    const { data, ...around } = await newsletters.page(ctx, input.query, rows, (row) => ctx.em.map(Newsletter, row));
+    const { data, ...around } = await newsletters.pageEntities(ctx, input.query, rows, Newsletter, (letter) => letter);
     const lists = await readListIds(
       ctx.em,
       data.map(({ id }) => id),
@@ -73,7 +73,7 @@ const retrieve = route({
   method: "GET",
   path: "/newsletters/{newsletterId}",
   scope: "newsletters:read",
-  summary: "Retrieve a newsletter and how far it got",
+  summary: "Retrieve a newsletter with the states of its recipients",
 })
   .input(z.strictObject({ params: newsletterParams }))
   .output(newsletterWithRecipients)

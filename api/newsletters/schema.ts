@@ -13,10 +13,12 @@ const subject = oneLine(MAX_SUBJECT_LENGTH).nullable();
 const fromName = oneLine(MAX_NAME_LENGTH).nullable();
 const body = z
   .string()
-  .refine((html) => Buffer.byteLength(html) <= MAX_BODY_BYTES, `must be ${MAX_BODY_BYTES} bytes at most`)
+  .refine((html) => Buffer.byteLength(html) <= MAX_BODY_BYTES, {
+    error: ({ input }) => `must be at most ${MAX_BODY_BYTES} bytes long; it has ${Buffer.byteLength(String(input))}`,
+  })
   .nullable();
 
-/** A draft may be incomplete: what is missing is refused when it is to be sent. */
+/** A draft may be incomplete: its send-preview is refused until it is complete. */
 export const newsletterBody = z.strictObject({
   name,
   subject: subject.default(null),
@@ -55,7 +57,7 @@ export const newsletter = z.object({
 
 const count = z.int();
 
-/** A newsletter with how far it got: how many recipients are in each state. They add up to `total`. */
+/** A newsletter with the number of its recipients in each state. The numbers add up to `total`. */
 export const newsletterWithRecipients = newsletter.extend({
   /** Null before it is confirmed. */
   recipients: z
@@ -72,6 +74,32 @@ export const newsletterWithRecipients = newsletter.extend({
       cancelled: count,
     })
     .nullable(),
+});
+
+const sendCap = z.object({ limit: z.int(), used_today: z.int(), remaining: z.int() });
+
+export const newsletterSendPreview = z.object({
+  object: z.literal("newsletter_send_preview"),
+  id: z.string(),
+  newsletter_id: z.string(),
+  recipients: z.object({ total: count, not_opted_in: count, suppressed: count, eligible: count }),
+  credits_required: z.int(),
+  send_cap: sendCap,
+  from_address: z.string(),
+  sending_account_address: z.string(),
+  complaint_rate: z.object({ rate: z.number(), threshold: z.number(), window_days: z.int() }),
+  confirmation: z.object({ token: z.string(), expires_at: timestamp }),
+});
+
+export const newsletterSend = z.object({
+  object: z.literal("newsletter_send"),
+  id: z.string(),
+  newsletter_id: z.string(),
+  status: z.literal("SCHEDULED"),
+  recipients: count,
+  credits_reserved: z.int(),
+  send_at: timestamp,
+  send_cap: sendCap,
 });
 
 export const deletedNewsletter = deleted("newsletter");

@@ -17,7 +17,8 @@ import { ID_PREFIX } from "../../domain/ids.ts";
 import { isRefusalReason, Refusal } from "../../domain/sends/refusal.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
-import type { confirmUpdate, previewUpdate, SendInput, sendWorkflow } from "../../workflows/send.ts";
+import type { sendWorkflow } from "../../workflows/send.ts";
+import type { confirmUpdate, previewUpdate, SendInput } from "../../workflows/send-messages.ts";
 import { sendStart } from "../../workflows/start.ts";
 import type { TemporalGateway } from "../deps.ts";
 

@@ -5,7 +5,7 @@ import { confirmSubscription, readConfirmation } from "../../domain/audience/con
 import { readSender, unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.ts";
 import type { Deps } from "../deps.ts";
-import { localsOf } from "../rest/serve.ts";
+import { localsOf } from "../rest/http.ts";
 import { PAGE_HEADERS, renderPage } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";

@@ -1,46 +1,70 @@
-import type { AnyTRPCRouter } from "@trpc/server";
-import { type ErrorRequestHandler, Router } from "express";
-import type { z } from "zod";
+import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
+import { type ErrorRequestHandler, type Request, type Response, Router } from "express";
+import stringify from "safe-stable-stringify";
 import { ApiError } from "../../domain/errors.ts";
+import type { CallContext } from "../context.ts";
 import type { Deps } from "../deps.ts";
-import { completeInput } from "./input.ts";
-import type { RouteDefinition } from "./route.ts";
-import { type Gates, localsOf, service } from "./serve.ts";
+import type { Success } from "./answer.ts";
+import type { RouteKind } from "./definition.ts";
+import { type Endpoint, endpointsOf, expressPath, shapeOf } from "./endpoints.ts";
+import { type HttpAnswer, type Links, linksOf, renderError, renderSuccess } from "./envelope.ts";
+import { thrownBy, unavailable } from "./failures.ts";
+import { localsOf, readBody, readQuery, send } from "./http.ts";
+import { Replayed } from "./idempotency.ts";
 
-/** A procedure with what the adapter needs to serve it. */
-export interface Endpoint {
-  /** Of the procedure in the tRPC router. */
-  name: string;
-  type: "query" | "mutation";
-  meta: RouteDefinition;
-  /** Of params, query and body together. */
-  schema: z.ZodType;
+/** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
+const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, send: 75_000 };
+
+async function beforeDeadline<T>(work: Promise<T>, deadlineMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(unavailable(new Error(`No answer within ${deadlineMs} ms`))), deadlineMs);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
-const PARAM = /\{(\w+)\}/g;
-const expressPath = (path: string): string => path.replace(PARAM, ":$1");
-/** What paths have in common that differ in the names of their parameters only. */
-const shapeOf = (path: string): string => path.replace(PARAM, "{}");
-const paramCount = (path: string): number => path.match(PARAM)?.length ?? 0;
+/** Computes a value when it is first asked for, once. */
+function once<T>(compute: () => T): () => T {
+  let computed: { value: T } | undefined;
+  return () => {
+    computed ??= { value: compute() };
+    return computed.value;
+  };
+}
 
-/**
- * Every route of a tRPC router, fixed paths before those with a parameter in the same place.
- * @throws {Error} for a declaration that cannot be served
- */
-export function endpointsOf(routes: AnyTRPCRouter): Endpoint[] {
-  const procedures: [string, { _def: { type: string; meta?: unknown } }][] = Object.entries(routes._def.procedures);
-  return procedures
-    .map(([name, { _def }]) => {
-      const meta = _def.meta as RouteDefinition;
-      const { method, path, dryRun = false, readScope, scope } = meta;
-      const type = _def.type === "query" ? ("query" as const) : ("mutation" as const);
-      const wrong = (why: string) => new Error(`${method} ${path}: ${why}`);
-      if ((type === "query") !== (method === "GET")) throw wrong("a GET is a query, everything else a mutation");
-      if (dryRun && scope !== null && !readScope) throw wrong("a dry run needs a readScope");
-      if (paramCount(path) > 0 && !meta.input.shape.params) throw wrong("its path has parameters, its input none");
-      return { name, type, meta, schema: completeInput(meta.input) };
-    })
-    .sort((a, b) => paramCount(a.meta.path) - paramCount(b.meta.path));
+/** Calls the procedure of an endpoint. The query string and the body are read when the procedure asks for them. */
+async function call(routes: AnyTRPCRouter, deps: Deps, endpoint: Endpoint, req: Request, res: Response) {
+  const { meta, name, type } = endpoint;
+  const params = { ...req.params };
+  const query = once(() => readQuery(req.originalUrl, meta.dryRun === true));
+  const locals = localsOf(res);
+  const ctx: CallContext = {
+    ...deps,
+    requestId: locals.requestId,
+    headers: req.headersDistinct,
+    query,
+    target: `${meta.method} ${meta.path} ${stringify(params)}`,
+    locals,
+  };
+  const getRawInput = once(async () => ({ params, query: query().parameters, body: await readBody(req, res) }));
+  const procedure = { router: routes, path: name, type, getRawInput, ctx, signal: undefined, batchIndex: 0 };
+  return (await callTRPCProcedure(procedure)) as Success;
+}
+
+function render({ status, requestId, data, meta }: Success): HttpAnswer {
+  return { status, headers: {}, body: renderSuccess(requestId, data, meta) };
+}
+
+/** Renders a replayed answer. Any other error is thrown again, for the error handler of the app. */
+function replay(thrown: unknown, links: Links): HttpAnswer {
+  if (!(thrown instanceof Replayed)) throw thrown;
+  const { requestId, answer } = thrown;
+  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : render(answer);
+  return { ...rendered, headers: { ...rendered.headers, "Idempotent-Replayed": "true" } };
 }
 
 function isDecodable(segment: string): boolean {
@@ -64,17 +88,21 @@ function undecodableParam(path: string, endpoints: readonly Endpoint[]): string 
   return undefined;
 }
 
-/** The Express router of every route in a tRPC router, each with the answers of the API's envelope. */
-export function restRouter(routes: AnyTRPCRouter, deps: Deps, gates: Gates = {}): Router {
+/** The Express router of every route in a tRPC router: a request becomes a procedure's call, its result an answer. */
+export function restRouter(routes: AnyTRPCRouter, deps: Deps): Router {
   const router = Router({ caseSensitive: true });
   const endpoints = endpointsOf(routes);
-  const serve = service(routes, deps, gates);
+  const links = linksOf(deps.env.PUBLIC_URL);
   const shapes = new Map<string, { path: string; methods: Set<string> }>();
 
   for (const endpoint of endpoints) {
-    const { method, path } = endpoint.meta;
+    const { method, path, kind } = endpoint.meta;
     const verb = method.toLowerCase() as Lowercase<typeof method>;
-    router[verb](expressPath(path), (req, res) => serve(req, res, endpoint));
+    router[verb](expressPath(path), async (req, res) => {
+      localsOf(res).route = path;
+      const answer = call(routes, deps, endpoint, req, res).then(render, (error) => replay(thrownBy(error), links));
+      send(res, await beforeDeadline(answer, DEADLINE_MS[kind]));
+    });
     const shape = shapes.get(shapeOf(path)) ?? { path, methods: new Set() };
     shapes.set(shapeOf(path), shape);
     shape.methods.add(method);

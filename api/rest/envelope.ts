@@ -1,14 +1,14 @@
 import { type ApiError, ERRORS } from "../../domain/errors.ts";
 
 /** An answer before it is sent. */
-export interface Answer {
+export interface HttpAnswer {
   status: number;
   headers: Record<string, string>;
   /** JSON text. */
   body: string;
 }
 
-/** Where the pages behind `doc_url` and the OAuth metadata are. */
+/** URLs of the pages behind `doc_url`, and of the OAuth metadata. */
 export interface Links {
   docs: string;
   resourceMetadata: string;
@@ -19,7 +19,7 @@ export const linksOf = (publicUrl: string): Links => ({
   resourceMetadata: new URL("/.well-known/oauth-protected-resource", publicUrl).href,
 });
 
-/** A success: the payload, and around it what every success carries. */
+/** The body of a success: the payload, and the `meta` of every success. */
 export function renderSuccess(requestId: string, data: unknown, meta: Record<string, unknown>): string {
   return JSON.stringify({ data, meta: { request_id: requestId, ...meta } });
 }
@@ -31,8 +31,8 @@ function challenge(error: ApiError, { resourceMetadata }: Links): string {
   return `Bearer ${parts.join(", ")}`;
 }
 
-/** A refusal or failure as the client sees it. What went wrong inside is in the log, under the request id. */
-export function renderError(requestId: string, error: ApiError, links: Links): Answer {
+/** The answer to a request that was refused or failed. The cause of a failure is in the log, under the request id. */
+export function renderError(requestId: string, error: ApiError, links: Links): HttpAnswer {
   const { status, type, meaning } = ERRORS[error.code];
   const headers: Record<string, string> = {};
   if (error.retryAfterSeconds !== undefined) headers["Retry-After"] = String(Math.ceil(error.retryAfterSeconds));

@@ -1,28 +1,39 @@
-import type { Request } from "express";
-import type { Access } from "../../domain/access/authenticate.ts";
-import type { Vault } from "../../domain/crypto.ts";
+import stringify from "safe-stable-stringify";
+import type { EntityManager } from "../../db/orm.ts";
+import type { HeaderValues } from "../../domain/access/authenticate.ts";
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
-import type { KeyedRequest } from "../../domain/idempotency.ts";
-import { canonicalJson } from "./canonical.ts";
-import type { RawInput } from "./input.ts";
-import type { RouteMeta } from "./route.ts";
+import {
+  type IdempotencyHandle,
+  inFlight,
+  type KeyedRequest,
+  openPayload,
+  type RememberedAnswer,
+  releaseKey,
+  sealPayload,
+  type WrittenAnswer,
+  writeAnswer,
+} from "../../domain/idempotency.ts";
+import type { CallContext, RequestContext } from "../context.ts";
+import type { Success } from "./answer.ts";
+import type { RouteDefinition, RouteMeta } from "./definition.ts";
+import { toApiError } from "./failures.ts";
 
 const HEADER = "Idempotency-Key";
 const MAX_LENGTH = 255;
 const PRINTABLE = /^[\x20-\x7e]+$/;
 
 /** Whether an Idempotency-Key acts on a route. */
-export const keyPolicy = ({ method, idempotency }: RouteMeta): "none" | "optional" | "required" =>
+const keyPolicy = ({ method, idempotency }: RouteMeta): "none" | "optional" | "required" =>
   idempotency ?? (method === "GET" || method === "DELETE" ? "none" : "optional");
 
 /**
  * The Idempotency-Key that acts on a request; null when there is none or the route takes none.
  * @throws {ApiError} `idempotency_key_required`, or `validation_failed` for one that is not 1 to 255 printable characters
  */
-export function readKey(req: Request, route: RouteMeta): string | null {
+export function readKey(headers: HeaderValues, route: RouteMeta): string | null {
   const policy = keyPolicy(route);
   if (policy === "none") return null;
-  const [key, ...others] = req.headersDistinct["idempotency-key"] ?? [];
+  const [key, ...others] = headers["idempotency-key"] ?? [];
   if (key === undefined) {
     if (policy === "required") throw new ApiError("idempotency_key_required");
     return null;
@@ -39,23 +50,23 @@ export function readKey(req: Request, route: RouteMeta): string | null {
 
 /** The request as its Idempotency-Key knows it. */
 export function keyedRequest(
-  vault: Vault,
-  { tenant }: Access,
+  { vault, tenant, requestId }: Pick<RequestContext, "vault" | "tenant" | "requestId">,
   key: string,
-  requestId: string,
   { method, path }: RouteMeta,
-  raw: RawInput,
+  rawInput: unknown,
 ): KeyedRequest {
   const { teamId, environment } = tenant;
+  // `?? ""`: the library's type allows for a value that is no JSON.
+  const input = stringify(rawInput) ?? "";
   return {
     tenant,
     requestId,
     keyHash: vault.sign("idempotency", "key", teamId, environment, key),
-    fingerprint: vault.sign("idempotency", "request", method, path, canonicalJson(raw)),
+    fingerprint: vault.sign("idempotency", "request", method, path, input),
   };
 }
 
-/** Refusals that end by themselves, or by a change elsewhere that has nothing to do with the request. */
+/** Refusals that may end without a change to the request: another attempt under the key may succeed. */
 const PASSING: ReadonlySet<ErrorCode> = new Set([
   "insufficient_scope",
   "role_insufficient",
@@ -64,8 +75,87 @@ const PASSING: ReadonlySet<ErrorCode> = new Set([
 ]);
 
 /**
- * Whether a refusal is the answer to the request from now on. What another try may well change is not remembered:
+ * Whether a refusal is the answer to the request from now on. A refusal that another try may change is not remembered:
  * a request that was not valid or not allowed, a limit, an attempt under way.
  */
-export const isRemembered = ({ status, code }: ApiError): boolean =>
+const isRemembered = ({ status, code }: ApiError): boolean =>
   status > 401 && status < 500 && status !== 429 && !PASSING.has(code);
+
+/** The remembered part of a refusal. */
+interface RefusalFacts {
+  code: ErrorCode;
+  message: string;
+  param?: string | undefined;
+}
+
+/** The remembered answer of an earlier request, thrown because tRPC ends a call early by an error alone. */
+export class Replayed extends Error {
+  readonly requestId: string;
+  readonly answer: Success | ApiError;
+
+  constructor({ requestId, answer }: { requestId: string; answer: Success | ApiError }) {
+    super("the answer is remembered");
+    this.requestId = requestId;
+    this.answer = answer;
+  }
+}
+
+/** Packs a success to be remembered: its payload, encrypted where it holds a secret, or the facts it is made from. */
+export function packAnswer(
+  { vault }: Pick<CallContext, "vault">,
+  { secret = false }: RouteDefinition,
+  handle: IdempotencyHandle,
+  { status, data, meta, facts }: Success,
+): WrittenAnswer {
+  if (facts !== undefined) return { status, kind: "facts", payload: JSON.stringify(facts) };
+  const payload = JSON.stringify({ data, meta });
+  return secret
+    ? { status, kind: "sealed", payload: sealPayload(vault, handle, payload) }
+    : { status, kind: "payload", payload };
+}
+
+/** A remembered answer as the first request got it. */
+export async function recallAnswer(
+  ctx: RequestContext,
+  { method, path, recall, output }: RouteDefinition,
+  { tenant, keyHash }: KeyedRequest,
+  { requestId, status, kind, payload }: RememberedAnswer,
+): Promise<ConstructorParameters<typeof Replayed>[0]> {
+  const text = kind === "sealed" ? openPayload(ctx.vault, { ...tenant, keyHash }, payload) : payload;
+  if (kind === "refusal") {
+    const { code, message, param }: RefusalFacts = JSON.parse(text);
+    return { requestId, answer: new ApiError(code, message, { param }) };
+  }
+  if (kind !== "facts") {
+    const { data, meta }: Pick<Success, "data" | "meta"> = JSON.parse(text);
+    return { requestId, answer: { status, requestId, data, meta } };
+  }
+  if (!recall) throw new Error(`${method} ${path} cannot make a payload from remembered facts`);
+  const data = output.parse(await recall(ctx, JSON.parse(text)));
+  return { requestId, answer: { status, requestId, data, meta: { dry_run: false } } };
+}
+
+/**
+ * Remembers a refusal under the key, or gives the key back after a failure. The handler's transaction is rolled back by
+ * now.
+ * @throws {ApiError} `request_in_flight` when another attempt has taken the key over
+ */
+export async function settleFailure(
+  { em, log }: { em: EntityManager } & Pick<CallContext, "log">,
+  { kind }: RouteDefinition,
+  handle: IdempotencyHandle,
+  thrown: unknown,
+): Promise<void> {
+  const refusal = toApiError(thrown);
+  const isSend = kind === "send";
+  if (isRemembered(refusal)) {
+    const { status, code, message, param } = refusal;
+    const facts: RefusalFacts = { code, message, param };
+    const written = await writeAnswer(em, handle, { status, kind: "refusal", payload: JSON.stringify(facts) });
+    if (!written && !isSend) throw inFlight();
+    return;
+  }
+  // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
+  const next = isSend && refusal.status >= 500 ? "same" : "new";
+  await releaseKey(em, handle, next).catch((cause) => log.warn({ err: cause }, "key not released"));
+}

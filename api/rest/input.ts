@@ -1,18 +1,12 @@
-import { isUtf8 } from "node:buffer";
-import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import express, { type Request, type Response } from "express";
 import { z } from "zod";
 import { ApiError } from "../../domain/errors.ts";
+import type { InputSchema } from "./definition.ts";
+import { describeIssue, paramName } from "./messages.ts";
 
-/** Of a body, after it is inflated. */
-export const MAX_BODY_BYTES = 2 * 1024 * 1024;
 /** Deeper than any body the API takes; a limit keeps hostile ones from exhausting the stack. */
 const MAX_DEPTH = 32;
-const MAX_NAME_IN_MESSAGE = 64;
-/** Things wrong that one message names. */
-const MAX_COMPLAINTS = 20;
-const ENCODINGS: ReadonlySet<string> = new Set(["identity", "gzip", "deflate"]);
-const MEDIA_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
+/** Problems that one message names. */
+const MAX_PROBLEMS = 20;
 
 /** The parts of a request before they are checked against a schema. */
 export interface RawInput {
@@ -23,121 +17,24 @@ export interface RawInput {
 
 type Part = keyof RawInput;
 
-const refuse = (
-  param: string | undefined,
-  message: string,
-  code: "validation_failed" | "unsupported_parameter" = "validation_failed",
-) => new ApiError(code, message, { param });
-
-const shortened = (name: string) =>
-  name.length > MAX_NAME_IN_MESSAGE ? `${name.slice(0, MAX_NAME_IN_MESSAGE)}…` : name;
-
-function decodeQueryPart(text: string, name: string): string {
-  try {
-    return decodeURIComponent(text.replaceAll("+", " "));
-  } catch {
-    throw refuse(shortened(name), `${shortened(name)} is not correctly percent-encoded.`);
-  }
-}
+const refuse = (param: string | undefined, message: string) => new ApiError("validation_failed", message, { param });
 
 /**
- * The query parameters of a URL, decoded strictly.
- * @throws {ApiError} `validation_failed` for a parameter that is given twice or not correctly encoded
- */
-export function parseQuery(url: string): Record<string, string> {
-  const start = url.indexOf("?");
-  const pairs = start < 0 ? [] : url.slice(start + 1).split("&");
-  // No prototype: a parameter may be called anything.
-  const query: Record<string, string> = Object.create(null);
-  for (const pair of pairs) {
-    if (pair === "") continue;
-    const [, rawName = "", rawValue = ""] = /^([^=]*)=?(.*)$/s.exec(pair) ?? [];
-    const name = decodeQueryPart(rawName, rawName);
-    if (name in query) throw refuse(shortened(name), `${shortened(name)} is given more than once.`);
-    query[name] = decodeQueryPart(rawValue, name);
-  }
-  return query;
-}
-
-const isMissing = ({ headers }: IncomingMessage): boolean =>
-  headers["transfer-encoding"] === undefined && (headers["content-length"] ?? "0") === "0";
-
-function refuseMediaType(headers: IncomingHttpHeaders): void {
-  const type = headers["content-type"];
-  if (type === undefined || !MEDIA_TYPE.test(type.trim())) {
-    throw new ApiError("unsupported_media_type", "Send the body as application/json in UTF-8.");
-  }
-  const encoding = (headers["content-encoding"] ?? "identity").trim().toLowerCase();
-  if (!ENCODINGS.has(encoding)) throw new ApiError("unsupported_media_type");
-}
-
-/** Bytes that are no UTF-8 would be replaced, and two different bodies become the same. */
-const parseJson = express.json({
-  limit: MAX_BODY_BYTES,
-  strict: false,
-  type: () => true,
-  verify: (_req, _res, bytes) => {
-    if (!isUtf8(bytes)) throw Object.assign(new Error("not UTF-8"), { type: "body.not.utf8" });
-  },
-});
-
-/** What body-parser's failures mean to a client. */
-const BODY_FAILURES: Record<string, () => ApiError> = {
-  "entity.too.large": () => new ApiError("payload_too_large", `The body may be ${MAX_BODY_BYTES} bytes at most.`),
-  "encoding.unsupported": () => new ApiError("unsupported_media_type"),
-  "charset.unsupported": () => new ApiError("unsupported_media_type"),
-  "body.not.utf8": () => new ApiError("invalid_json", "The body is not valid UTF-8."),
-  "entity.parse.failed": () => new ApiError("invalid_json"),
-  "request.size.invalid": () => new ApiError("invalid_json", "The body is shorter than its Content-Length."),
-};
-
-function bodyFailure(error: unknown): unknown {
-  if (!(error instanceof Error)) return error;
-  const known = "type" in error && typeof error.type === "string" ? BODY_FAILURES[error.type] : undefined;
-  if (known) return known();
-  // zlib: the body is not what its Content-Encoding says.
-  const isClientError = "status" in error && error.status === 400;
-  return isClientError ? new ApiError("invalid_json", "The body could not be read.") : error;
-}
-
-/**
- * The JSON body of a request; undefined when it has none.
- * @throws {ApiError} `unsupported_media_type`, `payload_too_large`, `invalid_json`
- */
-export async function readBody(req: Request, res: Response): Promise<unknown> {
-  if (isMissing(req)) return undefined;
-  refuseMediaType(req.headers);
-  await new Promise<void>((resolve, reject) => {
-    parseJson(req, res, (error: unknown) => (error === undefined ? resolve() : reject(bodyFailure(error))));
-  });
-  return req.body;
-}
-
-/** `["emails", 3]` as `emails[3]`. */
-function paramName(path: readonly PropertyKey[]): string | undefined {
-  const name = path.reduce<string>(
-    (text, step) =>
-      typeof step === "number" ? `${text}[${step}]` : text === "" ? String(step) : `${text}.${String(step)}`,
-    "",
-  );
-  return name === "" ? undefined : shortened(name);
-}
-
-/**
- * Refuses what no field may hold: text that Postgres cannot store (NUL, lone surrogates), a `__proto__`, and nesting
- * without end.
+ * Refuses values that no field may hold: text that Postgres cannot store (NUL, lone surrogates), a `__proto__`, and nesting
+ * beyond `MAX_DEPTH`.
  */
 function refuseUnstorable(value: unknown, path: readonly PropertyKey[]): void {
-  if (path.length > MAX_DEPTH) throw refuse(undefined, "The body is nested too deeply.");
+  if (path.length > MAX_DEPTH) throw refuse(undefined, `The body is nested over ${MAX_DEPTH} levels deep.`);
   if (typeof value === "string") {
     if (value.includes("\0") || !value.isWellFormed()) {
-      throw refuse(paramName(path), `${paramName(path) ?? "The body"} holds characters that are not allowed.`);
+      const subject = paramName(path) ?? "The body";
+      throw refuse(paramName(path), `${subject} must not hold NUL characters or lone surrogates.`);
     }
   } else if (value !== null && typeof value === "object") {
     for (const [name, inner] of Object.entries(value)) {
       const inside = [...path, Array.isArray(value) ? Number(name) : name];
-      if (name === "__proto__") throw refuse(paramName(inside), "There is no field __proto__.");
-      // A field's name is text too; it is the field around it that is named.
+      if (name === "__proto__") throw refuse(paramName(inside), "A field must not be called __proto__.");
+      // A field's name is text too; the field around it is the one to name.
       refuseUnstorable(name, path);
       refuseUnstorable(inner, inside);
     }
@@ -149,61 +46,56 @@ const PARTS: readonly Part[] = ["params", "query", "body"];
 /** Codes of their own for parameters that have one. */
 const QUERY_CODES = { sort: "sort_unsupported", expand: "expand_unsupported" } as const;
 
-interface Complaint {
+interface Problem {
   code: "validation_failed" | "unsupported_parameter" | (typeof QUERY_CODES)[keyof typeof QUERY_CODES];
   param: string | undefined;
+  /** A sentence without its full stop. */
   message: string;
 }
 
-function complaintsOf(issue: z.core.$ZodIssue): Complaint[] {
+function problemsOf(issue: z.core.$ZodIssue): Problem[] {
   const [part, ...path] = issue.path;
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((key) => {
       const param = paramName([...path, key]);
       return part === "query"
-        ? { code: "unsupported_parameter", param, message: `there is no parameter ${param}` }
-        : { code: "validation_failed", param, message: `there is no field ${param}` };
+        ? {
+            code: "unsupported_parameter",
+            param,
+            message: `${param} is not a parameter of this endpoint; leave it out`,
+          }
+        : { code: "validation_failed", param, message: `${param} is not a field of this request; leave it out` };
     });
   }
   const param = paramName(path);
   if (part === "body" && param === undefined) {
-    return [{ code: "validation_failed", param, message: "the body must be a JSON object" }];
+    return [{ code: "validation_failed", param, message: "The body must be a JSON object" }];
   }
   const [first] = path;
   const own = part === "query" && Object.entries(QUERY_CODES).find(([name]) => name === first);
-  const missing = issue.code === "invalid_type" && issue.message.endsWith("received undefined");
-  const message = `${param}: ${missing ? "is required" : issue.message}`;
-  return [{ code: own ? own[1] : "validation_failed", param, message }];
+  return [{ code: own ? own[1] : "validation_failed", param, message: `${param} ${issue.message}` }];
 }
 
-/**
- * Checks a request against its route's schema.
- * @returns the parsed input
- * @throws {ApiError} for the first thing wrong (path, then query, then body); the message names the first twenty
- */
-export function validate(schema: z.ZodType, raw: RawInput): unknown {
-  for (const part of PARTS) refuseUnstorable(raw[part], []);
-  const result = schema.safeParse(raw);
-  if (result.success) return result.data;
-  const complaints = result.error.issues
+/** The refusal of a request with these issues: the code of the first (path, then query, then body), a sentence each. */
+function refusalOf(issues: readonly z.core.$ZodIssue[]): ApiError {
+  const problems = issues
     .toSorted((a, b) => PARTS.indexOf(a.path[0] as Part) - PARTS.indexOf(b.path[0] as Part))
-    .flatMap(complaintsOf);
-  const [first] = complaints;
-  const messages = [...new Set(complaints.map(({ message }) => message))];
-  const others = messages.length - MAX_COMPLAINTS;
-  const message = [...messages.slice(0, MAX_COMPLAINTS), ...(others > 0 ? [`and ${others} more`] : [])].join("; ");
-  throw new ApiError(first?.code ?? "validation_failed", `The request is not valid: ${message}.`, {
-    param: first?.param,
-  });
+    .flatMap(problemsOf);
+  const [first] = problems;
+  const sentences = [...new Set(problems.map(({ message }) => `${message}.`))];
+  const others = sentences.length - MAX_PROBLEMS;
+  const named = sentences.slice(0, MAX_PROBLEMS).join(" ");
+  const message = others > 0 ? `${named} These are ${MAX_PROBLEMS} problems, and ${others} more are not named.` : named;
+  return new ApiError(first?.code ?? "validation_failed", message, { param: first?.param });
 }
 
 const NOTHING = z.strictObject({});
 
 /**
- * The whole of what a route takes: a part its own schema leaves out must be empty, and a body it does not ask for may
- * be missing or `{}`.
+ * The schema of all parts of a request: a part that the route's own schema leaves out must be empty, and a body that it
+ * leaves out may be missing or `{}`.
  */
-export function completeInput(input: { shape: { params?: z.ZodType; query?: z.ZodType; body?: z.ZodType } }) {
+export function completeInput(input: InputSchema): z.ZodType {
   const { params = NOTHING, query = NOTHING, body = NOTHING.optional() } = input.shape;
   for (const part of [params, query, body]) {
     if (part instanceof z.ZodObject && !(part.def.catchall instanceof z.ZodNever)) {
@@ -212,3 +104,17 @@ export function completeInput(input: { shape: { params?: z.ZodType; query?: z.Zo
   }
   return z.strictObject({ params, query, body });
 }
+
+/**
+ * The input parser of a route's procedure, and the one place where zod's issues become the API's message.
+ * @throws {ApiError} from the parser
+ */
+export const parserOf =
+  (schema: z.ZodType) =>
+  (raw: unknown): unknown => {
+    const parts = raw as RawInput;
+    for (const part of PARTS) refuseUnstorable(parts[part], []);
+    const result = schema.safeParse(parts, { error: describeIssue });
+    if (result.success) return result.data;
+    throw refusalOf(result.error.issues);
+  };

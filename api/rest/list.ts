@@ -1,11 +1,13 @@
+import type { EntityDictionary, EntityName } from "@mikro-orm/postgresql";
 import { type SelectQueryBuilder, sql } from "kysely";
+import stringify from "safe-stable-stringify";
 import { z } from "zod";
-import { type Database, type EntityManager, kysely } from "../../db/orm.ts";
+import { type Database, type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
-import { canonicalJson } from "./canonical.ts";
-import { type Ok, ok } from "./route.ts";
+import { type Ok, ok } from "./definition.ts";
+import { itIs } from "./messages.ts";
 
 const DEFAULT_LIMIT = 25;
 const MAX_LIMIT = 100;
@@ -19,11 +21,12 @@ export type SortColumn = "updated_at" | "created_at" | "unsubscribed_at";
 
 const limit = z
   .string()
-  .regex(/^\d{1,9}$/, "must be a whole number")
-  .transform(Number)
-  .pipe(z.number().min(1, `must be 1 to ${MAX_LIMIT}`).max(MAX_LIMIT, `must be 1 to ${MAX_LIMIT}`));
+  .refine((text) => /^\d{1,9}$/.test(text) && Number(text) >= 1 && Number(text) <= MAX_LIMIT, {
+    error: ({ input }) => `must be a whole number from 1 to ${MAX_LIMIT}${itIs(input)}`,
+  })
+  .transform(Number);
 
-/** A date-time with a zone; nothing here is older than 1970. */
+/** A date-time with a zone. No record is older than 1970. */
 const since = z.iso.datetime({ offset: true }).transform((text) => Math.max(Date.parse(text), 0));
 
 const paging = {
@@ -34,7 +37,7 @@ const paging = {
 
 /** How one list endpoint pages. */
 interface ListSpec<Table extends keyof Database & string, Sort extends SortColumn, Filters extends z.ZodRawShape> {
-  /** The team-owned table that is paged through; its tenant columns are checked here, whatever the query does. */
+  /** The team-owned table that is paged through; `page` adds the tenant's condition, whatever the query does. */
   table: Table;
   /** The unique column that breaks ties; `id` unless given. */
   idColumn?: keyof Database[Table] & string;
@@ -47,7 +50,7 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
   filters?: Filters;
 }
 
-/** The paging part of a parsed list query; what else it holds are filters. */
+/** The paging part of a parsed list query; its other fields are filters. */
 interface Paging {
   limit: number;
   cursor?: string | undefined;
@@ -59,7 +62,7 @@ interface Paging {
 interface Position {
   sortedAtMs: number;
   id: string;
-  /** Read with page one and carried along; null on lists that have none. */
+  /** `synced_through` of page one; null on lists that have none. */
   syncedMs: number | null;
 }
 
@@ -80,13 +83,15 @@ export function decodeCursor(vault: Vault, binding: string, cursor: string): Pos
   return { sortedAtMs: Number(sortedAt), id, syncedMs: synced === "" ? null : Number(synced) };
 }
 
-/** Clocks of transactions are taken before they show in pg_stat_activity; a second covers the gap many times over. */
+type PageContext = Pick<RequestContext, "em" | "vault" | "tenant" | "target">;
+
+/** A transaction takes its clock before it shows in pg_stat_activity; a second is far more than that gap. */
 const SLACK_MS = 1000;
 
 /**
- * Up to when nothing can appear any more that was changed before: the start of the oldest transaction still open, less
- * a second, because `updated_at` is the start of the transaction that wrote it. Read it before the page it is for.
- * @returns null when a transaction's start cannot be seen (another role's, or a prepared one): nothing is known then
+ * The instant before which every change is visible: the start of the oldest open transaction, less a second, because
+ * `updated_at` is the start of the transaction that wrote it. Read it before the page it is for.
+ * @returns null when the start of a transaction cannot be seen: of another role's, or of a prepared one
  */
 async function readHorizonMs(em: EntityManager): Promise<number | null> {
   const { rows } = await sql<{ horizon: string; unknown: boolean }>`
@@ -108,9 +113,9 @@ async function readHorizonMs(em: EntityManager): Promise<number | null> {
  *     const lists = defineList({ table: "lists", sorts: ["updated_at", "created_at"], updatedSince: true });
  *     route(…).input(z.strictObject({ query: lists.query })).output(z.array(list))
  *       .query(({ ctx, input }) =>
- *         lists.page(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), presentList));
+ *         lists.pageEntities(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), List, presentList));
  *
- * Paging is by (sort column, id), so records that appear or vanish meanwhile neither repeat nor hide others.
+ * Paging is by (sort column, id), so records that are added or deleted between pages neither repeat nor hide others.
  */
 export function defineList<
   Table extends keyof Database & string,
@@ -133,14 +138,14 @@ export function defineList<
    * @throws {ApiError} `cursor_invalid`
    */
   async function page<From extends keyof Database, Row extends object, T>(
-    ctx: Pick<RequestContext, "em" | "vault" | "tenant" | "target">,
+    ctx: PageContext,
     input: z.output<typeof query>,
     rows: SelectQueryBuilder<Database, From, Row>,
     present: (row: Row) => T,
   ): Promise<Ok<T[]>> {
     const { limit, cursor, order, sort = defaultSort, updated_since, ...filters } = input as Paging;
     const { teamId, environment } = ctx.tenant;
-    const binding = canonicalJson([ctx.target, teamId, environment, sort, order, updated_since ?? null, filters]);
+    const binding = stringify([ctx.target, teamId, environment, sort, order, updated_since ?? null, filters]);
     const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
     const syncedMs = !synced ? null : after ? after.syncedMs : ((await readHorizonMs(ctx.em)) ?? updated_since ?? 0);
 
@@ -151,8 +156,7 @@ export function defineList<
         sql<string>`floor(extract(epoch from ${sortedBy}) * 1000)::bigint`.as("page_sorted_at_ms"),
         sql<string>`${id}`.as("page_id"),
       ])
-      .where(sql<boolean>`${sql.ref(`${table}.team_id`)} = ${teamId}`)
-      .where(sql<boolean>`${sql.ref(`${table}.environment`)} = ${environment}`)
+      .where(ofTenant(ctx.tenant, table))
       .orderBy(sortedBy, order)
       .orderBy(id, order)
       .limit(limit + 1);
@@ -182,5 +186,18 @@ export function defineList<
     );
   }
 
-  return { query, page };
+  /** The same for rows of the list's own table, shown by the presenter of its entity. */
+  function pageEntities<From extends keyof Database, Row extends object, Entity extends object, T>(
+    ctx: PageContext,
+    input: z.output<typeof query>,
+    rows: SelectQueryBuilder<Database, From, Row>,
+    entity: EntityName<Entity>,
+    present: (entity: Entity) => T,
+  ): Promise<Ok<T[]>> {
+    // The columns of a table are those of its entity; MikroORM's type of a raw row does not know Kysely's.
+    const toEntity = (row: object) => ctx.em.map(entity, row as EntityDictionary<Entity>);
+    return page(ctx, input, rows, (row) => present(toEntity(row)));
+  }
+
+  return { query, page, pageEntities };
 }

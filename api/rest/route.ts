@@ -1,186 +1,66 @@
-import { initTRPC } from "@trpc/server";
 import { z } from "zod";
-import type { Scope } from "../../domain/access/scopes.ts";
-import type { ErrorCode } from "../../domain/errors.ts";
-import type { BodyKind, StoredAnswer } from "../../domain/idempotency.ts";
 import { MAX_ID_LENGTH } from "../../domain/ids.ts";
 import type { RequestContext } from "../context.ts";
+import type { HandlerResult, InputSchema, RouteDefinition, RouteKind, RouteMeta } from "./definition.ts";
+import { procedureFor } from "./procedures.ts";
 
-/** What a write would do or did, as `meta.impact` shows it on a dry run. */
-export interface Impact {
-  object: "impact";
-  would_create: number;
-  would_update: number;
-  would_delete: number;
-  affected_count: number;
-  affected_ids: string[];
-  quota: QuotaImpact | null;
-}
-
-/** Where a write leaves the team against a limit. */
-export interface QuotaImpact {
-  kind: "contact_slots" | "email_credits";
-  amount: number;
-  used: number;
-  limit: number;
-  remaining: number;
-}
-
-/** An impact with everything not named at nothing; `affected_count` is the sum of the three unless given. */
-export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
-  const { would_create = 0, would_update = 0, would_delete = 0 } = effect;
-  return {
-    object: "impact",
-    would_create,
-    would_update,
-    would_delete,
-    affected_count: effect.affected_count ?? would_create + would_update + would_delete,
-    affected_ids: effect.affected_ids ?? [],
-    quota: effect.quota ?? null,
-  };
-}
-
-/** A handler's success: the payload and what goes around it. */
-export interface Ok<T> {
-  data: T;
-  impact?: Impact;
-  /** Overrides the route's status. */
-  status?: number;
-  /** Joins `meta`. */
-  meta?: Record<string, unknown>;
-}
-
-/** A success with this payload. */
-export const ok = <T>(data: T, around: Omit<Ok<T>, "data"> = {}): Ok<T> => ({ data, ...around });
-
-/** A whole answer, sent as it is: for a route whose answer is written elsewhere, in the transaction of its effect. */
-export class FinishedAnswer {
-  readonly status: number;
-  /** JSON text. */
-  readonly body: string;
-  /** How it is to be remembered, where that differs from what is sent. */
-  readonly stored: StoredAnswer | undefined;
-
-  constructor(status: number, body: string, stored?: StoredAnswer) {
-    this.status = status;
-    this.body = body;
-    this.stored = stored;
-  }
-}
-
-export type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
-
-/** What a route declares; the adapter and the OpenAPI document read it. */
-export interface RouteMeta {
-  method: Method;
-  /** Below the base path, parameters in braces: `/lists/{listId}`. */
-  path: `/${string}`;
-  /** Of a success; 200 unless given. */
-  status?: number;
-  /** What the key must hold; null for none. */
-  scope: Scope | null;
-  /** Whether an Idempotency-Key acts here: `optional` on writes, `none` on GET and DELETE unless given. */
-  idempotency?: "none" | "optional" | "required";
-  /** Takes `?dry_run=true`; the handler must then give an impact. */
-  dryRun?: boolean;
-  /** What a dry run needs besides `scope`. */
-  readScope?: Scope;
-  /**
-   * `adapter`: the handler runs in the adapter's transaction, in which its answer is remembered too.
-   * `handler`: it runs in none; it, or whoever it hands `ctx.idempotency` to, writes the answer with `writeAnswer`.
-   */
-  answer?: "adapter" | "handler";
-  /** How an answer is remembered: `encrypted` when it holds a secret. `plain` unless given. */
-  bodyKind?: BodyKind;
-  /** Recomputes the body of a remembered answer of kind `preview`. */
-  renderStored?: (ctx: RequestContext, answer: StoredAnswer) => string | Promise<string>;
-  summary: string;
-  /** The codes it can answer beyond those any route can. */
-  errors?: readonly ErrorCode[];
-}
-
-/** `z.strictObject({ params, query, body })`, each of them a strict object itself. */
-export type InputSchema = z.ZodObject<{ params?: z.ZodType; query?: z.ZodType; body?: z.ZodType }>;
-
-/** What a built procedure carries: the declaration and its schemas. */
-export interface RouteDefinition extends RouteMeta {
-  input: InputSchema;
-  /** Of `data`. */
-  output: z.ZodType;
-  /** Runs before the handler's transaction is opened; `input` is what the route's schema made of it. */
-  before?: (ctx: RequestContext, input: unknown) => Promise<void>;
-}
-
-/** Input the adapter has parsed already: a schema with transforms cannot be run twice. */
-export class ParsedInput {
-  readonly value: unknown;
-
-  constructor(value: unknown) {
-    this.value = value;
-  }
-}
-
-const t = initTRPC.context<RequestContext>().meta<RouteDefinition>().create();
-
-/** Puts routes, or routers of routes, under one roof. */
-export const router = t.router;
-
-/** What a handler answers. */
-export type HandlerResult<T> = Ok<T> | FinishedAnswer;
+export { impact, ok } from "./definition.ts";
+export { router } from "./procedures.ts";
 
 type Handler<Input, Data> = (call: { ctx: RequestContext; input: Input }) => Promise<HandlerResult<Data>>;
 type Check<Input> = (call: { ctx: RequestContext; input: Input }) => Promise<void>;
 
+/** Keeps the fields of a handler's payload that the route's schema names, and no others. */
+function outputOf(schema: z.ZodType) {
+  return (result: unknown): unknown => {
+    const given = result as HandlerResult<unknown>;
+    return "data" in given ? { ...given, data: schema.parse(given.data) } : given;
+  };
+}
+
 /**
- * Declares a route: its contract, then its schemas, then its handler.
+ * Declares a route: its meta, then its schemas, then its handler.
  *
  *     route({ method: "GET", path: "/lists/{listId}", scope: "lists:read", summary: "Retrieve a list" })
  *       .input(z.strictObject({ params: z.strictObject({ listId: idParam }) }))
  *       .output(list)
- *       .query(async ({ ctx, input }) => ok(presentList(await findList(ctx.em, input.params.listId))));
+ *       .query(async ({ ctx, input }) => ok(presentList(await readList(ctx.em, input.params.listId))));
  */
 export function route(meta: RouteMeta) {
   return {
     input: <I extends InputSchema>(input: I) => ({
       output: <O extends z.ZodType>(output: O) => {
-        const parse = (raw: unknown): unknown => (raw instanceof ParsedInput ? raw.value : input.parse(raw));
-        const run = async (handler: Handler<z.output<I>, z.input<O>>, ctx: RequestContext, parsed: unknown) => {
-          const result = await handler({ ctx, input: parsed as z.output<I> });
-          // What the schema does not name does not go out; a dry run shows no data at all.
-          return result instanceof FinishedAnswer || ctx.dryRun
-            ? result
-            : { ...result, data: output.parse(result.data) };
-        };
-        const handledBy = (definition: RouteDefinition) => {
-          const procedure = t.procedure.meta(definition).input(parse);
+        type RouteHandler = Handler<z.output<I>, z.input<O>>;
+        const handledBy = (before?: RouteDefinition["before"]) => {
+          const procedure = (kind: RouteKind) =>
+            procedureFor({ ...meta, kind, input, output, ...(before && { before }) }).output(outputOf(output));
+          // The input's type is lost between the two generics; the procedure has parsed it with this very schema.
+          const call = (handler: RouteHandler, ctx: RequestContext, parsed: unknown) =>
+            handler({ ctx, input: parsed as z.output<I> });
           return {
-            /** A read: no transaction, nothing remembered. */
-            query: (handler: Handler<z.output<I>, z.input<O>>) =>
-              procedure.query(({ ctx, input }) => run(handler, ctx, input)),
-            /** A write. */
-            mutation: (handler: Handler<z.output<I>, z.input<O>>) =>
-              procedure.mutation(({ ctx, input }) => run(handler, ctx, input)),
+            /** A read: no transaction, nothing is remembered. */
+            query: (handler: RouteHandler) => procedure("read").query(({ ctx, input }) => call(handler, ctx, input)),
+            /** A write: one transaction holds the effect and the remembered answer. */
+            mutation: (handler: RouteHandler) =>
+              procedure("write").mutation(({ ctx, input }) => call(handler, ctx, input)),
+            /** A write whose effect a workflow commits; the activity that does so may write the answer. */
+            send: (handler: RouteHandler) => procedure("send").mutation(({ ctx, input }) => call(handler, ctx, input)),
           };
         };
         return {
-          ...handledBy({ ...meta, input, output }),
+          ...handledBy(),
           /**
-           * What must not be waited for in a transaction, such as a look-up in the DNS. Runs on a dry run too, never when
-           * an answer is replayed; what it throws is answered like a refusal of the handler. It may have to be decided
-           * anew in the transaction.
+           * Checks that must not run in a transaction, such as a DNS look-up. They run on a dry run too, never when an
+           * answer is replayed. What they throw is answered like a refusal of the handler. The handler may have to
+           * check again inside the transaction.
            */
           before: (check: Check<z.output<I>>) =>
-            handledBy({
-              ...meta,
-              input,
-              output,
-              before: (ctx, parsed) => check({ ctx, input: parsed as z.output<I> }),
-            }),
+            handledBy((ctx, parsed) => check({ ctx, input: parsed as z.output<I> })),
         };
       },
     }),
   };
 }
 
-/** An id in a path. What no id can look like is still only not found. */
+/** An id in a path. A text that no id can look like is answered as not found, not as invalid. */
 export const idParam = z.string().min(1).max(MAX_ID_LENGTH);

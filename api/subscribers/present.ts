@@ -21,8 +21,8 @@ export const presentWithSubscriptions = (
   subscriptions: subscriptions.map(({ listId, status, confirmedAt, unsubscribedAt, createdAt, updatedAt }) => ({
     list_id: listId,
     status,
-    confirmed_at: instantOrNull(confirmedAt ?? null),
-    unsubscribed_at: instantOrNull(unsubscribedAt ?? null),
+    confirmed_at: instantOrNull(confirmedAt),
+    unsubscribed_at: instantOrNull(unsubscribedAt),
     created_at: instant(createdAt),
     updated_at: instant(updatedAt),
   })),

@@ -29,7 +29,7 @@ const create = route({
   readScope: "subscribers:read",
   idempotency: "optional",
   dryRun: true,
-  summary: "Create a subscriber, who is on no list yet",
+  summary: "Create a subscriber, on no list yet",
   errors: ["resource_already_exists"],
 })
   .input(z.strictObject({ body: subscriberBody }))
@@ -52,7 +52,7 @@ const page = route({
     let rows = kysely(ctx.em).selectFrom("subscribers").selectAll("subscribers");
     const { email } = input.query;
     if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
-    return subscribers.page(ctx, input.query, rows, (row) => presentSubscriber(ctx.em.map(Subscriber, row)));
+    return subscribers.pageEntities(ctx, input.query, rows, Subscriber, presentSubscriber);
   });
 
 const retrieve = route({

@@ -27,7 +27,7 @@ export const subscriber = z.object({
   updated_at: timestamp,
 });
 
-/** A subscriber with where they stand on each list. */
+/** A subscriber with their subscriptions. */
 export const subscriberWithSubscriptions = subscriber.extend({
   subscriptions: z.array(
     z.object({

@@ -31,7 +31,7 @@ const page = route({
   method: "GET",
   path: "/suppressions",
   scope: "suppressions:read",
-  summary: "List the addresses the team does not mail",
+  summary: "List the suppressed addresses of the team",
 })
   .input(z.strictObject({ query: suppressions.query }))
   .output(z.array(suppression))
@@ -40,7 +40,7 @@ const page = route({
     const { email, reason } = input.query;
     if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
     if (reason !== undefined) rows = rows.where("reason", "=", reason);
-    return suppressions.page(ctx, input.query, rows, (row) => presentSuppression(ctx.em.map(Suppression, row)));
+    return suppressions.pageEntities(ctx, input.query, rows, Suppression, presentSuppression);
   });
 
 const create = route({
@@ -56,7 +56,7 @@ const create = route({
   .output(suppressionBatch)
   .mutation(async ({ ctx, input }) => {
     const outcome = await suppress(ctx.em, ctx.tenant, input.body.emails, input.body.reason);
-    // The records would be new: there are no ids to name, and addresses are not for an impact.
+    // New records have no ids to name yet, and an impact names no addresses.
     return ok(presentBatch(outcome), { impact: impact({ would_create: outcome.added.length }) });
   });
 
@@ -76,7 +76,7 @@ const remove = route({
   scope: "suppressions:delete",
   readScope: "suppressions:read",
   dryRun: true,
-  summary: "Lift a suppression; opt-outs per list stay",
+  summary: "Delete a suppression; opt-outs per list stay",
 })
   .input(z.strictObject({ params: suppressionParams }))
   .output(deletedSuppression)

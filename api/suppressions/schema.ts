@@ -3,7 +3,7 @@ import { MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
 import { address, deleted, timestamp } from "../fields.ts";
 import { idParam } from "../rest/route.ts";
 
-/** Addresses one call may suppress. Source: the contract's limits. */
+/** Addresses that one call may suppress. */
 const MAX_BATCH = 100;
 const MIN_ADDRESS_LENGTH = 3;
 

@@ -6,7 +6,7 @@ const rows = Object.entries(ERRORS).map(
     `<tr id="${code}"><th scope="row"><a href="#${code}"><code>${code}</code></a></th><td>${status}</td><td><code>${type}</code></td><td>${escapeHtml(meaning)}</td></tr>`,
 );
 
-/** What the `doc_url` of an error leads to: the registry of errors as a page, an anchor per code. */
+/** The page behind the `doc_url` of an error: the registry of errors, with an anchor per code. */
 export const ERRORS_PAGE = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">

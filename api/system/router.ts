@@ -1,9 +1,9 @@
 import { Router } from "express";
 import type { Deps } from "../deps.ts";
-import { send } from "../rest/serve.ts";
+import { send } from "../rest/http.ts";
 import { ERRORS_PAGE } from "./errors-page.ts";
 
-/** A probe must hear something before its own patience ends. */
+/** Shorter than the timeout of a probe. */
 const DEADLINE_MS = 2_000;
 const RETRY_SECONDS = 5;
 
@@ -21,8 +21,8 @@ function within(work: Promise<unknown>): Promise<unknown> {
 }
 
 /**
- * `/healthz`: the process is alive. `/readyz`: what it depends on is reachable, or 503 naming what is not.
- * `/docs/errors`: where the `doc_url` of every error leads.
+ * `/healthz`: the process runs. `/readyz`: its dependencies are reachable, or 503 naming those that are not.
+ * `/docs/errors`: the page behind the `doc_url` of every error.
  */
 export function systemRouter({ orm, temporal, log }: Pick<Deps, "orm" | "temporal" | "log">): Router {
   const router = Router();

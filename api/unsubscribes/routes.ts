@@ -24,7 +24,7 @@ const page = route({
   method: "GET",
   path: "/unsubscribes",
   scope: "suppressions:read",
-  summary: "List who opted out, when, and by which mail",
+  summary: "List the opt-outs, each with its time and its mail",
 })
   .input(z.strictObject({ query: unsubscribes.query }))
   .output(z.array(unsubscribe))
@@ -34,7 +34,7 @@ const page = route({
     if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
     if (source !== undefined) rows = rows.where("source", "=", source);
     if (campaignId !== undefined) rows = rows.where("campaign_id", "=", campaignId);
-    return unsubscribes.page(ctx, input.query, rows, (row) => presentUnsubscribe(ctx.em.map(Unsubscribe, row)));
+    return unsubscribes.pageEntities(ctx, input.query, rows, Unsubscribe, presentUnsubscribe);
   });
 
 export const unsubscribesRouter = router({ page });

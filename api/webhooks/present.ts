@@ -3,7 +3,7 @@ import type { z } from "zod";
 import type { Database } from "../../db/orm.ts";
 import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import type { EndpointRow } from "../../domain/webhooks/endpoints.ts";
-import { instant, instantOrNull } from "../rest/instant.ts";
+import { instantOfText, instantOfTextOrNull } from "../rest/instant.ts";
 import type { delivery, eventType, webhook } from "./schema.ts";
 
 export const presentWebhook = (row: EndpointRow): z.input<typeof webhook> => ({
@@ -18,12 +18,12 @@ export const presentWebhook = (row: EndpointRow): z.input<typeof webhook> => ({
   api_version: row.api_version,
   header_names: row.header_names,
   consecutive_failures: row.consecutive_failures,
-  last_success_at: instantOrNull(row.last_success_at),
-  last_failure_at: instantOrNull(row.last_failure_at),
-  disabled_at: instantOrNull(row.disabled_at),
+  last_success_at: instantOfTextOrNull(row.last_success_at),
+  last_failure_at: instantOfTextOrNull(row.last_failure_at),
+  disabled_at: instantOfTextOrNull(row.disabled_at),
   disabled_reason: row.disabled_reason,
-  created_at: instant(row.created_at),
-  updated_at: instant(row.updated_at),
+  created_at: instantOfText(row.created_at),
+  updated_at: instantOfText(row.updated_at),
 });
 
 export const presentDelivery = (row: Selectable<Database["webhook_deliveries"]>): z.input<typeof delivery> => ({
@@ -40,9 +40,9 @@ export const presentDelivery = (row: Selectable<Database["webhook_deliveries"]>)
   duration_ms: row.duration_ms,
   is_replay: row.is_replay,
   replay_of_id: row.replay_of_id,
-  next_attempt_at: instantOrNull(row.next_attempt_at),
-  created_at: instant(row.created_at),
-  updated_at: instant(row.updated_at),
+  next_attempt_at: instantOfTextOrNull(row.next_attempt_at),
+  created_at: instantOfText(row.created_at),
+  updated_at: instantOfText(row.updated_at),
 });
 
 export const presentEventType = (type: EventName): z.input<typeof eventType> => ({

@@ -68,7 +68,7 @@ const create = route({
   scope: "webhooks:write",
   readScope: "webhooks:read",
   idempotency: "optional",
-  bodyKind: "encrypted",
+  secret: true,
   dryRun: true,
   summary: "Register a webhook endpoint; its secret is shown this once",
   errors: ["resource_limit_reached"],
@@ -86,7 +86,7 @@ const catalogue = route({
   method: "GET",
   path: "/webhooks/events",
   scope: "webhooks:read",
-  summary: "List every event there is to subscribe to",
+  summary: "List the events that an endpoint can subscribe to",
 })
   .input(z.strictObject({}))
   .output(z.array(eventType))

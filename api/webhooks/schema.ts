@@ -14,12 +14,15 @@ const MAX_EVENTS = 64;
 export const webhookParams = z.strictObject({ webhookId: idParam });
 export const deliveryParams = z.strictObject({ webhookId: idParam, deliveryId: idParam });
 
-/** What a URL's parser would drop or escape is refused, so that what is shown is what is called. */
+/** Characters that a URL parser would drop or escape are refused, so that the URL shown is the URL called. */
 const url = z
   .string()
   .min(MIN_URL_LENGTH)
   .max(MAX_URL_LENGTH)
-  .refine((text) => !/[\s\p{Cc}]/u.test(text) && URL.canParse(text), "must be a URL");
+  .refine(
+    (text) => !/[\s\p{Cc}]/u.test(text) && URL.canParse(text),
+    "must be a URL, such as https://example.com/hook, without spaces",
+  );
 
 const events = z
   .array(z.string().max(MAX_EVENT_LENGTH))
@@ -34,8 +37,8 @@ const tooMany = (given: unknown): boolean =>
   typeof given === "object" && given !== null && Object.keys(given).length > MAX_HEADERS;
 
 const headers = z
-  .custom<Record<string, string>>((given) => !tooMany(given), `must be at most ${MAX_HEADERS} headers`)
-  // Only then each of them: of a hundred thousand, every one would be complained of.
+  .custom<Record<string, string>>((given) => !tooMany(given), `must hold at most ${MAX_HEADERS} headers`)
+  // The count is checked first: each of a hundred thousand headers would be a problem of its own.
   .pipe(z.record(z.string(), z.string()))
   .superRefine((given, { addIssue }) => {
     for (const { name: header, message } of headerProblems(given)) {
@@ -87,7 +90,7 @@ export const newWebhook = webhook.extend({ secret: z.string() });
 
 export const deletedWebhook = deleted("webhook_endpoint");
 
-/** One attempt. What it does not know yet, or never will, is null. */
+/** One attempt. A field whose value is not known is null. */
 export const delivery = z.object({
   object: z.literal("webhook_delivery"),
   id: z.string(),

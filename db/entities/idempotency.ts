@@ -1,7 +1,7 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { type Environment, instant } from "./shared.ts";
 
-/** What a request under an Idempotency-Key came to. */
+/** The answer that is remembered under an Idempotency-Key. */
 const IdempotencyRecordSchema = defineEntity({
   name: "IdempotencyRecord",
   tableName: "idempotency_records",
@@ -16,12 +16,12 @@ const IdempotencyRecordSchema = defineEntity({
     /** Rises when a stalled attempt is taken over; only the latest may write the answer. */
     attempt: p.integer(),
     lockedAt: instant(),
-    /** Null while the first attempt is under way. */
+    /** The request that was answered. Null until there is an answer, like the three below. */
+    requestId: p.text().nullable(),
     status: p.integer().nullable(),
-    /** The JSON body of the answer; encrypted when it holds a secret, without the token of a preview. */
-    body: p.text().nullable(),
-    /** How `body` is kept: plain, encrypted, or a preview whose token is recomputed. */
-    bodyKind: p.text().$type<"plain" | "encrypted" | "preview">().nullable(),
+    /** JSON text, as `payloadKind` says; tokens are left out. */
+    payload: p.text().nullable(),
+    payloadKind: p.text().$type<"payload" | "sealed" | "facts" | "refusal">().nullable(),
     expiresAt: instant(),
   },
 });

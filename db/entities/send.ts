@@ -44,7 +44,7 @@ const NewsletterListSchema = defineEntity({
 export class NewsletterList extends NewsletterListSchema.class {}
 NewsletterListSchema.setClass(NewsletterList);
 
-/** What a send-preview resolved: the plan a confirmation token is bound to. */
+/** The plan that a send-preview resolved, which a confirmation token is bound to. */
 const SendPreviewSchema = defineEntity({
   name: "SendPreview",
   tableName: "send_previews",
@@ -97,10 +97,6 @@ const SendSchema = defineEntity({
     capLimit: p.integer(),
     capUsedToday: p.integer(),
     sendAt: instant(),
-    /** Raised by every dispatching attempt; a write that carries an older one changes nothing. */
-    epoch: p.integer().default(0),
-    /** A dispatching attempt is under way, or died; it is cleared when every row it staged is settled. */
-    dispatching: p.boolean().default(false),
     startedAt: instant().nullable(),
     completedAt: instant().nullable(),
     /** Credits were consumed and released; nothing is owed any more. */
@@ -110,15 +106,33 @@ const SendSchema = defineEntity({
      * decide, or it was decided. A workflow is kept for it as long.
      */
     reviewUntil: instant().nullable(),
-    /** A code of what an operator has to look at, e.g. account_login_refused. */
-    trouble: p.text().nullable(),
+    /** The code of what paused it, e.g. login_refused; null when an operator paused it. */
+    pauseReason: p.text().nullable(),
     ...timestamps,
   },
 });
 export class Send extends SendSchema.class {}
 SendSchema.setClass(Send);
 
-/** What a mail can come to; a DEFERRED one comes to something else later. */
+/** One account's part in a send; a newsletter's send has one lane. */
+const SendLaneSchema = defineEntity({
+  name: "SendLane",
+  tableName: "send_lanes",
+  properties: {
+    sendId: p.text().primary(),
+    accountId: p.text().primary(),
+    /** Raised by every dispatching attempt; a write that carries an older one changes nothing. */
+    epoch: p.integer().default(0),
+    /** A dispatching attempt is under way, or died; cleared when every row it staged is settled. */
+    dispatching: p.boolean().default(false),
+    /** Recipients up to and including this `seq` were staged. May be older than the rows: staging takes QUEUED rows only. */
+    afterSeq: p.integer().default(0),
+  },
+});
+export class SendLane extends SendLaneSchema.class {}
+SendLaneSchema.setClass(SendLane);
+
+/** Outcomes of a mail; a DEFERRED one gets another outcome later. */
 export const OUTCOMES = ["SENT", "REJECTED", "DEFERRED", "UNKNOWN", "EXPIRED", "SUPPRESSED", "CANCELLED"] as const;
 export const RECIPIENT_STATES = ["QUEUED", "SENDING", ...OUTCOMES] as const;
 export type RecipientState = (typeof RECIPIENT_STATES)[number];
@@ -133,12 +147,13 @@ const SendRecipientSchema = defineEntity({
   properties: {
     sendId: p.text().primary(),
     seq: p.integer().primary(),
-    subscriberId: p.text(),
+    /** A subscriber's id when the send's resource is a newsletter. */
+    memberId: p.text(),
     email: p.text(),
     firstName: p.text().nullable(),
     lastName: p.text().nullable(),
-    /** The targeted list that brought this recipient in; fills the merge tag. */
-    listId: p.text(),
+    /** The targeted list that brought this recipient in, if any; fills the merge tag. */
+    listId: p.text().nullable(),
     state: p.text().$type<RecipientState>().default("QUEUED"),
     epoch: p.integer().default(0),
     attempts: p.smallint().default(0),
@@ -147,6 +162,8 @@ const SendRecipientSchema = defineEntity({
     /** Why it is where it is: smtp_550_5.1.1, suppressed, left_list, … never the server's text. */
     reason: p.text().nullable(),
     updatedAt: instant().defaultRaw("now()"),
+    /** The lane that took this recipient; null while any lane of the send may. */
+    accountId: p.text().nullable(),
   },
 });
 export class SendRecipient extends SendRecipientSchema.class {}
@@ -222,6 +239,7 @@ export const sendEntities = [
   NewsletterListSchema,
   SendPreviewSchema,
   SendSchema,
+  SendLaneSchema,
   SendRecipientSchema,
   CreditBalanceSchema,
   CreditEntrySchema,

@@ -17,16 +17,16 @@ interface MailedRow {
   team_name: string;
   resource_id: string;
   resource_type: string;
-  subscriber_id: string;
+  member_id: string;
   email: string;
-  list_id: string;
+  list_id: string | null;
 }
 
 /** The mail a link came from. The ledger knows its address even when the subscriber is gone or has another one. */
 async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
     select s.team_id, s.environment, t.name as team_name, s.resource_id, s.resource_type,
-      r.subscriber_id, r.email, r.list_id
+      r.member_id, r.email, r.list_id
     from send_recipients r join sends s on s.id = r.send_id join teams t on t.id = s.team_id
     where r.send_id = ${sendId} and r.seq = ${seq}`.execute(kysely(em));
   return rows[0];
@@ -66,7 +66,7 @@ async function optOutOfTargets(em: EntityManager, mail: MailedRow): Promise<void
   const { rows } = await sql<{ list_id: string; left: boolean }>`
     insert into subscriptions (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
     select l.id, p.id, l.team_id, l.environment, 'UNSUBSCRIBED', now()
-    from lists l join subscribers p on p.id = ${mail.subscriber_id}
+    from lists l join subscribers p on p.id = ${mail.member_id}
     where l.team_id = ${mail.team_id} and l.environment = ${mail.environment}
       and (l.id = ${mail.list_id} or exists (
         select 1 from newsletter_lists n join subscriptions s on s.list_id = n.list_id
@@ -81,7 +81,7 @@ async function optOutOfTargets(em: EntityManager, mail: MailedRow): Promise<void
   if (left.length === 0) return;
   await emit(em, tenantOf(mail), "subscription.removed", {
     record: subscriptionRecord("s"),
-    from: sql`subscriptions s where s.subscriber_id = ${mail.subscriber_id} and s.list_id = any(${left})`,
+    from: sql`subscriptions s where s.subscriber_id = ${mail.member_id} and s.list_id = any(${left})`,
   });
 }
 

@@ -1,120 +1,123 @@
+import type { AccountFailure, MailOutcome, ReplyDetails, SmtpReason } from "./outcome.ts";
+
+/** How far a connection had come when it failed. */
+type OpeningStage = "connect" | "greeting" | "auth";
+
 /** How far a message had come when its outcome was known. `dot`: the body, and with it the final dot, may have left. */
-export type SmtpStage = "connect" | "greeting" | "auth" | "mail" | "rcpt" | "data" | "dot";
+export type MessageStage = "mail" | "rcpt" | "data" | "dot";
 
-/** What went wrong below SMTP, when there is no answer to read. */
-export type NetworkTrouble = "refused" | "name" | "tls" | "timeout" | "lost" | "protocol";
+/** Why there is no reply to read. */
+export type NetworkFailure = "refused" | "name" | "tls" | "timeout" | "lost" | "protocol";
 
-/** One SMTP outcome: the server's reply (`code`), or why there is none (`network`). */
-export interface SmtpAnswer {
-  stage: SmtpStage;
+/** A server's reply as it came (`code`), or why there is none (`network`). */
+interface Answer<Stage> {
+  stage: Stage;
   /** Reply code, e.g. 250 */
   code?: number | undefined;
   /** Enhanced status code (RFC 3463), e.g. "5.1.1" */
   enhanced?: string | undefined;
-  network?: NetworkTrouble | undefined;
+  /** The whole reply; may hold addresses */
+  response?: string | undefined;
+  network?: NetworkFailure | undefined;
 }
 
-/**
- * `sent`: the server took responsibility. `deferred`: not accepted, may be tried again later. `rejected`: refused for
- * good. `unknown`: the message may have been accepted, nobody can tell. `account`: the trouble is the account's, no
- * recipient's; the message was not accepted.
- */
-export type SmtpOutcome = "sent" | "deferred" | "rejected" | "unknown" | "account";
+export type OpeningAnswer = Answer<OpeningStage>;
+export type MessageAnswer = Answer<MessageStage>;
+export type SmtpAnswer = OpeningAnswer | MessageAnswer;
 
-/** Why, in a word that is safe to log and to store. */
-export type SmtpReason =
-  | "accepted"
-  | "no_answer"
-  | "connection_refused"
-  | "connection_lost"
-  | "connection_timeout"
-  | "name_not_found"
-  | "tls_failed"
-  | "protocol_error"
-  | "greeting_refused"
-  | "login_refused"
-  | "sender_refused"
-  | "server_closing"
-  | "temporary_refusal"
-  | "mailbox_unknown"
-  | "recipient_refused"
-  | "policy_refused"
-  | "content_refused";
-
-export interface SmtpVerdict {
-  outcome: SmtpOutcome;
-  /** A hard bounce: the address goes on the do-not-mail list. */
-  suppress: boolean;
-  /** The refusal was about the sender or the content; many in a row pause the send. */
-  policy: boolean;
-  /** For `account`: it may go away by itself (an outage, a 4xx), in contrast to a refused login. */
-  temporary: boolean;
-  /** The connection did not survive; before the dot, the same message may go at once over another one. */
-  retry: boolean;
-  reason: SmtpReason;
-}
-
-const verdict = (outcome: SmtpOutcome, reason: SmtpReason, more: Partial<SmtpVerdict> = {}): SmtpVerdict => ({
-  outcome,
-  suppress: false,
-  policy: false,
-  temporary: false,
-  retry: false,
-  reason,
-  ...more,
+const detailsOf = ({ code, enhanced, response }: SmtpAnswer, address: string | undefined): ReplyDetails => ({
+  code,
+  enhanced,
+  response: response === undefined ? undefined : scrubResponse(response, address),
 });
 
-/** Says what an SMTP reply, or the lack of one, means for the recipient and for the account. */
-export function classifyAnswer(answer: SmtpAnswer): SmtpVerdict {
+const deferred = (reason: SmtpReason, details: ReplyDetails, retry = false): MailOutcome => ({
+  outcome: "deferred",
+  reason,
+  retry,
+  ...details,
+});
+
+const rejected = (
+  reason: SmtpReason,
+  details: ReplyDetails,
+  { suppress = false, policy = false }: { suppress?: boolean; policy?: boolean } = {},
+): MailOutcome => ({ outcome: "rejected", reason, suppress, policy, ...details });
+
+const isFinal = (code: number | undefined): code is number =>
+  code !== undefined && ((code >= 200 && code < 300) || (code >= 400 && code < 600));
+
+const isOpening = (answer: SmtpAnswer): answer is OpeningAnswer =>
+  answer.stage === "connect" || answer.stage === "greeting" || answer.stage === "auth";
+
+/**
+ * The outcome that an SMTP reply, or the lack of one, means for a mail.
+ * @param to the recipient, whose address is removed from the reply
+ */
+export function classifyAnswer(answer: SmtpAnswer, to?: string): MailOutcome {
+  if (isOpening(answer)) return classifyOpening(answer, to);
   const { stage, code } = answer;
-  // A reply that is no final verdict (1xx, 3xx, rubbish) is as good as none.
-  if (code === undefined || !((code >= 200 && code < 300) || (code >= 400 && code < 600))) return unanswered(answer);
-  if (code < 300) return stage === "dot" ? verdict("sent", "accepted") : unanswered(answer);
+  // A reply that is not final (1xx, 3xx, not SMTP at all) counts as none.
+  if (!isFinal(code)) return classifyNoReply(answer, detailsOf(answer, to));
+  if (code < 300 && stage === "dot") {
+    return { outcome: "sent", reason: "accepted", code, enhanced: answer.enhanced };
+  }
+  const details = detailsOf(answer, to);
+  if (code < 300) return classifyNoReply(answer, details);
 
   const temporary = code < 500;
+  // 421 before the dot: the server ends the session, not the message, which was never accepted.
+  if (code === 421 && stage !== "dot") return deferred("server_closing", details, true);
   switch (stage) {
-    case "connect":
-    case "greeting":
-      return verdict("account", code === 421 ? "server_closing" : "greeting_refused", { temporary });
-    case "auth":
-      return verdict("account", code === 421 ? "server_closing" : "login_refused", { temporary });
     case "mail":
-      return code === 421 ? closing() : verdict("account", "sender_refused", { temporary });
+      return { outcome: "account_failure", reason: "sender_refused", temporary, ...details };
     case "rcpt":
-      if (code === 421) return closing();
-      return temporary ? verdict("deferred", "temporary_refusal") : recipientRefused(code, answer.enhanced);
+      return temporary ? deferred("temporary_refusal", details) : classifyRefusedRecipient(code, details);
     case "data":
     case "dot":
-      if (code === 421 && stage === "data") return closing();
-      // RFC 5321 4.2.5 and 6.1: whoever answers the dot with 4xx, 421 included, has not taken the message.
-      if (temporary) return verdict("deferred", "temporary_refusal");
-      return verdict("rejected", isPolicy(answer.enhanced) ? "policy_refused" : "content_refused", { policy: true });
+      // RFC 5321 4.2.5 and 6.1: a server that answers the dot with 4xx, 421 included, has not taken the message.
+      if (temporary) return deferred("temporary_refusal", details);
+      return rejected(isPolicy(answer.enhanced) ? "policy_refused" : "content_refused", details, { policy: true });
   }
 }
 
-/** 421 before the dot: the server ends the session, not the message, which was never accepted. */
-const closing = () => verdict("deferred", "server_closing", { retry: true });
+/**
+ * The account failure that a refused or failed connection means.
+ * @param address a name that is removed from the reply, e.g. the login's
+ */
+export function classifyOpening(answer: OpeningAnswer, address?: string): AccountFailure {
+  const { stage, code, network = "protocol" } = answer;
+  const details = detailsOf(answer, address);
+  if (!isFinal(code) || code < 300) {
+    return { outcome: "account_failure", reason: NETWORK_REASONS[network], temporary: network !== "tls", ...details };
+  }
+  const refused = stage === "auth" ? "login_refused" : "greeting_refused";
+  const reason = code === 421 ? "server_closing" : refused;
+  return { outcome: "account_failure", reason, temporary: code < 500, ...details };
+}
 
 const isPolicy = (enhanced: string | undefined) => enhanced?.startsWith("5.7.") === true;
 
 /**
- * 5.1.7 and 5.1.8 speak of the sender's address, although servers that delay their refusals give them to RCPT: they
- * must not cost the recipient a place on the list.
+ * 5.1.7 and 5.1.8 are about the sender's address, although servers that delay their refusals give them to RCPT: they
+ * must not suppress the recipient.
  */
 const ABOUT_THE_SENDER = new Set(["5.1.7", "5.1.8"]);
 const MAILBOX_UNKNOWN = new Set([550, 551, 553]);
 
-function recipientRefused(code: number, enhanced: string | undefined): SmtpVerdict {
+function classifyRefusedRecipient(code: number, details: ReplyDetails): MailOutcome {
+  const { enhanced } = details;
   if (enhanced === undefined) {
-    if (MAILBOX_UNKNOWN.has(code)) return verdict("rejected", "mailbox_unknown", { suppress: true });
-    // A bare 554 at RCPT is how relays say "not for you", whoever the recipient is.
-    return verdict("rejected", code === 554 ? "policy_refused" : "recipient_refused", { policy: code === 554 });
+    if (MAILBOX_UNKNOWN.has(code)) return rejected("mailbox_unknown", details, { suppress: true });
+    // Relays answer a bare 554 at RCPT to senders they refuse, whatever the recipient.
+    return code === 554
+      ? rejected("policy_refused", details, { policy: true })
+      : rejected("recipient_refused", details);
   }
-  if (isPolicy(enhanced) || ABOUT_THE_SENDER.has(enhanced)) {
-    return verdict("rejected", "policy_refused", { policy: true });
-  }
-  if (enhanced.startsWith("5.1.")) return verdict("rejected", "mailbox_unknown", { suppress: true });
-  return verdict("rejected", "recipient_refused");
+  if (isPolicy(enhanced) || ABOUT_THE_SENDER.has(enhanced))
+    return rejected("policy_refused", details, { policy: true });
+  if (enhanced.startsWith("5.1.")) return rejected("mailbox_unknown", details, { suppress: true });
+  return rejected("recipient_refused", details);
 }
 
 const NETWORK_REASONS = {
@@ -124,16 +127,12 @@ const NETWORK_REASONS = {
   timeout: "connection_timeout",
   lost: "connection_lost",
   protocol: "protocol_error",
-} as const satisfies Record<NetworkTrouble, SmtpReason>;
+} as const satisfies Record<NetworkFailure, SmtpReason>;
 
-function unanswered({ stage, network = "protocol" }: SmtpAnswer): SmtpVerdict {
-  if (stage === "dot") return verdict("unknown", "no_answer");
-  const reason = NETWORK_REASONS[network];
-  if (stage === "connect" || stage === "greeting" || stage === "auth") {
-    return verdict("account", reason, { temporary: network !== "tls" });
-  }
+function classifyNoReply({ stage, network = "protocol" }: MessageAnswer, details: ReplyDetails): MailOutcome {
+  if (stage === "dot") return { outcome: "unknown", reason: "no_answer", ...details };
   // A timeout has already taken its time: the message waits its turn instead of doubling it.
-  return verdict("deferred", reason, { retry: network === "lost" });
+  return deferred(NETWORK_REASONS[network], details, network === "lost");
 }
 
 /** Code and enhanced code of a reply line such as "550 5.1.1 No such user". */

@@ -1,36 +1,61 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import type { SmtpSecurity } from "../../db/entities/account.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 
 /** How long a lease lives without being renewed; a killed worker's connections are free again after that. */
 export const LEASE_SECONDS = 12;
 
+/** A tenant's sending account. */
+export interface SendingAccount extends Tenant {
+  accountId: string;
+}
+
+/** How to reach an account's server. */
+export interface AccountServer {
+  host: string;
+  port: number;
+  security: SmtpSecurity;
+  username: string | null;
+  encrypted_password: string | null;
+}
+
+export const readAccountServer = (em: EntityManager, account: SendingAccount): Promise<AccountServer> =>
+  kysely(em)
+    .selectFrom("email_accounts")
+    .select(["host", "port", "security", "username", "encrypted_password"])
+    .where("id", "=", account.accountId)
+    .where(ofTenant(account))
+    .executeTakeFirstOrThrow();
+
 /**
- * Leases connections of an account to a worker. The leases of an account never sum to more than its maximum, whatever
- * workers ask at the same time; each gets an equal share among those that hold or wait for one. What a holder leased
- * before stays leased beyond a smaller share, since those connections may be open, until `renewLease` says otherwise.
+ * Leases connections of an account to a worker. The leases of an account never sum to more than its maximum, however
+ * many workers ask at the same time; each gets an equal share among those that hold or wait for one. Connections that a
+ * holder leased before stay leased beyond a smaller share, since they may be open, until `renewLease` says otherwise.
  * @param holder names the worker process
  * @returns how many connections it may have from now on; 0 when none is free
  */
-export function leaseConnections(em: EntityManager, accountId: string, holder: string): Promise<number> {
+export function leaseConnections(em: EntityManager, account: SendingAccount, holder: string): Promise<number> {
+  const { accountId } = account;
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    // The account's row is the lock: everybody who leases from it comes one after the other.
-    const account = await db
+    // The account's row is the lock: workers lease from it one after the other.
+    const limits = await db
       .selectFrom("email_accounts")
       .select("max_connections")
       .where("id", "=", accountId)
+      .where(ofTenant(account))
       .forUpdate()
       .executeTakeFirst();
-    if (!account) return 0;
+    if (!limits) return 0;
     const { rows } = await sql<{ leased: number; others: number }>`
       select coalesce(sum(connections), 0)::int as leased, count(*)::int as others
       from account_leases
       where account_id = ${accountId} and holder <> ${holder} and expires_at > clock_timestamp()`.execute(db);
     const { leased, others } = rows[0] ?? { leased: 0, others: 0 };
-    const share = Math.max(1, Math.floor(account.max_connections / (others + 1)));
-    // A lease of none still counts as somebody who waits: the others' share shrinks when they lease the next time.
-    const connections = Math.max(0, Math.min(share, account.max_connections - leased));
+    const share = Math.max(1, Math.floor(limits.max_connections / (others + 1)));
+    // A lease of 0 connections is a worker that waits: the others' share shrinks when they lease the next time.
+    const connections = Math.max(0, Math.min(share, limits.max_connections - leased));
     await sql`
       insert into account_leases (account_id, holder, connections, expires_at)
       values (${accountId}, ${holder}, ${connections}, clock_timestamp() + make_interval(secs => ${LEASE_SECONDS}))
@@ -42,8 +67,8 @@ export function leaseConnections(em: EntityManager, accountId: string, holder: s
 }
 
 /**
- * Keeps a lease from running out, and gives back what of it is above `connections`: those that are open or may be.
- * @returns false when it had run out already: its connections may be somebody else's by now
+ * Keeps a lease from running out, and gives back its connections above `connections`, those that are or may be open.
+ * @returns false when it had run out already: its connections may be another worker's by now
  */
 export async function renewLease(
   em: EntityManager,
@@ -83,8 +108,8 @@ export interface Quota {
 const UNIT = { HOUR: "hour", DAY: "day" } as const;
 
 /**
- * Takes up to `wanted` messages from the account's windows (clock hours and UTC days); less when one of them is fuller,
- * and all of it from both. Exact whoever asks at the same time: the window's row is the lock.
+ * Takes up to `wanted` messages from the account's windows (clock hours and UTC days); fewer when one of them has fewer
+ * left, and the same number from both. Exact under concurrency: the window's row is the lock.
  */
 export function takeQuota(em: EntityManager, accountId: string, limits: AccountLimits, wanted: number): Promise<Quota> {
   return transaction(em, async (tx) => {
@@ -118,7 +143,7 @@ export function takeQuota(em: EntityManager, accountId: string, limits: AccountL
   });
 }
 
-/** Gives back what was taken and not used. */
+/** Gives back messages that were taken and not sent. */
 export async function returnQuota(
   em: EntityManager,
   accountId: string,

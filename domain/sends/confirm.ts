@@ -1,27 +1,18 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
 import { reserveCredits } from "../credits.ts";
-import { notFound } from "../errors.ts";
-import { type IdempotencyHandle, writeAnswer } from "../idempotency.ts";
-import { emit } from "../webhooks/emit.ts";
-import { newsletterRow } from "../webhooks/records.ts";
-import { type Draft, readDraft } from "./draft.ts";
-import {
-  assertDraftReady,
-  assertKeyMaySend,
-  capExceeded,
-  checkGates,
-  readSendCap,
-  type SendCap,
-  type SendingKey,
-} from "./gates.ts";
-import { planMembers, resolvePlan } from "./plan.ts";
-import { sendAnswer } from "./present.ts";
-import { assertDraft, readPreview, readSendingKey } from "./preview.ts";
+import { type IdempotencyHandle, readAnswer, writeAnswer } from "../idempotency.ts";
+import { type CheckedPlan, checkConfirm } from "./confirm-refusals.ts";
+import type { Draft } from "./draft.ts";
+import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
+import { copyRecipients } from "./ledger.ts";
+import { planMembers } from "./plan.ts";
+import { readSendingKey } from "./preview.ts";
 import { Refusal } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
 import { nextSendAt } from "./send-days.ts";
+import { sendable } from "./sendable.ts";
 
 export interface ConfirmRequest extends Tenant {
   previewId: string;
@@ -31,58 +22,53 @@ export interface ConfirmRequest extends Tenant {
   idempotency: IdempotencyHandle;
 }
 
+/** What a confirm came to. It is remembered with its effect, and the API makes the answer of it. */
+export interface ArmedSend {
+  sendId: string;
+  resourceId: string;
+  recipients: number;
+  /** ISO 8601. */
+  sendAt: string;
+  cap: SendCap;
+}
+
+/** HTTP status of a confirm's answer. */
+const ARMED_STATUS = 202;
+
 /**
- * Arms a newsletter, all or nothing: checks the preview, resolves the plan again, runs every gate again, reserves
- * credits, counts the daily cap, copies the recipients into the ledger and writes the answer. One snapshot serves the
- * digest and the copy (REPEATABLE READ), so nobody comes in or gets lost between the two.
+ * Arms a send, all or nothing: checks the confirm, reserves credits, counts the daily cap, copies the recipients into the
+ * ledger and writes the answer. One snapshot serves the plan's digest and the copy (REPEATABLE READ), so that both see
+ * the same recipients.
  *
- * A second call for the same request finds the first one's work and changes nothing.
- * @throws {ApiError} the first refusal, in the order of docs/decisions.md
+ * A second call for the same request finds the first call's effect and changes nothing.
+ * @throws {ApiError} as `checkConfirm`
  */
 export function confirmSend(em: EntityManager, request: ConfirmRequest): Promise<void> {
   return transaction(em, (tx) => arm(tx, request), { isolationLevel: IsolationLevel.REPEATABLE_READ });
 }
 
 async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
-  const key = await readSendingKey(em, request, request.apiKeyId);
-  assertKeyMaySend(key);
-  const draft = await readDraft(em, request, request.resource, { lock: true });
-  const preview = await readPreview(em, request, request.resource, request.previewId);
-  if (!preview) throw notFound();
-  if (preview.used_at !== null) {
-    if (await isOwnWork(em, request)) return;
-    throw new Refusal("confirmation_stale", "used");
+  const { teamId, environment, resource, previewId } = request;
+  const tenant: Tenant = { teamId, environment };
+  const key = await readSendingKey(em, tenant, request.apiKeyId);
+  let plan: CheckedPlan;
+  try {
+    plan = await checkConfirm(em, { tenant, resource, key, previewId });
+  } catch (error) {
+    const isUsed = error instanceof Refusal && error.reason === "used";
+    if (isUsed && (await hasArmed(em, request))) return;
+    throw error;
   }
-  if (preview.expired) throw new Refusal("confirmation_stale", "expired");
-  assertDraft(draft);
-  if (preview.api_key_id !== key.id) throw new Refusal("send_plan_changed", "other_key");
-
-  const accountGone = draft.account === null;
-  const subject = accountGone ? { ...draft, accountAddress: preview.account_address } : draft;
-  const plan = await resolvePlan(em, subject);
-  if (plan.digest !== preview.plan_digest) throw new Refusal("send_plan_changed", "drift");
-
-  assertDraftReady({ ...draft, accountGone });
-  await checkGates(em, request, key, { ...draft, accountGone }, plan.counts);
-  if (!draft.account) throw new Refusal("sending_domain_unverified", "account_gone");
-
   const recipients = plan.counts.eligible;
-  await reserveCredits(em, request, request.previewId, recipients);
+  await reserveCredits(em, tenant, previewId, recipients);
   const cap = await takeFromCap(em, key, recipients);
-  await writeSend(em, request, draft, draft.account.id, recipients, cap);
+  await writeSend(em, request, plan.draft, plan.account.id, recipients, cap);
 }
 
-/** Whether this very request armed the send before: its answer stands, the caller just did not hear of it. */
-async function isOwnWork(em: EntityManager, { idempotency }: ConfirmRequest): Promise<boolean> {
-  const record = await kysely(em)
-    .selectFrom("idempotency_records")
-    .select("status")
-    .where("team_id", "=", idempotency.teamId)
-    .where("environment", "=", idempotency.environment)
-    .where("key_hash", "=", idempotency.keyHash)
-    .where("attempt", "=", idempotency.attempt)
-    .executeTakeFirst();
-  return record?.status === 202;
+/** Whether this very request armed the send before: its answer is written, the caller just did not get it. */
+async function hasArmed(em: EntityManager, { idempotency }: ConfirmRequest): Promise<boolean> {
+  const answer = await readAnswer(em, idempotency);
+  return answer?.status === ARMED_STATUS;
 }
 
 /** Counts `mails` against the lineage's day in one conditional statement, so that two sends cannot overdraw it. */
@@ -108,20 +94,12 @@ async function writeSend(
   cap: SendCap,
 ): Promise<void> {
   const db = kysely(em);
-  const copied = await sql`
-    insert into send_recipients (send_id, seq, subscriber_id, email, first_name, last_name, list_id)
-    select ${request.previewId}, row_number() over (), id, email, first_name, last_name, list_id
-    from (${planMembers(draft)}) members
-    where opted_in and not suppressed`.execute(db);
-  if (Number(copied.numAffectedRows) !== recipients) {
-    throw new Error(`planned ${recipients} recipients, copied ${copied.numAffectedRows}`);
-  }
+  await copyRecipients(em, { sendId: request.previewId, accountId, members: planMembers(draft), recipients });
 
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))
     .executeTakeFirstOrThrow();
   const sendAt = nextSendAt(new Date(now), draft.sendDays, draft.timeZone);
-  const facts = { sendId: request.previewId, newsletterId: draft.resource.id };
   await db
     .insertInto("sends")
     .values({
@@ -140,23 +118,26 @@ async function writeSend(
       send_at: sendAt,
     })
     .execute();
-  await db
-    .updateTable("newsletters")
-    .set({ status: "SCHEDULED", send_id: request.previewId, send_at: sendAt })
-    .where("id", "=", draft.resource.id)
-    .execute();
-  await emit(em, request, "newsletter.scheduled", newsletterRow(draft.resource.id));
+  await sendable(draft.resource).markScheduled(em, request, draft.resource.id, { id: request.previewId, sendAt });
   await db
     .updateTable("send_previews")
     .set({ used_at: sql<string>`clock_timestamp()` })
     .where("id", "=", request.previewId)
+    .where(ofTenant(request))
     .execute();
 
+  const armed: ArmedSend = {
+    sendId: request.previewId,
+    resourceId: draft.resource.id,
+    recipients,
+    sendAt: sendAt.toISOString(),
+    cap,
+  };
   const written = await writeAnswer(em, request.idempotency, {
-    status: 202,
-    body: JSON.stringify(sendAnswer(request.idempotency.requestId, { ...facts, recipients, sendAt, cap })),
-    bodyKind: "plain",
+    status: ARMED_STATUS,
+    kind: "facts",
+    payload: JSON.stringify(armed),
   });
-  // Somebody took over this request's key: their attempt decides, ours must leave nothing.
+  // Another attempt has taken this request's key over and decides: this one must leave nothing.
   if (!written) throw new Refusal("confirmation_stale", "used");
 }

@@ -1,13 +1,13 @@
 import { sql } from "kysely";
-import type { AccountStatus } from "../../db/entities/account.ts";
 import type { Environment } from "../../db/entities/shared.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { creditBalance } from "../credits.ts";
 import { checkContent } from "../mail/template.ts";
+import type { Draft, SendingAccount } from "./draft.ts";
 import type { PlanCounts } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
 
-/** Complaints over delivered mail at which the API stops sending. Source: the contract's gates. */
+/** Complaints over delivered mail at which the API stops sending. */
 export const COMPLAINT_THRESHOLD = 0.002;
 export const COMPLAINT_WINDOW_DAYS = 30;
 
@@ -28,53 +28,51 @@ export interface SendCap {
   remaining: number;
 }
 
-/** The first thing asked of a send, before anything is looked up, so that a test key learns nothing of any id. */
+/** Comes before any look-up, so that a test key learns nothing of any id. */
 export function assertKeyMaySend(key: Pick<SendingKey, "environment" | "requiresApproval">): void {
   if (key.environment === "TEST") throw new Refusal("send_not_permitted", "test_key");
   if (key.requiresApproval) throw new Refusal("send_not_permitted", "requires_approval");
 }
 
-/** What the gates read of a draft. */
-export interface GateDraft {
-  subject: string | null;
-  body: string | null;
-  fromEmail: string | null;
-  listIds: readonly string[];
-  account: { status: AccountStatus } | null;
-  /** At confirm: the account the preview named is gone. */
-  accountGone?: boolean;
+/** @throws {Refusal} `resource_state_invalid` */
+export function assertDraft({ status }: Pick<Draft, "status">): void {
+  if (status !== "DRAFT") throw new Refusal("resource_state_invalid", "not_draft");
 }
 
 const quoted = (names: Iterable<string>) => [...new Set(names)].map((name) => `{{ ${name} }}`).join(", ");
 
-/** Draft sendable, as far as it can be told without its recipients. Names every merge tag that is not known. */
-export function assertDraftReady(draft: GateDraft): void {
-  const notReady = (...args: [reason: ConstructorParameters<typeof Refusal>[1], detail?: string]) =>
-    new Refusal("campaign_not_ready", args[0], args[1] === undefined ? {} : { detail: args[1] });
-  if (!draft.subject?.trim()) throw notReady("no_subject");
-  if (!draft.body?.trim()) throw notReady("no_body");
-  if (!draft.fromEmail) throw notReady("no_from_email");
+/**
+ * The draft is sendable, as far as that can be told without its recipients.
+ * @throws {Refusal} `campaign_not_ready`; the message names every merge tag that is not known
+ */
+export function assertContent(draft: Pick<Draft, "subject" | "body" | "fromEmail" | "listIds">): void {
+  if (!draft.subject?.trim()) throw new Refusal("campaign_not_ready", "no_subject");
+  if (!draft.body?.trim()) throw new Refusal("campaign_not_ready", "no_body");
+  if (!draft.fromEmail) throw new Refusal("campaign_not_ready", "no_from_email");
   const problems = checkContent({ subject: draft.subject, html: draft.body });
   if (problems.length > 0) {
     const unknown = problems.flatMap((problem) => (problem.kind === "unknown_tag" ? [problem.tag] : []));
-    throw notReady("content_invalid", unknown.length > 0 ? `Unknown: ${quoted(unknown)}.` : undefined);
+    const detail = unknown.length > 0 ? { detail: `Unknown: ${quoted(unknown)}.` } : {};
+    throw new Refusal("campaign_not_ready", "content_invalid", detail);
   }
-  if (draft.listIds.length === 0) throw notReady("no_list");
-  if (!draft.account && !draft.accountGone) throw notReady("no_account");
+  if (draft.listIds.length === 0) throw new Refusal("campaign_not_ready", "no_list");
 }
 
-/** Draft sendable: somebody is left to mail. */
-export function assertRecipients({ eligible }: PlanCounts): void {
+function assertRecipients({ eligible }: PlanCounts): void {
   if (eligible === 0) throw new Refusal("campaign_not_ready", "no_recipients");
 }
 
-/** Sending account present and ACTIVE, and the key allowed to send from its domain. */
-export function assertIdentity(draft: GateDraft, key: SendingKey): void {
-  if (!draft.account) throw new Refusal("sending_domain_unverified", "account_gone");
-  if (draft.account.status !== "ACTIVE") throw new Refusal("sending_domain_unverified", "account_not_active");
-  if (key.sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
-  const domain = draft.fromEmail?.slice(draft.fromEmail.lastIndexOf("@") + 1).toLowerCase();
-  if (!key.sendDomains.some((allowed) => allowed.toLowerCase() === domain)) {
+/** A draft without an account was refused before its preview, so here its account is gone. */
+function assertAccountActive({ account }: Pick<Draft, "account">): SendingAccount {
+  if (!account) throw new Refusal("sending_domain_unverified", "account_gone");
+  if (account.status !== "ACTIVE") throw new Refusal("sending_domain_unverified", "account_not_active");
+  return account;
+}
+
+function assertSendDomain({ fromEmail }: Pick<Draft, "fromEmail">, { sendDomains }: SendingKey): void {
+  if (sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
+  const domain = fromEmail?.slice(fromEmail.lastIndexOf("@") + 1).toLowerCase();
+  if (!sendDomains.some((allowed) => allowed.toLowerCase() === domain)) {
     throw new Refusal("send_domain_not_allowed", "domain_not_allowed");
   }
 }
@@ -99,40 +97,58 @@ export function capExceeded(secondsToReset: number): Refusal {
   return new Refusal("send_cap_exceeded", "cap_exceeded", { retryAfterSeconds: secondsToReset });
 }
 
+async function readCapFor(em: EntityManager, key: SendingKey, { eligible }: PlanCounts): Promise<SendCap> {
+  const { secondsToReset, ...cap } = await readSendCap(em, key);
+  if (eligible > cap.remaining) throw capExceeded(secondsToReset);
+  return cap;
+}
+
 /** Complaints as a fraction of the mail delivered in the window; 0 when nothing was delivered. No minimum volume. */
-export async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
+async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
   const { rows } = await sql<{ delivered: number; complaints: number }>`
     select coalesce(sum(delivered), 0)::int as delivered, coalesce(sum(complaints), 0)::int as complaints
     from delivery_days
-    where team_id = ${tenant.teamId} and environment = ${tenant.environment}
+    where ${ofTenant(tenant)}
       and day > (clock_timestamp() at time zone 'UTC')::date - ${COMPLAINT_WINDOW_DAYS}::int`.execute(kysely(em));
   const { delivered = 0, complaints = 0 } = rows[0] ?? {};
   if (complaints === 0) return 0;
   return complaints / Math.max(delivered, complaints);
 }
 
-export function assertComplaintRate(rate: number): void {
+function assertComplaintRate(rate: number): void {
   if (rate >= COMPLAINT_THRESHOLD) throw new Refusal("complaint_rate_exceeded", "complaints");
 }
 
+async function assertCredits(em: EntityManager, tenant: Tenant, { eligible }: PlanCounts): Promise<void> {
+  const { available } = await creditBalance(em, tenant);
+  if (available < eligible) throw new Refusal("quota_exceeded", "credits");
+}
+
+/** What the gates read, and the account that they let pass. */
+export interface PassedGates {
+  account: SendingAccount;
+  cap: SendCap;
+  complaintRate: number;
+}
+
 /**
- * The gates after "draft ready", in the contract's order: recipients, account, domains, cap, complaints, credits.
- * Returns what they read, for the answer.
+ * The end of both orders of refusals, of a preview's and of a confirm's: recipients, account, send domains, daily cap,
+ * complaints, credits.
+ * @throws {Refusal} the first that applies
  */
 export async function checkGates(
   em: EntityManager,
   tenant: Tenant,
   key: SendingKey,
-  draft: GateDraft,
+  draft: Draft,
   counts: PlanCounts,
-): Promise<{ cap: SendCap; complaintRate: number }> {
+): Promise<PassedGates> {
   assertRecipients(counts);
-  assertIdentity(draft, key);
-  const { secondsToReset, ...cap } = await readSendCap(em, key);
-  if (counts.eligible > cap.remaining) throw capExceeded(secondsToReset);
+  const account = assertAccountActive(draft);
+  assertSendDomain(draft, key);
+  const cap = await readCapFor(em, key, counts);
   const complaintRate = await readComplaintRate(em, tenant);
   assertComplaintRate(complaintRate);
-  const { available } = await creditBalance(em, tenant);
-  if (available < counts.eligible) throw new Refusal("quota_exceeded", "credits");
-  return { cap, complaintRate };
+  await assertCredits(em, tenant, counts);
+  return { account, cap, complaintRate };
 }

@@ -5,30 +5,40 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isAccountTrouble, noteTrouble } from "../accounts.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
-import type { EventName } from "../webhooks/catalogue.ts";
-import { emit } from "../webhooks/emit.ts";
-import { newsletterRow } from "../webhooks/records.ts";
+import type { SendStep } from "./draft.ts";
+import { laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
 import { openReview } from "./review.ts";
+import { sendable } from "./sendable.ts";
 
 /** Statuses a send never leaves. */
 export const TERMINAL: ReadonlySet<SendStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
 
+/** What Postgres says of a send. */
 export interface SendState {
   status: SendStatus;
   /** Milliseconds until it may start, by the database clock; 0 or less when it may. */
   startsInMs: number;
   recipients: number;
-  /** A code of what paused it; null when an operator did. */
-  trouble: string | null;
+  /** The code of what paused it; null when an operator did. */
+  pauseReason: string | null;
+  /** The accounts that mail it, one lane each. */
+  accountIds: string[];
 }
 
-/** Where a send stands. @returns undefined when it was never confirmed */
+/** A send after a command, and whether the command had its effect. */
+export interface ChangedSend {
+  changed: boolean;
+  state: SendState | undefined;
+}
+
+/** @returns undefined when the send was never confirmed */
 export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
   const row = await kysely(em)
     .selectFrom("sends")
-    .select(["status", "recipients", "trouble"])
+    .select(["status", "recipients", "pause_reason"])
     .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
+    .select(laneAccounts().as("account_ids"))
     .where("id", "=", sendId)
     .executeTakeFirst();
   return (
@@ -36,7 +46,8 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       status: row.status,
       startsInMs: Math.ceil(row.starts_in_ms),
       recipients: row.recipients,
-      trouble: row.trouble,
+      pauseReason: row.pause_reason,
+      accountIds: row.account_ids,
     }
   );
 }
@@ -44,15 +55,15 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
 interface Move {
   from: readonly SendStatus[];
   to: SendStatus;
-  trouble?: string | null;
+  pauseReason?: string | null;
 }
 
 /**
- * Takes a send, and its newsletter with it, from one of `from` to `to`. Being there already is a success, and no event.
- * A newsletter that was SENT stays so: what is done with its unknown recipients afterwards is the send's matter alone.
- * @returns whether the send stands at `to` now
+ * Takes a send, and the resource that it mails, from one of `from` to `to`. A send that is there already has succeeded,
+ * without an event.
+ * @returns whether the send is at `to` now
  */
-async function move(em: EntityManager, sendId: string, { from, to, trouble = null }: Move): Promise<boolean> {
+async function move(em: EntityManager, sendId: string, { from, to, pauseReason = null }: Move): Promise<boolean> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
     const before = await db
@@ -64,75 +75,90 @@ async function move(em: EntityManager, sendId: string, { from, to, trouble = nul
     if (!before || ![...from, to].includes(before.status)) return false;
     const moved = await db
       .updateTable("sends")
-      .set({ status: to, trouble })
+      .set({ status: to, pause_reason: pauseReason })
       .$if(to === "SENDING", (query) => query.set({ started_at: sql<string>`coalesce(started_at, now())` }))
       .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<string>`coalesce(completed_at, now())` }))
       .where("id", "=", sendId)
-      .returning(["team_id", "environment", "resource_id", "account_id", "started_at", "completed_at"])
+      .returning(["team_id", "environment", "resource_type", "resource_id", "account_id", "started_at", "completed_at"])
       .executeTakeFirstOrThrow();
     const tenant = { teamId: moved.team_id, environment: moved.environment };
-    if (trouble !== null && isAccountTrouble(trouble)) await noteTrouble(tx, tenant, moved.account_id, trouble);
-    const newsletter = await db
-      .updateTable("newsletters")
-      .set({ status: to, started_at: moved.started_at, completed_at: moved.completed_at })
-      .where("id", "=", moved.resource_id)
-      .where("send_id", "=", sendId)
-      .where("status", "<>", "SENT")
-      .executeTakeFirst();
-    const event = before.status === to ? undefined : eventOf(to, before.started_at === null);
-    if (event && newsletter.numUpdatedRows > 0n) await emit(tx, tenant, event, newsletterRow(moved.resource_id));
+    if (pauseReason !== null && isAccountTrouble(pauseReason)) {
+      await noteTrouble(tx, tenant, moved.account_id, pauseReason);
+    }
+    await sendable({ type: moved.resource_type, id: moved.resource_id }).markMoved(tx, tenant, moved.resource_id, {
+      sendId,
+      to,
+      startedAt: moved.started_at,
+      completedAt: moved.completed_at,
+      step: before.status === to ? undefined : stepTo(to, before.started_at === null),
+    });
     return true;
   });
 }
 
-/** What subscribers hear of a newsletter whose send comes to a status. A resume is no event. */
-function eventOf(to: SendStatus, firstStart: boolean): (EventName & `newsletter.${string}`) | undefined {
+/** What a send's way to a status is called in the event of its resource. A resume is no event. */
+function stepTo(to: SendStatus, firstStart: boolean): SendStep | undefined {
   switch (to) {
     case "SENDING":
-      return firstStart ? "newsletter.started" : undefined;
+      return firstStart ? "started" : undefined;
     case "PAUSED":
-      return "newsletter.paused";
+      return "paused";
     case "SENT":
     case "FAILED":
-      return "newsletter.completed";
+      return "completed";
     case "CANCELLED":
-      return "newsletter.cancelled";
+      return "cancelled";
     case "SCHEDULED":
       return undefined;
   }
 }
 
-/** SCHEDULED to SENDING, once its time has come by the database clock. */
-export async function beginSend(em: EntityManager, sendId: string): Promise<boolean> {
-  return move(em, sendId, { from: ["SCHEDULED"], to: "SENDING" });
+/** Moves a send as `choose` says of its state, in one transaction with the look at what came of it. */
+function change(
+  em: EntityManager,
+  sendId: string,
+  choose: (before: SendState) => Move | undefined,
+): Promise<ChangedSend> {
+  return transaction(em, async (tx) => {
+    await kysely(tx).selectFrom("sends").select("id").where("id", "=", sendId).forUpdate().execute();
+    const before = await readSend(tx, sendId);
+    const chosen = before && choose(before);
+    const changed = chosen !== undefined && (await move(tx, sendId, chosen));
+    return { changed, state: changed ? await readSend(tx, sendId) : before };
+  });
 }
 
-/** @param trouble a code when it was not an operator's wish, e.g. `login_refused` */
-export function pauseSend(em: EntityManager, sendId: string, trouble: string | null = null): Promise<boolean> {
-  return move(em, sendId, { from: ["SCHEDULED", "SENDING"], to: "PAUSED", trouble });
+/** SCHEDULED to SENDING, once its time has come by the database clock. */
+export function beginSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
+  return change(em, sendId, () => ({ from: ["SCHEDULED"], to: "SENDING" }));
+}
+
+/** @param pauseReason a code when no operator paused it, e.g. `login_refused` */
+export function pauseSend(em: EntityManager, sendId: string, pauseReason: string | null = null): Promise<ChangedSend> {
+  return change(em, sendId, () => ({ from: ["SCHEDULED", "SENDING"], to: "PAUSED", pauseReason }));
 }
 
 /** PAUSED to SENDING, or to SCHEDULED when its time has not come. */
-export async function resumeSend(em: EntityManager, sendId: string): Promise<boolean> {
-  const send = await readSend(em, sendId);
-  return move(em, sendId, { from: ["PAUSED"], to: send && send.startsInMs > 0 ? "SCHEDULED" : "SENDING" });
+export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
+  return change(em, sendId, ({ startsInMs }) => ({ from: ["PAUSED"], to: startsInMs > 0 ? "SCHEDULED" : "SENDING" }));
 }
 
 /**
- * Stops a send for good; what it has in hand is still finished, see `finishSend`. One that had ended and mails its
+ * Stops a send for good; mails in flight are finished first, see `finishSend`. A send that had ended and mails its
  * unknown recipients again is SENT as before.
  */
-export function cancelSend(em: EntityManager, sendId: string): Promise<boolean> {
+export async function cancelSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
   return transaction(em, async (tx) => {
     const send = await kysely(tx)
       .selectFrom("sends")
-      .select(["status", "settled_at"])
+      .select("settled_at")
       .where("id", "=", sendId)
       .forUpdate()
       .executeTakeFirst();
-    if (send?.status === "SENT") return false;
     const to = send?.settled_at ? "SENT" : "CANCELLED";
-    return move(tx, sendId, { from: ["SCHEDULED", "SENDING", "PAUSED"], to });
+    return change(tx, sendId, ({ status }) =>
+      status === "SENT" ? undefined : { from: ["SCHEDULED", "SENDING", "PAUSED"], to },
+    );
   });
 }
 

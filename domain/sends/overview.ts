@@ -2,19 +2,19 @@ import { sql } from "kysely";
 import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** How all sends of all teams are doing. */
+/** The state of all sends of all teams. */
 export interface SendsOverview {
-  /** Sends by status, each status with a number. */
+  /** Number of sends by status, 0 included. */
   byStatus: Record<SendStatus, number>;
-  /** Sends that trouble paused; nobody but an operator lets them go on. */
+  /** Sends that a failure paused: they continue only when an operator resumes them. */
   needingOperator: number;
   /** Seconds for which the recipient that has waited longest could have been mailed; 0 when none waits. */
   queueAgeSeconds: number;
 }
 
 /**
- * How many of a send's last rows are looked at for one that is QUEUED. A send is mailed in the order of its rows, so
- * that what waits is at its end; walking all of it would take as long as it is large.
+ * How many of a send's last rows are searched for one that is QUEUED. A send is mailed in the order of its rows, so that
+ * those that wait are at its end; a walk over all of them would take longer the larger the send.
  */
 const LAST_ROWS = 500;
 
@@ -24,8 +24,8 @@ const LAST_ROWS = 500;
  */
 export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   const db = kysely(em);
-  const { rows: counts } = await sql<{ status: SendStatus; count: number; troubled: number }>`
-    select status, count(*)::int as count, count(*) filter (where status = 'PAUSED' and trouble is not null)::int as troubled
+  const { rows: counts } = await sql<{ status: SendStatus; count: number; failed: number }>`
+    select status, count(*)::int as count, count(*) filter (where status = 'PAUSED' and pause_reason is not null)::int as failed
     from sends group by status`.execute(db);
   const { rows: ages } = await sql<{ seconds: number }>`
     select greatest(extract(epoch from clock_timestamp() - min(w.since)), 0)::float8 as seconds
@@ -43,7 +43,7 @@ export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   for (const { status, count } of counts) byStatus[status] = count;
   return {
     byStatus,
-    needingOperator: counts.reduce((sum, { troubled }) => sum + troubled, 0),
+    needingOperator: counts.reduce((sum, { failed }) => sum + failed, 0),
     queueAgeSeconds: ages[0]?.seconds ?? 0,
   };
 }

@@ -1,27 +1,15 @@
 import { createHash } from "node:crypto";
 import { sql } from "kysely";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import type { SendResource } from "./resource.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import type { PlanSubject } from "./draft.ts";
+import { sendable } from "./sendable.ts";
 
-/** How many addresses a plan reaches, and why the others are left out. The classes are disjoint. */
+/** How many addresses a plan targets, in disjoint classes. */
 export interface PlanCounts {
   total: number;
   notOptedIn: number;
   suppressed: number;
   eligible: number;
-}
-
-/** What the plan of a newsletter is made of besides its members. */
-export interface PlanSubject extends Tenant {
-  resource: SendResource;
-  subject: string | null;
-  body: string | null;
-  fromEmail: string | null;
-  fromName: string | null;
-  sendDays: readonly number[];
-  /** Address of the account that carries it. */
-  accountAddress: string | null;
-  listIds: readonly string[];
 }
 
 /** Order-independent fingerprint of every member as (id, address, class). */
@@ -35,36 +23,14 @@ export interface ResolvedPlan {
   digest: string;
 }
 
-/**
- * One row per address on the targeted lists: `opted_in` when confirmed on at least one of them, `list_id` the first
- * such list, `suppressed` when the team's do-not-mail list holds the address. On one list no grouping is needed, which
- * halves the cost of a large plan.
- */
-export function planMembers({ teamId, environment, listIds }: Pick<PlanSubject, "teamId" | "environment" | "listIds">) {
-  const [only, ...others] = listIds;
-  const memberships =
-    only !== undefined && others.length === 0
-      ? sql`select subscriber_id, status = 'CONFIRMED' as opted_in, list_id
-            from subscriptions where list_id = ${only} and team_id = ${teamId} and environment = ${environment}`
-      : sql`select subscriber_id, bool_or(status = 'CONFIRMED') as opted_in,
-              coalesce(min(list_id) filter (where status = 'CONFIRMED'), min(list_id)) as list_id
-            from subscriptions where list_id = any(${[...listIds]}) and team_id = ${teamId} and environment = ${environment}
-            group by subscriber_id`;
-  return sql`
-    select s.id, s.email, s.first_name, s.last_name, m.list_id, m.opted_in, x.id is not null as suppressed
-    from (${memberships}) m
-    join subscribers s on s.id = m.subscriber_id and s.team_id = ${teamId} and s.environment = ${environment}
-    left join suppressions x on x.team_id = ${teamId} and x.environment = ${environment} and x.email = s.email`;
-}
+/** Selects one row per address that the subject targets; see `Sendable`. */
+export const planMembers = (subject: PlanSubject) => sendable(subject.resource).selectMembers(subject);
 
 /**
  * Counts a plan's members and digests them, in one aggregate query: no row comes to Node, whatever the audience.
  * Opt-in is looked at before suppression, so an address that is neither opted in nor wanted counts as not opted in.
  */
-export async function countMembers(
-  em: EntityManager,
-  subject: Pick<PlanSubject, "teamId" | "environment" | "listIds">,
-): Promise<PlanCounts & MemberDigest> {
+export async function countMembers(em: EntityManager, subject: PlanSubject): Promise<PlanCounts & MemberDigest> {
   const { rows } = await sql<PlanCounts & MemberDigest>`
     select count(*)::int as "total",
       (count(*) filter (where class = 'n'))::int as "notOptedIn",
@@ -85,7 +51,7 @@ export async function countMembers(
 }
 
 /**
- * The digest a confirmation token is bound to: whatever changes who gets what from whom changes it. It holds no clock,
+ * The digest a confirmation token is bound to: a change of recipients, content or sender changes it. It holds no clock,
  * cap, complaint rate, balance or account status; those are gates.
  */
 export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDigest): string {
@@ -107,7 +73,7 @@ export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDig
   return createHash("sha256").update(JSON.stringify(facts)).digest("base64url");
 }
 
-/** Resolves who a newsletter would reach right now. */
+/** Resolves which addresses the subject would be mailed to at this moment. */
 export async function resolvePlan(em: EntityManager, subject: PlanSubject): Promise<ResolvedPlan> {
   const members = await countMembers(em, subject);
   const { total, notOptedIn, suppressed, eligible } = members;

@@ -1,24 +1,27 @@
 import { sql } from "kysely";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { type Draft, readDraft } from "./draft.ts";
-import { assertDraftReady, assertKeyMaySend, checkGates, type SendingKey } from "./gates.ts";
-import { resolvePlan } from "./plan.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import type { Draft } from "./draft.ts";
+import {
+  assertContent,
+  assertDraft,
+  assertKeyMaySend,
+  checkGates,
+  type PassedGates,
+  type SendingKey,
+} from "./gates.ts";
+import { type ResolvedPlan, resolvePlan } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
-import { TOKEN_LIFETIME_SECONDS } from "./token.ts";
+import { sendable } from "./sendable.ts";
+import { TOKEN_LIFETIME_SECONDS, type TokenFacts } from "./token.ts";
 
 /** Reads what a key brings to a send. @throws {Error} when it is gone: the API has just authenticated it */
-export async function readSendingKey(
-  em: EntityManager,
-  { teamId, environment }: Tenant,
-  apiKeyId: string,
-): Promise<SendingKey> {
+export async function readSendingKey(em: EntityManager, tenant: Tenant, apiKeyId: string): Promise<SendingKey> {
   const key = await kysely(em)
     .selectFrom("api_keys")
     .select(["id", "environment", "requires_approval", "send_domains", "daily_send_cap", "lineage_id"])
     .where("id", "=", apiKeyId)
-    .where("team_id", "=", teamId)
-    .where("environment", "=", environment)
+    .where(ofTenant(tenant))
     .executeTakeFirstOrThrow();
   return {
     id: key.id,
@@ -30,9 +33,45 @@ export async function readSendingKey(
   };
 }
 
-/** @throws {Refusal} `resource_state_invalid` unless the newsletter is a draft */
-export function assertDraft({ status }: Pick<Draft, "status">): void {
-  if (status !== "DRAFT") throw new Refusal("resource_state_invalid", "not_draft");
+/**
+ * The first refusals of a preview, in their order: key may send, 404, not a draft, draft sendable. They may name parts
+ * of the content, so the API makes them itself, before it asks the workflow, whose history must not hold them.
+ * @throws {ApiError} the first that applies
+ */
+export async function checkDraft(
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+  key: SendingKey,
+): Promise<Draft> {
+  assertKeyMaySend(key);
+  const draft = await sendable(resource).readDraft(em, tenant, resource.id, { lock: false });
+  assertDraft(draft);
+  assertContent(draft);
+  if (!draft.account) throw new Refusal("campaign_not_ready", "no_account");
+  return draft;
+}
+
+/** What a preview finds out. */
+export interface ResolvedPreview extends PassedGates {
+  draft: Draft;
+  plan: ResolvedPlan;
+}
+
+/**
+ * Finds out what a preview shows, and writes nothing. It is refused in the order of `checkDraft`, then of `checkGates`.
+ * @throws {ApiError} the first refusal that applies
+ */
+export async function resolvePreview(
+  em: EntityManager,
+  tenant: Tenant,
+  resource: SendResource,
+  key: SendingKey,
+): Promise<ResolvedPreview> {
+  const draft = await checkDraft(em, tenant, resource, key);
+  const plan = await resolvePlan(em, draft);
+  const gates = await checkGates(em, tenant, key, draft, plan.counts);
+  return { draft, plan, ...gates };
 }
 
 export interface PreviewRequest extends Tenant {
@@ -41,25 +80,15 @@ export interface PreviewRequest extends Tenant {
   apiKeyId: string;
 }
 
-/** What a preview found out, whether or not it is written down. */
-export async function resolvePreview(em: EntityManager, request: Omit<PreviewRequest, "previewId">) {
-  const key = await readSendingKey(em, request, request.apiKeyId);
-  assertKeyMaySend(key);
-  const draft = await readDraft(em, request, request.resource);
-  assertDraft(draft);
-  assertDraftReady(draft);
-  const plan = await resolvePlan(em, draft);
-  const gates = await checkGates(em, request, key, draft, plan.counts);
-  return { draft, plan, ...gates };
-}
-
 /**
- * Resolves the plan, runs every gate read-only and writes the preview's row. A second call with the same `previewId`
- * (a retry under the same Idempotency-Key) makes it anew, unless it was used.
- * @throws {ApiError} `not_found`, or the first gate's refusal
+ * Resolves a preview and writes its row. A second call with the same `previewId` (a retry under the same
+ * Idempotency-Key) replaces it, unless it was used.
+ * @throws {ApiError} as `resolvePreview`
  */
 export async function writePreview(em: EntityManager, request: PreviewRequest): Promise<void> {
-  const { draft, plan, cap, complaintRate } = await resolvePreview(em, request);
+  const { previewId, resource, apiKeyId, teamId, environment } = request;
+  const key = await readSendingKey(em, request, apiKeyId);
+  const { draft, plan, account, cap, complaintRate } = await resolvePreview(em, { teamId, environment }, resource, key);
   const { counts, digest } = plan;
   const facts = {
     plan_digest: digest,
@@ -71,19 +100,19 @@ export async function writePreview(em: EntityManager, request: PreviewRequest): 
     cap_limit: cap.limit,
     cap_used_today: cap.usedToday,
     from_address: draft.fromEmail ?? "",
-    account_address: draft.accountAddress ?? "",
+    account_address: account.address,
     complaint_rate: complaintRate,
     expires_at: sql<string>`clock_timestamp() + make_interval(secs => ${TOKEN_LIFETIME_SECONDS})`,
   };
   await kysely(em)
     .insertInto("send_previews")
     .values({
-      id: request.previewId,
-      team_id: request.teamId,
-      environment: request.environment,
-      resource_type: draft.resource.type,
-      resource_id: draft.resource.id,
-      api_key_id: request.apiKeyId,
+      id: previewId,
+      team_id: teamId,
+      environment,
+      resource_type: resource.type,
+      resource_id: resource.id,
+      api_key_id: apiKeyId,
       ...facts,
     })
     .onConflict((conflict) => conflict.column("id").doUpdateSet(facts).where("send_previews.used_at", "is", null))
@@ -106,20 +135,24 @@ export async function voidPreview(em: EntityManager, previewId: string): Promise
 }
 
 /** A preview's row, if the tenant has it for this resource. `expired` is by the database clock. */
-export async function readPreview(
-  em: EntityManager,
-  { teamId, environment }: Tenant,
-  resource: SendResource,
-  previewId: string,
-) {
+export async function readPreview(em: EntityManager, tenant: Tenant, resource: SendResource, previewId: string) {
   return kysely(em)
     .selectFrom("send_previews")
     .selectAll()
     .select(sql<boolean>`expires_at <= clock_timestamp()`.as("expired"))
     .where("id", "=", previewId)
-    .where("team_id", "=", teamId)
-    .where("environment", "=", environment)
+    .where(ofTenant(tenant))
     .where("resource_type", "=", resource.type)
     .where("resource_id", "=", resource.id)
     .executeTakeFirst();
 }
+
+export type PreviewRow = NonNullable<Awaited<ReturnType<typeof readPreview>>>;
+
+/** What the token of a preview is made of. */
+export const tokenFacts = (row: PreviewRow): TokenFacts => ({
+  previewId: row.id,
+  apiKeyId: row.api_key_id,
+  planDigest: row.plan_digest,
+  expiresAt: new Date(row.expires_at),
+});

@@ -85,7 +85,7 @@ export const emailRecord = (
     id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
     newsletter_id: sql`${newsletterId}::text`,
     campaign_id: nothing,
-    ...plain(row, "subscriber_id"),
+    subscriber_id: sql.ref(`${row}.member_id`),
     contact_id: nothing,
     ...plain(row, "email"),
     status,

@@ -149,14 +149,14 @@ describe("the REST adapter", () => {
       });
     }
 
-    it("says nothing of the inside when something fails", async () => {
+    it("shows nothing of the cause when a handler fails", async () => {
       const answer = await client().get("/fail/boom");
       refused(answer, "internal_error");
       assert.equal(answer.body.error.message, ERRORS.internal_error.meaning);
       assert.ok(!answer.text.includes("secret"));
     });
 
-    it("does not let out what the schema does not name", async () => {
+    it("leaves out fields that the schema does not name", async () => {
       assert.deepEqual((await client().get("/leak")).body.data, { shown: "yes" });
     });
 
@@ -176,7 +176,7 @@ describe("the REST adapter", () => {
       assert.ok(Number(answer.headers.get("content-length")) > 0);
     });
 
-    it("hides what it runs on, and sends no entity tags", async () => {
+    it("sends no name of its framework, and no entity tags", async () => {
       const { headers } = await client().get("/things");
       assert.equal(headers.get("x-powered-by"), null);
       assert.equal(headers.get("etag"), null);
@@ -194,7 +194,7 @@ describe("the REST adapter", () => {
       assert.deepEqual((await client().get("/things/a%2540b%2Fc")).body.data, { thing: "a%40b/c" });
     });
 
-    it("names the one whose encoding is broken", async () => {
+    it("names the parameter whose encoding is broken", async () => {
       for (const path of ["/things/%zz", "/things/%E0%A4%A", "/things/%ff"]) {
         const { status, text } = await raw("GET", path, {});
         assert.equal(status, 400);
@@ -203,7 +203,7 @@ describe("the REST adapter", () => {
       }
     });
 
-    it("refuses what is too long, and what Postgres cannot store", async () => {
+    it("refuses a value that is too long, and one that Postgres cannot store", async () => {
       refused(await client().get(`/things/${"x".repeat(65)}`), "validation_failed", "thing");
       refused(await client().get("/things/a%00b"), "validation_failed", "thing");
     });
@@ -231,7 +231,7 @@ describe("the REST adapter", () => {
       refused(await client().get("/things?limit=a%00"), "validation_failed", "limit");
     });
 
-    it("is not fooled by names that objects have of their own", async () => {
+    it("treats names that every object has like any unknown name", async () => {
       for (const name of ["__proto__", "constructor", "toString", "hasOwnProperty"]) {
         const answer = await client().get(`/things?${name}=1`);
         assert.equal(answer.status, 400);
@@ -248,7 +248,7 @@ describe("the REST adapter", () => {
       refused(await echo({ name: "a", headers: { "x-a": 1 } }), "validation_failed", "headers.x-a");
     });
 
-    it("reports the first thing wrong and mentions the others", async () => {
+    it("reports the first problem and mentions the others", async () => {
       const answer = await client().post("/echo?page=2", { name: "", emails: ["a"], extra: 1 });
       refused(answer, "unsupported_parameter", "page");
       for (const name of ["page", "name", "emails[0]", "extra"]) assert.ok(answer.body.error.message.includes(name));
@@ -259,18 +259,18 @@ describe("the REST adapter", () => {
       assert.ok(!/someone|x@|secret-value/.test(answer.text), answer.text);
     });
 
-    it("answers invalid_json for what is no JSON", async () => {
+    it("answers invalid_json for a text that is not JSON", async () => {
       for (const text of ["{", "{'a':1}", '{"name":"a"', '{"name":undefined}', "\ufeff{}x"]) {
         refused(await echo(text), "invalid_json");
       }
     });
 
-    it("refuses JSON that is no object, and no body where one is needed", async () => {
+    it("refuses JSON that is not an object, and a missing body where one is needed", async () => {
       for (const text of ["[]", "null", "1", '"text"', "true"]) refused(await echo(text), "validation_failed");
       refused(await client().call("POST", "/echo"), "validation_failed");
     });
 
-    it("takes none where none is asked for: empty or {} passes, a field is refused by name", async () => {
+    it("takes no field on a route without a body: empty or {} passes, a field is refused by name", async () => {
       assert.equal((await client().call("DELETE", "/things/x", {})).status, 200);
       refused(await client().call("DELETE", "/things/x", { why: 1 }), "validation_failed", "why");
       const headers = { "content-type": "application/json", "content-length": "9" };
@@ -324,7 +324,7 @@ describe("the REST adapter", () => {
       assert.equal((await echo({ name: "😀ü漢" })).body.data.name, "😀ü漢");
     });
 
-    it("refuses keys meant for prototypes, and nesting without end", async () => {
+    it("refuses keys meant for prototypes, and nesting over 32 levels", async () => {
       refused(await echo('{"name":"a","__proto__":{"admin":true}}'), "validation_failed", "__proto__");
       refused(await echo('{"name":"a","headers":{"__proto__":"x"}}'), "validation_failed", "headers.__proto__");
       refused(await echo('{"name":"a","constructor":{"prototype":{}}}'), "validation_failed", "constructor");

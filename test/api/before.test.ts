@@ -8,7 +8,7 @@ import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 
-/** What was checked, and whether a transaction was open meanwhile. */
+/** The checks that ran, and whether a transaction was open. */
 let checks: { name: string; inTransaction: boolean; tenant: string }[] = [];
 
 const routes = router({
@@ -36,7 +36,7 @@ const routes = router({
     }),
 });
 
-describe("What a route checks before its transaction", () => {
+describe("A check before a route's transaction", () => {
   let app: TestApp;
   let team: TestTeam;
   before(async () => {
@@ -59,7 +59,7 @@ describe("What a route checks before its transaction", () => {
     ["under an Idempotency-Key", () => ({ idempotencyKey: unique("key") })],
     ["on a dry run", () => ({ query: { dry_run: "true" } })],
   ] as const) {
-    it(`is looked at once and in no transaction: ${how}`, async () => {
+    it(`runs once and in no transaction: ${how}`, async () => {
       const name = unique("team");
       assert.equal((await make(name, options())).status, 200);
       assert.deepEqual(checks, [{ name, inTransaction: false, tenant: team.team.id }]);
@@ -71,14 +71,14 @@ describe("What a route checks before its transaction", () => {
     });
   }
 
-  it("is not looked at for whoever may not ask, or asks for what is not valid", async () => {
+  it("does not run for a key without the scope, or for a request that is not valid", async () => {
     const { key } = await team.mint({ scopes: ["lists:read"] });
     assert.equal((await make(unique("team"), { key })).status, 403);
     assert.equal((await make("x")).status, 400);
     assert.deepEqual(checks, []);
   });
 
-  it("is not looked at when an answer is replayed", async () => {
+  it("does not run when an answer is replayed", async () => {
     const name = unique("team");
     const first = await make(name, { idempotencyKey: "k" });
     assert.equal((await make(name, { idempotencyKey: "k" })).text, first.text);
@@ -86,7 +86,7 @@ describe("What a route checks before its transaction", () => {
     assert.equal(await count(name), 1);
   });
 
-  it("refuses as the handler would: what is not valid frees the key, a refusal is remembered", async () => {
+  it("refuses like the handler: an invalid request frees the Idempotency-Key, a refusal is remembered", async () => {
     for (const kind of ["invalid", "refused"]) {
       const name = unique(kind);
       for (let i = 0; i < 2; i++) await make(name, { idempotencyKey: kind });

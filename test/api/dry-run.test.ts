@@ -85,7 +85,7 @@ describe("dry_run", () => {
     assert.deepEqual(await snapshotTables(em, team.team.id), before);
   });
 
-  it("refuses what the real request would be refused", async () => {
+  it("is refused where the real request would be", async () => {
     for (const outcome of ["refuse", "duplicate"]) {
       const dry = await post("?dry_run=true", outcome);
       const real = await post("", outcome);
@@ -94,7 +94,7 @@ describe("dry_run", () => {
     }
   });
 
-  it("is said to be false on a real write, which shows no impact", async () => {
+  it("is false in the meta of a real write, which shows no impact", async () => {
     const before = await snapshotTables(app.deps.orm.em.fork(), team.team.id);
     const { status, body } = await post("?dry_run=false");
     assert.equal(status, 201);

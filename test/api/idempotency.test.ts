@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { z } from "zod";
-import { FinishedAnswer, ok, route, router } from "../../api/rest/route.ts";
+import { ok, route, router } from "../../api/rest/route.ts";
 import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
 import { Team } from "../../db/entities/team.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -41,7 +41,7 @@ const routes = router({
       if (body.outcome === "invalid") throw new ApiError("validation_failed", "no", { param: "name" });
       return ok({ id });
     }),
-  secret: route({ method: "POST", path: "/secret", scope: null, bodyKind: "encrypted", summary: "Gives a secret once" })
+  secret: route({ method: "POST", path: "/secret", scope: null, secret: true, summary: "Gives a secret once" })
     .input(z.strictObject({ body: z.strictObject({}) }))
     .output(made)
     .mutation(async () => ok({ id: newId("team"), secret: `whsec_${unique("s")}` })),
@@ -50,41 +50,41 @@ const routes = router({
     path: "/preview",
     scope: null,
     idempotency: "required",
-    answer: "handler",
-    bodyKind: "preview",
-    renderStored: (_ctx, { body }) => body.replace("{token}", "the-token"),
+    recall: (_ctx, facts) => ({ ...(facts as { id: string }), token: "the-token" }),
     summary: "Answers with a token that is not kept",
   })
     .input(z.strictObject({}))
-    .output(made)
-    .mutation(async ({ ctx }) => {
-      const text = (token: string) => JSON.stringify({ data: { token }, meta: { request_id: ctx.requestId } });
-      return new FinishedAnswer(200, text("the-token"), { status: 200, body: text("{token}"), bodyKind: "preview" });
+    .output(z.object({ token: z.string(), id: z.string() }))
+    .send(async () => {
+      const facts = { id: newId("team") };
+      return ok({ ...facts, token: "the-token" }, { facts });
     }),
   elsewhere: route({
     method: "POST",
     path: "/elsewhere",
     scope: null,
     idempotency: "required",
-    answer: "handler",
-    summary: "Has its answer written by somebody else",
+    status: 202,
+    recall: (_ctx, facts) => facts,
+    summary: "Has its answer written in the transaction of its effect",
   })
     .input(z.strictObject({ body: z.strictObject({ outcome: z.string() }) }))
     .output(made)
-    .mutation(async ({ ctx, input }) => {
+    .send(async ({ ctx, input }) => {
       handle = ctx.idempotency;
       assert.ok(handle);
       if (input.body.outcome === "unreachable")
         throw new ApiError("service_unavailable", "away", { retryAfterSeconds: 5 });
       if (input.body.outcome === "limit") throw new ApiError("send_cap_exceeded", undefined, { retryAfterSeconds: 5 });
       if (input.body.outcome === "refuse") throw new ApiError("send_plan_changed");
-      const body = JSON.stringify({ data: { id: "other" }, meta: { request_id: handle.requestId } });
+      const facts = { id: "other" };
+      const payload = JSON.stringify(facts);
       await ctx.em.transactional(async (em) => {
         em.create(Team, { id: newId("team"), name: handle?.keyHash ?? "", plan: "FREE" });
         await em.flush();
-        assert.ok(handle && (await writeAnswer(em, handle, { status: 202, body, bodyKind: "plain" })));
+        assert.ok(handle && (await writeAnswer(em, handle, { status: 202, kind: "facts", payload })));
       });
-      return new FinishedAnswer(202, body);
+      return ok(facts, { facts });
     }),
   read: route({ method: "GET", path: "/read", scope: null, summary: "Reads" })
     .input(z.strictObject({}))
@@ -136,7 +136,7 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(name), 1);
   });
 
-  it("knows a request again whatever the order of its fields and parameters", async () => {
+  it("recognises a request whatever the order of its fields and parameters", async () => {
     const name = unique("order");
     const post = (path: string, body: string) => client().post(path, body, { idempotencyKey: "k" });
     const first = await post("/make?a=1&b=2", `{"name":"${name}","hold":false}`);
@@ -168,7 +168,7 @@ describe("Idempotency-Key", () => {
     assert.ok(isReplay(await post(team.keys.cleanup, "k")));
   });
 
-  it("gives twenty racing requests one effect; the others are told to wait or hear the same answer", async () => {
+  it("gives twenty racing requests one effect; the others get request_in_flight or the same answer", async () => {
     const name = unique("race");
     const answers = await Promise.all(Array.from({ length: 20 }, () => make(name, "race")));
     assert.equal(await count(name), 1);
@@ -256,7 +256,7 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(name), 0);
   });
 
-  it("does not remember a limit of the moment, or a request that was not valid", async () => {
+  it("does not remember a 429, or a request that was not valid", async () => {
     for (const outcome of ["cap", "invalid"]) {
       const idempotencyKey = unique("k");
       const first = await make("x", idempotencyKey, { outcome });
@@ -294,7 +294,7 @@ describe("Idempotency-Key", () => {
     }
   });
 
-  it("is required where the route says so, before the body is looked at", async () => {
+  it("is required where the route declares it, before the body is read", async () => {
     assert.equal(code(await client().post("/preview", "not json")), "idempotency_key_required");
   });
 
@@ -332,19 +332,19 @@ describe("Idempotency-Key", () => {
     assertReplay(first, await ask());
   });
 
-  it("recomputes what a stored preview leaves out", async () => {
+  it("recomputes the token that a remembered answer leaves out", async () => {
     const ask = () => client().post("/preview", undefined, { idempotencyKey: "k" });
     const first = await ask();
     assert.equal(first.body.data.token, "the-token");
-    assert.ok(!(await records())[0]?.body?.includes("the-token"));
+    assert.ok(!(await records())[0]?.payload?.includes("the-token"));
     assertReplay(first, await ask());
   });
 
-  describe("on a route that answers by itself", () => {
+  describe("on a route whose effect a workflow commits", () => {
     const ask = (outcome: string, idempotencyKey: string) =>
       client().post("/elsewhere", { outcome }, { idempotencyKey });
 
-    it("replays what was written elsewhere", async () => {
+    it("replays an answer that was written with the effect", async () => {
       const first = await ask("done", "k");
       assert.equal(first.status, 202);
       assertReplay(first, await ask("done", "k"));
@@ -377,7 +377,7 @@ describe("Idempotency-Key", () => {
       fingerprint: "print",
       requestId: "req",
     };
-    const answer = { status: 200, body: "{}", bodyKind: "plain" as const };
+    const answer = { status: 200, kind: "payload" as const, payload: "{}" };
     const claim = async () => {
       const claimed = await claimKey(em, request);
       assert.equal(claimed.outcome, "claimed");
@@ -397,6 +397,6 @@ describe("Idempotency-Key", () => {
     assert.equal(await writeAnswer(em, second, answer), false);
     assert.equal(await writeAnswer(em, third, answer), true);
     assert.equal(await writeAnswer(em, third, answer), false);
-    assert.deepEqual(await claimKey(em, request), { outcome: "replay", answer });
+    assert.deepEqual(await claimKey(em, request), { outcome: "replay", answer: { ...answer, requestId: "req" } });
   });
 });

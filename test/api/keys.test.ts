@@ -61,7 +61,7 @@ describe("minting a key", () => {
     }
   });
 
-  it("refuses a scope there is not, naming its place", async () => {
+  it("refuses an unknown scope, naming its place", async () => {
     const { mint } = await makeTeam();
     await assert.rejects(mint({ scopes: ["lists:read", "lists:own"] }), refused("validation_failed", "scopes[1]"));
   });
@@ -75,7 +75,7 @@ describe("minting a key", () => {
     }
   });
 
-  it("refuses a member of another team and one who left", async () => {
+  it("refuses a member of another team and a member who left", async () => {
     const ours = await makeTeam();
     const theirs = await makeTeam();
     await assert.rejects(ours.mint({ memberId: theirs.owner.id }), refused("not_found"));
@@ -85,7 +85,7 @@ describe("minting a key", () => {
     await assert.rejects(ours.mint({ memberId: left.id }), refused("role_insufficient"));
   });
 
-  it("refuses what is no domain and lower-cases what is", async () => {
+  it("refuses a text that is not a domain, and lower-cases a domain", async () => {
     const { mint } = await makeTeam();
     await assert.rejects(mint({ sendDomains: ["ok.example", "no domain"] }), refused("validation_failed"));
     const { record } = await mint({ sendDomains: [" Example.COM ", "example.com"] });
@@ -119,7 +119,7 @@ describe("rotating and revoking a key", () => {
     assert.equal((await api(liveKey.key).get("/me")).body.error.code, "api_key_expired");
   });
 
-  it("rotates a key once when two ask at the same time", async () => {
+  it("rotates a key once when two requests race", async () => {
     const { liveKey, vault, team } = await makeTeam();
     const { orm } = await backdoor();
     const name = { teamId: team.id, key: liveKey.record.id };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { z } from "zod";
-import { instant } from "../../api/rest/instant.ts";
+import { instantOfText } from "../../api/rest/instant.ts";
 import { decodeCursor, defineList, encodeCursor } from "../../api/rest/list.ts";
 import { route, router } from "../../api/rest/route.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
@@ -21,8 +21,8 @@ const plain = defineList({ table: "lists", sorts: ["created_at"], sortable: fals
 const item = z.object({ id: z.string(), created_at: z.string(), updated_at: z.string() });
 const present = (row: { id: string; created_at: string; updated_at: string }) => ({
   id: row.id,
-  created_at: instant(row.created_at),
-  updated_at: instant(row.updated_at),
+  created_at: instantOfText(row.created_at),
+  updated_at: instantOfText(row.updated_at),
 });
 
 const routes = router({
@@ -104,7 +104,7 @@ describe("lists", () => {
     }
   });
 
-  it("neither repeats nor hides a record when others come and go between pages", async () => {
+  it("neither repeats nor hides a record when others are added and deleted between pages", async () => {
     const added = await addLists(6, { at: (i) => `2026-01-01T00:00:0${i}Z` });
     const first = await get("/lists?limit=3&order=asc");
     await team.em.execute("delete from lists where id = ?", [added[1]]);
@@ -113,7 +113,7 @@ describe("lists", () => {
     assert.deepEqual([...ids(first), ...ids(second)], added);
   });
 
-  it("shows nobody else's records, whatever the route's query selects", async () => {
+  it("shows records of its tenant alone, whatever the route's query selects", async () => {
     await addLists(2);
     const other = await makeTeam();
     assert.deepEqual(ids(await get("/lists", other.keys.live)), []);

@@ -14,15 +14,15 @@ async function raw(request: string): Promise<{ status: number; head: string; bod
   return { status: Number(head.split(" ")[1]), head, body };
 }
 
-describe("A request that is hardly one", () => {
+describe("A malformed request", () => {
   const requests: Record<string, [request: string, status: number, code: string]> = {
-    "no HTTP at all": ["nonsense\r\n\r\n", 400, "validation_failed"],
+    "not HTTP": ["nonsense\r\n\r\n", 400, "validation_failed"],
     "headers over 64 KiB": [
       `GET /healthz HTTP/1.1\r\nHost: x\r\nX: ${"x".repeat(70_000)}\r\n\r\n`,
       413,
       "payload_too_large",
     ],
-    "a chunk that is none": [
+    "a malformed chunk": [
       "POST /api/v2/lists HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
       400,
       "validation_failed",
@@ -39,7 +39,7 @@ describe("A request that is hardly one", () => {
     });
   }
 
-  it("is refused by name when its cursor is far too long", async () => {
+  it("is refused, naming its cursor, when that is far too long", async () => {
     const { keys } = await makeTeam();
     const answer = await api(keys.live).get("/lists", { query: { cursor: "x".repeat(20_000) } });
     assert.equal(answer.status, 400, answer.text);

@@ -66,7 +66,7 @@ describe("health", () => {
     assert.match(response.headers.get("x-request-id") ?? "", /^req_/);
   });
 
-  it("names Temporal in /readyz when that is away, and goes on serving reads", async () => {
+  it("names Temporal in /readyz while it is not reachable, and still serves reads", async () => {
     const app = await serveRoutes(router({}), { changes: { TEMPORAL_ADDRESS: await closedPort() } });
     try {
       const response = await fetch(`${app.origin}/readyz`);
@@ -86,7 +86,7 @@ describe("health", () => {
     }
   });
 
-  it("names Postgres in /readyz when that is away", async () => {
+  it("names Postgres in /readyz while it is not reachable", async () => {
     const database = new URL((await stack()).env.DATABASE_URL);
     database.host = await closedPort();
     const app = await serveRoutes(router({}), { changes: { DATABASE_URL: database.href } });
@@ -129,7 +129,7 @@ describe("the page behind doc_url", () => {
   });
 });
 
-describe("when Postgres is away", () => {
+describe("while Postgres is not reachable", () => {
   const assertUnavailable = ({ status, body, headers }: Awaited<ReturnType<ReturnType<typeof api>["get"]>>) => {
     assert.equal(status, 503);
     assert.equal(body.error.code, "service_unavailable");
@@ -150,7 +150,7 @@ describe("when Postgres is away", () => {
   const recovers = (client: ApiClient) =>
     eventually(async () => (await client.post("/conflict", { times: 0, state: "40001" })).status === 200);
 
-  it("answers 503 at once when nobody listens", async () => {
+  it("answers 503 at once when the port is closed", async () => {
     const { keys } = await makeTeam();
     const database = new URL((await stack()).env.DATABASE_URL);
     database.host = await closedPort();
@@ -223,7 +223,7 @@ describe("when Postgres is away", () => {
   });
 });
 
-describe("a transaction that loses against another", () => {
+describe("a transaction that conflicts with another", () => {
   let app: TestApp;
   before(async () => {
     app = await serveRoutes(routes);
@@ -241,7 +241,7 @@ describe("a transaction that loses against another", () => {
     });
   }
 
-  it("is given up after some tries, with 503", async () => {
+  it("ends with 503 after some tries", async () => {
     tries = 0;
     const { keys } = await makeTeam();
     const answer = await api(keys.live, app.base).post("/conflict", { times: 100, state: "40001" });
@@ -286,7 +286,7 @@ describe("logs", () => {
     }
   });
 
-  it("are scrubbed of what errors carry", () => {
+  it("hold no address, key or token that an error carries", () => {
     const key = "mk_live_0123456789AB_0123456789012345678901234567890123456789012abcdef";
     const texts = [
       ["mail to someone.else+tag@example.co.uk failed", "someone.else"],
@@ -367,7 +367,7 @@ describe("the API process", () => {
       socket.once("connect", () => socket.destroy());
     });
 
-  it("finishes the request in hand on SIGTERM, takes no more, and exits with 0", async () => {
+  it("finishes the request in flight on SIGTERM, takes no more, and exits with 0", async () => {
     const { keys } = await makeTeam();
     const { child, base } = await start();
     const { orm } = await backdoor();
@@ -375,7 +375,7 @@ describe("the API process", () => {
     const exited = once(child, "exit");
     await em.begin();
     await em.execute("lock table api_keys in access exclusive mode");
-    const inHand = api(keys.live, base).get("/me");
+    const inFlight = api(keys.live, base).get("/me");
     try {
       await eventually(
         async () => {
@@ -393,18 +393,18 @@ describe("the API process", () => {
     } finally {
       await em.rollback();
     }
-    assert.equal((await inHand).status, 200);
+    assert.equal((await inFlight).status, 200);
     assert.deepEqual(await exited, [0, null]);
   });
 
-  it("stops when whoever forked it is gone", async () => {
+  it("stops when its parent process exits", async () => {
     const { child } = await start();
     const exited = once(child, "exit");
     child.disconnect();
     assert.deepEqual(await exited, [0, null]);
   });
 
-  it("survives clients that go away in the middle", async () => {
+  it("survives clients that disconnect during a request", async () => {
     const { keys } = await makeTeam();
     const { base, child } = await start();
     for (let i = 0; i < 20; i++) {

@@ -169,7 +169,7 @@ describe("Newsletters", () => {
     await transaction(team.em, async (em) => {
       await em.nativeUpdate(Newsletter, { id: draft.id }, { status: "SENDING", sendId });
       await em.execute(
-        `insert into send_recipients (send_id, seq, subscriber_id, email, list_id, state)
+        `insert into send_recipients (send_id, seq, member_id, email, list_id, state)
          select ?, n, 'sub_x', n || '@example.com', 'list_x', case when n <= 3 then 'SENT' when n = 4 then 'UNKNOWN' else 'QUEUED' end
          from generate_series(1, 10) n`,
         [sendId],

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type Endpoint, endpointsOf } from "../../api/rest/adapter.ts";
+import { type Endpoint, endpointsOf } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
 import { EmailAccount } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";

@@ -18,7 +18,8 @@ import { reservePorts } from "../../stack/infra.ts";
 import { findTemporalCli } from "../../stack/temporal-cli.ts";
 import { sendWorkflowId, TASK_QUEUES } from "../../workflows/ids.ts";
 import { RESOURCE_ID, TEAM_ID } from "../../workflows/search-attributes.ts";
-import { previewUpdate, type sendWorkflow } from "../../workflows/send.ts";
+import type { sendWorkflow } from "../../workflows/send.ts";
+import { previewUpdate } from "../../workflows/send-messages.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   confirm,

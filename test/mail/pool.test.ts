@@ -3,14 +3,9 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import PostalMime from "postal-mime";
-import {
-  type SmtpAccount,
-  SmtpPool,
-  type SmtpPoolOptions,
-  type SmtpResult,
-  verifyAccount,
-} from "../../activities/smtp/pool.ts";
+import { type SmtpAccount, SmtpPool, type SmtpPoolOptions, verifyAccount } from "../../activities/smtp/pool.ts";
 import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts";
+import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { type Sink, type SinkOptions, startSink, until } from "./smtp-sink.ts";
 
 const composed = composeMessage({
@@ -29,6 +24,16 @@ const fill = (email: string, firstName = "Zoë"): FilledMessage =>
   });
 
 const TO = "jane.doe@example.org";
+
+interface Expected extends Pick<MailOutcome, "outcome"> {
+  reason?: MailOutcome["reason"];
+  code?: number;
+  enhanced?: string;
+  response?: string;
+  suppress?: boolean;
+  policy?: boolean;
+  temporary?: boolean;
+}
 
 describe("An SMTP pool", () => {
   const stops: (() => Promise<unknown>)[] = [];
@@ -56,40 +61,40 @@ describe("An SMTP pool", () => {
     return pool;
   };
 
-  /** What one message to a server with these faults comes to. */
+  /** The outcome of one message to a server with these faults. */
   const outcomeAt = async (options: SinkOptions, poolOptions: Partial<SmtpPoolOptions> = {}) => {
     const sink = await sinkWith(options);
     const result = await poolAt(sink.port, poolOptions).send(fill(TO));
     return { sink, result };
   };
 
-  const assertResult = (result: SmtpResult, expected: Partial<SmtpResult>) =>
+  const assertResult = (result: MailOutcome, expected: Expected) =>
     assert.deepEqual({ ...result, ...expected }, result);
 
   /** Sends to these addresses in batches; results by address. */
   const drainAll = async (
     pool: SmtpPool,
     addresses: readonly string[],
-    options: { batch?: number; signal?: AbortSignal; onResult?: (address: string, result: SmtpResult) => void } = {},
+    options: { batch?: number; signal?: AbortSignal; onResult?: () => void; maxPolicyRefusals?: number } = {},
   ) => {
     const size = options.batch ?? 20;
-    const results = new Map<string, SmtpResult[]>();
+    const results = new Map<string, MailOutcome[]>();
     async function* batches() {
       for (let i = 0; i < addresses.length; i += size) yield addresses.slice(i, i + size);
     }
-    const end = await pool.drain(batches(), {
-      fill,
-      onResult: (address, result) => {
-        results.set(address, [...(results.get(address) ?? []), result]);
-        options.onResult?.(address, result);
-      },
-      signal: options.signal,
-    });
-    return { end, results };
+    const { signal, maxPolicyRefusals } = options;
+    const drain = pool.drain(batches(), { fill, signal, maxPolicyRefusals });
+    for await (const mailed of drain) {
+      for (const { item, outcome } of mailed) {
+        results.set(item, [...(results.get(item) ?? []), outcome]);
+        options.onResult?.();
+      }
+    }
+    return { end: drain.end, results };
   };
 
   const people = (count: number) => Array.from({ length: count }, (_, i) => `person${i}@example.org`);
-  const tally = (results: Map<string, SmtpResult[]>) => {
+  const tally = (results: Map<string, MailOutcome[]>) => {
     const counts: Record<string, number> = {};
     for (const [result, ...more] of results.values()) {
       assert.equal(more.length, 0, "one result per item");
@@ -122,7 +127,7 @@ describe("An SMTP pool", () => {
   });
 
   describe("classifies", () => {
-    const cases: [string, SinkOptions, Partial<SmtpResult>][] = [
+    const cases: [string, SinkOptions, Expected][] = [
       [
         "450 to RCPT",
         { rcpt: () => ({ code: 450, text: "4.2.0 Greylisted" }) },
@@ -157,7 +162,7 @@ describe("An SMTP pool", () => {
       [
         "MAIL FROM refused",
         { mail: () => ({ code: 553, text: "5.7.1 Not yours" }) },
-        { outcome: "account", reason: "sender_refused" },
+        { outcome: "account_failure", reason: "sender_refused" },
       ],
       ["a connection lost at RCPT", { rcpt: () => "drop" }, { outcome: "deferred", reason: "connection_lost" }],
       [
@@ -211,7 +216,7 @@ describe("An SMTP pool", () => {
       const sink = await startSink();
       await sink.close();
       assertResult(await poolAt(sink.port).send(fill(TO)), {
-        outcome: "account",
+        outcome: "account_failure",
         reason: "connection_refused",
         temporary: true,
       });
@@ -222,14 +227,14 @@ describe("An SMTP pool", () => {
         { authOptional: false, allowInsecureAuth: true, onAuth: (_auth, _session, done) => done(new Error("no")) },
         { user: "u", pass: "p" },
       );
-      assertResult(result, { outcome: "account", reason: "login_refused", code: 535, temporary: false });
+      assertResult(result, { outcome: "account_failure", reason: "login_refused", code: 535, temporary: false });
     });
 
     it("a refused greeting", async () => {
       const { result } = await outcomeAt({
         onConnect: (_session, done) => done(Object.assign(new Error("no service"), { responseCode: 554 })),
       });
-      assertResult(result, { outcome: "account", reason: "greeting_refused", code: 554 });
+      assertResult(result, { outcome: "account_failure", reason: "greeting_refused", code: 554 });
     });
 
     it("an international address that the server cannot take", async () => {
@@ -253,7 +258,7 @@ describe("An SMTP pool", () => {
     assert.equal(sink.received.length, 1);
   });
 
-  it("goes on over the same connection after a refused recipient", async () => {
+  it("continues over the same connection after a refused recipient", async () => {
     const sink = await sinkWith({
       rcpt: (to) => (to.startsWith("person1@") ? { code: 550, text: "5.1.1 unknown" } : undefined),
       dot: ({ to }) => (to.startsWith("person2@") ? { code: 554, text: "5.7.1 no" } : undefined),
@@ -275,7 +280,7 @@ describe("An SMTP pool", () => {
     assert.ok(sink.connections.made <= 50 && sink.connections.made > 4, String(sink.connections.made));
   });
 
-  it("loses and doubles nobody when the server misbehaves at random", async () => {
+  it("loses no message and sends none twice when the server misbehaves at random", async () => {
     let n = 0;
     const sink = await sinkWith({
       rcpt: () => {
@@ -356,22 +361,27 @@ describe("An SMTP pool", () => {
     const sink = await sinkWith({ latencyMs: 10 });
     const pool = poolAt(sink.port, { maxConnections: 4 });
     let staged = 0;
+    let begun = 0;
     let settled = 0;
     let most = 0;
     async function* batches() {
       for (let i = 0; i < 20; i++) {
         staged += 5;
-        most = Math.max(most, staged - settled);
+        most = Math.max(most, staged - begun);
         yield people(5);
       }
     }
-    await pool.drain(batches(), { fill, onResult: () => settled++ });
+    const begin = (address: string) => {
+      begun++;
+      return fill(address);
+    };
+    for await (const mailed of pool.drain(batches(), { fill: begin })) settled += mailed.length;
     assert.equal(settled, 100);
     assert.ok(most > 5, "staged ahead");
-    assert.ok(most <= 3 * 5, `at most three times the connections: ${most}`);
+    assert.ok(most <= 2 * 5, `with one message in flight per connection, at most three times the connections: ${most}`);
   });
 
-  it("begins nothing more once it is stopped, and says what was not begun", async () => {
+  it("begins nothing more once it is stopped, and reports the messages that were not begun", async () => {
     const stop = new AbortController();
     const sink = await sinkWith({ latencyMs: 5 });
     const pool = poolAt(sink.port, { maxConnections: 4 });
@@ -386,10 +396,10 @@ describe("An SMTP pool", () => {
     const counts = tally(results);
     assert.equal(counts["sent"], sink.received.length);
     assert.ok((counts["not_attempted"] ?? 0) > 0 && results.size < 500, JSON.stringify(counts));
-    assert.equal((await pool.send(fill(TO))).outcome, "sent", "the pool itself goes on");
+    assert.equal((await pool.send(fill(TO))).outcome, "sent", "the pool itself continues");
   });
 
-  it("stops at the account's trouble and hands back what was not begun", async () => {
+  it("stops at the account's failure and hands back the messages that were not begun", async () => {
     const sink = await sinkWith();
     const pool = poolAt(sink.port, { maxConnections: 2, messagesPerConnection: 5 });
     const { end, results } = await drainAll(pool, people(200), {
@@ -397,23 +407,39 @@ describe("An SMTP pool", () => {
         if (sink.received.length >= 20) void sink.close();
       },
     });
-    assert.equal(end.ended === "account" && end.trouble.reason, "connection_refused");
+    assert.equal(end.ended === "account_failure" && end.failure.reason, "connection_refused");
     const counts = tally(results);
     assert.ok(
-      results.size < 200 && (counts["sent"] ?? 0) >= 20 && (counts["account"] ?? 0) > 0,
+      results.size < 200 && (counts["sent"] ?? 0) >= 20 && (counts["account_failure"] ?? 0) > 0,
       JSON.stringify(counts),
     );
+  });
+
+  it("stops after as many policy refusals in a row as it may take, and hands back the messages that were not begun", async () => {
+    let asked = 0;
+    const sink = await sinkWith({
+      latencyMs: 2,
+      // An accepted mail in the middle begins the count anew.
+      dot: () => (++asked === 10 ? undefined : { code: 554, text: "5.7.1 Spam" }),
+    });
+    const pool = poolAt(sink.port, { maxConnections: 2 });
+    const { end, results } = await drainAll(pool, people(200), { batch: 5, maxPolicyRefusals: 15 });
+    assert.deepEqual(end, { ended: "policy_refusals" });
+    const counts = tally(results);
+    assert.equal(counts["sent"], 1);
+    const refused = counts["rejected"] ?? 0;
+    assert.ok(refused >= 24 && refused <= 26 && (counts["not_attempted"] ?? 0) > 0, JSON.stringify(counts));
   });
 
   it("stops when MAIL FROM is refused", async () => {
     const sink = await sinkWith({ mail: () => ({ code: 550, text: "5.7.1 Not yours" }) });
     const { end, results } = await drainAll(poolAt(sink.port), people(200), { batch: 50 });
-    assert.equal(end.ended === "account" && end.trouble.reason, "sender_refused");
+    assert.equal(end.ended === "account_failure" && end.failure.reason, "sender_refused");
     const counts = tally(results);
-    assert.ok((counts["account"] ?? 0) <= 10 && (counts["not_attempted"] ?? 0) > 0, JSON.stringify(counts));
+    assert.ok((counts["account_failure"] ?? 0) <= 10 && (counts["not_attempted"] ?? 0) > 0, JSON.stringify(counts));
   });
 
-  it("rejects a recipient whose message cannot be made, and goes on", async () => {
+  it("rejects a recipient whose message cannot be composed, and continues", async () => {
     const sink = await sinkWith();
     const { end, results } = await drainAll(poolAt(sink.port), ["a@x.example", "not an address", "b@x.example"]);
     assert.deepEqual(end, { ended: "done" });
@@ -428,23 +454,25 @@ describe("An SMTP pool", () => {
       yield people(30);
       throw new Error("database gone");
     }
-    const drained = poolAt(sink.port).drain(batches(), { fill, onResult: (_, { outcome }) => results.push(outcome) });
+    const drain = poolAt(sink.port).drain(batches(), { fill });
+    const drained = async () => {
+      for await (const mailed of drain) results.push(...mailed.map(({ outcome }) => outcome.outcome));
+    };
     await assert.rejects(drained, /database gone/);
     assert.deepEqual(results, Array(30).fill("sent"));
   });
 
-  it("stops when results cannot be taken down", async () => {
+  it("stops when its consumer fails", async () => {
     const sink = await sinkWith();
     async function* batches() {
       for (;;) yield people(10);
     }
-    const drained = poolAt(sink.port).drain(batches(), {
-      fill,
-      onResult: () => {
-        throw new Error("cannot write");
-      },
-    });
+    const drain = poolAt(sink.port).drain(batches(), { fill });
+    const drained = async () => {
+      for await (const _ of drain) throw new Error("cannot write");
+    };
     await assert.rejects(drained, /cannot write/);
+    assert.deepEqual(drain.end, { ended: "stopped" });
   });
 
   it("serves two drains at once", async () => {
@@ -463,7 +491,7 @@ describe("An SMTP pool", () => {
   });
 
   describe("when it is closed", () => {
-    it("finishes the messages in hand and begins no more", async () => {
+    it("finishes the messages in flight and begins no more", async () => {
       const sink = await sinkWith({ latencyMs: 50 });
       const pool = poolAt(sink.port, { maxConnections: 4 });
       const draining = drainAll(pool, people(100));
@@ -596,7 +624,7 @@ interface RawServer {
 /** Takes connections and never says a word. */
 const silentServer = (): Promise<RawServer> => rawServer(() => {});
 
-/** Answers each line as told; `trickle` begins an answer that never ends. */
+/** Replies to each line with `answer`; `trickle` begins an answer that never ends. */
 const talkingServer = (answer: (line: string) => string | undefined): Promise<RawServer> =>
   rawServer((socket) => {
     socket.write("220 talking\r\n");

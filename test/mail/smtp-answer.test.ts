@@ -1,19 +1,31 @@
 import assert from "node:assert/strict";
-import {
-  classifyAnswer,
-  parseReply,
-  type SmtpAnswer,
-  type SmtpVerdict,
-  scrubResponse,
-} from "../../domain/mail/smtp-answer.ts";
+import type { MailOutcome } from "../../domain/mail/outcome.ts";
+import { classifyAnswer, parseReply, type SmtpAnswer, scrubResponse } from "../../domain/mail/smtp-answer.ts";
 
-const cases: [SmtpAnswer, Partial<SmtpVerdict>][] = [
+interface Expected extends Pick<MailOutcome, "outcome"> {
+  reason?: MailOutcome["reason"];
+  suppress?: boolean;
+  policy?: boolean;
+  retry?: boolean;
+  temporary?: boolean;
+}
+
+/** The classification with every flag: one that its kind of outcome does not have is not raised. */
+const classified = (answer: SmtpAnswer) => ({
+  suppress: false,
+  policy: false,
+  retry: false,
+  temporary: false,
+  ...classifyAnswer(answer),
+});
+
+const cases: [SmtpAnswer, Expected][] = [
   [
     { stage: "dot", code: 250 },
     { outcome: "sent", reason: "accepted" },
   ],
 
-  // A recipient's trouble that may pass
+  // A recipient's failure that may pass
   [
     { stage: "rcpt", code: 450 },
     { outcome: "deferred", reason: "temporary_refusal" },
@@ -63,7 +75,7 @@ const cases: [SmtpAnswer, Partial<SmtpVerdict>][] = [
     { outcome: "rejected", suppress: true },
   ],
 
-  // Refusals that cost nobody a place on the list
+  // Refusals that do not suppress the recipient
   [
     { stage: "rcpt", code: 552, enhanced: "5.2.2" },
     { outcome: "rejected", suppress: false, policy: false },
@@ -113,46 +125,46 @@ const cases: [SmtpAnswer, Partial<SmtpVerdict>][] = [
     { outcome: "rejected", policy: true, reason: "policy_refused" },
   ],
 
-  // The account's trouble
+  // Account failures
   [
     { stage: "connect", network: "refused" },
-    { outcome: "account", reason: "connection_refused", temporary: true },
+    { outcome: "account_failure", reason: "connection_refused", temporary: true },
   ],
   [
     { stage: "connect", network: "name" },
-    { outcome: "account", reason: "name_not_found" },
+    { outcome: "account_failure", reason: "name_not_found" },
   ],
   [
     { stage: "connect", network: "timeout" },
-    { outcome: "account", reason: "connection_timeout", temporary: true },
+    { outcome: "account_failure", reason: "connection_timeout", temporary: true },
   ],
   [
     { stage: "connect", network: "tls" },
-    { outcome: "account", reason: "tls_failed", temporary: false },
+    { outcome: "account_failure", reason: "tls_failed", temporary: false },
   ],
   [
     { stage: "greeting", code: 554 },
-    { outcome: "account", reason: "greeting_refused", temporary: false },
+    { outcome: "account_failure", reason: "greeting_refused", temporary: false },
   ],
   [
     { stage: "greeting", code: 421 },
-    { outcome: "account", reason: "server_closing", temporary: true },
+    { outcome: "account_failure", reason: "server_closing", temporary: true },
   ],
   [
     { stage: "auth", code: 535, enhanced: "5.7.8" },
-    { outcome: "account", reason: "login_refused", temporary: false },
+    { outcome: "account_failure", reason: "login_refused", temporary: false },
   ],
   [
     { stage: "auth", code: 454, enhanced: "4.7.0" },
-    { outcome: "account", reason: "login_refused", temporary: true },
+    { outcome: "account_failure", reason: "login_refused", temporary: true },
   ],
   [
     { stage: "mail", code: 550 },
-    { outcome: "account", reason: "sender_refused", suppress: false, temporary: false },
+    { outcome: "account_failure", reason: "sender_refused", suppress: false, temporary: false },
   ],
   [
     { stage: "mail", code: 452 },
-    { outcome: "account", reason: "sender_refused", temporary: true },
+    { outcome: "account_failure", reason: "sender_refused", temporary: true },
   ],
 
   // The session ended before the dot: not accepted, goes again
@@ -203,8 +215,8 @@ const cases: [SmtpAnswer, Partial<SmtpVerdict>][] = [
 describe("SMTP answers", () => {
   for (const [answer, expected] of cases) {
     it(`${JSON.stringify(answer)} means ${expected.outcome}`, () => {
-      const verdict = classifyAnswer(answer);
-      assert.deepEqual({ ...verdict, ...expected }, verdict);
+      const outcome = classified(answer);
+      assert.deepEqual({ ...outcome, ...expected }, outcome);
     });
   }
 
@@ -221,8 +233,7 @@ describe("SMTP answers", () => {
   it("suppress only with a 5xx to RCPT", () => {
     for (const stage of ["connect", "greeting", "auth", "mail", "rcpt", "data", "dot"] as const) {
       for (let code = 200; code < 600; code++) {
-        if (classifyAnswer({ stage, code }).suppress)
-          assert.deepEqual([stage, code > 549 && code < 554], ["rcpt", true]);
+        if (classified({ stage, code }).suppress) assert.deepEqual([stage, code > 549 && code < 554], ["rcpt", true]);
       }
     }
   });

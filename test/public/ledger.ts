@@ -52,7 +52,7 @@ export async function mailLetter({ em, team, keys }: TestTeam): Promise<MailedLe
     .values({
       send_id: sendId,
       seq: 7,
-      subscriber_id: subscriberId,
+      member_id: subscriberId,
       email,
       list_id: listIds[0] ?? "",
       state: "SENT",

@@ -291,7 +291,7 @@ describe("A preview", () => {
     assert.equal(again.text, first.text);
     const token: string = first.body.data.confirmation.token;
     const { rows } = await sql<{ stored: string }>`
-      select body as stored from idempotency_records where team_id = ${sender.team.id}`.execute(kysely(sender.em));
+      select payload as stored from idempotency_records where team_id = ${sender.team.id}`.execute(kysely(sender.em));
     assert.ok(rows.length > 0);
     for (const { stored } of rows) assert.ok(!stored?.includes(token.split(".")[1] ?? ""));
     assert.equal((await confirm(sender, token)).status, 202);

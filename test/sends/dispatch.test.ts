@@ -57,7 +57,7 @@ describe("Dispatch", () => {
   after(() => close());
   afterEach(() => setFaults([]));
 
-  it("mails everybody once, each with their own merge tags, text part and unsubscribe headers", async () => {
+  it("mails every recipient once, each with their own merge tags, text part and unsubscribe headers", async () => {
     const sender = await makeSender({
       recipients: 0,
       subject: "Grüße, {{ first_name }} <{{ email }}>",
@@ -87,7 +87,7 @@ describe("Dispatch", () => {
     assert.ok(!link.includes(sender.audience), "no address in the link");
   });
 
-  it("leaves out who is suppressed or opts out between confirm and dispatch", async () => {
+  it("leaves out recipients that are suppressed or opt out between confirm and dispatch", async () => {
     const sender = await makeSender({ recipients: 4 });
     await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
       where id = ${sender.newsletterId}`.execute(kysely(sender.em));
@@ -143,7 +143,7 @@ describe("Dispatch", () => {
     assert.ok((rows[0]?.attempts ?? 0) >= 2);
   });
 
-  it("lets a recipient expire who is deferred for too long, and gives the credit back", async () => {
+  it("lets a recipient expire that is deferred for too long, and gives the credit back", async () => {
     const sender = await makeSender({ recipients: 2, credits: 10 });
     await setFaults([{ stage: "rcpt", match: `person0@${sender.audience}`, code: 451, message: "4.3.0 later" }]);
     await startSend(sender);
@@ -173,7 +173,7 @@ describe("Dispatch", () => {
     assert.deepEqual(await credits(sender), { available: 5, reserved: 0, mismatch: false });
   });
 
-  it("keeps trying while nobody listens at the account's server, and at once when told to", async () => {
+  it("keeps trying while the account's server is down, and tries at once at an operator's retry", async () => {
     const sender = await makeSender({ recipients: 2 });
     const { port } = new URL((await stack()).mail.smtp);
     const setPort = (to: number) =>
@@ -186,7 +186,7 @@ describe("Dispatch", () => {
         const metadata = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
         return metadata.currentDetails.includes("connection_refused");
       },
-      { what: "what operators are told" },
+      { what: "the failure in the details" },
     );
     assert.deepEqual(await ledgerStates(sender), { QUEUED: 2 });
     await setPort(Number(port));
@@ -195,7 +195,7 @@ describe("Dispatch", () => {
     assert.deepEqual(await addressesOf(sender), at(sender, 0, 1));
   });
 
-  it("pauses with NeedsOperator when the account's login is refused, and mails everybody after a resume", async () => {
+  it("pauses with NeedsOperator when the account's login is refused, and mails every recipient after a resume", async () => {
     const sender = await makeSender({ recipients: 2 });
     const password = sender.vault.encrypt("not the password", passwordContext(sender.accountId));
     await sql`update email_accounts set username = 'news', encrypted_password = ${password}
@@ -203,10 +203,10 @@ describe("Dispatch", () => {
     await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
     const { data } = await startSend(sender);
     await untilStatus(sender, ["PAUSED"]);
-    const { rows } = await sql<{ trouble: string }>`select trouble from sends where id = ${data.id}`.execute(
+    const { rows } = await sql<{ pause_reason: string }>`select pause_reason from sends where id = ${data.id}`.execute(
       kysely(sender.em),
     );
-    assert.deepEqual(rows, [{ trouble: "login_refused" }]);
+    assert.deepEqual(rows, [{ pause_reason: "login_refused" }]);
     assert.deepEqual(await ledgerStates(sender), { QUEUED: 2 });
     await setFaults([]);
     await workflowOf(data.id).executeUpdate("resume");
@@ -214,7 +214,7 @@ describe("Dispatch", () => {
     assert.deepEqual(await addressesOf(sender), at(sender, 0, 1));
   });
 
-  it("pauses when the account stops being ACTIVE, tells operators, and resumes", async () => {
+  it("pauses and needs an operator when the account stops being ACTIVE, and resumes", async () => {
     const sender = await makeSender({ recipients: 3 });
     await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
       where id = ${sender.newsletterId}`.execute(kysely(sender.em));
@@ -250,7 +250,7 @@ describe("Dispatch", () => {
     assert.equal(sumOf(states), 120);
   });
 
-  it("stops mailing once a pause is acknowledged, goes on with resume, and gives credits back on cancel", async () => {
+  it("stops mailing once a pause is acknowledged, continues after a resume, and gives credits back on cancel", async () => {
     const sender = await makeSender({ recipients: 300, credits: 300, account: { maxConnections: 2 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
     const { data } = await startSend(sender);
@@ -290,7 +290,7 @@ describe("Dispatch", () => {
     assert.deepEqual(await credits(sender), { available: 200 - (states["SENT"] ?? 0), reserved: 0, mismatch: false });
   });
 
-  it("shows operators what fails again and again, and goes on once it is mended", async () => {
+  it("shows operators a failure that repeats, and continues once it is repaired", async () => {
     const sender = await makeSender({ recipients: 2 });
     // A password that no key of ours decrypts.
     await sql`update email_accounts set username = 'x', encrypted_password = 'k9.a.b.c' where id = ${sender.accountId}`.execute(
@@ -328,7 +328,7 @@ describe("Dispatch", () => {
     assert.equal(new Set(await addressesOf(sender)).size, 10);
   });
 
-  it("loses nobody and mails nobody twice when the worker is killed in the middle of 2,000 recipients", async function () {
+  it("loses no recipient and mails none twice when the worker is killed in the middle of 2,000 recipients", async function () {
     this.timeout(90_000);
     const connections = 10;
     const sender = await makeSender({ recipients: 2_000, credits: 2_000, account: { maxConnections: connections } });
@@ -350,7 +350,7 @@ describe("Dispatch", () => {
     assert.equal(sumOf(states), 2_000);
     assert.ok(unknown <= 3 * connections, `${unknown} unknown`);
     const mails = await addressesOf(sender);
-    assert.equal(new Set(mails).size, mails.length, "nobody twice");
+    assert.equal(new Set(mails).size, mails.length, "none twice");
     // Whoever has no mail is listed as unknown, and only they.
     const { rows } = await sql<{ email: string }>`select email from send_recipients
       where send_id = ${data.id} and state = 'SENT'`.execute(kysely(sender.em));
@@ -358,12 +358,12 @@ describe("Dispatch", () => {
     assert.deepEqual(
       rows.filter(({ email }) => !caught.has(email)),
       [],
-      "nobody forgotten",
+      "no recipient is missing",
     );
     assert.deepEqual(
       (await emittedEvents(sender)).map(({ object }) => object.email).sort(),
       rows.map(({ email }) => email).sort(),
-      "an event for each who was sent",
+      "an event for each mail that was sent",
     );
     assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
     assert.notEqual(dispatchPid(), pid);
@@ -383,7 +383,7 @@ describe("Dispatch", () => {
     assert.equal(new Set(await addressesOf(sender)).size, 600);
   });
 
-  it("outlives a restart of Postgres: nobody is unknown, twice or missing, and the worker is the same", async function () {
+  it("outlives a restart of Postgres: no recipient is unknown, mailed twice or missing, and the worker is the same", async function () {
     this.timeout(90_000);
     const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
@@ -434,7 +434,7 @@ describe("Dispatch", () => {
     assert.ok(most > 0 && most <= 3 * connections, `${most} rows were SENDING`);
   });
 
-  it("tells the truth when an operator pauses a send whose account is in trouble", async () => {
+  it("shows the pause of a send whose account has failed", async () => {
     const sender = await makeSender({ recipients: 2 });
     await sql`update email_accounts set port = 1 where id = ${sender.accountId}`.execute(kysely(sender.em));
     const { data } = await startSend(sender);

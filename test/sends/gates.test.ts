@@ -158,6 +158,58 @@ describe("The gates of a send", () => {
     });
   }
 
+  it("refuse a confirm in a fixed order, each refusal hiding those after it", async () => {
+    const sender = await makeSender({ recipients: 3 });
+    const token = await tokenOf(sender);
+    const ofTeam = sql`team_id = ${sender.team.id}`;
+    const ofKey = sql`id = ${sender.liveKey.record.id}`;
+    // Everything is wrong at once; then one thing after the other is put right.
+    await run(
+      sender,
+      sql`update api_keys set requires_approval = true, daily_send_cap = 2, send_domains = '{}' where ${ofKey}`,
+    );
+    await run(sender, sql`update send_previews set used_at = now() where ${ofTeam}`);
+    await run(sender, sql`update newsletters set status = 'CANCELLED', from_name = 'Drifted' where ${ofTeam}`);
+    await run(sender, sql`update email_accounts set status = 'SUSPENDED' where ${ofTeam}`);
+    await run(sender, sql`update credit_balances set available = 0 where ${ofTeam}`);
+    await run(
+      sender,
+      sql`insert into delivery_days (team_id, environment, day, delivered, complaints)
+        values (${sender.team.id}, 'LIVE', (now() at time zone 'UTC')::date, 1000, 2)`,
+    );
+    const other = await sender.mint({ sendDomains: [sender.domain] });
+    const code = async (changes: { newsletterId?: string; token?: string; key?: string } = {}) => {
+      const client = changes.key === undefined ? sender.client : api(changes.key);
+      const { newsletterId = sender.newsletterId } = changes;
+      const answer = await confirm({ client, newsletterId }, changes.token ?? token);
+      return answer.body.error?.code ?? String(answer.status);
+    };
+    const absent = { newsletterId: "nl_00000000000000000000000000", token: "nonsense" };
+
+    assert.equal(await code(absent), "send_not_permitted");
+    await run(sender, sql`update api_keys set requires_approval = false where ${ofKey}`);
+    assert.equal(await code(absent), "not_found");
+    assert.equal(await code({ token: "nonsense" }), "confirmation_invalid");
+    assert.equal(await code({ key: other.key }), "confirmation_stale");
+    await run(sender, sql`update send_previews set used_at = null where ${ofTeam}`);
+    assert.equal(await code({ key: other.key }), "resource_state_invalid");
+    await run(sender, sql`update newsletters set status = 'DRAFT' where ${ofTeam}`);
+    assert.equal(await code({ key: other.key }), "send_plan_changed");
+    assert.equal(await code(), "send_plan_changed");
+    await run(sender, sql`update newsletters set from_name = null where ${ofTeam}`);
+    assert.equal(await code(), "sending_domain_unverified");
+    await run(sender, sql`update email_accounts set status = 'ACTIVE' where ${ofTeam}`);
+    assert.equal(await code(), "send_domain_not_allowed");
+    await run(sender, sql`update api_keys set send_domains = ${[sender.domain]}::text[] where ${ofKey}`);
+    assert.equal(await code(), "send_cap_exceeded");
+    await run(sender, sql`update api_keys set daily_send_cap = 1000 where ${ofKey}`);
+    assert.equal(await code(), "complaint_rate_exceeded");
+    await run(sender, sql`delete from delivery_days where ${ofTeam}`);
+    assert.equal(await code(), "quota_exceeded");
+    await run(sender, sql`update credit_balances set available = 1000 where ${ofTeam}`);
+    assert.equal(await code(), "202");
+  });
+
   it("refuse a confirm whose account is gone as sending_domain_unverified", async () => {
     const sender = await makeSender();
     const token = await tokenOf(sender);

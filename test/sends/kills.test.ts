@@ -37,7 +37,7 @@ const untilCaught = (count: number, since: number, withinMs = 30_000) =>
   eventually(async () => (await received()) - since >= count, { withinMs, what: `${count} mails` });
 
 /**
- * What must hold when a send is over, whatever happened to it: everybody is SENT and was mailed once, or UNKNOWN and was
+ * The guarantee at the end of any send: each recipient is SENT and was mailed once, or UNKNOWN and was
  * mailed once at most, and the credits are settled.
  * @returns how many are UNKNOWN
  */
@@ -79,7 +79,7 @@ describe("A send under kills", () => {
     assert.ok(unknown <= 3 * connections * kills, `${unknown} unknown`);
   });
 
-  it("outlives a kill of Temporal: nobody is unknown, because no worker died", async function () {
+  it("outlives a kill of Temporal: no outcome is unknown, because no worker died", async function () {
     this.timeout(120_000);
     const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
@@ -100,7 +100,9 @@ async function holders({ em, accountId }: Sender): Promise<number[]> {
   return rows.map(({ holder }) => Number(holder.split("-").at(-2)));
 }
 
-/** Leases connections of an account to nobody, or none: a worker that waits. */
+const accountOf = ({ team, accountId }: Sender) => ({ teamId: team.id, environment: "LIVE" as const, accountId });
+
+/** Leases connections of an account to a holder that is no worker; 0 connections are a worker that waits. */
 const holdLease = ({ em, accountId }: Sender, holder: string, connections: number) =>
   sql`insert into account_leases (account_id, holder, connections, expires_at)
     values (${accountId}, ${holder}, ${connections}, now() + interval '1 minute')`.execute(kysely(em));
@@ -120,7 +122,7 @@ async function untilBothWork(first: Sender): Promise<Sender[]> {
   return all;
 }
 
-/** A worker that is stopped goes on being handed work while it polls; one that is full does not poll. */
+/** A suspended worker is still given work while it polls; one that is full does not poll. */
 const ONE_SLICE = { ACTIVITY_CONCURRENCY: "1" };
 /** The stack's worker takes ten slices at once: one of as many sends and one is another worker's. */
 const ENOUGH = 11;
@@ -145,7 +147,7 @@ describe("Two dispatching workers", () => {
     proxy = undefined;
   });
 
-  it("mail nobody twice when one is stopped until the other took over, and then goes on", async function () {
+  it("mail no recipient twice when one is suspended until the other took over, and then continues", async function () {
     this.timeout(90_000);
     worker = await startWorker("dispatch", ONE_SLICE);
     const connections = 4;
@@ -164,7 +166,9 @@ describe("Two dispatching workers", () => {
     await setFaults([{ stage: "data", delayMs: 30 }]);
     const sender = mine;
     const epoch = async () => {
-      const { rows } = await sql<{ epoch: number }>`select epoch from sends s join newsletters n on n.send_id = s.id
+      const { rows } = await sql<{
+        epoch: number;
+      }>`select epoch from send_lanes l join newsletters n on n.send_id = l.send_id
         where n.id = ${sender.newsletterId}`.execute(kysely(sender.em.fork()));
       return rows[0]?.epoch ?? 0;
     };
@@ -181,7 +185,7 @@ describe("Two dispatching workers", () => {
     }
   });
 
-  it("keep an account's connections, and lose and double nobody when one is killed", async function () {
+  it("keep to an account's connections, lose no recipient and mail none twice when one is killed", async function () {
     this.timeout(120_000);
     worker = await startWorker("dispatch");
     proxy = await startSmtpProxy();
@@ -211,9 +215,9 @@ describe("Two dispatching workers", () => {
     await startSend(first);
     await eventually(() => proxy?.open === maxConnections, { what: "all connections" });
     // Another worker comes, finds none free, and is given its share when the first one leases again.
-    assert.equal(await leaseConnections(first.em.fork(), first.accountId, "elsewhere"), 0);
+    assert.equal(await leaseConnections(first.em.fork(), accountOf(first), "elsewhere"), 0);
     await startSend(second);
-    const leased = await eventually(() => leaseConnections(first.em.fork(), first.accountId, "elsewhere"), {
+    const leased = await eventually(() => leaseConnections(first.em.fork(), accountOf(first), "elsewhere"), {
       withinMs: 20_000,
       what: "a share for the other worker",
     });
@@ -321,7 +325,7 @@ describe("A confirm whose API is killed", () => {
         () => undefined,
       );
       await untilConfirmWaits(sender);
-      // What is committed from here on, it cannot tell any more.
+      // From here on it cannot answer any more.
       process.kill(pidOf("api"), "SIGSTOP");
     });
     await eventually(() => isScheduled(sender), { what: "the commit" });

@@ -27,7 +27,7 @@ import {
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
 
-/** As many events as make a run go on as a new one. */
+/** As many events as make a run continue as a new one. */
 const LONG_HISTORY = 3_000;
 const SIGNALS_AT_ONCE = 100;
 
@@ -65,7 +65,7 @@ const setPort = (sender: Sender, port: number) =>
 
 const catcherPort = async () => Number(new URL((await stack()).mail.smtp).port);
 
-/** Fills a history, as weeks of waiting would: with signals that nobody listens to. */
+/** Fills a history, as weeks of waiting would: with signals that the workflow has no handler for. */
 async function makeLong(handle: Handle): Promise<void> {
   while ((await handle.describe()).historyLength < LONG_HISTORY) {
     await Promise.all(Array.from({ length: SIGNALS_AT_ONCE }, () => handle.signal("nothing")));
@@ -81,7 +81,7 @@ async function underWay(recipients: number, delayMs: number) {
   return { sender, sendId: data.id as string, handle: workflowOf(data.id) };
 }
 
-/** A send that is over but for recipients whose connection was cut after the final dot. */
+/** A send that has ended, with recipients whose connection was cut after the final dot. */
 async function sentWithUnknown(unknown: number) {
   const sender = await makeSender({ recipients: 4, credits: 4 });
   await setFaults([{ stage: "data", match: sender.audience, drop: true, times: unknown }]);
@@ -94,7 +94,7 @@ async function sentWithUnknown(unknown: number) {
     .executeTakeFirstOrThrow();
   assert.ok(sendId);
   const handle = workflowOf(sendId);
-  await eventually(() => needsOperator(handle), { what: "the call for an operator" });
+  await eventually(() => needsOperator(handle), { what: "NeedsOperator" });
   return { sender, sendId, handle };
 }
 
@@ -109,8 +109,8 @@ async function scheduled() {
   return { sender, handle };
 }
 
-/** A send whose account's server does not listen, which has called for an operator. */
-async function inTrouble() {
+/** A send that needs an operator: the server of its account does not listen. */
+async function withFailingAccount() {
   const sender = await makeSender({ recipients: 2 });
   await setPort(sender, 1);
   const { data } = await startSend(sender);
@@ -120,7 +120,7 @@ async function inTrouble() {
       await handle.executeUpdate("retry");
       return needsOperator(handle);
     },
-    { what: "the call for an operator", withinMs: 25_000 },
+    { what: "NeedsOperator", withinMs: 25_000 },
   );
   return { sender, handle };
 }
@@ -135,7 +135,7 @@ describe("An operator", function () {
   afterEach(() => setFaults([]));
 
   describe("who cancels", () => {
-    it("is answered although the run's history is long enough to go on as a new one", async () => {
+    it("is answered although the run's history is long enough to continue as a new one", async () => {
       const { sender, handle } = await underWay(60, 1_500);
       await makeLong(handle);
       assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
@@ -146,7 +146,7 @@ describe("An operator", function () {
       assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
     });
 
-    it("ends a resend of unknown mails that waits, which says so and mails nobody", async () => {
+    it("drops a resend of unknown outcomes that waits, which answers so and mails no recipient", async () => {
       const { sender, handle } = await sentWithUnknown(2);
       const mails = (await caughtMails(sender)).length;
       const resend = await begin(handle, "resendUnknown");
@@ -159,7 +159,7 @@ describe("An operator", function () {
       assert.equal(await needsOperator(handle), false);
     });
 
-    it("while the account is found in trouble leaves nobody called for", async () => {
+    it("while the account fails leaves NeedsOperator unset", async () => {
       const sender = await makeSender({ recipients: 2, credits: 2 });
       const password = sender.vault.encrypt("not the password", passwordContext(sender.accountId));
       await sql`update email_accounts set username = 'news', encrypted_password = ${password}
@@ -167,7 +167,7 @@ describe("An operator", function () {
       await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no", delayMs: 3_000 }]);
       const { data } = await startSend(sender);
       const handle = workflowOf(data.id);
-      await eventually(async () => (await ledgerStates(sender)).SENDING === 2, { what: "a slice in hand" });
+      await eventually(async () => (await ledgerStates(sender)).SENDING === 2, { what: "a slice under way" });
       assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
       assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
       assert.deepEqual([await needsOperator(handle), await shown(handle)], [false, "CANCELLED"]);
@@ -180,22 +180,22 @@ describe("An operator", function () {
       ["resume", "resumed meanwhile", "SENDING"],
       ["cancel", "cancelled meanwhile", "CANCELLED"],
     ] as const) {
-      it(`is told when a ${other} overtook them, as soon as it did`, async () => {
+      it(`is answered as soon as a ${other} overtakes the pause`, async () => {
         const { sender, handle } = await underWay(40, 1_500);
         const pause = await begin(handle, "pause");
         await eventually(async () => (await statusOf(sender)) === "PAUSED", { what: "PAUSED in Postgres" });
-        assert.ok((await ledgerStates(sender)).SENDING, "a mail is in hand");
+        assert.ok((await ledgerStates(sender)).SENDING, "a mail is in flight");
         assert.match(await detailsOf(handle), /^Pausing/);
         const overtaking = await begin(handle, other);
         assert.equal(await pause.result(), answer);
         assert.equal(await statusOf(sender), status);
         await (other === "resume" ? handle.executeUpdate("cancel") : overtaking.result());
         const { CANCELLED: cancelled = 0 } = await ledgerStates(sender);
-        assert.ok(cancelled > 0, "it was not over");
+        assert.ok(cancelled > 0, "it had not ended");
       });
     }
 
-    it("is told PAUSED when nothing is in hand, whoever paused and resumed before", async () => {
+    it("is answered PAUSED when no mail is in flight, after an earlier pause and resume", async () => {
       const { sender, handle } = await underWay(60, 700);
       const first = await begin(handle, "pause");
       await handle.executeUpdate("resume");
@@ -206,24 +206,24 @@ describe("An operator", function () {
     });
   });
 
-  describe("is not called any more", () => {
-    it("when the send mails everybody after all", async () => {
-      const { sender, handle } = await inTrouble();
+  describe("is not needed any more", () => {
+    it("when the send mails every recipient after all", async () => {
+      const { sender, handle } = await withFailingAccount();
       await setPort(sender, await catcherPort());
-      // It may be at it already.
+      // The send may be mailing already.
       await Promise.allSettled([handle.executeUpdate("retry")]);
       await untilStatus(sender, ["SENT"]);
       assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 0 });
       assert.equal(await needsOperator(handle), false);
     });
 
-    it("when it does so in a run that follows the one which called", async () => {
-      const { sender, handle } = await inTrouble();
+    it("when it does so in a run that follows the one that set NeedsOperator", async () => {
+      const { sender, handle } = await withFailingAccount();
       const { runId } = await handle.describe();
       await makeLong(handle);
       await handle.executeUpdate("retry");
       await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
-      assert.equal(await needsOperator(handle), true, "the trouble is the same");
+      assert.equal(await needsOperator(handle), true, "the account still fails");
       await setPort(sender, await catcherPort());
       await handle.executeUpdate("retry");
       await untilStatus(sender, ["SENT"]);
@@ -245,7 +245,7 @@ describe("An operator", function () {
     assert.equal((await caughtMails(sender)).length, 20);
   });
 
-  it("whose resend waits is answered when the send goes on as a new run, which is not held up", async () => {
+  it("whose resend waits is answered when the send continues as a new run, which the resend does not hold up", async () => {
     const sender = await makeSender({ recipients: 30, account: { maxConnections: 1 } });
     await setFaults([
       { stage: "data", match: `person3@${sender.audience}`, drop: true, times: 1 },
@@ -263,12 +263,12 @@ describe("An operator", function () {
     assert.match(String(await resend.result()), /once more/);
     await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
     await untilStatus(sender, ["SENT"]);
-    await eventually(async () => needsOperator(handle), { what: "the call for an operator" });
+    await eventually(async () => needsOperator(handle), { what: "NeedsOperator" });
     await handle.executeUpdate("cancel");
     assert.deepEqual(await ledgerStates(sender), { SENT: 29, UNKNOWN: 1 });
   });
 
-  it("cannot stall a send with an update that is the API's", async () => {
+  it("cannot stall a send with an update of the API", async () => {
     const { sender, handle } = await underWay(40, 50);
     for (const update of ["preview", "confirm"]) {
       await assert.rejects(handle.executeUpdate(update), WorkflowUpdateFailedError);
@@ -306,10 +306,10 @@ describe("An operator", function () {
     await eventually(async () => (await handle.describe()).runId !== runId, { what: "the reset" });
     assert.equal(await handle.executeUpdate("pause"), "PAUSED");
     await eventually(async () => (await shown(handle)) === "PAUSED", { what: "PAUSED in the UI" });
-    assert.equal(await handle.executeUpdate("resume"), "goes on");
+    assert.equal(await handle.executeUpdate("resume"), "continues");
     await eventually(async () => (await shown(handle)) === "SENDING", { what: "SENDING in the UI" });
 
-    // Once more, and now a cancel is the first to ask.
+    // Once more, and now a cancel is the first command.
     await reset();
     assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
     assert.equal(((await handle.result()) as { outcome: string }).outcome, "CANCELLED");
@@ -318,7 +318,7 @@ describe("An operator", function () {
     assert.ok(cancelled > 0);
     assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
     const addresses = (await caughtMails(sender)).flatMap(({ to }) => to);
-    assert.equal(new Set(addresses).size, addresses.length, "nobody twice");
+    assert.equal(new Set(addresses).size, addresses.length, "no recipient twice");
   });
 
   it("is refused by a preview that was never confirmed", async () => {
@@ -329,7 +329,7 @@ describe("An operator", function () {
     }
   });
 
-  it("is told what a retry does, and what to do instead where it does nothing", async () => {
+  it("reads what a retry does, and what to do instead where it does nothing", async () => {
     const { handle: mailing } = await underWay(40, 1_500);
     assert.match(String(await mailing.executeUpdate("retry")), /mailing already/);
     await mailing.executeUpdate("pause");
@@ -341,9 +341,9 @@ describe("An operator", function () {
     assert.match(String(await waiting.executeUpdate("retry")), /send_at/);
     await waiting.executeUpdate("cancel");
 
-    const { handle: troubled } = await inTrouble();
-    await eventually(async () => (await troubled.executeUpdate("retry")) === "tries again now", { what: "a wait" });
-    await troubled.executeUpdate("cancel");
+    const { handle: failing } = await withFailingAccount();
+    await eventually(async () => (await failing.executeUpdate("retry")) === "tries again now", { what: "a wait" });
+    await failing.executeUpdate("cancel");
   });
 
   describe("who looks at unknown outcomes that became known", () => {

@@ -4,10 +4,11 @@ import fc from "fast-check";
 import { DateTime } from "luxon";
 import { openVault } from "../../domain/crypto.ts";
 import { newId } from "../../domain/ids.ts";
-import { type PlanSubject, planDigest } from "../../domain/sends/plan.ts";
+import type { PlanSubject } from "../../domain/sends/draft.ts";
+import { planDigest } from "../../domain/sends/plan.ts";
 import { nextSendAt } from "../../domain/sends/send-days.ts";
 import { confirmationToken, isGenuine, previewIdOf, type TokenFacts } from "../../domain/sends/token.ts";
-import { troubleWaitMs } from "../../workflows/trouble.ts";
+import { accountFailureWaitMs } from "../../workflows/account-failure.ts";
 
 const vault = openVault({
   SIGNING_SECRET: randomBytes(32).toString("base64"),
@@ -124,11 +125,11 @@ describe("The send-day calendar", () => {
   const now = fc.date({ min: new Date("2020-01-01"), max: new Date("2035-01-01"), noInvalidDate: true });
   const days = fc.uniqueArray(fc.integer({ min: 1, max: 7 }), { minLength: 1 });
 
-  it("goes at once where every day is allowed", () => {
+  it("begins at once where every day is allowed", () => {
     fc.assert(fc.property(now, fc.constantFrom(...zones), (at, zone) => nextSendAt(at, [], zone) === at));
   });
 
-  it("goes on the first allowed day, at once or at that day's first instant", () => {
+  it("begins on the first allowed day, at once or at that day's first instant", () => {
     fc.assert(
       fc.property(now, days, fc.constantFrom(...zones), (at, allowed, zone) => {
         const sendAt = nextSendAt(at, allowed, zone);
@@ -155,8 +156,8 @@ describe("The send-day calendar", () => {
   });
 });
 
-describe("The wait after account trouble", () => {
+describe("The wait after account failures", () => {
   it("grows from five seconds to five minutes and stays there", () => {
-    assert.deepEqual([1, 2, 3, 7, 50].map(troubleWaitMs), [5_000, 10_000, 20_000, 300_000, 300_000]);
+    assert.deepEqual([1, 2, 3, 7, 50].map(accountFailureWaitMs), [5_000, 10_000, 20_000, 300_000, 300_000]);
   });
 });

@@ -38,7 +38,7 @@ const sendIdOf = async ({ em, newsletterId }: Sender): Promise<string> => {
   return send_id;
 };
 
-/** A send that is over but for `unknown` recipients whose connection was cut after the final dot. */
+/** A send that has ended but for `unknown` recipients whose connection was cut after the final dot. */
 async function sentWithUnknown(unknown: number) {
   const sender = await makeSender({ recipients: 6, credits: 6 });
   await setFaults([{ stage: "data", match: sender.audience, drop: true, times: unknown }]);
@@ -56,7 +56,7 @@ describe("Unknown outcomes", () => {
   after(() => close());
   afterEach(() => setFaults([]));
 
-  it("call for an operator, who has them mailed once more", async () => {
+  it("need an operator, who has them mailed once more", async () => {
     const { sender, sendId, handle } = await sentWithUnknown(2);
     await eventually(async () => (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true, {
       what: "the call for an operator",
@@ -82,7 +82,7 @@ describe("Unknown outcomes", () => {
     assert.equal(searchAttributes["NeedsOperator"]?.[0], false);
   });
 
-  it("are not taken as long as a lost worker may have them in hand", async () => {
+  it("are not taken as long as a lost worker may have them in flight", async () => {
     const { sender, handle } = await sentWithUnknown(1);
     const mails = (await caughtMails(sender)).length;
     await handle.startUpdate("resendUnknown", { waitForStage: WorkflowUpdateStage.ACCEPTED });
@@ -99,10 +99,10 @@ describe("Unknown outcomes", () => {
     );
     assert.deepEqual(await ledgerStates(sender), { SENT: 5, UNKNOWN: 1 });
     assert.equal((await caughtMails(sender)).length, mails);
-    await handle.terminate("the test is over");
+    await handle.terminate("the test has ended");
   });
 
-  it("stay as they are when an operator says so", async () => {
+  it("stay as they are after an operator's cancel", async () => {
     const { sender, handle } = await sentWithUnknown(1);
     await handle.executeUpdate("cancel");
     assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 5, unknown: 1 });
@@ -129,7 +129,7 @@ describe("Unknown outcomes", () => {
   });
 
   for (const update of ["pause", "cancel"]) {
-    it(`are listed before a ${update} answers, when a worker was lost and no other came for what it had in hand`, async () => {
+    it(`are listed before a ${update} answers, when a worker was lost and no other took over its rows in flight`, async () => {
       const sender = await makeSender({ recipients: 30, credits: 30, account: { maxConnections: 1 } });
       await setFaults([{ stage: "data", match: sender.audience, delayMs: 50 }]);
       const { data } = await startSend(sender);
@@ -139,7 +139,7 @@ describe("Unknown outcomes", () => {
       const db = kysely(sender.em);
       await sql`update send_recipients set state = 'SENDING' where send_id = ${data.id} and state = 'QUEUED' and seq in (
         select max(seq) from send_recipients where send_id = ${data.id} and state = 'QUEUED')`.execute(db);
-      await sql`update sends set dispatching = true where id = ${data.id}`.execute(db);
+      await sql`update send_lanes set dispatching = true where send_id = ${data.id}`.execute(db);
       await handle.executeUpdate(update);
       const { UNKNOWN: unknown, SENDING: sending = 0, SENT: sent = 0 } = await ledgerStates(sender);
       assert.deepEqual({ unknown, sending }, { unknown: 1, sending: 0 });

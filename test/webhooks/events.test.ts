@@ -8,7 +8,7 @@ import { transaction } from "../../db/transaction.ts";
 import { resumeAccount, suspendAccount } from "../../domain/accounts.ts";
 import { importSubscribers } from "../../domain/csv-import.ts";
 import { confirmUrl, unsubscribeUrl } from "../../domain/links.ts";
-import { settleBatch } from "../../domain/sends/ledger.ts";
+import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { RELAY_CHANNEL } from "../../domain/webhooks/bell.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
@@ -483,7 +483,7 @@ describe("Events of a send", () => {
     assert.equal(events.length, 3 + 379 + 20 + 10);
 
     const { rows } = await sql<Json>`
-      select r.seq, r.send_id, r.subscriber_id, r.email, r.state, r.reason, r.attempts::int as attempts
+      select r.seq, r.send_id, r.member_id as subscriber_id, r.email, r.state, r.reason, r.attempts::int as attempts
       from send_recipients r join newsletters n on n.send_id = r.send_id where n.id = ${sender.newsletterId}
       order by r.email`.execute(kysely(sender.em));
     for (const [type, state] of [
@@ -526,20 +526,27 @@ describe("Events of a send", () => {
     assert.deepEqual(typesOf(await emittedEvents(sender)), ["newsletter.completed"]);
   });
 
-  for (const listened of [true, false]) {
-    const when = listened ? "before its slice began" : "since its slice began";
+  for (const eventsWanted of [true, false]) {
+    const when = eventsWanted ? "before its slice began" : "since its slice began";
     it(`tell of a mail whose outcome came late, and not of it again; to who listens ${when}`, async () => {
       const team = await makeTeam();
       const mail = await mailLetter(team);
       const since = emitted(team);
       await listen(team);
-      await sql`update send_recipients set state = 'UNKNOWN', reason = 'worker_lost', epoch = 1
+      await sql`update send_recipients set state = 'UNKNOWN', reason = 'worker_lost', epoch = 1, account_id = 'acct_x'
         where send_id = ${mail.sendId}`.execute(kysely(team.em));
       const settle = () =>
-        settleBatch(
+        settleOutcomes(
           team.em.fork(),
-          { ...live(team), sendId: mail.sendId, newsletterId: mail.newsletterId, epoch: 1, listened },
-          [{ seq: mail.seq, email: mail.email, state: "SENT", reason: null, suppress: false }],
+          {
+            ...live(team),
+            sendId: mail.sendId,
+            accountId: "acct_x",
+            resource: { type: "newsletter", id: mail.newsletterId },
+            epoch: 1,
+            eventsWanted,
+          },
+          [{ item: mail, outcome: { outcome: "sent", reason: "accepted" } }],
           { ladderSeconds: [1], windowSeconds: 1 },
         );
       assert.deepEqual(await settle(), { SENT: 1 });

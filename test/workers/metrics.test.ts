@@ -159,7 +159,7 @@ describe("Metrics of the worker pools", () => {
   async function lose({ em }: Sender, sendId: string, email: string): Promise<void> {
     const db = kysely(em);
     await sql`update send_recipients set state = 'SENDING' where send_id = ${sendId} and email = ${email}`.execute(db);
-    await sql`update sends set dispatching = true where id = ${sendId}`.execute(db);
+    await sql`update send_lanes set dispatching = true where send_id = ${sendId}`.execute(db);
   }
 
   it("have every metric that an alert or a panel asks for, once a send went out", async () => {
@@ -328,7 +328,7 @@ describe("Metrics from Postgres", () => {
         recipients, credits_reserved, cap_limit, cap_used_today, send_at, started_at)
       values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', 'none', 'SENDING',
         1, 0, 1, 1, now(), now() - interval '30 hours')`.execute(db);
-    await sql`insert into send_recipients (send_id, seq, subscriber_id, email, list_id, state)
+    await sql`insert into send_recipients (send_id, seq, member_id, email, list_id, state)
       values (${sendId}, 1, 'none', 'nobody@example.com', 'none', 'QUEUED')`.execute(db);
     try {
       const age = async () => Math.floor(((await gauge(registry, "mailkeel_queue_age_seconds")) ?? 0) / 3_600);
@@ -339,7 +339,7 @@ describe("Metrics from Postgres", () => {
       assert.equal(await age(), 20);
       await sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`.execute(db);
       assert.equal(await age(), 0, "a recipient that is not due waits for nobody");
-      await sql`update sends set status = 'PAUSED', trouble = 'login_refused' where id = ${sendId}`.execute(db);
+      await sql`update sends set status = 'PAUSED', pause_reason = 'login_refused' where id = ${sendId}`.execute(db);
       assert.equal(await gauge(registry, "mailkeel_sends_needing_operator"), needing + 1);
     } finally {
       await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);

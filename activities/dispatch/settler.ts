@@ -1,0 +1,87 @@
+import type { EntityManager } from "../../db/orm.ts";
+import type { Mailed } from "../../domain/mail/outcome.ts";
+import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
+import { type DeferralPolicy, settleOutcomes } from "../../domain/sends/settlement.ts";
+import type { StagedRecipient } from "../../domain/sends/staging.ts";
+import type { ActivityDeps } from "../deps.ts";
+import type { Allowance } from "./allowance.ts";
+import { throughOutage } from "./outage.ts";
+
+interface SettlerOptions {
+  deps: ActivityDeps;
+  em: EntityManager;
+  dispatch: OpenedDispatch;
+  allowance: Allowance;
+}
+
+/** Last part of a slice: writes outcomes to the ledger, and gives back what the slice has taken of the limits. */
+export class Settler {
+  readonly #options: SettlerOptions;
+  readonly #policy: DeferralPolicy;
+  #mailed = 0;
+  #accepted = false;
+  #firstReturnedSeq: number | undefined;
+  #failure: { error: unknown } | undefined;
+
+  constructor(options: SettlerOptions) {
+    this.#options = options;
+    const { DEFERRAL_LADDER_SECONDS, DEFERRAL_WINDOW_SECONDS } = options.deps.env;
+    this.#policy = { ladderSeconds: DEFERRAL_LADDER_SECONDS, windowSeconds: DEFERRAL_WINDOW_SECONDS };
+  }
+
+  /** Mails that were begun and whose failure, if any, was not the account's. */
+  get mailed(): number {
+    return this.#mailed;
+  }
+
+  /** A server accepted a mail. */
+  get accepted(): boolean {
+    return this.#accepted;
+  }
+
+  /** The first row that went back in the queue. */
+  get firstReturnedSeq(): number | undefined {
+    return this.#firstReturnedSeq;
+  }
+
+  /** Outcomes could not be written: the rows stay SENDING, and the next attempt turns them into UNKNOWN. */
+  get failed(): boolean {
+    return this.#failure !== undefined;
+  }
+
+  /** Writes outcomes down, through an outage of the database that passes. Never rejects, see `failed`. */
+  async settle(mails: readonly Mailed<StagedRecipient>[]): Promise<void> {
+    if (mails.length === 0) return;
+    const { deps, em, dispatch, allowance } = this.#options;
+    const returned = this.#count(mails);
+    try {
+      // Only this process knows these outcomes.
+      const write = () => settleOutcomes(em, dispatch, mails, this.#policy);
+      deps.countMails(await throughOutage(deps, write, { patient: !this.failed }));
+      allowance.returnRows(mails.length);
+      await allowance.returnMails(returned);
+    } catch (error) {
+      this.#failure ??= { error };
+    }
+  }
+
+  /** @throws the first failure of `settle` */
+  assertSettled(): void {
+    if (this.#failure) throw this.#failure.error;
+  }
+
+  /** @returns how many rows go back in the queue */
+  #count(mails: readonly Mailed<StagedRecipient>[]): number {
+    let returned = 0;
+    for (const { item, outcome } of mails) {
+      if (outcome.outcome === "account_failure" || outcome.outcome === "not_attempted") {
+        returned++;
+        this.#firstReturnedSeq = Math.min(this.#firstReturnedSeq ?? item.seq, item.seq);
+      } else {
+        this.#mailed++;
+        if (outcome.outcome === "sent") this.#accepted = true;
+      }
+    }
+    return returned;
+  }
+}

@@ -1,0 +1,116 @@
+import type { EntityManager } from "../../db/orm.ts";
+import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
+import { type StagedRecipient, stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
+import type { ActivityDeps } from "../deps.ts";
+import type { Allowance } from "./allowance.ts";
+import { throughOutage } from "./outage.ts";
+
+interface StagerOptions {
+  deps: ActivityDeps;
+  em: EntityManager;
+  dispatch: OpenedDispatch;
+  allowance: Allowance;
+  /** Where the lane's cursor stands. */
+  afterSeq: number;
+  /** Most rows of a batch at present. */
+  batchSize: () => number;
+  /** Nothing more is staged once it is aborted. */
+  signal: AbortSignal;
+}
+
+/** First part of a slice: takes recipients from the ledger, batch by batch, within the account's limits. */
+export class Stager {
+  readonly #options: StagerOptions;
+  #afterSeq: number;
+  #staged = 0;
+  #exhausted = false;
+  #limitWaitMs: number | undefined;
+  #ahead: Promise<readonly StagedRecipient[] | undefined> = Promise.resolve(undefined);
+
+  constructor(options: StagerOptions) {
+    this.#options = options;
+    this.#afterSeq = options.afterSeq;
+  }
+
+  /** The last row that was staged. */
+  get afterSeq(): number {
+    return this.#afterSeq;
+  }
+
+  /** No row was left to stage, or the lane must not continue. */
+  get exhausted(): boolean {
+    return this.#exhausted;
+  }
+
+  /** Milliseconds until the account may mail again; undefined unless its hourly or daily limit is used up. */
+  get limitWaitMs(): number | undefined {
+    return this.#limitWaitMs;
+  }
+
+  /** Stages one batch ahead of the one that is being mailed: connections must not wait for a commit. */
+  async *batches(): AsyncGenerator<readonly StagedRecipient[], void, void> {
+    this.#stageAhead();
+    for (;;) {
+      const batch = await this.#ahead;
+      if (batch === undefined) return;
+      this.#stageAhead();
+      yield batch;
+    }
+  }
+
+  /**
+   * Ends the staging, once `signal` is aborted or the batches have ended.
+   * @returns recipients that were staged ahead and are in no batch
+   */
+  async close(): Promise<readonly StagedRecipient[]> {
+    try {
+      return (await this.#ahead) ?? [];
+    } catch {
+      // The iteration of the batches, if it came so far, has thrown this error.
+      const { deps, em, dispatch } = this.#options;
+      await throughOutage(deps, () => unstageUnanswered(em, dispatch, this.#afterSeq));
+      return [];
+    }
+  }
+
+  #stageAhead(): void {
+    this.#ahead = this.#stageNext();
+    // It may fail before it is awaited.
+    this.#ahead.catch(() => undefined);
+  }
+
+  /** The next batch, once there is room for it; undefined when there is none, or no more may be staged. */
+  async #stageNext(): Promise<readonly StagedRecipient[] | undefined> {
+    const { deps, allowance, batchSize, signal } = this.#options;
+    const most = deps.env.DISPATCH_SLICE_ROWS;
+    while (!signal.aborted && this.#staged < most) {
+      const limit = Math.min(deps.env.DISPATCH_BATCH_SIZE, batchSize(), most - this.#staged);
+      if (!(await allowance.takeRows(limit, signal))) return undefined;
+      const batch = await this.#stage(limit);
+      allowance.returnRows(limit - batch.length);
+      if (this.#exhausted || this.#limitWaitMs !== undefined) return undefined;
+      if (batch.length > 0) return batch;
+    }
+    return undefined;
+  }
+
+  async #stage(limit: number): Promise<readonly StagedRecipient[]> {
+    const { deps, em, dispatch, allowance } = this.#options;
+    const { granted, retryInMs } = await allowance.takeMails(limit);
+    if (granted === 0) {
+      this.#limitWaitMs = retryInMs;
+      return [];
+    }
+    const staging = { afterSeq: this.#afterSeq, limit: granted };
+    const { recipients, suppressed, lastSeq } = await stageBatch(em, dispatch, staging);
+    deps.countMails({ SUPPRESSED: suppressed });
+    await allowance.returnMails(granted - recipients.length);
+    if (lastSeq === undefined) {
+      this.#exhausted = true;
+      return [];
+    }
+    this.#afterSeq = lastSeq;
+    this.#staged += recipients.length;
+    return recipients;
+  }
+}

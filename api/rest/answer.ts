@@ -1,0 +1,37 @@
+import type { RequestContext } from "../context.ts";
+import type { HandlerResult, RouteDefinition } from "./definition.ts";
+
+/** The result of a procedure; the adapter puts the envelope around it. */
+export interface Success {
+  status: number;
+  /** The request that had the effect: on a replay the first one. */
+  requestId: string;
+  data: unknown;
+  meta: Record<string, unknown>;
+  /** Remembered under the Idempotency-Key instead of `data`. */
+  facts?: unknown;
+}
+
+/**
+ * Makes the answer from a handler's result. A dry run shows its impact alone.
+ * @throws {Error} for a dry run without an impact
+ */
+export function successOf(
+  { requestId, dryRun }: Pick<RequestContext, "requestId" | "dryRun">,
+  { method, path, kind, status = 200 }: RouteDefinition,
+  result: HandlerResult<unknown>,
+): Success {
+  if (dryRun) {
+    if (!result.impact) throw new Error(`${method} ${path} gave no impact on a dry run`);
+    return { status: 200, requestId, data: null, meta: { dry_run: true, impact: result.impact } };
+  }
+  if (!("data" in result)) throw new Error(`${method} ${path} gave no payload`);
+  const { data, meta, facts, requestId: ofEffect = requestId } = result;
+  return {
+    status,
+    requestId: ofEffect,
+    data,
+    meta: { ...(kind === "read" ? {} : { dry_run: false }), ...meta },
+    facts,
+  };
+}

@@ -1,8 +1,0 @@
-/** JSON text that is the same for the same value, in whatever order its fields came. */
-export function canonicalJson(value: unknown): string {
-  return JSON.stringify(value, (_name, inner: unknown) =>
-    inner !== null && typeof inner === "object" && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner,
-  );
-}

@@ -1,0 +1,105 @@
+import type { z } from "zod";
+import type { Scope } from "../../domain/access/scopes.ts";
+import type { ErrorCode } from "../../domain/errors.ts";
+import type { RequestContext } from "../context.ts";
+
+/** What a write would do or did, as `meta.impact` shows it on a dry run. */
+export interface Impact {
+  object: "impact";
+  would_create: number;
+  would_update: number;
+  would_delete: number;
+  affected_count: number;
+  affected_ids: string[];
+  quota: QuotaImpact | null;
+}
+
+/** Where a write leaves the team against a limit. */
+export interface QuotaImpact {
+  kind: "contact_slots" | "email_credits";
+  amount: number;
+  used: number;
+  limit: number;
+  remaining: number;
+}
+
+/** Makes an impact. A count that is not given is zero; `affected_count` is the sum of the three unless given. */
+export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
+  const { would_create = 0, would_update = 0, would_delete = 0 } = effect;
+  return {
+    object: "impact",
+    would_create,
+    would_update,
+    would_delete,
+    affected_count: effect.affected_count ?? would_create + would_update + would_delete,
+    affected_ids: effect.affected_ids ?? [],
+    quota: effect.quota ?? null,
+  };
+}
+
+/** The success of a handler: the payload, and fields for the envelope around it. */
+export interface Ok<T> {
+  data: T;
+  impact?: Impact;
+  /** Joins `meta`. */
+  meta?: Record<string, unknown>;
+  /** Remembered under the Idempotency-Key instead of the payload; the route's `recall` makes the payload from it. */
+  facts?: unknown;
+  /** The id of the request that had the effect, where that was an earlier one. */
+  requestId?: string;
+}
+
+/** The result of a dry run that has no payload to show. */
+export interface ImpactOnly {
+  impact: Impact;
+}
+
+export type HandlerResult<T> = Ok<T> | ImpactOnly;
+
+/** A success with this payload. */
+export const ok = <T>(data: T, around: Omit<Ok<T>, "data"> = {}): Ok<T> => ({ data, ...around });
+
+export type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
+
+/** The declaration of a route; the middlewares, the adapter and the OpenAPI document read it. */
+export interface RouteMeta {
+  method: Method;
+  /** Below the base path, parameters in braces: `/lists/{listId}`. */
+  path: `/${string}`;
+  /** Of a success; 200 unless given. */
+  status?: number;
+  /** The scope that the API key must hold; null for none. */
+  scope: Scope | null;
+  /** Whether an Idempotency-Key acts here: `optional` on writes, `none` on GET and DELETE unless given. */
+  idempotency?: "none" | "optional" | "required";
+  /** Takes `?dry_run=true`; the handler must then give an impact. */
+  dryRun?: boolean;
+  /** The scope that a dry run needs besides `scope`. */
+  readScope?: Scope;
+  /** The answer holds a secret: it is remembered encrypted. */
+  secret?: boolean;
+  /** Makes the payload of a remembered answer from the facts that were remembered in its place. */
+  recall?: (ctx: RequestContext, facts: unknown) => unknown;
+  summary: string;
+  /** The codes it can answer beyond those any route can. */
+  errors?: readonly ErrorCode[];
+}
+
+/** `z.strictObject({ params, query, body })`, each of them a strict object itself. */
+export type InputSchema = z.ZodObject<{ params?: z.ZodType; query?: z.ZodType; body?: z.ZodType }>;
+
+/**
+ * Which base procedure serves a route: `read` opens no transaction, `write` runs the handler in one, and the effect of a
+ * `send` is committed by its workflow.
+ */
+export type RouteKind = "read" | "write" | "send";
+
+/** The meta of a built procedure: the declaration and its schemas. */
+export interface RouteDefinition extends RouteMeta {
+  kind: RouteKind;
+  input: InputSchema;
+  /** Of `data`. */
+  output: z.ZodType;
+  /** Runs before the handler's transaction is opened; `input` is parsed. */
+  before?: (ctx: RequestContext, input: unknown) => Promise<void>;
+}

@@ -1,0 +1,37 @@
+import type { AnyTRPCRouter } from "@trpc/server";
+import type { RouteDefinition } from "./definition.ts";
+
+/** A procedure of the router, with its declaration. */
+export interface Endpoint {
+  /** Of the procedure in the tRPC router. */
+  name: string;
+  type: "query" | "mutation";
+  meta: RouteDefinition;
+}
+
+const PARAM = /\{(\w+)\}/g;
+/** Express's spelling of a path. */
+export const expressPath = (path: string): string => path.replace(PARAM, ":$1");
+/** A path without the names of its parameters: two routes with the same shape match the same URLs. */
+export const shapeOf = (path: string): string => path.replace(PARAM, "{}");
+const paramCount = (path: string): number => path.match(PARAM)?.length ?? 0;
+
+/**
+ * Every route of a tRPC router, fixed paths before those with a parameter in the same place.
+ * @throws {Error} for a declaration that cannot be served
+ */
+export function endpointsOf(routes: AnyTRPCRouter): Endpoint[] {
+  const procedures: [string, { _def: { type: string; meta?: unknown } }][] = Object.entries(routes._def.procedures);
+  return procedures
+    .map(([name, { _def }]) => {
+      const meta = _def.meta as RouteDefinition;
+      const { method, path, dryRun = false, readScope, scope } = meta;
+      const type = _def.type === "query" ? ("query" as const) : ("mutation" as const);
+      const wrong = (why: string) => new Error(`${method} ${path}: ${why}`);
+      if ((type === "query") !== (method === "GET")) throw wrong("a GET is a query, everything else a mutation");
+      if (dryRun && scope !== null && !readScope) throw wrong("a dry run needs a readScope");
+      if (paramCount(path) > 0 && !meta.input.shape.params) throw wrong("its path has parameters, its input none");
+      return { name, type, meta };
+    })
+    .sort((a, b) => paramCount(a.meta.path) - paramCount(b.meta.path));
+}

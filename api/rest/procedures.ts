@@ -1,0 +1,166 @@
+import { initTRPC } from "@trpc/server";
+import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { type Access, authenticate, requireScope } from "../../domain/access/authenticate.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { claimKey, type IdempotencyHandle, inFlight, writeAnswer } from "../../domain/idempotency.ts";
+import type { CallContext } from "../context.ts";
+import { successOf } from "./answer.ts";
+import type { HandlerResult, RouteDefinition } from "./definition.ts";
+import { thrownBy } from "./failures.ts";
+import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
+import { completeInput, parserOf } from "./input.ts";
+
+/** The context of an admitted call: the caller is known and may use the route. */
+interface AdmittedContext extends CallContext {
+  em: EntityManager;
+  tenant: Tenant;
+  access: Access;
+  dryRun: boolean;
+  /** The Idempotency-Key that acts on the call, if any. */
+  key: string | null;
+}
+
+const t = initTRPC.context<CallContext>().meta<RouteDefinition>().create();
+/** For the middlewares behind the input's. */
+const inner = initTRPC.context<AdmittedContext>().meta<RouteDefinition>().create();
+
+/** Puts routes, or routers of routes, into one. */
+export const router = t.router;
+
+function declared(meta: RouteDefinition | undefined): RouteDefinition {
+  if (!meta) throw new Error("a procedure was made without route()");
+  return meta;
+}
+
+async function identify({ orm, vault, headers, locals, log, requestId }: CallContext) {
+  const access = await authenticate(orm.em, vault, headers);
+  const { tenant } = access;
+  locals.teamId = tenant.teamId;
+  return { access, tenant, em: forTenant(orm.em, tenant), log: log.child({ requestId, teamId: tenant.teamId }) };
+}
+
+/** Whether nothing is to be committed. @throws {ApiError} `validation_failed`; a missing `readScope` */
+function readDryRun(value: string | undefined, access: Access, { readScope }: RouteDefinition): boolean {
+  if (value !== undefined && value !== "true" && value !== "false") {
+    throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });
+  }
+  const dryRun = value === "true";
+  if (dryRun && readScope) requireScope(access, readScope);
+  return dryRun;
+}
+
+/**
+ * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, scope, query
+ * string and `dry_run`, Idempotency-Key.
+ *
+ * Rate limits and the Service-Version header belong here: a limit per address is a middleware in front of the first one
+ * (it learns of a 401 from the result of its `next()`), a limit per key and the version are middlewares behind it.
+ */
+const admitted = t.procedure
+  .use(async ({ ctx, next }) => next({ ctx: await identify(ctx) }))
+  .use(async ({ ctx, meta, next }) => {
+    const { scope } = declared(meta);
+    if (scope) requireScope(ctx.access, scope);
+    return next();
+  })
+  .use(async ({ ctx, meta, next }) =>
+    next({ ctx: { dryRun: readDryRun(ctx.query().dryRun, ctx.access, declared(meta)) } }),
+  )
+  .use(async ({ ctx, meta, next }) => next({ ctx: { key: readKey(ctx.headers, declared(meta)) } }));
+
+/** Turns the result of a read's handler into the answer. */
+const reading = inner.procedure.use(async ({ ctx, meta, next }) => {
+  const result = await next({ ctx: { idempotency: null } });
+  if (!result.ok) return result;
+  return { ...result, data: successOf(ctx, declared(meta), result.data as HandlerResult<unknown>) };
+});
+
+/**
+ * Runs a write once per Idempotency-Key: claims the key, or replays the answer that is remembered under it. Then runs
+ * the route's `before`.
+ */
+const claiming = inner.procedure
+  .use(async ({ ctx, meta, getRawInput, next }) => {
+    const definition = declared(meta);
+    const hold = (idempotency: IdempotencyHandle | null) => next({ ctx: { idempotency } });
+    // A dry run has no effect that a second request could repeat.
+    if (ctx.key === null || ctx.dryRun) return hold(null);
+    const request = keyedRequest(ctx, ctx.key, definition, await getRawInput());
+    const claim = await claimKey(ctx.orm.em, request);
+    if (claim.outcome === "replay") {
+      throw new Replayed(await recallAnswer({ ...ctx, idempotency: null }, definition, request, claim.answer));
+    }
+    const result = await hold(claim.handle);
+    if (!result.ok) await settleFailure(ctx, definition, claim.handle, thrownBy(result.error));
+    return result;
+  })
+  .use(async ({ ctx, meta, input, next }) => {
+    await declared(meta).before?.(ctx, input);
+    return next();
+  });
+
+/** The result of tRPC's `next()`, which returns failures instead of throwing them. */
+type Outcome = { ok: true; data: unknown } | { ok: false; error: Error };
+
+/** Ends a dry run's transaction. */
+class DryRunDone<R> {
+  readonly outcome: R;
+
+  constructor(outcome: R) {
+    this.outcome = outcome;
+  }
+}
+
+/** Runs the rest of a call in a transaction, and rolls back when that fails, and on a dry run. */
+async function inTransaction<R extends Outcome>(
+  { em, dryRun }: AdmittedContext,
+  rest: (em: EntityManager) => Promise<R>,
+): Promise<R> {
+  try {
+    return await transaction(em, async (tx) => {
+      const outcome = await rest(tx);
+      if (!outcome.ok) throw thrownBy(outcome.error);
+      if (dryRun) throw new DryRunDone(outcome);
+      return outcome;
+    });
+  } catch (thrown) {
+    if (thrown instanceof DryRunDone) return thrown.outcome;
+    throw thrown;
+  }
+}
+
+/** Runs the handler in a transaction, in which its answer is remembered too. */
+const writing = claiming
+  .use(({ ctx, next }) => inTransaction(ctx, (em) => next({ ctx: { em } })))
+  .use(async ({ ctx, meta, next }) => {
+    const result = await next();
+    if (!result.ok) return result;
+    // The database may refuse changes that are not flushed yet; on a dry run too.
+    await ctx.em.flush();
+    const success = successOf(ctx, declared(meta), result.data as HandlerResult<unknown>);
+    const { idempotency: handle } = ctx;
+    // Another attempt has taken the key over: this one must leave no trace.
+    const held = !handle || (await writeAnswer(ctx.em, handle, packAnswer(ctx, declared(meta), handle, success)));
+    if (!held) throw inFlight();
+    return { ...result, data: success };
+  });
+
+/** Runs the handler in no transaction: a workflow commits the effect. */
+const sending = claiming.use(async ({ ctx, meta, next }) => {
+  const result = await next();
+  if (!result.ok) return result;
+  const success = successOf(ctx, declared(meta), result.data as HandlerResult<unknown>);
+  const { idempotency: handle } = ctx;
+  // Changes nothing where the activity has written the answer with the effect.
+  if (handle) await writeAnswer(ctx.em, handle, packAnswer(ctx, declared(meta), handle, success));
+  return { ...result, data: success };
+});
+
+const BEHIND_INPUT = { read: reading, write: writing, send: sending } as const;
+
+/** The base procedure of a route: admission, input, and the middlewares of its kind. */
+export function procedureFor(definition: RouteDefinition) {
+  const parsed = admitted.meta(definition).input(parserOf(completeInput(definition.input)));
+  return parsed.concat(BEHIND_INPUT[definition.kind]);
+}

@@ -1,0 +1,87 @@
+import type { EntityManager, Tenant } from "../../db/orm.ts";
+import type { Vault } from "../crypto.ts";
+import { ApiError, notFound } from "../errors.ts";
+import type { Draft } from "./draft.ts";
+import {
+  assertContent,
+  assertDraft,
+  assertKeyMaySend,
+  checkGates,
+  type PassedGates,
+  type SendingKey,
+} from "./gates.ts";
+import { type PlanCounts, resolvePlan } from "./plan.ts";
+import { type PreviewRow, readPreview, tokenFacts } from "./preview.ts";
+import { Refusal } from "./refusal.ts";
+import type { SendResource } from "./resource.ts";
+import { sendable } from "./sendable.ts";
+import { isGenuine, previewIdOf } from "./token.ts";
+
+interface Check {
+  tenant: Tenant;
+  resource: SendResource;
+  key: SendingKey;
+}
+/** The API checks the token, before anything is locked. */
+interface TokenCheck extends Check {
+  token: string;
+  vault: Vault;
+}
+/** The activity checks the plan of the preview that the token named, under the draft's lock. */
+interface PlanCheck extends Check {
+  previewId: string;
+}
+
+/** A confirm that is not refused. */
+export interface CheckedPlan extends PassedGates {
+  draft: Draft;
+  counts: PlanCounts;
+}
+
+/**
+ * Where a confirm is refused: every refusal, in the order that a client meets them. The API calls it with the token, to
+ * refuse what can be told without a lock; the activity calls it with the preview's id, in the transaction that arms the
+ * send, and goes on to the plan and the gates.
+ * @returns for a token its preview's id; for a preview what the send is armed with
+ * @throws {ApiError} the first refusal that applies
+ */
+export async function checkConfirm(em: EntityManager, check: TokenCheck): Promise<string>;
+export async function checkConfirm(em: EntityManager, check: PlanCheck): Promise<CheckedPlan>;
+export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCheck): Promise<string | CheckedPlan> {
+  const { tenant, resource, key } = check;
+  const underLock = "previewId" in check;
+
+  assertKeyMaySend(key); // send_not_permitted
+  const draft = await sendable(resource).readDraft(em, tenant, resource.id, { lock: underLock }); // not_found
+  const preview = underLock ? await findPreview(em, check) : await previewOfToken(em, check); // confirmation_invalid
+  if (preview.used_at !== null) throw new Refusal("confirmation_stale", "used");
+  if (preview.expired) throw new Refusal("confirmation_stale", "expired");
+  assertDraft(draft); // resource_state_invalid
+  if (preview.api_key_id !== key.id) throw new Refusal("send_plan_changed", "other_key");
+  if (!underLock) return preview.id;
+
+  // An account that is gone is no drift but a refusal of its own, below.
+  const subject = draft.account ? draft : { ...draft, accountAddress: preview.account_address };
+  const { counts, digest } = await resolvePlan(em, subject);
+  if (digest !== preview.plan_digest) throw new Refusal("send_plan_changed", "drift");
+  assertContent(draft); // campaign_not_ready
+  // campaign_not_ready, sending_domain_unverified, send_domain_not_allowed, send_cap_exceeded, complaint_rate_exceeded,
+  // quota_exceeded
+  const gates = await checkGates(em, tenant, key, draft, counts);
+  return { draft, counts, ...gates };
+}
+
+/** @throws {ApiError} `confirmation_invalid` for a token that is not ours, or of another team or resource */
+async function previewOfToken(em: EntityManager, { tenant, resource, token, vault }: TokenCheck): Promise<PreviewRow> {
+  const previewId = previewIdOf(token);
+  const preview = previewId === undefined ? undefined : await readPreview(em, tenant, resource, previewId);
+  if (!preview || !isGenuine(vault, token, tokenFacts(preview))) throw new ApiError("confirmation_invalid");
+  return preview;
+}
+
+/** The preview whose token was checked; it is missing only when it was deleted since. */
+async function findPreview(em: EntityManager, { tenant, resource, previewId }: PlanCheck): Promise<PreviewRow> {
+  const preview = await readPreview(em, tenant, resource, previewId);
+  if (!preview) throw notFound();
+  return preview;
+}

@@ -1,0 +1,189 @@
+import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
+import type { SendStatus } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import type { EventName } from "../webhooks/catalogue.ts";
+import { isWanted } from "../webhooks/emit.ts";
+import type { ResourceType, SendResource } from "./resource.ts";
+import { markUnknown } from "./unknown.ts";
+
+/** One account's part in a send. A newsletter's send has one lane. */
+export interface Lane {
+  sendId: string;
+  accountId: string;
+}
+
+/** An attempt to dispatch a lane, begun by `openDispatch`. */
+export interface OpenedDispatch extends Lane, Tenant {
+  status: SendStatus;
+  epoch: number;
+  resource: SendResource;
+  /** Other lanes stage recipients of the same send. */
+  shared: boolean;
+  /** Recipients up to and including this `seq` were staged before; some of them may be QUEUED again. */
+  afterSeq: number;
+  /** An endpoint of the team wants the events of a settlement. */
+  eventsWanted: boolean;
+  /** Rows that an earlier attempt left SENDING when it died: UNKNOWN now. */
+  unknown: number;
+}
+
+/** Events that a settlement may record. */
+export const SETTLEMENT_EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
+
+/** The condition on a ledger row that a lane may take it: no other lane holds it. */
+export const isFreeFor = (accountId: string, table: string): Expression<SqlBool> => {
+  const account = sql.ref(`${table}.account_id`);
+  return sql<SqlBool>`(${account} is null or ${account} = ${accountId})`;
+};
+
+/** The accounts that mail a send, as a column of a query of `sends`. */
+export const laneAccounts = (sends = "sends"): RawBuilder<string[]> =>
+  sql<string[]>`array(select account_id from send_lanes where send_id = ${sql.ref(`${sends}.id`)} order by account_id)`;
+
+export async function openLane(em: EntityManager, { sendId, accountId }: Lane): Promise<void> {
+  await kysely(em).insertInto("send_lanes").values({ send_id: sendId, account_id: accountId }).execute();
+}
+
+/**
+ * Begins a dispatching attempt of a lane: raises its epoch, so that an older attempt that still lives stages nothing
+ * more, and turns the rows that a dead one left SENDING into UNKNOWN. Only an operator has those mailed again. If the
+ * old attempt lives after all, its late outcome still replaces the UNKNOWN.
+ *
+ * The locks are taken in the order in which every other statement takes them: the send, its lanes, its recipients.
+ * @returns undefined when there is no such lane
+ */
+export function openDispatch(em: EntityManager, { sendId, accountId }: Lane): Promise<OpenedDispatch | undefined> {
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    const { rows } = await sql<{
+      teamId: string;
+      environment: Tenant["environment"];
+      status: SendStatus;
+      type: ResourceType;
+      id: string;
+      epoch: number;
+      dispatching: boolean;
+      afterSeq: number;
+      shared: boolean;
+    }>`
+      select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id,
+        l.epoch, l.dispatching, l.after_seq as "afterSeq",
+        exists (select 1 from send_lanes o where o.send_id = s.id and o.account_id <> l.account_id) as shared
+      from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
+      where s.id = ${sendId}
+      for share of s for update of l`.execute(db);
+    const [lane] = rows;
+    if (!lane) return undefined;
+    const { teamId, environment, status, shared, afterSeq } = lane;
+    const { eventsWanted } = await db
+      .selectNoFrom(isWanted({ teamId, environment }, ...SETTLEMENT_EVENTS).as("eventsWanted"))
+      .executeTakeFirstOrThrow();
+    // The scan walks the whole send, so it is done only when an attempt did not end in order.
+    const unknown = lane.dispatching ? await markUnknown(tx, sendId, [accountId]) : 0;
+    const epoch = lane.epoch + 1;
+    await db
+      .updateTable("send_lanes")
+      .set({ epoch, dispatching: status === "SENDING" })
+      .where("send_id", "=", sendId)
+      .where("account_id", "=", accountId)
+      .execute();
+    const resource = { type: lane.type, id: lane.id };
+    return { sendId, accountId, teamId, environment, status, epoch, resource, shared, afterSeq, eventsWanted, unknown };
+  });
+}
+
+/**
+ * Ends an attempt in order: every row that it staged has its outcome. Does nothing when another attempt took over.
+ * @param afterSeq where the lane's next attempt begins to stage
+ */
+export async function closeDispatch(
+  em: EntityManager,
+  { sendId, accountId, epoch }: OpenedDispatch,
+  afterSeq: number,
+): Promise<void> {
+  await kysely(em)
+    .updateTable("send_lanes")
+    .set({ dispatching: false, after_seq: afterSeq })
+    .where("send_id", "=", sendId)
+    .where("account_id", "=", accountId)
+    .where("epoch", "=", epoch)
+    .execute();
+}
+
+/**
+ * Ends the attempts of a send that are presumed dead when no other follows them, as `openDispatch` would: for a send
+ * that is paused or has ended. Does nothing to a lane whose last attempt ended in order, or when the send is SENDING:
+ * another attempt does it then, and may have begun already.
+ * @returns how many recipients became UNKNOWN
+ */
+export function closeLost(em: EntityManager, sendId: string): Promise<number> {
+  return transaction(em, async (tx) => {
+    // The send's lock comes first: its status must not change while its lanes are closed.
+    const { rows: lost } = await sql<{ account_id: string }>`
+      with ended as materialized (
+        select id from sends where id = ${sendId} and status <> 'SENDING' for share
+      )
+      update send_lanes l set epoch = l.epoch + 1, dispatching = false
+      from ended where l.send_id = ended.id and l.dispatching
+      returning l.account_id`.execute(kysely(tx));
+    if (lost.length === 0) return 0;
+    const accountIds = lost.map(({ account_id }) => account_id);
+    return markUnknown(tx, sendId, accountIds);
+  });
+}
+
+/**
+ * Puts the lane's deferred recipients whose wait has ended back in the queue, and its cursor before the first of them.
+ * @returns the cursor; undefined when none was due
+ */
+export async function requeueDue(em: EntityManager, { sendId, accountId }: Lane): Promise<number | undefined> {
+  const { rows } = await sql<{ after_seq: number }>`
+    with due as (
+      update send_recipients r set state = 'QUEUED', retry_at = null, updated_at = now()
+      where r.send_id = ${sendId} and r.state = 'DEFERRED' and r.retry_at <= clock_timestamp()
+        and ${isFreeFor(accountId, "r")}
+      returning r.seq
+    ), first as (
+      select min(seq) as seq from due having count(*) > 0
+    )
+    update send_lanes l set after_seq = least(l.after_seq, first.seq - 1)
+    from first where l.send_id = ${sendId} and l.account_id = ${accountId}
+    returning l.after_seq`.execute(kysely(em));
+  return rows[0]?.after_seq;
+}
+
+/** The part of a send that is left to a lane. */
+export type Remaining =
+  /** A newer attempt took the lane over, or its send is not SENDING. */
+  | { left: "stopped" }
+  | { left: "account_not_active" }
+  /** The first row that waits to be staged. */
+  | { left: "queued"; seq: number }
+  /** Milliseconds until the next deferred recipient is due; negative when one is due already. */
+  | { left: "deferred"; waitMs: number }
+  | { left: "nothing" };
+
+/** Looks over the whole send for what is left to the lane; done once its queue seems empty. */
+export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch): Promise<Remaining> {
+  const { sendId, accountId, epoch } = dispatch;
+  const db = kysely(em);
+  const { rows: lanes } = await sql<{ live: boolean; active: boolean }>`
+    select s.status = 'SENDING' and l.epoch = ${epoch} as live, coalesce(a.status = 'ACTIVE', false) as active
+    from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
+    left join email_accounts a on a.id = l.account_id and ${ofTenant(dispatch, "a")}
+    where s.id = ${sendId} and ${ofTenant(dispatch, "s")}`.execute(db);
+  if (!lanes[0]?.live) return { left: "stopped" };
+  if (!lanes[0].active) return { left: "account_not_active" };
+  const { rows } = await sql<{ seq: number | null; waitMs: number | null }>`
+    select (select r.seq from send_recipients r
+        where r.send_id = ${sendId} and r.state = 'QUEUED' and ${isFreeFor(accountId, "r")}
+        order by r.seq limit 1) as seq,
+      (select ceil(extract(epoch from min(r.retry_at) - clock_timestamp()) * 1000)::float8 from send_recipients r
+        where r.send_id = ${sendId} and r.retry_at is not null and ${isFreeFor(accountId, "r")}) as "waitMs"`.execute(
+    db,
+  );
+  const { seq, waitMs } = rows[0] ?? { seq: null, waitMs: null };
+  if (seq !== null) return { left: "queued", seq };
+  return waitMs === null ? { left: "nothing" } : { left: "deferred", waitMs };
+}

@@ -1,0 +1,92 @@
+import { sql } from "kysely";
+import type { BroadcastStatus } from "../../db/entities/send.ts";
+import { kysely, ofTenant } from "../../db/orm.ts";
+import { notFound } from "../errors.ts";
+import { emit } from "../webhooks/emit.ts";
+import { newsletterRow } from "../webhooks/records.ts";
+import { pickAccount, type Sendable } from "./draft.ts";
+
+interface DraftRow {
+  id: string;
+  status: BroadcastStatus;
+  subject: string | null;
+  body: string | null;
+  from_email: string | null;
+  from_name: string | null;
+  send_days: string[];
+  time_zone: string;
+  list_ids: string[];
+}
+
+const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
+  const { rows } = await sql<DraftRow>`
+    select n.id, n.status, n.subject, n.body, n.from_email, n.from_name, n.send_days, t.time_zone,
+      array(select list_id from newsletter_lists l where l.newsletter_id = n.id order by list_id) as list_ids
+    from newsletters n join teams t on t.id = n.team_id
+    where n.id = ${id} and ${ofTenant(tenant, "n")}
+    ${lock ? sql`for update of n` : sql``}`.execute(kysely(em));
+  const [row] = rows;
+  if (!row) throw notFound();
+  const account = row.from_email === null ? null : await pickAccount(em, tenant, row.from_email);
+  return {
+    teamId: tenant.teamId,
+    environment: tenant.environment,
+    resource: { type: "newsletter", id: row.id },
+    status: row.status,
+    subject: row.subject,
+    body: row.body,
+    fromEmail: row.from_email,
+    fromName: row.from_name,
+    sendDays: row.send_days.map(Number),
+    timeZone: row.time_zone,
+    listIds: row.list_ids,
+    account,
+    accountAddress: account?.address ?? null,
+  };
+};
+
+/**
+ * Subscribers of the targeted lists, each address once: opted in when confirmed on at least one of them, `list_id` the
+ * first such list. On one list no grouping is needed, which halves the cost of a large plan.
+ */
+const selectMembers: Sendable["selectMembers"] = ({ listIds, ...tenant }) => {
+  const [only, ...others] = listIds;
+  const memberships =
+    only !== undefined && others.length === 0
+      ? sql`select subscriber_id, status = 'CONFIRMED' as opted_in, list_id
+            from subscriptions where list_id = ${only} and ${ofTenant(tenant)}`
+      : sql`select subscriber_id, bool_or(status = 'CONFIRMED') as opted_in,
+              coalesce(min(list_id) filter (where status = 'CONFIRMED'), min(list_id)) as list_id
+            from subscriptions where list_id = any(${[...listIds]}) and ${ofTenant(tenant)}
+            group by subscriber_id`;
+  return sql`
+    select s.id, s.email, s.first_name, s.last_name, m.list_id, m.opted_in, x.id is not null as suppressed
+    from (${memberships}) m
+    join subscribers s on s.id = m.subscriber_id and ${ofTenant(tenant, "s")}
+    left join suppressions x on ${ofTenant(tenant, "x")} and x.email = s.email`;
+};
+
+const markScheduled: Sendable["markScheduled"] = async (em, tenant, id, send) => {
+  await kysely(em)
+    .updateTable("newsletters")
+    .set({ status: "SCHEDULED", send_id: send.id, send_at: send.sendAt })
+    .where("id", "=", id)
+    .where(ofTenant(tenant))
+    .execute();
+  await emit(em, tenant, "newsletter.scheduled", newsletterRow(id));
+};
+
+const markMoved: Sendable["markMoved"] = async (em, tenant, id, { sendId, to, startedAt, completedAt, step }) => {
+  const moved = await kysely(em)
+    .updateTable("newsletters")
+    .set({ status: to, started_at: startedAt, completed_at: completedAt })
+    .where("id", "=", id)
+    .where(ofTenant(tenant))
+    .where("send_id", "=", sendId)
+    .where("status", "<>", "SENT")
+    .executeTakeFirst();
+  if (step && moved.numUpdatedRows > 0n) await emit(em, tenant, `newsletter.${step}`, newsletterRow(id));
+};
+
+/** A newsletter mails the subscribers of the lists that are attached to it. */
+export const newsletter: Sendable = { readDraft, selectMembers, markScheduled, markMoved };

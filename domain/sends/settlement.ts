@@ -1,0 +1,193 @@
+import { type RawBuilder, sql } from "kysely";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { type EntityManager, ofTenant } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
+import { newId } from "../ids.ts";
+import type { Mailed, MailOutcome } from "../mail/outcome.ts";
+import { ringRelay } from "../webhooks/bell.ts";
+import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
+import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
+import { type OpenedDispatch, SETTLEMENT_EVENTS } from "./lanes.ts";
+import type { StateCounts } from "./ledger.ts";
+import type { StagedRecipient } from "./staging.ts";
+
+/** A staged recipient and the outcome of the mail. */
+export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq" | "email">>;
+
+export interface DeferralPolicy {
+  /** Waits before the next try, in seconds; the last one repeats. */
+  ladderSeconds: readonly number[];
+  /** How long a recipient is tried in all, in seconds. */
+  windowSeconds: number;
+}
+
+/** The state of a row by the outcome of its mail; a DEFERRED one expires once its window has passed. */
+const STATES = {
+  sent: "SENT",
+  rejected: "REJECTED",
+  deferred: "DEFERRED",
+  unknown: "UNKNOWN",
+  account_failure: "QUEUED",
+  not_attempted: "QUEUED",
+} as const satisfies Record<MailOutcome["outcome"], RecipientState>;
+
+/** Why a row is where it is: a code; never the server's text. */
+function reasonOf(outcome: MailOutcome): string | null {
+  switch (outcome.outcome) {
+    case "sent":
+    case "account_failure":
+    case "not_attempted":
+      return null;
+    default: {
+      const { reason, code, enhanced } = outcome;
+      const detail = [code, enhanced].filter((part) => part !== undefined).join("_");
+      return detail ? `${reason}:${detail}` : reason;
+    }
+  }
+}
+
+export type SettlingDispatch = Omit<OpenedDispatch, "status" | "shared" | "afterSeq" | "unknown">;
+
+/**
+ * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, a suppression per hard
+ * bounce, and the events of all that for a team with endpoints that want them, in one statement: its round trip and its
+ * commit are the cost of settling. A row found UNKNOWN because this attempt was presumed dead takes its true outcome,
+ * unless that would put it back in the queue of a send that has ended. A row that goes back in the queue is held by no
+ * lane any more.
+ *
+ * Most teams have no such endpoint, and events would cost them a fifth of the statement all the same. So they have a
+ * statement of their own without events; should an endpoint want them by now, it settles nothing.
+ * @returns how many rows came to each state
+ */
+async function settleBatch(
+  em: EntityManager,
+  dispatch: SettlingDispatch,
+  mails: readonly MailedRecipient[],
+  policy: DeferralPolicy,
+): Promise<StateCounts> {
+  if (!dispatch.eventsWanted) {
+    const settled = await runSettlement(em, dispatch, mails, policy, false);
+    if (settled.length > 0) return countsOf(settled);
+  }
+  const settled = await runSettlement(em, dispatch, mails, policy, true);
+  if (settled[0]?.recorded) ringRelay(em);
+  return countsOf(settled);
+}
+
+interface Settled {
+  state: RecipientState | null;
+  count: number;
+  /** An event was recorded for the relay. */
+  recorded?: boolean;
+}
+
+const countsOf = (rows: readonly Settled[]): StateCounts =>
+  Object.fromEntries(rows.flatMap(({ state, count }) => (state === null ? [] : [[state, count]])));
+
+async function runSettlement(
+  em: EntityManager,
+  dispatch: SettlingDispatch,
+  mails: readonly MailedRecipient[],
+  { ladderSeconds, windowSeconds }: DeferralPolicy,
+  withEvents: boolean,
+): Promise<Settled[]> {
+  const { sendId, accountId, epoch, teamId, environment } = dispatch;
+  const seqs = mails.map(({ item }) => item.seq);
+  const bounced = mails.flatMap(({ item, outcome }) =>
+    outcome.outcome === "rejected" && outcome.suppress ? [{ id: newId("suppression"), email: item.email }] : [],
+  );
+  const bounces = bounced.length > 0;
+  const mayRun = withEvents ? sql`true` : sql`not ${isWanted(dispatch, ...SETTLEMENT_EVENTS)}`;
+  // A batch without a bounce has a statement without suppressions: an insert has its cost even when it inserts nothing.
+  const { rows } = await executePrepared(
+    em,
+    `settle${bounces ? "_bounces" : ""}${withEvents ? "_with_events" : ""}`,
+    sql<Settled>`
+      with outcome as (
+        select * from unnest(
+          ${seqs}::int[],
+          ${mails.map(({ outcome }) => STATES[outcome.outcome])}::text[],
+          ${mails.map(({ outcome }) => reasonOf(outcome))}::text[]
+        ) as o (seq, state, reason)
+      ), timed as materialized (
+        select r.ctid as row, o.reason, o.state, r.first_deferred_at,
+          case when o.state = 'DEFERRED' then now() + make_interval(secs =>
+            (${[...ladderSeconds]}::int[])[least(greatest(r.attempts::int, 1), ${ladderSeconds.length}::int)]) end as retry_at,
+          coalesce(r.first_deferred_at, now()) + make_interval(secs => ${windowSeconds}::int) as expires_at
+        from send_recipients r join outcome o on o.seq = r.seq
+        where r.send_id = ${sendId} and r.seq = any(${seqs}::int[]) and ${mayRun}
+      ), settled as (
+        update send_recipients r
+        set state = case when t.retry_at > t.expires_at then 'EXPIRED' else t.state end,
+          reason = t.reason,
+          account_id = case when t.state = 'QUEUED' then null else r.account_id end,
+          attempts = r.attempts - case when t.state = 'QUEUED' then 1 else 0 end,
+          first_deferred_at = case when t.state = 'DEFERRED' then coalesce(t.first_deferred_at, now())
+            else r.first_deferred_at end,
+          retry_at = case when t.retry_at <= t.expires_at then t.retry_at end,
+          updated_at = now()
+        from timed t
+        where r.ctid = t.row and r.epoch = ${epoch} and r.account_id = ${accountId}
+          and (r.state = 'SENDING' or (r.state = 'UNKNOWN' and (t.state in ('SENT', 'REJECTED')
+            or (t.state <> 'UNKNOWN' and exists (
+              select 1 from sends s where s.id = ${sendId} and ${ofTenant(dispatch, "s")}
+                and s.status in ('SENDING', 'PAUSED'))))))
+        returning ${withEvents ? sql`r.*` : sql`r.state`}
+      ), counted as (
+        insert into delivery_days as d (team_id, environment, day, delivered)
+        select ${teamId}, ${environment}, (now() at time zone 'UTC')::date, count(*)
+        from settled where state = 'SENT' having count(*) > 0
+        on conflict (team_id, environment, day) do update set delivered = d.delivered + excluded.delivered
+      )${
+        bounces
+          ? sql`, suppressed as (
+        insert into suppressions (id, team_id, environment, email, reason)
+        select id, ${teamId}, ${environment}, email, 'bounce:hard'
+        from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ email }) => email)}::text[]) as b (id, email)
+        where ${mayRun}
+        on conflict (team_id, environment, email) do nothing
+        returning *
+      )`
+          : sql``
+      }${withEvents ? recordAndCount(dispatch, bounces) : sql` select state, count(*)::int as count from settled group by state`}`,
+  );
+  return rows;
+}
+
+/** The rest of a settlement with events: records them, and counts its rows, in one row at least. */
+function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilder<unknown> {
+  const { sendId, resource } = dispatch;
+  const mails = sql`
+        select w.type, ${emailRecord("s", { sendId, newsletterId: resource.id }, sql`s.state`)} as object
+        from wanted w join settled s
+          on w.type = case s.state when 'SENT' then 'email.sent' when 'REJECTED' then 'email.rejected' end`;
+  const suppressions = sql`
+        select w.type, ${suppressionRecord("b")} from wanted w cross join suppressed b where w.type = 'suppression.added'`;
+  return sql`,
+      wanted as materialized (${wantedTypes(dispatch, SETTLEMENT_EVENTS)}),
+      recorded as (${intoOutbox(dispatch, bounces ? sql`${mails} union all ${suppressions}` : mails)} returning 1)
+      select s.state, s.count, e.recorded from (select exists (select from recorded) as recorded) e
+      left join (select state, count(*)::int as count from settled group by state) s on true`;
+}
+
+/** How often a settlement that fell short is made; each time some other statement must have come between. */
+const SHORT_SETTLEMENT_TRIES = 3;
+
+/**
+ * Settles many outcomes at once, all of them that are still this attempt's to settle. `settleBatch` finds its rows by
+ * their place (ctid). It passes over a row that another statement moves while it waits for that statement's lock (the
+ * attempt was presumed dead just then), and the known outcome would be lost. That is rare, and shows in the count: then
+ * it is made once more. It touches no row that is settled already or belongs to another attempt.
+ * @returns how many rows came to each state
+ */
+export async function settleOutcomes(...args: Parameters<typeof settleBatch>): Promise<StateCounts> {
+  const [, , mails] = args;
+  const counts: StateCounts = {};
+  for (let tries = 1, missing = mails.length; ; tries++) {
+    for (const [state, count] of Object.entries(await settleBatch(...args)) as [RecipientState, number][]) {
+      counts[state] = (counts[state] ?? 0) + count;
+      missing -= count;
+    }
+    if (missing <= 0 || tries === SHORT_SETTLEMENT_TRIES) return counts;
+  }
+}

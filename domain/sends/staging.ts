@@ -1,0 +1,142 @@
+import { sql } from "kysely";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
+import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
+
+/** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
+export interface StagedRecipient {
+  seq: number;
+  email: string;
+  firstName: string | null;
+  lastName: string | null;
+  /** Null when no list brought this recipient in. */
+  listId: string | null;
+  /** `performance.now()` before the row was staged. */
+  stagedAt: number;
+}
+
+interface StageRequest {
+  /** Rows up to and including this one were staged. */
+  afterSeq: number;
+  /** Most rows to stage. */
+  limit: number;
+}
+
+export interface StagedBatch {
+  recipients: StagedRecipient[];
+  /** How many became SUPPRESSED instead. */
+  suppressed: number;
+  /** Where the next batch begins; undefined when no queued row came after `afterSeq`, or the lane must not continue. */
+  lastSeq: number | undefined;
+}
+
+/**
+ * Takes the next recipients from QUEUED to SENDING in one statement, which requires the send to be SENDING, its lane to
+ * be under this very epoch and its account to be ACTIVE. Recipients that were suppressed, opted out of every
+ * targeted list, were deleted or changed address since the confirm become SUPPRESSED instead.
+ *
+ * The shared locks on the send and the lane order this against a pause and against `openDispatch`: a statement of an
+ * older epoch either commits before the epoch is raised, and its rows are then found, or sees the new epoch and stages
+ * nothing. A recipient that another lane holds is skipped. Lanes that stage at once lock their rows, so that none waits
+ * for rows of another; a lane that is alone saves that: locks would add a fifth to what the statement writes.
+ *
+ * Rows are found by index and then joined by their place (ctid): right after a confirm the planner has no statistics of
+ * the send, assumes that it has one row and would walk all of it once per recipient.
+ *
+ * The limit is a literal: with a parameter there the planner would guess a tenth of the send, find its generic plan
+ * too expensive, and plan the statement anew each time, which costs as much as running it.
+ */
+export async function stageBatch(
+  em: EntityManager,
+  dispatch: OpenedDispatch,
+  { afterSeq, limit }: StageRequest,
+): Promise<StagedBatch> {
+  const { sendId, accountId, epoch, shared } = dispatch;
+  const stagedAt = performance.now();
+  const { rows } = await executePrepared(
+    em,
+    `stage_batch_${limit}${shared ? "_shared" : ""}`,
+    sql<{
+      seq: number;
+      state: RecipientState;
+      email: string;
+      first_name: string | null;
+      last_name: string | null;
+      list_id: string | null;
+    }>`
+    with live as (
+      select s.id, s.team_id, s.environment, s.resource_id
+      from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
+      where s.id = ${sendId} and ${ofTenant(dispatch, "s")} and s.status = 'SENDING' and l.epoch = ${epoch}
+        and exists (select 1 from email_accounts a where a.id = l.account_id and a.status = 'ACTIVE')
+      for share of s, l
+    ), picked as (
+      select r.ctid as row, r.email, r.member_id, live.team_id, live.environment, live.resource_id
+      from live join send_recipients r on r.send_id = live.id
+      where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED' and ${isFreeFor(accountId, "r")}
+      order by r.seq limit ${sql.lit(limit)}
+      ${shared ? sql`for update of r skip locked` : sql``}
+    ), checked as materialized (
+      select p.row, case
+          when u.id is null then 'subscriber_deleted'
+          when u.email <> p.email then 'address_changed'
+          when x.id is not null then 'suppressed'
+          when not exists (
+            select 1 from newsletter_lists l
+            join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.member_id
+            where l.newsletter_id = p.resource_id and m.status = 'CONFIRMED'
+          ) then 'opted_out'
+        end as ineligible
+      from picked p
+      left join subscribers u on u.id = p.member_id
+      left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email
+    )
+    update send_recipients r
+    set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,
+      epoch = ${epoch}, account_id = ${accountId}, reason = c.ineligible, updated_at = now(),
+      attempts = r.attempts + case when c.ineligible is null then 1 else 0 end
+    from checked c where r.ctid = c.row
+    returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id`,
+  );
+  const recipients: StagedRecipient[] = [];
+  let lastSeq: number | undefined;
+  for (const row of rows) {
+    if (lastSeq === undefined || row.seq > lastSeq) lastSeq = row.seq;
+    if (row.state !== "SENDING") continue;
+    recipients.push({
+      seq: row.seq,
+      email: row.email,
+      firstName: row.first_name,
+      lastName: row.last_name,
+      listId: row.list_id,
+      stagedAt,
+    });
+  }
+  return { recipients, suppressed: rows.length - recipients.length, lastSeq };
+}
+
+/**
+ * Takes back the rows of a staging statement whose answer was lost, should it have committed: rows of this very epoch
+ * beyond those that the attempt received. None of them was handed on.
+ */
+export async function unstageUnanswered(
+  em: EntityManager,
+  { sendId, accountId, epoch }: OpenedDispatch,
+  afterSeq: number,
+): Promise<void> {
+  await kysely(em)
+    .updateTable("send_recipients")
+    .set(({ eb }) => ({
+      state: "QUEUED",
+      account_id: null,
+      attempts: eb("attempts", "-", 1),
+      updated_at: sql<string>`now()`,
+    }))
+    .where("send_id", "=", sendId)
+    .where("seq", ">", afterSeq)
+    .where("state", "=", "SENDING")
+    .where("account_id", "=", accountId)
+    .where("epoch", "=", epoch)
+    .execute();
+}

@@ -1,0 +1,74 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+
+/**
+ * Turns the rows that dead attempts of these accounts left SENDING into UNKNOWN: their mails may have left. Call it
+ * under a new epoch of their lanes.
+ * @returns how many
+ */
+export async function markUnknown(em: EntityManager, sendId: string, accountIds: readonly string[]): Promise<number> {
+  const lost = await kysely(em)
+    .updateTable("send_recipients")
+    .set({ state: "UNKNOWN", reason: "worker_lost", updated_at: sql<string>`now()` })
+    .where("send_id", "=", sendId)
+    .where("state", "=", "SENDING")
+    .where((eb) => eb.or([eb("account_id", "is", null), eb("account_id", "in", accountIds)]))
+    .executeTakeFirst();
+  return Number(lost.numUpdatedRows);
+}
+
+export interface UnknownRequeued {
+  /** Rows that are queued again. */
+  requeued: number;
+  /** Milliseconds until every unknown row may be taken; nothing was taken while it is more than 0. */
+  waitMs: number;
+}
+
+/**
+ * Queues the recipients whose outcome is unknown once more, at an operator's command: they may get the mail twice. All
+ * or none: it waits until the last of them has been unknown for `settledForMs`, as long as a worker that is presumed
+ * dead may still mail or settle the rows it has in flight. No lane holds them any more and every lane has a new epoch,
+ * so that no older attempt can touch them. A send that had ended is SENDING again; its newsletter stays SENT, the end of
+ * its states, and its credits stay settled: those of unknown mails are consumed already.
+ */
+export function requeueUnknown(em: EntityManager, sendId: string, settledForMs: number): Promise<UnknownRequeued> {
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    const send = await db
+      .selectFrom("sends")
+      .select("status")
+      .where("id", "=", sendId)
+      .where("status", "in", ["SENDING", "PAUSED", "SENT"])
+      .forUpdate()
+      .executeTakeFirst();
+    const nothing: UnknownRequeued = { requeued: 0, waitMs: 0 };
+    if (!send) return nothing;
+    const { rows: waits } = await sql<{ waitMs: number | null }>`
+      select ceil(extract(epoch from max(updated_at) - clock_timestamp()) * 1000 + ${settledForMs}::int)::float8 as "waitMs"
+      from send_recipients where send_id = ${sendId} and state = 'UNKNOWN'`.execute(db);
+    const waitMs = waits[0]?.waitMs;
+    if (waitMs === null || waitMs === undefined) return nothing;
+    if (waitMs > 0) return { ...nothing, waitMs };
+    // Lanes before recipients, as everywhere: this waits for an attempt that is staging.
+    await sql`update send_lanes set epoch = epoch + 1 where send_id = ${sendId}`.execute(db);
+    const { rows } = await sql<{ requeued: number }>`
+      with taken as (
+        update send_recipients
+        set state = 'QUEUED', account_id = null, reason = null, first_deferred_at = null, updated_at = now()
+        where send_id = ${sendId} and state = 'UNKNOWN' returning seq
+      ), set_back as (
+        update send_lanes l set after_seq = least(l.after_seq, (select min(seq) from taken) - 1)
+        where l.send_id = ${sendId}
+      )
+      select count(*)::int as requeued from taken`.execute(db);
+    if (send.status === "SENT") {
+      await db
+        .updateTable("sends")
+        .set({ status: "SENDING", completed_at: null, review_until: null })
+        .where("id", "=", sendId)
+        .execute();
+    }
+    return { ...nothing, ...rows[0] };
+  });
+}

@@ -1,0 +1,128 @@
+import assert from "node:assert/strict";
+import { z } from "zod";
+import { endpointsOf } from "../../api/rest/endpoints.ts";
+import { completeInput, parserOf, type RawInput } from "../../api/rest/input.ts";
+import { appRouter } from "../../api/router.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { api, type Json } from "../support/api.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
+
+const BAD_VALUES: readonly unknown[] = [
+  undefined,
+  null,
+  "",
+  " ",
+  "a line\nbreak",
+  "x".repeat(3_000),
+  "not-one-of-them",
+  "1.5",
+  "-1",
+  0,
+  -1.5,
+  1e12,
+  true,
+  [],
+  [null],
+  [""],
+  [{}],
+  ["not-one-of-them"],
+  Array.from({ length: 2_000 }, (_, i) => `item ${i}`),
+  {},
+  { "": "" },
+  { name: 1 },
+  { name: null },
+  Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`x${i}`, "value"])),
+];
+
+/** Requests with one bad value each, in every field of a route and around it. */
+function* badRequests(input: z.ZodObject): Generator<RawInput> {
+  const empty: RawInput = { params: {}, query: {}, body: undefined };
+  yield empty;
+  for (const value of BAD_VALUES) yield { ...empty, body: value };
+  for (const [part, schema] of Object.entries(input.shape)) {
+    assert.ok(schema instanceof z.ZodObject);
+    for (const field of [...Object.keys(schema.shape), "unknown"]) {
+      for (const value of BAD_VALUES) yield { ...empty, [part]: { [field]: value } };
+    }
+  }
+}
+
+/** The messages that zod has for a request when no schema and no map brings another. */
+function defaultMessages(schema: z.ZodType, raw: RawInput): string[] {
+  const marked = schema.safeParse(raw, { error: () => "default" }).error?.issues ?? [];
+  const issues = schema.safeParse(raw).error?.issues ?? [];
+  return issues.flatMap(({ message }, i) => (marked[i]?.message === "default" ? [message] : []));
+}
+
+function messageOf(schema: z.ZodType, raw: RawInput): string | undefined {
+  try {
+    parserOf(schema)(raw);
+    return undefined;
+  } catch (error) {
+    assert.ok(error instanceof ApiError, String(error));
+    return error.message;
+  }
+}
+
+describe("Messages about a request that is not valid", () => {
+  for (const { meta } of endpointsOf(appRouter)) {
+    it(`hold none of the validator's words: ${meta.method} ${meta.path}`, () => {
+      const schema = completeInput(meta.input);
+      let refused = 0;
+      for (const raw of badRequests(meta.input)) {
+        const message = messageOf(schema, raw);
+        if (message === undefined) continue;
+        refused++;
+        for (const words of defaultMessages(schema, raw)) assert.ok(!message.includes(words), message);
+        assert.doesNotMatch(message, /invalid|too (small|big)|expected|received|unrecognized|undefined|\[object/i);
+        // What the map says where it does not know better.
+        assert.doesNotMatch(message, /is not valid|of another type|in another format|something else/);
+        assert.match(message, /^[\w.[\]"@ -]+ (must|is|are|has|have|holds|stands|may) .*\.$/s);
+      }
+      assert.ok(refused > 0);
+    });
+  }
+
+  describe("name the field, the bad value or its size, and the remedy", () => {
+    let team: TestTeam;
+    before(async () => {
+      team = await makeTeam();
+    });
+    const post = (path: string, body: Json) => api(team.keys.live).post(path, body);
+    const get = (path: string) => api(team.keys.live).get(path);
+    const EXAMPLES: [how: () => ReturnType<typeof post>, message: string][] = [
+      [
+        () => post("/subscribers", { email: "a@example.com", first_name: "x".repeat(240) }),
+        "first_name must be at most 200 characters long; it has 240.",
+      ],
+      [() => post("/lists", { name: "" }), "name must not be empty."],
+      [() => post("/lists", { name: 5 }), "name must be a string; it is the number 5."],
+      [() => post("/lists", {}), "name is required."],
+      [
+        () => post("/lists", { name: "a", optin: "TRIPLE" }),
+        'optin must be one of "SINGLE", "DOUBLE"; it is "TRIPLE".',
+      ],
+      [() => post("/lists", { name: "a", extra: 1 }), "extra is not a field of this request; leave it out."],
+      [() => post("/lists", []), "The body must be a JSON object."],
+      [() => post("/subscribers", { email: "nobody" }), "email must be an email address, such as name@example.com."],
+      [() => post("/suppressions", { emails: [] }), "emails must have at least 1 item; it has 0."],
+      [() => get("/lists?limit=ten"), 'limit must be a whole number from 1 to 100; it is "ten".'],
+      [() => get("/lists?page=2"), "page is not a parameter of this endpoint; leave it out."],
+      [
+        () => get("/lists?updated_since=yesterday"),
+        'updated_since must be an ISO 8601 date and time with a time zone, such as 2026-08-15T10:00:00Z; it is "yesterday".',
+      ],
+      [
+        () => post("/lists", { name: "", description: 1 }),
+        "name must not be empty. description must be a string; it is the number 1.",
+      ],
+    ];
+    for (const [how, message] of EXAMPLES) {
+      it(message, async () => {
+        const answer = await how();
+        assert.equal(answer.status, 400, answer.text);
+        assert.equal(answer.body.error.message, message);
+      });
+    }
+  });
+});

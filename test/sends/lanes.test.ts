@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
+import type { MailOutcome } from "../../domain/mail/outcome.ts";
+import {
+  closeDispatch,
+  closeLost,
+  type OpenedDispatch,
+  openDispatch,
+  readRemaining,
+  requeueDue,
+} from "../../domain/sends/lanes.ts";
+import { settleOutcomes } from "../../domain/sends/settlement.ts";
+import { type StagedRecipient, stageBatch } from "../../domain/sends/staging.ts";
+import { requeueUnknown } from "../../domain/sends/unknown.ts";
+import { makeSender, type Sender, startSend } from "../support/sending.ts";
+
+const POLICY = { ladderSeconds: [60], windowSeconds: 3_600 };
+const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
+const DEFERRED: MailOutcome = { outcome: "deferred", reason: "temporary_refusal", retry: false };
+const UNBEGUN: MailOutcome = { outcome: "not_attempted", reason: "pool_stopped" };
+
+interface Row {
+  seq: number;
+  state: RecipientState;
+  account_id: string | null;
+}
+
+/** A send that is SENDING over two accounts and that no worker takes. */
+async function twoLanes(recipients: number) {
+  const sender = await makeSender({ recipients });
+  const db = kysely(sender.em);
+  // Its workflow waits for tomorrow.
+  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+    where id = ${sender.newsletterId}`.execute(db);
+  const { data } = await startSend(sender);
+  const sendId: string = data.id;
+  const [first, second] = [sender.accountId, `${sender.accountId}_2`];
+  await sql`insert into email_accounts
+    select (jsonb_populate_record(a, jsonb_build_object('id', ${second}::text, 'email', 'second@' || ${sender.domain}))).*
+    from email_accounts a where a.id = ${first}`.execute(db);
+  await sql`insert into send_lanes (send_id, account_id) values (${sendId}, ${second})`.execute(db);
+  await sql`update sends set status = 'SENDING' where id = ${sendId}`.execute(db);
+  const open = async (accountId: string): Promise<OpenedDispatch> =>
+    (await openDispatch(sender.em.fork(), { sendId, accountId })) ?? assert.fail("there is no such lane");
+  return { sender, sendId, first, second, open };
+}
+
+const stage = ({ em }: Sender, lane: OpenedDispatch, limit: number, afterSeq = 0) =>
+  stageBatch(em.fork(), lane, { afterSeq, limit });
+
+const settle = ({ em }: Sender, lane: OpenedDispatch, items: readonly StagedRecipient[], outcome: MailOutcome) => {
+  const mails = items.map((item) => ({ item, outcome }));
+  return settleOutcomes(em.fork(), lane, mails, POLICY);
+};
+
+const seqsOf = (rows: readonly { seq: number }[]) => rows.map(({ seq }) => seq).sort((a, b) => a - b);
+
+const rowsOf = async ({ em }: Sender, sendId: string): Promise<Row[]> => {
+  const { rows } = await sql<Row>`select seq, state, account_id from send_recipients
+    where send_id = ${sendId} order by seq`.execute(kysely(em.fork()));
+  return rows;
+};
+
+describe("Two lanes of a send", () => {
+  it("that stage at once take different recipients, and neither waits for the other", async () => {
+    const { sender, sendId, first, second, open } = await twoLanes(6);
+    const [one, two] = [await open(first), await open(second)];
+    const [staged, staging] = await sender.em.fork().transactional(async (tx) => {
+      const { recipients } = await stageBatch(tx, one, { afterSeq: 0, limit: 4 });
+      // Not committed yet: the other lane must not take them, nor wait for them.
+      return [recipients, await stage(sender, two, 4)];
+    });
+    assert.deepEqual(seqsOf(staged), [1, 2, 3, 4]);
+    assert.deepEqual(seqsOf(staging.recipients), [5, 6]);
+    const holders = (await rowsOf(sender, sendId)).map(({ account_id }) => account_id);
+    assert.deepEqual(holders, [first, first, first, first, second, second]);
+  });
+
+  it("settle their own recipients alone, whatever the epochs", async () => {
+    const { sender, sendId, first, second, open } = await twoLanes(4);
+    const [one, two] = [await open(first), await open(second)];
+    assert.equal(one.epoch, two.epoch);
+    const { recipients } = await stage(sender, one, 2);
+    assert.deepEqual(await settle(sender, two, recipients, SENT), {});
+    assert.deepEqual(await settle(sender, one, recipients, SENT), { SENT: 2 });
+    assert.deepEqual(
+      (await rowsOf(sender, sendId)).map(({ state }) => state),
+      ["SENT", "SENT", "QUEUED", "QUEUED"],
+    );
+  });
+
+  it("take over what the other one gave back unbegun, and leave to it what it deferred", async () => {
+    const { sender, sendId, first, second, open } = await twoLanes(4);
+    const [one, two] = [await open(first), await open(second)];
+    const { recipients } = await stage(sender, one, 4);
+    await settle(sender, one, recipients.slice(0, 2), DEFERRED);
+    await settle(sender, one, recipients.slice(2), UNBEGUN);
+    await sql`update send_recipients set retry_at = now() where send_id = ${sendId} and state = 'DEFERRED'`.execute(
+      kysely(sender.em),
+    );
+    assert.equal(await requeueDue(sender.em.fork(), two), undefined);
+    assert.equal((await readRemaining(sender.em.fork(), two)).left, "queued");
+    const taken = await stage(sender, two, 4);
+    assert.deepEqual(seqsOf(taken.recipients), seqsOf(recipients.slice(2)));
+    assert.equal((await readRemaining(sender.em.fork(), two)).left, "nothing");
+    assert.equal((await readRemaining(sender.em.fork(), one)).left, "deferred");
+
+    await closeDispatch(sender.em.fork(), one, 4);
+    assert.equal(await requeueDue(sender.em.fork(), one), 0, "its cursor is before the first that is due");
+    assert.equal((await open(first)).afterSeq, 0);
+  });
+
+  it("begin and end attempts apart from each other", async () => {
+    const { sender, sendId, first, second, open } = await twoLanes(4);
+    const [one, two] = [await open(first), await open(second)];
+    await stage(sender, one, 2);
+    const { recipients } = await stage(sender, two, 2);
+    // The first lane's attempt died.
+    const again = await open(first);
+    assert.deepEqual([again.epoch, again.unknown], [one.epoch + 1, 2]);
+    assert.deepEqual((await stage(sender, one, 2)).recipients, [], "an older epoch stages nothing");
+    await closeDispatch(sender.em.fork(), one, 99);
+    await closeDispatch(sender.em.fork(), again, 2);
+    assert.equal((await open(first)).afterSeq, 2, "an older epoch does not move the cursor");
+    assert.deepEqual(await settle(sender, two, recipients, SENT), { SENT: 2 });
+    assert.deepEqual(
+      (await rowsOf(sender, sendId)).map(({ state }) => state),
+      ["UNKNOWN", "UNKNOWN", "SENT", "SENT"],
+    );
+  });
+
+  it("are both closed when a paused send's attempts are presumed dead, and free for what is unknown", async () => {
+    const { sender, sendId, first, second, open } = await twoLanes(4);
+    const [one, two] = [await open(first), await open(second)];
+    const lost = [...(await stage(sender, one, 2)).recipients, ...(await stage(sender, two, 2)).recipients];
+    assert.equal(await closeLost(sender.em.fork(), sendId), 0, "another attempt follows while it is SENDING");
+    await sql`update sends set status = 'PAUSED' where id = ${sendId}`.execute(kysely(sender.em));
+    assert.equal(await closeLost(sender.em.fork(), sendId), 4);
+    assert.equal(await closeLost(sender.em.fork(), sendId), 0, "once");
+    await sql`update send_lanes set after_seq = 4 where send_id = ${sendId}`.execute(kysely(sender.em));
+
+    const { waitMs } = await requeueUnknown(sender.em.fork(), sendId, 60_000);
+    assert.ok(waitMs > 0 && waitMs <= 60_000, `${waitMs} ms`);
+    assert.deepEqual(await requeueUnknown(sender.em.fork(), sendId, 0), { requeued: 4, waitMs: 0 });
+    assert.ok((await rowsOf(sender, sendId)).every((row) => row.state === "QUEUED" && row.account_id === null));
+    assert.deepEqual(await settle(sender, one, lost, SENT), {}, "no older attempt touches them");
+    await sql`update sends set status = 'SENDING' where id = ${sendId}`.execute(kysely(sender.em));
+    const reopened = await open(second);
+    assert.equal(reopened.afterSeq, 0);
+    assert.equal((await stage(sender, reopened, 4)).recipients.length, 4);
+  });
+});

@@ -1,0 +1,59 @@
+import {
+  ActivityCancellationType,
+  type ActivityOptions,
+  proxyActivities,
+  proxyLocalActivities,
+} from "@temporalio/workflow";
+import type { DispatchActivities } from "../activities/dispatch.ts";
+import type { SendActivities } from "../activities/sends.ts";
+import { TASK_QUEUES } from "./ids.ts";
+import { STEP_RETRY } from "./steps.ts";
+
+/** One activity of the sends pool, with the words the UI shows for it. */
+const step = <K extends keyof SendActivities>(name: K, summary: string, options: ActivityOptions = {}) =>
+  proxyActivities<SendActivities>({
+    taskQueue: TASK_QUEUES.sends,
+    startToCloseTimeout: "30 seconds",
+    retry: STEP_RETRY,
+    ...options,
+    summary,
+  })[name];
+
+/** For what may take minutes: a worker that is lost meanwhile is noticed by its heartbeat. */
+const LONG = { startToCloseTimeout: "5 minutes", heartbeatTimeout: "10 seconds" } as const;
+
+/** What the workflow of a send asks of Postgres. */
+export const sendSteps: SendActivities = {
+  // A local activity saves the round trip that was most of a preview's time. The API waits 10 s for it.
+  writePreview: proxyLocalActivities<SendActivities>({
+    scheduleToCloseTimeout: "30 seconds",
+    retry: STEP_RETRY,
+    summary: "resolve the plan",
+  }).writePreview,
+  // The API waits 60 s for this one.
+  confirmSend: step("confirmSend", "arm the send", { ...LONG, scheduleToCloseTimeout: "5 minutes" }),
+  voidPreview: step("voidPreview", "void the token"),
+  readSend: step("readSend", "read the send"),
+  beginSend: step("beginSend", "begin"),
+  pauseSend: step("pauseSend", "pause"),
+  resumeSend: step("resumeSend", "resume"),
+  cancelSend: step("cancelSend", "cancel"),
+  closeLost: step("closeLost", "list what a lost worker had in flight", LONG),
+  requeueUnknown: step("requeueUnknown", "queue the unknown again", LONG),
+  finishSend: step("finishSend", "settle the credits", LONG),
+  closeReview: step("closeReview", "close the review of unknown outcomes"),
+};
+
+/** Mails a slice of a send. */
+export const dispatchFor = (teamId: string): DispatchActivities =>
+  proxyActivities<DispatchActivities>({
+    taskQueue: TASK_QUEUES.dispatch,
+    startToCloseTimeout: "10 minutes",
+    heartbeatTimeout: "10 seconds",
+    retry: { initialInterval: "500 milliseconds", maximumAttempts: 3 },
+    // A live worker finishes the mails in flight; a cancelled slice whose worker is lost is not tried again.
+    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    // Fairness acts between tasks only, which is why a slice gives way: one large team does not hold up the others.
+    priority: { fairnessKey: teamId },
+    summary: "mail a slice",
+  });

@@ -1,0 +1,126 @@
+import { allHandlersFinished, condition, TemporalFailure, workflowInfo } from "@temporalio/workflow";
+import { failureCodeOf, stepWaitMs } from "./steps.ts";
+
+/** Shortest timer: clocks that differ a little must not make a loop. */
+const SHORTEST_WAIT_MS = 50;
+
+/** A command that waits for its turn, and its caller. */
+export interface Asked<Command> {
+  readonly command: Command;
+  /** Ends the command's turn; its answer may come later. */
+  take(): this;
+  reply(answer: string): void;
+  refuse(error: Error): void;
+  /** Lets the command wait without blocking those behind it. */
+  postpone(ms: number): void;
+}
+
+/** A step that failed three times, its code, and when it is tried again, in ms of the workflow's clock. */
+export interface FailingStep {
+  step: string;
+  code: string;
+  until: number;
+}
+
+/**
+ * The serial loop of a workflow with several updates: their handlers submit commands, and the one function that runs the
+ * loop takes them in the order in which they came.
+ */
+export class CommandLoop<Command extends { kind: string }> {
+  #waiting: (Asked<Command> & { dueAt: number })[] = [];
+  #failedRounds = 0;
+  failing: FailingStep | undefined;
+
+  /** @returns the answer to the command */
+  submit(command: Command): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const take = () => {
+        this.#waiting = this.#waiting.filter((other) => other !== asked);
+        return asked;
+      };
+      const asked = {
+        command,
+        dueAt: Date.now(),
+        take,
+        reply: (answer: string) => {
+          take();
+          resolve(answer);
+        },
+        refuse: (error: Error) => {
+          take();
+          reject(error);
+        },
+        postpone: (ms: number) => {
+          asked.dueAt = Date.now() + ms;
+        },
+      };
+      this.#waiting.push(asked);
+    });
+  }
+
+  /** The first command that is due. */
+  next(): Asked<Command> | undefined {
+    return this.#waiting.find(({ dueAt }) => dueAt <= Date.now());
+  }
+
+  /** When the first command of a kind is due; undefined without one. */
+  dueAt(kind: Command["kind"]): number | undefined {
+    return this.#waiting.find(({ command }) => command.kind === kind)?.dueAt;
+  }
+
+  /** Answers the commands of a kind that still wait, without carrying them out: all, or those that came before one. */
+  drop(kind: Command["kind"], answer: string, before?: Asked<Command>): void {
+    for (const asked of this.#waiting) {
+      if (asked === before) return;
+      if (asked.command.kind === kind) asked.reply(answer);
+    }
+  }
+
+  /** Tries everything now that waits for its time. */
+  hurry(): void {
+    this.failing = undefined;
+    for (const asked of this.#waiting) asked.postpone(0);
+  }
+
+  /** Takes a step. One that fails three times is `failing`; its command waits as long, and blocks no other. */
+  async tryStep(step: string, work: () => Promise<void>, asked?: Asked<Command>): Promise<void> {
+    try {
+      await work();
+      this.#failedRounds = 0;
+      this.failing = undefined;
+    } catch (error) {
+      if (!(error instanceof TemporalFailure)) throw error;
+      const waitMs = stepWaitMs(++this.#failedRounds);
+      this.failing = { step, code: failureCodeOf(error), until: Date.now() + waitMs };
+      asked?.postpone(waitMs);
+    }
+  }
+
+  /** Waits until a command is due, `isOver`, or `ms` have passed. */
+  async wait(isOver: () => boolean, summary: string, ms = Number.POSITIVE_INFINITY): Promise<void> {
+    const over = () => this.next() !== undefined || isOver();
+    const shortest = Math.min(ms, ...this.#waiting.map(({ dueAt }) => dueAt - Date.now()));
+    if (shortest === Number.POSITIVE_INFINITY) await condition(over);
+    else await condition(over, Math.max(shortest, SHORTEST_WAIT_MS), { summary });
+  }
+
+  /** Waits until every caller has its answer. @returns false when a command came first */
+  async areAllAnswered(): Promise<boolean> {
+    await this.wait(allHandlersFinished, "until every caller has its answer");
+    return this.next() === undefined;
+  }
+}
+
+/** A run continues as a new one before its history gets long. */
+const HISTORY_EVENTS = 3_000;
+
+/** Whether the run's history is so long that it should continue as a new run. */
+export function isRunLong(): boolean {
+  const { historyLength, continueAsNewSuggested } = workflowInfo();
+  return historyLength >= HISTORY_EVENTS || continueAsNewSuggested;
+}
+
+/** Answers commands that were carried out before, and forgets them. */
+export function answerAll(commands: Asked<unknown>[], answer: string): void {
+  for (const asked of commands.splice(0)) asked.reply(answer);
+}

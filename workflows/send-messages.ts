@@ -1,0 +1,135 @@
+import { ApplicationFailure, defineUpdate } from "@temporalio/workflow";
+import type { IdempotencyHandle } from "../domain/idempotency.ts";
+import type { SendResource } from "../domain/sends/resource.ts";
+
+export interface SendInput {
+  previewId: string;
+  teamId: string;
+  environment: "LIVE" | "TEST";
+  /** What is mailed. */
+  resource: SendResource;
+  /** How long the preview's token is valid. */
+  expiresInMs: number;
+  /** What a run hands to the one that follows it; absent in the first run of a preview. */
+  resume?: { accountFailures: number; needsOperator: boolean };
+}
+
+export interface SendOutcome {
+  outcome: "expired" | "refused" | "SENT" | "CANCELLED" | "FAILED";
+  sent?: number;
+  unknown?: number;
+}
+
+export interface PreviewCommand {
+  kind: "preview";
+  apiKeyId: string;
+}
+export interface ConfirmCommand {
+  kind: "confirm";
+  apiKeyId: string;
+  idempotency: IdempotencyHandle;
+}
+export type OperatorCommand = "pause" | "resume" | "cancel" | "retry" | "resendUnknown";
+export type Command = PreviewCommand | ConfirmCommand | { kind: OperatorCommand };
+export type CommandKind = Command["kind"];
+
+/** Resolves the plan and writes the preview's row. */
+export const previewUpdate = defineUpdate<void, [Omit<PreviewCommand, "kind">]>("preview");
+/** Arms the send. */
+export const confirmUpdate = defineUpdate<void, [Omit<ConfirmCommand, "kind">]>("confirm");
+
+/** What operators may ask, as the UI explains it. */
+export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
+  [
+    "pause",
+    "Hold the send. Answers when no mail is in flight any more, or a resume or cancel came. Credits stay reserved.",
+  ],
+  ["resume", "Continue a paused send."],
+  ["cancel", "End the send for good. Answers when no mail is in flight and the credits of what was not sent are back."],
+  ["retry", "Try again now instead of waiting, e.g. after the sending account was repaired."],
+  [
+    "resendUnknown",
+    "Mail the recipients whose outcome is unknown once more: some of them may get the mail twice. Answers when they are queued, or a cancel came.",
+  ],
+];
+
+const seconds = (ms: number): string => `${Math.ceil(Math.max(ms, 0) / 1000)} s`;
+
+/** The sentences that operators read in the UI: where the send is, and the updates that help. */
+export const DETAILS = {
+  previewed: "Previewed; waits for the confirm until the token expires.",
+  neverConfirmed: "Never confirmed; nothing was sent.",
+  scheduled: (recipients: number) => `${recipients} recipients; starts at its send_at. Updates: pause, cancel.`,
+  mailing: (recipients: number) => `Mailing ${recipients} recipients. Updates: pause, cancel.`,
+  pausing: "Pausing: waits for the mails in flight. Updates: resume, cancel.",
+  continuing: "Continues once the mails in flight are done. Updates: pause, cancel.",
+  cancelling: "Cancelling: waits for the mails in flight, then settles the credits.",
+  paused: "Paused by an operator. Updates: resume, cancel.",
+  pausedFor: (reason: string) => `Paused: ${reason}. Repair the sending account, then update: resume. Or: cancel.`,
+  cameBack:
+    "Its workflow was terminated or failed, so it came back paused. Updates: resume, or cancel to end it for good.",
+  deferred: "Only deferred recipients are left; waits for the next retry. Updates: retry, cancel.",
+  accountFull:
+    "Its account has no connection or no mail of its limits left; continues when it has. Updates: pause, cancel.",
+  accountFails: (reason: string, waitMs: number) =>
+    `Cannot be mailed at present (${reason}); tries again in ${seconds(waitMs)}. Updates: retry, pause, cancel.`,
+  settled: (sent: number, unknown: number) =>
+    `${sent} mails sent, ${unknown} with an unknown outcome. Credits are settled.`,
+  review:
+    "Updates: resendUnknown (some recipients may get the mail twice), cancel to leave them unknown, or retry to count them again; closes by itself 7 days after the send's end.",
+  resending: (waitMs: number) =>
+    `Waits ${seconds(waitMs)} to resend the unknown outcomes: until then a lost worker may have them in flight. Updates: cancel.`,
+} as const;
+
+/** The answers to commands that had no effect, or one of their own. */
+export const ANSWERS = {
+  neverConfirmed: () => ApplicationFailure.nonRetryable("This send was never confirmed.", "resource_state_invalid"),
+  nothingToPause: "nothing to pause: the send has ended",
+  nothingToResume: "nothing to resume: the send is not paused",
+  nothingToCancel: "nothing to cancel: the send has ended",
+  nothingToResend: "nothing to resend: no outcome is unknown",
+  pausedMeanwhile: "paused meanwhile",
+  resumedMeanwhile: "resumed meanwhile",
+  cancelledMeanwhile: "cancelled meanwhile",
+  resendDropped: "cancelled meanwhile: the unknown outcomes stay as they are",
+  resendLost: "not queued: the send continues as a new run; update resendUnknown once more",
+  voided: "CANCELLED: its token is void",
+  cancelled: "CANCELLED",
+  resendCancelled: "CANCELLED: the send is SENT as before",
+  retryEnded: "counts the unknown outcomes again: the send has ended",
+  retryPaused: "nothing to retry: the send is paused; update resume instead",
+  retryScheduled: "looks at the clock again: it starts at its send_at",
+  retryMailing: "nothing to retry: it is mailing already",
+  retry: "tries again now",
+} as const;
+
+/** What a retry is answered in the state that it finds. */
+export function retryAnswer(view: {
+  failing?: unknown;
+  settled?: unknown;
+  send?: { status: string } | undefined;
+  slice: string;
+}): string {
+  if (view.failing) return ANSWERS.retry;
+  if (view.settled) return ANSWERS.retryEnded;
+  if (view.send?.status === "PAUSED") return ANSWERS.retryPaused;
+  if (view.send?.status === "SCHEDULED") return ANSWERS.retryScheduled;
+  return view.slice === "none" ? ANSWERS.retry : ANSWERS.retryMailing;
+}
+
+const hasTexts = (value: unknown, ...names: string[]): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  names.every((name) => typeof (value as Record<string, unknown>)[name] === "string");
+
+/** Sent by hand without its input, an update of the API would fail the workflow's task again and again. */
+export function assertPreviewCommand(command: unknown): void {
+  if (hasTexts(command, "apiKeyId")) return;
+  throw ApplicationFailure.nonRetryable("Used by the API alone: it takes an apiKeyId.", "validation_failed");
+}
+
+export function assertConfirmCommand(command: { idempotency?: unknown } | undefined): void {
+  const claim = command?.idempotency;
+  if (hasTexts(command, "apiKeyId") && hasTexts(claim, "teamId", "environment", "keyHash", "requestId")) return;
+  throw ApplicationFailure.nonRetryable("Used by the API alone: it takes its key and claim.", "validation_failed");
+}
