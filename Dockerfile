@@ -4,7 +4,7 @@
 FROM node:24.21.0-bookworm-slim AS base
 WORKDIR /app
 
-# The workflows as the worker loads them. Bundling needs packages of this platform that running does not.
+# Bundles the workflows for the worker. Bundling needs packages of this platform that running does not need.
 FROM base AS bundle
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --ignore-scripts
@@ -35,6 +35,6 @@ COPY workers ./workers
 COPY api ./api
 COPY app ./app
 COPY stack ./stack
-# Nothing below /app is written at run time.
+# No process writes below /app.
 USER node
 CMD ["node", "api/main.ts"]

@@ -2,7 +2,7 @@ import { domainToASCII, domainToUnicode } from "node:url";
 import validator from "validator";
 import { ApiError } from "./errors.ts";
 
-/** Longest address the API takes, in characters. */
+/** Longest address that the API accepts, in characters. */
 export const MAX_ADDRESS_LENGTH = 320;
 
 const MAX_LOCAL_BYTES = 64;
@@ -10,16 +10,16 @@ const MAX_LABEL_LENGTH = 63;
 /** Longest host name DNS can carry, in its ASCII form. */
 const MAX_DOMAIN_LENGTH = 253;
 
-// Quotes would give one mailbox two spellings; invisible characters would give two mailboxes one look.
+// Quotes would give one mailbox two spellings; invisible characters would make two mailboxes look the same.
 const REFUSED_IN_LOCAL = /["\p{C}\p{Z}]/u;
 
 // The lengths are checked here: the library's limit of 254 is below the API's.
 const SYNTAX = { ignore_max_length: true } as const;
 
 /**
- * The one spelling under which an address is stored and compared: trimmed, lower-cased, its domain in Unicode whether
- * it was given so or in punycode.
- * @returns undefined when it is no address
+ * Returns the spelling under which an address is stored and compared: trimmed, in lower case, its domain in Unicode
+ * even when it was given in punycode.
+ * @returns undefined for an invalid address
  */
 export function normaliseAddress(text: string): string | undefined {
   const trimmed = text.trim();
@@ -29,15 +29,15 @@ export function normaliseAddress(text: string): string | undefined {
   if (REFUSED_IN_LOCAL.test(local) || Buffer.byteLength(local) > MAX_LOCAL_BYTES) return undefined;
   const ascii = domainToASCII(trimmed.slice(at + 1));
   const unicode = domainToUnicode(ascii);
-  // Punycode that means nothing stays what it is; a label over 63 characters is in no DNS.
+  // Invalid punycode stays as it is; DNS has no label over 63 characters.
   if (ascii.split(".").some((label) => label.length > MAX_LABEL_LENGTH) || /(^|\.)xn--/.test(unicode)) return undefined;
-  // Checked again as ASCII: mapping may turn what looked like a name into something else, e.g. a number into an address.
+  // Checked again as ASCII, because the mapping may turn a name into something else, e.g. a number into an IP address.
   if (ascii === "" || ascii.length > MAX_DOMAIN_LENGTH || !validator.isEmail(`a@${ascii}`, SYNTAX)) return undefined;
   return `${local}@${unicode}`;
 }
 
 /**
- * As `normaliseAddress`, for an address that has to be one.
+ * As `normaliseAddress`, for an address that must be valid.
  * @throws {ApiError} `validation_failed` naming `param`
  */
 export function requireAddress(text: string, param: string): string {
@@ -53,8 +53,8 @@ export const lookupAddress = (text: string): string => normaliseAddress(text) ??
 export const addressDomain = (address: string): string => address.slice(address.lastIndexOf("@") + 1);
 
 /**
- * The one spelling of a domain name: lower-cased, in Unicode.
- * @returns undefined when it is no domain name
+ * Returns the stored spelling of a domain name: in lower case and in Unicode.
+ * @returns undefined for an invalid domain name
  */
 export function normaliseDomain(text: string): string | undefined {
   const address = normaliseAddress(`a@${text.trim()}`);

@@ -10,8 +10,8 @@ import { emailRecord } from "./webhooks/records.ts";
 const COMPLAINED = "complaint";
 
 /**
- * Records that a recipient called a newsletter spam: it counts against today's complaint rate (UTC) and the address is
- * suppressed. Runs in the caller's transaction.
+ * Records that a recipient reported a newsletter as spam: it counts towards today's complaint rate (UTC), and the
+ * address is suppressed. Runs in the caller's transaction.
  * @param email normalised address
  * @returns false when this complaint was recorded before
  * @throws {ApiError} `not_found` for the newsletter; `resource_state_invalid` when it never went to the address

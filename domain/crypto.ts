@@ -13,11 +13,11 @@ import type { Env } from "../config/env.ts";
 /** Purposes of the derived keys; each purpose has a key of its own. */
 export type KeyPurpose = "api-key" | "cursor" | "confirmation" | "idempotency" | "link" | "message-id" | "update-id";
 
-/** Keeps the service's secrets: signs for a purpose, encrypts at rest. */
+/** Holds the service's keys: signs for a purpose, encrypts stored secrets. */
 export interface Vault {
   /** HMAC-SHA256 under the purpose's own key, base64url. */
   sign(purpose: KeyPurpose, ...parts: (string | number)[]): string;
-  /** Constant-time comparison with what `sign` gives. */
+  /** Compares in constant time with the result of `sign`. */
   verify(signature: string, purpose: KeyPurpose, ...parts: (string | number)[]): boolean;
   /** AES-256-GCM: `keyId.iv.tag.ciphertext`, base64url. `context` binds the text to its row. */
   encrypt(plain: string, context: string): string;
@@ -29,17 +29,17 @@ const HASH = "sha256";
 const CIPHER = "aes-256-gcm";
 const IV_BYTES = 12;
 
-/** Compares two strings in a time that depends on their lengths alone. */
+/** Compares two strings in a time that depends on their lengths only. */
 export function equalConstantTime(a: string, b: string): boolean {
   const left = Buffer.from(a);
   const right = Buffer.from(b);
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** The vault over the settings' SIGNING_SECRET and ENCRYPTION_KEYS. */
+/** Opens the vault with the settings SIGNING_SECRET and ENCRYPTION_KEYS. */
 export function openVault({ SIGNING_SECRET, ENCRYPTION_KEYS }: Pick<Env, "SIGNING_SECRET" | "ENCRYPTION_KEYS">): Vault {
   const root = Buffer.from(SIGNING_SECRET, "base64");
-  // Key objects: an HMAC keyed with plain bytes imports them anew each time, six times the cost of the hash.
+  // Key objects, because an HMAC keyed with plain bytes imports them each time, at six times the cost of the hash.
   const derived = new Map<KeyPurpose, KeyObject>();
   const keyFor = (purpose: KeyPurpose): KeyObject => {
     const known = derived.get(purpose);
@@ -56,7 +56,7 @@ export function openVault({ SIGNING_SECRET, ENCRYPTION_KEYS }: Pick<Env, "SIGNIN
 
   const sign: Vault["sign"] = (purpose, ...parts) => {
     const hmac = createHmac(HASH, keyFor(purpose));
-    // Each part with its length, so that ("ab", "c") and ("a", "bc") differ.
+    // Each part is preceded by its length, so that ("ab", "c") and ("a", "bc") differ.
     for (const part of parts) hmac.update(`${String(part).length}:${part};`);
     return hmac.digest("base64url");
   };

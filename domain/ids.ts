@@ -22,10 +22,10 @@ export const ID_PREFIX = {
 
 export type IdKind = keyof typeof ID_PREFIX;
 
-/** Longest id the API takes in a path. */
+/** Longest ID that the API accepts in a path, in characters. */
 export const MAX_ID_LENGTH = 64;
 
-/** A new id, unique everywhere; ids made later sort later. */
+/** Makes a unique ID; later IDs sort later. */
 export function newId(kind: IdKind): string {
   return typeid(ID_PREFIX[kind]).toString();
 }

@@ -1,16 +1,16 @@
 import { equalConstantTime, type Vault } from "./crypto.ts";
 import { ID_PREFIX, type IdKind } from "./ids.ts";
 
-/** Characters of the signature that a link carries: 132 bits, short enough for a line of text. */
+/** Characters of a link's signature: 132 bits, and the link still fits into a line of text. */
 const SIGNATURE_LENGTH = 22;
 
-/** Names one mail: a row of the ledger. */
+/** Identifies one mail by its row in the ledger. */
 export interface MailRef {
   sendId: string;
   seq: number;
 }
 
-/** Names one subscription. */
+/** Identifies one subscription. */
 export interface SubscriptionRef {
   listId: string;
   subscriberId: string;
@@ -24,14 +24,14 @@ const sign = (vault: Vault, text: string): string => vault.sign("link", text).sl
 
 const unsubscribePath = (send: string, seq: string): string => `u/${send}.${seq}`;
 
-/** Signed over the address too, so that a link sent to an old address does not confirm a new one. */
+/** The address is signed too, so that a link sent to an old address does not confirm a new one. */
 const confirmationText = (list: string, subscriber: string, email: string): string =>
   `c/${list}.${subscriber}/${email}`;
 
 const trimSlash = (url: string): string => (url.endsWith("/") ? url.slice(0, -1) : url);
 
 /**
- * The unsubscribe link of one mail. It holds no address and costs one HMAC: it is made for every mail.
+ * Makes the unsubscribe link of one mail. It holds no address and costs one HMAC, because every mail needs one.
  * @param publicUrl base of the public pages
  */
 export function unsubscribeUrl(vault: Vault, publicUrl: string, { sendId, seq }: MailRef): string {
@@ -40,7 +40,7 @@ export function unsubscribeUrl(vault: Vault, publicUrl: string, { sendId, seq }:
 }
 
 /**
- * The confirmation link of a double opt-in.
+ * Makes the confirmation link of a double opt-in.
  * @param email the address that the mail goes to
  */
 export function confirmUrl(
@@ -54,20 +54,20 @@ export function confirmUrl(
   return `${trimSlash(publicUrl)}/c/${list}.${subscriber}.${signature}`;
 }
 
-/** Which mail an unsubscribe token is from; undefined when it is none of ours. */
+/** Reads the mail that an unsubscribe token belongs to; undefined for a token that this service did not sign. */
 export function readUnsubscribeToken(vault: Vault, token: string): MailRef | undefined {
   const [send = "", seq = "", signature = "", ...rest] = token.split(".");
   if (rest.length > 0 || !equalConstantTime(signature, sign(vault, unsubscribePath(send, seq)))) return undefined;
   return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
 }
 
-/** A confirmation token taken apart. It is worth nothing until `verify` was given the subscriber's address. */
+/** The parts of a confirmation token. They are unverified until `verify` gets the subscriber's address. */
 export interface ConfirmationToken extends SubscriptionRef {
   /** Whether the link was made for this address. */
   verify(email: string): boolean;
 }
 
-/** Takes a confirmation token apart; undefined when it does not have the form of one. */
+/** Splits a confirmation token into its parts; undefined when it does not look like one. */
 export function readConfirmationToken(vault: Vault, token: string): ConfirmationToken | undefined {
   const [list = "", subscriber = "", signature = "", ...rest] = token.split(".");
   if (rest.length > 0 || !list || !subscriber) return undefined;

@@ -12,8 +12,8 @@ interface Person {
 }
 
 /**
- * The zone's name, checked.
- * @throws {ApiError} `validation_failed` when it is no IANA time zone
+ * Checks a time zone's name.
+ * @throws {ApiError} `validation_failed` when it is not an IANA time zone
  */
 export function requireTimeZone(name: string): string {
   if (!IANAZone.isValidZone(name)) {
@@ -24,13 +24,13 @@ export function requireTimeZone(name: string): string {
   return name;
 }
 
-/** Makes a team and its owner, in the caller's transaction. */
+/** Creates a team and its owner, in the caller's transaction. */
 export async function createTeam(
   em: EntityManager,
   { name, plan, timeZone, owner }: { name: string; plan: Plan; timeZone: string; owner: Person },
 ): Promise<{ team: Team; owner: Member }> {
   const team = em.create(Team, { id: newId("team"), name, plan, timeZone: requireTimeZone(timeZone) });
-  // The entities hold ids, no relations: the order of the inserts is ours to keep.
+  // The entities hold IDs, not relations, so the order of the inserts matters.
   await em.flush();
   const member = em.create(Member, { id: newId("member"), teamId: team.id, ...owner, role: "OWNER" });
   await em.flush();
@@ -38,8 +38,8 @@ export async function createTeam(
 }
 
 /**
- * Sets the zone in which the team's send days are days.
- * @throws {ApiError} `not_found`; `validation_failed` when it is no IANA time zone
+ * Sets the time zone of the team's send days.
+ * @throws {ApiError} `not_found`; `validation_failed` when it is not an IANA time zone
  */
 export async function setTimeZone(em: EntityManager, teamId: string, timeZone: string): Promise<Team> {
   const team = await lockTeam(em, teamId);
@@ -50,7 +50,7 @@ export async function setTimeZone(em: EntityManager, teamId: string, timeZone: s
 
 /**
  * Adds a person to a team.
- * @throws {ApiError} `not_found` for the team; `resource_already_exists` when they are in it
+ * @throws {ApiError} `not_found` for the team; `resource_already_exists` when they are a member
  */
 export async function addMember(
   em: EntityManager,
@@ -67,7 +67,7 @@ export async function addMember(
 }
 
 /**
- * Gives a member another role; the scopes of their keys follow at once.
+ * Changes a member's role; the scopes of their keys change at once.
  * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
  */
 export async function changeRole(em: EntityManager, memberId: string, role: Role): Promise<Member> {
@@ -79,7 +79,7 @@ export async function changeRole(em: EntityManager, memberId: string, role: Role
 }
 
 /**
- * Takes a member out of their team; their keys stop working at once.
+ * Removes a member from their team; their keys stop working at once.
  * @throws {ApiError} `not_found`; `resource_state_invalid` for the last owner
  */
 export async function removeMember(em: EntityManager, memberId: string): Promise<Member> {
@@ -90,7 +90,7 @@ export async function removeMember(em: EntityManager, memberId: string): Promise
   return member;
 }
 
-/** The team's lock is what changes of its members wait for, so that two cannot both remove the other owner. */
+/** Changes of members wait for the team's lock, so that two owners cannot remove each other. */
 async function lockTeam(em: EntityManager, teamId: string): Promise<Team> {
   const team = await em.findOne(Team, { id: teamId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!team) throw new ApiError("not_found", `There is no team ${teamId}.`);

@@ -8,7 +8,7 @@ const STYLE = `
   button { font: inherit; padding: .6rem 1.2rem; border: 0; border-radius: .3rem; color: #fff; background: #1f5f8b; }
 `;
 
-/** What a page may do: show itself, with this one style, and post its form back. */
+/** A page may apply this one style and post its form back, and nothing else. */
 const POLICY = [
   "default-src 'none'",
   `style-src 'sha256-${createHash("sha256").update(STYLE).digest("base64")}'`,
@@ -17,7 +17,7 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** Headers of every public page: nothing is loaded, kept, indexed, or told where the reader came from. */
+/** Headers of every public page: it loads nothing, is not stored or indexed, and sends no referrer. */
 export const PAGE_HEADERS = {
   "Content-Type": "text/html; charset=utf-8",
   "Content-Security-Policy": POLICY,
@@ -28,13 +28,13 @@ export const PAGE_HEADERS = {
 
 interface Page {
   title: string;
-  /** Plain text, a paragraph each. */
+  /** Plain text, one paragraph each. */
   paragraphs: string[];
-  /** Label of the button that posts the page back; none without one. */
+  /** Label of the button that posts the page back; without it the page has no button. */
   button?: string;
 }
 
-/** A page for recipients. What it is given is text: markup in it is shown, never run. */
+/** Renders a page for recipients. All values are text: markup in them is shown, never interpreted. */
 export function renderPage({ title, paragraphs, button }: Page): string {
   const text = paragraphs.map((paragraph) => `<p>${escapeHtml(paragraph)}</p>`).join("\n");
   const form = button === undefined ? "" : `<form method="post"><button>${escapeHtml(button)}</button></form>`;

@@ -10,14 +10,14 @@ import { localsOf } from "../rest/http.ts";
 import { PAGE_HEADERS, renderPage } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";
-/** How a mail program says that it unsubscribes for its reader (RFC 8058), in either form encoding. */
+/** The body with which a mail program unsubscribes for its reader (RFC 8058), in either form encoding. */
 const ONE_CLICK = /List-Unsubscribe.*One-Click/s;
 
 type Page = Parameters<typeof renderPage>[0];
 
 const GONE: Page = {
   title: "This link does not work",
-  paragraphs: ["It may have been cut off on its way. Open it from the mail once more, or copy all of it."],
+  paragraphs: ["The link may be incomplete. Open it from the mail once more, or copy all of it."],
 };
 
 function show(res: Response, page: Page, status = 200): void {
@@ -25,8 +25,8 @@ function show(res: Response, page: Page, status = 200): void {
 }
 
 /**
- * The pages behind the links in mails. Opening one changes nothing, for scanners and previews open links too; the POST
- * behind its button does. Nothing of the reader is tracked, and no address stands in a URL or on a page.
+ * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
+ * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
 export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Router {
   const router = Router({ caseSensitive: true });

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Brings Temporal's two databases to the schema of the server's version. Safe to run again.
+# Updates Temporal's two databases to the schema of the server's version. Safe to run again.
 set -eu
 
 schema=/etc/temporal/schema/postgresql/v12
@@ -9,7 +9,7 @@ tool() {
 }
 
 setup() {
-  # It fails where the database exists already. Should it be missing for another reason, the next step fails and says so.
+  # This fails when the database exists already. If it failed for another reason, the next step fails and reports it.
   tool --db "$1" create || true
   tool --db "$1" setup-schema -v 0.0
   tool --db "$1" update-schema -d "$schema/$2/versioned"

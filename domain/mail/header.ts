@@ -1,21 +1,21 @@
 import { domainToASCII } from "node:url";
 
-/** A value that cannot stand in a message: an address that is none, a line break in a header, a template over limits. */
+/** A value that a message cannot carry: an invalid address, a line break in a header, a template over its limits. */
 export class UnsendableError extends Error {
   override name = "UnsendableError";
 }
 
-/** Bytes of text in one encoded word: in base64 and with its frame it fits a header line of 76 after "Subject: ". */
+/** Bytes of text in one encoded word. Encoded in base64, it fits a header line of 76 characters after "Subject: ". */
 const ENCODED_WORD_BYTES = 39;
 const LINE_CHARS = 76;
-/** Longest word left unencoded; RFC 5322 allows lines of 998, and there is the name of the header. */
+/** Longest word left unencoded, in characters. RFC 5322 allows lines of 998, which include the header's name. */
 const MAX_WORD_CHARS = 900;
 
-/** Unstructured header text, folded, and as RFC 2047 encoded words unless it is plain ASCII. One line becomes one. */
+/** Folds unstructured header text, and encodes it in RFC 2047 words unless it is plain ASCII. Takes a single line. */
 export function encodeHeaderText(text: string, column: number): string {
   const isAscii = /^[\x20-\x7e]*$/.test(text) && !text.includes("=?");
   if (isAscii && column + text.length <= LINE_CHARS && text === text.trim()) return text;
-  // Folding takes single spaces between words for line breaks; anything less regular is encoded to stay as it is.
+  // Folding turns single spaces into line breaks. Text with other spacing is encoded, which preserves it.
   const words = text.split(" ");
   if (isAscii && words.every((word) => word.length > 0 && word.length <= MAX_WORD_CHARS)) return fold(words, column);
   return encodedWords(text);
@@ -41,7 +41,7 @@ function encodedWords(text: string): string {
   const words: string[] = [];
   for (let start = 0; start < bytes.length; ) {
     let end = Math.min(start + ENCODED_WORD_BYTES, bytes.length);
-    while (end < bytes.length && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--; // never inside a character
+    while (end < bytes.length && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--; // do not split a character
     words.push(`=?UTF-8?B?${bytes.toString("base64", start, end)}?=`);
     start = end;
   }
@@ -49,8 +49,8 @@ function encodedWords(text: string): string {
 }
 
 /**
- * Display name and address, for From and Reply-To.
- * @throws {UnsendableError} when the name has a line break or another control character in it
+ * Encodes display name and address for From and Reply-To.
+ * @throws {UnsendableError} when the name holds a line break or another control character
  */
 export function encodeMailbox(name: string | null | undefined, address: string, column: number): string {
   if (!name) return address;
@@ -67,15 +67,15 @@ const LOCAL_PART = /^[\w!#$%&'*+/=?^`{|}~.\u{a0}-\u{10ffff}-]{1,64}$/u;
 const ASCII_DOMAIN = /^[a-z0-9](?:[a-z0-9.-]{0,252}[a-z0-9])?$/i;
 
 export interface WireAddress {
-  /** The address with its domain in ASCII, as it goes on the wire and into headers */
+  /** The address with its domain in ASCII, as SMTP and headers carry it */
   address: string;
-  /** The local part is not ASCII: the server has to know SMTPUTF8 (RFC 6531). */
+  /** The local part is not ASCII: the server must support SMTPUTF8 (RFC 6531). */
   smtpUtf8: boolean;
 }
 
 /**
- * An address as it goes on the wire.
- * @throws {UnsendableError} when it is not one that can be mailed; quoted local parts and address literals are not
+ * Converts an address to the form that SMTP carries.
+ * @throws {UnsendableError} for an invalid address, a quoted local part or an address literal
  */
 export function toWireAddress(address: string): WireAddress {
   const at = address.lastIndexOf("@");
@@ -83,7 +83,7 @@ export function toWireAddress(address: string): WireAddress {
   let domain = address.slice(at + 1);
   if (at < 1 || !LOCAL_PART.test(localPart) || !localPart.isWellFormed()) throw new UnsendableError("invalid address");
   if (!ASCII_DOMAIN.test(domain)) {
-    // The URL parser would quietly make something else of these characters.
+    // The URL parser would silently change these characters.
     if (/[\s%/\\?#:@[\]<>^|]/.test(domain)) throw new UnsendableError("invalid domain");
     domain = domainToASCII(domain);
     if (!ASCII_DOMAIN.test(domain)) throw new UnsendableError("invalid domain");

@@ -6,7 +6,7 @@ import { encodePart } from "./transfer-encoding.ts";
 
 export { UnsendableError } from "./header.ts";
 
-/** What a send has in common for all its recipients. */
+/** The content that all recipients of a send share. */
 export interface MessageContent {
   /** Template of the subject */
   subject: string;
@@ -15,7 +15,7 @@ export interface MessageContent {
   fromEmail: string;
   fromName?: string | null | undefined;
   replyTo?: string | null | undefined;
-  /** Sentence above the unsubscribe link that a body without one gets; plain text */
+  /** Plain text above the unsubscribe link that is added to a body without one */
   footerText?: string | undefined;
 }
 
@@ -35,19 +35,19 @@ export interface MessageRecipient {
 export interface MessageEnvelope {
   from: string;
   to: string;
-  /** A local part is not ASCII: the server has to know the SMTPUTF8 extension. */
+  /** A local part is not ASCII: the server must support SMTPUTF8. */
   smtpUtf8: boolean;
 }
 
 export interface FilledMessage {
   envelope: MessageEnvelope;
-  /** A complete RFC 5322 message: CRLF ends its lines, none is above 998 octets, none starts with a dot. */
+  /** A complete RFC 5322 message: lines end with CRLF, have at most 998 octets, and none starts with a dot. */
   message: Buffer;
 }
 
 export interface ComposedMessage {
   /**
-   * Makes one recipient's message.
+   * Builds one recipient's message.
    * @throws {UnsendableError} when this recipient cannot be mailed
    */
   fill(recipient: MessageRecipient): FilledMessage;
@@ -57,8 +57,8 @@ const DEFAULT_FOOTER = "You receive this email because you are on our mailing li
 
 /**
  * Builds the MIME structure and parses the templates, once per send.
- * @throws {TemplateError} when subject or body is no template that can be used
- * @throws {UnsendableError} when the sender's address or name cannot stand in a header
+ * @throws {TemplateError} when subject or body is not a usable template
+ * @throws {UnsendableError} when a header cannot carry the sender's address or name
  */
 export function composeMessage(content: MessageContent): ComposedMessage {
   const from = toWireAddress(content.fromEmail);
@@ -68,7 +68,7 @@ export function composeMessage(content: MessageContent): ComposedMessage {
   const htmlPart = encodePart(html, escapeHtml);
   const textPart = encodePart(deriveText(source, html));
 
-  // "=_" stands in no quoted-printable and in no base64, so no content can hold the boundary.
+  // Neither quoted-printable nor base64 contains "=_", so no content can contain the boundary.
   const boundary = `=_mailkeel_${randomBytes(12).toString("hex")}`;
   const sender = [
     `From: ${encodeMailbox(content.fromName, from.address, "From: ".length)}\r\n`,
@@ -117,7 +117,7 @@ export function composeMessage(content: MessageContent): ComposedMessage {
       htmlPart.encode(values) +
       end;
     const smtpUtf8 = from.smtpUtf8 || to.smtpUtf8;
-    // Everything but an internationalised local part is ASCII.
+    // Only an internationalised local part is not ASCII.
     const encoding = smtpUtf8 || replyTo?.smtpUtf8 ? "utf8" : "latin1";
     return { envelope: { from: from.address, to: to.address, smtpUtf8 }, message: Buffer.from(message, encoding) };
   };
@@ -146,14 +146,14 @@ function inAngleBrackets(value: string, pattern: RegExp): string {
 
 let lastDate = { second: -1, text: "" };
 
-/** A date as in "Mon, 05 Jan 2026 09:30:00 +0000"; remembered, because a send asks for the same second many times. */
+/** Formats a date as in "Mon, 05 Jan 2026 09:30:00 +0000". Cached, because many mails share a second. */
 function formatDate(date: Date): string {
   const second = Math.floor(date.getTime() / 1_000);
   if (second !== lastDate.second) lastDate = { second, text: date.toUTCString().replace("GMT", "+0000") };
   return lastDate.text;
 }
 
-/** The body, with a footer that holds the unsubscribe link when the body shows none by itself. */
+/** Adds a footer with the unsubscribe link when the body does not show the link itself. */
 function withUnsubscribeLink(source: string, footerText: string): { source: string; html: Template } {
   const html = compileTemplate(source, { escape: true });
   if (showsUnsubscribeLink(html)) return { source, html };
@@ -167,7 +167,7 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
     const withFooter = compileTemplate(inside, { escape: true });
     if (showsUnsubscribeLink(withFooter)) return { source: inside, html: withFooter };
   }
-  // No end of the body, or one that stands in a comment or in a condition.
+  // The source has no </body>, or has it inside a comment or a condition.
   const after = source + footer;
   return { source: after, html: compileTemplate(after, { escape: true }) };
 }

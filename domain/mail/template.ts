@@ -4,21 +4,21 @@ import { Context, Liquid, type Template as LiquidTemplate, Tag, toValueSync } fr
 export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url"] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 
-/** One recipient's values. They are data: a `{{` in a value is printed, never run. A missing value prints nothing. */
+/** One recipient's values. They are data: a `{{` in a value is printed, not evaluated. A missing value prints nothing. */
 export type MergeValues = { readonly [tag in MergeTag]?: string | null | undefined };
 
 export type ContentField = "subject" | "html";
 
-/** What keeps a template from being used, said so that its author can mend it. */
+/** A reason why a template cannot be used, precise enough for its author to repair it. */
 export type TemplateProblem =
   | { kind: "syntax"; message: string }
   | { kind: "forbidden_tag"; tag: string }
   | { kind: "limits"; message: string };
 
-/** What is wrong with the subject or the body of a draft. An unknown tag is none of the draft's, but of its sending. */
+/** A problem of a draft's subject or body. An unknown tag is a problem for sending only: a draft may hold one. */
 export type ContentProblem = (TemplateProblem | { kind: "unknown_tag"; tag: string }) & { field: ContentField };
 
-/** A template that cannot be used, or whose rendering went over a limit. */
+/** A template that cannot be used, or whose rendering exceeded a limit. */
 export class TemplateError extends Error {
   override name = "TemplateError";
   readonly problem: TemplateProblem;
@@ -35,7 +35,7 @@ export interface TemplateOptions {
   singleLine?: boolean;
 }
 
-/** Literal text between merge tags: literal, tag, literal, …, literal. */
+/** Literal text and merge tags in turns: literal, tag, literal, …, literal. */
 export interface PlainTemplate {
   readonly literals: readonly string[];
   /** `tags[i]` stands between `literals[i]` and `literals[i + 1]`. */
@@ -43,28 +43,28 @@ export interface PlainTemplate {
 }
 
 export interface Template {
-  /** Names that the template reads and does not define itself, with their path where there is one: "product.name". */
+  /** Names that the template reads but does not define, with their path if there is one: "product.name". */
   readonly variables: ReadonlySet<string>;
-  /** Set when the template is nothing but literal text and merge tags without filters. */
+  /** Set when the template holds only literal text and merge tags without filters. */
   readonly plain: PlainTemplate | undefined;
-  /** @throws {TemplateError} `limits`, when the rendering for these values goes over a limit */
+  /** @throws {TemplateError} `limits`, when the rendering for these values exceeds a limit */
   render(values: MergeValues): string;
 }
 
-/** Characters of a template, and of what it renders to. */
+/** Most characters of a template, and of its rendering. */
 const MAX_CHARS = 2_000_000;
-/** Elements and characters that filters and ranges may make in one rendering. */
+/** Most elements and characters that filters and ranges may create in one rendering. */
 const MAX_ALLOCATIONS = 2_000_000;
-/** What a template can cost is bounded by its length; this is only for a bound nobody thought of. */
+/** The other limits already bound a rendering; this one covers a case that they miss. */
 const MAX_RENDER_MS = 10_000;
 
 /**
- * Files are none of a template's business. Loops are neither: no merge tag is a list, and one loop over a range, run for
- * every recipient, would hold up everybody's mail.
+ * The first four read files. The loops are refused because no merge tag is a list, and a loop over a range, run for
+ * every recipient, would delay all mail of the process.
  */
 const FORBIDDEN_TAGS = ["include", "render", "layout", "block", "for", "tablerow"];
 
-/** Prints a value as it is, but counts it: a `capture` that doubles itself would else cost nothing. */
+/** Prints a value unchanged, but counts it: otherwise a `capture` that doubles itself would escape the memory limit. */
 function chargedText(this: { context: Context }, value: unknown): string {
   const text = value === null || value === undefined ? "" : String(value);
   this.context.memoryLimit.use(text.length);
@@ -73,7 +73,7 @@ function chargedText(this: { context: Context }, value: unknown): string {
 
 function createEngine({ escaped }: { escaped: boolean }): Liquid {
   const engine = new Liquid({
-    templates: {}, // nothing to look up, above all not the file system
+    templates: {}, // no lookup of partials, in particular none in the file system
     ownPropertyOnly: true,
     strictFilters: true,
     timezoneOffset: 0,
@@ -81,7 +81,7 @@ function createEngine({ escaped }: { escaped: boolean }): Liquid {
     memoryLimit: MAX_ALLOCATIONS,
     outputEscape: escaped ? "escape" : chargedText,
   });
-  // What is escaped already is not escaped again; what would go out as it is, a value with markup in it, cannot.
+  // Output of these filters is not escaped a second time. Without the `raw` filter no value is printed unescaped.
   for (const name of ["escape", "escape_once", "xml_escape"]) {
     const filter = engine.filters[name];
     if (typeof filter === "function") engine.registerFilter(name, { raw: true, handler: filter });
@@ -136,7 +136,7 @@ function parse(engine: Liquid, source: string): LiquidTemplate[] {
   }
 }
 
-/** A template that made `unsubscribe_url` mean something else would take the link out of the footer. */
+/** A template that redefines `unsubscribe_url` would remove the link from the footer. */
 function refuseRedefinedTags(engine: Liquid, parsed: LiquidTemplate[]): void {
   const { locals } = engine.analyzeSync(parsed, { partials: false });
   const redefined = Object.keys(locals).find(isMergeTag);
@@ -146,7 +146,7 @@ function refuseRedefinedTags(engine: Liquid, parsed: LiquidTemplate[]): void {
 function asTemplateError(error: unknown, kind: "syntax" | "limits"): TemplateError {
   const cause = (error as { originalError?: unknown }).originalError ?? error;
   if (cause instanceof TemplateError) return cause;
-  // A stack that overflows or a string that grows too long is a template that asks for too much.
+  // A stack overflow or an overlong string is caused by the template.
   if (cause instanceof RangeError) {
     return new TemplateError({ kind: "limits", message: "nested too deep or too long" }, { cause });
   }
@@ -164,13 +164,13 @@ function globalVariables(engine: Liquid, parsed: LiquidTemplate[]): Set<string> 
 
 const TAG_OUTPUT = new RegExp(`\\{\\{[ \\t\\r\\n]*(${MERGE_TAGS.join("|")})[ \\t\\r\\n]*\\}\\}`);
 
-/** Literals and tags when that is all there is; the source is known to parse. */
+/** Splits a source that parses into literals and tags; undefined when it holds anything else. */
 function plainParts(source: string): PlainTemplate | undefined {
-  // With one capturing group, split alternates text and tag names.
+  // With one capturing group, split returns text and tag names in turns.
   const pieces = source.split(TAG_OUTPUT);
   const literals = pieces.filter((_, i) => i % 2 === 0);
   const last = literals.length - 1;
-  // "{{{ email }}" belongs to the parser: to it the first two braces count.
+  // "{{{ email }}" is left to the parser, which takes the first two braces.
   const isPlain = literals.every((text, i) => !/\{\{|\{%/.test(text) && !(i < last && text.endsWith("{")));
   return isPlain ? { literals, tags: pieces.filter((_, i) => i % 2 === 1) as MergeTag[] } : undefined;
 }
@@ -182,7 +182,7 @@ export function escapeHtml(value: string): string {
   return /[&<>"']/.test(value) ? value.replace(/[&<>"']/g, (char) => HTML_ESCAPES[char] ?? char) : value;
 }
 
-/** Puts the values between the literals, each encoded first. */
+/** Joins literals and encoded values. */
 export function renderPlain(
   { literals, tags }: PlainTemplate,
   values: MergeValues,
@@ -210,7 +210,7 @@ function renderLiquid(engine: Liquid, parsed: LiquidTemplate[], values: MergeVal
       this.buffer += text;
     },
   };
-  // A copy of its own, because `increment` writes into it; without a prototype, because `{{ constructor }}` reads it.
+  // A copy, because `increment` writes into it; without a prototype, because `{{ constructor }}` would read it.
   const scope = Object.assign(Object.create(null), values);
   const context = new Context(scope, engine.options, { sync: true, renderLimit: MAX_RENDER_MS }, { liquid: engine });
   try {
@@ -232,7 +232,7 @@ const SAMPLE: MergeValues = {
   unsubscribe_url: "https://example.com/unsubscribe",
 };
 
-/** Every problem of a draft's subject and body; none means that they can be sent. */
+/** Lists every problem of a draft's subject and body; an empty list means that they can be sent. */
 export function checkContent(content: Record<ContentField, string>): ContentProblem[] {
   return [
     ...checkTemplate("subject", content.subject, { escape: false, singleLine: true }),
@@ -243,7 +243,7 @@ export function checkContent(content: Record<ContentField, string>): ContentProb
 function checkTemplate(field: ContentField, source: string, options: TemplateOptions): ContentProblem[] {
   try {
     const template = compileTemplate(source, options);
-    // Both branches of an `if first_name` are tried.
+    // With and without values, so that both branches of an `if first_name` run.
     template.render(SAMPLE);
     template.render({});
     return [...template.variables]

@@ -2,7 +2,7 @@ import { compile } from "html-to-text";
 import { compileTemplate, type MergeTag, type MergeValues, renderPlain, type Template } from "./template.ts";
 
 const convert = compile({
-  wordwrap: false, // the transfer encoding keeps lines short
+  wordwrap: false, // the transfer encoding wraps lines
   selectors: [
     { selector: "a", options: { hideLinkHrefIfSameAsText: true, noAnchorUrl: true } },
     { selector: "img", format: "skip" },
@@ -14,12 +14,11 @@ const convert = compile({
 export const htmlToText = (html: string): string => convert(html);
 
 const LIQUID_TOKEN = /\{\{[\s\S]*?\}\}|\{%[\s\S]*?%\}/g;
-/** Stands for a token while HTML becomes text; from the private use area, so that nothing takes it for markup. */
+/** Replaces a token while HTML is converted; private use characters, which no converter reads as markup. */
 const PLACEHOLDER = /\u{e000}(\d+)\u{e001}/u;
 
 /**
- * The text alternative of an HTML template, itself a template: the conversion is done once per send and the merge tags
- * survive it.
+ * Converts an HTML template to a text template. The conversion runs once per send and keeps the merge tags.
  */
 export function deriveText(source: string, html: Template): Pick<Template, "plain" | "render"> {
   const tokens: string[] = [];
@@ -42,13 +41,13 @@ export function deriveText(source: string, html: Template): Pick<Template, "plai
   );
 }
 
-/** Undefined when the conversion took the template's tags apart, as with a loop that begins inside an attribute. */
+/** Undefined when the conversion removed or reordered tags, for example a condition that begins inside an attribute. */
 function textTemplate(tokens: readonly string[], literals: readonly string[], order: readonly number[]) {
   const isBlockTag = (index: number) => tokens[index]?.startsWith("{%");
   const blocks = tokens.flatMap((_, index) => (isBlockTag(index) ? [index] : []));
   const kept = order.filter(isBlockTag);
   if (kept.length !== blocks.length || kept.some((index, i) => index !== blocks[i])) return undefined;
-  // What reads like a token in the text was an entity in the HTML: it is printed, not run.
+  // Braces in the text were entities in the HTML: they are printed, not evaluated.
   const literally = (text: string) => text.replace(/\{[{%]/g, (braces) => `{{ "${braces}" }}`);
   const text = literals.map((literal, i) => literally(literal) + (tokens[order[i] ?? -1] ?? "")).join("");
   try {
@@ -60,7 +59,7 @@ function textTemplate(tokens: readonly string[], literals: readonly string[], or
 
 const SENTINEL = "https://unsubscribe.invalid/sentinel";
 
-/** Whether every recipient, with a name or without, sees the unsubscribe link in this body. */
+/** Whether this body shows the unsubscribe link to every recipient, with a name or without. */
 export function showsUnsubscribeLink(html: Template): boolean {
   const filled: MergeValues = { email: "a@b.example", first_name: "A", last_name: "B", list_name: "C" };
   return [filled, {}].every((values) =>

@@ -1,12 +1,12 @@
 import { type MergeValues, type PlainTemplate, renderPlain, type Template } from "./template.ts";
 
-/** A body part: its transfer encoding and, for each recipient, its encoded content without a line break at the end. */
+/** A body part: its transfer encoding, and each recipient's encoded content without a line break at the end. */
 export interface EncodedPart {
   transferEncoding: "quoted-printable" | "base64";
   encode(values: MergeValues): string;
 }
 
-/** Encoded characters on a line; RFC 2045 allows 76, of which a soft line break takes one. */
+/** Encoded characters per line: RFC 2045 allows 76, and a soft line break takes one. */
 const LINE_CHARS = 75;
 const SOFT_BREAK = "=\r\n";
 const HEX = Buffer.from("0123456789ABCDEF");
@@ -19,13 +19,13 @@ const EQUALS = 61;
 const DELETE = 127;
 
 /**
- * Quoted-printable of `text` from column 0 on; CRLF stays a line break when `lineBreaks` is set. Two things are encoded
- * that need not always be: a dot at the start of a line, so that nothing is left for SMTP's dot-stuffing, and a blank at
- * the end of a line or of the text, because what follows is not known here.
+ * Encodes `text` as quoted-printable from column 0 on; CRLF stays a line break when `lineBreaks` is set. Two characters
+ * are always encoded: a dot at the start of a line, so that SMTP's dot-stuffing finds none, and a blank at the end of a
+ * line or of the text, because the text after it is not known here.
  */
 function quotedPrintable(text: string, lineBreaks: boolean): { encoded: string; column: number } {
   const bytes = Buffer.from(text, "utf8");
-  // A byte takes three at most, a soft break three for every 73.
+  // A byte takes at most three bytes, and a soft break three for every 73.
   const out = Buffer.allocUnsafe(Math.ceil(bytes.length * 3.2) + SOFT_BREAK.length);
   let length = 0;
   let column = 0;
@@ -59,10 +59,10 @@ function quotedPrintable(text: string, lineBreaks: boolean): { encoded: string; 
   return { encoded: out.toString("latin1", 0, length), column };
 }
 
-/** Values as most are: a short word that quoted-printable leaves as it is. */
+/** A value that quoted-printable does not change, as most are. */
 const PLAIN_VALUE = /^(?!\.)[\x20-\x3c\x3e-\x7e]{0,74}[\x21-\x3c\x3e-\x7e]$/;
 
-/** Quoted-printable of a merge value, fit to stand anywhere in a line that has room for it. */
+/** Encodes a merge value so that it fits anywhere in a line with enough space. */
 function encodeValue(value: string): string {
   if (value === "" || PLAIN_VALUE.test(value)) return value;
   return quotedPrintable(value, false).encoded;
@@ -71,8 +71,8 @@ function encodeValue(value: string): string {
 const toCrlf = (text: string) => text.replace(/\r\n|\r|\n/g, "\r\n");
 
 /**
- * Literals are encoded once, values for each recipient. A value is put behind a soft line break when the line has no
- * room for it, and is always followed by one: so every literal begins in column 0, however long the value is.
+ * Encodes literals once and values per recipient. A soft line break precedes a value that does not fit into the line,
+ * and one always follows it: so every literal begins in column 0, whatever the value's length.
  */
 function quotedPrintableParts({ literals, tags }: PlainTemplate) {
   const chunks = literals.map((literal, i) => {
@@ -86,7 +86,7 @@ function quotedPrintableParts({ literals, tags }: PlainTemplate) {
   return { first, steps, used: [...new Set(tags)] };
 }
 
-/** More than this share of bytes outside ASCII, and base64 is the shorter encoding. */
+/** Above this share of bytes outside ASCII, base64 is the shorter encoding. */
 const BASE64_SHARE = 1 / 6;
 
 function isMostlyAscii(text: string): boolean {
@@ -107,7 +107,7 @@ function base64Lines(text: string): string {
   return lines;
 }
 
-/** Prepares a body part. `escapeValue` is what the template does to its values. */
+/** Prepares a body part. `escapeValue` must be the escaping that the template applies to its values. */
 export function encodePart(
   template: Pick<Template, "plain" | "render">,
   escapeValue: (value: string) => string = (value) => value,

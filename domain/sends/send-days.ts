@@ -3,9 +3,9 @@ import { DateTime } from "luxon";
 const DAYS_IN_WEEK = 7;
 
 /**
- * When a send that is confirmed at `now` goes out: at once on an allowed day, else at the start of the next allowed day
- * in the team's time zone. Days are calendar days there, so the answer is right across daylight-saving changes; where a
- * day has no midnight, it starts at its first instant.
+ * Returns when a send that is confirmed at `now` starts: at once on an allowed day, else at the start of the next allowed
+ * day in the team's time zone. Days are calendar days of that zone, so daylight-saving changes do not matter; a day
+ * without midnight starts at its first instant.
  * @param now the database clock
  * @param sendDays ISO weekdays, 1 Monday to 7 Sunday; empty allows every day
  * @param timeZone IANA name

@@ -19,7 +19,7 @@ interface Ran {
 
 const MAIN = join(import.meta.dirname, "../../app/main.ts");
 
-/** What a shell would export for the stack of the tests. */
+/** Settings for the tests' stack, as a shell would export them. */
 async function settings(): Promise<Record<string, string>> {
   const { env } = await stack();
   return {
@@ -68,7 +68,7 @@ describe("The app's command line", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  it("prints text for people and one JSON object for machines", async () => {
+  it("prints text, or one JSON object with --json", async () => {
     const { stdout } = await run(["credits:grant", "--team", id, "--amount", "5", "--cause", "text"]);
     assert.equal(stdout, "5 credits available, 0 reserved\n");
     const data = await json(["credits:grant", "--team", id, "--amount", "5", "--cause", "text"]);
@@ -78,7 +78,7 @@ describe("The app's command line", () => {
     assert.equal(twice.credits.available, 15, "without a cause each grant counts");
   });
 
-  it("says in one line what is wrong, and exits with 1", async () => {
+  it("reports an error in one line and exits with 1", async () => {
     await refused(["credits:grant", "--team", "team_none", "--amount", "5"], /^error: There is no team team_none\.\n$/);
     await refused(["credits:grant", "--team", id], /--amount/);
     await refused(["credits:grant", "--team", id, "--amount", "-1"], /whole number/);
@@ -86,7 +86,7 @@ describe("The app's command line", () => {
     await refused(["list:attach", "--newsletter", "nl_none", "--list", "x"], /no record nl_none/);
   });
 
-  it("needs a running service or its settings", async () => {
+  it("requires a running service or its settings", async () => {
     await refused(["credits:grant", "--amount", "1"], /npm start/, { env: { DATA_DIR: folder } });
     const { SIGNING_SECRET: _, ...incomplete } = await settings();
     await refused(["credits:grant", "--amount", "1"], /SIGNING_SECRET is not set/, { env: incomplete });
@@ -94,7 +94,7 @@ describe("The app's command line", () => {
     await refused(["credits:grant", "--amount", "1", "--team", id], /ECONNREFUSED/, { env: away });
   });
 
-  it("finds a running stack by itself, and its demo team", async () => {
+  it("finds a running stack and its demo team", async () => {
     const { DATABASE_URL, SIGNING_SECRET, ENCRYPTION_KEYS } = await settings();
     const here = await mkdtemp(join(folder, "stack-"));
     const content = {
@@ -114,7 +114,7 @@ describe("The app's command line", () => {
   });
 
   describe("teams and members", () => {
-    it("creates a team whose owner can do everything at once", async () => {
+    it("creates a team whose owner has every right at once", async () => {
       const owner = uniqueEmail("owner");
       const args = ["--name", "New team", "--owner-email", owner.toUpperCase(), "--owner-name", "Olga"];
       const made = await json(["team:create", ...args, "--time-zone", "Europe/Berlin"]);
@@ -124,7 +124,7 @@ describe("The app's command line", () => {
       assert.equal((await api(key.key.secret).post("/lists", { name: "x" })).status, 201);
     });
 
-    it("takes IANA time zones only", async () => {
+    it("accepts IANA time zones only", async () => {
       const { team: changed } = await json(["team:time-zone", "America/New_York", "--team", id]);
       assert.equal(changed.time_zone, "America/New_York");
       await refused(["team:time-zone", "Mars/Olympus", "--team", id], /no IANA time zone/);
@@ -145,7 +145,7 @@ describe("The app's command line", () => {
       await refused(["member:remove", "--member", member.id], /no such record/);
     });
 
-    it("removes one of two owners once when both are removed at the same moment", async () => {
+    it("removes only one of two owners when both are removed at the same moment", async () => {
       const pair = await makeTeam();
       const args = ["--team", pair.team.id, "--email", uniqueEmail(), "--name", "B", "--role", "OWNER"];
       const { member } = await json(["member:add", ...args]);
@@ -155,7 +155,7 @@ describe("The app's command line", () => {
   });
 
   describe("keys", () => {
-    it("mints with all that a key can be told", async () => {
+    it("mints a key with every option", async () => {
       const options = ["--send-domains", "Example.com,xn--mnchen-3ya.de", "--daily-cap", "7", "--requires-approval"];
       const scopes = ["--scopes", "newsletters:send,newsletters:read", "--expires", "2099-01-01T00:00:00Z"];
       const { key } = await json([
@@ -178,13 +178,13 @@ describe("The app's command line", () => {
       assert.equal(plain.daily_send_cap, 50_000);
     });
 
-    it("refuses scopes that are unknown or must not stand together", async () => {
+    it("refuses unknown scopes and forbidden pairs", async () => {
       const mint = (scopes: string) => ["key:mint", "--team", id, "--name", "k", "--scopes", scopes];
       await refused(mint("lists:fly"), /lists:fly/);
       await refused(mint("suppressions:delete,newsletters:send"), /suppressions:delete/);
     });
 
-    it("rotates and revokes, at once", async () => {
+    it("rotates and revokes keys with immediate effect", async () => {
       const { key } = await json(["key:mint", "--team", id, "--name", "k", "--scopes", "lists:read"]);
       const { key: next } = await json(["key:rotate", "--team", id, "--key", key.id]);
       assert.equal((await api(key.secret).get("/me")).body.error.code, "api_key_revoked");
@@ -236,7 +236,7 @@ describe("The app's command line", () => {
       assert.ok(!row?.encrypted_password?.includes("right"));
     });
 
-    it("connects nothing when the server refuses the login or is not there", async () => {
+    it("connects no account when the server refuses the login or does not answer", async () => {
       const email = uniqueEmail();
       await refused([...connect(email), "--password-stdin"], /login_refused/, { input: "wrong" });
       const nowhere = connect(email).map((arg) => (arg === port ? "1" : arg));
@@ -245,7 +245,7 @@ describe("The app's command line", () => {
       assert.ok(!body.data.some((account: Json) => account.email === email));
     });
 
-    it("suspends and resumes", async () => {
+    it("suspends and resumes an account", async () => {
       const { account } = await json([...connect(uniqueEmail()), "--password-stdin"], { input: "right" });
       assert.equal((await json(["account:suspend", "--account", account.id])).account.status, "SUSPENDED");
       assert.equal((await json(["account:resume", "--account", account.id])).account.status, "ACTIVE");
@@ -253,7 +253,7 @@ describe("The app's command line", () => {
   });
 
   describe("newsletters", () => {
-    it("attaches and detaches lists, and sets send days, of drafts only", async () => {
+    it("attaches lists, detaches them and sets send days for drafts only", async () => {
       const client = api(team.keys.live);
       const list = (await client.post("/lists", { name: "x" })).body.data.id;
       const draft = (await client.post("/newsletters", { name: "x" })).body.data.id;
@@ -275,8 +275,8 @@ describe("The app's command line", () => {
     });
 
     it("does not attach another team's list", async () => {
-      const stranger = await makeTeam();
-      const list = (await api(stranger.keys.live).post("/lists", { name: "x" })).body.data.id;
+      const otherTeam = await makeTeam();
+      const list = (await api(otherTeam.keys.live).post("/lists", { name: "x" })).body.data.id;
       const draft = (await api(team.keys.live).post("/newsletters", { name: "x" })).body.data.id;
       await refused(["list:attach", "--newsletter", draft, "--list", list], /no such record/);
     });
@@ -298,7 +298,7 @@ describe("The app's command line", () => {
   });
 
   describe("import", () => {
-    it("imports a file onto a list and reports refused lines", async () => {
+    it("imports a file into a list and reports refused lines", async () => {
       const list = (await api(team.keys.live).post("/lists", { name: "x" })).body.data.id;
       const file = join(folder, "people.csv");
       const report = join(folder, "refused.csv");
@@ -314,14 +314,14 @@ describe("The app's command line", () => {
       assert.equal(again.stderr, "line 3: email is not an email address\n");
     });
 
-    it("reads standard input, and refuses a file that is not there or has no header", async () => {
+    it("reads standard input, and refuses a file that is missing or has no header", async () => {
       const email = `${unique("stdin")}@example.com`;
       assert.equal((await json(["import", "-", "--team", id], { input: `email\n${email}\n` })).created, 1);
       await refused(["import", join(folder, "none.csv"), "--team", id], /ENOENT/);
       await refused(["import", "-", "--team", id], /names no column/, { input: "a,b\n" });
     });
 
-    it("takes 100,000 lines, and changes nothing when it is run again", async function () {
+    it("imports 100,000 lines, and changes nothing on the second run", async function () {
       this.timeout(120_000);
       const file = join(folder, "many.csv");
       const lines = Array.from({ length: 100_000 }, (_, i) => `person${i}@many.example,Änne${i},"O'Brien, ${i}"`);

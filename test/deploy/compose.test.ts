@@ -23,7 +23,7 @@ const compose = parse(read("docker-compose.temporal.yml"), { merge: true }) as {
   volumes: Record<string, unknown>;
 };
 const services = Object.entries(compose.services);
-/** Built from the Dockerfile and given settings: all but the mail catcher, which takes none. */
+/** Services that are built from the Dockerfile and take settings: all but the mail catcher. */
 const ours = services.filter(([, service]) => service.build !== undefined && service.environment !== undefined);
 
 /** Variables that the operator sets. */
@@ -35,7 +35,7 @@ const GIVEN: Record<string, string> = {
   ENCRYPTION_KEYS: `k1:${Buffer.alloc(32).toString("base64")}`,
 };
 
-/** As Compose fills in `${NAME:-default}` and `${NAME:?advice}`. */
+/** Fills in `${NAME:-default}` and `${NAME:?advice}` as Compose does. */
 const substitute = (text: string): string =>
   text.replace(/\$\{(\w+)(?::([-?])([^}]*))?\}/g, (_, name: string, operator: string | undefined, rest: string) => {
     const value = GIVEN[name] ?? (operator === "-" ? rest : undefined);
@@ -47,9 +47,9 @@ const settingsOf = (service: Service): Record<string, string> =>
   Object.fromEntries(Object.entries(service.environment ?? {}).map(([name, value]) => [name, substitute(`${value}`)]));
 
 describe("docker-compose.temporal.yml", () => {
-  it("is what the published schema of Compose files allows", () => {
+  it("follows the published schema of Compose files", () => {
     const schema = JSON.parse(read("test/data/compose/compose-spec.json"));
-    // ajv knows the draft by its older address.
+    // ajv knows the draft only by its older address.
     schema.$schema = "http://json-schema.org/draft-07/schema#";
     const validate = new Ajv({ strict: false, allErrors: true, validateFormats: false }).compile(schema);
     assert.ok(validate(compose), JSON.stringify(validate.errors, null, 2));
@@ -58,7 +58,7 @@ describe("docker-compose.temporal.yml", () => {
     assert.ok(!validate(typo), "the schema refuses what it does not know");
   });
 
-  it("runs each pool of workers once, and the API", () => {
+  it("runs the API and each pool of workers once", () => {
     const pools = services.flatMap(([, { command = [] }]) => (command.includes("--pool") ? [command.at(-1)] : []));
     assert.deepEqual(pools.sort(), Object.keys(POOLS).sort());
     for (const name of Object.keys(POOLS)) {
@@ -68,7 +68,7 @@ describe("docker-compose.temporal.yml", () => {
   });
 
   for (const [name, service] of ours) {
-    it(`gives ${name} every required setting, and none that does not exist`, () => {
+    it(`gives ${name} every required setting and no unknown one`, () => {
       const given = settingsOf(service);
       const known = new Set<string>(SETTINGS);
       const others = Object.keys(given).filter((key) => !known.has(key) && !/^TEMPORAL_(TLS|API_KEY)/.test(key));
@@ -76,7 +76,7 @@ describe("docker-compose.temporal.yml", () => {
       assert.equal(readEnv(given).TEMPORAL_NAMESPACE, "mailkeel");
     });
 
-    it(`gives ${name} longer to stop than it takes`, () => {
+    it(`gives ${name} more time to stop than it needs`, () => {
       const seconds = Number(/^(\d+)s$/.exec(service.stop_grace_period ?? "")?.[1]);
       assert.ok(seconds * 1_000 > readEnv(settingsOf(service)).SHUTDOWN_GRACE_MS + 2_000, service.stop_grace_period);
     });
@@ -92,7 +92,7 @@ describe("docker-compose.temporal.yml", () => {
     }
   });
 
-  it("waits for services that exist and, where it waits for their health, tell it", () => {
+  it("waits only for services that exist, and for health only where a health check exists", () => {
     for (const [name, { depends_on = {} }] of services) {
       for (const [other, { condition }] of Object.entries(depends_on)) {
         const target = compose.services[other];
@@ -109,12 +109,12 @@ describe("docker-compose.temporal.yml", () => {
     }
   });
 
-  it("asks for every secret, with a word on how to make it", () => {
+  it("requires every secret and says how to make it", () => {
     const asked = new Set(read("docker-compose.temporal.yml").match(/(?<=\$\{)\w+(?=:\?.)/g));
     assert.deepEqual([...asked].sort(), Object.keys(GIVEN).sort());
   });
 
-  it("turns on what fairness between teams needs", () => {
+  it("turns on the settings that fairness between teams needs", () => {
     const values = parse(read("deploy/temporal/dynamicconfig.yaml")) as Record<string, { value: unknown }[]>;
     assert.equal(values["matching.enableFairness"]?.[0]?.value, true);
     assert.equal(values["matching.useNewMatcher"]?.[0]?.value, true);
@@ -130,7 +130,7 @@ describe("The Dockerfile", () => {
     assert.ok(user && !/^(root|0)(:|$)/.test(user), user);
   });
 
-  it("copies what is there and what .dockerignore lets through", () => {
+  it("copies files that exist and that .dockerignore does not exclude", () => {
     const ignored = read(".dockerignore").split("\n");
     for (const line of lines.filter((text) => /^COPY (?!--from)/.test(text))) {
       for (const source of line.split(" ").slice(1, -1)) {
@@ -140,7 +140,7 @@ describe("The Dockerfile", () => {
     }
   });
 
-  it("copies every folder that the API and the workers are made of", () => {
+  it("copies every folder that the API and the workers need", () => {
     for (const folder of ["activities", "api", "app", "db", "domain", "stack", "workers", "workflows"]) {
       assert.ok(final.includes(`COPY ${folder} ./${folder}`), folder);
     }

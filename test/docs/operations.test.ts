@@ -51,7 +51,7 @@ describe("docs/operations.md", () => {
     for (const { name } of Object.values(searchAttributes)) assert.ok(sentence.includes(`\`${name}\``), name);
   });
 
-  it("explains every metric of ours, and of those of Temporal each that an alert is about", async () => {
+  it("explains every metric of Mailkeel, and every Temporal metric that an alert reads", async () => {
     const ours = [...(await createMetrics("any", () => true).registry.getMetricsAsArray())].map(({ name }) => name);
     const asked = read("deploy/prometheus/alerts.yml").match(/\b(mailkeel|temporal)_\w+/g) ?? [];
     for (const name of new Set([...ours.filter((metric) => metric.startsWith("mailkeel_")), ...asked])) {

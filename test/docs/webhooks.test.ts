@@ -11,12 +11,12 @@ import { signatureHeader } from "../../domain/webhooks/signature.ts";
 
 const run = promisify(execFile);
 
-/** A question to a snippet: is this delivery to be believed? */
+/** A delivery that a snippet must accept or refuse. */
 interface Case {
   what: string;
   expected: boolean;
   header: string;
-  /** As text; it goes to the snippet as bytes. */
+  /** As text; the snippet gets it as bytes. */
   body: string;
 }
 
@@ -76,15 +76,15 @@ const CASES: Case[] = [
   ].map((header) => refused(`the header ${header.length > 40 ? `${header.slice(0, 40)}…` : header}`, header)),
 ];
 
-/** How the snippet of a language is asked. */
+/** How a language's snippet is run. */
 interface Language {
-  /** After the fence. */
+  /** The word after the fence */
   fence: string;
-  /** Tells whether the machine has it. */
+  /** Succeeds when the machine has the language */
   version: [command: string, ...args: string[]];
-  /** Files that ask it, beside the snippet: they read cases.json and print a JSON array of booleans. */
+  /** Files beside the snippet that call it: they read cases.json and print a JSON array of booleans. */
   files: Record<string, string>;
-  /** What the snippet's file is called. */
+  /** Name of the snippet's file */
   snippet: string;
   command: [command: string, ...args: string[]];
 }
@@ -170,7 +170,7 @@ const isHere = ([command, ...args]: Language["version"]): Promise<boolean> =>
     () => false,
   );
 
-/** What the document's snippet says to every case. */
+/** Runs the document's snippet on every case. */
 async function ask({ fence, snippet, files, command: [command, ...args] }: Language): Promise<boolean[]> {
   const folder = await mkdtemp(join(tmpdir(), "snippet-"));
   try {
@@ -179,7 +179,7 @@ async function ask({ fence, snippet, files, command: [command, ...args] }: Langu
       await mkdir(dirname(join(folder, name)), { recursive: true });
       await writeFile(join(folder, name), content);
     }
-    // Go: nothing is fetched.
+    // Go must download nothing.
     const env = { ...process.env, GOPROXY: "off", GOTOOLCHAIN: "local", GOFLAGS: "", GOWORK: "off" };
     const { stdout } = await run(command, args, { cwd: folder, env });
     return JSON.parse(stdout);
@@ -189,19 +189,19 @@ async function ask({ fence, snippet, files, command: [command, ...args] }: Langu
 }
 
 for (const [name, language] of Object.entries(LANGUAGES)) {
-  // Not mocha's skip: what must pass before anything lands allows none, and a machine may well be without Go.
+  // Not mocha's skip: `.ci/run` allows no skipped test, and a machine may have no Go.
   const here = await isHere(language.version);
   describe(`The ${name} in docs/webhooks.md${here ? "" : ", which this machine cannot run"}`, () => {
     if (!here) return;
     let answers: boolean[];
     before(async function () {
-      // A compiler's first run on a busy machine.
+      // The first run of a compiler takes long on a busy machine.
       this.timeout(300_000);
       answers = await ask(language);
     });
 
     for (const [index, { what, expected }] of CASES.entries()) {
-      it(`${expected ? "believes" : "refuses"} ${what}`, () => assert.equal(answers[index], expected));
+      it(`${expected ? "accepts" : "refuses"} ${what}`, () => assert.equal(answers[index], expected));
     }
   });
 }
@@ -211,7 +211,7 @@ describe("docs/webhooks.md", () => {
     for (const header of RESERVED_HEADERS) assert.ok(text.includes(`\`${header}\``), header);
   });
 
-  it("says which events need a key that reads people", () => {
+  it("lists the events that need the scope for contact data", () => {
     const [, named = ""] = /carry people's addresses \((.*?)\)/s.exec(text) ?? [];
     const patterns = [...named.matchAll(/`([^`]+)`/g)].map(([, pattern = ""]) => pattern);
     const isNamed = (event: string) =>

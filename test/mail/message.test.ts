@@ -38,7 +38,7 @@ const valuesOf = (to: MessageRecipient): MergeValues => ({
   unsubscribe_url: to.unsubscribeUrl,
 });
 
-/** What every message must be, whatever went into it. */
+/** Asserts the rules that every message keeps, whatever its content. */
 function assertWellFormed(message: Buffer) {
   const raw = message.toString("latin1");
   assert.ok(raw.endsWith("\r\n"));
@@ -49,7 +49,7 @@ function assertWellFormed(message: Buffer) {
   }
   const [, body = ""] = raw.split(/\r\n\r\n(.*)/s);
   for (const line of body.split("\r\n")) assert.ok(line.length <= 78, `body line of ${line.length}: ${line}`);
-  assert.doesNotMatch(body, /[ \t]\r\n/, "blank at the end of a line");
+  assert.doesNotMatch(body, /[ \t]\r\n/, "a space at the end of a line");
 }
 
 const lf = (text: string | undefined) => (text ?? "").replace(/\r\n|\r/g, "\n").trimEnd();
@@ -60,14 +60,14 @@ async function assertParsesBack(template: string, to: MessageRecipient) {
   const parsed = await PostalMime.parse(message);
   const expected = compileTemplate(template, { escape: true }).render(valuesOf(to));
   const html = lf(parsed.html);
-  // The footer comes on top where the template has no link of its own.
+  // A template without a link gets the footer in addition.
   assert.equal(html.replace(/<div style="padding:24px.*?<\/div>/s, ""), lf(expected.toWellFormed()));
   assert.ok(lf(parsed.text).includes(to.unsubscribeUrl) && html.includes(to.unsubscribeUrl.replaceAll("&", "&amp;")));
   return parsed;
 }
 
 describe("A message", () => {
-  it("has the headers of a mail that can be unsubscribed from with one click", async () => {
+  it("has the headers for a one-click unsubscribe", async () => {
     const { envelope, message } = fill({
       fromName: "Weekly News",
       replyTo: "desk@example.com",
@@ -111,7 +111,7 @@ describe("A message", () => {
     assert.equal(await text(null), `Hello {% x %}\n\n1 2 3\n\nLeave [${recipient.unsubscribeUrl}]`);
   });
 
-  it("converts for each recipient when the text cannot be a template", async () => {
+  it("converts the HTML per recipient when the text cannot be a template", async () => {
     const html =
       '<p class="{% if first_name %}a">named{% else %}b">nameless{% endif %}</p><a href="{{ unsubscribe_url }}">Leave</a>';
     const parsed = await PostalMime.parse(fill({ html }).message);
@@ -135,15 +135,15 @@ describe("A message", () => {
       assert.equal(links, 1);
     });
 
-    it("at the end where there is no body tag", async () => assert.equal((await seen("<p>Hi</p>")).links, 1));
+    it("at the end when there is no body tag", async () => assert.equal((await seen("<p>Hi</p>")).links, 1));
 
-    it("not when the author has one", async () => {
+    it("only when the author's body shows none", async () => {
       const { html, links } = await seen(content.html);
       assert.ok(!html.includes("You &"));
       assert.equal(links, 1);
     });
 
-    it("when the author's is in a comment or shows only to some", async () => {
+    it("when the author's link is in a comment or is shown to some recipients only", async () => {
       for (const html of [
         "<body><!-- {{ unsubscribe_url }} -->Hi</body>",
         '<body>Hi{% if first_name %}<a href="{{ unsubscribe_url }}">x</a>{% endif %}</body>',
@@ -155,7 +155,7 @@ describe("A message", () => {
     });
   });
 
-  it("carries real newsletters unchanged", async () => {
+  it("carries real newsletters without a change", async () => {
     await assertParsesBack(newsletter("responsive-plain.html"), recipient);
     const merged = newsletter("welcome-merge-tags.html").replaceAll("{{name}}", "{{ first_name }}");
     const known = merged.replace(/\{\{(?! first_name)[^}]*\}\}/g, "{{ email }}");
@@ -163,7 +163,7 @@ describe("A message", () => {
     await assertParsesBack(known.replaceAll("{{ first_name }}", "{{ first_name | upcase }}"), recipient);
   });
 
-  it("chooses base64 where it is shorter", async () => {
+  it("uses base64 where it is shorter", async () => {
     const html = `<p>{{ first_name }}, ${"Здравствуйте! ".repeat(50)}</p>`;
     const { message } = fill({ html });
     assert.equal(message.toString().match(/Content-Transfer-Encoding: base64/g)?.length, 2);
@@ -191,9 +191,9 @@ describe("A message", () => {
     ),
   );
 
-  it("parses back to what was rendered, for any text and any values", async () => {
+  it("parses back to the rendered text, for any text and any values", async () => {
     const names = MERGE_TAGS.filter((tag) => tag !== "unsubscribe_url");
-    // Text that means something to HTML or to the template language has tests of its own.
+    // Characters with a meaning in HTML or in templates have their own tests.
     const text = awkward.map((value) => value.replace(/[<>&{}%\0]/g, ""));
     const output = fc.constantFrom(...names).map((tag) => `{{ ${tag} }}`);
     const template = fc
@@ -209,7 +209,7 @@ describe("A message", () => {
     );
   });
 
-  it("brings subjects and display names across, whatever is in them", async () => {
+  it("carries any subject and any display name without a change", async () => {
     const line = awkward.map((value) =>
       value
         .replace(/[\p{Cc}\u2028\u2029]+/gu, " ")
@@ -241,7 +241,7 @@ describe("A message", () => {
     assert.equal((await PostalMime.parse(message)).subject, subject);
   });
 
-  it("lets no value begin a header of its own", async () => {
+  it("lets no value begin a new header", async () => {
     const nasty = "x\r\nBcc: everyone@example.com\r\n\r\nbody\0";
     const { message } = fill({ subject: "{{ first_name }} {{ list_name }}" }, { firstName: nasty, listName: nasty });
     assertWellFormed(message);
@@ -259,7 +259,7 @@ describe("A message", () => {
     }
   });
 
-  it("refuses addresses that could be taken for something else", () => {
+  it("refuses addresses that a server could misread", () => {
     for (const email of [
       "",
       "jane",
@@ -277,7 +277,7 @@ describe("A message", () => {
     }
   });
 
-  it("takes international domains as punycode and says when SMTPUTF8 is needed", async () => {
+  it("writes international domains as punycode and reports when SMTPUTF8 is needed", async () => {
     const domain = fill({ fromEmail: "post@bücher.example" }, { email: "jane@münchen.de" });
     assert.deepEqual(domain.envelope, {
       from: "post@xn--bcher-kva.example",
@@ -294,7 +294,7 @@ describe("A message", () => {
     assert.throws(() => composeMessage({ ...content, subject: "{% include 'x' %}" }), TemplateError);
   });
 
-  it("is refused to the one recipient whose rendering goes over the limits", () => {
+  it("is refused only for the recipient whose rendering exceeds the limits", () => {
     const doubling = "{% assign x = x | append: x %}".repeat(99);
     const html = `{% assign x = "abcdefgh" %}{% if first_name == "boom" %}${doubling}{% endif %}{{ unsubscribe_url }}`;
     const composed = composeMessage({ ...content, html });

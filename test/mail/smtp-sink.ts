@@ -2,38 +2,38 @@ import { once } from "node:events";
 import type { AddressInfo, Socket } from "node:net";
 import { SMTPServer, type SMTPServerOptions, type SMTPServerSession } from "smtp-server";
 
-/** A reply other than the one of success, or an end of the conversation. */
+/** A reply other than success, or a session that breaks off. */
 export type Fault = { code: number; text: string } | "drop" | "hang";
 
 export interface Received {
   from: string;
   to: string;
-  /** As it arrived, dot-stuffing removed */
+  /** The message as received, without dot-stuffing */
   raw: Buffer;
-  /** Which of the sink's connections it came over */
+  /** Number of the sink's connection that carried it */
   connection: number;
 }
 
 export interface SinkOptions extends SMTPServerOptions {
-  /** What MAIL FROM, RCPT TO and the final dot are answered with; nothing means yes. */
+  /** Replies to MAIL FROM, RCPT TO and the final dot; undefined accepts. */
   mail?: (address: string) => Fault | undefined;
   rcpt?: (address: string) => Fault | undefined;
   dot?: (message: Received) => Fault | undefined;
-  /** Drops the connection as soon as the body begins. */
+  /** Drops the connection when the body begins. */
   dropInBody?: boolean;
-  /** Before the final dot is answered */
+  /** Wait before the reply to the final dot */
   latencyMs?: number;
 }
 
 export interface Sink {
   port: number;
   received: Received[];
-  /** Connections ever made, and those open now */
+  /** All connections so far, and those open now */
   connections: { made: number; open: number };
   close(): Promise<void>;
 }
 
-/** A real SMTP server on a free port, with the faults a test asks for. */
+/** Starts a real SMTP server on a free port, with the faults that a test asks for. */
 export async function startSink(options: SinkOptions = {}): Promise<Sink> {
   const sockets = new Map<number, { socket: Socket; number: number }>();
   const received: Received[] = [];
@@ -49,8 +49,8 @@ export async function startSink(options: SinkOptions = {}): Promise<Sink> {
 
   const server = new SMTPServer({
     authOptional: true,
-    logger: false, // among other things it warns that its certificate is not secret
-    hideENHANCEDSTATUSCODES: true, // so that the texts of a test are sent as they are
+    logger: false, // it would warn that its certificate is not secret
+    hideENHANCEDSTATUSCODES: true, // so that it sends a test's texts unchanged
     disableReverseLookup: true,
     closeTimeout: 100,
     onMailFrom: ({ address }, session, callback) => answer(options.mail?.(address), session, callback),
@@ -99,7 +99,7 @@ export async function startSink(options: SinkOptions = {}): Promise<Sink> {
   };
 }
 
-/** Waits for a condition, looking every few milliseconds. */
+/** Waits for a condition, checking it every few milliseconds. */
 export async function until(condition: () => boolean, timeoutMs = 5_000): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   while (!condition()) {

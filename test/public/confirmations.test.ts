@@ -17,7 +17,7 @@ import { createTeam } from "../../domain/teams.ts";
 import { uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 
-/** An SMTP server that keeps what it gets, or answers RCPT with a code. */
+/** An SMTP server that keeps its mails, or refuses RCPT with a code. */
 async function smtpSink() {
   const mails = new Map<string, string>();
   let refusal: number | undefined;
@@ -45,7 +45,7 @@ async function smtpSink() {
   };
 }
 
-// In a database of their own: the stack's maintenance pool would claim what these tests want to see unclaimed.
+// In their own database: the stack's maintenance pool would claim the confirmations that these tests claim.
 describe("Confirmation mails of double opt-in", () => {
   let sink: Awaited<ReturnType<typeof smtpSink>>;
   let env: Env;
@@ -82,13 +82,13 @@ describe("Confirmation mails of double opt-in", () => {
     });
     return { email, id };
   }
-  const standing = (id: string) =>
+  const subscriptionOf = (id: string) =>
     kysely(orm.em.fork())
       .selectFrom("subscriptions")
       .select(["status", "confirmation_due_at", "confirmation_sent_at"])
       .where("subscriber_id", "=", id)
       .executeTakeFirstOrThrow();
-  /** The time passes in which the mail was another worker's business. */
+  /** Ends the time for which another worker has claimed the mail. */
   const endClaim = (id: string) =>
     orm.em.fork().execute("update subscriptions set confirmation_due_at = now() where subscriber_id = ?", [id]);
   const run = () =>
@@ -100,24 +100,24 @@ describe("Confirmation mails of double opt-in", () => {
       stopping: new AbortController().signal,
     });
 
-  it("carry a link to confirm, to the address alone, once", async () => {
+  it("are sent once, to the address only, with a link to confirm", async () => {
     const { email, id } = await subscribe("Weekly <news>");
     assert.equal(await run(), 1);
     const mail = await PostalMime.parse(sink.mails.get(email) ?? "");
     assert.equal(mail.subject, "Please confirm: Weekly <news>");
     assert.match(mail.text ?? "", /https:\/\/mail\.example\/c\/[\w.-]+/);
     assert.ok(mail.html?.includes("Weekly &lt;news&gt;"));
-    const { status, confirmation_due_at, confirmation_sent_at } = await standing(id);
+    const { status, confirmation_due_at, confirmation_sent_at } = await subscriptionOf(id);
     assert.deepEqual([status, confirmation_due_at], ["PENDING", null]);
     assert.ok(confirmation_sent_at);
     assert.equal(await run(), 0);
   });
 
-  it("are tried again after a 4xx, and given up after a 5xx", async () => {
+  it("are retried after a 4xx and dropped after a 5xx", async () => {
     const { email, id } = await subscribe();
     sink.refuse(450);
     assert.equal(await run(), 0);
-    assert.ok((await standing(id)).confirmation_due_at, "due again when the claim runs out");
+    assert.ok((await subscriptionOf(id)).confirmation_due_at, "due again when the claim runs out");
     await endClaim(id);
     sink.refuse(undefined);
     assert.equal(await run(), 1);
@@ -126,11 +126,11 @@ describe("Confirmation mails of double opt-in", () => {
     const other = await subscribe();
     sink.refuse(550);
     assert.equal(await run(), 0);
-    const { confirmation_due_at, confirmation_sent_at } = await standing(other.id);
+    const { confirmation_due_at, confirmation_sent_at } = await subscriptionOf(other.id);
     assert.deepEqual([confirmation_due_at, confirmation_sent_at], [null, null]);
   });
 
-  it("wait while the server is away", async () => {
+  it("wait while the SMTP server does not answer", async () => {
     const { id } = await subscribe();
     const away = { ...env, SYSTEM_SMTP_URL: "smtp://127.0.0.1:1" };
     const log = pino({ level: "silent" });
@@ -140,7 +140,7 @@ describe("Confirmation mails of double opt-in", () => {
     assert.equal(await run(), 1);
   });
 
-  it("are claimed by one worker at a time and come back when that one dies", async () => {
+  it("are claimed by one worker at a time and are free again when that worker dies", async () => {
     const { id } = await subscribe();
     const claims = await Promise.all(
       Array.from({ length: 4 }, () => transaction(orm.em, (em) => claimConfirmations(em, 50))),
@@ -152,7 +152,7 @@ describe("Confirmation mails of double opt-in", () => {
     assert.equal(await run(), 0);
     await endClaim(id);
     assert.equal(await run(), 1);
-    assert.equal((await standing(id)).confirmation_due_at, null);
+    assert.equal((await subscriptionOf(id)).confirmation_due_at, null);
   });
 
   it("are not sent to an address on the do-not-mail list", async () => {

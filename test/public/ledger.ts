@@ -4,7 +4,7 @@ import type { MailRef } from "../../domain/links.ts";
 import { api, type Json } from "../support/api.ts";
 import { type TestTeam, uniqueEmail } from "../support/factories.ts";
 
-/** One mail that a newsletter sent, as the ledger has it. */
+/** One mail of a newsletter, as the ledger holds it. */
 export interface MailedLetter extends MailRef {
   newsletterId: string;
   listIds: string[];
@@ -12,7 +12,7 @@ export interface MailedLetter extends MailRef {
   email: string;
 }
 
-/** Writes down that a newsletter to two lists went to somebody who is on both. */
+/** Records a newsletter to two lists that was mailed to a subscriber of both. */
 export async function mailLetter({ em, team, keys }: TestTeam): Promise<MailedLetter> {
   const client = api(keys.live);
   const made = async (path: string, body: Json): Promise<string> => (await client.post(path, body)).body.data.id;

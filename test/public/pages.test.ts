@@ -33,7 +33,7 @@ describe("Pages for recipients", () => {
     assert.match(response.headers.get("x-robots-tag") ?? "", /noindex/);
     assert.equal(response.headers.get("set-cookie"), null);
     const html = await response.text();
-    assert.ok(!/<script|https?:\/\//.test(html), "nothing is loaded from anywhere");
+    assert.ok(!/<script|https?:\/\//.test(html), "the page loads nothing");
     return html;
   };
 
@@ -44,25 +44,28 @@ describe("Pages for recipients", () => {
     const statusesOf = async ({ subscriberId }: MailedLetter): Promise<string[]> =>
       (await client().get(`/subscribers/${subscriberId}`)).body.data.subscriptions.map(({ status }: Json) => status);
 
-    it("shows a button and changes nothing, however often it is opened", async () => {
+    it("shows a button and changes nothing, even when it is opened several times", async () => {
       const mail = await mailLetter(team);
       const before = await snapshotTables(team.em, team.team.id);
       for (let i = 0; i < 3; i++) {
         const html = await assertPage(await fetch(linkTo(mail)), 200);
         assert.match(html, /<form method="post"><button>Unsubscribe<\/button><\/form>/);
         assert.ok(html.includes(team.team.name));
-        assert.ok(!html.includes(mail.email), "the page is for whoever holds the link; it does not name the address");
+        assert.ok(
+          !html.includes(mail.email),
+          "the page does not show the address, because anyone with the link can open it",
+        );
       }
       await fetch(linkTo(mail), { method: "HEAD" });
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
     });
 
-    it("holds no address", async () => {
+    it("carries no address in its URL", async () => {
       const mail = await mailLetter(team);
       assert.match(new URL(linkTo(mail)).pathname, /^\/u\/[0-9a-z]{26}\.[0-9a-z]+\.[\w-]{22}$/);
     });
 
-    it("opts out of every targeted list, suppresses the address and writes one row of history", async () => {
+    it("opts out of every targeted list, suppresses the address and records one unsubscribe", async () => {
       const mail = await mailLetter(team);
       await assertPage(await post(linkTo(mail)), 200);
       assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
@@ -79,7 +82,7 @@ describe("Pages for recipients", () => {
       ["as a form", ONE_CLICK],
       ["as multipart", Object.assign(new FormData(), {})],
     ] as const) {
-      it(`takes a mail program's one click, sent ${what} (RFC 8058)`, async () => {
+      it(`accepts a mail program's one-click request sent ${what} (RFC 8058)`, async () => {
         if (body instanceof FormData) body.set("List-Unsubscribe", "One-Click");
         const mail = await mailLetter(team);
         assert.equal((await post(linkTo(mail), body)).status, 200);
@@ -90,7 +93,7 @@ describe("Pages for recipients", () => {
       });
     }
 
-    it("is idempotent, also when it comes many times at once", async () => {
+    it("is idempotent, also for several requests at once", async () => {
       const mail = await mailLetter(team);
       const answers = await Promise.all(
         Array.from({ length: 6 }, (_, i) => post(linkTo(mail), i % 2 ? ONE_CLICK : undefined)),
@@ -105,7 +108,7 @@ describe("Pages for recipients", () => {
       assert.equal((await unsubscribesOf(mail)).length, 1);
     });
 
-    it("keeps the reason of a suppression that stands", async () => {
+    it("keeps the reason of an existing suppression", async () => {
       const mail = await mailLetter(team);
       await suppress(team.em, { teamId: team.team.id, environment: "LIVE" }, [mail.email], "bounce:complaint");
       await post(linkTo(mail));
@@ -113,7 +116,7 @@ describe("Pages for recipients", () => {
       assert.equal(body.data.reason, "bounce:complaint");
     });
 
-    it("works when the subscriber has another address by now: it is about the one that was mailed", async () => {
+    it("suppresses the address that was mailed when the subscriber has a new one", async () => {
       const mail = await mailLetter(team);
       const email = uniqueEmail();
       await client().patch(`/subscribers/${mail.subscriberId}`, { email });
@@ -123,7 +126,7 @@ describe("Pages for recipients", () => {
       assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
     });
 
-    it("works when the subscriber is gone, or the lists are", async () => {
+    it("works when the subscriber or the lists were deleted", async () => {
       const [one, two] = [await mailLetter(team), await mailLetter(team)];
       await team.em.fork().execute("delete from subscribers where id = ?", [one.subscriberId]);
       for (const id of two.listIds) await client().delete(`/lists/${id}`);
@@ -134,7 +137,7 @@ describe("Pages for recipients", () => {
       }
     });
 
-    it("keeps the opt-out of the list that brought the mail even if they left it meanwhile", async () => {
+    it("keeps the opt-out of the list that brought the mail when the subscriber left it meanwhile", async () => {
       const mail = await mailLetter(team);
       const [first = "", second = ""] = mail.listIds;
       for (const id of mail.listIds) await client().delete(`/lists/${id}/subscribers/${mail.subscriberId}`);
@@ -145,7 +148,7 @@ describe("Pages for recipients", () => {
       assert.deepEqual((await add(second)).added, [mail.subscriberId]);
     });
 
-    it("answers a page with 404 to any link that is not ours, and changes nothing", async () => {
+    it("answers a link with a wrong token with a 404 page, and changes nothing", async () => {
       const mail = await mailLetter(team);
       const good = new URL(linkTo(mail)).pathname.slice(3);
       const [send = "", seq = "", signature = ""] = good.split(".");
@@ -169,19 +172,19 @@ describe("Pages for recipients", () => {
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
     });
 
-    it("refuses a form that is too large", async () => {
+    it("refuses an oversized form", async () => {
       const mail = await mailLetter(team);
       await assertPage(await post(linkTo(mail), "x".repeat(20_000)), 413);
     });
 
-    it("shows a team's name as text, whatever is in it", async () => {
+    it("shows markup in a team's name as text", async () => {
       const other = await makeTeam();
       await other.em.fork().execute("update teams set name = ? where id = ?", [`<img src=x> & "Co"`, other.team.id]);
       const html = await assertPage(await fetch(linkTo(await mailLetter(other))), 200);
       assert.ok(html.includes("&lt;img src=x&gt; &amp; &#34;Co&#34;"));
     });
 
-    it("reads back what its token was made of", () => {
+    it("reads the send and the recipient back from its token", () => {
       const ref = { sendId: "send_01m7yvgfyse4as6zbe8bmrhp5h", seq: 1_234_567 };
       const token = unsubscribeUrl(team.vault, "https://mail.example/base/", ref).split("/").at(-1) ?? "";
       assert.deepEqual(readUnsubscribeToken(team.vault, token), ref);
@@ -200,7 +203,7 @@ describe("Pages for recipients", () => {
       return { email, subscriberId, listId: list.id as string, url, status };
     };
 
-    it("confirms by its button, not by being opened", async () => {
+    it("confirms by its button and changes nothing when opened", async () => {
       const { url, status } = await pending();
       const html = await assertPage(await fetch(url), 200);
       assert.ok(html.includes("Weekly &lt;b&gt;"));
@@ -212,7 +215,7 @@ describe("Pages for recipients", () => {
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
     });
 
-    it("does not lift an opt-out that came later", async () => {
+    it("does not lift a later opt-out", async () => {
       const { url, subscriberId, status } = await pending();
       await team.em
         .fork()
@@ -221,7 +224,7 @@ describe("Pages for recipients", () => {
       assert.equal(await status(), "UNSUBSCRIBED");
     });
 
-    it("does not confirm an address it was not sent to", async () => {
+    it("does not confirm an address other than the one it was sent to", async () => {
       const { url, subscriberId, status } = await pending();
       await client().patch(`/subscribers/${subscriberId}`, { email: uniqueEmail() });
       await assertPage(await fetch(url), 404);
@@ -229,7 +232,7 @@ describe("Pages for recipients", () => {
       assert.equal(await status(), "PENDING");
     });
 
-    it("answers a page with 404 to any link that is not ours", async () => {
+    it("answers a link with a wrong token with a 404 page", async () => {
       const { url } = await pending();
       for (const link of [`${origin}/c/x`, `${origin}/c/a.b.c`, url.slice(0, -1), `${url}.x`]) {
         await assertPage(await fetch(link), 404);

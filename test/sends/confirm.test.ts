@@ -29,7 +29,7 @@ const refused = (answer: Awaited<ReturnType<typeof confirm>>, status: number, co
 };
 
 describe("A confirm", () => {
-  it("schedules the newsletter, reserves one credit per recipient and answers with the whole contract", async () => {
+  it("schedules the newsletter, reserves one credit per recipient and answers with every documented field", async () => {
     const sender = await makeSender({ recipients: 4, credits: 10, dailySendCap: 100 });
     const answer = await confirm(sender, await tokenOf(sender));
     assert.equal(answer.status, 202, answer.text);
@@ -62,7 +62,7 @@ describe("A confirm", () => {
     assert.equal(rows[0]?.count, 1);
   });
 
-  it("replays its 202 to the byte under the same Idempotency-Key, and arms nothing twice", async () => {
+  it("repeats its 202 byte for byte under the same Idempotency-Key, and starts one send only", async () => {
     const sender = await makeSender({ recipients: 2, credits: 10 });
     const token = await tokenOf(sender);
     const key = freshKey();
@@ -86,7 +86,7 @@ describe("A confirm", () => {
   it("refuses a token at its expiry, by the database clock", async () => {
     const sender = await makeSender();
     await tokenOf(sender);
-    // Moved rather than waited for. A token is bound to its expiry, so this one is made anew.
+    // The expiry is moved instead of waited for. A token signs its expiry, so the test makes a new one.
     const { rows } = await sql<{ id: string; plan_digest: string; expires_at: string }>`
       update send_previews set expires_at = date_trunc('milliseconds', now()) where resource_id = ${sender.newsletterId}
       returning id, plan_digest, expires_at`.execute(kysely(sender.em));
@@ -99,7 +99,7 @@ describe("A confirm", () => {
     refused(await confirm(sender, later), 409, "confirmation_invalid");
   });
 
-  it("refuses altered tokens, tokens of another newsletter and tokens of another team alike", async () => {
+  it("refuses altered tokens, another newsletter's and another team's with the same answer", async () => {
     const [sender, other] = await Promise.all([makeSender(), makeSender()]);
     const token = await tokenOf(sender);
     const [id = "", signature = ""] = token.split(".");
@@ -111,14 +111,14 @@ describe("A confirm", () => {
     assert.equal((await confirm(sender, token)).status, 202);
   });
 
-  it("answers 404 for a newsletter of another team, before it looks at the token", async () => {
+  it("answers 404 for another team's newsletter before it reads the token", async () => {
     const [sender, other] = await Promise.all([makeSender(), makeSender()]);
     const token = await tokenOf(other);
     refused(await confirm({ client: sender.client, newsletterId: other.newsletterId }, token), 404, "not_found");
     refused(await preview({ client: sender.client, newsletterId: other.newsletterId }), 404, "not_found");
   });
 
-  it("wants its Idempotency-Key and takes no dry run", async () => {
+  it("requires an Idempotency-Key and refuses a dry run", async () => {
     const sender = await makeSender();
     const path = `/newsletters/${sender.newsletterId}/send`;
     refused(await sender.client.post(path, { confirmation_token: "x" }), 400, "idempotency_key_required");
@@ -130,7 +130,7 @@ describe("A confirm", () => {
     refused(dry, 400, "unsupported_parameter");
   });
 
-  it("cannot be overdrawn by two newsletters confirmed at once", async () => {
+  it("never overdraws the credits when two newsletters are confirmed at once", async () => {
     const sender = await makeSender({ recipients: 6, credits: 10, dailySendCap: 1000 });
     const second = await sender.client.post("/newsletters", {
       name: "Issue two",
@@ -175,7 +175,7 @@ describe("A confirm", () => {
         where id = ${sender.accountId}`.execute(kysely(sender.em)),
   };
   for (const [name, drift] of Object.entries(drifts)) {
-    it(`is refused as send_plan_changed when ${name}, and a new preview helps`, async () => {
+    it(`is refused as send_plan_changed when ${name}, and succeeds after a new preview`, async () => {
       const sender = await makeSender({ recipients: 3, credits: 10 });
       const token = await tokenOf(sender);
       await drift(sender);
@@ -185,7 +185,7 @@ describe("A confirm", () => {
     });
   }
 
-  it("is refused as send_plan_changed to another key of the team", async () => {
+  it("is refused as send_plan_changed for another key of the team", async () => {
     const sender = await makeSender();
     const token = await tokenOf(sender);
     const other = await sender.mint({ sendDomains: [sender.domain] });
@@ -193,14 +193,14 @@ describe("A confirm", () => {
     assert.equal((await confirm(sender, token)).status, 202);
   });
 
-  it("does not mind what the plan does not hold: a new list name, a subscriber's name", async () => {
+  it("ignores changes outside the plan: a list's name, a subscriber's name", async () => {
     const sender = await makeSender();
     const token = await tokenOf(sender);
     await sender.client.patch(`/lists/${sender.listId}`, { name: "Renamed" });
     assert.equal((await confirm(sender, token)).status, 202);
   });
 
-  it("is refused once the newsletter is no draft, and its edits are too", async () => {
+  it("is refused, like edits, once the newsletter is no draft", async () => {
     const sender = await makeSender();
     const [one, two] = [await tokenOf(sender), await tokenOf(sender)];
     assert.equal((await confirm(sender, one)).status, 202);
@@ -235,7 +235,7 @@ describe("A confirm", () => {
 });
 
 describe("A preview", () => {
-  it("counts disjoint classes, opt-in before suppression, and each address once over several lists", async () => {
+  it("counts each address once over all lists, in one class, opt-in before suppression", async () => {
     const audience = `${unique("to")}.example`;
     const sender = await makeSender({
       dailySendCap: 50,
@@ -273,7 +273,7 @@ describe("A preview", () => {
     assert.ok(lifetimeMs > 14 * 60_000 && lifetimeMs <= 15 * 60_000 + 1000, `${lifetimeMs} ms`);
   });
 
-  it("changes nothing but its own row", async () => {
+  it("writes only its own row", async () => {
     const sender = await makeSender({ credits: 7 });
     await tokenOf(sender);
     assert.deepEqual(await credits(sender), { available: 7, reserved: 0, mismatch: false });
@@ -281,7 +281,7 @@ describe("A preview", () => {
     assert.equal(body.data.status, "DRAFT");
   });
 
-  it("replays the same token under the same Idempotency-Key, without having stored it", async () => {
+  it("repeats the same token under the same Idempotency-Key without storing it", async () => {
     const sender = await makeSender();
     const key = freshKey();
     const first = await preview(sender, key);
@@ -297,7 +297,7 @@ describe("A preview", () => {
     assert.equal((await confirm(sender, token)).status, 202);
   });
 
-  it("shows its impact on a dry run and makes no token", async () => {
+  it("shows its impact and makes no token on a dry run", async () => {
     const sender = await makeSender({ recipients: 2, credits: 9 });
     const answer = await sender.client.post(`/newsletters/${sender.newsletterId}/send-preview`, undefined, {
       idempotencyKey: freshKey(),

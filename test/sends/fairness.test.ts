@@ -5,11 +5,11 @@ import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { anotherNewsletter, caughtMails, makeSender, startSend, untilStatus } from "../support/sending.ts";
 import { startSmtpProxy } from "../support/smtp-proxy.ts";
 
-/** Recipients after which a slice gives way here. */
+/** Recipients after which a slice ends in these tests. */
 const SLICE_ROWS = 5;
 /**
- * How many of the large team's slices may begin while the small one's waits. It was one or two: a team's turns lie one
- * apart, and one that is new gets its first by lot within the turn that is under way.
+ * Slices of the large team that may begin while the small team's waits. One or two were measured: the server takes
+ * teams in turns, and a new team's first turn is drawn by lot within the current one.
  */
 const MOST_AHEAD = 3;
 
@@ -19,13 +19,13 @@ describe("Fairness", () => {
   before(async function () {
     this.timeout(60_000);
     own = await openNamespace();
-    // One slot, so that the order of the mails is the order in which slices were begun.
+    // One slot, so that mails arrive in the order in which slices begin.
     const oneSlot = { ACTIVITY_CONCURRENCY: "1", DISPATCH_SLICE_ROWS: String(SLICE_ROWS), SMTP_TIMEOUT_MS: "60000" };
     await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", oneSlot)]);
   });
   after(() => own?.close());
 
-  /** Until a slice of the send waits for a slot, or has one. */
+  /** Waits until a slice of the send waits for a slot or has one. */
   const untilQueued = (sendId: string) =>
     eventually(
       async () => {
@@ -36,8 +36,8 @@ describe("Fairness", () => {
     );
 
   /**
-   * A large team's sends wait for the slot that one of them has when a small team's comes, behind all of them.
-   * @returns how many mails of the large team came before the small one's last, those of the slot's slice left out
+   * One of a large team's sends has the slot and the others wait for it when a small team's send comes last.
+   * @returns number of the large team's mails before the small team's last one, without those of the first slice
    */
   async function mailsAhead({ sends, recipients }: { sends: number; recipients: number }): Promise<number> {
     const gate = await startSmtpProxy({ held: true });
@@ -64,14 +64,14 @@ describe("Fairness", () => {
   }
 
   for (const sends of [10, 40]) {
-    it(`takes a small team's send before a large one's ${sends}, all confirmed before it`, async () => {
+    it(`starts a small team's send before most of a large team's ${sends} earlier ones`, async () => {
       const ahead = await mailsAhead({ sends, recipients: 1 });
       assert.ok(ahead <= MOST_AHEAD, `${ahead} sends of the large team came first`);
     }).timeout(120_000);
   }
 
   for (const recipients of [50, 200]) {
-    it(`takes a small team's send between slices of a large one's to ${recipients}`, async () => {
+    it(`starts a small team's send between slices of a large team's send to ${recipients}`, async () => {
       const ahead = await mailsAhead({ sends: 1, recipients });
       assert.ok(ahead <= MOST_AHEAD * SLICE_ROWS, `${ahead} mails of the large team came first`);
     }).timeout(120_000);

@@ -16,11 +16,11 @@ interface Gate {
   name: string;
   status: number;
   code: string;
-  /** What a sender needs so that the gate can be closed. */
+  /** Options that a sender needs so that the gate can be closed */
   options?: SenderOptions;
   /** Closes the gate. */
   close(sender: Sender): Promise<unknown>;
-  /** Closing it changes the plan too, so a confirm meets that first. */
+  /** Closing it changes the plan too, and a confirm refuses the changed plan first. */
   drifts?: boolean;
   message?: RegExp;
 }
@@ -62,7 +62,7 @@ const GATES: Gate[] = [
     message: /list/,
   },
   {
-    name: "nobody left to mail",
+    name: "no eligible recipient",
     status: 409,
     code: "campaign_not_ready",
     close: (s) => run(s, sql`update subscriptions set status = 'PENDING' where list_id = ${s.listId}`),
@@ -146,7 +146,7 @@ describe("The gates of a send", () => {
       assertRefused(await preview(sender), gate);
     });
 
-    it(`refuse a confirm for ${gate.name}${gate.drifts ? ", as a plan that changed" : ""}`, async () => {
+    it(`refuse a confirm for ${gate.name}${gate.drifts ? ", as a changed plan" : ""}`, async () => {
       const sender = await makeSender({ recipients: 3, ...gate.options });
       const token = await tokenOf(sender);
       await gate.close(sender);
@@ -218,7 +218,7 @@ describe("The gates of a send", () => {
     assert.equal(answer.body.error.code, "sending_domain_unverified", answer.text);
   });
 
-  it("let a rate just under 0.20 % pass", async () => {
+  it("allow a complaint rate just under 0.20 %", async () => {
     const sender = await makeSender();
     await run(
       sender,
@@ -228,7 +228,7 @@ describe("The gates of a send", () => {
     assert.equal((await preview(sender)).status, 200);
   });
 
-  it("count the daily cap over a key's whole rotation lineage", async () => {
+  it("count the daily cap over all rotations of a key", async () => {
     const sender = await makeSender({ recipients: 3, dailySendCap: 5 });
     assert.equal((await confirm(sender, await tokenOf(sender))).status, 202);
     const heir = await sender.mint({ sendDomains: [sender.domain], dailySendCap: 5 });
@@ -248,7 +248,7 @@ describe("The gates of a send", () => {
     assert.equal(answer.body.error.code, "send_cap_exceeded", answer.text);
   });
 
-  it("are not remembered when they answer 429: the same Idempotency-Key succeeds later", async () => {
+  it("leave the Idempotency-Key free after a 429, so that it succeeds later", async () => {
     const sender = await makeSender({ recipients: 3 });
     const token = await tokenOf(sender);
     const key = freshKey();
@@ -258,7 +258,7 @@ describe("The gates of a send", () => {
     assert.equal((await confirm(sender, token, key)).status, 202);
   });
 
-  it("refuse a test key at each send endpoint with 403, whatever it names", async () => {
+  it("refuse a test key at each send endpoint with 403, for any newsletter ID", async () => {
     const sender = await makeSender();
     const test = api(sender.keys.test);
     for (const id of [sender.newsletterId, "nl_00000000000000000000000000"]) {

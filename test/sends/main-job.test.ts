@@ -25,7 +25,7 @@ const body = (name: string) => readFileSync(`${import.meta.dirname}/../data/news
 const FIRST_NAMES = ["Zoë", "Jürgen", "Łukasz", "李", "Amélie", "Søren", "Ναταλία", 'O\'Brien, "Bob"', "محمد", "Ada"];
 
 describe("The main job", () => {
-  it("takes 2,000 people from a CSV file to one mail each for those who want it, and none for others", async function () {
+  it("imports 2,000 addresses from a CSV file and mails each eligible one once, and no other", async function () {
     this.timeout(90_000);
     const sender = await makeSender({
       recipients: 0,
@@ -51,7 +51,7 @@ describe("The main job", () => {
     assert.equal(report.json?.["created"], 2_000);
     assert.equal(report.json?.["refused"], 1);
 
-    // Every tenth said no to everything, every seventh never opted in, every thirteenth opted out of the list.
+    // Every tenth address is suppressed, every seventh never opted in, every thirteenth opted out of the list.
     const suppressed = Array.from({ length: 200 }, (_, i) => `person${i * 10}@${audience}`);
     for (let i = 0; i < suppressed.length; i += 100) {
       await client.post("/suppressions", { emails: suppressed.slice(i, i + 100) });
@@ -104,7 +104,7 @@ describe("The main job", () => {
     }
   });
 
-  it("names the merge tags a real newsletter uses that nobody can fill, instead of mailing holes", async () => {
+  it("names a real newsletter's unknown merge tags instead of mailing empty values", async () => {
     const sender = await makeSender({ body: body("welcome-merge-tags.html") });
     const answer = await preview(sender);
     assert.equal(answer.status, 409, answer.text);
@@ -115,13 +115,13 @@ describe("The main job", () => {
     assert.deepEqual(await caughtMails(sender), []);
   });
 
-  it("takes an unsubscribe into account before the next sub-batch of a running send", async () => {
+  it("applies an unsubscribe before the next sub-batch of a running send", async () => {
     const sender = await makeSender({ recipients: 400, account: { maxConnections: 1 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 15 }]);
     try {
       const { data } = await startSend(sender);
       await eventually(async () => (await caughtMails(sender)).length > 0, { what: "the first mail" });
-      // The last in the queue opts out, by the link that their mail would carry.
+      // The last queued recipient opts out, by the link that their mail would carry.
       const { rows } = await sql<{ email: string }>`select email from send_recipients
         where send_id = ${data.id} order by seq desc limit 1`.execute(kysely(sender.em));
       const last = rows[0]?.email ?? "";

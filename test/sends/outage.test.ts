@@ -5,16 +5,16 @@ import { serveRoutes, type TestApp } from "../support/app.ts";
 import { pidOf } from "../support/processes.ts";
 import { confirm, freshKey, makeSender, preview, tokenOf, untilStatus } from "../support/sending.ts";
 
-describe("While Temporal is away", () => {
+describe("While Temporal does not answer", () => {
   let lonely: TestApp;
 
   before(async () => {
-    // Port 1: nobody listens there.
+    // No process listens on port 1.
     lonely = await serveRoutes(appRouter, { changes: { TEMPORAL_ADDRESS: "127.0.0.1:1" } });
   });
   after(() => lonely.close());
 
-  it("answers reads and drafts, and previews and confirms with 503 and Retry-After", async () => {
+  it("the API serves reads and drafts, and answers previews and confirms with 503 and Retry-After", async () => {
     const sender = await makeSender();
     const token = await tokenOf(sender);
     const client = api(sender.keys.live, lonely.base);
@@ -28,7 +28,7 @@ describe("While Temporal is away", () => {
     }
   }).timeout(90_000);
 
-  it("answers what Postgres can tell by itself as always", async () => {
+  it("the API still gives the refusals that it reads from Postgres", async () => {
     const sender = await makeSender();
     const client = api(sender.keys.live, lonely.base);
     const refused = await confirm({ ...sender, client }, "nonsense");
@@ -38,8 +38,8 @@ describe("While Temporal is away", () => {
   });
 });
 
-describe("While no worker takes sends", () => {
-  it("answers 503, and the same request under the same Idempotency-Key succeeds once there is one", async () => {
+describe("While no sends worker runs", () => {
+  it("the API answers 503, and the same request under the same Idempotency-Key succeeds later", async () => {
     const sender = await makeSender();
     const keys = [freshKey(), freshKey()] as const;
     const worker = pidOf("sends");

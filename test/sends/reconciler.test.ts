@@ -23,7 +23,7 @@ let namespace: string;
 const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
 const reconcile = () => temporal.schedule.getHandle(RECONCILER_ID).trigger();
 
-/** A send with some of its mails out and most of them not. */
+/** Starts a send and waits until some of its mails have left. */
 async function underWay(): Promise<{ sender: Sender; sendId: string }> {
   const sender = await makeSender({ recipients: 120, credits: 120, account: { maxConnections: 2 } });
   await setFaults([{ stage: "data", match: sender.audience, delayMs: 40 }]);
@@ -38,7 +38,7 @@ async function assertEverybodyOnce(sender: Sender): Promise<void> {
   assert.deepEqual(others, {});
   assert.equal(sent + unknown, 120);
   const addresses = (await caughtMails(sender)).flatMap(({ to }) => to);
-  assert.equal(new Set(addresses).size, addresses.length, "nobody twice");
+  assert.equal(new Set(addresses).size, addresses.length, "no address twice");
   assert.ok(addresses.length >= sent && addresses.length <= 120);
   assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
 }
@@ -53,7 +53,7 @@ describe("The reconciler", () => {
   after(() => connection.close());
   afterEach(() => setFaults([]));
 
-  it("brings a send back paused whose workflow was terminated in the UI, and calls for an operator", async () => {
+  it("restores a send that was terminated in the UI as PAUSED with NeedsOperator", async () => {
     const { sender, sendId } = await underWay();
     const handle = workflowOf(sendId);
     const { runId } = await handle.describe();
@@ -80,7 +80,7 @@ describe("The reconciler", () => {
     await assertEverybodyOnce(sender);
   }).timeout(90_000);
 
-  it("rebuilds a workflow that Temporal lost, and the send completes by itself", async () => {
+  it("restarts a workflow that Temporal lost, and the send completes by itself", async () => {
     const { sender, sendId } = await underWay();
     await connection.workflowService.deleteWorkflowExecution({
       namespace,
@@ -107,7 +107,7 @@ describe("The reconciler", () => {
     await assertEverybodyOnce(sender);
   }).timeout(90_000);
 
-  it("starts no second run beside a live one, and none of a send that is over", async () => {
+  it("starts no second run of a running send, and none of a send that has ended", async () => {
     const { sender, sendId } = await underWay();
     const handle = workflowOf(sendId);
     const { runId } = await handle.describe();
@@ -134,7 +134,7 @@ describe("The reconciler", () => {
     await assertEverybodyOnce(sender);
   }).timeout(90_000);
 
-  it("is made anew when its schedule was deleted", async () => {
+  it("gets a new schedule when its schedule was deleted", async () => {
     const { ensureReconciler } = await import("../../workers/maintenance.ts");
     await temporal.schedule.getHandle(RECONCILER_ID).delete();
     await ensureReconciler(temporal);
@@ -144,7 +144,7 @@ describe("The reconciler", () => {
     assert.equal(policies.overlap, "SKIP");
   });
 
-  it("settles a send whose end was written down without its credits", async () => {
+  it("settles the credits of a send whose end was recorded without them", async () => {
     const { sender, sendId } = await underWay();
     const handle = workflowOf(sendId);
     await handle.executeUpdate("pause");
@@ -162,7 +162,7 @@ describe("The reconciler", () => {
     assert.deepEqual(await credits(sender), { available: 120 - sent, reserved: 0, mismatch: false });
   }).timeout(90_000);
 
-  it("brings the review of unknown outcomes back until somebody decides, and not after that", async () => {
+  it("restores the review of unknown outcomes until an operator decides, and not afterwards", async () => {
     const sender = await makeSender({ recipients: 3, credits: 3 });
     await setFaults([{ stage: "data", match: sender.audience, drop: true, times: 1 }]);
     const { data } = await startSend(sender);
@@ -196,7 +196,7 @@ describe("The reconciler", () => {
     await handle.executeUpdate("cancel");
     assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 1 });
     const { runId } = await handle.describe();
-    // A run of the reconciler that began after the decision has looked.
+    // Time of the reconciler's latest run, to wait for one that began after the decision.
     const looked = async () => {
       const { recentActions } = (await temporal.schedule.getHandle(RECONCILER_ID).describe()).info;
       return JSON.stringify(recentActions.at(-1)?.takenAt);

@@ -6,16 +6,16 @@ import { confirm, ledgerStates, makeSender, preview, type Sender, untilStatus } 
 
 const DEPLOYMENT = "mailkeel";
 
-/** A namespace of its own: the stack's unversioned workers poll the same queues of the other one. */
+/** In its own namespace, because the stack's unversioned workers poll the same queues. */
 describe("Workers of a deployment", () => {
   let own: TestNamespace;
 
-  /** Pools of a build, once they poll. */
+  /** Starts the pools of a build and waits until they poll. */
   async function startBuild(buildId: string, pools: PoolName[] = Object.values(TASK_QUEUES)): Promise<void> {
     const { connection, namespace } = own;
     const version = { WORKER_DEPLOYMENT_NAME: DEPLOYMENT, WORKER_BUILD_ID: buildId };
     await Promise.all(pools.map((pool) => own.startWorker(pool, version)));
-    // A version is known to the server, with its queues, from its first polls on.
+    // The server knows a version and its queues from its first polls on.
     await eventually(
       async () => {
         const { workerDeploymentVersionInfo: info } = await connection.workflowService.describeWorkerDeploymentVersion({
@@ -77,7 +77,7 @@ describe("Workers of a deployment", () => {
     assert.deepEqual(await ledgerStates(sender), { SENT: 3 });
   }
 
-  /** The builds that carried a workflow's tasks, in order. */
+  /** Lists the builds that executed a workflow's tasks, in order. */
   async function buildsOf({ workflowId }: Previewed): Promise<string[]> {
     const { events } = await own.client.workflow.getHandle(workflowId).fetchHistory();
     const builds = (events ?? []).flatMap(({ workflowTaskCompletedEventAttributes: task }) =>
@@ -94,7 +94,7 @@ describe("Workers of a deployment", () => {
   });
   after(() => own?.close());
 
-  it("take over sends under way when their build becomes current, and give them back at a rollback", async () => {
+  it("take over running sends when their build becomes current, and return them at a rollback", async () => {
     const [first, onward, back] = [await previewed(), await previewed(), await previewed()];
     await finish(first);
     assert.deepEqual(await buildsOf(first), ["1"]);
