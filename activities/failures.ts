@@ -1,14 +1,7 @@
 import { ApplicationFailure, CancelledFailure, type TemporalFailure } from "@temporalio/common";
 import { codeOf, isUnreachable } from "../db/unreachable.ts";
 import { ApiError } from "../domain/errors.ts";
-import { Refusal } from "../domain/sends/refusal.ts";
-
-/** What of a refusal may stand in a history: codes and numbers. */
-export interface RefusalDetails {
-  reason?: string;
-  param?: string;
-  retryAfterSeconds?: number;
-}
+import { Refusal, type RefusalDetails } from "../domain/sends/refusal.ts";
 
 /** A word for what failed, safe to stand in a history. */
 export function failureCode(error: unknown): string {

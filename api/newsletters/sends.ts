@@ -8,9 +8,9 @@ import type { SendResource } from "../../domain/sends/resource.ts";
 import { confirmationToken } from "../../domain/sends/token.ts";
 import type { RequestContext } from "../context.ts";
 import { idParam, impact, ok, route, router } from "../rest/route.ts";
+import { previewIdFor, runSendUpdate } from "../sends/gateway.ts";
 import { presentPreview, presentSend } from "./present.ts";
 import { newsletterSend, newsletterSendPreview } from "./schema.ts";
-import { previewIdFor, runSendUpdate } from "./send-workflow.ts";
 
 const newsletter = (id: string): SendResource => ({ type: "newsletter", id });
 

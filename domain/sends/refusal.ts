@@ -35,6 +35,13 @@ export const REFUSAL_REASONS = {
 
 export type RefusalReason = keyof typeof REFUSAL_REASONS;
 
+/** The part of a refusal that may stand in a workflow's history: codes and numbers. */
+export interface RefusalDetails {
+  reason?: string;
+  param?: string;
+  retryAfterSeconds?: number;
+}
+
 /** A refused preview or confirm: the error the client sees, with the reason as a code of its own. */
 export class Refusal extends ApiError {
   override name = "Refusal";

@@ -10,12 +10,11 @@ import {
 } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import { TypeID } from "typeid-js";
-import type { RefusalDetails } from "../../activities/failures.ts";
 import type { Tenant } from "../../db/orm.ts";
 import { ApiError, isErrorCode, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import type { IdempotencyHandle } from "../../domain/idempotency.ts";
 import { ID_PREFIX } from "../../domain/ids.ts";
-import { isRefusalReason, Refusal } from "../../domain/sends/refusal.ts";
+import { isRefusalReason, Refusal, type RefusalDetails } from "../../domain/sends/refusal.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import type { sendWorkflow } from "../../workflows/send.ts";
