@@ -44,11 +44,11 @@ class Send {
     const known = { isStale: resume !== undefined, accountFailures: resume?.accountFailures ?? 0 };
     const nothing = { isTokenExpired: false, slice: "none", review: "open", isLong: false } as const;
     this.#view = { ...known, ...nothing, now: 0, pauses: [], cancels: [] };
-    setHandler(messages.previewUpdate, async (asked) => void (await this.loop.submit({ kind: "preview", ...asked })), {
+    setHandler(messages.previewUpdate, async (asked) => void (await this.loop.submit({ ...asked, kind: "preview" })), {
       description: "Used by the API: resolve the plan",
       validator: messages.assertPreviewCommand,
     });
-    setHandler(messages.confirmUpdate, async (asked) => void (await this.loop.submit({ kind: "confirm", ...asked })), {
+    setHandler(messages.confirmUpdate, async (asked) => void (await this.loop.submit({ ...asked, kind: "confirm" })), {
       description: "Used by the API: arm the send with the token of its preview",
       validator: messages.assertConfirmCommand,
     });
@@ -104,7 +104,10 @@ class Send {
         await steps.closeLost(this.#id);
         return answerAll(view.pauses, "PAUSED");
       case "settle": {
-        const { reviewMs, ...settled } = await steps.finishSend(this.#id);
+        const finished = await steps.finishSend(this.#id);
+        view.lastSlice = undefined;
+        if (finished.status === "SENDING") return;
+        const { reviewMs, ...settled } = finished;
         view.settled = { ...settled, reviewUntil: Date.now() + reviewMs };
         if (view.send) view.send = { ...view.send, status: settled.status };
         return answerAll(view.cancels, settled.status === "CANCELLED" ? ANSWERS.cancelled : ANSWERS.resendCancelled);
@@ -146,10 +149,10 @@ class Send {
         const { requeued, waitMs } = await steps.requeueUnknown(this.#id);
         if (waitMs > 0) return asked.postpone(waitMs);
         asked.reply(requeued > 0 ? `${requeued} queued again` : ANSWERS.nothingToResend);
-        // Outcomes that were unknown when the send was settled may be known by now.
-        Object.assign(view, { isStale: true, settled: undefined });
+        // Without rows, outcomes may have become known, or the answer of a try that queued them was lost.
+        Object.assign(view, { isStale: true, settled: undefined, lastSlice: undefined });
         if (requeued === 0) return;
-        Object.assign(view, { review: "open", lastSlice: undefined });
+        view.review = "open";
         this.#endSlice();
       }
     }
@@ -223,8 +226,8 @@ class Send {
 
   async #wait({ ms, summary }: Extract<Step, { kind: "wait" }>): Promise<void> {
     const view = this.#view;
-    const { slice } = view;
-    await this.loop.wait(() => view.slice !== slice || (view.isTokenExpired && !view.send), summary, ms);
+    const { slice, isTokenExpired } = view;
+    await this.loop.wait(() => view.slice !== slice || view.isTokenExpired !== isTokenExpired, summary, ms);
     if (view.send && slice === "none") view.isStale = true;
   }
 
