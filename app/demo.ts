@@ -171,8 +171,8 @@ async function receiveAll(call: Call, { receiver, endpoint }: { receiver: DemoRe
     const events = came();
     if (events !== last.events) last = { events, at: performance.now() };
     const pending = await call<unknown[]>("GET", `/webhooks/${endpoint.id}/deliveries?status=PENDING&limit=1`);
-    const isOver = receiver.received().has("newsletter.completed") && pending.length === 0;
-    if (isOver || performance.now() - last.at > QUIET_MS) break;
+    const hasEnded = receiver.received().has("newsletter.completed") && pending.length === 0;
+    if (hasEnded || performance.now() - last.at > QUIET_MS) break;
     line.show(`  ${count(events)} events`);
     await delay(POLL_MS);
   }

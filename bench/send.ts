@@ -153,7 +153,7 @@ async function measure(options: SendOptions, recipients: number, sink: Sink): Pr
   const stats = await sink.stats();
   const ledger = await ledgerSeconds(many, sendId);
   const history = await historyLength(sendId);
-  const killed = killing && (await judgeKill(many, sink, await killing, { recipients, connections }));
+  const killed = killing && (await checkKill(many, sink, await killing, { recipients, connections }));
   const postgres = (await postgresActiveSeconds(many)) - postgresBefore;
   const seconds = (name: string) => (after[name]?.cpuSeconds ?? 0) - (before[name]?.cpuSeconds ?? 0);
   const ours = Object.keys(measured).reduce((sum, name) => sum + seconds(name), 0);
@@ -214,7 +214,7 @@ async function postgresActiveSeconds({ em }: Sender): Promise<number> {
   return rows[0]?.seconds ?? Number.NaN;
 }
 
-/** What was seen of a kill. */
+/** When the worker was killed, and how long no mail arrived after it. */
 interface Kill {
   /** Mails the sink had got by then, and how fast they came just before. */
   received: number;
@@ -254,8 +254,8 @@ async function silence(sink: Sink): Promise<number> {
   ).then(Number);
 }
 
-/** Whether nobody was lost and nobody mailed twice, and no more are unknown than may be. */
-async function judgeKill(
+/** Checks that no recipient is missing and that at most three per connection are unknown; counts those mailed twice. */
+async function checkKill(
   sender: Sender,
   sink: Sink,
   { received, rate, silentSeconds }: Kill,

@@ -184,8 +184,8 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
     });
     paths.push(path);
   }
-  const healthy = paths.slice(hanging);
-  const expected = healthy.length * events;
+  const answering = paths.slice(hanging);
+  const expected = answering.length * events;
   const pids = () => ({ ...Object.fromEntries(PROCESSES.map((name) => [name, pidOf(name)])), sink: sink.pid });
   const before = usage(pids());
 
@@ -200,7 +200,7 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
   const committed = await fed;
   const arrived = async () => {
     const arrivals = await sink.arrivals();
-    return healthy.reduce((sum, path) => sum + Object.keys(arrivals[path]?.at ?? {}).length, 0);
+    return answering.reduce((sum, path) => sum + Object.keys(arrivals[path]?.at ?? {}).length, 0);
   };
   let seen = -1;
   let seenAt = now();
@@ -219,7 +219,7 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
   let lost = 0;
   let received = 0;
   let lastAt = 0;
-  for (const path of healthy) {
+  for (const path of answering) {
     const { at = {}, received: count = 0 } = arrivals[path] ?? {};
     received += count;
     committed.forEach((committedAt, n) => {

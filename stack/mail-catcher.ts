@@ -93,7 +93,7 @@ export async function startMailCatcher(options: {
       });
     },
   });
-  // A client that hangs up in the middle is no trouble of ours.
+  // A client that hangs up in the middle is no failure of the catcher.
   server.on("error", (error) => console.error(error.message));
 
   const cut = ({ id }: SMTPServerSession) => {

@@ -201,10 +201,10 @@ describe("CSV import", () => {
   });
 
   it("imports all or nothing, and not onto another team's list", async () => {
-    const stranger = await makeTeam();
+    const otherTeam = await makeTeam();
     const theirs = await createList(
-      stranger.em.fork(),
-      { teamId: stranger.team.id, environment: "LIVE" },
+      otherTeam.em.fork(),
+      { teamId: otherTeam.team.id, environment: "LIVE" },
       { name: "x", description: null, optin: "SINGLE" },
     );
     await assert.rejects(load("email\na@example.com\n", { listId: theirs.id }), { code: "not_found" });

@@ -62,7 +62,7 @@ const until = (what: string, condition: () => Promise<boolean>) =>
   eventually(condition, { what, withinMs: PATIENCE_MS });
 const write = (sender: Sender, query: ReturnType<typeof sql>) => query.execute(kysely(sender.em));
 
-/** Who gets which answers from the mail catcher stands in the recipients' addresses: all paths run at once. */
+/** All paths run at once, so a recipient's address decides how the mail catcher answers. */
 const FAULTS: FaultRule[] = [
   { stage: "auth", code: 535, message: "5.7.8 no" },
   { stage: "rcpt", match: "^deferred", code: 450, message: "4.2.0 later", times: 2 },
@@ -116,7 +116,7 @@ const untilOperator = (sendId: string) =>
     return false;
   });
 
-/** What a client's preview starts, with a token that is dead soon. */
+/** Starts a send's workflow as a client's preview does, with a token that expires soon. */
 async function previewBriefly(sender: Sender): Promise<string> {
   const previewId = newId("send");
   const input = {
@@ -154,7 +154,7 @@ async function sendOf({ newsletterId }: Sender): Promise<string> {
   return String(id).slice(sendWorkflowId("").length);
 }
 
-/** A send in trouble that operators were called for, in a second run. */
+/** A send whose account fails, with NeedsOperator set, in a second run. */
 async function calledInAnotherRun(sender: Sender): Promise<string> {
   await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
   const sendId = await start(sender);
@@ -271,7 +271,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "deferred-then-sent": async () => start(await senderTo({ reader: 2, deferred: 1 })),
 
-  "account-trouble-then-retried": async () => {
+  "account-failure-then-retried": async () => {
     const sender = await senderTo({ reader: 2 });
     // A password that no key of ours decrypts.
     await write(
@@ -288,7 +288,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "account-trouble-that-passes": async () => {
+  "account-failure-that-passes": async () => {
     const sender = await senderTo({ reader: 2 });
     const { port } = new URL((await stack()).mail.smtp);
     const setPort = (to: number) =>
@@ -300,7 +300,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "account-trouble-then-paused": async () => {
+  "account-failure-then-paused": async () => {
     const sender = await senderTo({ reader: 2 });
     await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
     const sendId = await start(sender);
@@ -414,7 +414,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "trouble-repaired": async () => {
+  "account-failure-repaired": async () => {
     const sender = await senderTo({ reader: 2 });
     const { port } = new URL((await stack()).mail.smtp);
     const setPort = (to: number) =>
@@ -427,7 +427,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "trouble-over-two-runs": async () => {
+  "account-failure-over-two-runs": async () => {
     const sender = await senderTo({ reader: 2 });
     const sendId = await calledInAnotherRun(sender);
     const { port } = new URL((await stack()).mail.smtp);

@@ -351,7 +351,7 @@ describe("Dispatch", () => {
     assert.ok(unknown <= 3 * connections, `${unknown} unknown`);
     const mails = await addressesOf(sender);
     assert.equal(new Set(mails).size, mails.length, "none twice");
-    // Whoever has no mail is listed as unknown, and only they.
+    // Each recipient that is SENT has a mail.
     const { rows } = await sql<{ email: string }>`select email from send_recipients
       where send_id = ${data.id} and state = 'SENT'`.execute(kysely(sender.em));
     const caught = new Set(mails);

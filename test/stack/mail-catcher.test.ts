@@ -58,9 +58,9 @@ describe("mail catcher", () => {
 
   it("accepts any login by any method, also over plain text, and needs none", async () => {
     for (const authMethod of ["PLAIN", "LOGIN"]) {
-      await transport({ authMethod, auth: { user: "whoever", pass: "whatever" } }).sendMail(mail("a@one.test"));
+      await transport({ authMethod, auth: { user: "any-user", pass: "any-password" } }).sendMail(mail("a@one.test"));
     }
-    const oauth = { type: "OAuth2", user: "whoever", accessToken: "a-token" };
+    const oauth = { type: "OAuth2", user: "any-user", accessToken: "a-token" };
     await transport({ auth: oauth }).sendMail(mail("a@one.test"));
     await transport().sendMail(mail("a@one.test"));
     assert.equal((await messages()).length, 4);
@@ -155,7 +155,7 @@ describe("mail catcher", () => {
       ]);
       await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === 421);
       await assert.rejects(
-        transport({ auth: { user: "whoever", pass: "wrong" } }).sendMail(mail("a@one.test")),
+        transport({ auth: { user: "any-user", pass: "wrong" } }).sendMail(mail("a@one.test")),
         (error: object) => codeOf(error) === 535,
       );
     });

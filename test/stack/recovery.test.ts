@@ -177,7 +177,7 @@ describe("A stack without a dispatch worker", function () {
       assert.ok(unknown > 0 && unknown <= 3 * 4, `${unknown} unknown`);
 
       // Its next slice waits for a worker: none of its rows is in flight.
-      assert.equal(await handle.executeUpdate("resume"), "goes on");
+      assert.equal(await handle.executeUpdate("resume"), "continues");
       await eventually(
         async () =>
           (await handle.describe()).raw.pendingActivities?.some(

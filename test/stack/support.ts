@@ -59,11 +59,11 @@ export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.Pro
     exited: new Promise((resolve) => child.once("close", resolve)),
     file,
     ready: async () => {
-      const isOver = () => child.exitCode !== null;
+      const hasEnded = () => child.exitCode !== null;
       // A stack.json alone may be that of a stack that was killed.
       const isReady = () => output.includes("is ready") && existsSync(path);
-      await until("the stack to be ready", () => isReady() || isOver(), { timeoutMs: START_TIMEOUT_MS });
-      if (isOver()) throw new Error(`The stack ended with exit code ${child.exitCode}:\n${output}`);
+      await until("the stack to be ready", () => isReady() || hasEnded(), { timeoutMs: START_TIMEOUT_MS });
+      if (hasEnded()) throw new Error(`The stack ended with exit code ${child.exitCode}:\n${output}`);
       return file();
     },
     pids: () => (child.pid ? [child.pid, ...descendants(child.pid)] : []),

@@ -185,7 +185,7 @@ export function untilStatus({ client, newsletterId }: CanSend, statuses: string[
   );
 }
 
-/** Previews, confirms and waits until it is over. */
+/** Previews, confirms and waits until the send has ended. */
 export async function sendAndWait(sender: Sender, withinMs?: number): Promise<Json> {
   await startSend(sender);
   return untilStatus(sender, ["SENT", "FAILED", "CANCELLED"], withinMs);

@@ -301,8 +301,8 @@ describe("Webhook endpoints", () => {
     });
 
     /*
-     * An endpoint got contact data. Whoever may not read it takes the events off, which is free, then points the
-     * endpoint elsewhere, which was free too as it is subscribed to none, and replays its log.
+     * An endpoint got contact data. A key that may not read contact data unsubscribes it from those events, which needs
+     * no scope. Repointing it then needed no scope either, and a replay of its log sent the data to the new URL.
      */
     it("is not led elsewhere by unsubscribing first and replaying then", async () => {
       const without = await keyWith();

@@ -647,7 +647,7 @@ describe("Events of a send", () => {
     assert.deepEqual(await since(), [{ type: "account.error", object: { ...shown, last_error: "login_refused" } }]);
     await workflowOf(data.id).executeUpdate("resume");
     await untilStatus(sender, ["PAUSED"]);
-    assert.deepEqual(await since(), [], "it is the same trouble");
+    assert.deepEqual(await since(), [], "the account failed before");
     await setFaults([]);
     await workflowOf(data.id).executeUpdate("resume");
     await untilStatus(sender, ["SENT"]);

@@ -199,7 +199,7 @@ describe("Metrics of the worker pools", () => {
     ]);
     const risen = await counted(async () => {
       await startSend(sender);
-      // Its day is over.
+      // Makes the deferred mail older than a day, which is the longest that one is tried.
       await eventually(async () => {
         const aged = await sql`update send_recipients set first_deferred_at = now() - interval '2 days'
           where email = ${tooLate} and first_deferred_at is not null`.execute(kysely(sender.em));
@@ -253,10 +253,10 @@ describe("Metrics of the worker pools", () => {
       const answers = [500, 500, 204, 410];
       receiver.behave = (_, response) => void response.writeHead(answers.shift() ?? 204).end();
       const { id } = await makeEndpoint(team, { url: `${receiver.origin}/counted` });
-      // What other tests left climbing would be counted too: it ends with its endpoint.
+      // Retries that other tests left would be counted too; deleting their endpoints ends them.
       await sql`delete from webhook_endpoints where id <> ${id}`.execute(kysely(team.em));
-      const climbing = sql`select from webhook_groups where due_at > now() - interval '30 seconds'`;
-      await eventually(async () => (await climbing.execute(kysely(team.em))).rows.length === 0, { withinMs: 40_000 });
+      const retrying = sql`select from webhook_groups where due_at > now() - interval '30 seconds'`;
+      await eventually(async () => (await retrying.execute(kysely(team.em))).rows.length === 0, { withinMs: 40_000 });
       const before = await attempts();
       await emitSome(team, 1);
       await receiver.until("/counted", 3);
