@@ -119,7 +119,7 @@ describe("the REST adapter", () => {
       assert.deepEqual(read.body.meta, { request_id: read.headers.get("x-request-id"), has_more: false });
     });
 
-    it("gives every request an id of its own, whatever the client sends", async () => {
+    it("gives every request an id of its own, also when the client sends one", async () => {
       const headers = { "x-request-id": "mine" };
       const answers = [
         await client().get("/things", { headers }),

@@ -200,7 +200,7 @@ describe("CSV import", () => {
     assert.deepEqual(await statuses(list), [["a@example.com", "UNSUBSCRIBED"]]);
   });
 
-  it("imports all or nothing, and not onto another team's list", async () => {
+  it("imports all or nothing, and never onto another team's list", async () => {
     const otherTeam = await makeTeam();
     const theirs = await createList(
       otherTeam.em.fork(),

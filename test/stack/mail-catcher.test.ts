@@ -91,7 +91,7 @@ describe("mail catcher", () => {
     assert.deepEqual(await getStats(), { received: 3, recipients: 4, duplicates: 1 });
   });
 
-  it("forgets everything on DELETE, and counts ids on", async () => {
+  it("deletes every mail on DELETE, and continues to count ids", async () => {
     await transport().sendMail(mail("a@one.test"));
     assert.equal((await fetch(`${base}/api/messages`, { method: "DELETE" })).status, 204);
     assert.deepEqual(await messages(), []);
@@ -165,7 +165,7 @@ describe("mail catcher", () => {
       await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === 421);
     });
 
-    it("takes its time", async () => {
+    it("delays an answer", async () => {
       await setFaults([{ stage: "data", delayMs: 200 }]);
       const startedAt = performance.now();
       await transport().sendMail(mail("a@one.test"));

@@ -80,7 +80,7 @@ describe("A lost Temporal database", function () {
     await clearStacks();
   });
 
-  it("loses no send: the next start rebuilds those scheduled and under way, and mails no recipient twice", async () => {
+  it("loses no send: the next start restores those scheduled and under way, and mails no recipient twice", async () => {
     const first = spawnStack();
     const before = await first.ready();
     const tomorrow = (new Date().getUTCDay() % 7) + 1;
