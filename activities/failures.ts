@@ -3,14 +3,14 @@ import { codeOf, isUnreachable } from "../db/unreachable.ts";
 import { ApiError } from "../domain/errors.ts";
 import { Refusal } from "../domain/sends/refusal.ts";
 
-/** What of a refusal may stand in a history: codes and numbers. */
+/** The parts of a refusal that a history may hold: codes and numbers. */
 export interface RefusalDetails {
   reason?: string;
   param?: string;
   retryAfterSeconds?: number;
 }
 
-/** A word for what failed, safe to stand in a history. */
+/** A code for a failure, safe for a history. */
 export function failureCode(error: unknown): string {
   if (isUnreachable(error)) return "dependency_unavailable";
   const code = error instanceof Error ? codeOf(error) : "";
@@ -18,8 +18,8 @@ export function failureCode(error: unknown): string {
 }
 
 /**
- * What an activity's failure becomes before Temporal writes it down: a code, without message, cause or stack, since any
- * of them may quote an address. A refusal of the domain is final; anything else is retried by the activity's policy.
+ * Turns an activity's failure into a code before Temporal records it, without message, cause or stack, since any of
+ * them may quote an address. A refusal of the domain is final; anything else is retried by the activity's policy.
  */
 export function toFailure(error: unknown): TemporalFailure {
   if (error instanceof CancelledFailure) return error;

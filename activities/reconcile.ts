@@ -104,7 +104,7 @@ async function startAgain(client: Client, group: OverdueGroup, ladder: readonly 
 type UnfinishedSend = Awaited<ReturnType<typeof unfinished>>[number];
 
 /**
- * Confirmed sends that are not over, whose credits are not settled, or whose unknown outcomes an operator may still
+ * Confirmed sends that have not ended, whose credits are not settled, or whose unknown outcomes an operator may still
  * decide about. The index `sends_open` holds them.
  */
 function unfinished(em: EntityManager, after: string) {

@@ -21,7 +21,7 @@ export interface SendOptions extends StackChoice {
   connections: number;
   /** Sends of each size that are measured, one after the other. */
   repeat: number;
-  /** Previews whose median is told, for the big list and a small one. */
+  /** Previews whose median is reported, for the big list and a small one. */
   previews: number;
   /** Mail to the stack's mail catcher instead of the lean sink. */
   catcher: boolean;
@@ -48,11 +48,11 @@ const SILENT_MS = 120_000;
 /** Everything that is measured, as the tables name it. */
 const PROCESSES = ["api", "sends", "dispatch", "maintenance", "postgres", "temporal"] as const;
 
-/** One send, from its draft to the last mail, and what it cost. */
+/** One send, from its draft to the last mail, and its cost. */
 interface Measured {
   rates: Row;
   answers: Row;
-  /** Not when a worker was killed: what it had used is gone with it. */
+  /** Not when a worker was killed: its usage is gone with it. */
   cpu: Row | undefined;
   memory: Row;
   postgres: Row;
@@ -60,7 +60,7 @@ interface Measured {
   problems: string[];
 }
 
-/** Measures whole sends over HTTP: their rates, what they cost, and whether each address got exactly one mail. */
+/** Measures whole sends over HTTP: their rates, their costs, and whether each address got exactly one mail. */
 export function benchSend(options: SendOptions): Promise<BenchReport> {
   const { recipients: sizes, latencyMs, connections, repeat, catcher, kill: kills } = options;
   if (kills && catcher) throw new Error("--kill counts at the lean sink, not at the catcher");
@@ -139,7 +139,7 @@ async function measure(options: SendOptions, recipients: number, sink: Sink): Pr
   if (answer.status !== 202) throw new Error(`the confirm was answered with ${answer.status}: ${answer.text}`);
   const confirmedAt = performance.now();
   const killing = options.kill ? killInTheMiddle(sink, recipients) : undefined;
-  // Should the send fail, that is what is told.
+  // If the send fails, that failure is reported.
   killing?.catch(() => undefined);
   let mostSending = 0;
   await untilSent(many, recipients, async (sendId, sent) => {

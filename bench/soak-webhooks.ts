@@ -24,7 +24,7 @@ const EVENTS = [
   "suppression.added",
   "unsubscribe.created",
 ] satisfies EventName[];
-/** Few enough that an endpoint that never answers has come to the end of them when the soak ends. */
+/** Few enough that the deliveries to an endpoint that never answers have ended when the soak ends. */
 const FEW = EVENTS.filter((name) => name.startsWith("newsletter."));
 
 /** The behaviour of an endpoint, or of its owner. */
@@ -40,7 +40,7 @@ interface Endpoint {
   gone: boolean;
 }
 
-/** Endpoints of every kind at every team of a soak, and what must hold of their deliveries. */
+/** Endpoints of every kind at every team of a soak, and the checks of their deliveries. */
 export class Webhooks {
   readonly #orm: MikroORM;
   readonly #server: Server;

@@ -1,7 +1,7 @@
 /**
- * `npm run soak -- --minutes 10 --seed 7`: newsletters at random over HTTP, and webhooks that tell of them, while
- * processes are killed and the SMTP server misbehaves, and what must hold all the same. The seed decides what is tried; what falls together with what, no
- * seed can. Exit code 1 when something did not hold.
+ * `npm run soak -- --minutes 10 --seed 7` sends newsletters at random over HTTP, with webhooks that report them, while
+ * processes are killed and the SMTP server misbehaves, and checks the ledger, the credits, the mail and the webhooks. The
+ * seed decides the actions, not their timing. Exit code 1 when a check failed.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
@@ -48,7 +48,7 @@ const SETTINGS = {
   LOG_LEVEL: "warn",
 };
 
-/** Those who may be killed, and how; the supervisor starts them again. */
+/** The processes that may be killed, and the signals; the supervisor starts them again. */
 const KILLED: readonly (readonly [string, NodeJS.Signals])[] = [
   ["dispatch", "SIGKILL"],
   ["dispatch", "SIGKILL"],
@@ -230,7 +230,7 @@ async function useExpired(soak: Soak, sender: Sender, sendId: string): Promise<v
   }
 }
 
-/** Until the send has ended: what operators and readers do meanwhile. */
+/** Does what operators and readers may do at random, until the send has ended. */
 async function interfere(soak: Soak, chance: Random, underway: Underway): Promise<void> {
   const { sender, sendId } = underway;
   const db = kysely(sender.em);

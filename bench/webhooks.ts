@@ -26,7 +26,7 @@ const FAN_OUT = 20;
 const POLL_MS = 50;
 /** How long one run may take. */
 const GIVE_UP_MS = 30 * 60_000;
-/** Nothing arrived for this long: what is missing is lost. */
+/** After this long without an arrival, missing events count as lost. */
 const SILENT_MS = 60_000;
 /** About 1 KB with the envelope around it. */
 const PADDING = "x".repeat(800);
@@ -46,7 +46,7 @@ interface Scenario {
   /** Of them, so many hang. */
   hanging?: number;
   events(options: WebhooksOptions): number;
-  /** Makes the changes; tells of each when it was committed, in ms since the epoch. */
+  /** Makes the changes. @returns when each was committed, in ms since the epoch */
   feed(run: Run, events: number): Promise<number[]>;
   /** Kills the worker when half has arrived. */
   kill?: boolean;

@@ -16,7 +16,7 @@ export interface InfraPorts {
 }
 
 export interface InfraOptions {
-  /** Where databases, secrets and logs are kept. */
+  /** Folder of the databases, secrets and logs. */
   dataDir: string;
   ports: InfraPorts;
   /** For tests: gives durability up for speed. */

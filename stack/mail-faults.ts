@@ -15,7 +15,7 @@ function isPattern(source: string): boolean {
 /** The rules a test sets to make the mail catcher misbehave. The first one that fits is applied. */
 export const faultRules = z.array(
   z.strictObject({
-    /** Where it happens. `data` is the answer to the final dot. */
+    /** The stage of the session that is answered so. `data` is the final dot. */
     stage: z.enum(STAGES),
     /** Pattern of a recipient's address; without one it fits all. Stages before RCPT have no recipient yet. */
     match: z.string().refine(isPattern, "must be a regular expression").default(""),
@@ -28,7 +28,7 @@ export const faultRules = z.array(
     delayMs: z.int().min(0).max(600_000).default(0),
     /** Cuts the connection instead of answering: after the final dot, the mail's outcome is unknown. */
     drop: z.boolean().default(false),
-    /** With `drop` after the final dot: the mail is caught all the same, only its answer gets lost. */
+    /** With `drop` after the final dot: the mail is caught, and only its answer is lost. */
     taken: z.boolean().default(false),
   }),
 );

@@ -4,7 +4,7 @@ import { open } from "node:fs/promises";
 import type { GuardedCommand, ReadyMessage } from "./guard.ts";
 import { until } from "./until.ts";
 
-/** Something the user can put right; the message says what and how. */
+/** A mistake that the user can repair; the message names it and the remedy. */
 export class StackError extends Error {
   override name = "StackError";
 }
@@ -270,7 +270,7 @@ export class Processes {
   }
 
   /**
-   * Stops everything: first what is in none of the groups, together, then group after group.
+   * Stops everything: first the processes of no group, together, then group after group.
    * No child is started any more from here on.
    */
   async stopAll(...last: string[][]): Promise<void> {

@@ -206,7 +206,7 @@ export class Stack {
     await writeJson(this.#file, this.#content);
   }
 
-  /** Stops everything in order; what was written stays. */
+  /** Stops everything in order; the data stays. */
   async stop(): Promise<void> {
     await this.#end(() => this.#processes.stopAll(...INFRA_STOP_ORDER));
   }

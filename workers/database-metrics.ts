@@ -40,7 +40,7 @@ export function addDatabaseMetrics(
           },
         });
       },
-      /** One value per key of what is picked. */
+      /** One value per key of the picked record. */
       by(label: string, name: string, help: string, pick: (told: T) => Record<string, number>): void {
         new Gauge({
           name,

@@ -6,11 +6,11 @@ export interface SendInput {
   previewId: string;
   teamId: string;
   environment: "LIVE" | "TEST";
-  /** What is mailed. */
+  /** The resource that is mailed. */
   resource: SendResource;
   /** How long the preview's token is valid. */
   expiresInMs: number;
-  /** What a run hands to the one that follows it; absent in the first run of a preview. */
+  /** A run hands this to the one that follows it; absent in the first run of a preview. */
   resume?: { accountFailures: number; needsOperator: boolean };
 }
 
@@ -38,7 +38,7 @@ export const previewUpdate = defineUpdate<void, [Omit<PreviewCommand, "kind">]>(
 /** Arms the send. */
 export const confirmUpdate = defineUpdate<void, [Omit<ConfirmCommand, "kind">]>("confirm");
 
-/** What operators may ask, as the UI explains it. */
+/** Operators' updates, as the UI explains them. */
 export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
   [
     "pause",
@@ -103,7 +103,7 @@ export const ANSWERS = {
   retry: "tries again now",
 } as const;
 
-/** What a retry is answered in the state that it finds. */
+/** The answer to a retry in the state that it finds. */
 export function retryAnswer(view: {
   failing?: unknown;
   settled?: unknown;

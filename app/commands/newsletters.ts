@@ -9,7 +9,7 @@ import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../se
 const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const ANY_DAY = "any";
 
-/** Commands for what the API does not set: a newsletter's lists and send days, credits, bounces and complaints. */
+/** Commands for facts that the API does not set: a newsletter's lists and send days, credits, bounces and complaints. */
 export function newsletterCommands(program: Command, run: Run): void {
   interface ListOptions {
     newsletter: string;

@@ -36,7 +36,7 @@ const HANGS = { delayMs: 12_000 };
 
 const refused = (stage: "rcpt" | "data", code: number, message: string) => ({ stage, code, message });
 
-/** Recipients by what the server does with them; their kind is the start of their address. */
+/** Recipients by the server's answer to them; their kind is the start of their address. */
 const KINDS: Record<string, Kind> = {
   greylisted: { count: 20, fault: refused("rcpt", 450, "4.2.0 Greylisted"), state: "SENT", caught: [1, 1] },
   nobody: { count: 8, fault: refused("rcpt", 550, "5.1.1 No such user"), state: "REJECTED", caught: [0, 0] },
@@ -115,7 +115,7 @@ describe("A faulty server", () => {
       suppressions.body.data.map(({ email, reason }: { email: string; reason: string }) => `${email} ${reason}`).sort(),
       odd.flatMap(({ email }) => (email.startsWith("nobody") ? [`${email} bounce:hard`] : [])).sort(),
     );
-    // Given back: what was refused and what expired.
+    // Given back: the credits of refused and of expired mails.
     const back = countOf("REJECTED") + deferred;
     assert.deepEqual(await credits(sender), { available: back, reserved: 0, mismatch: false });
   });

@@ -286,7 +286,7 @@ async function whileCreditsAreHeld(sender: Sender, work: () => Promise<void>): P
   });
 }
 
-/** Waits until a confirm stands at the credits that are held. */
+/** Waits until a confirm waits for the lock on the credits. */
 const untilConfirmWaits = ({ em }: Sender) =>
   eventually(
     async () => {

@@ -91,7 +91,7 @@ describe("Unknown outcomes", () => {
         const { events } = await handle.fetchHistory();
         return events?.some(({ timerStartedEventAttributes: timer }) => {
           const seconds = Number(timer?.startToFireTimeout?.seconds ?? 0);
-          // Twice four replies of the 5 s that the test stack gives them, less what has passed.
+          // Twice four replies of the 5 s that the test stack allows, less the time that has passed.
           return seconds > 20 && seconds <= 40;
         });
       },

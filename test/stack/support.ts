@@ -72,7 +72,7 @@ export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.Pro
   return stack;
 }
 
-/** Runs the demo against a stack. @returns what it wrote */
+/** Runs the demo against a stack. @returns its output */
 export async function runDemo({ dataDir }: SpawnedStack, ...args: string[]): Promise<string> {
   const child = spawn(process.execPath, [`${ROOT}/app/demo.ts`, ...args], {
     env: { PATH: process.env["PATH"], DATA_DIR: dataDir },
@@ -83,7 +83,7 @@ export async function runDemo({ dataDir }: SpawnedStack, ...args: string[]): Pro
   return output;
 }
 
-/** Stops what a test has left running and deletes its data. */
+/** Stops the stacks that a test has left running and deletes their data. */
 export async function clearStacks(): Promise<void> {
   for (const stack of stacks.splice(0)) {
     stack.process.kill("SIGTERM");

@@ -23,7 +23,7 @@ export interface TestRecipient {
 }
 
 export interface SenderOptions extends TeamOptions {
-  /** How many eligible recipients; or who they are. */
+  /** The number of eligible recipients, or their addresses. */
   recipients?: number | TestRecipient[];
   credits?: number;
   subject?: string;

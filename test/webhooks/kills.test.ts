@@ -358,7 +358,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
   });
 
   it("all arrive when the relay is killed after its claims and before their workflows were started", async () => {
-    // More groups than a relay starts at once: of some, Temporal never hears before the kill.
+    // More groups than a relay starts at once: it has not started some of them before the kill.
     const held = 600;
     // One that is known to answer gets several groups.
     await sql`update webhook_health set last_success_at = now() where webhook_id in (
