@@ -222,7 +222,7 @@ async function sendLetter(
   await inTenant(session, tenant, (em) => attachList(em, draft.id, list.id));
   say(`  ${draft.id}`);
 
-  say("4. Preview: who would get it");
+  say("4. Preview: the recipients");
   const previewedAt = performance.now();
   const preview = await call<Preview>("POST", `/newsletters/${draft.id}/send-preview`);
   const { total, eligible, suppressed, not_opted_in } = preview.recipients;

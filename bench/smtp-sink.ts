@@ -1,5 +1,5 @@
 /**
- * A lean SMTP server that throws mail away and counts it, so that the sender is measured and not the receiver. Started by
+ * A lean SMTP server that discards mail and counts it, so that only the sender is measured. Started by
  * `startSink`, it is a process of its own; run by hand it listens on `--port` and waits `--latency-ms` before it answers
  * a final dot.
  */

@@ -1,6 +1,6 @@
 /**
  * `npm run soak -- --minutes 10 --seed 7` sends newsletters at random over HTTP, with webhooks that report them, while
- * processes are killed and the SMTP server misbehaves, and checks the ledger, the credits, the mail and the webhooks. The
+ * processes are killed and the SMTP server misbehaves, and checks the ledger, credits, mail and webhooks. The
  * seed decides the actions, not their timing. Exit code 1 when a check failed.
  */
 import { setTimeout as delay } from "node:timers/promises";

@@ -1,6 +1,6 @@
 /**
- * A lean consumer of webhooks that counts events and the times of their arrival. Started by `startWebhookSink`, it is a process of its
- * own. A path answers after as many ms as its last part says (`/e3/50`); `/hang` never does.
+ * A lean consumer of webhooks that counts events and the times of their arrival. Started by `startWebhookSink`, it is a
+ * process of its own. A path answers after as many ms as its last part says (`/e3/50`); `/hang` never does.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";

@@ -85,7 +85,7 @@ const settings = z.object({
   HEALTH_PORT: integer(0, 65_535).default(0),
   /** Activities a worker process runs at once; unless set, 10, and 400 for the webhooks pool. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
-  /** How long a stopping process finishes what is in flight. */
+  /** How long a stopping process finishes the work in flight. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
   /** How long one SMTP command may go unanswered before its connection is closed. */
   SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),

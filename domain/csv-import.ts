@@ -321,7 +321,7 @@ function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknow
 }
 
 /**
- * The ids of the people in a slice. A scalar subquery is an index look-up under any estimate of the planner. For a join the
+ * The ids of the people in a slice. A scalar subquery is an index look-up under any estimate. For a join the
  * planner chose a nested loop over all rows, because it has no statistics of rows that this transaction has just written.
  */
 const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql`

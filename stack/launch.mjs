@@ -16,7 +16,7 @@ function packages(lockFile) {
   return JSON.parse(readFileSync(`${root}${lockFile}`, "utf8")).packages;
 }
 
-/** Whether node_modules holds the packages that package-lock.json names. Times do not show it: a checkout changes them. */
+/** Whether node_modules holds the packages of package-lock.json. Times do not show it: a checkout changes them. */
 function isInstalled() {
   if (!existsSync(node) || !existsSync(`${root}node_modules/.package-lock.json`)) return false;
   const installed = packages("node_modules/.package-lock.json");

@@ -21,7 +21,7 @@ export const faultRules = z.array(
     match: z.string().refine(isPattern, "must be a regular expression").default(""),
     /** SMTP reply code; without one the command succeeds (after the delay). 421 ends the connection. */
     code: z.int().min(400).max(599).optional(),
-    message: z.string().max(500).default("as told by a fault rule"),
+    message: z.string().max(500).default("by a fault rule"),
     /** How often it applies; without a number until the rules are replaced. */
     times: z.int().min(1).optional(),
     /** How long the answer takes. */

@@ -95,7 +95,7 @@ async function findBinaries(user: SystemUser | undefined): Promise<Binaries> {
   return inside(copy);
 }
 
-/** The folder of the database: below the data folder if `user` can reach that, else one that the data folder points to. */
+/** The database's folder: below the data folder if `user` can reach that, else one that the data folder points to. */
 async function findHome(dataDir: string, user: SystemUser | undefined): Promise<string> {
   if (!user) return dataDir;
   await chmod(dataDir, 0o711);

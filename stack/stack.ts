@@ -222,7 +222,7 @@ export class Stack {
     this.#content = undefined;
     await removeFile();
     await endProcesses();
-    // A child that came back just before may have written its pid meanwhile.
+    // A child that was restarted just before may have written its pid meanwhile.
     await removeFile();
     await this.#release?.();
   }

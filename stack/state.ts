@@ -18,7 +18,7 @@ export interface StackFile extends Demo {
   /** `ui` is null when TEMPORAL_ADDRESS names a cluster of the user's own. */
   temporal: { address: string; namespace: string; ui: string | null };
   mail: { smtp: string; api: string };
-  /** Address on this machine at which a receiver of webhooks may listen; null when WEBHOOK_ALLOWED_HOSTS names others. */
+  /** Address at which a receiver of webhooks may listen; null when WEBHOOK_ALLOWED_HOSTS names others. */
   webhooks: { receiver: string | null };
   /** Base URL of each worker pool's health and metrics. */
   health: Record<string, string>;

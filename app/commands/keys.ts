@@ -29,7 +29,7 @@ interface MintOptions extends TenantOptions {
 export function keyCommands(program: Command, run: Run): void {
   withTenant(program.command("key:mint"))
     .description("mint an API key; it is shown this once")
-    .requiredOption("--name <name>", "what the key is for")
+    .requiredOption("--name <name>", "the purpose of the key")
     .requiredOption("--scopes <scopes>", `comma-separated, of: ${SCOPES.join(", ")}`, words)
     .option("--member <id>", "the member it acts for; the team's first owner unless given")
     .option(

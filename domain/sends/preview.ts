@@ -59,7 +59,7 @@ export interface ResolvedPreview extends PassedGates {
 }
 
 /**
- * Reads the facts that a preview shows, and writes nothing. Refusals come in the order of `checkDraft`, then `checkGates`.
+ * Reads the facts of a preview, and writes nothing. Refusals come in the order of `checkDraft`, then `checkGates`.
  * @throws {ApiError} the first refusal that applies
  */
 export async function resolvePreview(

@@ -27,7 +27,7 @@ export interface StagedBatch {
   recipients: StagedRecipient[];
   /** Recipients that became SUPPRESSED instead. */
   suppressed: number;
-  /** The next batch begins after it; undefined when no queued row came after `afterSeq` or the lane must not continue. */
+  /** The next batch begins after it; undefined when no row is queued after `afterSeq` or the lane must stop. */
   lastSeq: number | undefined;
 }
 

@@ -337,7 +337,7 @@ describe("the REST adapter", () => {
     const count = (name: string) => app.deps.orm.em.fork().count(Team, { name });
     const save = (name: string, outcome: string, query = "") => client().post(`/save${query}`, { name, outcome });
 
-    it("keeps what a handler wrote when it succeeds, and nothing when it refuses or fails", async () => {
+    it("commits the changes of a handler that succeeds, and none of one that refuses or fails", async () => {
       const name = unique("kept");
       assert.equal((await save(name, "keep")).status, 200);
       assert.equal(await count(name), 1);

@@ -95,7 +95,7 @@ describe("lists", () => {
     }
   });
 
-  it("has pages of 25 unless told otherwise, of 100 at most", async () => {
+  it("has pages of 25 by default, and of 100 at most", async () => {
     await addLists(26);
     assert.equal(ids(await get("/lists")).length, 25);
     for (const limit of ["0", "101", "-1", "1.5", "", "x", "99999999999999999999"]) {
@@ -187,7 +187,7 @@ describe("lists", () => {
       assert.equal(code(await get(`/lists?cursor=${"x".repeat(257)}`)), "validation_failed");
     });
 
-    it("decode to what was encoded, stay within 256 characters, and no change of a character passes", async () => {
+    it("decode to the encoded value, stay within 256 characters, and no change of a character passes", async () => {
       const { vault } = await backdoor();
       const positions = fc.record(
         {

@@ -595,7 +595,7 @@ describe("An SMTP pool", () => {
     });
 
     for (const secure of ["starttls", "tls"] as const) {
-      it(`over ${secure}, its certificate verified unless told otherwise`, async () => {
+      it(`over ${secure}, its certificate verified unless the settings say otherwise`, async () => {
         const sink = await sinkWith({ secure: secure === "tls" });
         const refused = await verifyAccount(account(sink.port, { secure }));
         assert.equal(!refused.ok && refused.reason, "tls_failed");

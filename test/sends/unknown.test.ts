@@ -22,7 +22,7 @@ let close: () => Promise<void>;
 
 const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
 
-/** Lets the outcome be unknown for as long as a lost worker could still know better. */
+/** Ages the unknown outcome until no worker that is presumed dead can report another. */
 const age = ({ em }: Sender, sendId: string) =>
   sql`update send_recipients set updated_at = now() - interval '1 hour' where send_id = ${sendId} and state = 'UNKNOWN'`.execute(
     kysely(em),

@@ -152,7 +152,7 @@ const TABLE: Row[] = [
     { kind: "wait", details: DETAILS.continuing },
   ],
   [
-    "lists what a lost worker left before a pause is answered",
+    "lists the rows that a dead worker left in flight before a pause is answered",
     view({ send: send({ status: "PAUSED" }), pauses: [1] }),
     undefined,
     { kind: "closeLost" },
