@@ -154,7 +154,7 @@ async function sendOf({ newsletterId }: Sender): Promise<string> {
   return String(id).slice(sendWorkflowId("").length);
 }
 
-/** A send whose account fails, with NeedsOperator set, in a second run. */
+/** A send that needs an operator because its account fails, in its second run. */
 async function calledInAnotherRun(sender: Sender): Promise<string> {
   await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
   const sendId = await start(sender);
@@ -414,7 +414,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "account-failure-repaired": async () => {
+  "account-repaired": async () => {
     const sender = await senderTo({ reader: 2 });
     const { port } = new URL((await stack()).mail.smtp);
     const setPort = (to: number) =>
@@ -427,7 +427,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "account-failure-over-two-runs": async () => {
+  "account-fails-over-two-runs": async () => {
     const sender = await senderTo({ reader: 2 });
     const sendId = await calledInAnotherRun(sender);
     const { port } = new URL((await stack()).mail.smtp);
