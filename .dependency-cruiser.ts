@@ -5,7 +5,7 @@ import type { IConfiguration } from "dependency-cruiser";
  * types count like any other. "(types)" after a name allows imports of types alone.
  */
 
-/** How workflows are named, found and started: what others need of them. */
+/** The names, starts and search attributes of workflows: other code needs no more of them. */
 const WORKFLOW_STARTS = ["workflows/ids.ts", "workflows/search-attributes.ts", "workflows/start.ts"];
 
 /** Files or folders of ours that each layer may import besides its own. */

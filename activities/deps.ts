@@ -5,17 +5,17 @@ import type { Vault } from "../domain/crypto.ts";
 import type { StateCounts } from "../domain/sends/ledger.ts";
 import type { AttemptOutcome } from "../domain/webhooks/attempts.ts";
 
-/** What every activity is given when its worker starts. */
+/** Given to every activity when its worker starts. */
 export interface ActivityDeps {
   env: Env;
   orm: MikroORM;
   vault: Vault;
   log: Logger;
-  /** Aborted when the process is asked to stop: finish what is in hand, begin nothing. */
+  /** Aborted when the process is asked to stop: finish the work in flight and begin no more. */
   stopping: AbortSignal;
-  /** Hears of recipients whose rows came to stand at these states, for the metrics. */
+  /** Called with the number of recipients that came into each state; for the metrics. */
   countMails: (counts: StateCounts) => void;
-  /** Hears what attempts to deliver webhooks came to, once that is written; for the metrics. */
+  /** Called with the outcomes of attempts to deliver webhooks once they are committed; for the metrics. */
   countAttempts: (outcomes: readonly Pick<AttemptOutcome, "status">[]) => void;
   /** Hears of a pass of the webhooks' relay that failed, for the metrics. */
   countRelayFailure: () => void;

@@ -26,7 +26,7 @@ const POLICY_REFUSALS_TO_PAUSE = 20;
 /** How soon a lane asks again for an account whose connections other workers hold. */
 const CONNECTIONS_BUSY_MS = 1_000;
 
-/** What the workflow does next. */
+/** The workflow's next step. */
 type Next =
   | { next: "continue" }
   /** Nothing is queued; the next deferred recipient is due in `waitMs`. */
@@ -69,7 +69,7 @@ async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, lane: Lane
   }
   try {
     const mailing = await mailSlice(deps, em, dispatch, account);
-    const { afterSeq, ...next } = await whatIsNext(em, dispatch, mailing);
+    const { afterSeq, ...next } = await nextStep(em, dispatch, mailing);
     await closeDispatch(em, dispatch, afterSeq);
     return { mailed: mailing.mailed, unknown, ...next };
   } finally {
@@ -137,8 +137,8 @@ async function mailSlice(
   };
 }
 
-/** @returns what the workflow does next, and where the lane's next attempt begins to stage */
-async function whatIsNext(
+/** @returns the workflow's next step, and the `seq` after which the lane's next attempt begins to stage */
+async function nextStep(
   em: EntityManager,
   dispatch: OpenedDispatch,
   { end, afterSeq, exhausted, limitWaitMs }: Mailing,

@@ -3,7 +3,7 @@ import { codeOf, isUnreachable } from "../db/unreachable.ts";
 import { ApiError } from "../domain/errors.ts";
 import { Refusal, type RefusalDetails } from "../domain/sends/refusal.ts";
 
-/** A word for what failed, safe to stand in a history. */
+/** A code for a failure, safe for a history. */
 export function failureCode(error: unknown): string {
   if (isUnreachable(error)) return "dependency_unavailable";
   const code = error instanceof Error ? codeOf(error) : "";
@@ -11,8 +11,8 @@ export function failureCode(error: unknown): string {
 }
 
 /**
- * What an activity's failure becomes before Temporal writes it down: a code, without message, cause or stack, since any
- * of them may quote an address. A refusal of the domain is final; anything else is retried by the activity's policy.
+ * Turns an activity's failure into a code before Temporal records it, without message, cause or stack, since any of
+ * them may quote an address. A refusal of the domain is final; anything else is retried by the activity's policy.
  */
 export function toFailure(error: unknown): TemporalFailure {
   if (error instanceof CancelledFailure) return error;

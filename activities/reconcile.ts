@@ -19,11 +19,11 @@ import type { ActivityDeps } from "./deps.ts";
 const PAGE = 500;
 
 export interface Reconciled {
-  /** Sends that are not over or whose unknown outcomes wait for a decision; or groups that are overdue. */
+  /** Sends that have not ended or whose unknown outcomes wait for a decision; or groups that are overdue. */
   looked: number;
   /** Workflows that were missing and run now. */
   started: number;
-  /** Those of them that came back paused, or on hold, because somebody or something had ended them. */
+  /** Those of them that were restored paused, or on hold, because their workflow had been terminated or had failed. */
   paused: number;
 }
 
@@ -87,7 +87,7 @@ export function createReconcileActivities({ orm, log, env }: ActivityDeps): Reco
   };
 }
 
-/** A bulk replay whose workflow is gone goes on; one that an operator ended is over. */
+/** Continues a bulk replay that has no workflow; ends one whose workflow an operator ended. */
 async function reconcileReplays(client: Client, em: EntityManager): Promise<void> {
   for (const replayId of await unfinishedReplays(em)) {
     const end = await endOfRun(client, replayWorkflowId(replayId));
@@ -104,7 +104,7 @@ async function startAgain(client: Client, group: OverdueGroup, ladder: readonly 
 type UnfinishedSend = Awaited<ReturnType<typeof unfinished>>[number];
 
 /**
- * Confirmed sends that are not over, whose credits are not settled, or whose unknown outcomes an operator may still
+ * Confirmed sends that have not ended, whose credits are not settled, or whose unknown outcomes an operator may still
  * decide about. The index `sends_open` holds them.
  */
 function unfinished(em: EntityManager, after: string) {
@@ -125,8 +125,8 @@ function unfinished(em: EntityManager, after: string) {
 }
 
 /**
- * How the latest run of a workflow ended. `none`: Temporal knows of no run, or of one that ended in order although what
- * it carried is not over. `cut_off`: somebody terminated it, or it failed.
+ * How the latest run of a workflow ended. `none`: Temporal knows of no run, or of one that ended in order before its
+ * send or group had ended. `cut_off`: an operator terminated it, or it failed.
  */
 async function endOfRun(client: Client, workflowId: string): Promise<"running" | "none" | "cut_off"> {
   try {
@@ -139,7 +139,7 @@ async function endOfRun(client: Client, workflowId: string): Promise<"running" |
   }
 }
 
-/** Starts a run that goes on where Postgres says the send stands. A run that began meanwhile is the one. */
+/** Starts a run that continues from the send's status in Postgres. If a run began meanwhile, that one continues it. */
 async function start(client: Client, send: UnfinishedSend): Promise<void> {
   const input: Parameters<typeof sendStart>[0] = {
     previewId: send.id,

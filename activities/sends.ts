@@ -18,7 +18,7 @@ import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
 
-/** What the workflow of a send asks of Postgres. Each may run twice, and has its effect once. */
+/** Changes and reads of Postgres for the workflow of a send. Each may run twice, and has its effect once. */
 export interface SendActivities {
   writePreview(request: PreviewRequest): Promise<void>;
   confirmSend(request: ConfirmRequest): Promise<void>;

@@ -32,7 +32,7 @@ interface Services {
   checkWebhookUrl: CheckUrl;
 }
 
-/** What the adapter gives a procedure besides its input: the services and the rest of the request, all unchecked. */
+/** The adapter gives a procedure its input and this: the services and the rest of the request, all unchecked. */
 export interface CallContext extends Services {
   orm: MikroORM;
   requestId: string;

@@ -40,7 +40,7 @@ export interface Deps {
   checkWebhookUrl: CheckUrl;
 }
 
-/** What calls end with while the cluster or its workers do not answer. */
+/** Codes of calls that fail while the cluster or its workers do not answer. */
 const AWAY: ReadonlySet<number> = new Set([
   grpc.CANCELLED,
   grpc.DEADLINE_EXCEEDED,

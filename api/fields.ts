@@ -37,6 +37,6 @@ export const address = z
     return normalised ?? z.NEVER;
   });
 
-/** What deleting a record answers. */
+/** The answer to the deletion of a record. */
 export const deleted = <Kind extends string>(object: Kind) =>
   z.object({ object: z.literal(object), id: z.string(), deleted: z.literal(true) });

@@ -171,8 +171,8 @@ async function receiveAll(call: Call, { receiver, endpoint }: { receiver: DemoRe
     const events = came();
     if (events !== last.events) last = { events, at: performance.now() };
     const pending = await call<unknown[]>("GET", `/webhooks/${endpoint.id}/deliveries?status=PENDING&limit=1`);
-    const isOver = receiver.received().has("newsletter.completed") && pending.length === 0;
-    if (isOver || performance.now() - last.at > QUIET_MS) break;
+    const hasEnded = receiver.received().has("newsletter.completed") && pending.length === 0;
+    if (hasEnded || performance.now() - last.at > QUIET_MS) break;
     line.show(`  ${count(events)} events`);
     await delay(POLL_MS);
   }
@@ -222,7 +222,7 @@ async function sendLetter(
   await inTenant(session, tenant, (em) => attachList(em, draft.id, list.id));
   say(`  ${draft.id}`);
 
-  say("4. Preview: who would get it");
+  say("4. Preview: the recipients");
   const previewedAt = performance.now();
   const preview = await call<Preview>("POST", `/newsletters/${draft.id}/send-preview`);
   const { total, eligible, suppressed, not_opted_in } = preview.recipients;

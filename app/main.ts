@@ -1,4 +1,4 @@
-/** The app's command line, for what the API leaves to people: `npm run app -- <command> [--json]` */
+/** The app's command line, for changes that the API does not offer: `npm run app -- <command> [--json]` */
 import { Command } from "commander";
 import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";

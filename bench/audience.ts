@@ -28,7 +28,7 @@ export const BODY = [
 /** The subject beside it. */
 export const SUBJECT = "News for {{ first_name }}";
 
-/** A team with a newsletter to so many people, who are written straight into the database. */
+/** A team with a newsletter to so many subscribers, which are written straight into the database. */
 export async function makeAudience({ recipients, connections, smtp }: AudienceOptions): Promise<Sender> {
   const sender = await makeSender({
     recipients: [],
@@ -40,7 +40,7 @@ export async function makeAudience({ recipients, connections, smtp }: AudienceOp
   });
   const { em, team, listId, audience } = sender;
   const db = kysely(em);
-  // Ids that sort by age, like real ones, and are nobody else's.
+  // Ids that sort by age, like real ones, and are unique.
   const stem = `${ID_PREFIX.subscriber}_${Date.now().toString(36).padStart(10, "0")}${randomBytes(4).toString("hex")}`;
   const id = sql`${stem} || lpad(i::text, 8, '0')`;
   await sql`

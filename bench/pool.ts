@@ -16,7 +16,7 @@ export interface PoolOptions {
   connections: readonly number[];
 }
 
-/** Mails a second that a run is made for, so that it lasts about as long as asked whatever the latency. */
+/** Mails a second that a run is made for, so that it lasts about as long as asked at any latency. */
 const expectedRate = (latencyMs: number, connections: number): number =>
   Math.min(8_000, latencyMs === 0 ? 8_000 : (connections * 1_000) / (latencyMs + 2));
 
@@ -74,7 +74,7 @@ const pooled: Sender = async (sink, filled, messages, connections) => {
   if (problems.size > 0) throw new Error(`messages were not sent: ${[...problems].join(", ")}`);
 };
 
-/** The pool beside plain nodemailer, with the same message to the same sink: what the pool's own work costs. */
+/** The pool beside plain nodemailer, with one message and sink: the difference is the cost of the pool. */
 export async function benchPool({ seconds, repeat, latenciesMs, connections }: PoolOptions): Promise<BenchReport> {
   const filled = composeMessage({ subject: SUBJECT, html: BODY, fromEmail: "news@sender.example" }).fill(recipient(1));
   const sink = await startSink();

@@ -56,7 +56,7 @@ function allStats(): Map<number, ProcessStat> {
 }
 
 /**
- * What each part of the stack has used so far, its descendants (the backends of Postgres) counted with it.
+ * CPU time and memory that each part of the stack has used so far, with its descendants (the backends of Postgres).
  * @param pids process id by name
  */
 export function usage(pids: Record<string, number>): Record<string, Usage> {
@@ -75,7 +75,7 @@ export function usage(pids: Record<string, number>): Record<string, Usage> {
   return used;
 }
 
-/** Lets the peaks of memory begin anew, with what is resident now. */
+/** Lets the peaks of memory begin anew, from the memory that is resident now. */
 export function resetPeaks(pids: Record<string, number>): void {
   const stats = allStats();
   for (const member of Object.values(pids).flatMap((pid) => familyOf(pid, stats))) {

@@ -4,15 +4,15 @@ export type Figure = string | number | boolean | null;
 /** One row of a table; its keys are the columns. */
 export type Row = Record<string, Figure>;
 
-/** What a measurement came to. */
+/** The result of a measurement. */
 export interface BenchReport {
   /** The measurement's name. */
   bench: string;
-  /** What it was run with. */
+  /** The options of the run. */
   options: Record<string, Figure>;
   /** Tables by their heading. */
   tables: Record<string, Row[]>;
-  /** What did not hold; none means that the figures count. */
+  /** Assumptions that did not hold; the figures count only if there is none. */
   problems: string[];
 }
 
@@ -30,7 +30,7 @@ export function round(value: number, digits = 0): number {
   return Math.round(value * factor) / factor;
 }
 
-/** Milliseconds that `work` takes, and what it gives. */
+/** Milliseconds that `work` takes, and its result. */
 export async function timed<T>(work: () => Promise<T>): Promise<{ ms: number; result: T }> {
   const startedAt = performance.now();
   const result = await work();

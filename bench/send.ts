@@ -21,7 +21,7 @@ export interface SendOptions extends StackChoice {
   connections: number;
   /** Sends of each size that are measured, one after the other. */
   repeat: number;
-  /** Previews whose median is told, for the big list and a small one. */
+  /** Previews whose median is reported, for the big list and a small one. */
   previews: number;
   /** Mail to the stack's mail catcher instead of the lean sink. */
   catcher: boolean;
@@ -48,11 +48,11 @@ const SILENT_MS = 120_000;
 /** Everything that is measured, as the tables name it. */
 const PROCESSES = ["api", "sends", "dispatch", "maintenance", "postgres", "temporal"] as const;
 
-/** One send, from its draft to the last mail, and what it cost. */
+/** One send, from its draft to the last mail, and its cost. */
 interface Measured {
   rates: Row;
   answers: Row;
-  /** Not when a worker was killed: what it had used is gone with it. */
+  /** Not when a worker was killed: its usage is gone with it. */
   cpu: Row | undefined;
   memory: Row;
   postgres: Row;
@@ -60,7 +60,7 @@ interface Measured {
   problems: string[];
 }
 
-/** Measures whole sends over HTTP: their rates, what they cost, and whether each address got exactly one mail. */
+/** Measures whole sends over HTTP: their rates, their costs, and whether each address got exactly one mail. */
 export function benchSend(options: SendOptions): Promise<BenchReport> {
   const { recipients: sizes, latencyMs, connections, repeat, catcher, kill: kills } = options;
   if (kills && catcher) throw new Error("--kill counts at the lean sink, not at the catcher");
@@ -139,7 +139,7 @@ async function measure(options: SendOptions, recipients: number, sink: Sink): Pr
   if (answer.status !== 202) throw new Error(`the confirm was answered with ${answer.status}: ${answer.text}`);
   const confirmedAt = performance.now();
   const killing = options.kill ? killInTheMiddle(sink, recipients) : undefined;
-  // Should the send fail, that is what is told.
+  // If the send fails, that failure is reported.
   killing?.catch(() => undefined);
   let mostSending = 0;
   await untilSent(many, recipients, async (sendId, sent) => {
@@ -153,7 +153,7 @@ async function measure(options: SendOptions, recipients: number, sink: Sink): Pr
   const stats = await sink.stats();
   const ledger = await ledgerSeconds(many, sendId);
   const history = await historyLength(sendId);
-  const killed = killing && (await judgeKill(many, sink, await killing, { recipients, connections }));
+  const killed = killing && (await checkKill(many, sink, await killing, { recipients, connections }));
   const postgres = (await postgresActiveSeconds(many)) - postgresBefore;
   const seconds = (name: string) => (after[name]?.cpuSeconds ?? 0) - (before[name]?.cpuSeconds ?? 0);
   const ours = Object.keys(measured).reduce((sum, name) => sum + seconds(name), 0);
@@ -214,7 +214,7 @@ async function postgresActiveSeconds({ em }: Sender): Promise<number> {
   return rows[0]?.seconds ?? Number.NaN;
 }
 
-/** What was seen of a kill. */
+/** When the worker was killed, and how long no mail arrived after it. */
 interface Kill {
   /** Mails the sink had got by then, and how fast they came just before. */
   received: number;
@@ -254,8 +254,8 @@ async function silence(sink: Sink): Promise<number> {
   ).then(Number);
 }
 
-/** Whether nobody was lost and nobody mailed twice, and no more are unknown than may be. */
-async function judgeKill(
+/** Checks that no recipient is missing and that at most three per connection are unknown; counts those mailed twice. */
+async function checkKill(
   sender: Sender,
   sink: Sink,
   { received, rate, silentSeconds }: Kill,

@@ -1,5 +1,5 @@
 /**
- * A lean SMTP server that throws mail away and counts it: what is measured is the sender, not the receiver. Started by
+ * A lean SMTP server that discards mail and counts it, so that only the sender is measured. Started by
  * `startSink`, it is a process of its own; run by hand it listens on `--port` and waits `--latency-ms` before it answers
  * a final dot.
  */
@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { parseArgs } from "node:util";
 
-/** What a sink has counted since it was last cleared. */
+/** The counts of a sink since it was last cleared. */
 export interface SinkStats {
   /** Messages that were answered with 250. */
   received: number;
@@ -32,7 +32,7 @@ export interface Sink {
   stats(): Promise<SinkStats>;
   /** How many of these addresses got a mail. */
   reached(addresses: readonly string[]): Promise<number>;
-  /** Forgets what was counted and waits `latencyMs` before answering a dot from now on. */
+  /** Sets the counts to 0, and waits `latencyMs` before answering a dot from now on. */
   clear(latencyMs?: number): Promise<void>;
   close(): Promise<void>;
 }
@@ -156,7 +156,7 @@ class Conversation {
   readonly #socket: Socket;
   readonly #server: SinkServer;
   #rest: Buffer = EMPTY;
-  /** The end of what was read of a message; undefined while commands are read. */
+  /** The last bytes that were read of a message; undefined while commands are read. */
   #tail: Buffer | undefined;
   #recipients: string[] = [];
   #waiting = false;
@@ -233,7 +233,7 @@ class Conversation {
     this.#waiting = true;
     setTimeout(() => {
       this.#waiting = false;
-      // Nobody hears the answer of a connection that is gone, but the message was taken all the same.
+      // The connection may be gone and its answer with it, but the message was taken.
       const answer = this.#accepted();
       if (!this.#socket.destroyed) this.#socket.write(answer);
       this.#read();

@@ -4,7 +4,7 @@ import { backdoor } from "../test/support/factories.ts";
 import type { CaughtMail } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 
-/** A row's number in its send, and whom it is to. */
+/** A row's number in its send, its address and its state. */
 interface LedgerRow {
   send_id: string;
   seq: number;
@@ -17,7 +17,7 @@ const MESSAGE_ID = /^<(\d+)\.(send_[0-9a-z]+)@/;
 /** States in which a mail may have reached the server. */
 const MAYBE_CAUGHT = new Set(["SENT", "SENDING", "UNKNOWN"]);
 
-/** What must hold, looked at again and again: between the ledger, the credits and what was caught. */
+/** Compares the ledger, the credits and the caught mail again and again, and keeps every violation. */
 export class Watch {
   readonly violations = new Set<string>();
   /** Mails caught so far. */
@@ -31,7 +31,7 @@ export class Watch {
   readonly #done = new Set<string>();
   /** By send, how often each row's mail was caught. */
   readonly #mails = new Map<string, Map<number, number>>();
-  /** By send, whom it may not reach. */
+  /** By send, the addresses that it must not mail. */
   readonly #forbidden = new Map<string, Set<string>>();
   #lastMail = 0;
 
@@ -121,7 +121,7 @@ export class Watch {
     const looked = [...this.#sends].filter((id) => !this.#done.has(id));
     await this.#checkSums(looked);
     await this.#checkCredits();
-    // Whoever was SENT before the catcher is asked is in its answer; whoever is in it was not QUEUED before.
+    // Read before the catcher is asked: a row that is SENT now is in its answer, and a row in its answer is not QUEUED.
     const before = await this.#rows(looked);
     const settled = await this.#db
       .selectFrom("sends")

@@ -10,7 +10,7 @@ import type { Sender } from "../test/support/sending.ts";
 import { makeEndpoint } from "../test/support/webhooks.ts";
 import { type Random, random } from "./soak-chance.ts";
 
-/** What a send and its readers bring about. */
+/** Events that sends and their readers cause. */
 const EVENTS = [
   "newsletter.scheduled",
   "newsletter.started",
@@ -24,11 +24,11 @@ const EVENTS = [
   "suppression.added",
   "unsubscribe.created",
 ] satisfies EventName[];
-/** Few enough that an endpoint that never answers has come to the end of them when the soak ends. */
+/** Few enough that the deliveries to an endpoint that never answers have ended when the soak ends. */
 const FEW = EVENTS.filter((name) => name.startsWith("newsletter."));
 
-/** How an endpoint behaves, or what its owner does with it. */
-const KINDS = ["healthy", "flaky", "hanging", "stopped", "deleted"] as const;
+/** The behaviour of an endpoint, or of its owner. */
+const KINDS = ["working", "flaky", "hanging", "stopped", "deleted"] as const;
 type Kind = (typeof KINDS)[number];
 
 interface Endpoint {
@@ -40,7 +40,7 @@ interface Endpoint {
   gone: boolean;
 }
 
-/** Endpoints of every kind at every team of a soak, and what must hold of their deliveries. */
+/** Endpoints of every kind at every team of a soak, and the checks of their deliveries. */
 export class Webhooks {
   readonly #orm: MikroORM;
   readonly #server: Server;
@@ -104,7 +104,7 @@ export class Webhooks {
     }
   }
 
-  /** What an owner does now and then: stops an endpoint or lets it go on, or deletes one. @returns what was done */
+  /** Acts as an owner: stops an endpoint, activates it again, or deletes it. @returns a name of the action */
   async meddle(sender: Sender, chance: Random): Promise<string | undefined> {
     const own = this.#endpoints.filter((endpoint) => endpoint.sender.team.id === sender.team.id && !endpoint.gone);
     const deleted = own.find(({ kind }) => kind === "deleted");
@@ -128,7 +128,7 @@ export class Webhooks {
     return [...new Set(this.#endpoints.map(({ sender }) => sender.team.id))];
   }
 
-  /** What of the teams' events is on its way; nothing when all is delivered or given up. */
+  /** Counts the teams' events that are on their way. @returns undefined when all have been delivered or have failed */
   async underWay(): Promise<string | undefined> {
     const teams = this.#teamIds;
     const { rows } = await sql<Record<string, number>>`select
@@ -187,18 +187,18 @@ export class Webhooks {
     }
   }
 
-  /** How the last attempts ended, and how often a healthy endpoint got what it had. */
+  /** How the last attempts ended, and how often a working endpoint received an event again. */
   async summary(): Promise<Record<string, number>> {
     const { rows } = await sql<{ status: string; count: number }>`
       select status, count(*)::int as count from webhook_deliveries
       where team_id = any(${this.#teamIds}::text[]) group by status`.execute(this.#db);
     const repeated = this.#endpoints
-      .filter(({ kind }) => kind === "healthy")
+      .filter(({ kind }) => kind === "working")
       .flatMap(({ arrived }) => [...arrived.values()])
       .reduce((sum, times) => sum + times - 1, 0);
     return {
       ...Object.fromEntries(rows.map(({ status, count }) => [`deliveries ${status}`, count])),
-      "delivered again to healthy endpoints": repeated,
+      "delivered again to working endpoints": repeated,
     };
   }
 }

@@ -1,7 +1,7 @@
 /**
- * `npm run soak -- --minutes 10 --seed 7`: newsletters at random over HTTP, and webhooks that tell of them, while
- * processes are killed and the SMTP server misbehaves, and what must hold all the same. The seed decides what is tried; what falls together with what, no
- * seed can. Exit code 1 when something did not hold.
+ * `npm run soak -- --minutes 10 --seed 7` sends newsletters at random over HTTP, with webhooks that report them, while
+ * processes are killed and the SMTP server misbehaves, and checks the ledger, credits, mail and webhooks. The
+ * seed decides the actions, not their timing. Exit code 1 when a check failed.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
@@ -30,7 +30,7 @@ import { Webhooks } from "./soak-webhooks.ts";
 
 /** Teams that send at the same time. */
 const ACTORS = 4;
-/** What a client is patient with: answers that say "again", and none at all. */
+/** For how long a client repeats a request that gets no answer or one that asks to retry. */
 const PATIENCE_MS = 120_000;
 /** How long it may take, once nothing is broken any more, until every send has ended. */
 const END_WITHIN_MS = 180_000;
@@ -48,7 +48,7 @@ const SETTINGS = {
   LOG_LEVEL: "warn",
 };
 
-/** Those who may be killed, and how; the supervisor starts them again. */
+/** The processes that may be killed, and the signals; the supervisor starts them again. */
 const KILLED: readonly (readonly [string, NodeJS.Signals])[] = [
   ["dispatch", "SIGKILL"],
   ["dispatch", "SIGKILL"],
@@ -82,8 +82,8 @@ const SLOW: FaultRule = { stage: "data", delayMs: 40 };
 interface Underway {
   sender: Sender;
   sendId: string;
-  /** Who may not be mailed any more, since the API said so. */
-  barred: Set<string>;
+  /** Addresses that must not be mailed any more, because the API confirmed it. */
+  ineligible: Set<string>;
 }
 
 interface Soak {
@@ -132,11 +132,11 @@ async function act(soak: Soak, chance: Random): Promise<void> {
     await soak.watch.addTeam(sender.team.id);
     // Its endpoints would miss the events before them; Postgres may be away.
     if (!(await patiently(soak, "endpoints", () => soak.webhooks.addTeam(sender).then(() => true)))) continue;
-    const barred = new Set<string>();
+    const ineligible = new Set<string>();
     for (let issue = chance.between(1, 3); issue > 0 && !soak.over(); issue--) {
-      const sendId = await arm(soak, chance, sender, barred);
+      const sendId = await arm(soak, chance, sender, ineligible);
       if (sendId === undefined) break;
-      await interfere(soak, chance, { sender, sendId, barred });
+      await interfere(soak, chance, { sender, sendId, ineligible });
       const next = await patiently(soak, "a draft", () => anotherNewsletter(sender));
       if (!next) break;
       sender.newsletterId = next.newsletterId;
@@ -144,8 +144,8 @@ async function act(soak: Soak, chance: Random): Promise<void> {
   }
 }
 
-/** From a draft to a confirmed send, with detours. @returns undefined when there is nobody left to mail */
-async function arm(soak: Soak, chance: Random, sender: Sender, barred: Set<string>): Promise<string | undefined> {
+/** From a draft to a confirmed send, with detours. @returns undefined when no recipient is left */
+async function arm(soak: Soak, chance: Random, sender: Sender, ineligible: Set<string>): Promise<string | undefined> {
   for (;;) {
     const key = freshKey();
     const previewed = await patiently(soak, "a preview", async () => {
@@ -177,7 +177,7 @@ async function arm(soak: Soak, chance: Random, sender: Sender, barred: Set<strin
     // One key, one key twice, several keys, several keys twice: all at once.
     const keys = Array.from({ length: pick(chance, [1, 1, 2, 4]) }, freshKey);
     const requests = chance.oneIn(2) ? keys : [...keys, ...keys];
-    const expected = new Set(barred);
+    const expected = new Set(ineligible);
     soak.watch.forbid(sendId, expected);
     const answers = await Promise.all(
       requests.map((own) =>
@@ -230,7 +230,7 @@ async function useExpired(soak: Soak, sender: Sender, sendId: string): Promise<v
   }
 }
 
-/** Until the send has ended: what operators and readers do meanwhile. */
+/** Does what operators and readers may do at random, until the send has ended. */
 async function interfere(soak: Soak, chance: Random, underway: Underway): Promise<void> {
   const { sender, sendId } = underway;
   const db = kysely(sender.em);
@@ -247,7 +247,7 @@ async function interfere(soak: Soak, chance: Random, underway: Underway): Promis
         await soak.update(sendId, "resume");
         continue;
       }
-      // Whoever is this slow waits for a mended world, at the end.
+      // A send this slow is finished at the end of the soak, when no fault is left.
       if (Date.now() > deadline) return;
       const roll = chance.between(1, 20);
       if (roll <= 4) await pause(soak, underway);
@@ -268,7 +268,7 @@ async function interfere(soak: Soak, chance: Random, underway: Underway): Promis
   }
 }
 
-/** Pauses; while nothing is in hand, bars somebody who is still queued. */
+/** Pauses the send; while no mail is in flight, suppresses addresses that are still queued. */
 async function pause(soak: Soak, underway: Underway): Promise<void> {
   const { sender, sendId } = underway;
   const answer = await soak.update(sendId, "pause");
@@ -290,15 +290,15 @@ async function pause(soak: Soak, underway: Underway): Promise<void> {
   if (queued.length > 0 && (await suppress(soak, underway, queued))) soak.watch.forbid(sendId, new Set(queued));
 }
 
-async function suppress(soak: Soak, { sender, barred }: Underway, emails: string[]): Promise<boolean> {
+async function suppress(soak: Soak, { sender, ineligible }: Underway, emails: string[]): Promise<boolean> {
   const answer = await sender.client.post("/suppressions", { emails });
   if (answer.status !== 200) return false;
-  for (const email of emails) barred.add(email);
+  for (const email of emails) ineligible.add(email);
   count(soak, "suppressions");
   return true;
 }
 
-async function unsubscribe(soak: Soak, chance: Random, { sender, sendId, barred }: Underway): Promise<void> {
+async function unsubscribe(soak: Soak, chance: Random, { sender, sendId, ineligible }: Underway): Promise<void> {
   const rows = await kysely(sender.em)
     .selectFrom("send_recipients")
     .select(["seq", "email"])
@@ -310,7 +310,7 @@ async function unsubscribe(soak: Soak, chance: Random, { sender, sendId, barred 
   const url = unsubscribeUrl(sender.vault, (await stack()).origin, { sendId, seq });
   const body = new URLSearchParams({ "List-Unsubscribe": "One-Click" });
   if ((await fetch(url, { method: "POST", body })).status !== 200) return;
-  barred.add(email);
+  ineligible.add(email);
   count(soak, "unsubscribes");
 }
 

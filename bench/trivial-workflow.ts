@@ -1,4 +1,4 @@
-/** The least a workflow with an update can be: what any preview costs on top of this is ours. */
+/** The smallest workflow with an update. The cost of a preview beyond it is caused by our code. */
 import { condition, defineUpdate, proxyActivities, setHandler } from "@temporalio/workflow";
 
 /** Activities of the trivial workflow. */

@@ -1,13 +1,13 @@
 /**
- * A lean consumer of webhooks that counts what arrives and when. Started by `startWebhookSink`, it is a process of its
- * own. A path answers after as many ms as its last part says (`/e3/50`); `/hang` never does.
+ * A lean consumer of webhooks that counts events and the times of their arrival. Started by `startWebhookSink`, it is a
+ * process of its own. A path answers after as many ms as its last part says (`/e3/50`); `/hang` never does.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import { parseArgs } from "node:util";
 
-/** What arrived at one path. */
+/** The deliveries to one path. */
 export interface Arrivals {
   /** Deliveries answered. */
   received: number;
@@ -26,7 +26,7 @@ export interface WebhookSink {
   close(): Promise<void>;
 }
 
-/** Where an event carries its number: a field of its own, or the address of a subscriber. */
+/** An event carries its number in a field of its own, or in the address of a subscriber. */
 const NUMBER = /"n":(\d+)|-n(\d+)@/;
 
 type Reply = { port: number } | { count: number } | { arrivals: Record<string, Arrivals> } | { cleared: true };

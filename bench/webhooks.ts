@@ -26,7 +26,7 @@ const FAN_OUT = 20;
 const POLL_MS = 50;
 /** How long one run may take. */
 const GIVE_UP_MS = 30 * 60_000;
-/** Nothing arrived for this long: what is missing is lost. */
+/** After this long without an arrival, missing events count as lost. */
 const SILENT_MS = 60_000;
 /** About 1 KB with the envelope around it. */
 const PADDING = "x".repeat(800);
@@ -46,7 +46,7 @@ interface Scenario {
   /** Of them, so many hang. */
   hanging?: number;
   events(options: WebhooksOptions): number;
-  /** Makes the changes; tells of each when it was committed, in ms since the epoch. */
+  /** Makes the changes. @returns when each was committed, in ms since the epoch */
   feed(run: Run, events: number): Promise<number[]>;
   /** Kills the worker when half has arrived. */
   kill?: boolean;
@@ -184,8 +184,8 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
     });
     paths.push(path);
   }
-  const healthy = paths.slice(hanging);
-  const expected = healthy.length * events;
+  const answering = paths.slice(hanging);
+  const expected = answering.length * events;
   const pids = () => ({ ...Object.fromEntries(PROCESSES.map((name) => [name, pidOf(name)])), sink: sink.pid });
   const before = usage(pids());
 
@@ -200,7 +200,7 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
   const committed = await fed;
   const arrived = async () => {
     const arrivals = await sink.arrivals();
-    return healthy.reduce((sum, path) => sum + Object.keys(arrivals[path]?.at ?? {}).length, 0);
+    return answering.reduce((sum, path) => sum + Object.keys(arrivals[path]?.at ?? {}).length, 0);
   };
   let seen = -1;
   let seenAt = now();
@@ -219,7 +219,7 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
   let lost = 0;
   let received = 0;
   let lastAt = 0;
-  for (const path of healthy) {
+  for (const path of answering) {
     const { at = {}, received: count = 0 } = arrivals[path] ?? {};
     received += count;
     committed.forEach((committedAt, n) => {

@@ -38,8 +38,8 @@ const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
 
 /**
- * Every setting of the API and of the worker pools. Each has one line that says what it is for; a setting without a
- * default is required. `npm start` fills in what it brings up itself (Postgres, Temporal, the mail catcher, secrets).
+ * Every setting of the API and of the worker pools. Each has one line that says its purpose; a setting without a
+ * default is required. `npm start` fills in those of Postgres, Temporal, the mail catcher and the secrets.
  */
 const settings = z.object({
   /** Postgres, e.g. postgres://user:password@host:5432/mailkeel */
@@ -50,7 +50,7 @@ const settings = z.object({
   HOST: z.string().min(1).default("127.0.0.1"),
   /** Port of the API; 0 takes any free one. */
   PORT: integer(0, 65_535).default(3000),
-  /** Where recipients reach the public pages (unsubscribe, opt-in); the base of every link in a mail. */
+  /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
   /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */
   TEMPORAL_ADDRESS: z.string().regex(/^[^\s:]+:\d+$/, "must be host:port"),
@@ -83,9 +83,9 @@ const settings = z.object({
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   /** Port for a worker pool's health answers; 0 takes any free one. */
   HEALTH_PORT: integer(0, 65_535).default(0),
-  /** Activities a worker process runs at once; unless set, what suits its pool: 10, and 400 for webhooks. */
+  /** Activities a worker process runs at once; unless set, 10, and 400 for the webhooks pool. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),
-  /** How long a stopping process finishes what is in flight. */
+  /** How long a stopping process finishes the work in flight. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
   /** How long one SMTP command may go unanswered before its connection is closed. */
   SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),
@@ -126,12 +126,12 @@ const consistent = settings.superRefine(({ WORKER_DEPLOYMENT_NAME: name, WORKER_
 
 export type Env = z.infer<typeof settings>;
 
-/** A setting is missing or wrong; the message names each and what it must be. */
+/** A setting is missing or wrong; the message names each and the values that it may have. */
 export class SettingsError extends Error {
   override name = "SettingsError";
 }
 
-/** What documents say of a setting. */
+/** The facts of a setting that documents state. */
 export interface SettingFacts {
   required: boolean;
   /** As it would be given; undefined where there is none. */

@@ -1,8 +1,8 @@
 import { randomInt } from "node:crypto";
 
 /**
- * Where free ports are picked: below those the system gives to outgoing connections (from 32768 on Linux, from 49152
- * elsewhere: RFC 6335, section 6). One of them could be taken between the check and the start of what listens on it.
+ * Free ports are picked below those that the system gives to outgoing connections (from 32768 on Linux, from 49152
+ * elsewhere: RFC 6335, section 6). One of those could be taken between the check and the start of its listener.
  */
 const PICKED_PORTS = [10_000, 32_768] as const;
 

@@ -11,7 +11,7 @@ const MASKS: readonly (readonly [RegExp, string])[] = [
   [/\b[\w-]{43,}\b/g, "[token]"],
 ];
 
-/** Masks what must not reach a log: e-mail addresses, keys, tokens, values in SQL. */
+/** Masks text that must not reach a log: e-mail addresses, keys, tokens, values in SQL. */
 export const scrub = (text: string): string =>
   MASKS.reduce((rest, [pattern, mask]) => rest.replace(pattern, mask), text);
 

@@ -9,7 +9,7 @@ export function nameStatement(values: object, name: string): void {
   names.set(values, name);
 }
 
-/** Lets the connections of a pool prepare what `nameStatement` names: `pg` prepares a statement that has a name. */
+/** Lets the connections of a pool prepare the statements that `nameStatement` names: `pg` prepares named ones. */
 export function prepareNamed(pool: EventEmitter): void {
   pool.on("connect", (client: Pick<Client, "query">) => {
     const query = client.query.bind(client);

@@ -52,7 +52,7 @@ export const ormConfig = (databaseUrl: string, poolMax = 10, onPool?: (pool: Con
     entities: [...entities],
     extensions: [Migrator],
     pool: { min: 0, max: poolMax },
-    // Dates come and go in UTC whatever the machine's zone is.
+    // Dates are read and written in UTC, in any time zone of the machine.
     timezone: "Z",
     forceUtcTimezone: true,
     driverOptions: {

@@ -1,12 +1,12 @@
 import type { EventEmitter } from "node:events";
 
-/** What is used of a `pg` client. */
+/** The part of a `pg` client that is used here. */
 export interface Client extends EventEmitter {
   release(destroy: boolean): void;
   query(text: unknown, values?: unknown, ...rest: unknown[]): unknown;
 }
 
-/** What is used here of a `pg` pool. */
+/** The part of a `pg` pool that is used here. */
 export interface ConnectionPool extends EventEmitter {
   readonly totalCount: number;
   readonly idleCount: number;

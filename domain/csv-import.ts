@@ -14,7 +14,7 @@ import { intoOutbox, wantedTypes } from "./webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "./webhooks/notify-relay.ts";
 import { subscriberRecord, subscriptionRecord } from "./webhooks/records.ts";
 
-/** Rows per statement; this many are held in memory, whatever the file's size. */
+/** Rows per statement; this many are held in memory, for a file of any size. */
 const STAGE_ROWS = 5_000;
 const WRITE_ROWS = 10_000;
 /** Without a limit, a quote that is never closed would read the rest of the file into memory. */
@@ -321,7 +321,7 @@ function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknow
 }
 
 /**
- * The ids of the people in a slice. A scalar subquery is an index look-up whatever the planner estimates. For a join the
+ * The ids of the people in a slice. A scalar subquery is an index look-up under any estimate. For a join the
  * planner chose a nested loop over all rows, because it has no statistics of rows that this transaction has just written.
  */
 const membersOf = (tenant: Tenant, slice: RawBuilder<unknown>) => sql`

@@ -149,7 +149,7 @@ interface ApiErrorOptions {
   cause?: unknown;
 }
 
-/** A refusal the API client sees: one code of the registry and a sentence that says what to do. */
+/** A refusal the API client sees: one code of the registry and a sentence with the remedy. */
 export class ApiError extends Error {
   override name = "ApiError";
   readonly code: ErrorCode;

@@ -12,8 +12,8 @@ const STALLED = sql`interval '90 seconds'`;
 const IN_FLIGHT_RETRY_SECONDS = 2;
 
 /**
- * What the payload of a remembered answer holds: the payload itself (`sealed`: encrypted, because it holds a secret), the
- * facts it is made from, or a refusal.
+ * The content of a remembered payload: the payload itself (`sealed`: encrypted, because it holds a secret), the facts
+ * that it is made from, or a refusal.
  */
 export type AnswerKind = "payload" | "sealed" | "facts" | "refusal";
 
@@ -24,7 +24,7 @@ export interface IdempotencyHandle {
   /** HMAC of the client's key. */
   keyHash: string;
   attempt: number;
-  /** The id of the request whose answer this will be: every replay shows it. */
+  /** The id of the request that gets the answer: every replay shows it. */
   requestId: string;
 }
 
@@ -43,14 +43,14 @@ export interface RememberedAnswer extends WrittenAnswer {
   requestId: string;
 }
 
-/** What an Idempotency-Key says about a request. */
+/** The result of claiming an Idempotency-Key for a request. */
 export type Claim = { outcome: "claimed"; handle: IdempotencyHandle } | { outcome: "replay"; answer: RememberedAnswer };
 
 /** The request an Idempotency-Key is claimed for. */
 export interface KeyedRequest {
   tenant: Tenant;
   keyHash: string;
-  /** HMAC over what makes the request this one. */
+  /** HMAC over the parts of the request that identify it. */
   fingerprint: string;
   requestId: string;
 }
@@ -173,6 +173,6 @@ const sealContext = ({ teamId, environment, keyHash }: Place) => `idempotency/${
 export const sealPayload = (vault: Vault, place: Place, payload: string): string =>
   vault.encrypt(payload, sealContext(place));
 
-/** What `sealPayload` sealed. */
+/** Decrypts a payload that `sealPayload` encrypted. */
 export const openPayload = (vault: Vault, place: Place, sealed: string): string =>
   vault.decrypt(sealed, sealContext(place));

@@ -64,7 +64,7 @@ const suppressionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({
 });
 
 /**
- * The suppression of an address, in whatever spelling it is given.
+ * The suppression of an address, in any spelling of it.
  * @throws {ApiError} `not_found` when the address is not suppressed
  */
 export async function readSuppression(em: EntityManager, email: string): Promise<Suppression> {
@@ -74,7 +74,7 @@ export async function readSuppression(em: EntityManager, email: string): Promise
 }
 
 /**
- * Lifts one suppression, whatever its reason. Opt-outs per list and the unsubscribes stay.
+ * Lifts one suppression, of any reason. Opt-outs per list and the unsubscribes stay.
  * @throws {ApiError} `not_found`
  */
 export async function liftSuppression(em: EntityManager, tenant: Tenant, suppressionId: string): Promise<void> {

@@ -88,7 +88,7 @@ export async function seedDemo({ databaseUrl, env, mail }: DemoOptions): Promise
           hourlyLimit: null,
           dailyLimit: null,
         },
-        // The catcher takes everybody; whether it is up is the stack's to see.
+        // The catcher takes every login, and the stack itself checks that it is up.
         { vault, verify: async () => ({ ok: true }) },
       );
       return { team: { id: team.id, owner: owner.id }, keys };

@@ -16,7 +16,7 @@ export interface InfraPorts {
 }
 
 export interface InfraOptions {
-  /** Where databases, secrets and logs are kept. */
+  /** Folder of the databases, secrets and logs. */
   dataDir: string;
   ports: InfraPorts;
   /** For tests: gives durability up for speed. */
@@ -92,12 +92,12 @@ async function hold(name: string, host: string, port: number): Promise<{ server:
     } catch (error) {
       const cause = error as NodeJS.ErrnoException;
       if (port === 0 && cause.code === "EADDRINUSE" && tries < PORT_PICKS) continue;
-      throw new StackError(portTrouble(name, host, port, cause));
+      throw new StackError(portFailure(name, host, port, cause));
     }
   }
 }
 
-function portTrouble(name: string, host: string, port: number, error: NodeJS.ErrnoException): string {
+function portFailure(name: string, host: string, port: number, error: NodeJS.ErrnoException): string {
   const advice = `Set ${name} to another port, or to 0 for any free one.`;
   if (error.code === "EADDRINUSE")
     return `${name}: port ${port} on ${host} is in use. Stop what uses it, or: ${advice}`;

@@ -1,4 +1,4 @@
-// Plain JavaScript for whatever Node there is (18 or later) and nothing installed: installs the dependencies, among them
+// Plain JavaScript for any Node from 18 on, with nothing installed: installs the dependencies, among them
 // the Node that runs the rest.
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -16,7 +16,7 @@ function packages(lockFile) {
   return JSON.parse(readFileSync(`${root}${lockFile}`, "utf8")).packages;
 }
 
-/** Whether node_modules holds what package-lock.json asks for. Times would not tell: a checkout changes them. */
+/** Whether node_modules holds the packages of package-lock.json. Times do not show it: a checkout changes them. */
 function isInstalled() {
   if (!existsSync(node) || !existsSync(`${root}node_modules/.package-lock.json`)) return false;
   const installed = packages("node_modules/.package-lock.json");
@@ -30,7 +30,7 @@ function isInstalled() {
 export function install() {
   if (isInstalled()) return;
   console.log("Installing dependencies (npm ci), once");
-  // Some of them must run scripts to be of use (package.json, allowScripts), whatever the user's own settings are.
+  // Some of them must run scripts to be of use (package.json, allowScripts), also against the user's own settings.
   const flags = ["ci", "--ignore-scripts=false", "--include=dev", "--loglevel=error"];
   const { status, error } = spawnSync("npm", flags, {
     cwd: root,
@@ -47,7 +47,7 @@ export function launch(entry) {
   const [major] = process.versions.node.split(".").map(Number);
   if (major < 18) fail(`Node ${process.versions.node} is too old. Install Node 18 or later.`);
   install();
-  // The child hears of our end, even by SIGKILL, when the IPC channel closes.
+  // The IPC channel closes when this process ends, even by SIGKILL, and the child then stops.
   const child = spawn(node, [`${root}stack/${entry}`, ...process.argv.slice(2)], {
     stdio: ["inherit", "inherit", "inherit", "ipc"],
   });

@@ -10,7 +10,7 @@ import { until } from "./until.ts";
 
 /** Longer paths of a socket are refused by the system. */
 const MAX_SOCKET_PATH = 100;
-/** How long the children of a killed stack may take to finish what is in flight. */
+/** How long the children of a killed stack may take to finish the work in flight. */
 const LEFTOVERS_TIMEOUT_MS = 30_000;
 
 export interface DataDirLock {

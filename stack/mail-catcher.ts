@@ -24,7 +24,7 @@ class SmtpError extends Error {
 }
 
 /**
- * An SMTP server that delivers nothing and shows what it got: a page, JSON, and faults on demand for tests.
+ * An SMTP server that delivers nothing and shows the mail that it got: a page, JSON, and faults on demand for tests.
  * Any login is accepted, and none is needed.
  */
 export async function startMailCatcher(options: {
@@ -93,7 +93,7 @@ export async function startMailCatcher(options: {
       });
     },
   });
-  // A client that hangs up in the middle is no trouble of ours.
+  // A client that hangs up in the middle is no failure of the catcher.
   server.on("error", (error) => console.error(error.message));
 
   const cut = ({ id }: SMTPServerSession) => {

@@ -15,20 +15,20 @@ function isPattern(source: string): boolean {
 /** The rules a test sets to make the mail catcher misbehave. The first one that fits is applied. */
 export const faultRules = z.array(
   z.strictObject({
-    /** Where it happens. `data` is the answer to the final dot. */
+    /** The stage of the session that is answered so. `data` is the final dot. */
     stage: z.enum(STAGES),
     /** Pattern of a recipient's address; without one it fits all. Stages before RCPT have no recipient yet. */
     match: z.string().refine(isPattern, "must be a regular expression").default(""),
     /** SMTP reply code; without one the command succeeds (after the delay). 421 ends the connection. */
     code: z.int().min(400).max(599).optional(),
-    message: z.string().max(500).default("as told by a fault rule"),
+    message: z.string().max(500).default("by a fault rule"),
     /** How often it applies; without a number until the rules are replaced. */
     times: z.int().min(1).optional(),
     /** How long the answer takes. */
     delayMs: z.int().min(0).max(600_000).default(0),
     /** Cuts the connection instead of answering: after the final dot, the mail's outcome is unknown. */
     drop: z.boolean().default(false),
-    /** With `drop` after the final dot: the mail is caught all the same, only its answer gets lost. */
+    /** With `drop` after the final dot: the mail is caught, and only its answer is lost. */
     taken: z.boolean().default(false),
   }),
 );

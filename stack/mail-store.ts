@@ -22,7 +22,7 @@ export interface CaughtMail {
   messageId: string;
 }
 
-/** What was caught since the start or the last clearing; exact however much is kept. */
+/** Counts since the start or the last clearing; exact, also when older mails were dropped. */
 export interface MailStats {
   received: number;
   recipients: number;

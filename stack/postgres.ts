@@ -89,13 +89,13 @@ async function findBinaries(user: SystemUser | undefined): Promise<Binaries> {
     // Another clone may have been faster; its copy is as good.
     await rename(draft, copy).catch(() => rm(draft, { recursive: true }));
   } else if (!found.isDirectory() || found.uid !== 0 || (found.mode & 0o022) !== 0) {
-    // Anyone may write to /var/tmp: what is there may not be ours.
+    // Every user may write to /var/tmp: a folder there may not be ours.
     throw new StackError(`${copy} was not made by Mailkeel. Remove it, or set DATABASE_URL to a Postgres server.`);
   }
   return inside(copy);
 }
 
-/** Where the database goes: below the data folder if `user` can get there, else in a folder the data folder points to. */
+/** The database's folder: below the data folder if `user` can reach that, else one that the data folder points to. */
 async function findHome(dataDir: string, user: SystemUser | undefined): Promise<string> {
   if (!user) return dataDir;
   await chmod(dataDir, 0o711);
@@ -124,7 +124,7 @@ async function initialise(home: string, { initdb }: Binaries, user: SystemUser |
     if (user) {
       for (const path of [draft, passwordFile]) await chown(path, user.uid, user.gid);
     }
-    // The builtin provider knows C.UTF-8 on every machine, whatever locales that has.
+    // The builtin provider knows C.UTF-8 on every machine, with any locales installed.
     const locale = ["--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"];
     const access = ["--auth=scram-sha-256", `--username=${USER}`, `--pwfile=${passwordFile}`];
     await run(initdb, [`--pgdata=${draft}`, ...locale, ...access], { ...user, cwd: "/" });
@@ -172,7 +172,7 @@ export async function embeddedPostgres(options: {
     // Statements and the rows they met hold addresses: the log names the error alone.
     log_min_error_statement: "panic",
     log_error_verbosity: "terse",
-    // Survives a killed Postgres all the same, though not a power cut.
+    // It survives a kill of Postgres, though not a power cut.
     ...(options.ephemeral && { fsync: "off", full_page_writes: "off" }),
   };
   const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);

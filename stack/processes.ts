@@ -4,7 +4,7 @@ import { open } from "node:fs/promises";
 import type { GuardedCommand, ReadyMessage } from "./guard.ts";
 import { until } from "./until.ts";
 
-/** Something the user can put right; the message says what and how. */
+/** A mistake that the user can repair; the message names it and the remedy. */
 export class StackError extends Error {
   override name = "StackError";
 }
@@ -15,8 +15,8 @@ const START_TIMEOUT_MS = 60_000;
 /** How long a stopping child has beyond its own grace time before it is killed. */
 const KILL_MARGIN_MS = 3_000;
 const BACKOFF_MS = { first: 200, most: 10_000 };
-/** A child that has run this long is healthy again: its next restart does not wait. */
-const HEALTHY_AFTER_MS = 30_000;
+/** After a child has run this long, its next restart waits for the shortest time again. */
+const STABLE_AFTER_MS = 30_000;
 
 interface Common {
   /** As it is called in messages and in stack.json. */
@@ -42,7 +42,7 @@ export interface ForeignProcess extends Common {
 
 export type ProcessSpec = OwnProcess | ForeignProcess;
 
-/** What happens to a running child. */
+/** Called when a running child dies or runs again. */
 export interface ProcessEvents {
   /** A child died and is about to be started again. */
   died?: (name: string, how: string, restartInMs: number) => void;
@@ -191,7 +191,7 @@ class ManagedProcess {
       const how = await this.#exited;
       await this.#endProgram("stopSignal");
       if (this.#stopping.signal.aborted) return;
-      if (performance.now() - this.#startedAt > HEALTHY_AFTER_MS) this.#backoffMs = BACKOFF_MS.first;
+      if (performance.now() - this.#startedAt > STABLE_AFTER_MS) this.#backoffMs = BACKOFF_MS.first;
       const waitMs = this.#backoffMs;
       this.#backoffMs = Math.min(waitMs * 2, BACKOFF_MS.most);
       this.#events.died?.(this.spec.name, how, waitMs);
@@ -221,7 +221,7 @@ class ManagedProcess {
     await until("its end", gone, { timeoutMs: this.spec.graceMs }).catch(() => signalIfAlive(pid, "SIGKILL"));
   }
 
-  /** Asks it to stop; kills it when its grace time is over. */
+  /** Asks it to stop; kills it at the end of its grace time. */
   async stop(): Promise<void> {
     this.#stopping.abort(new Error("it was stopped"));
     if (!this.#child) return;
@@ -270,7 +270,7 @@ export class Processes {
   }
 
   /**
-   * Stops everything: first what is in none of the groups, together, then group after group.
+   * Stops everything: first the processes of no group, together, then group after group.
    * No child is started any more from here on.
    */
   async stopAll(...last: string[][]): Promise<void> {

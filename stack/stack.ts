@@ -206,7 +206,7 @@ export class Stack {
     await writeJson(this.#file, this.#content);
   }
 
-  /** Stops everything in order; what was written stays. */
+  /** Stops everything in order; the data stays. */
   async stop(): Promise<void> {
     await this.#end(() => this.#processes.stopAll(...INFRA_STOP_ORDER));
   }
@@ -222,7 +222,7 @@ export class Stack {
     this.#content = undefined;
     await removeFile();
     await endProcesses();
-    // A child that came back just before may have written its pid meanwhile.
+    // A child that was restarted just before may have written its pid meanwhile.
     await removeFile();
     await this.#release?.();
   }

@@ -11,7 +11,7 @@ import { until } from "./until.ts";
 
 const { IndexedValueType } = proto.temporal.api.enums.v1;
 
-/** Type by name of what operators search workflows by. */
+/** The type of each attribute that operators search workflows by. */
 export const SEARCH_ATTRIBUTES = Object.fromEntries(
   Object.values(searchAttributes).map(({ name, type }) => [name, IndexedValueType[`INDEXED_VALUE_TYPE_${type}`]]),
 );

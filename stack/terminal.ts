@@ -3,7 +3,7 @@ import type { Step } from "./infra.ts";
 import { StackError } from "./processes.ts";
 import type { StackFile } from "./state.ts";
 
-/** Prints each step when it is done, with what it took. */
+/** Prints each step when it is done, with its time. */
 export const printedStep: Step = async (name, work) => {
   const startedAt = performance.now();
   const result = await work((message) => console.log(`  … ${name}: ${message}`));
@@ -11,7 +11,7 @@ export const printedStep: Step = async (name, work) => {
   return result;
 };
 
-/** One clear message for what the user can put right, the whole error for what is our fault. */
+/** One message for a mistake that the user can repair, the whole error for a defect of ours. */
 export function explain(error: unknown): string {
   if (error instanceof StackError || error instanceof SettingsError) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -47,7 +47,7 @@ class Lanes {
   readonly #source = shellVariables();
   readonly #open: Lane[] = [];
 
-  /** Brings a stack up. @returns what runs mocha against it */
+  /** Brings a stack up. @returns a function that runs mocha against it */
   async open(receivers: readonly number[]): Promise<(args: readonly string[], report: Report) => Promise<number>> {
     const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-test-`);
     const statements = mkdtempSync(`${dataDir}/statements-`);
@@ -64,7 +64,7 @@ class Lanes {
       },
       ephemeral: true,
       step: (name, work) => work((message) => console.log(`  … ${name}: ${message}`)),
-      // Tests kill children on purpose; the logs tell when.
+      // Tests kill children on purpose; the logs say when.
       say: () => {},
     });
     const lane: Lane = { stack, dataDir };
@@ -121,7 +121,7 @@ interface Report {
   buffered?: boolean;
 }
 
-/** What test/support/reporter.cjs writes: the counts, and the tests and files that took longest. */
+/** The file that test/support/reporter.cjs writes: the counts, and the tests and files that took longest. */
 interface Summary {
   passed: number;
   failed: number;

@@ -40,7 +40,7 @@ export function addDatabaseMetrics(
           },
         });
       },
-      /** One value per key of what is picked. */
+      /** One value per key of the picked record. */
       by(label: string, name: string, help: string, pick: (told: T) => Record<string, number>): void {
         new Gauge({
           name,
@@ -63,7 +63,7 @@ export function addDatabaseMetrics(
   sends.by("status", "mailkeel_sends", "Sends by status", ({ byStatus }) => byStatus);
   sends.one(
     "mailkeel_sends_needing_operator",
-    "Sends that trouble paused until an operator resumes them",
+    "Sends that a failure paused until an operator resumes them",
     ({ needingOperator }) => needingOperator,
   );
   sends.one(

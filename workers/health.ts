@@ -1,7 +1,7 @@
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** What the health port reports of a pool. */
+/** The facts of a pool that its health port reports. */
 export interface HealthSource {
   ready: () => boolean;
   /** In the text format of Prometheus. */

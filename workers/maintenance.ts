@@ -18,7 +18,7 @@ const CONFIRMATIONS_EVERY_MS = 1_000;
 const NOTICES_EVERY_MS = 5_000;
 const CLEAN_UP_EVERY_MS = 60_000;
 const SCHEDULE_EVERY_MS = 60_000;
-/** How often the reconciler looks: the longest that a send without its workflow stands still. */
+/** How often the reconciler looks: the longest that a send stays without its workflow. */
 const RECONCILE_EVERY_MS = 60_000;
 /** Rows one clean-up statement deletes at most: a long delete holds locks that other statements wait for. */
 const CLEAN_UP_ROWS = 10_000;

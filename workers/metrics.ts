@@ -7,7 +7,7 @@ import { ATTEMPT_OUTCOMES } from "../domain/webhooks/attempts.ts";
 
 export interface PoolMetrics {
   registry: Registry;
-  /** Counts recipients whose rows came to stand at these states; what is no outcome is passed over. */
+  /** Counts recipients that came into these states; states that are no outcome are left out. */
   countMails: (counts: StateCounts) => void;
   countAttempts: ActivityDeps["countAttempts"];
   countRelayFailure: ActivityDeps["countRelayFailure"];

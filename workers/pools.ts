@@ -10,7 +10,7 @@ import { addDatabaseMetrics } from "./database-metrics.ts";
 import { startMaintenance } from "./maintenance.ts";
 import { startWebhooks } from "./webhooks.ts";
 
-/** What one pool does: it polls a task queue, and may run loops besides. */
+/** A pool polls one task queue, and may run loops besides. */
 export interface PoolDefinition {
   taskQueue: string;
   /** Runs workflows as well as activities. */

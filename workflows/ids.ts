@@ -18,5 +18,5 @@ export const deliveryWorkflowId = (groupId: string): string => `webhook-delivery
 /** The workflow of a bulk replay. */
 export const replayWorkflowId = (replayId: string): string => `webhook-replay/${replayId}`;
 
-/** The schedule that starts what should run and does not, and the workflow it runs. */
+/** The schedule that starts missing workflows, and the workflow that it runs. */
 export const RECONCILER_ID = "reconciler";

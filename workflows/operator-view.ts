@@ -1,7 +1,7 @@
 import { setCurrentDetails, upsertSearchAttributes } from "@temporalio/workflow";
 import { NEEDS_OPERATOR, SEND_STATUS } from "./search-attributes.ts";
 
-/** What operators see of a workflow in the UI. */
+/** The state of a workflow that operators see in the UI. */
 export interface Shown {
   /** A send's status, to search by. */
   status: string;
@@ -15,12 +15,12 @@ export class OperatorView {
   #status: string | undefined;
   needsOperator: boolean;
 
-  /** @param needsOperator what the run before this one showed */
+  /** @param needsOperator the value that the run before this one showed */
   constructor(needsOperator = false) {
     this.needsOperator = needsOperator;
   }
 
-  /** Shows what is given, and leaves the rest as it is. */
+  /** Shows the given parts, and leaves the rest as it is. */
   show({ status, details, needsOperator }: Partial<Shown>): void {
     if (details !== undefined) setCurrentDetails(details);
     if (status !== undefined && status !== this.#status) {

@@ -7,19 +7,19 @@ import { type CommandKind, DETAILS, type SendOutcome } from "./send-messages.ts"
 import { WORKFLOW_ENDED } from "./start.ts";
 import { failingStep } from "./steps.ts";
 
-/** What the workflow of a send knows. Times are in ms of the workflow's clock. */
+/** The facts that the workflow of a send knows. Times are in ms of the workflow's clock. */
 export interface SendView {
   now: number;
-  /** What Postgres said last; undefined while no confirm is known. */
+  /** The last state that was read from Postgres; undefined while no confirm is known. */
   send?: SendState | undefined;
-  /** Postgres may say something else by now. */
+  /** The state in Postgres may have changed since. */
   isStale: boolean;
   /** Why the send never began. */
   neverBegan?: "refused" | "expired" | undefined;
   isTokenExpired: boolean;
   /** `retried`: an operator wants another slice after this one at once. */
   slice: "none" | "under way" | "retried" | "ending";
-  /** What the last slice came to, and when; undefined when the next one may begin at once. */
+  /** The result of the last slice and its time; undefined when the next one may begin at once. */
   lastSlice?: (SliceResult & { at: number }) | undefined;
   /** Account failures in a row. */
   accountFailures: number;
@@ -37,7 +37,7 @@ export interface SendView {
   isLong: boolean;
 }
 
-/** What comes next: a command, a step of the send itself, or a wait for a command, the slice's end, or `ms`. */
+/** The next step: a command, a step of the send itself, or a wait for a command, the slice's end, or `ms`. */
 export type Step = Partial<Shown> &
   (
     | { kind: CommandKind }
@@ -55,7 +55,7 @@ const wait = (summary: string, details: string, ms?: number, needsOperator = fal
   return { kind: "wait", summary, details, needsOperator, ...(ms === undefined ? {} : { ms }) };
 };
 
-/** The next step of a send, from what is known of it and the first command that is due. */
+/** The next step of a send, from the known facts and the first command that is due. */
 export function decide(view: SendView, command: CommandKind | undefined): Step {
   const { send, failing, resendAt, now } = view;
   // Postgres refuses the API's commands that come too late.

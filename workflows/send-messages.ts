@@ -6,11 +6,11 @@ export interface SendInput {
   previewId: string;
   teamId: string;
   environment: "LIVE" | "TEST";
-  /** What is mailed. */
+  /** The resource that is mailed. */
   resource: SendResource;
   /** How long the preview's token is valid. */
   expiresInMs: number;
-  /** What a run hands to the one that follows it; absent in the first run of a preview. */
+  /** A run hands this to the one that follows it; absent in the first run of a preview. */
   resume?: { accountFailures: number; needsOperator: boolean };
 }
 
@@ -38,14 +38,14 @@ export const previewUpdate = defineUpdate<void, [Omit<PreviewCommand, "kind">]>(
 /** Arms the send. */
 export const confirmUpdate = defineUpdate<void, [Omit<ConfirmCommand, "kind">]>("confirm");
 
-/** What operators may ask, as the UI explains it. */
+/** Operators' updates, as the UI explains them. */
 export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
   [
     "pause",
     "Hold the send. Answers when no mail is in flight any more, or a resume or cancel came. Credits stay reserved.",
   ],
   ["resume", "Continue a paused send."],
-  ["cancel", "End the send for good. Answers when no mail is in flight and the credits of what was not sent are back."],
+  ["cancel", "End the send for good. Answers when no mail is in flight and the credits of unsent mails are released."],
   ["retry", "Try again now instead of waiting, e.g. after the sending account was repaired."],
   [
     "resendUnknown",
@@ -67,7 +67,7 @@ export const DETAILS = {
   paused: "Paused by an operator. Updates: resume, cancel.",
   pausedFor: (reason: string) => `Paused: ${reason}. Repair the sending account, then update: resume. Or: cancel.`,
   cameBack:
-    "Its workflow was terminated or failed, so it came back paused. Updates: resume, or cancel to end it for good.",
+    "Its workflow was terminated or failed, so it was restored paused. Updates: resume, or cancel to end it for good.",
   deferred: "Only deferred recipients are left; waits for the next retry. Updates: retry, cancel.",
   accountFull:
     "Its account has no connection or no mail of its limits left; continues when it has. Updates: pause, cancel.",
@@ -78,7 +78,7 @@ export const DETAILS = {
   review:
     "Updates: resendUnknown (some recipients may get the mail twice), cancel to leave them unknown, or retry to count them again; closes by itself 7 days after the send's end.",
   resending: (waitMs: number) =>
-    `Waits ${seconds(waitMs)} to resend the unknown outcomes: until then a lost worker may have them in flight. Updates: cancel.`,
+    `Waits ${seconds(waitMs)} to resend the unknown outcomes: until then a worker that is presumed dead may have them in flight. Updates: cancel.`,
 } as const;
 
 /** The answers to commands that had no effect, or one of their own. */
@@ -103,7 +103,7 @@ export const ANSWERS = {
   retry: "tries again now",
 } as const;
 
-/** What a retry is answered in the state that it finds. */
+/** The answer to a retry in the state that it finds. */
 export function retryAnswer(view: {
   failing?: unknown;
   settled?: unknown;

@@ -78,7 +78,7 @@ class Send {
     }
   }
 
-  /** Brings up to date what changes by itself. */
+  /** Updates the facts that change by themselves. */
   #look(): SendView {
     const { failing } = this.loop;
     const now = Date.now();
@@ -206,7 +206,7 @@ class Send {
     this.#slice = scope;
     view.slice = "under way";
     const end = (result: SliceResult) => {
-      // What a slice says that an operator ended or wants tried again, or that found the send not SENDING, is out of date.
+      // The result is out of date when an operator ended the slice or retries it, or when it found the send not SENDING.
       const isVoid = view.slice !== "under way" || result.next === "stopped";
       if (result.next === "failure" && view.slice !== "ending") view.accountFailures++;
       else if (result.mailed > 0) view.accountFailures = 0;
@@ -217,7 +217,7 @@ class Send {
     void scope.run(mail).catch(fail).then(end);
   }
 
-  /** Takes the slice under way back. A live worker finishes the mails in flight, and can stage no more. */
+  /** Cancels the slice under way. A live worker finishes the mails in flight, and can stage no more. */
   #endSlice(): void {
     if (this.#view.slice === "none") return;
     this.#view.slice = "ending";
@@ -231,7 +231,7 @@ class Send {
     if (view.send && slice === "none") view.isStale = true;
   }
 
-  /** Takes over what Postgres says after a change. @returns whether it changed as asked */
+  /** Takes over the state in Postgres after a change. @returns whether it changed as asked */
   #apply({ changed, state }: ChangedSend): boolean {
     Object.assign(this.#view, { send: state, isStale: false });
     if (changed) Object.assign(this.#view, { lastSlice: undefined, accountFailures: 0 });

@@ -7,7 +7,7 @@ import type { ReplayInput } from "./webhook-replay.ts";
 /** Why a send is paused whose workflow was terminated, failed or timed out. */
 export const WORKFLOW_ENDED = "workflow_ended";
 
-/** How a send's workflow is started, whoever starts it: its id, its queue, and what operators find it by. */
+/** The options that every start of a send's workflow has: its id, its queue, and the attributes that operators search by. */
 export const sendStart = (input: SendInput) => ({
   workflowId: sendWorkflowId(input.previewId),
   taskQueue: TASK_QUEUES.sends,

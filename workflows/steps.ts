@@ -18,7 +18,7 @@ export function stepWaitMs(round: number): number {
   return Math.min(FIRST_WAIT_MS * 2 ** (Math.max(1, round) - 1), LONGEST_WAIT_MS);
 }
 
-/** The code of what an activity failed with, e.g. `dependency_unavailable`; `worker_lost` when no worker answered. */
+/** The code of an activity's failure, e.g. `dependency_unavailable`; `worker_lost` when no worker answered. */
 export function failureCodeOf(error: unknown): string {
   // A local activity fails with its failure itself, any other with one around it.
   const failure = error instanceof ActivityFailure ? error.cause : error;
@@ -54,8 +54,8 @@ export async function persist<T>(work: () => Promise<T>, { show, wait }: Persist
 }
 
 /**
- * What an update of the API is refused with: the code of a refusal of the domain with its details, else
- * `service_unavailable`. An update fails with an ApplicationFailure only: another error would block the workflow's task.
+ * The refusal of an update of the API: the code of a refusal of the domain with its details, else `service_unavailable`.
+ * An update fails with an ApplicationFailure only: another error would block the workflow's task.
  */
 export function refusalOf(error: unknown): ApplicationFailure {
   const failure = error instanceof ActivityFailure ? error.cause : error;

@@ -14,7 +14,7 @@ interface SettlerOptions {
   allowance: Allowance;
 }
 
-/** Last part of a slice: writes outcomes to the ledger, and gives back what the slice has taken of the limits. */
+/** Last part of a slice: writes outcomes to the ledger, and gives back the rest of the limits that the slice took. */
 export class Settler {
   readonly #options: SettlerOptions;
   readonly #policy: DeferralPolicy;

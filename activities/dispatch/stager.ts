@@ -10,7 +10,7 @@ interface StagerOptions {
   em: EntityManager;
   dispatch: OpenedDispatch;
   allowance: Allowance;
-  /** Where the lane's cursor stands. */
+  /** The lane's cursor: rows up to and including this `seq` were staged. */
   afterSeq: number;
   /** Most rows of a batch at present. */
   batchSize: () => number;

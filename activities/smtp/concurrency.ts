@@ -65,7 +65,7 @@ export class Concurrency {
     const elapsedMs = now - this.#windowStart;
     const needed = this.#target * (elapsedMs < MAX_WINDOW_MS ? MESSAGES_PER_CONNECTION : 1);
     if (elapsedMs < MIN_WINDOW_MS || this.#done < needed) return;
-    // With connections idle or still opening, the rate says nothing about what more of them would bring.
+    // With connections idle or still opening, the rate does not show whether more connections would raise it.
     if (this.#slack <= this.#done * SLACK) this.#compareRate(this.#done / elapsedMs, now);
     this.#restart(now);
   }

@@ -27,7 +27,7 @@ export interface Job {
   /** Connections it was tried on */
   attempts: number;
   mayBegin(): boolean;
-  /** @throws what the caller's `fill` throws */
+  /** @throws the error of the caller's `fill` */
   message(): FilledMessage;
   settle(outcome: MailOutcome): void;
 }
@@ -88,7 +88,7 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
     return this.#end !== undefined && this.#end.ended !== "done";
   }
 
-  /** @throws what `batches` throws, after the items already given have had their outcomes */
+  /** @throws the error of `batches`, after the items already given have had their outcomes */
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly Mailed<T>[], void, void> {
     const { signal } = this.#options;
     const onAbort = () => this.stop({ ended: "stopped" });

@@ -140,7 +140,7 @@ export class SmtpPool {
     return withdrawn;
   }
 
-  /** Connections that may be at work. Others stay idle: using them would blur what this many of them bring. */
+  /** Connections that may be used. Others stay idle: their mails would distort the rate of this many connections. */
   get #wanted(): number {
     return Math.min(this.#concurrency.target, this.#maxConnections);
   }

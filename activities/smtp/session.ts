@@ -241,7 +241,7 @@ const STAGES: Record<string, MessageStage> = { "MAIL FROM": "mail", "RCPT TO": "
 
 const FINAL_DOT = Buffer.from(".\r\n");
 
-/** No line starts with a dot, whatever a server takes for the end of a line, and the last one is ended. */
+/** Whether the last line is ended and no line starts with a dot, for a server that ends lines at CR or LF alone too. */
 function isDotFree(message: Buffer): boolean {
   return (
     message[0] !== 0x2e && !message.includes("\n.") && !message.includes("\r.") && message.subarray(-2).equals(CRLF)

@@ -18,7 +18,7 @@ export class NotConnected extends Error {
   }
 }
 
-/** Idle connections are closed after this long, whatever the server offers. */
+/** Idle connections are closed after this long, even if the server offers more. */
 const IDLE_MS = 4_000;
 /** An address is given this long before the next one of the same host is tried. */
 const NEXT_ADDRESS_AFTER_MS = 2_000;

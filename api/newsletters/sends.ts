@@ -22,7 +22,7 @@ function claimOf({ idempotency }: RequestContext): IdempotencyHandle {
   return idempotency;
 }
 
-/** What is remembered of a preview: its row has the rest, and the token is made of the row again. */
+/** A preview is remembered by reference: a replay reads its row and makes the token anew. */
 interface PreviewFacts {
   newsletterId: string;
   previewId: string;

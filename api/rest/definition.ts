@@ -3,7 +3,7 @@ import type { Scope } from "../../domain/access/scopes.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 
-/** What a write would do or did, as `meta.impact` shows it on a dry run. */
+/** The effect of a write, as `meta.impact` shows it on a dry run. */
 export interface Impact {
   object: "impact";
   would_create: number;
@@ -14,7 +14,7 @@ export interface Impact {
   quota: QuotaImpact | null;
 }
 
-/** Where a write leaves the team against a limit. */
+/** The team's use of a limit after a write. */
 export interface QuotaImpact {
   kind: "contact_slots" | "email_credits";
   amount: number;

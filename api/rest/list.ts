@@ -37,7 +37,7 @@ const paging = {
 
 /** How one list endpoint pages. */
 interface ListSpec<Table extends keyof Database & string, Sort extends SortColumn, Filters extends z.ZodRawShape> {
-  /** The team-owned table that is paged through; `page` adds the tenant's condition, whatever the query does. */
+  /** The team-owned table that is paged through; `page` always adds the tenant's condition. */
   table: Table;
   /** The unique column that breaks ties; `id` unless given. */
   idColumn?: keyof Database[Table] & string;

@@ -44,16 +44,16 @@ interface UpdateRequest<Args> {
   tenant: Tenant;
   resource: SendResource;
   previewId: string;
-  /** Unique per attempt: Temporal answers a repeated one from what it remembers. */
+  /** Unique per attempt: Temporal answers a repeated one from memory. */
   updateId: string;
   args: Args;
-  /** Asked again before each try: refuses as soon as Postgres can tell. */
+  /** Called again before each try: refuses as soon as Postgres holds the reason. */
   recheck?: () => Promise<void>;
 }
 
 /**
  * Runs an update on a send's workflow, starting it where it does not run.
- * @throws {ApiError} what the workflow refused with, or `service_unavailable` when no worker answered in time
+ * @throws {ApiError} the refusal of the workflow, or `service_unavailable` when no worker answered in time
  */
 export function runSendUpdate<Args>(temporal: TemporalGateway, request: UpdateRequest<Args>): Promise<void> {
   const deadlineMs = DEADLINE_MS[request.name as keyof typeof DEADLINE_MS];

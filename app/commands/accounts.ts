@@ -12,7 +12,7 @@ import { address, domains, oneOf, wholeNumber, withTenant } from "../options.ts"
 import { type Outcome, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 
 const SECURITIES: readonly SmtpSecurity[] = ["none", "starttls", "tls"];
-/** Where the password may stand: an argument would show in the list of processes. */
+/** The variable that may hold the password: an argument would show in the list of processes. */
 const PASSWORD_VARIABLE = "SMTP_PASSWORD";
 const DEFAULT_CONNECTIONS = 10;
 

@@ -23,7 +23,7 @@ export function importCommand(program: Command, run: Run): void {
   withTenant(program.command("import"))
     .description("import subscribers from a CSV file with a header row: email, first_name, last_name")
     .argument("<file>", "CSV (RFC 4180) in UTF-8; - reads standard input")
-    .option("--list <id>", "put everybody on this list")
+    .option("--list <id>", "subscribe every address of the file to this list")
     .option("--confirmed", "the people have consented: confirm them even where the list asks for double opt-in")
     .option("--report <file>", "write the refused lines to this CSV file; standard error unless given")
     .action((file: string, options: ImportCommandOptions) =>

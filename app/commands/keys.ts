@@ -29,7 +29,7 @@ interface MintOptions extends TenantOptions {
 export function keyCommands(program: Command, run: Run): void {
   withTenant(program.command("key:mint"))
     .description("mint an API key; it is shown this once")
-    .requiredOption("--name <name>", "what the key is for")
+    .requiredOption("--name <name>", "the purpose of the key")
     .requiredOption("--scopes <scopes>", `comma-separated, of: ${SCOPES.join(", ")}`, words)
     .option("--member <id>", "the member it acts for; the team's first owner unless given")
     .option(
@@ -39,7 +39,7 @@ export function keyCommands(program: Command, run: Run): void {
       [],
     )
     .option("--daily-cap <mails>", "mails it may send a UTC day", wholeNumber(0), DEFAULT_DAILY_SEND_CAP)
-    .option("--requires-approval", "whatever it wants to send needs an approval")
+    .option("--requires-approval", "every send by this key needs an approval")
     .option("--expires <instant>", "when it stops working, ISO 8601", futureInstant)
     .action((options: MintOptions) =>
       run(async (session) => {

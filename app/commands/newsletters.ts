@@ -9,7 +9,7 @@ import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../se
 const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const ANY_DAY = "any";
 
-/** Commands for what the API does not set: a newsletter's lists and send days, credits, bounces and complaints. */
+/** Commands for facts that the API cannot set: a newsletter's lists and send days, credits, bounces and complaints. */
 export function newsletterCommands(program: Command, run: Run): void {
   interface ListOptions {
     newsletter: string;
@@ -84,7 +84,7 @@ export function newsletterCommands(program: Command, run: Run): void {
     .command("complaint:record")
     .description("record that a recipient called a newsletter spam")
     .requiredOption("--newsletter <id>", "the newsletter")
-    .requiredOption("--email <address>", "who complained", address)
+    .requiredOption("--email <address>", "address of the recipient who complained", address)
     .action(({ newsletter, email }: { newsletter: string; email: string }) =>
       run(async (session) => {
         const tenant = await ownerOf(session, "newsletters", newsletter);

@@ -13,7 +13,7 @@ interface CreateOptions {
   timeZone: string;
 }
 
-/** Teams and who is in them. */
+/** Teams and their members. */
 export function teamCommands(program: Command, run: Run): void {
   program
     .command("team:create")

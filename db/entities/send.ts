@@ -105,7 +105,7 @@ const SendSchema = defineEntity({
      * decide, or it was decided. A workflow is kept for it as long.
      */
     reviewUntil: instant().nullable(),
-    /** The code of what paused it, e.g. login_refused; null when an operator paused it. */
+    /** The code of the failure that paused it, e.g. login_refused; null when an operator paused it. */
     pauseReason: p.text().nullable(),
     ...timestamps,
   },
@@ -138,7 +138,7 @@ export type RecipientState = (typeof RECIPIENT_STATES)[number];
 
 /**
  * The ledger: one row per recipient of a send. `state` stands in no index, so that the two updates a mail costs stay
- * within their page (HOT); rows are walked by `seq`, and only what waits for a retry is indexed, by `retryAt`.
+ * within their page (HOT); rows are walked by `seq`, and only rows that wait for a retry are indexed, by `retryAt`.
  */
 const SendRecipientSchema = defineEntity({
   name: "SendRecipient",
@@ -212,7 +212,7 @@ const DailySendUsageSchema = defineEntity({
   },
 });
 
-/** Mails delivered and complaints received, per team and UTC day: what the complaint gate divides. */
+/** Mails delivered and complaints received, per team and UTC day: the complaint gate divides them. */
 const DeliveryDaySchema = defineEntity({
   name: "DeliveryDay",
   tableName: "delivery_days",

@@ -60,7 +60,7 @@ function credentialsIn(headers: HeaderValues): { token: string; bearer: boolean 
 /** A text with two dots that is no API key can only be meant as an OAuth token. */
 const looksLikeToken = (text: string): boolean => !text.startsWith(KEY_PREFIX) && text.split(".").length === 3;
 
-/** Compared with when no key matches, so that an unknown id costs what a known one costs. */
+/** Compared with when no key matches, so that an unknown id takes as long as a known one. */
 const NO_HASH = "-".repeat(43);
 
 async function findKey(em: EntityManager, publicId: string) {

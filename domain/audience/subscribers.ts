@@ -20,7 +20,7 @@ const alreadyExists = () =>
   new ApiError("resource_already_exists", "A subscriber with this address exists; PATCH that one.", { param: "email" });
 
 /**
- * Makes a subscriber who is on no list.
+ * Makes a subscriber without a list.
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it
  */
 export async function createSubscriber(

@@ -49,7 +49,7 @@ export type MailOutcome =
   | ({
       outcome: "rejected";
       reason: SmtpReason | "unsendable" | "smtputf8_unsupported";
-      /** A hard bounce: the address goes on the team's do-not-mail list */
+      /** A hard bounce: add the address to the team's do-not-mail list */
       suppress: boolean;
       /** The refusal was about the sender or the content; many in a row pause the send */
       policy: boolean;

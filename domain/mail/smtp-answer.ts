@@ -109,7 +109,7 @@ function classifyRefusedRecipient(code: number, details: ReplyDetails): MailOutc
   const { enhanced } = details;
   if (enhanced === undefined) {
     if (MAILBOX_UNKNOWN.has(code)) return rejected("mailbox_unknown", details, { suppress: true });
-    // Relays answer a bare 554 at RCPT to senders they refuse, whatever the recipient.
+    // Relays answer a bare 554 at RCPT to senders they refuse, for every recipient.
     return code === 554
       ? rejected("policy_refused", details, { policy: true })
       : rejected("recipient_refused", details);

@@ -72,7 +72,7 @@ const toCrlf = (text: string) => text.replace(/\r\n|\r|\n/g, "\r\n");
 
 /**
  * Encodes literals once and values per recipient. A soft line break precedes a value that does not fit into the line,
- * and one always follows it: so every literal begins in column 0, whatever the value's length.
+ * and one always follows it: so every literal begins in column 0, after a value of any length.
  */
 function quotedPrintableParts({ literals, tags }: PlainTemplate) {
   const chunks = literals.map((literal, i) => {

@@ -39,10 +39,10 @@ export interface CheckedPlan extends PassedGates {
 }
 
 /**
- * Where a confirm is refused: every refusal, in the order that a client meets them. The API calls it with the token, to
- * refuse what can be told without a lock; the activity calls it with the preview's id, in the transaction that arms the
- * send, and goes on to the plan and the gates.
- * @returns for a token its preview's id; for a preview what the send is armed with
+ * Makes every refusal of a confirm, in the order that a client meets them. The API calls it with the token, for the
+ * refusals that need no lock. The activity calls it with the preview's id, in the transaction that arms the send, and it
+ * then checks the plan and the gates too.
+ * @returns for a token its preview's id; for a preview the plan that the send is armed with
  * @throws {ApiError} the first refusal that applies
  */
 export async function checkConfirm(em: EntityManager, check: TokenCheck): Promise<string>;

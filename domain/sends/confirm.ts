@@ -18,11 +18,11 @@ export interface ConfirmRequest extends Tenant {
   previewId: string;
   resource: SendResource;
   apiKeyId: string;
-  /** Where the answer is written down, in the transaction of the effect. */
+  /** The claim under which the answer is stored, in the transaction of the effect. */
   idempotency: IdempotencyHandle;
 }
 
-/** What a confirm came to. It is remembered with its effect, and the API makes the answer of it. */
+/** The facts of a confirm. They are stored with its effect, and the API makes the answer from them. */
 export interface ArmedSend {
   sendId: string;
   resourceId: string;

@@ -4,7 +4,7 @@ import type { BroadcastStatus, SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { SendResource } from "./resource.ts";
 
-/** What a plan is made of besides its members. */
+/** The facts of a plan besides its members. */
 export interface PlanSubject extends Tenant {
   resource: SendResource;
   subject: string | null;
@@ -30,10 +30,10 @@ export interface SendingAccount {
   status: AccountStatus;
 }
 
-/** What a send's way to a status is called in an event of its resource. */
+/** The last part of an event's name, for a change of a send's status. */
 export type SendStep = "started" | "paused" | "completed" | "cancelled";
 
-/** Where a send has come to. */
+/** A send after a change of its status. */
 export interface MovedSend {
   sendId: string;
   to: SendStatus;
@@ -43,7 +43,7 @@ export interface MovedSend {
   step: SendStep | undefined;
 }
 
-/** What sends ask of a kind of resource. */
+/** The functions that a kind of resource offers to sends. */
 export interface Sendable {
   /**
    * Reads the resource for a send.

@@ -11,7 +11,7 @@ import { Refusal } from "./refusal.ts";
 export const COMPLAINT_THRESHOLD = 0.002;
 export const COMPLAINT_WINDOW_DAYS = 30;
 
-/** What a key brings to a send. */
+/** The rights and limits of a key that the gates read. */
 export interface SendingKey {
   id: string;
   environment: Environment;
@@ -21,7 +21,7 @@ export interface SendingKey {
   lineageId: string;
 }
 
-/** Where a lineage stands against its daily cap. Mails, per UTC day. */
+/** A lineage's daily cap and its use. Mails, per UTC day. */
 export interface SendCap {
   limit: number;
   usedToday: number;
@@ -77,7 +77,7 @@ function assertSendDomain({ fromEmail }: Pick<Draft, "fromEmail">, { sendDomains
   }
 }
 
-/** Where the key's lineage stands today, by the database's UTC day. */
+/** Reads the daily cap of the key's lineage and today's use of it, by the database's UTC day. */
 export async function readSendCap(em: EntityManager, key: SendingKey): Promise<SendCap & { secondsToReset: number }> {
   const { rows } = await sql<{ used: number; secondsToReset: number }>`
     select coalesce((select used from daily_send_usage
@@ -124,7 +124,7 @@ async function assertCredits(em: EntityManager, tenant: Tenant, { eligible }: Pl
   if (available < eligible) throw new Refusal("quota_exceeded", "credits");
 }
 
-/** What the gates read, and the account that they let pass. */
+/** The account that passed the gates, and the facts that they read. */
 export interface PassedGates {
   account: SendingAccount;
   cap: SendCap;

@@ -164,7 +164,7 @@ export type Remaining =
   | { left: "deferred"; waitMs: number }
   | { left: "nothing" };
 
-/** Looks over the whole send for what is left to the lane; done once its queue seems empty. */
+/** Searches the whole send for recipients that are left to the lane; used when its queue seems empty. */
 export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch): Promise<Remaining> {
   const { sendId, accountId, epoch } = dispatch;
   const db = kysely(em);

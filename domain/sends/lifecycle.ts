@@ -14,13 +14,13 @@ import { sendable } from "./sendable.ts";
 /** Statuses a send never leaves. */
 export const TERMINAL: ReadonlySet<SendStatus> = new Set(["SENT", "CANCELLED", "FAILED"]);
 
-/** What Postgres says of a send. */
+/** A send's state in Postgres. */
 export interface SendState {
   status: SendStatus;
   /** Milliseconds until it may start, by the database clock; 0 or less when it may. */
   startsInMs: number;
   recipients: number;
-  /** The code of what paused it; null when an operator did. */
+  /** The code of the failure that paused it; null when an operator did. */
   pauseReason: string | null;
   /** The accounts that mail it, one lane each. */
   accountIds: string[];
@@ -96,7 +96,7 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
   });
 }
 
-/** What a send's way to a status is called in the event of its resource. A resume is no event. */
+/** The step that the event of a status is named after. A resume is no event. */
 function stepTo(to: SendStatus, firstStart: boolean): SendStep | undefined {
   switch (to) {
     case "SENDING":
@@ -113,7 +113,7 @@ function stepTo(to: SendStatus, firstStart: boolean): SendStep | undefined {
   }
 }
 
-/** Moves a send as `choose` says of its state, in one transaction with the look at what came of it. */
+/** Makes the move that `choose` returns for a send's state, and reads the new state in the same transaction. */
 function change(
   em: EntityManager,
   sendId: string,

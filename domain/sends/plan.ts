@@ -27,7 +27,7 @@ export interface ResolvedPlan {
 export const planMembers = (subject: PlanSubject) => sendable(subject.resource).selectMembers(subject);
 
 /**
- * Counts a plan's members and digests them, in one aggregate query: no row comes to Node, whatever the audience.
+ * Counts a plan's members and digests them, in one aggregate query: no row comes to Node, however large the audience is.
  * Opt-in is looked at before suppression, so an address that is neither opted in nor wanted counts as not opted in.
  */
 export async function countMembers(em: EntityManager, subject: PlanSubject): Promise<PlanCounts & MemberDigest> {

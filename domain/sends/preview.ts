@@ -15,7 +15,7 @@ import type { SendResource } from "./resource.ts";
 import { sendable } from "./sendable.ts";
 import { TOKEN_LIFETIME_SECONDS, type TokenFacts } from "./token.ts";
 
-/** Reads what a key brings to a send. @throws {Error} when it is gone: the API has just authenticated it */
+/** Reads a key's rights and limits for a send. @throws {Error} when it is gone: the API has just authenticated it */
 export async function readSendingKey(em: EntityManager, tenant: Tenant, apiKeyId: string): Promise<SendingKey> {
   const key = await kysely(em)
     .selectFrom("api_keys")
@@ -52,14 +52,14 @@ export async function checkDraft(
   return draft;
 }
 
-/** What a preview finds out. */
+/** The result of a preview. */
 export interface ResolvedPreview extends PassedGates {
   draft: Draft;
   plan: ResolvedPlan;
 }
 
 /**
- * Finds out what a preview shows, and writes nothing. It is refused in the order of `checkDraft`, then of `checkGates`.
+ * Reads the facts of a preview, and writes nothing. Refusals come in the order of `checkDraft`, then `checkGates`.
  * @throws {ApiError} the first refusal that applies
  */
 export async function resolvePreview(
@@ -149,7 +149,7 @@ export async function readPreview(em: EntityManager, tenant: Tenant, resource: S
 
 export type PreviewRow = NonNullable<Awaited<ReturnType<typeof readPreview>>>;
 
-/** What the token of a preview is made of. */
+/** The facts that the token of a preview is made from. */
 export const tokenFacts = (row: PreviewRow): TokenFacts => ({
   previewId: row.id,
   apiKeyId: row.api_key_id,

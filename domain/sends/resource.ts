@@ -2,7 +2,7 @@
 export const RESOURCE_TYPES = ["newsletter"] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
-/** The resource that a send mails: what previews, sends, workflows and the ledger know of it. */
+/** The resource that a send mails, as previews, sends and workflows know it. */
 export interface SendResource {
   type: ResourceType;
   id: string;

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 
-/** How long a send that ended with unknown outcomes waits for somebody to decide about them. */
+/** How long a send that ended with unknown outcomes waits for an operator's decision. */
 const REVIEW = sql`interval '7 days'`;
 
 /**
@@ -25,7 +25,7 @@ export async function openReview(em: EntityManager, sendId: string, unknown: num
   return ms;
 }
 
-/** An operator decided, or nobody did in time: nobody is called for this send any more. */
+/** Ends the review: an operator decided, or its time has passed. The send needs no operator any more. */
 export async function closeReview(em: EntityManager, sendId: string): Promise<void> {
   await kysely(em)
     .updateTable("sends")

@@ -55,9 +55,9 @@ export type SettlingDispatch = Omit<OpenedDispatch, "status" | "shared" | "after
  * unless that would put it back in the queue of a send that has ended. A row that goes back in the queue is held by no
  * lane any more.
  *
- * Most teams have no such endpoint, and events would cost them a fifth of the statement all the same. So they have a
+ * Most teams have no such endpoint, and events would still cost them a fifth of the statement. So they have a
  * statement of their own without events; should an endpoint want them by now, it settles nothing.
- * @returns how many rows came to each state
+ * @returns the number of rows that came into each state
  */
 async function settleBatch(
   em: EntityManager,
@@ -178,7 +178,7 @@ const SHORT_SETTLEMENT_TRIES = 3;
  * their place (ctid). It passes over a row that another statement moves while it waits for that statement's lock (the
  * attempt was presumed dead just then), and the known outcome would be lost. That is rare, and shows in the count: then
  * it is made once more. It touches no row that is settled already or belongs to another attempt.
- * @returns how many rows came to each state
+ * @returns the number of rows that came into each state
  */
 export async function settleOutcomes(...args: Parameters<typeof settleBatch>): Promise<StateCounts> {
   const [, , mails] = args;

@@ -25,9 +25,9 @@ interface StageRequest {
 
 export interface StagedBatch {
   recipients: StagedRecipient[];
-  /** How many became SUPPRESSED instead. */
+  /** Recipients that became SUPPRESSED instead. */
   suppressed: number;
-  /** Where the next batch begins; undefined when no queued row came after `afterSeq`, or the lane must not continue. */
+  /** The next batch begins after it; undefined when no row is queued after `afterSeq` or the lane must stop. */
   lastSeq: number | undefined;
 }
 
@@ -39,7 +39,7 @@ export interface StagedBatch {
  * The shared locks on the send and the lane order this against a pause and against `openDispatch`: a statement of an
  * older epoch either commits before the epoch is raised, and its rows are then found, or sees the new epoch and stages
  * nothing. A recipient that another lane holds is skipped. Lanes that stage at once lock their rows, so that none waits
- * for rows of another; a lane that is alone saves that: locks would add a fifth to what the statement writes.
+ * for rows of another; a lane that is alone takes no locks, because they add a fifth to the WAL of the statement.
  *
  * Rows are found by index and then joined by their place (ctid): right after a confirm the planner has no statistics of
  * the send, assumes that it has one row and would walk all of it once per recipient.

@@ -11,7 +11,7 @@ export type FailureCode =
   | "protocol"
   | "unsendable";
 
-/** The endpoint gave an answer, whatever its status. */
+/** The endpoint gave an answer, with any status. */
 export interface Answered {
   kind: "answered";
   status: number;
@@ -60,7 +60,7 @@ export interface ClassifiedAnswer {
 }
 
 /**
- * The outcome that an answer stands for: 2xx is a success; 4xx except 408 and 429 is final; all else is tried again
+ * The outcome of an answer: 2xx is a success; 4xx except 408 and 429 is final; all else is tried again
  * unless it was the last attempt.
  */
 export function classifyAnswer(id: string, answer: Answer, last: boolean): ClassifiedAnswer {

@@ -51,7 +51,7 @@ export interface Rows<Record> {
  * Writes a change to the outbox in the transaction that makes it: both commit or neither does. Without a subscribed
  * endpoint it writes nothing and makes no record from rows. After the commit the relay makes an event with an id of each
  * record, and its deliveries: see `fanOut`.
- * @param records as they stand after the change, one event each
+ * @param records after the change, one event each
  * @throws {Error} outside of a transaction
  */
 export async function emit<Name extends EventName>(

@@ -31,7 +31,7 @@ export interface DueDelivery {
   eventCreatedAt: string;
 }
 
-/** Where a group's deliveries go, as it stands at the beginning of the attempt. */
+/** The endpoint of a group's deliveries, as it is at the beginning of the attempt. */
 export interface Destination {
   webhookId: string;
   url: string;

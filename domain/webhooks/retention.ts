@@ -36,13 +36,13 @@ export async function deleteDeliveries(
 }
 
 /**
- * Deletes what has expired: logs of deleted endpoints, deliveries after 30 days unless they are still under way, events
+ * Deletes expired rows: logs of deleted endpoints, deliveries after 30 days unless they are still under way, events
  * that no delivery is kept for.
  * @param rows one statement deletes at most: a long delete would hold up others
  */
 export async function deleteExpiredDeliveries(em: EntityManager, rows: number, stopping?: AbortSignal): Promise<void> {
   const db = kysely(em);
-  // Lateral: endpoint by endpoint along the log's index, whatever the planner believes of the tables' sizes.
+  // Lateral, so that the planner walks the log's index endpoint by endpoint under any estimate of the tables' sizes.
   const inBatches: RawBuilder<unknown>[] = [
     sql`delete from webhook_deliveries where ctid = any(array(
       select d.ctid from deleted_webhooks w cross join lateral (

@@ -24,7 +24,7 @@ describe("authentication", () => {
     team = await makeTeam();
   });
 
-  it("takes a key in x-api-key, or as a bearer token whatever the case of the scheme", async () => {
+  it("takes a key in x-api-key, or as a bearer token in any case of the scheme", async () => {
     const { live } = team.keys;
     for (const headers of [
       { "X-API-Key": live },
@@ -36,7 +36,7 @@ describe("authentication", () => {
     }
   });
 
-  it("answers api_key_missing without a credential, and with a scheme or value that is none", async () => {
+  it("answers api_key_missing without a credential, with an empty one, and for another scheme", async () => {
     for (const headers of [{}, { "x-api-key": "" }, { authorization: "Bearer" }, { authorization: "Basic YTpi" }]) {
       const answer = await me(headers);
       assert.equal(answer.status, 401);
@@ -78,7 +78,7 @@ describe("authentication", () => {
     assert.match(answer.headers.get("www-authenticate") ?? "", /error="invalid_token"/);
   });
 
-  it("answers api_key_malformed where the format or the checksum is wrong", async () => {
+  it("answers api_key_malformed when the format or the checksum is wrong", async () => {
     const { live } = team.keys;
     const last = live.endsWith("0") ? "1" : "0";
     for (const key of [

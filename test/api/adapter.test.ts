@@ -119,7 +119,7 @@ describe("the REST adapter", () => {
       assert.deepEqual(read.body.meta, { request_id: read.headers.get("x-request-id"), has_more: false });
     });
 
-    it("gives every request an id of its own, whatever the client sends", async () => {
+    it("gives every request an id of its own, also when the client sends one", async () => {
       const headers = { "x-request-id": "mine" };
       const answers = [
         await client().get("/things", { headers }),
@@ -337,7 +337,7 @@ describe("the REST adapter", () => {
     const count = (name: string) => app.deps.orm.em.fork().count(Team, { name });
     const save = (name: string, outcome: string, query = "") => client().post(`/save${query}`, { name, outcome });
 
-    it("keeps what a handler wrote when it succeeds, and nothing when it refuses or fails", async () => {
+    it("commits the changes of a handler that succeeds, and none of one that refuses or fails", async () => {
       const name = unique("kept");
       assert.equal((await save(name, "keep")).status, 200);
       assert.equal(await count(name), 1);

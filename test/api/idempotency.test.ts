@@ -136,7 +136,7 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(name), 1);
   });
 
-  it("recognises a request whatever the order of its fields and parameters", async () => {
+  it("recognises a request in any order of its fields and parameters", async () => {
     const name = unique("order");
     const post = (path: string, body: string) => client().post(path, body, { idempotencyKey: "k" });
     const first = await post("/make?a=1&b=2", `{"name":"${name}","hold":false}`);

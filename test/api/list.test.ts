@@ -85,7 +85,7 @@ describe("lists", () => {
     return seen;
   }
 
-  it("shows each record once, in order, whatever the page size, also where instants are equal", async () => {
+  it("shows each record once, in order, for every page size, also where instants are equal", async () => {
     const added = await addLists(11, { at: (i) => `2026-01-01T00:00:0${Math.floor(i / 4)}.123Z` });
     for (const limit of [1, 2, 3, 5, 10, 11, 100]) {
       for (const sort of ["updated_at", "created_at"]) {
@@ -95,7 +95,7 @@ describe("lists", () => {
     }
   });
 
-  it("has pages of 25 unless told otherwise, of 100 at most", async () => {
+  it("has pages of 25 by default, and of 100 at most", async () => {
     await addLists(26);
     assert.equal(ids(await get("/lists")).length, 25);
     for (const limit of ["0", "101", "-1", "1.5", "", "x", "99999999999999999999"]) {
@@ -113,7 +113,7 @@ describe("lists", () => {
     assert.deepEqual([...ids(first), ...ids(second)], added);
   });
 
-  it("shows records of its tenant alone, whatever the route's query selects", async () => {
+  it("shows only records of its tenant, even if the route's query selects others", async () => {
     await addLists(2);
     const other = await makeTeam();
     assert.deepEqual(ids(await get("/lists", other.keys.live)), []);
@@ -187,7 +187,7 @@ describe("lists", () => {
       assert.equal(code(await get(`/lists?cursor=${"x".repeat(257)}`)), "validation_failed");
     });
 
-    it("decode to what was encoded, stay within 256 characters, and no change of a character passes", async () => {
+    it("decode to the encoded value, stay within 256 characters, and no change of a character passes", async () => {
       const { vault } = await backdoor();
       const positions = fc.record(
         {

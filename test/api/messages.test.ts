@@ -75,7 +75,7 @@ describe("Messages about a request that is not valid", () => {
         refused++;
         for (const words of defaultMessages(schema, raw)) assert.ok(!message.includes(words), message);
         assert.doesNotMatch(message, /invalid|too (small|big)|expected|received|unrecognized|undefined|\[object/i);
-        // What the map says where it does not know better.
+        // The map's wording for an issue that it does not know.
         assert.doesNotMatch(message, /is not valid|of another type|in another format|something else/);
         assert.match(message, /^[\w.[\]"@ -]+ (must|is|are|has|have|holds|stands|may) .*\.$/s);
       }

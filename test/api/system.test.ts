@@ -49,7 +49,7 @@ const routes = router({
 let tries = 0;
 let conflictName = "";
 
-/** The address of a port that nobody listens on. */
+/** The address of a port at which no process listens. */
 async function closedPort(): Promise<string> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -146,7 +146,7 @@ describe("while Postgres is not reachable", () => {
     });
   };
 
-  /** A pool may hand out a dying connection once more before it hears of its end. */
+  /** A pool may hand out a dying connection once more before it notices that it ended. */
   const recovers = (client: ApiClient) =>
     eventually(async () => (await client.post("/conflict", { times: 0, state: "40001" })).status === 200);
 

@@ -41,7 +41,7 @@ describe("Credits", () => {
     assert.deepEqual(await creditBalance(team.em, { ...tenant, environment: "TEST" }), { available: 0, reserved: 0 });
   });
 
-  it("refuses a reservation beyond what is available, and moves nothing then", async () => {
+  it("refuses a reservation of more credits than are available, and moves none", async () => {
     const team = await makeTeam();
     const tenant = tenantOf(team);
     await transaction(team.em, (em) => grantCredits(em, tenant, 10, "start"));

@@ -200,11 +200,11 @@ describe("CSV import", () => {
     assert.deepEqual(await statuses(list), [["a@example.com", "UNSUBSCRIBED"]]);
   });
 
-  it("imports all or nothing, and not onto another team's list", async () => {
-    const stranger = await makeTeam();
+  it("imports all or nothing, and never onto another team's list", async () => {
+    const otherTeam = await makeTeam();
     const theirs = await createList(
-      stranger.em.fork(),
-      { teamId: stranger.team.id, environment: "LIVE" },
+      otherTeam.em.fork(),
+      { teamId: otherTeam.team.id, environment: "LIVE" },
       { name: "x", description: null, optin: "SINGLE" },
     );
     await assert.rejects(load("email\na@example.com\n", { listId: theirs.id }), { code: "not_found" });

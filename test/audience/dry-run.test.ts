@@ -4,7 +4,7 @@ import { snapshotTables } from "../support/tables.ts";
 import { callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf } from "./walk.ts";
 
 const WRITES = ENDPOINTS.filter(({ meta }) => meta.method !== "GET");
-/** Have no dry run: what they would do is what their preview says. */
+/** Routes without a dry run: their preview shows their effect. */
 const WITHOUT = ["POST /newsletters/{newsletterId}/send"];
 
 describe("dry_run on every write", () => {

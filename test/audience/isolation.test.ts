@@ -3,7 +3,7 @@ import type { ApiAnswer } from "../support/api.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { absentValues, callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, paramsOf } from "./walk.ts";
 
-/** An answer without what differs from request to request. */
+/** An answer without the parts that differ from request to request. */
 const bytes = ({ status, text, headers }: ApiAnswer): string =>
   `${status} ${[...headers.keys()].sort()} ${text.replaceAll(/req_\w+/g, "req")}`;
 

@@ -51,7 +51,7 @@ describe("Lists", () => {
     });
   }
 
-  it("changes what a PATCH names and leaves the rest", async () => {
+  it("changes the fields that a PATCH names and leaves the rest", async () => {
     const list = await makeList({ description: "old" });
     const { status, body } = await client.patch(`/lists/${list.id}`, { name: "New", description: null });
     assert.equal(status, 200);

@@ -102,7 +102,7 @@ describe("Newsletters", () => {
     await make({ body: "{{ shoe_size }}" });
   });
 
-  it("changes what a PATCH names; null empties a field", async () => {
+  it("changes the fields that a PATCH names; null empties a field", async () => {
     const draft = await make({ from_name: "Ann" });
     const { body } = await client.patch(`/newsletters/${draft.id}`, { subject: "New", from_name: null });
     assert.deepEqual({ ...body.data, updated_at: 0 }, { ...draft, subject: "New", from_name: null, updated_at: 0 });

@@ -55,7 +55,7 @@ describe("Suppressions", () => {
   for (const [what, body, param] of [
     ["none", { emails: [] }, "emails"],
     ["101", { emails: Array.from({ length: 101 }, (_, i) => `a${i}@example.com`) }, "emails"],
-    ["what is no address", { emails: ["a@example.com", "nobody"] }, "emails[1]"],
+    ["text that is no address", { emails: ["a@example.com", "nobody"] }, "emails[1]"],
     ["another reason than MANUAL", { emails: ["a@example.com"], reason: "bounce:hard" }, "reason"],
   ] as const) {
     it(`refuses ${what}, and names the field`, async () => {

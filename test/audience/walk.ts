@@ -14,7 +14,7 @@ import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts
 /** Every route there is. A new one is walked as soon as it is declared. */
 export const ENDPOINTS = endpointsOf(appRouter);
 
-/** What stands in the paths of the API: a value for each parameter. */
+/** A value for each parameter of the paths of the API. */
 export type PathValues = Record<string, string>;
 
 /** A team that owns one record of every kind. */

@@ -26,7 +26,7 @@ describe("docs/operations.md", () => {
   const cellsOf = (facts: Record<string, SettingFacts>): Record<string, string> =>
     Object.fromEntries(Object.entries(facts).map(([name, each]) => [name, cellOf(each)]));
 
-  it("tells of every setting whether it is required, or its default", () => {
+  it("says of every setting whether it is required, or its default", () => {
     const perPool = Object.entries<PoolDefinition>(POOLS).filter(([, { activities }]) => activities !== undefined);
     const concurrency = [
       `\`${DEFAULT_ACTIVITIES}\``,
@@ -35,7 +35,7 @@ describe("docs/operations.md", () => {
     assert.deepEqual(tableOf("setting"), { ...cellsOf(SETTINGS_FACTS), ACTIVITY_CONCURRENCY: concurrency });
   });
 
-  it("tells the same of every setting of the embedded stack", () => {
+  it("says the same of every setting of the embedded stack", () => {
     const { DATA_DIR, ...others } = STACK_SETTINGS_FACTS;
     const folder = relative(process.cwd(), DATA_DIR.defaultText ?? "");
     assert.deepEqual(tableOf("setting of the stack"), { DATA_DIR: `\`${folder}\``, ...cellsOf(others) });

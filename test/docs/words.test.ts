@@ -4,7 +4,7 @@ import { join } from "node:path";
 
 const ROOT = join(import.meta.dirname, "../..");
 
-/** Where a word of the left column may stand all the same. */
+/** A place at which a word of the left column is allowed. */
 interface Exception {
   word: string;
   /** A file, or a folder with its last slash */

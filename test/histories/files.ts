@@ -8,7 +8,7 @@ const ROOT = `${FOLDER}/../..`;
 
 export type WorkflowHistory = proto.temporal.api.history.v1.IHistory;
 
-/** A recorded history: what a workflow did and was told, in order. */
+/** A recorded history: the events of a workflow, in order. */
 export interface RecordedHistory {
   /** Path from the root of the repository. */
   file: string;

@@ -62,7 +62,7 @@ const until = (what: string, condition: () => Promise<boolean>) =>
   eventually(condition, { what, withinMs: PATIENCE_MS });
 const write = (sender: Sender, query: ReturnType<typeof sql>) => query.execute(kysely(sender.em));
 
-/** Who gets which answers from the mail catcher stands in the recipients' addresses: all paths run at once. */
+/** All paths run at once, so a recipient's address decides how the mail catcher answers. */
 const FAULTS: FaultRule[] = [
   { stage: "auth", code: 535, message: "5.7.8 no" },
   { stage: "rcpt", match: "^deferred", code: 450, message: "4.2.0 later", times: 2 },
@@ -116,7 +116,7 @@ const untilOperator = (sendId: string) =>
     return false;
   });
 
-/** What a client's preview starts, with a token that is dead soon. */
+/** Starts a send's workflow as a client's preview does, with a token that expires soon. */
 async function previewBriefly(sender: Sender): Promise<string> {
   const previewId = newId("send");
   const input = {

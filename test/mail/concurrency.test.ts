@@ -16,20 +16,20 @@ function drive(control: Concurrency, server: { latencyMs: number; perMs: number 
 }
 
 describe("The number of connections", () => {
-  it("goes up to the account's limit while latency is what holds the mail up", () => {
+  it("rises to the account's limit while latency limits the throughput", () => {
     const control = new Concurrency(200);
     assert.equal(control.target, 32);
     drive(control, { latencyMs: 20, perMs: 100 }, 1, 1_500);
     assert.equal(control.target, 200);
   });
 
-  it("stops where more of them bring nothing", () => {
+  it("stops rising when more connections do not raise the throughput", () => {
     const control = new Concurrency(200);
     drive(control, { latencyMs: 1, perMs: 10 }, 1, 3_000);
     assert.ok(control.target >= 8 && control.target <= 32, String(control.target));
   });
 
-  it("is not put off by one moment in which the machine was busy elsewhere", () => {
+  it("keeps its value through one moment in which the machine was busy with other work", () => {
     const control = new Concurrency(64);
     const now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 65);
     assert.equal(control.target, 64);
@@ -50,13 +50,13 @@ describe("The number of connections", () => {
     assert.equal(control.target, 50);
   });
 
-  it("stays where it is while connections have nothing to do", () => {
+  it("does not rise while connections are idle", () => {
     const control = new Concurrency(200);
     for (let now = 1; now < 5_000; now += 10) control.completed(now, 1);
     assert.equal(control.target, 32);
   });
 
-  it("stays below what the server refused", () => {
+  it("does not exceed the number above which the server refused", () => {
     const control = new Concurrency(200);
     const now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 300);
     control.refusedAbove(10, now);

@@ -38,7 +38,7 @@ const valuesOf = (to: MessageRecipient): MergeValues => ({
   unsubscribe_url: to.unsubscribeUrl,
 });
 
-/** Asserts the rules that every message keeps, whatever its content. */
+/** Asserts the rules that every message keeps, with any content. */
 function assertWellFormed(message: Buffer) {
   const raw = message.toString("latin1");
   assert.ok(raw.endsWith("\r\n"));

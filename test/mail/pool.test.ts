@@ -182,18 +182,18 @@ describe("An SMTP pool", () => {
       }
     }
 
-    it("a server that says nothing to RCPT", async () => {
+    it("a server that does not answer RCPT", async () => {
       const { result } = await outcomeAt({ rcpt: () => "hang" }, { timeoutMs: 150 });
       assertResult(result, { outcome: "deferred", reason: "connection_timeout" });
     });
 
-    it("a server that says nothing to the final dot", async () => {
+    it("a server that does not answer the final dot", async () => {
       const { sink, result } = await outcomeAt({ dot: () => "hang" }, { timeoutMs: 150 });
       assertResult(result, { outcome: "unknown", reason: "no_answer" });
       assert.equal(sink.connections.made, 1, "never sent again");
     });
 
-    it("a server that says a little now and then but never all", async () => {
+    it("a server that sends parts of an answer but never all of it", async () => {
       const { port, server } = await talkingServer((line) =>
         line.startsWith("EHLO") ? "250 hello" : line.startsWith("MAIL") ? "trickle" : "250 ok",
       );
@@ -202,7 +202,7 @@ describe("An SMTP pool", () => {
       assertResult(result, { outcome: "deferred", reason: "connection_timeout" });
     });
 
-    it("an answer to the final dot that is none", async () => {
+    it("an answer to the final dot that is not SMTP", async () => {
       for (const answer of ["what?", "354 go on"]) {
         const { port, server } = await talkingServer((line) =>
           line === "DATA" ? "354 go" : line === "." ? answer : /^(EHLO|MAIL|RCPT)/.test(line) ? "250 ok" : undefined,
@@ -298,7 +298,7 @@ describe("An SMTP pool", () => {
     assert.equal(results.size, everyone.length);
     const counts = tally(results);
     assert.equal(counts["sent"], sink.received.length);
-    assert.equal(new Set(sink.received.map(({ to }) => to)).size, sink.received.length, "nobody twice");
+    assert.equal(new Set(sink.received.map(({ to }) => to)).size, sink.received.length, "no recipient twice");
     for (const { to } of sink.received) assert.equal(results.get(to)?.[0]?.outcome, "sent");
     for (const outcome of ["deferred", "rejected", "unknown"]) assert.ok((counts[outcome] ?? 0) > 0, outcome);
   });
@@ -350,7 +350,7 @@ describe("An SMTP pool", () => {
     assert.ok(most <= 2, String(most));
   });
 
-  it("works with as many connections as the server allows", async () => {
+  it("uses as many connections as the server allows", async () => {
     const sink = await sinkWith({ maxClients: 5, latencyMs: 5 });
     const { end, results } = await drainAll(poolAt(sink.port, { maxConnections: 50 }), people(500));
     assert.deepEqual(end, { ended: "done" });
@@ -381,7 +381,7 @@ describe("An SMTP pool", () => {
     assert.ok(most <= 2 * 5, `with one message in flight per connection, at most three times the connections: ${most}`);
   });
 
-  it("begins nothing more once it is stopped, and reports the messages that were not begun", async () => {
+  it("begins no message after it is stopped, and reports the messages that were not begun", async () => {
     const stop = new AbortController();
     const sink = await sinkWith({ latencyMs: 5 });
     const pool = poolAt(sink.port, { maxConnections: 4 });
@@ -447,7 +447,7 @@ describe("An SMTP pool", () => {
     assert.equal(results.get("not an address")?.[0]?.reason, "unsendable");
   });
 
-  it("sends what is staged and then throws when no further batch can be had", async () => {
+  it("sends the messages of its batch and then throws when the next batch fails", async () => {
     const sink = await sinkWith();
     const results: string[] = [];
     async function* batches() {
@@ -506,7 +506,7 @@ describe("An SMTP pool", () => {
       await until(() => sink.connections.open === 0);
     });
 
-    it("cuts off what does not end in time, as unknown when the dot may have left", async () => {
+    it("cuts off messages that do not end in time, as unknown when the dot may have left", async () => {
       const hung = new Set<string>();
       const sink = await sinkWith({
         rcpt: (to) => {
@@ -587,7 +587,7 @@ describe("An SMTP pool", () => {
       assert.equal(!check.ok && check.reason, "name_not_found");
     });
 
-    it("whose server says nothing", async () => {
+    it("whose server does not greet", async () => {
       const { port, server } = await silentServer();
       stops.push(async () => server.close());
       const check = await verifyAccount(account(port, { timeoutMs: 150 }));
@@ -595,7 +595,7 @@ describe("An SMTP pool", () => {
     });
 
     for (const secure of ["starttls", "tls"] as const) {
-      it(`over ${secure}, its certificate verified unless told otherwise`, async () => {
+      it(`over ${secure}, its certificate verified unless the settings say otherwise`, async () => {
         const sink = await sinkWith({ secure: secure === "tls" });
         const refused = await verifyAccount(account(sink.port, { secure }));
         assert.equal(!refused.ok && refused.reason, "tls_failed");

@@ -197,7 +197,7 @@ const cases: [SmtpAnswer, Expected][] = [
     { outcome: "deferred", reason: "protocol_error" },
   ],
 
-  // The dot may have left and nothing says what became of it
+  // The dot may have left, and no reply came
   [
     { stage: "dot", network: "lost" },
     { outcome: "unknown", reason: "no_answer", retry: false },

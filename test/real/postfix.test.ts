@@ -32,7 +32,7 @@ const SERVICES = [
   "postlog unix-dgram n - n - 1 postlogd",
 ];
 
-/** A Postfix of the test's own on a port of 127.0.0.1: what it accepts it discards. */
+/** A Postfix of the test's own on a port of 127.0.0.1. It discards the mail that it accepts. */
 class Postfix {
   readonly folder = mkdtempSync("/var/tmp/mailkeel-postfix-");
   readonly port: number;

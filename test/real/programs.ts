@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 
 const INSTALL_TIMEOUT_MS = 300_000;
-/** Where daemons are, which the PATH of a user need not name. */
+/** Folders of programs: the PATH, and those of daemons, which the PATH of a user need not name. */
 const FOLDERS = [...(process.env["PATH"] ?? "").split(":"), "/usr/sbin", "/usr/local/sbin"];
 /** Debian asks it before it starts a service that was just installed; 101 means no. */
 const POLICY = "/usr/sbin/policy-rc.d";

@@ -200,7 +200,7 @@ describe("A confirm", () => {
     assert.equal((await confirm(sender, token)).status, 202);
   });
 
-  it("is refused, like edits, once the newsletter is no draft", async () => {
+  it("is refused, like edits, when the newsletter is no longer a draft", async () => {
     const sender = await makeSender();
     const [one, two] = [await tokenOf(sender), await tokenOf(sender)];
     assert.equal((await confirm(sender, one)).status, 202);

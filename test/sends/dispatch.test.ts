@@ -108,7 +108,7 @@ describe("Dispatch", () => {
     assert.deepEqual(await credits(sender), { available: 999_999, reserved: 0, mismatch: false });
   });
 
-  it("sorts refusals: a mailbox that is none bounces hard and is suppressed, a full one and a policy do not", async () => {
+  it("classifies refusals: an unknown mailbox is a hard bounce and is suppressed, a full one and a policy are not", async () => {
     const sender = await makeSender({ recipients: 5 });
     await setFaults([
       { stage: "rcpt", match: `person0@${sender.audience}`, code: 550, message: "5.1.1 No such user" },
@@ -155,7 +155,7 @@ describe("Dispatch", () => {
     assert.deepEqual(await credits(sender), { available: 9, reserved: 0, mismatch: false });
   });
 
-  it("lists as unknown what was cut off after the final dot, and does not mail it again", async () => {
+  it("lists a recipient as unknown when the connection broke after the final dot, and does not mail it again", async () => {
     const sender = await makeSender({ recipients: 3 });
     await setFaults([{ stage: "data", match: `person1@${sender.audience}`, drop: true, times: 1 }]);
     await sendAndWait(sender);
@@ -276,7 +276,7 @@ describe("Dispatch", () => {
     assert.equal(new Set(mails).size, mails.length);
   });
 
-  it("takes a cancel in the UI for the cancel update", async () => {
+  it("treats a cancel in the UI like the cancel update", async () => {
     const sender = await makeSender({ recipients: 200, credits: 200, account: { maxConnections: 1 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
     const { data } = await startSend(sender);
@@ -351,7 +351,7 @@ describe("Dispatch", () => {
     assert.ok(unknown <= 3 * connections, `${unknown} unknown`);
     const mails = await addressesOf(sender);
     assert.equal(new Set(mails).size, mails.length, "none twice");
-    // Whoever has no mail is listed as unknown, and only they.
+    // Each recipient that is SENT has a mail.
     const { rows } = await sql<{ email: string }>`select email from send_recipients
       where send_id = ${data.id} and state = 'SENT'`.execute(kysely(sender.em));
     const caught = new Set(mails);
@@ -383,7 +383,7 @@ describe("Dispatch", () => {
     assert.equal(new Set(await addressesOf(sender)).size, 600);
   });
 
-  it("outlives a restart of Postgres: no recipient is unknown, mailed twice or missing, and the worker is the same", async function () {
+  it("continues after a restart of Postgres: no recipient is unknown, mailed twice or missing, and the worker is the same", async function () {
     this.timeout(90_000);
     const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
@@ -402,7 +402,7 @@ describe("Dispatch", () => {
     assert.equal(dispatchPid(), worker);
   });
 
-  it("keeps three rows per connection in the hands of all sends on an account together", async function () {
+  it("keeps at most three rows per connection in flight over all sends of an account together", async function () {
     this.timeout(60_000);
     const connections = 5;
     const sender = await makeSender({ recipients: 400, account: { maxConnections: connections } });

@@ -24,7 +24,7 @@ import { stack } from "../support/stack.ts";
 
 interface Kind {
   count: number;
-  /** What the server does to their mails: as often as there are of them if they are SENT in the end, always if not. */
+  /** The server's answer to their mails: once for each mail if they are SENT in the end, always if not. */
   fault: Omit<FaultRule, "match" | "times">;
   state: RecipientState;
   /** How often each is caught at least and at most. */
@@ -36,7 +36,7 @@ const HANGS = { delayMs: 12_000 };
 
 const refused = (stage: "rcpt" | "data", code: number, message: string) => ({ stage, code, message });
 
-/** Recipients by what the server does with them; their kind is the start of their address. */
+/** Recipients by the server's answer to them; their kind is the start of their address. */
 const KINDS: Record<string, Kind> = {
   greylisted: { count: 20, fault: refused("rcpt", 450, "4.2.0 Greylisted"), state: "SENT", caught: [1, 1] },
   nobody: { count: 8, fault: refused("rcpt", 550, "5.1.1 No such user"), state: "REJECTED", caught: [0, 0] },
@@ -115,12 +115,12 @@ describe("A faulty server", () => {
       suppressions.body.data.map(({ email, reason }: { email: string; reason: string }) => `${email} ${reason}`).sort(),
       odd.flatMap(({ email }) => (email.startsWith("nobody") ? [`${email} bounce:hard`] : [])).sort(),
     );
-    // Given back: what was refused and what expired.
+    // Given back: the credits of refused and of expired mails.
     const back = countOf("REJECTED") + deferred;
     assert.deepEqual(await credits(sender), { available: back, reserved: 0, mismatch: false });
   });
 
-  it("that refuses logins half way pauses the send at no recipient's cost, and a resume sends the rest", async function () {
+  it("that refuses logins half way pauses the send, and after a resume each recipient is mailed once", async function () {
     this.timeout(60_000);
     const sender = await makeSender({ recipients: 60, account: { maxConnections: 2 } });
     const password = sender.vault.encrypt("a password", passwordContext(sender.accountId));
@@ -149,7 +149,7 @@ describe("A faulty server", () => {
     await assertSentOnce(sender, 60);
   });
 
-  it("whose disk is full defers everybody, and each is sent once when there is room", async function () {
+  it("whose disk is full defers every recipient, and each is mailed once when there is space", async function () {
     this.timeout(60_000);
     const sender = await makeSender({ recipients: 60, account: { maxConnections: 5 } });
     await setFaults([
@@ -157,7 +157,7 @@ describe("A faulty server", () => {
     ]);
     await startSend(sender);
     const isTriedAgain = async () => (await outcomesOf(sender)).every(({ attempts }) => attempts >= 2);
-    await eventually(isTriedAgain, { withinMs: 20_000, what: "a second try for everybody" });
+    await eventually(isTriedAgain, { withinMs: 20_000, what: "a second try for every recipient" });
     assert.equal((await ledgerStates(sender))["SENT"] ?? 0, 0);
     await setFaults([]);
     await untilStatus(sender, ["SENT"]);

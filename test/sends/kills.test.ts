@@ -25,7 +25,7 @@ import {
 import { type SmtpProxy, startSmtpProxy } from "../support/smtp-proxy.ts";
 import { stack } from "../support/stack.ts";
 
-/** How many mails the catcher has got from anybody, ever. */
+/** How many mails the catcher has received from all tests. */
 async function received(): Promise<number> {
   const { mail } = await stack();
   const stats = (await (await fetch(new URL("/api/stats", mail.api))).json()) as { received: number };
@@ -58,7 +58,7 @@ async function assertHonest(sender: Sender, recipients: number): Promise<number>
 describe("A send under kills", () => {
   afterEach(() => setFaults([]));
 
-  it(`outlives five kills of its worker in 2,000 recipients (SEED=${SEED})`, async function () {
+  it(`continues after five kills of its worker in 2,000 recipients (SEED=${SEED})`, async function () {
     this.timeout(180_000);
     const [recipients, connections, kills] = [2_000, 10, 5];
     const sender = await makeSender({ recipients, account: { maxConnections: connections } });
@@ -79,7 +79,7 @@ describe("A send under kills", () => {
     assert.ok(unknown <= 3 * connections * kills, `${unknown} unknown`);
   });
 
-  it("outlives a kill of Temporal: no outcome is unknown, because no worker died", async function () {
+  it("continues after a kill of Temporal: no outcome is unknown, because no worker died", async function () {
     this.timeout(120_000);
     const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
@@ -205,7 +205,7 @@ describe("Two dispatching workers", () => {
     assert.ok(proxy.most <= maxConnections, `${proxy.most} connections at once`);
   });
 
-  it("hand connections over only when they are closed", async function () {
+  it("give a connection to the other worker only after they closed it", async function () {
     this.timeout(60_000);
     proxy = await startSmtpProxy();
     const [maxConnections, recipients] = [6, 12];
@@ -286,7 +286,7 @@ async function whileCreditsAreHeld(sender: Sender, work: () => Promise<void>): P
   });
 }
 
-/** Waits until a confirm stands at the credits that are held. */
+/** Waits until a confirm waits for the lock on the credits. */
 const untilConfirmWaits = ({ em }: Sender) =>
   eventually(
     async () => {
@@ -347,7 +347,7 @@ describe("A confirm whose API is killed", () => {
     assert.deepEqual(await credits(sender), { available: 80, reserved: 0, mismatch: false });
   }).timeout(60_000);
 
-  it("before the commit is still carried out: the retry waits for it and then hears the 202", async () => {
+  it("before the commit is still carried out: the retry waits for it and gets the 202", async () => {
     const sender = await makeSender({ recipients: 20, credits: 100 });
     const token = await tokenOf(sender);
     const key = freshKey();

@@ -78,7 +78,7 @@ describe("Two lanes of a send", () => {
     assert.deepEqual(holders, [first, first, first, first, second, second]);
   });
 
-  it("settle their own recipients alone, whatever the epochs", async () => {
+  it("settle only their own recipients, also when their epochs are equal", async () => {
     const { sender, sendId, first, second, open } = await twoLanes(4);
     const [one, two] = [await open(first), await open(second)];
     assert.equal(one.epoch, two.epoch);
@@ -91,7 +91,7 @@ describe("Two lanes of a send", () => {
     );
   });
 
-  it("take over what the other one gave back unbegun, and leave to it what it deferred", async () => {
+  it("take recipients that the other lane gave back unbegun, and leave to it those that it deferred", async () => {
     const { sender, sendId, first, second, open } = await twoLanes(4);
     const [one, two] = [await open(first), await open(second)];
     const { recipients } = await stage(sender, one, 4);
@@ -112,7 +112,7 @@ describe("Two lanes of a send", () => {
     assert.equal((await open(first)).afterSeq, 0);
   });
 
-  it("begin and end attempts apart from each other", async () => {
+  it("begin and end their attempts independently", async () => {
     const { sender, sendId, first, second, open } = await twoLanes(4);
     const [one, two] = [await open(first), await open(second)];
     await stage(sender, one, 2);
@@ -131,7 +131,7 @@ describe("Two lanes of a send", () => {
     );
   });
 
-  it("are both closed when a paused send's attempts are presumed dead, and free for what is unknown", async () => {
+  it("are both closed when a paused send's attempts are presumed dead, and may both mail its unknown recipients", async () => {
     const { sender, sendId, first, second, open } = await twoLanes(4);
     const [one, two] = [await open(first), await open(second)];
     const lost = [...(await stage(sender, one, 2)).recipients, ...(await stage(sender, two, 2)).recipients];

@@ -125,7 +125,7 @@ async function withFailingAccount() {
   return { sender, handle };
 }
 
-describe("An operator", function () {
+describe("Operators' updates of a send", function () {
   this.timeout(90_000);
 
   before(async () => {
@@ -134,8 +134,8 @@ describe("An operator", function () {
   after(() => close());
   afterEach(() => setFaults([]));
 
-  describe("who cancels", () => {
-    it("is answered although the run's history is long enough to continue as a new one", async () => {
+  describe("cancel", () => {
+    it("is answered by the run that took it, even when its history is long enough to continue as a new run", async () => {
       const { sender, handle } = await underWay(60, 1_500);
       await makeLong(handle);
       assert.equal(await handle.executeUpdate("cancel"), "CANCELLED");
@@ -146,7 +146,7 @@ describe("An operator", function () {
       assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
     });
 
-    it("drops a resend of unknown outcomes that waits, which answers so and mails no recipient", async () => {
+    it("drops a resendUnknown that waits: it answers that it was dropped, and mails no recipient", async () => {
       const { sender, handle } = await sentWithUnknown(2);
       const mails = (await caughtMails(sender)).length;
       const resend = await begin(handle, "resendUnknown");
@@ -159,7 +159,7 @@ describe("An operator", function () {
       assert.equal(await needsOperator(handle), false);
     });
 
-    it("while the account fails leaves NeedsOperator unset", async () => {
+    it("unsets NeedsOperator when the account was failing", async () => {
       const sender = await makeSender({ recipients: 2, credits: 2 });
       const password = sender.vault.encrypt("not the password", passwordContext(sender.accountId));
       await sql`update email_accounts set username = 'news', encrypted_password = ${password}
@@ -175,12 +175,12 @@ describe("An operator", function () {
     });
   });
 
-  describe("who pauses", () => {
+  describe("pause", () => {
     for (const [other, answer, status] of [
       ["resume", "resumed meanwhile", "SENDING"],
       ["cancel", "cancelled meanwhile", "CANCELLED"],
     ] as const) {
-      it(`is answered as soon as a ${other} overtakes the pause`, async () => {
+      it(`is answered as soon as a ${other} replaces it`, async () => {
         const { sender, handle } = await underWay(40, 1_500);
         const pause = await begin(handle, "pause");
         await eventually(async () => (await statusOf(sender)) === "PAUSED", { what: "PAUSED in Postgres" });
@@ -206,8 +206,8 @@ describe("An operator", function () {
     });
   });
 
-  describe("is not needed any more", () => {
-    it("when the send mails every recipient after all", async () => {
+  describe("NeedsOperator is unset", () => {
+    it("when the account works again and the send mails every recipient", async () => {
       const { sender, handle } = await withFailingAccount();
       await setPort(sender, await catcherPort());
       // The send may be mailing already.
@@ -217,7 +217,7 @@ describe("An operator", function () {
       assert.equal(await needsOperator(handle), false);
     });
 
-    it("when it does so in a run that follows the one that set NeedsOperator", async () => {
+    it("when the account works again only in a run after the one that set NeedsOperator", async () => {
       const { sender, handle } = await withFailingAccount();
       const { runId } = await handle.describe();
       await makeLong(handle);
@@ -232,7 +232,7 @@ describe("An operator", function () {
     });
   });
 
-  it("finds a paused send's run short again when its history got long", async () => {
+  it("leave a paused send in a new, short run when its history got long", async () => {
     const { sender, handle } = await underWay(20, 50);
     await handle.executeUpdate("pause");
     const { runId } = await handle.describe();
@@ -245,7 +245,7 @@ describe("An operator", function () {
     assert.equal((await caughtMails(sender)).length, 20);
   });
 
-  it("whose resend waits is answered when the send continues as a new run, which the resend does not hold up", async () => {
+  it("answer a resendUnknown that waits when the send continues as a new run, without delaying that run", async () => {
     const sender = await makeSender({ recipients: 30, account: { maxConnections: 1 } });
     await setFaults([
       { stage: "data", match: `person3@${sender.audience}`, drop: true, times: 1 },
@@ -268,7 +268,7 @@ describe("An operator", function () {
     assert.deepEqual(await ledgerStates(sender), { SENT: 29, UNKNOWN: 1 });
   });
 
-  it("cannot stall a send with an update of the API", async () => {
+  it("that belong to the API, preview and confirm, are refused and do not stop the send", async () => {
     const { sender, handle } = await underWay(40, 50);
     for (const update of ["preview", "confirm"]) {
       await assert.rejects(handle.executeUpdate(update), WorkflowUpdateFailedError);
@@ -285,7 +285,7 @@ describe("An operator", function () {
     await untilStatus(sender, ["SENT"]);
   });
 
-  it("steers a send that was reset to before its confirm, with the updates left out", async () => {
+  it("take effect on a send that was reset to a time before its confirm, without its updates", async () => {
     const { sender, sendId, handle } = await underWay(200, 50);
     const { ResetReapplyExcludeType } = proto.temporal.api.enums.v1;
     const { runId } = await handle.describe();
@@ -321,7 +321,7 @@ describe("An operator", function () {
     assert.equal(new Set(addresses).size, addresses.length, "no recipient twice");
   });
 
-  it("is refused by a preview that was never confirmed", async () => {
+  it("are refused by a preview that was never confirmed", async () => {
     const sender = await makeSender();
     const handle = workflowOf((await tokenOf(sender)).split(".")[0] ?? "");
     for (const update of ["pause", "resume", "retry", "resendUnknown"]) {
@@ -329,7 +329,7 @@ describe("An operator", function () {
     }
   });
 
-  it("reads what a retry does, and what to do instead where it does nothing", async () => {
+  it("include retry, which answers with its effect, or with the update to use instead", async () => {
     const { handle: mailing } = await underWay(40, 1_500);
     assert.match(String(await mailing.executeUpdate("retry")), /mailing already/);
     await mailing.executeUpdate("pause");
@@ -346,11 +346,11 @@ describe("An operator", function () {
     await failing.executeUpdate("cancel");
   });
 
-  describe("who looks at unknown outcomes that became known", () => {
+  describe("after unknown outcomes became known", () => {
     for (const update of ["resendUnknown", "retry"]) {
-      it(`ends the review by ${update}, and the numbers are true`, async () => {
+      it(`${update} ends the review, and the workflow returns the numbers of the ledger`, async () => {
         const { sender, sendId, handle } = await sentWithUnknown(1);
-        // What the late outcome of a worker that lived after all does.
+        // As the late outcome of a worker does that was presumed dead but lived.
         await sql`update send_recipients set state = 'SENT', updated_at = now()
           where send_id = ${sendId} and state = 'UNKNOWN'`.execute(kysely(sender.em));
         const answer = update === "retry" ? /counts the unknown/ : /nothing to resend/;
@@ -360,7 +360,7 @@ describe("An operator", function () {
       });
     }
 
-    it("sees in the details those that are left", async () => {
+    it("the details count the outcomes that are still unknown", async () => {
       const { sender, sendId, handle } = await sentWithUnknown(2);
       assert.match(await detailsOf(handle), /^2 mails sent, 2 with/);
       await sql`update send_recipients set state = 'SENT', updated_at = now() where send_id = ${sendId} and seq = (

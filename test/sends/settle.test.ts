@@ -61,7 +61,7 @@ async function changeDuring<T>({ em }: Sender, set: ReturnType<typeof sql>, sett
 }
 
 describe("A settlement", () => {
-  it("whose attempt is presumed dead meanwhile settles its outcomes all the same", async () => {
+  it("records its outcomes although its attempt is presumed dead meanwhile", async () => {
     const { sender, sendId, settle } = await inFlight();
     const lost = sql`update send_recipients set state = 'UNKNOWN', reason = 'worker_lost', updated_at = now()
       where send_id = ${sendId} and state = 'SENDING'`;

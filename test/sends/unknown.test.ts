@@ -22,7 +22,7 @@ let close: () => Promise<void>;
 
 const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
 
-/** Lets the outcome be unknown for as long as a lost worker could still know better. */
+/** Ages the unknown outcome until no worker that is presumed dead can report another. */
 const age = ({ em }: Sender, sendId: string) =>
   sql`update send_recipients set updated_at = now() - interval '1 hour' where send_id = ${sendId} and state = 'UNKNOWN'`.execute(
     kysely(em),
@@ -56,7 +56,7 @@ describe("Unknown outcomes", () => {
   after(() => close());
   afterEach(() => setFaults([]));
 
-  it("need an operator, who has them mailed once more", async () => {
+  it("set NeedsOperator, and are mailed once more by resendUnknown", async () => {
     const { sender, sendId, handle } = await sentWithUnknown(2);
     await eventually(async () => (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true, {
       what: "the call for an operator",
@@ -82,7 +82,7 @@ describe("Unknown outcomes", () => {
     assert.equal(searchAttributes["NeedsOperator"]?.[0], false);
   });
 
-  it("are not taken as long as a lost worker may have them in flight", async () => {
+  it("are not mailed again while a worker that is presumed dead may have them in flight", async () => {
     const { sender, handle } = await sentWithUnknown(1);
     const mails = (await caughtMails(sender)).length;
     await handle.startUpdate("resendUnknown", { waitForStage: WorkflowUpdateStage.ACCEPTED });
@@ -91,7 +91,7 @@ describe("Unknown outcomes", () => {
         const { events } = await handle.fetchHistory();
         return events?.some(({ timerStartedEventAttributes: timer }) => {
           const seconds = Number(timer?.startToFireTimeout?.seconds ?? 0);
-          // Twice four replies of the 5 s that the test stack gives them, less what has passed.
+          // Twice four replies of the 5 s that the test stack allows, less the time that has passed.
           return seconds > 20 && seconds <= 40;
         });
       },
@@ -102,7 +102,7 @@ describe("Unknown outcomes", () => {
     await handle.terminate("the test has ended");
   });
 
-  it("stay as they are after an operator's cancel", async () => {
+  it("stay unknown after a cancel", async () => {
     const { sender, handle } = await sentWithUnknown(1);
     await handle.executeUpdate("cancel");
     assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 5, unknown: 1 });
@@ -110,7 +110,7 @@ describe("Unknown outcomes", () => {
     assert.equal((await untilStatus(sender, ["SENT", "CANCELLED"])).status, "SENT");
   });
 
-  it("are mailed again before the rest is, while the send is under way", async () => {
+  it("are mailed again before the queued recipients when the send is still SENDING", async () => {
     const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
     await setFaults([
       { stage: "data", match: `person3@${sender.audience}`, drop: true, times: 1 },
@@ -129,7 +129,7 @@ describe("Unknown outcomes", () => {
   });
 
   for (const update of ["pause", "cancel"]) {
-    it(`are listed before a ${update} answers, when a worker was lost and no other took over its rows in flight`, async () => {
+    it(`are listed before a ${update} answers, when the worker died and no other took over its rows in flight`, async () => {
       const sender = await makeSender({ recipients: 30, credits: 30, account: { maxConnections: 1 } });
       await setFaults([{ stage: "data", match: sender.audience, delayMs: 50 }]);
       const { data } = await startSend(sender);
@@ -150,7 +150,7 @@ describe("Unknown outcomes", () => {
     });
   }
 
-  it("of a resend that is cancelled are unknown again, and the send stays SENT", async () => {
+  it("are unknown again when their resend is cancelled, and the send stays SENT", async () => {
     const { sender, sendId, handle } = await sentWithUnknown(2);
     await age(sender, sendId);
     await setFaults([{ stage: "data", match: sender.audience, code: 450 }]);

@@ -36,7 +36,7 @@ describe("npm run demo", function () {
     }
   });
 
-  it("does without webhooks where the service may reach other receivers alone", async () => {
+  it("runs without webhooks when the service may only reach other receivers", async () => {
     const stack = spawnStack({ env: { WEBHOOK_ALLOWED_HOSTS: "localhost:4000" } });
     assert.equal((await stack.ready()).webhooks.receiver, null);
     const output = await runDemo(stack, "--recipients", "20");

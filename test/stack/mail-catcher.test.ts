@@ -58,9 +58,9 @@ describe("mail catcher", () => {
 
   it("accepts any login by any method, also over plain text, and needs none", async () => {
     for (const authMethod of ["PLAIN", "LOGIN"]) {
-      await transport({ authMethod, auth: { user: "whoever", pass: "whatever" } }).sendMail(mail("a@one.test"));
+      await transport({ authMethod, auth: { user: "any-user", pass: "any-password" } }).sendMail(mail("a@one.test"));
     }
-    const oauth = { type: "OAuth2", user: "whoever", accessToken: "a-token" };
+    const oauth = { type: "OAuth2", user: "any-user", accessToken: "a-token" };
     await transport({ auth: oauth }).sendMail(mail("a@one.test"));
     await transport().sendMail(mail("a@one.test"));
     assert.equal((await messages()).length, 4);
@@ -91,7 +91,7 @@ describe("mail catcher", () => {
     assert.deepEqual(await getStats(), { received: 3, recipients: 4, duplicates: 1 });
   });
 
-  it("forgets everything on DELETE, and counts ids on", async () => {
+  it("deletes every mail on DELETE, and continues to count ids", async () => {
     await transport().sendMail(mail("a@one.test"));
     assert.equal((await fetch(`${base}/api/messages`, { method: "DELETE" })).status, 204);
     assert.deepEqual(await messages(), []);
@@ -155,7 +155,7 @@ describe("mail catcher", () => {
       ]);
       await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === 421);
       await assert.rejects(
-        transport({ auth: { user: "whoever", pass: "wrong" } }).sendMail(mail("a@one.test")),
+        transport({ auth: { user: "any-user", pass: "wrong" } }).sendMail(mail("a@one.test")),
         (error: object) => codeOf(error) === 535,
       );
     });
@@ -165,7 +165,7 @@ describe("mail catcher", () => {
       await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === 421);
     });
 
-    it("takes its time", async () => {
+    it("delays an answer", async () => {
       await setFaults([{ stage: "data", delayMs: 200 }]);
       const startedAt = performance.now();
       await transport().sendMail(mail("a@one.test"));

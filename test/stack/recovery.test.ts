@@ -80,7 +80,7 @@ describe("A lost Temporal database", function () {
     await clearStacks();
   });
 
-  it("loses no send: the next start rebuilds those scheduled and under way, and mails no recipient twice", async () => {
+  it("loses no send: the next start restores those scheduled and under way, and mails no recipient twice", async () => {
     const first = spawnStack();
     const before = await first.ready();
     const tomorrow = (new Date().getUTCDay() % 7) + 1;
@@ -177,7 +177,7 @@ describe("A stack without a dispatch worker", function () {
       assert.ok(unknown > 0 && unknown <= 3 * 4, `${unknown} unknown`);
 
       // Its next slice waits for a worker: none of its rows is in flight.
-      assert.equal(await handle.executeUpdate("resume"), "goes on");
+      assert.equal(await handle.executeUpdate("resume"), "continues");
       await eventually(
         async () =>
           (await handle.describe()).raw.pendingActivities?.some(

@@ -59,11 +59,11 @@ export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.Pro
     exited: new Promise((resolve) => child.once("close", resolve)),
     file,
     ready: async () => {
-      const isOver = () => child.exitCode !== null;
+      const hasEnded = () => child.exitCode !== null;
       // A stack.json alone may be that of a stack that was killed.
       const isReady = () => output.includes("is ready") && existsSync(path);
-      await until("the stack to be ready", () => isReady() || isOver(), { timeoutMs: START_TIMEOUT_MS });
-      if (isOver()) throw new Error(`The stack ended with exit code ${child.exitCode}:\n${output}`);
+      await until("the stack to be ready", () => isReady() || hasEnded(), { timeoutMs: START_TIMEOUT_MS });
+      if (hasEnded()) throw new Error(`The stack ended with exit code ${child.exitCode}:\n${output}`);
       return file();
     },
     pids: () => (child.pid ? [child.pid, ...descendants(child.pid)] : []),
@@ -72,7 +72,7 @@ export function spawnStack({ dataDir = temporaryFolder(), env = {} as NodeJS.Pro
   return stack;
 }
 
-/** Runs the demo against a stack. @returns what it wrote */
+/** Runs the demo against a stack. @returns its output */
 export async function runDemo({ dataDir }: SpawnedStack, ...args: string[]): Promise<string> {
   const child = spawn(process.execPath, [`${ROOT}/app/demo.ts`, ...args], {
     env: { PATH: process.env["PATH"], DATA_DIR: dataDir },
@@ -83,7 +83,7 @@ export async function runDemo({ dataDir }: SpawnedStack, ...args: string[]): Pro
   return output;
 }
 
-/** Stops what a test has left running and deletes its data. */
+/** Stops the stacks that a test has left running and deletes their data. */
 export async function clearStacks(): Promise<void> {
   for (const stack of stacks.splice(0)) {
     stack.process.kill("SIGTERM");

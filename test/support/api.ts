@@ -1,6 +1,6 @@
 import { stack } from "./stack.ts";
 
-/** A JSON body as the tests look into it: what is not there is undefined. */
+/** A JSON body as the tests read it: a missing field is undefined. */
 // biome-ignore lint/suspicious/noExplicitAny: a test reads an answer whose shape is what it checks
 export type Json = any;
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import dnsPacket, { type Answer } from "dns-packet";
 
-/** What the server knows of a name. `silent`: it does not answer. A name it does not know does not exist. */
+/** The records of a name. `silent`: the server does not answer. A name without records does not exist. */
 export interface DnsRecords {
   a?: string[];
   aaaa?: string[];

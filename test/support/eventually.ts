@@ -10,7 +10,7 @@ interface EventuallyOptions {
 
 /**
  * Waits until `condition` gives something true, and gives it back. A condition that throws counts as not yet true.
- * @throws {Error} when that does not happen in time; its cause is what the condition threw last
+ * @throws {Error} when that does not happen in time; its cause is the last error of the condition
  */
 export async function eventually<T>(
   condition: () => Promise<T> | T,

@@ -20,13 +20,13 @@ async function openBackdoor(): Promise<Backdoor> {
   return { orm: await openDatabase(env.DATABASE_URL, 5), vault: openVault(env) };
 }
 
-/** The stack's database and vault, for what a test writes or looks up past the API. */
+/** The stack's database and vault, for facts that a test writes or reads past the API. */
 export function backdoor(): Promise<Backdoor> {
   opened ??= openBackdoor();
   return opened;
 }
 
-/** Closes what the tests opened. */
+/** Closes the connections that the tests opened. */
 export async function closeAll(): Promise<void> {
   await opened?.then(({ orm }) => orm.close(true)).catch(() => {});
   await closeStack();

@@ -1,7 +1,7 @@
 import { backdoor, closeAll } from "./factories.ts";
 import { findUnscoped } from "./statements/check.ts";
 
-/** What the stack ran for the tests keeps to one tenant, whatever the tests looked at. */
+/** Checks that every statement that the stack ran for the tests keeps to one tenant. */
 async function statementsKeepToTheirTenant(): Promise<void> {
   const folder = process.env["STATEMENTS_DIR"];
   if (folder === undefined) return;

@@ -29,7 +29,7 @@ export function kill(name: Child, signal: NodeJS.Signals = "SIGKILL"): { again: 
 export interface TestWorker {
   pid: number;
   signal(name: "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
-  /** Asks it to stop, whatever state it is in, and waits until it is gone. */
+  /** Asks it to stop, also when it is suspended, and waits until it has ended. */
   stop(): Promise<void>;
 }
 

@@ -30,7 +30,7 @@ const free = (process.env["MAILKEEL_RECEIVERS"] ?? "").split(",").filter(Boolean
 
 /**
  * Opens a receiver; close it, so that another test can have its address.
- * @param tls what it speaks TLS with; HTTP unless given
+ * @param tls its certificate and key; HTTP unless given
  */
 export async function openReceiver(
   behave: Behaviour = (_, response) => void response.writeHead(204).end(),

@@ -23,7 +23,7 @@ export interface TestRecipient {
 }
 
 export interface SenderOptions extends TeamOptions {
-  /** How many eligible recipients; or who they are. */
+  /** The number of eligible recipients, or their addresses. */
   recipients?: number | TestRecipient[];
   credits?: number;
   subject?: string;
@@ -185,7 +185,7 @@ export function untilStatus({ client, newsletterId }: CanSend, statuses: string[
   );
 }
 
-/** Previews, confirms and waits until it is over. */
+/** Previews, confirms and waits until the send has ended. */
 export async function sendAndWait(sender: Sender, withinMs?: number): Promise<Json> {
   await startSend(sender);
   return untilStatus(sender, ["SENT", "FAILED", "CANCELLED"], withinMs);

@@ -10,12 +10,12 @@ export interface SmtpProxy {
   readonly open: number;
   /** How many connections were open at the same time at most. */
   readonly most: number;
-  /** Lets through what was held. */
+  /** Lets the held connections through. */
   release(): void;
   close(): void;
 }
 
-/** @param held connections are taken, and hear nothing until `release` */
+/** @param held connections are taken, and get no answer until `release` */
 export async function startSmtpProxy({ held = false } = {}): Promise<SmtpProxy> {
   const { hostname, port } = new URL((await stack()).mail.smtp);
   const open = new Set<Socket>();

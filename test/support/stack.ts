@@ -10,7 +10,7 @@ import { migrate } from "../../db/orm.ts";
 export interface TestStack {
   /** Base URL of the API, with the version. */
   api: string;
-  /** Scheme, host and port of the API: for what lies outside the versioned base. */
+  /** Scheme, host and port of the API: for paths outside the versioned base. */
   origin: string;
   /** The settings of the stack's processes: the same database, the same secrets. */
   env: Env;
@@ -53,7 +53,7 @@ let child: ChildProcess | undefined;
 
 /**
  * Without `npm test`: the API alone, over the Postgres of TEST_DATABASE_URL, a server on which databases may be made.
- * For work on the API; what needs Temporal or mail does not pass here.
+ * For work on the API; tests that need Temporal or mail do not pass here.
  */
 async function loneApi(server: string): Promise<TestStack> {
   const database = new URL(server);
@@ -102,7 +102,7 @@ async function openStack(): Promise<TestStack> {
   throw new Error("Run the tests with `npm test`, or set TEST_DATABASE_URL to try the API's alone");
 }
 
-/** Ends what `stack` started itself. */
+/** Ends the processes that `stack` started itself. */
 export async function closeStack(): Promise<void> {
   if (!child || child.exitCode !== null) return;
   child.kill("SIGTERM");

@@ -1,7 +1,7 @@
 import type { EntityManager } from "../../db/orm.ts";
 
 /**
- * Every table of the database with its row count and a digest over its rows, whatever their order. Two snapshots are
+ * Every table of the database with its row count and a digest over its rows, in any order. Two snapshots are
  * equal when nothing was committed between them; sequences are not looked at.
  * @param teamId only the rows that hold this id somewhere: for a test that shares its database with others
  */

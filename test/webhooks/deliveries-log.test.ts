@@ -317,7 +317,7 @@ describe("The delivery log", () => {
 
     it("is nothing of an endpoint that was deleted, however long its log, or late a row of it", async () => {
       await client.delete(`/webhooks/${webhookId}`);
-      // What a deletion left over, or an attempt that was under way wrote.
+      // Rows that a deletion left over, or that an attempt under way wrote.
       for (let i = 0; i < 5; i++) await insertDelivery(team, webhookId, { status: "PENDING" });
       const marked = () =>
         db().selectFrom("deleted_webhooks").select("webhook_id").where("webhook_id", "=", webhookId).execute();

@@ -188,7 +188,7 @@ describe("Webhook endpoints", () => {
   });
 
   describe("secrets", () => {
-    it("are shown by the registration alone", async () => {
+    it("are shown only by the registration", async () => {
       const { id, secret } = await register();
       const answers = [
         await client.get(`/webhooks/${id}`),
@@ -214,7 +214,7 @@ describe("Webhook endpoints", () => {
       assert.notEqual((await register()).secret, first.secret);
     });
 
-    it("are replayed under the same Idempotency-Key, and stand nowhere in the clear", async () => {
+    it("are replayed under the same Idempotency-Key, and are stored nowhere unencrypted", async () => {
       const idempotencyKey = unique("key");
       const value = unique("credential");
       const ask = () =>
@@ -301,8 +301,8 @@ describe("Webhook endpoints", () => {
     });
 
     /*
-     * An endpoint got contact data. Whoever may not read it takes the events off, which is free, then points the
-     * endpoint elsewhere, which was free too as it is subscribed to none, and replays its log.
+     * An endpoint got contact data. A key that may not read contact data unsubscribes it from those events, which needs
+     * no scope. Repointing it then needed no scope either, and a replay of its log sent the data to the new URL.
      */
     it("is not led elsewhere by unsubscribing first and replaying then", async () => {
       const without = await keyWith();
@@ -495,7 +495,7 @@ describe("Webhook endpoints", () => {
       assert.equal(notice_due_at, null);
     });
 
-    it("turns a switch-off into a stop by hand, since the same moment; the owner is mailed all the same", async () => {
+    it("turns a switch-off into a stop by hand, since the same moment; the owner is still mailed", async () => {
       const { id } = await register();
       await switchOff(id);
       const off = await patch(id, { active: false });
@@ -503,7 +503,7 @@ describe("Webhook endpoints", () => {
       assert.notEqual((await stored(id)).notice_due_at, null);
     });
 
-    it("leaves a new beginning alone when it was active all along", async () => {
+    it("does not change enabled_at when it was already active", async () => {
       const { id } = await register();
       const before = await stored(id);
       await patch(id, { active: true, name: "Other" });

@@ -52,7 +52,7 @@ async function made(client: ApiClient, path: string, body: Json): Promise<Json> 
 const dryRun = { query: { dry_run: true } };
 
 describe("The catalogue of events", () => {
-  it("gives every type a record, whose kind it names", () => {
+  it("names for every type the kind of its record", () => {
     // Does not compile when a type is missing, or has another record.
     const kinds: { [Name in EventName]: EventObjects[Name]["object"] } = {
       "contact.created": "contact",
@@ -165,7 +165,7 @@ describe("Events of the audience", () => {
     );
   });
 
-  it("tell of a double opt-in at the click that confirms it, and of no other", async () => {
+  it("report a double opt-in at the click that confirms it, and at no later click", async () => {
     const person = await addPerson();
     const listId = await addList("DOUBLE");
     await since();
@@ -181,7 +181,7 @@ describe("Events of the audience", () => {
     assert.deepEqual(await since(), [{ type: "subscription.confirmed", object: record }]);
   });
 
-  it("tell of a suppression that is lifted, and of none that was added through the API", async () => {
+  it("report a suppression that is lifted, and none that was added through the API", async () => {
     const email = uniqueEmail();
     await made(client, "/suppressions", { emails: [email] });
     assert.deepEqual(await since(), []);
@@ -192,7 +192,7 @@ describe("Events of the audience", () => {
     assert.deepEqual(await since(), [{ type: "suppression.removed", object: record }]);
   });
 
-  it("tell once of an unsubscribe, of each list it ends and of the suppression", async () => {
+  it("report an unsubscribe once, with each list that it ends and the suppression", async () => {
     const mail = await mailLetter(team);
     await since();
     const url = unsubscribeUrl(team.vault, (await stack()).origin, mail);
@@ -214,7 +214,7 @@ describe("Events of the audience", () => {
     assert.deepEqual(objectsOf(events, "unsubscribe.created"), [unsubscribe]);
   });
 
-  it("tell of an unsubscribe alone when the address is suppressed already and has left the list", async () => {
+  it("report only the unsubscribe when the address is suppressed already and has left the list", async () => {
     const mail = await mailLetter(team);
     await made(client, "/suppressions", { emails: [mail.email] });
     for (const id of mail.listIds) await client.delete(`/lists/${id}/subscribers/${mail.subscriberId}`);
@@ -224,7 +224,7 @@ describe("Events of the audience", () => {
     assert.deepEqual(typesOf(await since()), ["unsubscribe.created"]);
   });
 
-  it("tell of a complaint once, and of the suppression it brings", async () => {
+  it("report a complaint once, and the suppression that it causes", async () => {
     const mail = await mailLetter(team);
     await since();
     const record = () => app("complaint:record", "--newsletter", mail.newsletterId, "--email", mail.email, "--json");
@@ -247,7 +247,7 @@ describe("Events of the audience", () => {
         { attempts: 1 },
       );
 
-    it("tell of each person and subscription that came to be or changed, and of nothing else", async () => {
+    it("report each subscriber and subscription that was made or changed, and nothing else", async () => {
       const count = 2_345;
       const listId = await addList("DOUBLE");
       const csv = (first: string) =>
@@ -282,7 +282,7 @@ describe("Events of the audience", () => {
       assert.equal(changed.length, 10 + count);
     });
 
-    it("tell nothing of one that fails at its end", async () => {
+    it("report nothing when the import fails at its end", async () => {
       await assert.rejects(
         transaction(team.em, async (em) => {
           const input = Readable.from(["email\na@example.com\n"]);
@@ -295,7 +295,7 @@ describe("Events of the audience", () => {
     });
   });
 
-  it("are none in a dry run", async () => {
+  it("are not written in a dry run", async () => {
     const person = await addPerson();
     const listId = await addList();
     await subscribe(listId, person.id);
@@ -409,7 +409,7 @@ describe("An event", () => {
     }
   });
 
-  it("cannot be noted outside of a transaction", async () => {
+  it("cannot be recorded outside of a transaction", async () => {
     const team = await makeTeam();
     await listen(team);
     await assert.rejects(
@@ -518,7 +518,7 @@ describe("Events of a send", () => {
     assert.equal(one.reason, "bounce:hard");
   });
 
-  it("are none of its mails when no endpoint subscribed to those", async () => {
+  it("report no mails when no endpoint subscribed to them", async () => {
     const sender = await makeSender({ recipients: 50 });
     await listen(sender, { events: ["newsletter.completed"] });
     await setFaults([{ stage: "rcpt", match: `person1@${sender.audience}`, code: 550, message: "5.1.1 No such user" }]);
@@ -559,7 +559,7 @@ describe("Events of a send", () => {
     });
   }
 
-  it("tell of a mail that was unknown and is sent again once, and of the newsletter's end not a second time", async () => {
+  it("report a mail that is sent again after it was unknown once, and the newsletter's end no second time", async () => {
     const sender = await makeSender({ recipients: 6 });
     await listen(sender);
     await setFaults([{ stage: "data", match: sender.audience, drop: true, times: 2 }]);
@@ -591,7 +591,7 @@ describe("Events of a send", () => {
     assert.equal(objectsOf(events, "newsletter.completed").length, 1);
   });
 
-  it("tell of a pause each time it is one, of a start once, and of a cancel", async () => {
+  it("report each pause, the start once, and a cancel", async () => {
     const sender = await makeSender({ recipients: 300, account: { maxConnections: 2 } });
     await listen(sender, { events: EVENT_NAMES.filter((name) => !name.startsWith("email.")) });
     const since = emitted(sender);
@@ -647,7 +647,7 @@ describe("Events of a send", () => {
     assert.deepEqual(await since(), [{ type: "account.error", object: { ...shown, last_error: "login_refused" } }]);
     await workflowOf(data.id).executeUpdate("resume");
     await untilStatus(sender, ["PAUSED"]);
-    assert.deepEqual(await since(), [], "it is the same trouble");
+    assert.deepEqual(await since(), [], "the account failed before");
     await setFaults([]);
     await workflowOf(data.id).executeUpdate("resume");
     await untilStatus(sender, ["SENT"]);
@@ -656,7 +656,7 @@ describe("Events of a send", () => {
     ]);
   });
 
-  it("tell of an account that is taken out of service and put back, once each", async () => {
+  it("report once that an account was taken out of service, and once that it was put back", async () => {
     const sender = await makeSender({ recipients: 0 });
     await listen(sender);
     const since = emitted(sender);

@@ -16,7 +16,7 @@ const LONG_MS = 240_000;
 
 const ENDPOINTS = 5;
 /** Deliveries of one group, and groups at their first attempt an endpoint may have: the most that can be in flight at once. */
-const IN_HAND = ENDPOINTS * 6 * 100;
+const MOST_IN_FLIGHT = ENDPOINTS * 6 * 100;
 
 const LISTENED = ["newsletter.started", "subscriber.created"] satisfies EventName[];
 
@@ -326,7 +326,7 @@ async function freezeInTransaction({ team }: Scene, worker: TestWorker): Promise
   const held = async () => {
     worker.signal("SIGSTOP");
     let same = await idle();
-    // Whoever is alive ends its transaction within a few looks.
+    // A process that is not frozen ends its transaction within a few looks.
     for (let look = 0; look < 40 && same.length > 0; look++) {
       const now = new Set(await idle());
       same = same.filter((one) => now.has(one));
@@ -354,11 +354,11 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
 
   it("all arrive when the worker is killed in the middle; only events in flight come twice", async () => {
     const { unknown } = await inTheMiddle(scene, { purpose: 1 }, () => kill("webhooks").again);
-    assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
+    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 
   it("all arrive when the relay is killed after its claims and before their workflows were started", async () => {
-    // More groups than a relay starts at once: of some, Temporal never hears before the kill.
+    // More groups than a relay starts at once: it has not started some of them before the kill.
     const held = 600;
     // One that is known to answer gets several groups.
     await sql`update webhook_health set last_success_at = now() where webhook_id in (
@@ -377,7 +377,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     await again;
     const { events, unknown } = await tally(scene);
     assert.equal(events.length, held);
-    assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
+    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 
   for (const [name, how, signal, purpose] of [
@@ -391,7 +391,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
         await kill(name, signal).again;
         await giveUpRequests(scene);
       });
-      assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
+      assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
       assert.equal(pidOf("webhooks"), before, "the worker outlives it");
     });
   }
@@ -407,7 +407,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
     const doomed = await anotherWorker();
     worker = doomed;
     const { unknown } = await inTheMiddle(scene, { purpose: 6 }, () => doomed.signal("SIGKILL"));
-    assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
+    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 
   it("all arrive while one of two workers is frozen in a transaction, which then continues", async () => {
@@ -418,7 +418,7 @@ describe(`2,000 events to 5 endpoints (SEED=${SEED})`, function () {
       await untilOver(scene);
       frozen.signal("SIGCONT");
     });
-    assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
+    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 
   it("come once each when the worker is asked to stop in the middle", async () => {
@@ -450,7 +450,7 @@ describe(`An endpoint that hangs (SEED=${SEED})`, function () {
     await kill("webhooks").again;
     await emitting;
     const { unknown } = await tally(scene, others);
-    assert.ok(unknown <= IN_HAND, `${unknown} unknown`);
+    assert.ok(unknown <= MOST_IN_FLIGHT, `${unknown} unknown`);
   });
 });
 

@@ -67,7 +67,7 @@ export async function emittedEvents({ em, team }: Pick<Owner, "em" | "team">): P
   });
 }
 
-/** What a team's events were since this was last asked. */
+/** Reads a team's events since the last call. */
 export function emitted(owner: Pick<Owner, "em" | "team">): () => Promise<EmittedEvent[]> {
   let seen = 0;
   return async () => {

@@ -77,7 +77,7 @@ describe("The reconciler, of deliveries", () => {
     return { ...of, handle };
   }
 
-  it("brings deliveries back on hold whose workflow was terminated in the UI, and calls for an operator", async () => {
+  it("restores deliveries whose workflow was terminated in the UI on hold, and sets NeedsOperator", async () => {
     const { team, endpoint, handle } = await terminated("terminated");
     assert.match(
       await untilDetails(handle, /terminated/),
@@ -99,7 +99,7 @@ describe("The reconciler, of deliveries", () => {
     assert.deepEqual((await handle.describe()).searchAttributes["NeedsOperator"], [false]);
   }).timeout(120_000);
 
-  it("lets an operator give up deliveries that came back on hold", async () => {
+  it("lets an operator give up deliveries that were restored on hold", async () => {
     const { team, endpoint, handle } = await terminated("given-up");
     assert.equal(await handle.executeUpdate("cancel"), "1 given up");
     assert.deepEqual(states(await untilOver(team, endpoint.id)), [[1, "FAILED"]]);
@@ -121,8 +121,8 @@ describe("The reconciler, of deliveries", () => {
     assert.deepEqual((await workflowOf(temporal, row).describe()).searchAttributes["NeedsOperator"], undefined);
   }).timeout(120_000);
 
-  it("makes an attempt again that was in flight when all was lost", async () => {
-    const { team, endpoint, row } = await waiting("lost-in-hand");
+  it("repeats an attempt that was in flight when the worker and the workflow were lost", async () => {
+    const { team, endpoint, row } = await waiting("lost-in-flight");
     await deleteWorkflow(deliveryWorkflowId(row.group_id ?? ""));
     // The state after an attempt has begun: its row is there, its outcome is not.
     await transaction(team.em, async (tx) => {
@@ -158,7 +158,7 @@ describe("The reconciler, of deliveries", () => {
     await handle.executeUpdate("cancel");
   }).timeout(120_000);
 
-  it("takes a bulk replay up again that Temporal lost, and ends one that an operator terminated", async () => {
+  it("continues a bulk replay that Temporal lost, and ends one that an operator terminated", async () => {
     const team = await makeTeam();
     receiver.behave = (_, response) => void response.writeHead(410).end();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/bulk` });

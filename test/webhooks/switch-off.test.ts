@@ -26,7 +26,7 @@ interface Past {
   failures?: number;
 }
 
-/** What the owner of a team was mailed by the system. */
+/** The mails of the system to the owner of a team. */
 async function mailsTo(address: string): Promise<{ id: number; subject: string }[]> {
   const { mail } = await stack();
   const found: { id: number; subject: string; to: string[] }[] = [];

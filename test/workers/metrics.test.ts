@@ -162,7 +162,7 @@ describe("Metrics of the worker pools", () => {
     await sql`update send_lanes set dispatching = true where send_id = ${sendId}`.execute(db);
   }
 
-  it("have every metric that an alert or a panel asks for, once a send went out", async () => {
+  it("have every metric that an alert or a panel asks for, after a send", async () => {
     await sendAndWait(await makeSender());
     await failWorkflowTask();
     const present = new Set((await scrapeAll()).flatMap(samples).map(({ name }) => name));
@@ -184,13 +184,13 @@ describe("Metrics of the worker pools", () => {
     }
   });
 
-  it("count each recipient of a send once, by what became of them", async () => {
+  it("count each recipient of a send once, by outcome", async () => {
     const sender = await makeSender({ recipients: 7 });
     await setFaults([{ stage: "rcpt", match: `person3@${sender.audience}`, code: 550, message: "5.1.1 no such user" }]);
     assert.deepEqual(await counted(() => sendAndWait(sender)), { SENT: 6, REJECTED: 1 });
   });
 
-  it("count a deferral each time, and its end once", async () => {
+  it("count each deferral, and the final outcome once", async () => {
     const sender = await makeSender({ recipients: 5 });
     const tooLate = `person2@${sender.audience}`;
     await setFaults([
@@ -199,7 +199,7 @@ describe("Metrics of the worker pools", () => {
     ]);
     const risen = await counted(async () => {
       await startSend(sender);
-      // Its day is over.
+      // Makes the deferred mail older than a day, which is the longest that one is tried.
       await eventually(async () => {
         const aged = await sql`update send_recipients set first_deferred_at = now() - interval '2 days'
           where email = ${tooLate} and first_deferred_at is not null`.execute(kysely(sender.em));
@@ -211,7 +211,7 @@ describe("Metrics of the worker pools", () => {
     assert.deepEqual(risen, { SENT: 4, DEFERRED: 1 + (tries - 1), EXPIRED: 1 });
   });
 
-  it("count once whose outcome is unknown, and who was suppressed before their turn", async () => {
+  it("count recipients once whose outcome is unknown or who were suppressed before they were mailed", async () => {
     const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
     const { audience } = sender;
     await setFaults([
@@ -232,7 +232,7 @@ describe("Metrics of the worker pools", () => {
     assert.deepEqual(risen, { SENT: 35, UNKNOWN: 3, SUPPRESSED: 2 });
   });
 
-  it("count once whose send was cancelled before their turn, and whom it found lost", async () => {
+  it("count recipients once that a cancel left unmailed, and those that it found without an outcome", async () => {
     const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 100 }]);
     const risen = await counted(async () => {
@@ -246,17 +246,17 @@ describe("Metrics of the worker pools", () => {
     assert.deepEqual(risen, await ledgerStates(sender));
   });
 
-  it("count each attempt to deliver a webhook once, by what it came to", async () => {
+  it("count each attempt to deliver a webhook once, by outcome", async () => {
     const receiver = await openReceiver();
     try {
       const team = await makeTeam();
       const answers = [500, 500, 204, 410];
       receiver.behave = (_, response) => void response.writeHead(answers.shift() ?? 204).end();
       const { id } = await makeEndpoint(team, { url: `${receiver.origin}/counted` });
-      // What other tests left climbing would be counted too: it ends with its endpoint.
+      // Retries that other tests left would be counted too; deleting their endpoints ends them.
       await sql`delete from webhook_endpoints where id <> ${id}`.execute(kysely(team.em));
-      const climbing = sql`select from webhook_groups where due_at > now() - interval '30 seconds'`;
-      await eventually(async () => (await climbing.execute(kysely(team.em))).rows.length === 0, { withinMs: 40_000 });
+      const retrying = sql`select from webhook_groups where due_at > now() - interval '30 seconds'`;
+      await eventually(async () => (await retrying.execute(kysely(team.em))).rows.length === 0, { withinMs: 40_000 });
       const before = await attempts();
       await emitSome(team, 1);
       await receiver.until("/counted", 3);
@@ -282,7 +282,7 @@ describe("Metrics of the worker pools", () => {
     }
   }).timeout(90_000);
 
-  it("tell nothing of who sends and who is mailed", async () => {
+  it("name no team, account, newsletter or address", async () => {
     const sender = await makeSender();
     await sendAndWait(sender);
     const texts = (await scrapeAll()).join("\n");
@@ -316,7 +316,7 @@ describe("Metrics from Postgres", () => {
     assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), before);
   });
 
-  it("tell for how long a queued or a due recipient has waited, and which sends need an operator", async () => {
+  it("show how long a queued or a due recipient has waited, and how many sends need an operator", async () => {
     const { team, em } = await makeTeam();
     const db = kysely(em);
     const registry = await registryOver();
@@ -347,7 +347,7 @@ describe("Metrics from Postgres", () => {
     }
   });
 
-  it("tell for how long webhooks wait, and what is under way", async () => {
+  it("show how long webhooks wait, and how many groups are under way", async () => {
     const team = await makeTeam();
     const db = kysely(team.em);
     const registry = await registryOver();
@@ -417,7 +417,7 @@ describe("Metrics from Postgres", () => {
     assert.equal(await value("endpoints_switched_off"), off, "who stopped theirs by hand knows");
   });
 
-  it("are read once for all scrapes of a while", async () => {
+  it("are read from Postgres once and then kept for later scrapes", async () => {
     const { team, em } = await makeTeam();
     await transaction(em, (tx) => grantCredits(tx, { teamId: team.id, environment: "LIVE" }, 1, unique("grant")));
     const registry = await registryOver({ sends: 60_000, webhooks: 60_000, credits: 60_000 });
@@ -447,7 +447,7 @@ describe("Metrics from Postgres", () => {
     }
   });
 
-  it("count the connections that are used and idle, and who waits for one", async () => {
+  it("count the connections that are used and idle, and the callers that wait for one", async () => {
     const { registry, watchConnections } = createMetrics("test", () => true);
     const orm = await openDatabase((await stack()).env.DATABASE_URL, 1, watchConnections);
     const connections = async () => {

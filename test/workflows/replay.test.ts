@@ -8,7 +8,7 @@ import * as delivery from "../../workflows/webhook-delivery.ts";
 import * as bulkReplay from "../../workflows/webhook-replay.ts";
 import { type RecordedHistory, readHistories, textsIn } from "../histories/files.ts";
 
-/** Replays histories one after the other. @returns what went wrong, by file */
+/** Replays histories one after the other. @returns the errors, by file */
 async function replay(bundle: WorkflowBundleOption, recorded: readonly RecordedHistory[]): Promise<Map<string, Error>> {
   const broken = new Map<string, Error>();
   const results = Worker.runReplayHistories({ workflowBundle: bundle }, recorded);
@@ -27,7 +27,7 @@ const updatesIn = ({ history }: RecordedHistory): string[] =>
     ({ workflowExecutionUpdateAcceptedEventAttributes: accepted }) => accepted?.acceptedRequest?.input?.name ?? [],
   );
 
-/** What is recorded, by how its workflows' ids begin. */
+/** The recorded workflows, by the prefix of their ids. */
 const RECORDED: [name: string, prefix: string, workflow: object, updates: number][] = [
   ["send", sendWorkflowId(""), send, 7],
   ["delivery", deliveryWorkflowId(""), delivery, 2],

@@ -152,7 +152,7 @@ const TABLE: Row[] = [
     { kind: "wait", details: DETAILS.continuing },
   ],
   [
-    "lists what a lost worker left before a pause is answered",
+    "lists the rows that a dead worker left in flight before a pause is answered",
     view({ send: send({ status: "PAUSED" }), pauses: [1] }),
     undefined,
     { kind: "closeLost" },
@@ -209,7 +209,7 @@ const TABLE: Row[] = [
     undefined,
     { kind: "wait", ms: 9_000, details: `${DETAILS.settled(5, 2)} ${DETAILS.review}`, needsOperator: true },
   ],
-  ["closes the review when its time is over", settled(2, { now: NOW + 9_000 }), undefined, { kind: "closeReview" }],
+  ["closes the review when its time has ended", settled(2, { now: NOW + 9_000 }), undefined, { kind: "closeReview" }],
   [
     "closes the review when an operator leaves them unknown",
     settled(2, { review: "dismissed" }),

@@ -22,7 +22,7 @@ const text = (node: Tree | undefined, name: string): string => {
   return typeof value === "string" ? value : "";
 };
 
-/** What a FROM, an UPDATE or a DELETE reads: a table, a CTE, a subquery or a function. */
+/** A source that a FROM, an UPDATE or a DELETE reads: a table, a CTE, a subquery or a function. */
 interface Source {
   name: string;
   table: string;
