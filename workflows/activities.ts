@@ -6,6 +6,8 @@ import {
 } from "@temporalio/workflow";
 import type { DispatchActivities } from "../activities/dispatch.ts";
 import type { SendActivities } from "../activities/sends.ts";
+import type { ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
+import type { DeliveryActivities } from "../activities/webhooks/deliveries.ts";
 import { TASK_QUEUES } from "./ids.ts";
 import { STEP_RETRY } from "./steps.ts";
 
@@ -57,3 +59,39 @@ export const dispatchFor = (teamId: string): DispatchActivities =>
     priority: { fairnessKey: teamId },
     summary: "mail a slice",
   });
+
+/**
+ * The first attempt of a group. A local activity saves most of the cost of a group that succeeds at once. Not for every
+ * group: a request that hangs would hold up the workflow tasks of others.
+ */
+export const { attemptGroup: attemptFirst } = proxyLocalActivities<DeliveryActivities>({
+  startToCloseTimeout: "40 seconds",
+  retry: STEP_RETRY,
+  summary: "first attempt",
+});
+
+/** Attempts a group of deliveries, or gives it up. */
+export function deliveryStepsFor(teamId: string): DeliveryActivities {
+  const activities = (summary: string) =>
+    proxyActivities<DeliveryActivities>({
+      taskQueue: TASK_QUEUES.webhooks,
+      startToCloseTimeout: "60 seconds",
+      // Soon enough that deliveries a lost worker had in flight are sent again within seconds.
+      heartbeatTimeout: "10 seconds",
+      retry: STEP_RETRY,
+      priority: { fairnessKey: teamId },
+      summary,
+    });
+  return {
+    attemptGroup: activities("attempt").attemptGroup,
+    cancelGroup: activities("give up the remaining deliveries").cancelGroup,
+  };
+}
+
+/** Queues deliveries of a bulk replay. */
+export const { replayNext } = proxyActivities<ReplayActivities>({
+  taskQueue: TASK_QUEUES.webhooks,
+  startToCloseTimeout: "60 seconds",
+  retry: STEP_RETRY,
+  summary: "queue a second's worth",
+});

@@ -1,4 +1,4 @@
-import { allHandlersFinished, condition, TemporalFailure, workflowInfo } from "@temporalio/workflow";
+import { allHandlersFinished, CancellationScope, condition, TemporalFailure, workflowInfo } from "@temporalio/workflow";
 import { failureCodeOf, stepWaitMs } from "./steps.ts";
 
 /** Shortest timer: clocks that differ a little must not make a loop. */
@@ -15,7 +15,7 @@ export interface Asked<Command> {
   postpone(ms: number): void;
 }
 
-/** A step that failed three times, its code, and when it is tried again, in ms of the workflow's clock. */
+/** A step that failed three times, its code, and from when on it is tried again, in ms of the workflow's clock. */
 export interface FailingStep {
   step: string;
   code: string;
@@ -28,7 +28,9 @@ export interface FailingStep {
  */
 export class CommandLoop<Command extends { kind: string }> {
   #waiting: (Asked<Command> & { dueAt: number })[] = [];
-  #failedRounds = 0;
+  /** How often each step failed three times since a step succeeded. */
+  readonly #failedRounds = new Map<string, number>();
+  /** Until a step succeeds. */
   failing: FailingStep | undefined;
 
   /** @returns the answer to the command */
@@ -78,7 +80,7 @@ export class CommandLoop<Command extends { kind: string }> {
 
   /** Tries everything now that waits for its time. */
   hurry(): void {
-    this.failing = undefined;
+    if (this.failing) this.failing = { ...this.failing, until: 0 };
     for (const asked of this.#waiting) asked.postpone(0);
   }
 
@@ -86,11 +88,14 @@ export class CommandLoop<Command extends { kind: string }> {
   async tryStep(step: string, work: () => Promise<void>, asked?: Asked<Command>): Promise<void> {
     try {
       await work();
-      this.#failedRounds = 0;
+      this.#failedRounds.clear();
       this.failing = undefined;
     } catch (error) {
-      if (!(error instanceof TemporalFailure)) throw error;
-      const waitMs = stepWaitMs(++this.#failedRounds);
+      // A workflow that lets a cancel in the UI end it is not to show that as a failure.
+      if (!(error instanceof TemporalFailure) || CancellationScope.current().consideredCancelled) throw error;
+      const rounds = (this.#failedRounds.get(step) ?? 0) + 1;
+      this.#failedRounds.set(step, rounds);
+      const waitMs = stepWaitMs(rounds);
       this.failing = { step, code: failureCodeOf(error), until: Date.now() + waitMs };
       asked?.postpone(waitMs);
     }

@@ -1,4 +1,4 @@
-import { setCurrentDetails, upsertSearchAttributes } from "@temporalio/workflow";
+import { setCurrentDetails, upsertSearchAttributes, workflowInfo } from "@temporalio/workflow";
 import { NEEDS_OPERATOR, SEND_STATUS } from "./search-attributes.ts";
 
 /** What operators see of a workflow in the UI. */
@@ -15,8 +15,8 @@ export class OperatorView {
   #status: string | undefined;
   needsOperator: boolean;
 
-  /** @param needsOperator what the run before this one showed */
-  constructor(needsOperator = false) {
+  /** @param needsOperator what the run before this one showed: a run that follows another keeps its search attributes */
+  constructor(needsOperator = workflowInfo().typedSearchAttributes.get(NEEDS_OPERATOR) === true) {
     this.needsOperator = needsOperator;
   }
 
