@@ -30,7 +30,7 @@ export class CommandLoop<Command extends { kind: string }> {
   #waiting: (Asked<Command> & { dueAt: number })[] = [];
   /** How often each step failed three times since a step succeeded. */
   readonly #failedRounds = new Map<string, number>();
-  /** Until a step succeeds. */
+  /** The step that failed last, until a step succeeds. */
   failing: FailingStep | undefined;
 
   /** @returns the answer to the command */

@@ -84,6 +84,7 @@ class Delivery {
   /** The attempt under way, or the next; the first is 1. */
   #attempt: number;
   #isAttemptUnderWay = false;
+  /** The next attempt is made by a local activity. */
   #isLocal: boolean;
   #wait: Wait | undefined;
   /** How often in a row its endpoint's slots were taken. */
