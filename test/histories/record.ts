@@ -154,7 +154,7 @@ async function sendOf({ newsletterId }: Sender): Promise<string> {
   return String(id).slice(sendWorkflowId("").length);
 }
 
-/** A send in trouble that operators were called for, in a second run. */
+/** A send that needs an operator because its account fails, in its second run. */
 async function calledInAnotherRun(sender: Sender): Promise<string> {
   await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
   const sendId = await start(sender);
@@ -271,7 +271,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "deferred-then-sent": async () => start(await senderTo({ reader: 2, deferred: 1 })),
 
-  "account-trouble-then-retried": async () => {
+  "account-failure-then-retried": async () => {
     const sender = await senderTo({ reader: 2 });
     // A password that no key of ours decrypts.
     await write(
@@ -288,7 +288,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "account-trouble-that-passes": async () => {
+  "account-failure-that-passes": async () => {
     const sender = await senderTo({ reader: 2 });
     const { port } = new URL((await stack()).mail.smtp);
     const setPort = (to: number) =>
@@ -300,7 +300,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "account-trouble-then-paused": async () => {
+  "account-failure-then-paused": async () => {
     const sender = await senderTo({ reader: 2 });
     await write(sender, sql`update email_accounts set port = 1 where id = ${sender.accountId}`);
     const sendId = await start(sender);
@@ -414,7 +414,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "trouble-repaired": async () => {
+  "account-repaired": async () => {
     const sender = await senderTo({ reader: 2 });
     const { port } = new URL((await stack()).mail.smtp);
     const setPort = (to: number) =>
@@ -427,7 +427,7 @@ const PATHS: Record<string, () => Promise<string>> = {
     return sendId;
   },
 
-  "trouble-over-two-runs": async () => {
+  "account-fails-over-two-runs": async () => {
     const sender = await senderTo({ reader: 2 });
     const sendId = await calledInAnotherRun(sender);
     const { port } = new URL((await stack()).mail.smtp);

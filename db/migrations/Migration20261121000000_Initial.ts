@@ -1,28 +1,24 @@
 import { Migration } from "@mikro-orm/migrations";
 
-export class Migration20261121095321_Initial extends Migration {
-  override name = "Migration20261121095321_Initial";
+export class Migration20261121000000_Initial extends Migration {
+  override name = "Migration20261121000000_Initial";
 
-  override up(): void | Promise<void> {
+  override up(): void {
     this.addSql(
       `create table "account_leases" ("account_id" text not null, "holder" text not null, "connections" int not null, "expires_at" timestamptz(3) not null, primary key ("account_id", "holder"));`,
     );
-
     this.addSql(
       `create table "account_usage" ("account_id" text not null, "window" text not null, "starts_at" timestamptz(3) not null, "used" int not null, primary key ("account_id", "window", "starts_at"));`,
     );
-
     this.addSql(
       `create table "api_keys" ("id" text not null, "team_id" text not null, "environment" text not null, "public_id" text not null, "name" text not null, "secret_hash" text not null, "member_id" text not null, "role_at_issue" text not null, "granted_scopes" text[] not null, "send_domains" text[] not null, "requires_approval" boolean not null default false, "daily_send_cap" int not null, "lineage_id" text not null, "api_version" text not null, "expires_at" timestamptz(3) null, "revoked_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`alter table "api_keys" add constraint "api_keys_public_id_unique" unique ("public_id");`);
     this.addSql(`create index "api_keys_team_id_index" on "api_keys" ("team_id");`);
     this.addSql(`create index "api_keys_lineage_id_index" on "api_keys" ("lineage_id");`);
-
     this.addSql(
       `create table "credit_balances" ("team_id" text not null, "environment" text not null, "available" bigint not null, "reserved" bigint not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("team_id", "environment"));`,
     );
-
     this.addSql(
       `create table "credit_entries" ("id" text not null, "team_id" text not null, "environment" text not null, "kind" text not null, "amount" bigint not null, "send_id" text null, "cause" text not null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
@@ -32,66 +28,60 @@ export class Migration20261121095321_Initial extends Migration {
     this.addSql(
       `alter table "credit_entries" add constraint "credit_entries_kind_send_id_cause_unique" unique ("kind", "send_id", "cause");`,
     );
-
     this.addSql(
       `create table "daily_send_usage" ("lineage_id" text not null, "day" date not null, "used" int not null, primary key ("lineage_id", "day"));`,
     );
-
+    this.addSql(
+      `create table "deleted_webhooks" ("webhook_id" text not null, "deleted_at" timestamptz(3) not null default now(), primary key ("webhook_id"));`,
+    );
     this.addSql(
       `create table "delivery_days" ("team_id" text not null, "environment" text not null, "day" date not null, "delivered" int not null default 0, "complaints" int not null default 0, primary key ("team_id", "environment", "day"));`,
     );
-
     this.addSql(
       `create table "email_accounts" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "display_name" text not null, "provider" text not null, "status" text not null, "allowed_domains" text[] not null, "host" text not null, "port" int not null, "security" text not null, "username" text null, "encrypted_password" text null, "max_connections" int not null, "hourly_limit" int null, "daily_limit" int null, "last_checked_at" timestamptz(3) null, "last_error" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `alter table "email_accounts" add constraint "email_accounts_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
-
     this.addSql(
-      `create table "idempotency_records" ("team_id" text not null, "environment" text not null, "key_hash" text not null, "fingerprint" text not null, "attempt" int not null, "locked_at" timestamptz(3) not null, "status" int null, "body" text null, "body_kind" text null, "expires_at" timestamptz(3) not null, primary key ("team_id", "environment", "key_hash"));`,
+      `create table "idempotency_records" ("team_id" text not null, "environment" text not null, "key_hash" text not null, "fingerprint" text not null, "attempt" int not null, "locked_at" timestamptz(3) not null, "request_id" text null, "status" int null, "payload" text null, "payload_kind" text null, "expires_at" timestamptz(3) not null, primary key ("team_id", "environment", "key_hash"));`,
     );
     this.addSql(`create index "idempotency_records_expires_at_index" on "idempotency_records" ("expires_at");`);
-
     this.addSql(
       `create table "lists" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "description" text null, "optin" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create index "lists_team_id_environment_updated_at_id_index" on "lists" ("team_id", "environment", "updated_at", "id");`,
     );
-
     this.addSql(
       `create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "members_team_id_index" on "members" ("team_id");`);
-
     this.addSql(
-      `create table "newsletters" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_email" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" text[] not null default '{}', "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "newsletters" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_email" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create index "newsletters_team_id_environment_updated_at_id_index" on "newsletters" ("team_id", "environment", "updated_at", "id");`,
     );
-
     this.addSql(
       `create table "newsletter_lists" ("newsletter_id" text not null, "list_id" text not null, primary key ("newsletter_id", "list_id"));`,
     );
     this.addSql(`create index "newsletter_lists_list_id_index" on "newsletter_lists" ("list_id");`);
-
     this.addSql(
-      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "account_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "send_at" timestamptz(3) not null, "epoch" int not null default 0, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "trouble" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "account_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "sends_status_index" on "sends" ("status");`);
     this.addSql(`create index "sends_resource_id_index" on "sends" ("resource_id");`);
-
+    this.addSql(
+      `create table "send_lanes" ("send_id" text not null, "account_id" text not null, "epoch" int not null default 0, "dispatching" boolean not null default false, "after_seq" int not null default 0, primary key ("send_id", "account_id"));`,
+    );
     this.addSql(
       `create table "send_previews" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "plan_digest" text not null, "total" int not null, "not_opted_in" int not null, "suppressed" int not null, "eligible" int not null, "credits_required" int not null, "cap_limit" int not null, "cap_used_today" int not null, "from_address" text not null, "account_address" text not null, "complaint_rate" double precision not null, "expires_at" timestamptz(3) not null, "used_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "send_previews_expires_at_index" on "send_previews" ("expires_at");`);
-
     this.addSql(
-      `create table "send_recipients" ("send_id" text not null, "seq" int not null, "subscriber_id" text not null, "email" text not null, "first_name" text null, "last_name" text null, "list_id" text not null, "state" text not null default 'QUEUED', "epoch" int not null default 0, "attempts" smallint not null default 0, "first_deferred_at" timestamptz(3) null, "retry_at" timestamptz(3) null, "reason" text null, "updated_at" timestamptz(3) not null default now(), primary key ("send_id", "seq"));`,
+      `create table "send_recipients" ("send_id" text not null, "seq" int not null, "member_id" text not null, "email" text not null, "first_name" text null, "last_name" text null, "list_id" text null, "state" text not null default 'QUEUED', "epoch" int not null default 0, "attempts" smallint not null default 0, "first_deferred_at" timestamptz(3) null, "retry_at" timestamptz(3) null, "reason" text null, "updated_at" timestamptz(3) not null default now(), "account_id" text null, primary key ("send_id", "seq"));`,
     );
-
     this.addSql(
       `create table "subscribers" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "first_name" text null, "last_name" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
@@ -101,7 +91,6 @@ export class Migration20261121095321_Initial extends Migration {
     this.addSql(
       `alter table "subscribers" add constraint "subscribers_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
-
     this.addSql(
       `create table "subscriptions" ("list_id" text not null, "subscriber_id" text not null, "team_id" text not null, "environment" text not null, "status" text not null, "confirmed_at" timestamptz(3) null, "unsubscribed_at" timestamptz(3) null, "confirmation_due_at" timestamptz(3) null, "confirmation_sent_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("list_id", "subscriber_id"));`,
     );
@@ -109,7 +98,6 @@ export class Migration20261121095321_Initial extends Migration {
     this.addSql(
       `create index "subscriptions_list_id_updated_at_subscriber_id_index" on "subscriptions" ("list_id", "updated_at", "subscriber_id");`,
     );
-
     this.addSql(
       `create table "suppressions" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "reason" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
@@ -119,16 +107,43 @@ export class Migration20261121095321_Initial extends Migration {
     this.addSql(
       `alter table "suppressions" add constraint "suppressions_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
-
     this.addSql(
       `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
-
     this.addSql(
       `create table "unsubscribes" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "reason" text not null, "source" text not null, "campaign_id" text null, "unsubscribed_at" timestamptz(3) not null default now(), "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create index "unsubscribes_team_id_environment_unsubscribed_at_id_index" on "unsubscribes" ("team_id", "environment", "unsubscribed_at", "id");`,
+    );
+    this.addSql(
+      `create table "webhook_deliveries" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "event_id" text not null, "event_type" text not null, "group_id" text null, "blocked_at_once" boolean not null default false, "attempt" smallint not null default 1, "status" text not null default 'PENDING', "response_status" smallint null, "response_body" text null, "error_message" text null, "duration_ms" int null, "is_replay" boolean not null default false, "replay_of_id" text null, "next_attempt_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(
+      `create index "webhook_deliveries_webhook_id_created_at_id_index" on "webhook_deliveries" ("webhook_id", "created_at", "id");`,
+    );
+    this.addSql(
+      `create table "webhook_endpoints" ("id" text not null, "team_id" text not null, "environment" text not null, "origin" text not null, "name" text not null, "description" text null, "url" text not null, "events" text[] not null, "active" boolean not null default true, "encrypted_secret" text not null, "previous_encrypted_secret" text null, "previous_secret_expires_at" timestamptz(3) null, "encrypted_headers" text null, "header_names" text[] not null default '{}', "api_version" text not null, "disabled_at" timestamptz(3) null, "disabled_reason" text null, "enabled_at" timestamptz(3) not null default now(), "notice_due_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(
+      `create index "webhook_endpoints_team_id_environment_updated_at_id_index" on "webhook_endpoints" ("team_id", "environment", "updated_at", "id");`,
+    );
+    this.addSql(
+      `create table "webhook_events" ("id" text not null, "team_id" text not null, "environment" text not null, "type" text not null, "object" text not null, "created_at" timestamptz(3) not null, "kept_until" timestamptz(3) not null, primary key ("id"));`,
+    );
+    this.addSql(`create index "webhook_events_kept_until_index" on "webhook_events" ("kept_until");`);
+    this.addSql(
+      `create table "webhook_groups" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "size" smallint not null, "phase" text not null default 'FIRST', "attempt" smallint not null default 1, "epoch" int not null default 0, "attempting" boolean not null default false, "begun_at" timestamptz(3) null, "slot_until" timestamptz(3) null, "due_at" timestamptz(3) not null default now(), "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(`create index "webhook_groups_webhook_id_phase_index" on "webhook_groups" ("webhook_id", "phase");`);
+    this.addSql(
+      `create table "webhook_health" ("webhook_id" text not null, "consecutive_failures" int not null default 0, "last_success_at" timestamptz(3) null, "last_failure_at" timestamptz(3) null, primary key ("webhook_id"));`,
+    );
+    this.addSql(
+      `create table "webhook_outbox" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "type" text not null, "objects" text not null, "created_at" timestamptz(3) not null default now());`,
+    );
+    this.addSql(
+      `create table "webhook_replays" ("id" text not null, "team_id" text null, "webhook_id" text null, "statuses" text[] not null, "since" timestamptz(3) not null, "until" timestamptz(3) not null, "per_second" int not null, "total" int not null, "replayed" int not null default 0, "after_webhook_id" text not null default '', "after_created_at" timestamptz(3) null, "after_id" text not null default '', "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
 
     // What the entities cannot say.
@@ -151,6 +166,7 @@ export class Migration20261121095321_Initial extends Migration {
       "newsletters",
       "sends",
       "credit_balances",
+      "webhook_endpoints",
     ]) {
       this.addSql(
         `create trigger "${table}_touch" before update on "${table}" for each row execute function touch_updated_at();`,
@@ -170,6 +186,8 @@ export class Migration20261121095321_Initial extends Migration {
       ["newsletter_lists", "newsletter_id", "newsletters"],
       ["newsletter_lists", "list_id", "lists"],
       ["credit_balances", "team_id", "teams"],
+      ["webhook_endpoints", "team_id", "teams"],
+      ["webhook_health", "webhook_id", "webhook_endpoints"],
     ];
     for (const [table, column, target] of references) {
       this.addSql(
@@ -177,15 +195,44 @@ export class Migration20261121095321_Initial extends Migration {
       );
     }
 
+    this.addSql(`alter table "credit_balances" add constraint "credit_balances_not_negative"
+      check ("available" >= 0 and "reserved" >= 0);`);
+
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);
+    // Room for the outcome: a status stands in no index, so writing it stays within the page.
+    this.addSql(`alter table "webhook_deliveries" set (fillfactor = 80);`);
+
     this.addSql(
       `create index "send_recipients_retry" on "send_recipients" ("send_id", "retry_at") where "retry_at" is not null;`,
     );
+    // The reconciler reads these every minute: the few sends that should have a workflow.
+    this.addSql(`create index "sends_open" on "sends" ("id") where "status" in ('SCHEDULED', 'SENDING', 'PAUSED')
+      or "settled_at" is null or "review_until" is not null;`);
     this.addSql(
       `create index "subscriptions_confirmation_due" on "subscriptions" ("confirmation_due_at") where "confirmation_due_at" is not null;`,
     );
-    this.addSql(`alter table "credit_balances" add constraint "credit_balances_not_negative"
-      check ("available" >= 0 and "reserved" >= 0);`);
+    // One row per person and mailing, however often the link is pressed.
+    this.addSql(`create unique index "unsubscribes_once" on "unsubscribes"
+      ("team_id", "environment", "campaign_id", "email") where "campaign_id" is not null;`);
+    // Deliveries that wait for a workflow, by endpoint and age. A column of its own tells those that were BLOCKED at once: an
+    // index that named the status would have to be written, with every other index of the row, at each outcome.
+    this.addSql(`create index "webhook_deliveries_waiting" on "webhook_deliveries" ("webhook_id", "id")
+      where "group_id" is null and not "blocked_at_once";`);
+    // Without the deliveries that wait for a group. The planner estimates those to be few, from statistics of a quiet time,
+    // and with them in this index it read and sorted all of them for an endpoint's first one, instead of one step along
+    // webhook_deliveries_waiting: 1,070 ms instead of 0.2 ms with 300,000 waiting.
+    this.addSql(
+      `create index "webhook_deliveries_group" on "webhook_deliveries" ("group_id") where "group_id" is not null;`,
+    );
+    this.addSql(
+      `create index "webhook_deliveries_replay_of" on "webhook_deliveries" ("replay_of_id") where "replay_of_id" is not null;`,
+    );
+    this.addSql(
+      `create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_at") where "notice_due_at" is not null;`,
+    );
+    this.addSql(`create index "webhook_groups_unstarted" on "webhook_groups" ("created_at") where "begun_at" is null;`);
+    // A group whose workflow is lost is found by this.
+    this.addSql(`create index "webhook_groups_due_at" on "webhook_groups" ("due_at");`);
   }
 }
