@@ -29,7 +29,8 @@ export class InFlightLimit {
 
   /** Takes room for `rows`, all or nothing. Before they are staged: if the answer is lost, they are SENDING. */
   take(rows: number): boolean {
-    if (this.#taken + rows > ROWS_PER_CONNECTION * this.#pool.connections) return false;
+    // The first rows always have room: their number was chosen when the pool may have had more connections.
+    if (this.#taken > 0 && this.#taken + rows > ROWS_PER_CONNECTION * this.#pool.connections) return false;
     this.#taken += rows;
     return true;
   }

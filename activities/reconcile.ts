@@ -6,10 +6,10 @@ import {
   WorkflowIdReusePolicy,
   WorkflowNotFoundError,
 } from "@temporalio/client";
-import { sql } from "kysely";
-import { type EntityManager, kysely } from "../db/orm.ts";
+import type { EntityManager } from "../db/orm.ts";
 import { pauseSend } from "../domain/sends/lifecycle.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
+import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { type OverdueGroup, overdueGroups } from "../domain/webhooks/grouping.ts";
 import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId } from "../workflows/ids.ts";
@@ -41,7 +41,7 @@ export function createReconcileActivities({ orm, log, env }: ActivityDeps): Reco
       const em = orm.em.fork();
       const result: Reconciled = { looked: 0, started: 0, paused: 0 };
       for (let after = ""; ; ) {
-        const page = await unfinished(em, after);
+        const page = await readUnfinishedSends(em, after, PAGE);
         for (const send of page) {
           context.heartbeat();
           const end = await endOfRun(context.client, sendWorkflowId(send.id));
@@ -101,29 +101,6 @@ async function startAgain(client: Client, group: OverdueGroup, ladder: readonly 
   await begin(client, "webhookDeliveryWorkflow", deliveryStart(group, ladder, { resume }));
 }
 
-type UnfinishedSend = Awaited<ReturnType<typeof unfinished>>[number];
-
-/**
- * Confirmed sends that have not ended, whose credits are not settled, or whose unknown outcomes an operator may still
- * decide about. The index `sends_open` holds them.
- */
-function unfinished(em: EntityManager, after: string) {
-  return kysely(em)
-    .selectFrom("sends")
-    .select(["id", "team_id", "environment", "resource_type", "resource_id"])
-    .where("id", ">", after)
-    .where((eb) =>
-      eb.or([
-        eb("status", "in", ["SCHEDULED", "SENDING", "PAUSED"]),
-        eb("settled_at", "is", null),
-        eb("review_until", ">", sql<string>`now()`),
-      ]),
-    )
-    .orderBy("id")
-    .limit(PAGE)
-    .execute();
-}
-
 /**
  * How the latest run of a workflow ended. `none`: Temporal knows of no run, or of one that ended in order before its
  * send or group had ended. `cut_off`: an operator terminated it, or it failed.
@@ -147,7 +124,7 @@ async function start(client: Client, send: UnfinishedSend): Promise<void> {
     environment: send.environment,
     resource: { type: send.resource_type, id: send.resource_id },
     expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
-    resume: { accountFailures: 0, needsOperator: false },
+    resume: { accountFailures: 0 },
   };
   await begin(client, "sendWorkflow", sendStart(input));
 }

@@ -38,7 +38,11 @@ export async function recordComplaint(
     values (${tenant.teamId}, ${tenant.environment}, (now() at time zone 'UTC')::date, 1)
     on conflict (team_id, environment, day) do update set complaints = d.complaints + 1`.execute(kysely(em));
   await emit(em, tenant, "email.complained", {
-    record: emailRecord("r", { sendId: sendId ?? "", newsletterId }, sql`'COMPLAINED'`),
+    record: emailRecord(
+      "r",
+      { sendId: sendId ?? "", resource: { type: "newsletter", id: newsletterId } },
+      sql`'COMPLAINED'`,
+    ),
     from: sql`send_recipients r where r.send_id = ${sendId ?? null} and r.seq = ${row.seq}`,
   });
   await suppress(em, tenant, [email], "bounce:complaint");

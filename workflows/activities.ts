@@ -4,10 +4,12 @@ import {
   proxyActivities,
   proxyLocalActivities,
 } from "@temporalio/workflow";
-import type { DispatchActivities } from "../activities/dispatch.ts";
+import type { DispatchActivities, SliceResult } from "../activities/dispatch.ts";
 import type { SendActivities } from "../activities/sends.ts";
+import type { ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
+import type { DeliveryActivities } from "../activities/webhooks/deliveries.ts";
 import { TASK_QUEUES } from "./ids.ts";
-import { STEP_RETRY } from "./steps.ts";
+import { failureCodeOf, STEP_RETRY } from "./steps.ts";
 
 /** One activity of the sends pool, with the words the UI shows for it. */
 const step = <K extends keyof SendActivities>(name: K, summary: string, options: ActivityOptions = {}) =>
@@ -44,16 +46,64 @@ export const sendSteps: SendActivities = {
   closeReview: step("closeReview", "close the review of unknown outcomes"),
 };
 
-/** Mails a slice of a send. */
-export const dispatchFor = (teamId: string): DispatchActivities =>
-  proxyActivities<DispatchActivities>({
+/**
+ * Mails a slice of a send's lane. An activity that fails three times is a result: a failure that may pass by itself. So is
+ * a cancelled one that no worker had, or whose worker is presumed dead.
+ */
+export async function mailSlice(
+  teamId: string,
+  lane: Parameters<DispatchActivities["dispatchSlice"]>[0],
+): Promise<SliceResult> {
+  const { dispatchSlice } = proxyActivities<DispatchActivities>({
     taskQueue: TASK_QUEUES.dispatch,
     startToCloseTimeout: "10 minutes",
     heartbeatTimeout: "10 seconds",
-    retry: { initialInterval: "500 milliseconds", maximumAttempts: 3 },
-    // A live worker finishes the mails in flight; a cancelled slice whose worker is lost is not tried again.
+    retry: STEP_RETRY,
+    // A live worker finishes the mails in flight.
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     // Fairness acts between tasks only, which is why a slice gives way: one large team does not hold up the others.
     priority: { fairnessKey: teamId },
     summary: "mail a slice",
   });
+  try {
+    return await dispatchSlice(lane);
+  } catch (error) {
+    return { next: "failure", reason: failureCodeOf(error), temporary: true, mailed: 0, unknown: 0 };
+  }
+}
+
+/**
+ * The first attempt of a group. A local activity saves most of the cost of a group that succeeds at once. Not for every
+ * group: a request that hangs would hold up the workflow tasks of others.
+ */
+export const { attemptGroup: attemptFirst } = proxyLocalActivities<DeliveryActivities>({
+  startToCloseTimeout: "40 seconds",
+  retry: STEP_RETRY,
+  summary: "first attempt",
+});
+
+/** Attempts a group of deliveries, or gives it up. */
+export function deliveryStepsFor(teamId: string): DeliveryActivities {
+  const activities = (summary: string) =>
+    proxyActivities<DeliveryActivities>({
+      taskQueue: TASK_QUEUES.webhooks,
+      startToCloseTimeout: "60 seconds",
+      // Soon enough that deliveries a lost worker had in flight are sent again within seconds.
+      heartbeatTimeout: "10 seconds",
+      retry: STEP_RETRY,
+      priority: { fairnessKey: teamId },
+      summary,
+    });
+  return {
+    attemptGroup: activities("attempt").attemptGroup,
+    cancelGroup: activities("give up the remaining deliveries").cancelGroup,
+  };
+}
+
+/** Queues deliveries of a bulk replay. */
+export const { replayNext } = proxyActivities<ReplayActivities>({
+  taskQueue: TASK_QUEUES.webhooks,
+  startToCloseTimeout: "60 seconds",
+  retry: STEP_RETRY,
+  summary: "queue a second's worth",
+});

@@ -1,21 +1,21 @@
-import { allHandlersFinished, condition, TemporalFailure, workflowInfo } from "@temporalio/workflow";
+import { allHandlersFinished, CancellationScope, condition, TemporalFailure, workflowInfo } from "@temporalio/workflow";
 import { failureCodeOf, stepWaitMs } from "./steps.ts";
 
 /** Shortest timer: clocks that differ a little must not make a loop. */
 const SHORTEST_WAIT_MS = 50;
 
 /** A command that waits for its turn, and its caller. */
-export interface Asked<Command> {
+export interface PendingCommand<Command> {
   readonly command: Command;
-  /** Ends the command's turn; its answer may come later. */
-  take(): this;
+  /** Removes the command from the queue; its answer may come later. */
+  remove(): this;
   reply(answer: string): void;
   refuse(error: Error): void;
   /** Lets the command wait without blocking those behind it. */
   postpone(ms: number): void;
 }
 
-/** A step that failed three times, its code, and when it is tried again, in ms of the workflow's clock. */
+/** A step that failed three times, its code, and from when on it is tried again, in ms of the workflow's clock. */
 export interface FailingStep {
   step: string;
   code: string;
@@ -27,39 +27,41 @@ export interface FailingStep {
  * loop takes them in the order in which they came.
  */
 export class CommandLoop<Command extends { kind: string }> {
-  #waiting: (Asked<Command> & { dueAt: number })[] = [];
-  #failedRounds = 0;
+  #waiting: (PendingCommand<Command> & { dueAt: number })[] = [];
+  /** How often each step failed three times since a step succeeded. */
+  readonly #failedRounds = new Map<string, number>();
+  /** The step that failed last, until a step succeeds. */
   failing: FailingStep | undefined;
 
   /** @returns the answer to the command */
   submit(command: Command): Promise<string> {
     return new Promise((resolve, reject) => {
-      const take = () => {
-        this.#waiting = this.#waiting.filter((other) => other !== asked);
-        return asked;
+      const remove = () => {
+        this.#waiting = this.#waiting.filter((other) => other !== pending);
+        return pending;
       };
-      const asked = {
+      const pending = {
         command,
         dueAt: Date.now(),
-        take,
+        remove,
         reply: (answer: string) => {
-          take();
+          remove();
           resolve(answer);
         },
         refuse: (error: Error) => {
-          take();
+          remove();
           reject(error);
         },
         postpone: (ms: number) => {
-          asked.dueAt = Date.now() + ms;
+          pending.dueAt = Date.now() + ms;
         },
       };
-      this.#waiting.push(asked);
+      this.#waiting.push(pending);
     });
   }
 
   /** The first command that is due. */
-  next(): Asked<Command> | undefined {
+  next(): PendingCommand<Command> | undefined {
     return this.#waiting.find(({ dueAt }) => dueAt <= Date.now());
   }
 
@@ -69,39 +71,42 @@ export class CommandLoop<Command extends { kind: string }> {
   }
 
   /** Answers the commands of a kind that still wait, without carrying them out: all, or those that came before one. */
-  drop(kind: Command["kind"], answer: string, before?: Asked<Command>): void {
-    for (const asked of this.#waiting) {
-      if (asked === before) return;
-      if (asked.command.kind === kind) asked.reply(answer);
+  drop(kind: Command["kind"], answer: string, before?: PendingCommand<Command>): void {
+    for (const pending of this.#waiting) {
+      if (pending === before) return;
+      if (pending.command.kind === kind) pending.reply(answer);
     }
   }
 
   /** Tries everything now that waits for its time. */
-  hurry(): void {
-    this.failing = undefined;
-    for (const asked of this.#waiting) asked.postpone(0);
+  makeAllDue(): void {
+    if (this.failing) this.failing = { ...this.failing, until: 0 };
+    for (const pending of this.#waiting) pending.postpone(0);
   }
 
   /** Takes a step. One that fails three times is `failing`; its command waits as long, and blocks no other. */
-  async tryStep(step: string, work: () => Promise<void>, asked?: Asked<Command>): Promise<void> {
+  async tryStep(step: string, work: () => Promise<void>, pending?: PendingCommand<Command>): Promise<void> {
     try {
       await work();
-      this.#failedRounds = 0;
+      this.#failedRounds.clear();
       this.failing = undefined;
     } catch (error) {
-      if (!(error instanceof TemporalFailure)) throw error;
-      const waitMs = stepWaitMs(++this.#failedRounds);
+      // A workflow that lets a cancel in the UI end it is not to show that as a failure.
+      if (!(error instanceof TemporalFailure) || CancellationScope.current().consideredCancelled) throw error;
+      const rounds = (this.#failedRounds.get(step) ?? 0) + 1;
+      this.#failedRounds.set(step, rounds);
+      const waitMs = stepWaitMs(rounds);
       this.failing = { step, code: failureCodeOf(error), until: Date.now() + waitMs };
-      asked?.postpone(waitMs);
+      pending?.postpone(waitMs);
     }
   }
 
-  /** Waits until a command is due, `isOver`, or `ms` have passed. */
-  async wait(isOver: () => boolean, summary: string, ms = Number.POSITIVE_INFINITY): Promise<void> {
-    const over = () => this.next() !== undefined || isOver();
+  /** Waits until a command is due, `hasChanged`, or `ms` have passed. */
+  async wait(hasChanged: () => boolean, summary: string, ms = Number.POSITIVE_INFINITY): Promise<void> {
+    const isWoken = () => this.next() !== undefined || hasChanged();
     const shortest = Math.min(ms, ...this.#waiting.map(({ dueAt }) => dueAt - Date.now()));
-    if (shortest === Number.POSITIVE_INFINITY) await condition(over);
-    else await condition(over, Math.max(shortest, SHORTEST_WAIT_MS), { summary });
+    if (shortest === Number.POSITIVE_INFINITY) await condition(isWoken);
+    else await condition(isWoken, Math.max(shortest, SHORTEST_WAIT_MS), { summary });
   }
 
   /** Waits until every caller has its answer. @returns false when a command came first */
@@ -121,6 +126,6 @@ export function isRunLong(): boolean {
 }
 
 /** Answers commands that were carried out before, and forgets them. */
-export function answerAll(commands: Asked<unknown>[], answer: string): void {
-  for (const asked of commands.splice(0)) asked.reply(answer);
+export function answerAll(commands: PendingCommand<unknown>[], answer: string): void {
+  for (const pending of commands.splice(0)) pending.reply(answer);
 }

@@ -1,4 +1,4 @@
-import { setCurrentDetails, upsertSearchAttributes } from "@temporalio/workflow";
+import { setCurrentDetails, upsertSearchAttributes, workflowInfo } from "@temporalio/workflow";
 import { NEEDS_OPERATOR, SEND_STATUS } from "./search-attributes.ts";
 
 /** The state of a workflow that operators see in the UI. */
@@ -13,12 +13,8 @@ export interface Shown {
 /** Shows operators the state of a workflow. An attribute is written only when it changes: each write is an event. */
 export class OperatorView {
   #status: string | undefined;
-  needsOperator: boolean;
-
-  /** @param needsOperator the value that the run before this one showed */
-  constructor(needsOperator = false) {
-    this.needsOperator = needsOperator;
-  }
+  // A run that follows another keeps its search attributes.
+  #needsOperator = workflowInfo().typedSearchAttributes.get(NEEDS_OPERATOR) === true;
 
   /** Shows the given parts, and leaves the rest as it is. */
   show({ status, details, needsOperator }: Partial<Shown>): void {
@@ -27,8 +23,8 @@ export class OperatorView {
       this.#status = status;
       upsertSearchAttributes([{ key: SEND_STATUS, value: status }]);
     }
-    if (needsOperator !== undefined && needsOperator !== this.needsOperator) {
-      this.needsOperator = needsOperator;
+    if (needsOperator !== undefined && needsOperator !== this.#needsOperator) {
+      this.#needsOperator = needsOperator;
       upsertSearchAttributes([{ key: NEEDS_OPERATOR, value: needsOperator }]);
     }
   }

@@ -60,14 +60,14 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
   const { send, failing, resendAt, now } = view;
   // Postgres refuses the API's commands that come too late.
   if (command === "preview" || command === "confirm" || (command === "retry" && send)) return { kind: command };
-  if (!command && send && view.slice !== "none") return { status: send.status, ...duringSlice(view, send) };
-  // A cancel is answered by the run that took it.
-  const mayLeave = view.isLong && view.cancels.length === 0;
+  // Pauses and cancels are answered by the run that took them.
+  const mayLeave = view.isLong && view.slice === "none" && view.pauses.length + view.cancels.length === 0;
   if (!command && failing && failing.until > now) {
     if (mayLeave && send) return { kind: "continueAsNew" };
     const details = failingStep(failing.step, failing.code, failing.until - now, "retry, cancel");
     return wait("until the step is tried again", details, failing.until - now, true);
   }
+  if (!command && send && view.slice !== "none") return { status: send.status, ...duringSlice(view, send) };
   if (view.isStale) return { kind: "read" };
   if (!send) return unconfirmed(view, command);
   if (command) return { kind: command };

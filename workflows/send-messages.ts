@@ -11,7 +11,7 @@ export interface SendInput {
   /** How long the preview's token is valid. */
   expiresInMs: number;
   /** A run hands this to the one that follows it; absent in the first run of a preview. */
-  resume?: { accountFailures: number; needsOperator: boolean };
+  resume?: { accountFailures: number };
 }
 
 export interface SendOutcome {

@@ -1,12 +1,12 @@
 import * as workflow from "@temporalio/workflow";
 import type { SliceResult } from "../activities/dispatch.ts";
 import type { ChangedSend } from "../domain/sends/lifecycle.ts";
-import { dispatchFor, sendSteps as steps } from "./activities.ts";
-import { type Asked, answerAll, CommandLoop, isRunLong } from "./command-loop.ts";
+import { mailSlice, sendSteps as steps } from "./activities.ts";
+import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
 import { OperatorView } from "./operator-view.ts";
 import { decide, type SendView, type Step } from "./send-decision.ts";
 import * as messages from "./send-messages.ts";
-import { failureCodeOf, refusalOf } from "./steps.ts";
+import { refusalOf } from "./steps.ts";
 
 const { CancellationScope, setHandler } = workflow;
 const { ANSWERS } = messages;
@@ -30,8 +30,8 @@ class Send {
   readonly loop = new CommandLoop<Command>();
   readonly #input: messages.SendInput;
   readonly #id: string;
-  readonly #ui: OperatorView;
-  readonly #view: SendView & { pauses: Asked<Command>[]; cancels: Asked<Command>[] };
+  readonly #ui = new OperatorView();
+  readonly #view: SendView & { pauses: PendingCommand<Command>[]; cancels: PendingCommand<Command>[] };
   #slice = new CancellationScope();
   /** A preview was made, so its token may be used. */
   #hasToken = false;
@@ -40,15 +40,14 @@ class Send {
     const { previewId, resume } = input;
     this.#input = input;
     this.#id = previewId;
-    this.#ui = new OperatorView(resume?.needsOperator);
     const known = { isStale: resume !== undefined, accountFailures: resume?.accountFailures ?? 0 };
     const nothing = { isTokenExpired: false, slice: "none", review: "open", isLong: false } as const;
     this.#view = { ...known, ...nothing, now: 0, pauses: [], cancels: [] };
-    setHandler(messages.previewUpdate, async (asked) => void (await this.loop.submit({ ...asked, kind: "preview" })), {
+    setHandler(messages.previewUpdate, async (sent) => void (await this.loop.submit({ ...sent, kind: "preview" })), {
       description: "Used by the API: resolve the plan",
       validator: messages.assertPreviewCommand,
     });
-    setHandler(messages.confirmUpdate, async (asked) => void (await this.loop.submit({ ...asked, kind: "confirm" })), {
+    setHandler(messages.confirmUpdate, async (sent) => void (await this.loop.submit({ ...sent, kind: "confirm" })), {
       description: "Used by the API: arm the send with the token of its preview",
       validator: messages.assertConfirmCommand,
     });
@@ -64,8 +63,8 @@ class Send {
     const lifetime = token.run(() => workflow.sleep(lifetimeMs, { summary: "until the token expires" }));
     lifetime.then(() => Object.assign(this.#view, { isTokenExpired: true })).catch(() => undefined);
     for (;;) {
-      const asked = this.loop.next();
-      const next = decide(this.#look(), asked?.command.kind);
+      const pending = this.loop.next();
+      const next = decide(this.#refreshView(), pending?.command.kind);
       this.#ui.show(next);
       if (next.kind === "wait") await this.#wait(next);
       else if (next.kind === "continueAsNew") await this.#continueAsNew();
@@ -73,25 +72,25 @@ class Send {
         const { settled } = this.#view;
         const counts = settled && { sent: settled.sent, unknown: settled.unknown };
         if (await this.loop.areAllAnswered()) return { outcome: next.outcome, ...counts };
-      } else await this.loop.tryStep(next.kind, () => this.#take(next, asked), asked);
+      } else await this.loop.tryStep(next.kind, () => this.#take(next, pending), pending);
       if (this.#view.send) token.cancel();
     }
   }
 
   /** Updates the facts that change by themselves. */
-  #look(): SendView {
+  #refreshView(): SendView {
     const { failing } = this.loop;
     const now = Date.now();
     return Object.assign(this.#view, { now, failing, resendAt: this.loop.dueAt("resendUnknown"), isLong: isRunLong() });
   }
 
-  async #take(next: Step, asked: Asked<Command> | undefined): Promise<void> {
+  async #take(next: Step, pending: PendingCommand<Command> | undefined): Promise<void> {
     const view = this.#view;
     switch (next.kind) {
       case "read":
         view.send = await steps.readSend(this.#id);
         view.isStale = false;
-        if (!view.send && asked) asked.refuse(ANSWERS.neverConfirmed());
+        if (!view.send && pending) pending.refuse(ANSWERS.neverConfirmed());
         else if (!view.send) view.neverBegan = "expired";
         return;
       case "begin":
@@ -117,38 +116,38 @@ class Send {
         view.review = "closed";
         return;
       default:
-        return asked && this.#carryOut(asked);
+        return pending && this.#carryOut(pending);
     }
   }
 
   /** Each command is answered, or waits for its answer in the view or in the loop. */
-  async #carryOut(asked: Asked<Command>): Promise<void> {
+  async #carryOut(pending: PendingCommand<Command>): Promise<void> {
     const view = this.#view;
-    switch (asked.command.kind) {
+    switch (pending.command.kind) {
       case "preview":
       case "confirm":
-        return this.#arm(asked, asked.command);
+        return this.#arm(pending, pending.command);
       case "pause":
-        if (!this.#apply(await steps.pauseSend(this.#id))) return asked.reply(ANSWERS.nothingToPause);
-        this.loop.drop("resume", ANSWERS.pausedMeanwhile, asked);
-        view.pauses.push(asked.take());
+        if (!this.#apply(await steps.pauseSend(this.#id))) return pending.reply(ANSWERS.nothingToPause);
+        this.loop.drop("resume", ANSWERS.pausedMeanwhile, pending);
+        view.pauses.push(pending.remove());
         return this.#endSlice();
       case "resume":
-        if (!this.#apply(await steps.resumeSend(this.#id))) return asked.reply(ANSWERS.nothingToResume);
+        if (!this.#apply(await steps.resumeSend(this.#id))) return pending.reply(ANSWERS.nothingToResume);
         answerAll(view.pauses, ANSWERS.resumedMeanwhile);
-        this.loop.drop("pause", ANSWERS.resumedMeanwhile, asked);
-        return asked.reply("continues");
+        this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
+        return pending.reply("continues");
       case "cancel":
-        return this.#cancel(asked);
+        return this.#cancel(pending);
       case "retry":
-        asked.reply(messages.retryAnswer(view));
+        pending.reply(messages.retryAnswer(view));
         if (view.slice === "under way") view.slice = "retried";
         Object.assign(view, { isStale: true, lastSlice: undefined, settled: undefined });
-        return this.loop.hurry();
+        return this.loop.makeAllDue();
       case "resendUnknown": {
         const { requeued, waitMs } = await steps.requeueUnknown(this.#id);
-        if (waitMs > 0) return asked.postpone(waitMs);
-        asked.reply(requeued > 0 ? `${requeued} queued again` : ANSWERS.nothingToResend);
+        if (waitMs > 0) return pending.postpone(waitMs);
+        pending.reply(requeued > 0 ? `${requeued} queued again` : ANSWERS.nothingToResend);
         // Without rows, outcomes may have become known, or the answer of a try that queued them was lost.
         Object.assign(view, { isStale: true, settled: undefined, lastSlice: undefined });
         if (requeued === 0) return;
@@ -159,7 +158,7 @@ class Send {
   }
 
   /** The API's commands: their callers have deadlines of their own, so that none is tried again later. */
-  async #arm(asked: Asked<Command>, command: Extract<Command, { apiKeyId: string }>): Promise<void> {
+  async #arm(pending: PendingCommand<Command>, command: Extract<Command, { apiKeyId: string }>): Promise<void> {
     const view = this.#view;
     const { previewId, teamId, environment, resource } = this.#input;
     const request = { previewId, teamId, environment, resource, apiKeyId: command.apiKeyId };
@@ -172,37 +171,33 @@ class Send {
         view.neverBegan = undefined;
         this.#hasToken = true;
       }
-      asked.reply("done");
+      pending.reply("done");
     } catch (error) {
       // Without a token there is nothing to wait for.
       if (command.kind === "preview" && !this.#hasToken) view.neverBegan = "refused";
-      asked.refuse(refusalOf(error));
+      pending.refuse(refusalOf(error));
     }
   }
 
-  async #cancel(asked: Asked<Command>): Promise<void> {
+  async #cancel(pending: PendingCommand<Command>): Promise<void> {
     const view = this.#view;
     if (!view.send && (await steps.voidPreview(this.#id))) {
       view.neverBegan = "refused";
-      return asked.reply(ANSWERS.voided);
+      return pending.reply(ANSWERS.voided);
     }
     const cancelled = this.#apply(await steps.cancelSend(this.#id));
     answerAll(view.pauses, ANSWERS.cancelledMeanwhile);
-    this.loop.drop("resendUnknown", ANSWERS.resendDropped, asked);
+    this.loop.drop("resendUnknown", ANSWERS.resendDropped, pending);
     if (view.review === "open") view.review = "dismissed";
-    if (!cancelled) return asked.reply(ANSWERS.nothingToCancel);
+    if (!cancelled) return pending.reply(ANSWERS.nothingToCancel);
     view.settled = undefined;
-    view.cancels.push(asked.take());
+    view.cancels.push(pending.remove());
     this.#endSlice();
   }
 
   #beginSlice(accountId: string): void {
     const view = this.#view;
     const scope = new CancellationScope();
-    const mail = () => dispatchFor(this.#input.teamId).dispatchSlice({ sendId: this.#id, accountId });
-    const fail = (error: unknown): SliceResult => {
-      return { next: "failure", reason: failureCodeOf(error), temporary: true, mailed: 0, unknown: 0 };
-    };
     this.#slice = scope;
     view.slice = "under way";
     const end = (result: SliceResult) => {
@@ -214,7 +209,7 @@ class Send {
       view.isStale ||= isVoid;
       view.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
     };
-    void scope.run(mail).catch(fail).then(end);
+    void scope.run(() => mailSlice(this.#input.teamId, { sendId: this.#id, accountId })).then(end);
   }
 
   /** Cancels the slice under way. A live worker finishes the mails in flight, and can stage no more. */
@@ -241,7 +236,7 @@ class Send {
   async #continueAsNew(): Promise<void> {
     this.loop.drop("resendUnknown", ANSWERS.resendLost);
     if (!(await this.loop.areAllAnswered())) return;
-    const resume = { accountFailures: this.#view.accountFailures, needsOperator: this.#ui.needsOperator };
+    const resume = { accountFailures: this.#view.accountFailures };
     await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume });
   }
 }

@@ -31,28 +31,6 @@ export function failingStep(step: string, code: string, waitMs: number, updates:
   return `The step "${step}" failed three times (${code}); tries again in ${Math.round(waitMs / 1000)} s. Updates: ${updates}.`;
 }
 
-interface Persistence {
-  /** Shows the operator that the step failed, or, with null, that it succeeded after all. */
-  show(failure: { code: string; waitMs: number } | null): void;
-  /** Waits for `ms`, or less when an operator wants the next try now. */
-  wait(ms: number): Promise<void>;
-}
-
-/** Runs `work` until it succeeds, and lets operators see and shorten the waits between its rounds of three tries. */
-export async function persist<T>(work: () => Promise<T>, { show, wait }: Persistence): Promise<T> {
-  for (let round = 1; ; round++) {
-    try {
-      const result = await work();
-      if (round > 1) show(null);
-      return result;
-    } catch (error) {
-      const waitMs = stepWaitMs(round);
-      show({ code: failureCodeOf(error), waitMs });
-      await wait(waitMs);
-    }
-  }
-}
-
 /**
  * The refusal of an update of the API: the code of a refusal of the domain with its details, else `service_unavailable`.
  * An update fails with an ApplicationFailure only: another error would block the workflow's task.

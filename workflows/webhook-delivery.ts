@@ -1,22 +1,10 @@
-import {
-  type ActivityOptions,
-  allHandlersFinished,
-  CancellationScope,
-  condition,
-  continueAsNew,
-  defineUpdate,
-  proxyActivities,
-  proxyLocalActivities,
-  setCurrentDetails,
-  setHandler,
-  upsertSearchAttributes,
-  workflowInfo,
-} from "@temporalio/workflow";
+import { CancellationScope, continueAsNew, defineUpdate, setHandler } from "@temporalio/workflow";
 import type { AttemptResult, DeliveryActivities } from "../activities/webhooks/deliveries.ts";
-import { TASK_QUEUES } from "./ids.ts";
+import { attemptFirst, deliveryStepsFor } from "./activities.ts";
+import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
 import { busyWaitMs, jittered } from "./ladder.ts";
-import { NEEDS_OPERATOR } from "./search-attributes.ts";
-import { failingStep, persist, STEP_RETRY } from "./steps.ts";
+import { OperatorView } from "./operator-view.ts";
+import { failingStep } from "./steps.ts";
 
 export interface DeliveryInput {
   groupId: string;
@@ -43,12 +31,35 @@ export interface DeliveryOutcome {
   blocked: number;
 }
 
-/** Attempts the remaining deliveries now instead of waiting. */
-export const retryNowUpdate = defineUpdate<string>("retryNow");
-/** Gives up the remaining deliveries; they can be replayed. */
-export const cancelDeliveryUpdate = defineUpdate<string>("cancel");
+interface Command {
+  kind: "retryNow" | "cancel";
+}
 
-const HISTORY_EVENTS = 3_000;
+/** What operators may ask, as the UI explains it. */
+export const OPERATOR_UPDATES: readonly [Command["kind"], string][] = [
+  ["retryNow", "Attempt the remaining deliveries now instead of waiting for the next attempt."],
+  ["cancel", "Give up the remaining deliveries, once the attempt under way has ended. They can be replayed later."],
+];
+
+/** What the deliveries wait for, and until when, in ms of the workflow's clock. */
+interface Wait {
+  summary: string;
+  details: string;
+  needsOperator?: boolean;
+  until: number;
+}
+
+/** Its run was terminated or failed: an operator decides how it continues. */
+const HELD: Wait = {
+  summary: "for an operator",
+  details:
+    "Its workflow was terminated or failed, so it waits. Updates: retryNow, or cancel to give up the remaining deliveries.",
+  needsOperator: true,
+  until: Number.POSITIVE_INFINITY,
+};
+
+const GIVE_UP = "give up the remaining deliveries";
+const NOTHING_LEFT = "nothing to cancel: all deliveries have ended";
 
 /**
  * Deliveries of one endpoint that are attempted together, and retried together where they failed.
@@ -58,211 +69,161 @@ export function webhookDeliveryWorkflow(input: DeliveryInput): Promise<DeliveryO
   const delivery = new Delivery(input);
   // A cancel in the UI is the cancel update.
   CancellationScope.current()
-    .cancelRequested.catch(() => delivery.cancel())
+    .cancelRequested.catch(() => delivery.loop.submit({ kind: "cancel" }))
     .catch(() => undefined);
   return CancellationScope.nonCancellable(() => delivery.run());
 }
 
+/** A serial loop: `run` alone takes commands, and it alone begins attempts. */
 class Delivery {
+  readonly loop = new CommandLoop<Command>();
+  readonly #ui = new OperatorView();
   readonly #input: DeliveryInput;
-  readonly #activities: DeliveryActivities;
-  /**
-   * A local activity, which saves most of the cost of a group that succeeds at once. Not for every group: a request that
-   * hangs would hold up the workflow tasks of others.
-   */
-  readonly #firstAttempt: DeliveryActivities["attemptGroup"] | undefined;
+  readonly #steps: DeliveryActivities;
   readonly #outcome: DeliveryOutcome = { succeeded: 0, failed: 0, blocked: 0 };
   /** The attempt under way, or the next; the first is 1. */
   #attempt: number;
-  #retryRequested = false;
-  #cancelled: boolean;
-  #attempting = false;
-  #begun = false;
+  #isAttemptUnderWay = false;
+  /** The next attempt is made by a local activity. */
+  #isLocal: boolean;
+  #wait: Wait | undefined;
+  /** How often in a row its endpoint's slots were taken. */
+  #busy = 0;
   /** Why the latest delivery that is tried again failed. */
   #reason = "the outcome is unknown";
-  #givenUp = 0;
-  #ended = false;
-  /** This run ends for another one, which continues the cancel. */
-  #handsCancelOver = false;
-  #details = "";
-  #needsOperator: boolean;
+  #isCancelled: boolean;
+  /** Answered once the remaining deliveries are given up. */
+  readonly #cancels: PendingCommand<Command>[] = [];
+  #hasEnded = false;
 
   constructor(input: DeliveryInput) {
+    const { teamId, resume, localFirstAttempt = false } = input;
     this.#input = input;
-    this.#attempt = input.resume?.attempt ?? 1;
-    this.#cancelled = input.resume?.cancelled ?? false;
-    // A run that follows another keeps its search attributes.
-    this.#needsOperator = workflowInfo().typedSearchAttributes.get(NEEDS_OPERATOR) === true;
-    const activity = (summary: string): ActivityOptions => ({
-      taskQueue: TASK_QUEUES.webhooks,
-      startToCloseTimeout: "60 seconds",
-      // Soon enough that deliveries a lost worker had in flight are sent again within seconds.
-      heartbeatTimeout: "10 seconds",
-      retry: STEP_RETRY,
-      priority: { fairnessKey: input.teamId },
-      summary,
-    });
-    this.#activities = {
-      attemptGroup: proxyActivities<DeliveryActivities>(activity("attempt")).attemptGroup,
-      cancelGroup: proxyActivities<DeliveryActivities>(activity("give up the remaining deliveries")).cancelGroup,
-    };
-    if (input.localFirstAttempt && !input.resume) {
-      this.#firstAttempt = proxyLocalActivities<DeliveryActivities>({
-        startToCloseTimeout: "40 seconds",
-        retry: STEP_RETRY,
-        summary: "first attempt",
-      }).attemptGroup;
+    this.#steps = deliveryStepsFor(teamId);
+    this.#attempt = resume?.attempt ?? 1;
+    this.#isLocal = localFirstAttempt && !resume;
+    this.#isCancelled = resume?.cancelled ?? false;
+    if (resume?.held) this.#wait = HELD;
+    for (const [kind, description] of OPERATOR_UPDATES) {
+      setHandler(defineUpdate<string>(kind), () => this.loop.submit({ kind }), { description });
     }
-    setHandler(retryNowUpdate, () => this.#retryNow(), {
-      description: "Attempt the remaining deliveries now instead of waiting for the next attempt.",
-    });
-    setHandler(cancelDeliveryUpdate, () => this.cancel(), {
-      description:
-        "Give up the remaining deliveries, once the attempt under way has ended. They can be replayed later.",
-    });
   }
 
   async run(): Promise<DeliveryOutcome> {
-    this.#report(`Attempt ${this.#attempt} of ${this.#input.ladderMs.length} is under way. Update: cancel.`);
-    if (this.#input.resume?.held) await this.#hold();
-    let busy = 0;
-    while (!this.#cancelled) {
-      const result = await this.#makeAttempt();
-      if (!result) break;
-      if (result.next === "busy") {
-        busy++;
-        await this.#waitForSlot(busyWaitMs(busy, Math.random()));
-      } else {
-        busy = 0;
-        this.#outcome.succeeded += result.succeeded;
-        this.#outcome.failed += result.failed;
-        this.#outcome.blocked += result.blocked;
-        if (result.next === "done") break;
-        this.#reason = result.reason || this.#reason;
-        if (result.next === "retry") await this.#waitForRetry(result);
-      }
-      await this.#continueAsNewWhenLong();
+    for (;;) {
+      const pending = this.loop.next();
+      const wait = this.#currentWait();
+      if (pending) this.#carryOut(pending);
+      else if (wait) await this.#waitFor(wait);
+      else if (this.#hasEnded) {
+        const { succeeded, failed, blocked } = this.#outcome;
+        this.#show({ details: `Ended: ${succeeded} succeeded, ${failed} failed, ${blocked} blocked.` });
+        if (await this.loop.areAllAnswered()) return this.#outcome;
+      } else if (this.#mayLeave()) await this.#continueAsNew();
+      else if (this.#isCancelled) await this.loop.tryStep(GIVE_UP, () => this.#giveUp());
+      else this.#beginAttempt();
     }
-    if (this.#cancelled) await this.#giveUp();
-    this.#ended = true;
-    await condition(allHandlersFinished);
-    const { succeeded, failed, blocked } = this.#outcome;
-    this.#report(`Ended: ${succeeded} succeeded, ${failed} failed, ${blocked} blocked.`);
-    return this.#outcome;
   }
 
-  /** @returns undefined when it was cancelled while the attempt kept failing */
-  #makeAttempt(): Promise<AttemptResult | undefined> {
+  /** What is waited for before the next step, unless a command comes. */
+  #currentWait(): Wait | undefined {
+    const now = Date.now();
+    if (this.#isAttemptUnderWay) {
+      const details = `Attempt ${this.#attempt} of ${this.#input.ladderMs.length} is under way. Update: cancel.`;
+      return { summary: "for the attempt", details, until: Number.POSITIVE_INFINITY };
+    }
+    const { failing } = this.loop;
+    const isNextFailing = failing && this.#isCancelled === (failing.step === GIVE_UP);
+    if (isNextFailing && failing.until > now) {
+      const updates = this.#isCancelled ? "retryNow" : "retryNow, cancel";
+      const details = failingStep(failing.step, failing.code, failing.until - now, updates);
+      return { summary: "until the step is tried again", details, needsOperator: true, until: failing.until };
+    }
+    return this.#wait && this.#wait.until > now && !this.#isCancelled ? this.#wait : undefined;
+  }
+
+  async #waitFor(wait: Wait): Promise<void> {
+    const isUnderWay = this.#isAttemptUnderWay;
+    this.#show(wait);
+    await this.loop.wait(() => this.#isAttemptUnderWay !== isUnderWay, wait.summary, wait.until - Date.now());
+  }
+
+  #carryOut(pending: PendingCommand<Command>): void {
+    const { kind } = pending.command;
+    if (kind === "cancel" && !this.#hasEnded) {
+      this.#isCancelled = true;
+      this.#cancels.push(pending.remove());
+    } else if (kind === "cancel") pending.reply(NOTHING_LEFT);
+    // A request kept for later would cost the wait after this attempt.
+    else if (this.#isAttemptUnderWay) pending.reply("an attempt is under way");
+    else {
+      this.#wait = undefined;
+      this.loop.makeAllDue();
+      pending.reply("attempts the remaining deliveries now");
+    }
+  }
+
+  /** Begins an attempt, whose end wakes the loop: commands that come meanwhile are answered. */
+  #beginAttempt(): void {
     const next = this.#input.ladderMs[this.#attempt];
     const retryInMs = next === undefined ? null : jittered(next, Math.random());
     const request = { groupId: this.#input.groupId, attempt: this.#attempt, retryInMs };
-    const attempt = async () => {
-      if (this.#cancelled) return undefined;
-      const first = this.#begun ? undefined : this.#firstAttempt;
-      this.#begun = true;
-      this.#attempting = true;
-      try {
-        return await (first ? first({ ...request, brief: true }) : this.#activities.attemptGroup(request));
-      } finally {
-        this.#attempting = false;
-      }
-    };
-    return this.#persist("attempt", "retryNow, cancel", attempt);
+    const isLocal = this.#isLocal;
+    this.#isLocal = false;
+    this.#isAttemptUnderWay = true;
+    const attempt = async () =>
+      this.#apply(await (isLocal ? attemptFirst({ ...request, brief: true }) : this.#steps.attemptGroup(request)));
+    void this.loop.tryStep("attempt", attempt).finally(() => {
+      this.#isAttemptUnderWay = false;
+    });
+  }
+
+  #apply(result: AttemptResult): void {
+    this.#ui.show({ needsOperator: false });
+    if (result.next === "busy") {
+      const waitMs = busyWaitMs(++this.#busy, Math.random());
+      const details = `Its endpoint's slots for retries are taken; asks again in ${Math.round(waitMs / 1000)} s. Updates: retryNow, cancel.`;
+      this.#wait = { summary: "for a slot", details, until: Date.now() + waitMs };
+      return;
+    }
+    this.#busy = 0;
+    this.#outcome.succeeded += result.succeeded;
+    this.#outcome.failed += result.failed;
+    this.#outcome.blocked += result.blocked;
+    if (result.next === "done") this.#end(0);
+    else this.#reason = result.reason || this.#reason;
+    if (result.next !== "retry") return;
+    const { left, waitMs, nextAttemptAt } = result;
+    const details = `${left} left. Attempt ${this.#attempt} of ${this.#input.ladderMs.length} failed: ${this.#reason}. Next attempt at ${nextAttemptAt}. Updates: retryNow, cancel.`;
+    this.#wait = { summary: "until the next attempt", details, until: Date.now() + waitMs };
+    this.#attempt++;
   }
 
   async #giveUp(): Promise<void> {
-    const cancel = () => this.#activities.cancelGroup(this.#input.groupId);
-    this.#givenUp = await this.#persist("give up the remaining deliveries", "retryNow", cancel);
-    this.#outcome.failed += this.#givenUp;
+    const givenUp = await this.#steps.cancelGroup(this.#input.groupId);
+    this.#ui.show({ needsOperator: false });
+    this.#outcome.failed += givenUp;
+    this.#end(givenUp);
   }
 
-  /** Runs a step until it succeeds. After three tries operators see that it fails, and can shorten the wait. */
-  async #persist<T>(step: string, updates: string, work: () => Promise<T>): Promise<T> {
-    const details = this.#details;
-    const wasCancelled = this.#cancelled;
-    const tryOnce = () => {
-      this.#retryRequested = false;
-      return work();
-    };
-    const result = await persist(tryOnce, {
-      show: (failure) => {
-        if (failure) this.#setNeedsOperator(true);
-        this.#report(failure ? failingStep(step, failure.code, failure.waitMs, updates) : details);
-      },
-      wait: async (ms) => {
-        const isCutShort = () => this.#retryRequested || this.#cancelled !== wasCancelled;
-        await condition(isCutShort, ms, { summary: "until the step is tried again" });
-        await this.#continueAsNewWhenLong(wasCancelled);
-      },
-    });
-    this.#setNeedsOperator(false);
-    return result;
+  #end(givenUp: number): void {
+    this.#hasEnded = true;
+    answerAll(this.#cancels, givenUp > 0 ? `${givenUp} given up` : NOTHING_LEFT);
   }
 
-  async #waitForRetry({ left, waitMs, nextAttemptAt }: Extract<AttemptResult, { next: "retry" }>): Promise<void> {
-    this.#report(
-      `${left} left. Attempt ${this.#attempt} of ${this.#input.ladderMs.length} failed: ${this.#reason}. Next attempt at ${nextAttemptAt}. Updates: retryNow, cancel.`,
-    );
-    this.#attempt++;
-    await this.#wait(waitMs, "until the next attempt");
+  /** A cancel is answered by the run that took it, unless giving up fails. */
+  #mayLeave(): boolean {
+    return isRunLong() && (!this.#isCancelled || this.loop.failing?.step === GIVE_UP);
   }
 
-  async #waitForSlot(waitMs: number): Promise<void> {
-    this.#report(
-      `Its endpoint's slots for retries are taken; asks again in ${Math.round(waitMs / 1000)} s. Updates: retryNow, cancel.`,
-    );
-    await this.#wait(waitMs, "for a slot");
-  }
-
-  async #wait(ms: number, summary: string): Promise<void> {
-    if (ms <= 0) return;
-    await condition(() => this.#retryRequested || this.#cancelled, ms, { summary });
-  }
-
-  /** Its run was terminated or failed: an operator decides how it continues. */
-  async #hold(): Promise<void> {
-    this.#setNeedsOperator(true);
-    this.#report(
-      "Its workflow was terminated or failed, so it waits. Updates: retryNow, or cancel to give up the remaining deliveries.",
-    );
-    await condition(() => this.#retryRequested || this.#cancelled);
-    this.#setNeedsOperator(false);
-  }
-
-  /** @param givingUp a cancel is being carried out; otherwise a cancel is answered by this run, not by another */
-  async #continueAsNewWhenLong(givingUp = false): Promise<void> {
-    const isOvertaken = () => this.#cancelled !== givingUp;
-    const { historyLength, continueAsNewSuggested } = workflowInfo();
-    if (isOvertaken() || (historyLength < HISTORY_EVENTS && !continueAsNewSuggested)) return;
-    this.#handsCancelOver = givingUp;
-    await condition(() => isOvertaken() || allHandlersFinished());
-    if (isOvertaken()) return;
-    const resume = { attempt: this.#attempt, cancelled: givingUp };
+  async #continueAsNew(): Promise<void> {
+    answerAll(this.#cancels, "gives up the remaining deliveries as soon as its step succeeds");
+    if (!(await this.loop.areAllAnswered())) return;
+    const resume = { attempt: this.#attempt, cancelled: this.#isCancelled };
     await continueAsNew<typeof webhookDeliveryWorkflow>({ ...this.#input, resume });
   }
 
-  async #retryNow(): Promise<string> {
-    // A request kept for later would cost the wait after this attempt.
-    if (this.#attempting) return "an attempt is under way";
-    this.#retryRequested = true;
-    return "attempts the remaining deliveries now";
-  }
-
-  async cancel(): Promise<string> {
-    this.#cancelled = true;
-    await condition(() => this.#ended || this.#handsCancelOver);
-    if (!this.#ended) return "gives up the remaining deliveries as soon as its step succeeds";
-    return this.#givenUp > 0 ? `${this.#givenUp} given up` : "nothing to cancel: all deliveries have ended";
-  }
-
-  #setNeedsOperator(value: boolean): void {
-    if (this.#needsOperator === value) return;
-    this.#needsOperator = value;
-    upsertSearchAttributes([{ key: NEEDS_OPERATOR, value }]);
-  }
-
-  #report(details: string): void {
-    this.#details = details;
-    setCurrentDetails(`Endpoint ${this.#input.webhookId}. ${details}`);
+  #show(shown: { details: string; needsOperator?: boolean }): void {
+    this.#ui.show({ ...shown, details: `Endpoint ${this.#input.webhookId}. ${shown.details}` });
   }
 }

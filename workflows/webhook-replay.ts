@@ -1,127 +1,74 @@
-import {
-  allHandlersFinished,
-  CancellationScope,
-  condition,
-  continueAsNew,
-  defineUpdate,
-  proxyActivities,
-  setCurrentDetails,
-  setHandler,
-  sleep,
-  upsertSearchAttributes,
-  workflowInfo,
-} from "@temporalio/workflow";
-import type { ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
-import { TASK_QUEUES } from "./ids.ts";
-import { NEEDS_OPERATOR } from "./search-attributes.ts";
-import { failingStep, persist, STEP_RETRY } from "./steps.ts";
+import { continueAsNew, defineUpdate, setHandler, sleep } from "@temporalio/workflow";
+import { replayNext } from "./activities.ts";
+import { CommandLoop, isRunLong } from "./command-loop.ts";
+import { OperatorView } from "./operator-view.ts";
+import { failingStep } from "./steps.ts";
 
 export interface ReplayInput {
   replayId: string;
 }
 
-/** Holds a bulk replay; deliveries that are queued already are sent. */
-export const pauseReplayUpdate = defineUpdate<string>("pause");
-export const resumeReplayUpdate = defineUpdate<string>("resume");
-/** Tries a step that keeps failing again now. */
-export const retryReplayNowUpdate = defineUpdate<string>("retryNow");
+type CommandKind = "pause" | "resume" | "retryNow";
 
-const HISTORY_EVENTS = 2_000;
+/** What operators may ask, as the UI explains it. */
+export const OPERATOR_UPDATES: readonly [CommandKind, string][] = [
+  ["pause", "Hold the replay. Deliveries that are queued already are sent."],
+  ["resume", "Continue a paused replay."],
+  ["retryNow", "Try again now instead of waiting, when a step keeps failing."],
+];
+
 const SECOND_MS = 1_000;
-
-const STEP = "queue a second's worth";
-const { replayNext } = proxyActivities<ReplayActivities>({
-  taskQueue: TASK_QUEUES.webhooks,
-  startToCloseTimeout: "60 seconds",
-  retry: STEP_RETRY,
-  summary: STEP,
-});
 
 /** Replays many deliveries, at a fixed rate. Its progress stands in Postgres. ID: webhook-replay/{replayId}. */
 export async function webhookReplayWorkflow({ replayId }: ReplayInput): Promise<{ replayed: number }> {
-  let paused = false;
-  let failing = false;
-  let retryRequested = false;
-  let details = "";
-  // A run that follows another keeps its search attributes.
-  let needsOperator = workflowInfo().typedSearchAttributes.get(NEEDS_OPERATOR) === true;
+  const loop = new CommandLoop<{ kind: CommandKind }>();
+  const ui = new OperatorView();
+  const state = { replayed: 0, total: 0, done: false, isResting: false, isPaused: false };
+  for (const [kind, description] of OPERATOR_UPDATES) {
+    setHandler(defineUpdate<string>(kind), () => loop.submit({ kind }), { description });
+  }
 
-  setHandler(
-    pauseReplayUpdate,
-    () => {
-      paused = true;
-      return "PAUSED";
-    },
-    { description: "Hold the replay. Deliveries that are queued already are sent." },
-  );
-  setHandler(
-    resumeReplayUpdate,
-    () => {
-      paused = false;
-      return "continues";
-    },
-    { description: "Continue a paused replay." },
-  );
-  setHandler(
-    retryReplayNowUpdate,
-    () => {
-      if (!failing) return "nothing to retry: no step is failing";
-      retryRequested = true;
-      return "tries again now";
-    },
-    { description: "Try again now instead of waiting, when a step keeps failing." },
-  );
-
-  const report = (text: string) => {
-    details = text;
-    setCurrentDetails(text);
+  const carryOut = (command: CommandKind): string => {
+    if (command === "retryNow" && !loop.failing) return "nothing to retry: no step is failing";
+    if (command !== "pause") loop.makeAllDue();
+    if (command === "retryNow") return "tries again now";
+    state.isPaused = command === "pause";
+    return state.isPaused ? "PAUSED" : "continues";
   };
-  const setNeedsOperator = (value: boolean) => {
-    if (needsOperator === value) return;
-    needsOperator = value;
-    upsertSearchAttributes([{ key: NEEDS_OPERATOR, value }]);
-  };
-  const holdWhilePaused = async (where: string) => {
-    if (paused) report(`Paused ${where}. Update: resume.`);
-    await condition(() => !paused);
-  };
-  const continueAsNewWhenLong = async () => {
-    const { historyLength, continueAsNewSuggested } = workflowInfo();
-    if (historyLength < HISTORY_EVENTS && !continueAsNewSuggested) return;
-    await condition(allHandlersFinished);
-    await continueAsNew<typeof webhookReplayWorkflow>({ replayId });
-  };
-  /** Runs the step until it succeeds. After three tries operators see that it fails, and can shorten the wait. */
-  const queueNext = async () => {
-    const before = details;
-    const progress = await persist(() => replayNext(replayId), {
-      show: (failure) => {
-        // A cancel in the UI is no failure.
-        if (CancellationScope.current().consideredCancelled) return;
-        failing = failure !== null;
-        if (failure) setNeedsOperator(true);
-        report(failure ? failingStep(STEP, failure.code, failure.waitMs, "retryNow, pause") : before);
-      },
-      wait: async (ms) => {
-        await condition(() => retryRequested || paused, ms, { summary: "until the step is tried again" });
-        retryRequested = false;
-        await holdWhilePaused("while its step was failing");
-        await continueAsNewWhenLong();
-      },
+  const queueNext = () =>
+    loop.tryStep("queue a second's worth", async () => {
+      Object.assign(state, await replayNext(replayId));
+      ui.show({ needsOperator: false });
+      if (state.done) return;
+      state.isResting = true;
+      const rest = sleep(SECOND_MS, { summary: "the rate limit" });
+      rest.then(() => Object.assign(state, { isResting: false })).catch(() => undefined);
     });
-    setNeedsOperator(false);
-    return progress;
+  const wait = (details: string, summary: string, ms?: number) => {
+    const { isResting } = state;
+    ui.show({ details });
+    return loop.wait(() => state.isResting !== isResting, summary, ms);
   };
 
+  // Before any command, so that a replay which is paused can say where.
+  await queueNext();
   for (;;) {
-    const { replayed, total, done } = await queueNext();
-    if (done) {
-      report(`Ended: ${replayed} replayed.`);
-      return { replayed };
-    }
-    report(`${replayed} of about ${total} queued. Update: pause.`);
-    await sleep(SECOND_MS, { summary: "the rate limit" });
-    await holdWhilePaused(`at ${replayed} of about ${total}`);
-    await continueAsNewWhenLong();
+    const pending = loop.next();
+    const { failing } = loop;
+    const failingMs = failing ? failing.until - Date.now() : 0;
+    const at = `${state.replayed} of about ${state.total}`;
+    if (pending) pending.reply(carryOut(pending.command.kind));
+    else if (state.done) {
+      ui.show({ details: `Ended: ${state.replayed} replayed.` });
+      if (await loop.areAllAnswered()) return { replayed: state.replayed };
+    } else if (state.isPaused) {
+      await wait(`Paused ${failing ? "while its step was failing" : `at ${at}`}. Update: resume.`, "paused");
+    } else if (failing && failingMs > 0) {
+      ui.show({ needsOperator: true });
+      const details = failingStep(failing.step, failing.code, failingMs, "retryNow, pause");
+      await wait(details, "until the step is tried again", failingMs);
+    } else if (state.isResting) await wait(`${at} queued. Update: pause.`, "the rate limit");
+    else if (!isRunLong()) await queueNext();
+    else if (await loop.areAllAnswered()) await continueAsNew<typeof webhookReplayWorkflow>({ replayId });
   }
 }

@@ -59,7 +59,7 @@ export class Settler {
       const write = () => settleOutcomes(em, dispatch, mails, this.#policy);
       deps.countMails(await throughOutage(deps, write, { patient: !this.failed }));
       allowance.returnRows(mails.length);
-      await allowance.returnMails(returned);
+      await throughOutage(deps, () => allowance.returnMails(returned));
     } catch (error) {
       this.#failure ??= { error };
     }

@@ -65,11 +65,11 @@ export class Stager {
   async close(): Promise<readonly StagedRecipient[]> {
     try {
       return (await this.#ahead) ?? [];
-    } catch {
-      // The iteration of the batches, if it came so far, has thrown this error.
+    } catch (error) {
       const { deps, em, dispatch } = this.#options;
       await throughOutage(deps, () => unstageUnanswered(em, dispatch, this.#afterSeq));
-      return [];
+      // Postgres may commit the statement yet. The attempt fails, so that the next one looks for its rows.
+      throw error;
     }
   }
 

@@ -158,7 +158,7 @@ const SendRecipientSchema = defineEntity({
     attempts: p.smallint().default(0),
     firstDeferredAt: instant().nullable(),
     retryAt: instant().nullable(),
-    /** Why it is where it is: smtp_550_5.1.1, suppressed, left_list, … never the server's text. */
+    /** Why it is where it is: mailbox_unknown:550_5.1.1, suppressed, opted_out, … never the server's text. */
     reason: p.text().nullable(),
     updatedAt: instant().defaultRaw("now()"),
     /** The lane that took this recipient; null while any lane of the send may. */

@@ -43,6 +43,18 @@ export interface MovedSend {
   step: SendStep | undefined;
 }
 
+/** The content of a resource's mails. It does not change once the resource is scheduled. */
+export interface ResourceContent {
+  subject: string;
+  /** HTML with merge tags. */
+  body: string;
+  fromEmail: string;
+  /** Null for the account's own name. */
+  fromName: string | null;
+  /** Names of the targeted lists by id. */
+  listNames: ReadonlyMap<string, string>;
+}
+
 /** The functions that a kind of resource offers to sends. */
 export interface Sendable {
   /**
@@ -56,6 +68,12 @@ export interface Sendable {
    * `opted_in` and `suppressed` (the team's do-not-mail list holds the address).
    */
   selectMembers(subject: PlanSubject): RawBuilder<unknown>;
+  /**
+   * Selects `row` and `ineligible` of each recipient in `picked` (`row`, `email`, `member_id`, `team_id`, `environment`,
+   * `resource_id`): why it may not be mailed any more, or null. Part of the statement that stages recipients.
+   */
+  readonly selectIneligible: RawBuilder<unknown>;
+  readContent(em: EntityManager, tenant: Tenant, id: string): Promise<ResourceContent>;
   /** Sets the resource SCHEDULED and emits its event. */
   markScheduled(em: EntityManager, tenant: Tenant, id: string, send: { id: string; sendAt: Date }): Promise<void>;
   /**

@@ -1,6 +1,5 @@
 import { sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
-import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isAccountFailure, recordAccountFailure } from "../accounts.ts";
@@ -130,7 +129,7 @@ function change(
 
 /** SCHEDULED to SENDING, once its time has come by the database clock. */
 export function beginSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
-  return change(em, sendId, () => ({ from: ["SCHEDULED"], to: "SENDING" }));
+  return change(em, sendId, ({ startsInMs }) => (startsInMs > 0 ? undefined : { from: ["SCHEDULED"], to: "SENDING" }));
 }
 
 /** @param pauseReason a code when no operator paused it, e.g. `login_refused` */
@@ -163,7 +162,7 @@ export async function cancelSend(em: EntityManager, sendId: string): Promise<Cha
 }
 
 export interface SettledSend {
-  environment: Environment;
+  /** SENDING when recipients are still to be mailed: then nothing was settled. */
   status: SendStatus;
   /** Mails accepted by a server. */
   sent: number;
@@ -175,10 +174,13 @@ export interface SettledSend {
 }
 
 /**
- * Ends a send: what is still queued or deferred of a cancelled one becomes CANCELLED, credits of mail that was accepted
- * or may have been (SENT, UNKNOWN) are consumed and all others released, once, and the status becomes SENT, or FAILED
- * when nothing went out. One that had ended and then mailed its unknown recipients again ends SENT as before; those it
- * did not come to are unknown again.
+ * Ends a send: recipients of a cancelled send that are queued or deferred become CANCELLED, credits of mail that was
+ * accepted or may have been (SENT, UNKNOWN) are consumed and all others released, once, and the status becomes SENT, or
+ * FAILED when no mail went out. A send that had ended and then mailed its unknown recipients again ends SENT as before;
+ * recipients that were not mailed again by then are UNKNOWN as before.
+ *
+ * Changes nothing when the send is SENDING and a recipient is queued or deferred: an attempt that was presumed dead may
+ * have put one back after another attempt found none.
  */
 export function finishSend(em: EntityManager, sendId: string): Promise<SettledSend> {
   return transaction(em, async (tx) => {
@@ -204,7 +206,14 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
         .executeTakeFirst();
       if (send.status === "CANCELLED") cancelled = Number(ended.numUpdatedRows);
     }
-    const { SENT: sent = 0, UNKNOWN: unknown = 0 } = await countStates(tx, sendId);
+    const {
+      SENT: sent = 0,
+      UNKNOWN: unknown = 0,
+      QUEUED: queued = 0,
+      DEFERRED: deferred = 0,
+    } = await countStates(tx, sendId);
+    const counts = { sent, unknown, cancelled };
+    if (!TERMINAL.has(send.status) && queued + deferred > 0) return { ...counts, status: send.status, reviewMs: 0 };
     const status = TERMINAL.has(send.status) ? send.status : settled || sent + unknown > 0 ? "SENT" : "FAILED";
     if (!settled) {
       const used = sent + unknown;
@@ -213,7 +222,8 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
       await db.updateTable("sends").set({ settled_at: sql<string>`now()` }).where("id", "=", sendId).execute();
     }
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
-    const reviewMs = await openReview(tx, sendId, status === "SENT" ? unknown : 0);
-    return { environment: send.environment, status, sent, unknown, reviewMs, cancelled };
+    const hasJustEnded = send.status !== "SENT";
+    const reviewMs = await openReview(tx, sendId, status === "SENT" ? unknown : 0, hasJustEnded);
+    return { ...counts, status, reviewMs };
   });
 }

@@ -88,5 +88,51 @@ const markMoved: Sendable["markMoved"] = async (em, tenant, id, { sendId, to, st
   if (step && moved.numUpdatedRows > 0n) await emit(em, tenant, `newsletter.${step}`, newsletterRow(id));
 };
 
+const selectIneligible = sql`
+      select p.row, case
+          when u.id is null then 'subscriber_deleted'
+          when u.email <> p.email then 'address_changed'
+          when x.id is not null then 'suppressed'
+          when not exists (
+            select 1 from newsletter_lists l
+            join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.member_id
+            where l.newsletter_id = p.resource_id and m.status = 'CONFIRMED'
+          ) then 'opted_out'
+        end as ineligible
+      from picked p
+      left join subscribers u on u.id = p.member_id
+      left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email`;
+
+const readContent: Sendable["readContent"] = async (em, tenant, id) => {
+  const db = kysely(em);
+  const row = await db
+    .selectFrom("newsletters")
+    .select(["subject", "body", "from_email", "from_name"])
+    .where("id", "=", id)
+    .where(ofTenant(tenant))
+    .executeTakeFirstOrThrow();
+  const lists = await db
+    .selectFrom("lists")
+    .innerJoin("newsletter_lists", "newsletter_lists.list_id", "lists.id")
+    .select(["lists.id", "lists.name"])
+    .where("newsletter_lists.newsletter_id", "=", id)
+    .where(ofTenant(tenant, "lists"))
+    .execute();
+  return {
+    subject: row.subject ?? "",
+    body: row.body ?? "",
+    fromEmail: row.from_email ?? "",
+    fromName: row.from_name,
+    listNames: new Map(lists.map((list) => [list.id, list.name])),
+  };
+};
+
 /** A newsletter mails the subscribers of the lists that are attached to it. */
-export const newsletter: Sendable = { readDraft, selectMembers, markScheduled, markMoved };
+export const newsletter: Sendable = {
+  readDraft,
+  selectMembers,
+  selectIneligible,
+  readContent,
+  markScheduled,
+  markMoved,
+};

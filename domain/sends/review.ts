@@ -5,24 +5,30 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 const REVIEW = sql`interval '7 days'`;
 
 /**
- * Opens the review of a send that ended with unknown outcomes, unless it is open: Postgres knows of it, so that it
- * outlives its workflow. With none unknown, closes it.
+ * Opens the review of a send that has just ended with unknown outcomes, or keeps one open: Postgres knows of it, so that
+ * it outlives its workflow. A review that an operator closed stays closed. Without unknown outcomes, closes it.
  * @returns milliseconds until it closes by itself, by the database clock; 0 when there is nothing to review
  */
-export async function openReview(em: EntityManager, sendId: string, unknown: number): Promise<number> {
+export async function openReview(
+  em: EntityManager,
+  sendId: string,
+  unknown: number,
+  hasJustEnded: boolean,
+): Promise<number> {
   if (unknown === 0) {
     await closeReview(em, sendId);
     return 0;
   }
-  const { ms } = await kysely(em)
+  const row = await kysely(em)
     .updateTable("sends")
     .set({
       review_until: sql<string>`case when review_until > clock_timestamp() then review_until else clock_timestamp() + ${REVIEW} end`,
     })
     .where("id", "=", sendId)
+    .$if(!hasJustEnded, (query) => query.where("review_until", ">", sql<string>`clock_timestamp()`))
     .returning(sql<number>`ceil(extract(epoch from review_until - clock_timestamp()) * 1000)::float8`.as("ms"))
-    .executeTakeFirstOrThrow();
-  return ms;
+    .executeTakeFirst();
+  return row?.ms ?? 0;
 }
 
 /** Ends the review: an operator decided, or its time has passed. The send needs no operator any more. */

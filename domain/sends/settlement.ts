@@ -131,7 +131,7 @@ async function runSettlement(
           and (r.state = 'SENDING' or (r.state = 'UNKNOWN' and (t.state in ('SENT', 'REJECTED')
             or (t.state <> 'UNKNOWN' and exists (
               select 1 from sends s where s.id = ${sendId} and ${ofTenant(dispatch, "s")}
-                and s.status in ('SENDING', 'PAUSED'))))))
+                and s.status in ('SENDING', 'PAUSED') for share)))))
         returning ${withEvents ? sql`r.*` : sql`r.state`}
       ), counted as (
         insert into delivery_days as d (team_id, environment, day, delivered)
@@ -158,7 +158,7 @@ async function runSettlement(
 function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilder<unknown> {
   const { sendId, resource } = dispatch;
   const mails = sql`
-        select w.type, ${emailRecord("s", { sendId, newsletterId: resource.id }, sql`s.state`)} as object
+        select w.type, ${emailRecord("s", { sendId, resource }, sql`s.state`)} as object
         from wanted w join settled s
           on w.type = case s.state when 'SENT' then 'email.sent' when 'REJECTED' then 'email.rejected' end`;
   const suppressions = sql`

@@ -3,6 +3,7 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
+import { sendable } from "./sendable.ts";
 
 /** A recipient whose row is SENDING: committed to be mailed by the attempt that staged it. */
 export interface StagedRecipient {
@@ -52,11 +53,11 @@ export async function stageBatch(
   dispatch: OpenedDispatch,
   { afterSeq, limit }: StageRequest,
 ): Promise<StagedBatch> {
-  const { sendId, accountId, epoch, shared } = dispatch;
+  const { sendId, accountId, epoch, resource, shared } = dispatch;
   const stagedAt = performance.now();
   const { rows } = await executePrepared(
     em,
-    `stage_batch_${limit}${shared ? "_shared" : ""}`,
+    `stage_${resource.type}_${limit}${shared ? "_shared" : ""}`,
     sql<{
       seq: number;
       state: RecipientState;
@@ -69,7 +70,7 @@ export async function stageBatch(
       select s.id, s.team_id, s.environment, s.resource_id
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
       where s.id = ${sendId} and ${ofTenant(dispatch, "s")} and s.status = 'SENDING' and l.epoch = ${epoch}
-        and exists (select 1 from email_accounts a where a.id = l.account_id and a.status = 'ACTIVE')
+        and exists (select 1 from email_accounts a where a.id = l.account_id and ${ofTenant(dispatch, "a")} and a.status = 'ACTIVE')
       for share of s, l
     ), picked as (
       select r.ctid as row, r.email, r.member_id, live.team_id, live.environment, live.resource_id
@@ -77,20 +78,7 @@ export async function stageBatch(
       where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED' and ${isFreeFor(accountId, "r")}
       order by r.seq limit ${sql.lit(limit)}
       ${shared ? sql`for update of r skip locked` : sql``}
-    ), checked as materialized (
-      select p.row, case
-          when u.id is null then 'subscriber_deleted'
-          when u.email <> p.email then 'address_changed'
-          when x.id is not null then 'suppressed'
-          when not exists (
-            select 1 from newsletter_lists l
-            join subscriptions m on m.list_id = l.list_id and m.subscriber_id = p.member_id
-            where l.newsletter_id = p.resource_id and m.status = 'CONFIRMED'
-          ) then 'opted_out'
-        end as ineligible
-      from picked p
-      left join subscribers u on u.id = p.member_id
-      left join suppressions x on x.team_id = p.team_id and x.environment = p.environment and x.email = p.email
+    ), checked as materialized (${sendable(resource).selectIneligible}
     )
     update send_recipients r
     set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,

@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { isoInstant } from "../../db/sql.ts";
+import type { SendResource } from "../sends/resource.ts";
 import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
 
 /**
@@ -74,15 +75,15 @@ export const newsletterRow = (id: string) => ({
   from: sql`newsletters n where n.id = ${id}`,
 });
 
-/** Of a row of `send_recipients` of a newsletter's send, or of its columns that are used here. */
+/** Of a row of `send_recipients`, or of its columns that are used here. */
 export const emailRecord = (
   row: string,
-  { sendId, newsletterId }: { sendId: string; newsletterId: string },
+  { sendId, resource }: { sendId: string; resource: SendResource },
   status: RawBuilder<unknown>,
 ): RawBuilder<EventObject<"email">> =>
   record("email", {
     id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
-    newsletter_id: sql`${newsletterId}::text`,
+    newsletter_id: sql`${resource.id}::text`,
     campaign_id: nothing,
     subscriber_id: sql.ref(`${row}.member_id`),
     contact_id: nothing,

@@ -153,6 +153,15 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
   return {
     "delivery-delivered": async () => deliver(await endpointThat(status(204)), 3),
 
+    // The first attempt is a local activity.
+    "delivery-delivered-at-once": async () => {
+      const to = await endpointThat(status(204));
+      await sql`update webhook_health set last_success_at = now() where webhook_id = ${to.endpoint.id}`.execute(
+        kysely(to.team.em),
+      );
+      return deliver(to, 3);
+    },
+
     "delivery-retried-then-delivered": async () => {
       let times = 0;
       return deliver(await endpointThat((...args) => status(++times < 3 ? 500 : 204)(...args)));

@@ -27,11 +27,15 @@ const updatesIn = ({ history }: RecordedHistory): string[] =>
     ({ workflowExecutionUpdateAcceptedEventAttributes: accepted }) => accepted?.acceptedRequest?.input?.name ?? [],
   );
 
+interface WithUpdates {
+  OPERATOR_UPDATES: readonly (readonly [name: string, description: string])[];
+}
+
 /** The recorded workflows, by the prefix of their ids. */
-const RECORDED: [name: string, prefix: string, workflow: object, updates: number][] = [
+const RECORDED: [name: string, prefix: string, workflow: WithUpdates, updates: number][] = [
   ["send", sendWorkflowId(""), send, 7],
   ["delivery", deliveryWorkflowId(""), delivery, 2],
-  ["bulk replay", replayWorkflowId(""), bulkReplay, 2],
+  ["bulk replay", replayWorkflowId(""), bulkReplay, 3],
 ];
 
 describe("The recorded histories", () => {
@@ -78,7 +82,7 @@ describe("The recorded histories", () => {
       const taken = Object.values(workflow).flatMap((exported) =>
         typeof exported === "object" && exported.type === "update" ? exported.name : [],
       );
-      if (workflow === send) taken.push(...send.OPERATOR_UPDATES.map(([update]) => update));
+      taken.push(...workflow.OPERATOR_UPDATES.map(([update]) => update));
       assert.ok(taken.length >= updates, "the updates are found");
       const seen = new Set(mine.flatMap(updatesIn));
       const missing = taken.filter((update) => !seen.has(update));

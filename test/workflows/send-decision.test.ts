@@ -272,6 +272,30 @@ const TABLE: Row[] = [
     undefined,
     { kind: "settle" },
   ],
+  [
+    "shows a command that fails during a slice",
+    view({ slice: "under way", ...failing(NOW + 5_000) }),
+    undefined,
+    { kind: "wait", needsOperator: true },
+  ],
+  [
+    "answers a pause before it continues as a new run",
+    view({ isLong: true, send: send({ status: "PAUSED" }), pauses: [1], ...failing(NOW + 5_000) }),
+    undefined,
+    { kind: "wait", needsOperator: true },
+  ],
+  [
+    "stays in its run while a slice is under way and a command fails",
+    view({ isLong: true, slice: "under way", ...failing(NOW + 5_000) }),
+    undefined,
+    { kind: "wait" },
+  ],
+  [
+    "waits for a slice after which an operator wants another at once",
+    view({ slice: "retried" }),
+    undefined,
+    { kind: "wait", details: DETAILS.mailing(7) },
+  ],
 ];
 
 describe("The next step of a send", () => {

@@ -1,0 +1,26 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+
+export type UnfinishedSend = Awaited<ReturnType<typeof readUnfinishedSends>>[number];
+
+/**
+ * Confirmed sends that have not ended, whose credits are not settled, or whose unknown outcomes an operator may still
+ * decide about: those that need a workflow. The index `sends_open` holds them.
+ * @param after the last id of the page before; empty for the first page
+ */
+export function readUnfinishedSends(em: EntityManager, after: string, limit: number) {
+  return kysely(em)
+    .selectFrom("sends")
+    .select(["id", "team_id", "environment", "resource_type", "resource_id"])
+    .where("id", ">", after)
+    .where((eb) =>
+      eb.or([
+        eb("status", "in", ["SCHEDULED", "SENDING", "PAUSED"]),
+        eb("settled_at", "is", null),
+        eb("review_until", ">", sql<string>`now()`),
+      ]),
+    )
+    .orderBy("id")
+    .limit(limit)
+    .execute();
+}
