@@ -142,7 +142,7 @@ describe("The app's command line", () => {
       await json(["member:role", "--member", team.owner.id, "--role", "ADMIN"]);
       await json(["member:role", "--member", team.owner.id, "--role", "OWNER"]);
       await json(["member:remove", "--member", member.id]);
-      await refused(["member:remove", "--member", member.id], /no such record/);
+      await refused(["member:remove", "--member", member.id], /No record has this id/);
     });
 
     it("removes only one of two owners when both are removed at the same moment", async () => {
@@ -264,7 +264,7 @@ describe("The app's command line", () => {
       assert.deepEqual((await read()).lists, [list]);
       await json(["list:detach", ...pair]);
       assert.deepEqual((await read()).lists, []);
-      await refused(["list:detach", ...pair], /no such record/);
+      await refused(["list:detach", ...pair], /No record has this id/);
       await json(["newsletter:send-days", "--newsletter", draft, "--days", "fri,1,Tuesday"]);
       assert.deepEqual((await read()).send_days, [1, 2, 5]);
       await json(["newsletter:send-days", "--newsletter", draft, "--days", "any"]);
@@ -278,7 +278,7 @@ describe("The app's command line", () => {
       const otherTeam = await makeTeam();
       const list = (await api(otherTeam.keys.live).post("/lists", { name: "x" })).body.data.id;
       const draft = (await api(team.keys.live).post("/newsletters", { name: "x" })).body.data.id;
-      await refused(["list:attach", "--newsletter", draft, "--list", list], /no such record/);
+      await refused(["list:attach", "--newsletter", draft, "--list", list], /No record has this id/);
     });
 
     it("records a complaint once per address and newsletter", async () => {

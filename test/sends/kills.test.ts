@@ -334,12 +334,16 @@ describe("A confirm whose API is killed", () => {
     await again;
     await untilApiAnswers(sender);
 
-    const { rows } = await sql<{ body: string }>`select body from idempotency_records
+    const { rows } = await sql<{ payload: string; requestId: string }>`
+      select payload, request_id as "requestId" from idempotency_records
       where team_id = ${sender.team.id} and status = 202`.execute(kysely(sender.em));
     const retried = await confirm(sender, token, key);
     assert.equal(retried.status, 202, retried.text);
     assert.equal(retried.headers.get("idempotent-replayed"), "true");
-    assert.deepEqual(rows, [{ body: retried.text }]);
+    const [answered] = rows;
+    assert.equal(rows.length, 1);
+    assert.equal(retried.body.meta.request_id, answered?.requestId, "the first request's answer");
+    assert.equal(retried.body.data.id, JSON.parse(answered?.payload ?? "{}").sendId);
     assert.equal((await confirm(sender, token, key)).text, retried.text);
     assert.equal((await confirm(sender, token)).body.error?.code, "confirmation_stale");
     await untilStatus(sender, ["SENT"]);

@@ -32,7 +32,7 @@ async function twoLanes(recipients: number) {
   const sender = await makeSender({ recipients });
   const db = kysely(sender.em);
   // Its workflow waits for tomorrow.
-  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)::text]
+  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
     where id = ${sender.newsletterId}`.execute(db);
   const { data } = await startSend(sender);
   const sendId: string = data.id;

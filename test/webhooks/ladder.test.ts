@@ -181,7 +181,7 @@ describe("A delivery on the ladder", () => {
   it("waits as long as the ladder of its input says before each attempt, give or take a fifth", async () => {
     receiver.behave = (_, response) => void response.writeHead(500).end();
     const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/rungs` });
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/attempts` });
     await emitSome(team, 1);
     const log = await untilOver(team, endpoint.id);
     assert.deepEqual(
