@@ -161,7 +161,7 @@ const SendRecipientSchema = defineEntity({
     /** Why it is where it is: mailbox_unknown:550_5.1.1, suppressed, opted_out, … never the server's text. */
     reason: p.text().nullable(),
     updatedAt: instant().defaultRaw("now()"),
-    /** The lane that took this recipient; null while any lane of the send may. */
+    /** The lane that took this recipient; null while any lane of the send may, and always when the send has one lane. */
     accountId: p.text().nullable(),
   },
 });

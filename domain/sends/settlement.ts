@@ -46,7 +46,7 @@ function reasonOf(outcome: MailOutcome): string | null {
   }
 }
 
-export type SettlingDispatch = Omit<OpenedDispatch, "status" | "shared" | "afterSeq" | "unknown">;
+export type SettlingDispatch = Omit<OpenedDispatch, "status" | "afterSeq" | "unknown">;
 
 /**
  * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, a suppression per hard
@@ -91,7 +91,7 @@ async function runSettlement(
   { ladderSeconds, windowSeconds }: DeferralPolicy,
   withEvents: boolean,
 ): Promise<Settled[]> {
-  const { sendId, accountId, epoch, teamId, environment } = dispatch;
+  const { sendId, accountId, epoch, shared, teamId, environment } = dispatch;
   const seqs = mails.map(({ item }) => item.seq);
   const bounced = mails.flatMap(({ item, outcome }) =>
     outcome.outcome === "rejected" && outcome.suppress ? [{ id: newId("suppression"), email: item.email }] : [],
@@ -101,7 +101,7 @@ async function runSettlement(
   // A batch without a bounce has a statement without suppressions: an insert has its cost even when it inserts nothing.
   const { rows } = await executePrepared(
     em,
-    `settle${bounces ? "_bounces" : ""}${withEvents ? "_with_events" : ""}`,
+    `settle${bounces ? "_bounces" : ""}${withEvents ? "_with_events" : ""}${shared ? "_shared" : ""}`,
     sql<Settled>`
       with outcome as (
         select * from unnest(
@@ -120,14 +120,14 @@ async function runSettlement(
         update send_recipients r
         set state = case when t.retry_at > t.expires_at then 'EXPIRED' else t.state end,
           reason = t.reason,
-          account_id = case when t.state = 'QUEUED' then null else r.account_id end,
+          ${shared ? sql`account_id = case when t.state = 'QUEUED' then null else r.account_id end,` : sql``}
           attempts = r.attempts - case when t.state = 'QUEUED' then 1 else 0 end,
           first_deferred_at = case when t.state = 'DEFERRED' then coalesce(t.first_deferred_at, now())
             else r.first_deferred_at end,
           retry_at = case when t.retry_at <= t.expires_at then t.retry_at end,
           updated_at = now()
         from timed t
-        where r.ctid = t.row and r.epoch = ${epoch} and r.account_id = ${accountId}
+        where r.ctid = t.row and r.epoch = ${epoch} ${shared ? sql`and r.account_id = ${accountId}` : sql``}
           and (r.state = 'SENDING' or (r.state = 'UNKNOWN' and (t.state in ('SENT', 'REJECTED')
             or (t.state <> 'UNKNOWN' and exists (
               select 1 from sends s where s.id = ${sendId} and ${ofTenant(dispatch, "s")}

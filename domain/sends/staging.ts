@@ -82,7 +82,7 @@ export async function stageBatch(
     )
     update send_recipients r
     set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,
-      epoch = ${epoch}, account_id = ${accountId}, reason = c.ineligible, updated_at = now(),
+      epoch = ${epoch}, ${shared ? sql`account_id = ${accountId},` : sql``} reason = c.ineligible, updated_at = now(),
       attempts = r.attempts + case when c.ineligible is null then 1 else 0 end
     from checked c where r.ctid = c.row
     returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id`,
@@ -124,7 +124,7 @@ export async function unstageUnanswered(
     .where("send_id", "=", sendId)
     .where("seq", ">", afterSeq)
     .where("state", "=", "SENDING")
-    .where("account_id", "=", accountId)
+    .where(sql<boolean>`${isFreeFor(accountId, "send_recipients")}`)
     .where("epoch", "=", epoch)
     .execute();
 }

@@ -36,6 +36,7 @@ async function inFlight(): Promise<{
     accountId: sender.accountId,
     resource: { type: "newsletter" as const, id: sender.newsletterId },
     epoch: EPOCH,
+    shared: false,
     eventsWanted: false,
   };
   return { sender, sendId, settle: () => settleOutcomes(sender.em.fork(), send, outcomes, POLICY) };

@@ -544,6 +544,7 @@ describe("Events of a send", () => {
             accountId: "acct_x",
             resource: { type: "newsletter", id: mail.newsletterId },
             epoch: 1,
+            shared: false,
             eventsWanted,
           },
           [{ item: mail, outcome: { outcome: "sent", reason: "accepted" } }],
