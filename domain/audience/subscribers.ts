@@ -28,10 +28,23 @@ export async function createSubscriber(
   tenant: Tenant,
   { email, firstName, lastName }: SubscriberFields,
 ): Promise<Subscriber> {
-  const subscriber = em.create(Subscriber, { id: newId("subscriber"), ...tenant, email, firstName, lastName });
-  await flushUnique(em);
-  await emit(em, tenant, "subscriber.created", subscriberRow(tenant, subscriber.id));
-  return subscriber;
+  // A conditional statement, which costs less than a flush: this is the most frequent write.
+  const row = await kysely(em)
+    .insertInto("subscribers")
+    .values({
+      id: newId("subscriber"),
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      email,
+      first_name: firstName,
+      last_name: lastName,
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .returningAll()
+    .executeTakeFirst();
+  if (!row) throw alreadyExists();
+  await emit(em, tenant, "subscriber.created", subscriberRow(row.id));
+  return em.map(Subscriber, row);
 }
 
 /** Writes a subscriber. @throws {ApiError} `resource_already_exists` when another one has the address */
@@ -44,9 +57,13 @@ async function flushUnique(em: EntityManager): Promise<void> {
   }
 }
 
-const subscriberRow = (tenant: Tenant, id: string) => ({
+/**
+ * A row that the same transaction has just written. By its id alone: with the tenant's columns beside it, a plan made
+ * while the table was small walks the index of the tenant's rows.
+ */
+const subscriberRow = (id: string) => ({
   record: subscriberRecord("s"),
-  from: sql`subscribers s where ${ofTenant(tenant, "s")} and s.id = ${id}`,
+  from: sql`subscribers s where s.id = ${id}`,
   name: "subscriber",
 });
 
@@ -68,7 +85,7 @@ export async function updateSubscriber(
   em.assign(subscriber, changesOf(patch));
   await flushUnique(em);
   if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
-  if (changed) await emit(em, tenant, "subscriber.updated", subscriberRow(tenant, subscriberId));
+  if (changed) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
   return em.refreshOrFail(subscriber);
 }
 
