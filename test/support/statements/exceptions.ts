@@ -93,7 +93,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "The reconciler and the metrics look at the sends and credits of all tenants.",
     program: "workers",
-    file: /^(?:domain\/sends\/(?:overview|unfinished)|domain\/credits)\.ts$/,
+    file: /^(?:activities\/reconcile|domain\/sends\/overview|domain\/credits)\.ts$/,
     tables: ["sends", "credit_balances", "credit_entries"],
     statement: /^select /,
   },
