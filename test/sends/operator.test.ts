@@ -342,7 +342,12 @@ describe("Operators' updates of a send", function () {
     await waiting.executeUpdate("cancel");
 
     const { handle: failing } = await withFailingAccount();
-    await eventually(async () => (await failing.executeUpdate("retry")) === "tries again now", { what: "a wait" });
+    // A retry during a slice begins another one at once: retries without a pause would never meet the wait between two.
+    const everySecond = { everyMs: 1_000, withinMs: 30_000 };
+    await eventually(async () => (await failing.executeUpdate("retry")) === "tries again now", {
+      what: "a wait",
+      ...everySecond,
+    });
     await failing.executeUpdate("cancel");
   });
 
