@@ -120,7 +120,7 @@ async function withFailingAccount() {
       await handle.executeUpdate("retry");
       return needsOperator(handle);
     },
-    { what: "NeedsOperator", withinMs: 25_000 },
+    { what: "NeedsOperator", withinMs: 40_000, everyMs: 500 },
   );
   return { sender, handle };
 }
