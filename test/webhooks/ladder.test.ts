@@ -360,6 +360,6 @@ describe("A delivery on the ladder", () => {
       [1, "FAILED"],
       [2, "SUCCEEDED"],
     ]);
-    assert.match(await detailsOf(handle), /Ended: 1 succeeded/);
+    await untilDetails(handle, /Ended: 1 succeeded/);
   }).timeout(90_000);
 });
