@@ -42,7 +42,7 @@ async function call(routes: AnyTRPCRouter, deps: Deps, endpoint: Endpoint, req: 
   const params = { ...req.params };
   const query = once(() => readQuery(req.originalUrl, meta.dryRun === true));
   const locals = localsOf(res);
-  const ctx: CallContext = {
+  const context: CallContext = {
     ...deps,
     requestId: locals.requestId,
     headers: req.headersDistinct,
@@ -51,7 +51,15 @@ async function call(routes: AnyTRPCRouter, deps: Deps, endpoint: Endpoint, req: 
     locals,
   };
   const getRawInput = once(async () => ({ params, query: query().parameters, body: await readBody(req, res) }));
-  const procedure = { router: routes, path: name, type, getRawInput, ctx, signal: undefined, batchIndex: 0 };
+  const procedure = {
+    router: routes,
+    path: name,
+    type,
+    getRawInput,
+    ctx: { call: context },
+    signal: undefined,
+    batchIndex: 0,
+  };
   return (await callTRPCProcedure(procedure)) as Success;
 }
 

@@ -39,12 +39,14 @@ export function route(meta: RouteMeta) {
             handler({ ctx, input: parsed as z.output<I> });
           return {
             /** A read: no transaction, nothing is remembered. */
-            query: (handler: RouteHandler) => procedure("read").query(({ ctx, input }) => call(handler, ctx, input)),
+            query: (handler: RouteHandler) =>
+              procedure("read").query(({ ctx, input }) => call(handler, ctx.call, input)),
             /** A write: one transaction holds the effect and the remembered answer. */
             mutation: (handler: RouteHandler) =>
-              procedure("write").mutation(({ ctx, input }) => call(handler, ctx, input)),
+              procedure("write").mutation(({ ctx, input }) => call(handler, ctx.call, input)),
             /** A write whose effect a workflow commits; the activity that does so may write the answer. */
-            send: (handler: RouteHandler) => procedure("send").mutation(({ ctx, input }) => call(handler, ctx, input)),
+            send: (handler: RouteHandler) =>
+              procedure("send").mutation(({ ctx, input }) => call(handler, ctx.call, input)),
           };
         };
         return {
