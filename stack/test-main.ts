@@ -13,8 +13,12 @@ import { explain, onSignals } from "./terminal.ts";
 
 const TESTS = "test/**/*.test.ts";
 const REAL_TESTS = "test/real/**/*.test.ts";
-/** Run at the same time as the other tests, on a stack of their own: they wait more than they compute. */
-const SECOND_LANE = /^test\/(stack|webhooks|workers|workflows)\//;
+/** Each group of tests runs at the same time as the others, on a stack of its own: they wait more than they compute. */
+const LANES = [
+  (file: string) => !/^test\/(app|stack|webhooks|workers|workflows)\//.test(file),
+  (file: string) => /^test\/(webhooks|workflows)\//.test(file),
+  (file: string) => /^test\/(app|stack|workers)\//.test(file),
+];
 const ROOT = `${import.meta.dirname}/..`;
 /** Loaded into the processes of the stack: writes down the statements they run. */
 const STATEMENT_RECORDER = new URL("../test/support/statements/record.ts", import.meta.url).href;
@@ -141,11 +145,11 @@ function joinSummaries(file: string, parts: readonly string[]): void {
   writeFileSync(file, JSON.stringify(joined));
 }
 
-/** Ports of webhook receivers, for two lanes. */
-async function receiverPorts(): Promise<{ first: number[]; second: number[] }> {
-  const wanted = Array.from({ length: 2 * RECEIVERS_PER_LANE }, (_, i) => [`receiver ${i}`, { port: 0 }]);
+/** Ports of webhook receivers, for each lane. */
+async function receiverPorts(): Promise<number[][]> {
+  const wanted = Array.from({ length: LANES.length * RECEIVERS_PER_LANE }, (_, i) => [`receiver ${i}`, { port: 0 }]);
   const ports = Object.values<number>(await reservePorts(Object.fromEntries(wanted)));
-  return { first: ports.slice(0, RECEIVERS_PER_LANE), second: ports.slice(RECEIVERS_PER_LANE) };
+  return LANES.map((_, n) => ports.slice(n * RECEIVERS_PER_LANE, (n + 1) * RECEIVERS_PER_LANE));
 }
 
 async function main(): Promise<number> {
@@ -163,18 +167,22 @@ async function main(): Promise<number> {
     interrupted(() => lanes.kill()),
   );
   try {
-    const runFirst = await lanes.open(receivers.first);
+    const open = (n: number) => lanes.open(receivers[n] ?? []);
+    const runFirst = await open(0);
     if (namesSome) return await runFirst(args, {});
     if (isReal) return await runFirst([...args, ...globSync(REAL_TESTS, { cwd: ROOT }).sort()], {});
-    // One after the other: the second stack sees which ports the first has taken.
-    const runSecond = await lanes.open(receivers.second);
+    const runs = [runFirst];
+    // One after the other: a stack sees which ports those before it have taken.
+    for (let n = 1; n < LANES.length; n++) runs.push(await open(n));
     const files = globSync(TESTS, { cwd: ROOT, exclude: [REAL_TESTS] }).sort();
     const summary = process.env["TEST_SUMMARY"];
-    const parts = summary ? [`${summary}.1`, `${summary}.2`] : [];
-    const codes = await Promise.all([
-      runFirst([...args, ...files.filter((file) => !SECOND_LANE.test(file))], { summary: parts[0] }),
-      runSecond([...args, ...files.filter((file) => SECOND_LANE.test(file))], { summary: parts[1], buffered: true }),
-    ]);
+    const parts = summary ? LANES.map((_, n) => `${summary}.${n}`) : [];
+    const codes = await Promise.all(
+      runs.map((run, n) => {
+        const ofLane = files.filter((file) => LANES[n]?.(file));
+        return run([...args, ...ofLane], { summary: parts[n], buffered: n > 0 });
+      }),
+    );
     if (summary) joinSummaries(summary, parts);
     for (const part of parts) rmSync(part, { force: true });
     return Math.max(...codes);
