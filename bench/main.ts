@@ -46,6 +46,12 @@ withStackOptions(program.command("webhooks"))
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./webhooks.ts")).benchWebhooks(options)));
 
+withStackOptions(program.command("hostile"))
+  .description("an ordinary client beside hostile ones: its latencies and failures, and the memory of each process")
+  .option("--seconds <n>", "how long each kind of load lasts", wholeNumber(1), 15)
+  .option("--rows <n>", "subscribers of the hostile team", wholeNumber(1), 200_000)
+  .action(async (options) => show(await (await import("./hostile.ts")).benchHostile(options)));
+
 program
   .command("fill")
   .description("messages filled per second, by kind of template")
