@@ -384,7 +384,7 @@ async function historyLength(sendId: string): Promise<number> {
   }
 }
 
-/** Whatever does not add up at the end of a send. */
+/** The sums that do not add up at the end of a send. */
 async function wrongs(sender: Sender, recipients: number): Promise<string[]> {
   const states = await ledgerStates(sender);
   const { available, reserved, mismatch } = await credits(sender);

@@ -24,7 +24,7 @@ const step = <K extends keyof SendActivities>(name: K, summary: string, options:
 /** For what may take minutes: a worker that is lost meanwhile is noticed by its heartbeat. */
 const LONG = { startToCloseTimeout: "5 minutes", heartbeatTimeout: "10 seconds" } as const;
 
-/** What the workflow of a send asks of Postgres. */
+/** The activities of a send, which ask Postgres. */
 export const sendSteps: SendActivities = {
   // A local activity saves the round trip that was most of a preview's time. The API waits 10 s for it.
   writePreview: proxyLocalActivities<SendActivities>({
