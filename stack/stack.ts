@@ -6,7 +6,7 @@ import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra } from "./infra.ts";
 import { lockDataDir, waitForLeftovers } from "./lock.ts";
 import { Processes, StackError } from "./processes.ts";
-import type { StackSettings } from "./settings.ts";
+import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
 import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
 /** The worker pools of the stack. */
@@ -122,6 +122,7 @@ export class Stack {
       ENCRYPTION_KEYS: secrets.encryptionKeys,
       PUBLIC_URL: origin,
       WEBHOOK_ALLOWED_HOSTS: receiver,
+      SMTP_ALLOWED_HOSTS: LOOPBACK_SMTP,
       ...(infra.temporalUi ? withoutCluster(source) : source),
       DATABASE_URL: infra.databaseUrl,
       TEMPORAL_ADDRESS: infra.temporalAddress,
