@@ -2,6 +2,7 @@ import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { passwordContext } from "../domain/accounts.ts";
 import type { Vault } from "../domain/crypto.ts";
+import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
 import {
   LEASE_SECONDS,
   leaseConnections,
@@ -77,6 +78,7 @@ interface Options {
   vault: Vault;
   log: Logger;
   workerId: string;
+  guard: SmtpGuard;
   timeoutMs: number;
 }
 
@@ -103,7 +105,7 @@ export class AccountPools {
   }
 
   async #acquire(account: SendingAccount): Promise<AccountPool | undefined> {
-    const { orm, vault, workerId, timeoutMs } = this.#options;
+    const { orm, vault, workerId, guard, timeoutMs } = this.#options;
     const { accountId } = account;
     const connections = await leaseConnections(orm.em.fork(), account, workerId);
     if (connections === 0) return undefined;
@@ -120,6 +122,7 @@ export class AccountPools {
       const pool = new SmtpPool({
         host: server.host,
         port: server.port,
+        guard,
         secure: server.security,
         user: server.username ?? undefined,
         pass: pass === null ? undefined : vault.decrypt(pass, passwordContext(accountId)),

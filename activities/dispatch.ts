@@ -2,6 +2,7 @@ import { Context } from "@temporalio/activity";
 import type { EntityManager } from "../db/orm.ts";
 import { recordAccountRecovery } from "../domain/accounts.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
+import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { readContent } from "../domain/sends/content.ts";
 import {
   closeDispatch,
@@ -49,7 +50,8 @@ export interface DispatchActivities {
 
 export function createDispatchActivities(deps: ActivityDeps): DispatchActivities & { close(): Promise<void> } {
   const { orm, vault, log, workerId, env } = deps;
-  const pools = new AccountPools({ orm, vault, log, workerId, timeoutMs: env.SMTP_TIMEOUT_MS });
+  const guard = openSmtpGuard(env);
+  const pools = new AccountPools({ orm, vault, log, workerId, guard, timeoutMs: env.SMTP_TIMEOUT_MS });
   return {
     dispatchSlice: (lane) => whileBeating(() => dispatchSlice(deps, pools, lane)),
     close: () => pools.close(),

@@ -1,11 +1,14 @@
 import { createTransport } from "nodemailer";
+import { parseConnectionUrl } from "nodemailer/lib/shared";
 
 const CONNECTIONS = 5;
 
-/** A pool of connections for the service's own mail. */
-export const openTransport = (url: string, timeoutMs: number) =>
-  createTransport({
-    url,
+/** A pool of connections for the service's own mail. A login goes out over TLS only, whatever the URL's options say. */
+export const openTransport = (url: string, timeoutMs: number) => {
+  const server = parseConnectionUrl(url);
+  return createTransport({
+    ...server,
+    ...(server.auth ? { requireTLS: true } : {}),
     pool: true,
     maxConnections: CONNECTIONS,
     connectionTimeout: timeoutMs,
@@ -14,6 +17,7 @@ export const openTransport = (url: string, timeoutMs: number) =>
     disableFileAccess: true,
     disableUrlAccess: true,
   });
+};
 
 export type Transport = ReturnType<typeof openTransport>;
 

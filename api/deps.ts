@@ -15,8 +15,8 @@ import { openLog } from "../config/log.ts";
 import { type MikroORM, openDatabase } from "../db/orm.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
-import { allowedHostsWarning, openAddressGuard } from "../domain/webhooks/address-guard.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
+import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
 
 /** Calls the Temporal cluster. The cluster may not be reachable, so every call has a deadline. */
 export interface TemporalGateway {
@@ -120,7 +120,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     vault: openVault(env),
     log,
     temporal: openTemporal(env),
-    checkWebhookUrl: guardedUrl(openAddressGuard(env)),
+    checkWebhookUrl: guardedUrl(openUrlGuard(env)),
   };
 }
 

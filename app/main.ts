@@ -2,6 +2,7 @@
 import { Command } from "commander";
 import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
+import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { accountCommands } from "./commands/accounts.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
 import { importCommand } from "./commands/import.ts";
@@ -16,7 +17,7 @@ import type { AppSettings } from "./settings.ts";
 const realLogin =
   ({ env }: AppSettings): VerifyLogin =>
   (login) =>
-    verifyAccount({ ...login, timeoutMs: env.SMTP_TIMEOUT_MS });
+    verifyAccount({ ...login, guard: openSmtpGuard(env), timeoutMs: env.SMTP_TIMEOUT_MS });
 
 const program = new Command("app")
   .description("Mailkeel's command line: teams, keys, sending accounts, what newsletters target, webhooks, imports")

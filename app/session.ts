@@ -4,8 +4,8 @@ import { transaction } from "../db/transaction.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError } from "../domain/errors.ts";
-import { openAddressGuard } from "../domain/webhooks/address-guard.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
+import { openUrlGuard } from "../domain/webhooks/url-guard.ts";
 import { type AppSettings, readAppSettings } from "./settings.ts";
 
 /** A command's result: `text` for people, `data` for `--json`. */
@@ -40,7 +40,7 @@ export async function withSession<T>(
       orm,
       vault: openVault(settings.env),
       verify: verify(settings),
-      checkWebhookUrl: guardedUrl(openAddressGuard(settings.env)),
+      checkWebhookUrl: guardedUrl(openUrlGuard(settings.env)),
     });
   } finally {
     await orm.close(true);

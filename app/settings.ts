@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Env, givenVariables, readEnv, SettingsError } from "../config/env.ts";
+import { LOOPBACK_SMTP } from "../stack/settings.ts";
 import type { Secrets, StackFile } from "../stack/state.ts";
 
 /** Settings of the command line. */
@@ -54,7 +55,8 @@ export function readAppSettings(variables: NodeJS.ProcessEnv = process.env): App
     TEMPORAL_ADDRESS: stack.temporal.address,
     PUBLIC_URL: UNUSED.PUBLIC_URL,
     SYSTEM_SMTP_URL: stack.mail.smtp,
-    // The command line accepts the same webhook URLs as the stack's processes.
+    // The command line accepts the same webhook URLs and mail servers as the stack's processes.
+    SMTP_ALLOWED_HOSTS: LOOPBACK_SMTP,
     WEBHOOK_ALLOWED_HOSTS: stack.webhooks.receiver === null ? "" : new URL(stack.webhooks.receiver).host,
     SIGNING_SECRET: secrets.signingSecret,
     ENCRYPTION_KEYS: secrets.encryptionKeys,

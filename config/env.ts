@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import ipaddr from "ipaddr.js";
 import { z } from "zod";
 
 /** A whole number given as text, within bounds. */
@@ -19,6 +20,19 @@ function isHostAndPort(text: string): boolean {
 
 const isAddressAndPort = (text: string): boolean =>
   isHostAndPort(text) && isIP(text.replace(/:\d+$/, "").replace(/^\[|\]$/g, "")) !== 0;
+
+/** Like a host and port, or `*` for every port of the host. */
+const isHostAndAnyPort = (text: string): boolean => isHostAndPort(text.replace(/:\*$/, ":1"));
+
+/** Whether text is a network in CIDR notation: `203.0.113.0/24`, `2001:db8::/32`. */
+const isNetwork = (text: string): boolean =>
+  ipaddr.IPv4.isValidCIDRFourPartDecimal(text) || ipaddr.IPv6.isValidCIDR(text);
+
+/** On or off; off unless given. */
+const flag = z
+  .enum(["true", "false"], { error: "must be true or false" })
+  .default("false")
+  .transform((value) => value === "true");
 
 /** Texts separated by commas; none unless given. */
 const list = (isItem: (item: string) => boolean, message: string) =>
@@ -89,6 +103,13 @@ const settings = z.object({
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
   /** How long one SMTP command may go unanswered before its connection is closed. */
   SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),
+  /** Servers of sending accounts that may be reached though they are not public, or at another port than those of mail. */
+  SMTP_ALLOWED_HOSTS: list(
+    isHostAndAnyPort,
+    "must be host:port pairs separated by commas, hosts in lower case, * for every port",
+  ),
+  /** Networks that neither webhooks nor sending accounts may reach, e.g. this service's own public addresses. */
+  EGRESS_DENIED_NETWORKS: list(isNetwork, "must be networks such as 203.0.113.0/24, separated by commas"),
   /** Most messages staged in one committed statement before they are sent. */
   DISPATCH_BATCH_SIZE: integer(1, 1_000).default(100),
   /** Recipients after which a slice of dispatch ends, so that other teams' sends get their turn. */
@@ -111,6 +132,8 @@ const settings = z.object({
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
   /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000. For development and tests. */
   WEBHOOK_ALLOWED_HOSTS: list(isHostAndPort, "must be host:port pairs separated by commas, hosts in lower case"),
+  /** Takes and calls https URLs only. */
+  WEBHOOK_HTTPS_ONLY: flag,
   /** DNS servers that are asked for webhook receivers, e.g. 9.9.9.9:53; the system's unless given. */
   WEBHOOK_DNS_SERVERS: list(isAddressAndPort, "must be address:port pairs separated by commas"),
   /** How long one attempt to deliver a webhook may take: look-up, connection, request and answer. */

@@ -160,8 +160,10 @@ const emitStatus = (
 /** Reasons that pause a send and would pause every other send of the account too. */
 const ACCOUNT_FAILURES: ReadonlySet<string> = new Set<SmtpReason>([
   "greeting_refused",
+  "login_in_clear_text",
   "login_refused",
   "sender_refused",
+  "server_forbidden",
   "tls_failed",
 ]);
 

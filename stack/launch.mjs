@@ -1,7 +1,8 @@
 // Plain JavaScript for any Node from 18 on, with nothing installed: installs the dependencies, among them
 // the Node that runs the rest.
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -12,9 +13,9 @@ function fail(message) {
   process.exit(1);
 }
 
-function packages(lockFile) {
-  return JSON.parse(readFileSync(`${root}${lockFile}`, "utf8")).packages;
-}
+const readJson = (file) => JSON.parse(readFileSync(`${root}${file}`, "utf8"));
+
+const packages = (lockFile) => readJson(lockFile).packages;
 
 /** Whether node_modules holds the packages of package-lock.json. Times do not show it: a checkout changes them. */
 function isInstalled() {
@@ -24,6 +25,19 @@ function isInstalled() {
     // Optional ones are for other machines, as a rule.
     ([path, { version, optional }]) => path === "" || optional || installed[path]?.version === version,
   );
+}
+
+/**
+ * Deletes a Node whose digest is not the expected one, and ends the process. The install script of the package `node`
+ * fetches the binary past package-lock.json, so that npm compares it with no digest of ours.
+ * @param expected SHA-256 in hex; undefined on a platform without a known one
+ */
+export function checkNode(binary, expected) {
+  if (expected === undefined) return;
+  const digest = createHash("sha256").update(readFileSync(binary)).digest("hex");
+  if (digest === expected) return;
+  rmSync(binary);
+  fail(`${binary} had the SHA-256 digest ${digest} instead of ${expected}. It was deleted and not run.`);
 }
 
 /** Installs the dependencies if they are not there yet, or not those of this checkout. */
@@ -40,6 +54,7 @@ export function install() {
   if (error) fail(`npm could not be run: ${error.message}. Install Node with npm, version 18 or later.`);
   if (status !== 0) fail("npm ci failed; its own message is above.");
   if (!existsSync(node)) fail("npm ci did not install Node 24 (the package `node`). Does npm allow install scripts?");
+  checkNode(realpathSync(node), readJson("stack/node-digests.json").sha256[`${process.platform}-${process.arch}`]);
 }
 
 /** Runs a TypeScript file of this folder in the installed Node, with our arguments; signals and exit code pass through. */

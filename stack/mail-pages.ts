@@ -1,6 +1,7 @@
-import express, { type Express, type Response } from "express";
+import express, { type Express, type RequestHandler, type Response } from "express";
 import PostalMime from "postal-mime";
 import { z } from "zod";
+import { isLoopback } from "../domain/address-guard.ts";
 import { type Faults, faultRules } from "./mail-faults.ts";
 import type { CaughtMail, MailStore } from "./mail-store.ts";
 
@@ -78,10 +79,22 @@ async function mailPage(mail: CaughtMail, source: Buffer | undefined): Promise<H
     <h2>Source</h2><p><a href="/api/messages/${mail.id}/source">Download</a></p><pre>${source.toString("utf8", 0, 200_000)}</pre>`;
 }
 
+/**
+ * Answers requests for this machine only. A page on the Internet can point its own host name at 127.0.0.1 and would then
+ * be allowed by the browser to read every mail: its name stays in `Host`.
+ */
+const localNamesOnly: RequestHandler = (request, response, next) => {
+  const { host = "" } = request.headers;
+  const hostname = URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname : "";
+  if (hostname === "localhost" || isLoopback(hostname.replace(/^\[|\]$/g, ""))) return next();
+  response.status(421).json({ error: "Open the mail catcher as localhost or 127.0.0.1" });
+};
+
 /** The mail catcher's page for people and its JSON for tests. */
 export function mailPages(store: MailStore, faults: Faults): Express {
   const app = express()
     .disable("x-powered-by")
+    .use(localNamesOnly)
     .use(express.json({ limit: "1mb" }));
   const missing = (response: Response) => response.status(404).json({ error: "There is no such mail" });
 

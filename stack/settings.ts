@@ -43,6 +43,9 @@ export const STACK_SETTINGS_FACTS = settingFacts(settings);
 /** Names of all settings of the stack. */
 export const STACK_SETTINGS = Object.keys(settings.shape) as (keyof StackSettings)[];
 
+/** Servers of sending accounts that the embedded stack may reach though they are not public: those of this machine. */
+export const LOOPBACK_SMTP = "127.0.0.1:*,[::1]:*,localhost:*";
+
 /** Variables that programs need; none of them names a database or a cluster. */
 const SHELL =
   /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;

@@ -6,13 +6,15 @@ import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra } from "./infra.ts";
 import { lockDataDir, waitForLeftovers } from "./lock.ts";
 import { Processes, StackError } from "./processes.ts";
-import type { StackSettings } from "./settings.ts";
+import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
 import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
 /** The worker pools of the stack. */
 export const POOLS = Object.keys(TASK_QUEUES) as PoolName[];
 
 const ROOT = resolve(import.meta.dirname, "..");
+/** Every server but the API listens here alone, whatever HOST says: none of them asks for a login. */
+const LOOPBACK = "127.0.0.1";
 /** Time to close connections, beyond what the API and the workers are given to finish their work. */
 const CLOSE_MARGIN_MS = 2_000;
 
@@ -79,10 +81,10 @@ export class Stack {
     await chmod(dataDir, 0o700);
     if (lock.afterKill) await waitForLeftovers(dataDir);
 
-    const host = source["HOST"] ?? "127.0.0.1";
+    const host = source["HOST"] ?? LOOPBACK;
     // The HEALTH_PORT of each pool: they cannot share one.
     const healthPorts = {} as Record<PoolName, { host: string; port: number }>;
-    for (const pool of POOLS) healthPorts[pool] = { host, port: 0 };
+    for (const pool of POOLS) healthPorts[pool] = { host: LOOPBACK, port: 0 };
     const ports = await reservePorts({
       PORT: { host, port: settings.PORT },
       // Given servers make these ports unused: any will do.
@@ -122,6 +124,7 @@ export class Stack {
       ENCRYPTION_KEYS: secrets.encryptionKeys,
       PUBLIC_URL: origin,
       WEBHOOK_ALLOWED_HOSTS: receiver,
+      SMTP_ALLOWED_HOSTS: LOOPBACK_SMTP,
       ...(infra.temporalUi ? withoutCluster(source) : source),
       DATABASE_URL: infra.databaseUrl,
       TEMPORAL_ADDRESS: infra.temporalAddress,
@@ -142,7 +145,7 @@ export class Stack {
       temporal: { address: infra.temporalAddress, namespace: env.TEMPORAL_NAMESPACE, ui: infra.temporalUi },
       mail: { smtp: infra.smtp, api: infra.mailApi },
       webhooks: { receiver: env.WEBHOOK_ALLOWED_HOSTS.includes(receiver) ? `http://${receiver}` : null },
-      health: Object.fromEntries(POOLS.map((pool) => [pool, `http://${reachable(host)}:${ports[pool]}`])),
+      health: Object.fromEntries(POOLS.map((pool) => [pool, `http://${LOOPBACK}:${ports[pool]}`])),
       pids: { ...(api && { api }), ...(temporal && { temporal }), ...(postgres && { postgres }), ...pools },
     };
     await writeJson(this.#file, this.#content);
@@ -195,7 +198,9 @@ export class Stack {
     await this.#options.step("API and workers", () =>
       Promise.all([
         start("api", "api/main.ts"),
-        ...POOLS.map((pool) => start(pool, "workers/main.ts", ["--pool", pool], { HEALTH_PORT: String(health[pool]) })),
+        ...POOLS.map((pool) =>
+          start(pool, "workers/main.ts", ["--pool", pool], { HOST: LOOPBACK, HEALTH_PORT: String(health[pool]) }),
+        ),
       ]),
     );
   }

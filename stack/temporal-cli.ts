@@ -3,13 +3,38 @@ import { access, chmod, constants, mkdir, mkdtemp, readdir, rename, rm, stat } f
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
+import type { PinnedFile } from "./download.ts";
 import { runGuarded, StackError } from "./processes.ts";
 
 const run = promisify(execFile);
 
-/** The last version that `go install` accepts. */
+/** temporal-cli/go.mod requires the same one. */
 export const TEMPORAL_CLI_VERSION = "1.5.1";
-const GO_PACKAGE = `github.com/temporalio/cli/cmd/temporal@v${TEMPORAL_CLI_VERSION}`;
+const GO_PACKAGE = "github.com/temporalio/cli/cmd/temporal";
+/** A Go module that depends on the CLI: its go.sum holds the digest of every module that is built. */
+const GO_MODULE = `${import.meta.dirname}/temporal-cli`;
+
+const RELEASE = `https://github.com/temporalio/cli/releases/download/v${TEMPORAL_CLI_VERSION}`;
+
+/** The release's archives by platform; their digests stand in the release's checksums.txt. */
+export const ARCHIVES: Readonly<Record<string, PinnedFile>> = {
+  "darwin-arm64": {
+    url: `${RELEASE}/temporal_cli_${TEMPORAL_CLI_VERSION}_darwin_arm64.tar.gz`,
+    sha256: "cca01b7ea35ad56e2a328d9ae596bf716bd22313ef63c7a761c88354457c2415",
+  },
+  "darwin-x64": {
+    url: `${RELEASE}/temporal_cli_${TEMPORAL_CLI_VERSION}_darwin_amd64.tar.gz`,
+    sha256: "bbb73e2a31135abe50a1f1cdb35030c42961df618e8ce9c60ae89f201540c5d9",
+  },
+  "linux-arm64": {
+    url: `${RELEASE}/temporal_cli_${TEMPORAL_CLI_VERSION}_linux_arm64.tar.gz`,
+    sha256: "bd1b0db9f18b051026de8bf6cc1505f2510f14bbb7a8b9a4a91fff46c77454f5",
+  },
+  "linux-x64": {
+    url: `${RELEASE}/temporal_cli_${TEMPORAL_CLI_VERSION}_linux_amd64.tar.gz`,
+    sha256: "ddc95e08b0b076efd4ea9733a3f488eb7d2be875f8834e616cd2a37358b4852d",
+  },
+};
 
 /** A download that has received nothing for this long is stopped. */
 const DOWNLOAD_STALL_MS = 10_000;
@@ -58,20 +83,31 @@ async function bytesIn(folder: string): Promise<number> {
   return sizes.reduce((sum, size) => sum + size, names.length);
 }
 
-/** The SDK's own download; stopped when nothing arrives. */
-async function download(folder: string, env: Env): Promise<string | undefined> {
-  const args = [`${import.meta.dirname}/temporal-download.ts`, folder];
-  const { finished, stop } = runGuarded({ command: process.execPath, args, stopSignal: "SIGKILL", graceMs: 0 }, env);
+/**
+ * Downloads the release's archive for this platform, checks its digest and unpacks it; stopped when nothing arrives.
+ * @param archive the one to get; undefined for a platform without one
+ * @returns path of the binary
+ */
+export async function download(
+  folder: string,
+  env: Env,
+  archive: PinnedFile | undefined = ARCHIVES[`${process.platform}-${process.arch}`],
+): Promise<string | undefined> {
+  if (archive === undefined) return undefined;
+  const args = [`${import.meta.dirname}/temporal-download.ts`, folder, archive.url, archive.sha256];
+  const { finished, stop } = runGuarded(
+    { command: process.execPath, args, stopSignal: "SIGKILL", graceMs: 0 },
+    { ...env, NODE_USE_ENV_PROXY: "1" },
+  );
   let had = await bytesIn(folder);
   const watch = setInterval(async () => {
     const has = await bytesIn(folder).catch(() => had);
     if (has === had) stop();
     had = has;
   }, DOWNLOAD_STALL_MS);
-  await finished;
+  const { succeeded } = await finished;
   clearInterval(watch);
-  const done = (await readdir(folder)).find((name) => !name.endsWith(".downloading"));
-  return done && join(folder, done);
+  return succeeded ? join(folder, "temporal") : undefined;
 }
 
 async function goInstall(folder: string, env: Env, report: Report): Promise<string | undefined> {
@@ -88,9 +124,10 @@ async function goInstall(folder: string, env: Env, report: Report): Promise<stri
   tick();
   const ticking = setInterval(tick, 15_000);
   try {
-    const install = { command: go, args: ["install", GO_PACKAGE], stopSignal: "SIGTERM", graceMs: 2_000 } as const;
-    const { succeeded, output } = await runGuarded({ ...install, args: [...install.args] }, { ...env, GOBIN: folder })
-      .finished;
+    // -mod=readonly refuses modules that go.sum does not name, whatever GOFLAGS says; a workspace would replace go.mod.
+    const args = ["install", "-C", GO_MODULE, "-mod=readonly", GO_PACKAGE];
+    const install = { command: go, args, stopSignal: "SIGTERM", graceMs: 2_000 } as const;
+    const { succeeded, output } = await runGuarded(install, { ...env, GOBIN: folder, GOWORK: "off" }).finished;
     if (succeeded) return join(folder, "temporal");
     report(`go install failed: ${output.trim().split("\n").at(-1)}`);
     return undefined;
@@ -109,7 +146,8 @@ async function clearLeftovers(folder: string): Promise<void> {
 }
 
 /**
- * Finds the Temporal CLI, or gets it: the PATH, the project's cache, the SDK's download, `go install`.
+ * Finds the Temporal CLI, or gets it: the PATH, the project's cache, a download, `go install`. Nothing that was fetched runs
+ * before its digest was checked.
  * @param given the setting TEMPORAL_CLI: use this and nothing else
  * @param report called during long steps
  * @returns path of a binary that runs
@@ -149,8 +187,8 @@ export async function findTemporalCli(options: { given?: string; env: Env; repor
     `The Temporal CLI was not found and could not be fetched. Any one of these helps:
   - install it (https://docs.temporal.io/cli) so that \`temporal\` is on the PATH, or name the file in TEMPORAL_CLI
   - put the binary of version ${TEMPORAL_CLI_VERSION} at ${cached}
-  - give this machine access to temporal.download and github.com, where the Temporal SDK fetches it from
-  - install Go (https://go.dev/dl): Mailkeel then builds it with \`go install ${GO_PACKAGE}\`
+  - give this machine access to github.com, where Mailkeel downloads it from
+  - install Go (https://go.dev/dl): Mailkeel then builds it with \`go install\`
 Or set TEMPORAL_ADDRESS to use a Temporal cluster of your own.`,
   );
 }

@@ -1,14 +1,20 @@
 /**
- * Lets the Temporal SDK download its CLI into the folder that is the only argument. A process of its own, because Core's
- * download can neither be cancelled nor given a deadline.
+ * Downloads an archive of the Temporal CLI and unpacks its binary. Arguments: folder, URL, SHA-256 digest in hex. A process
+ * of its own: Node takes a proxy from the environment at its start only, and the download can be stopped at any time.
  */
-import { TestWorkflowEnvironment } from "@temporalio/testing";
-import { TEMPORAL_CLI_VERSION } from "./temporal-cli.ts";
+import { execFile } from "node:child_process";
+import { rm } from "node:fs/promises";
+import { promisify } from "node:util";
+import { downloadPinned } from "./download.ts";
 
-const executable = {
-  type: "cached-download",
-  version: `v${TEMPORAL_CLI_VERSION}`,
-  ...(process.argv[2] && { downloadDir: process.argv[2] }),
-} as const;
-const environment = await TestWorkflowEnvironment.createLocal({ server: { executable } });
-await environment.teardown();
+const [folder = "", url = "", sha256 = ""] = process.argv.slice(2);
+const archive = `${folder}/temporal.tar.gz`;
+try {
+  await downloadPinned({ url, sha256 }, archive);
+  await promisify(execFile)("tar", ["-xzf", archive, "-C", folder, "temporal"]);
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
+} finally {
+  await rm(archive, { force: true });
+}

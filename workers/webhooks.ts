@@ -2,7 +2,8 @@ import type { ActivityDeps } from "../activities/deps.ts";
 import { createReplayActivities, type ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
 import { createDeliveryActivities, type DeliveryActivities } from "../activities/webhooks/deliveries.ts";
 import { createDeliveryClient } from "../activities/webhooks/http-client.ts";
-import { allowedHostsWarning, openAddressGuard } from "../domain/webhooks/address-guard.ts";
+import { userAgent } from "../domain/webhooks/headers.ts";
+import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
 import { OutboxRelay } from "./outbox-relay.ts";
 
 /** The pool that delivers webhooks: the attempts, and the relay that starts them. Any number of them may run. */
@@ -14,7 +15,11 @@ export function startWebhooks(deps: ActivityDeps): {
   const { env, log } = deps;
   const warning = allowedHostsWarning(env);
   if (warning !== undefined) log.warn(warning);
-  const client = createDeliveryClient({ guard: openAddressGuard(env), timeoutMs: env.WEBHOOK_TIMEOUT_MS });
+  const client = createDeliveryClient({
+    guard: openUrlGuard(env),
+    timeoutMs: env.WEBHOOK_TIMEOUT_MS,
+    userAgent: userAgent(env.PUBLIC_URL),
+  });
   const relay = new OutboxRelay(deps);
   return {
     activities: {

@@ -1,5 +1,8 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import SMTPConnection, { type SMTPConnectionOptions, type SMTPError } from "nodemailer/lib/smtp-connection";
+import { AddressRefused, isLoopback, NameNotResolved } from "../../domain/address-guard.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
 import type { AccountFailure, MailOutcome } from "../../domain/mail/outcome.ts";
 import {
@@ -11,11 +14,15 @@ import {
   type OpeningAnswer,
   parseReply,
 } from "../../domain/mail/smtp-answer.ts";
+import type { SmtpGuard } from "../../domain/mail/smtp-guard.ts";
+import { connectOptions } from "../connect-options.ts";
 
 /** How to reach a sending account's SMTP server. */
 export interface SmtpAccount {
   host: string;
   port: number;
+  /** Checks the server's port and addresses at every connection. */
+  guard: SmtpGuard;
   /** `tls` from the first byte, `starttls` insists on the upgrade, `none` stays in clear text */
   secure: "none" | "starttls" | "tls";
   user?: string | undefined;
@@ -56,6 +63,9 @@ export class SmtpSession {
   #answered: ((outcome: MailOutcome) => void) | undefined;
   /** Recipient of the message in flight. */
   #to: string | undefined;
+  /** Until nodemailer has it. */
+  #connecting: Socket | undefined;
+  #connectTimer: NodeJS.Timeout | undefined;
   #loggingIn = false;
   #dotMayHaveLeft = false;
   #cut: NetworkFailure = "lost";
@@ -84,10 +94,40 @@ export class SmtpSession {
   /** Connects, upgrades to TLS and logs in; `done` gets the failure, if there was one. */
   open(done: (failure?: AccountFailure) => void): void {
     this.#opened = done;
+    this.#connectTimer = setTimeout(
+      () => this.#reportOpened({ stage: "connect", network: "timeout" }),
+      this.#account.timeoutMs,
+    );
+    this.#connect().then(
+      (socket) => this.#greet(socket),
+      (error: unknown) => this.#reportOpened({ stage: "connect", network: connectFailure(error) }),
+    );
+  }
+
+  /** Connects to an address that the guard has just checked: nodemailer would look the host up once more. */
+  async #connect(): Promise<Socket> {
+    const { guard, host, port } = this.#account;
+    const addresses = await guard.resolve(host, port);
+    if (this.ended) throw new Error("The session was closed while its host was looked up");
+    this.#connecting = connect(connectOptions(host, port, addresses));
+    await once(this.#connecting, "connect");
+    return this.#connecting;
+  }
+
+  /** Hands the open socket to nodemailer, for the greeting, TLS and the login. */
+  #greet(socket: Socket): void {
+    clearTimeout(this.#connectTimer);
+    this.#connecting = undefined;
+    if (this.ended) return void socket.destroy();
+    const isOnLoopback = isLoopback(socket.remoteAddress ?? "");
+    this.#connection.options.connection = socket;
     this.#connection.connect((error) => {
       if (error) return this.#reportOpened(this.#openingAnswer(error));
       const { user, pass } = this.#account;
       if (!user) return this.#reportOpened();
+      if (!this.#connection.secure && !isOnLoopback) {
+        return this.#reportOpened({ stage: "connect", network: "clear_text" });
+      }
       this.#loggingIn = true;
       this.#connection.login({ user, pass: pass ?? "" }, (failure) => {
         this.#reportOpened(failure ? this.#openingAnswer(failure) : undefined);
@@ -166,6 +206,7 @@ export class SmtpSession {
   #reportOpened(answer?: OpeningAnswer): void {
     const done = this.#opened;
     this.#opened = undefined;
+    clearTimeout(this.#connectTimer);
     if (answer) this.#connection.close();
     done?.(answer && classifyOpening(answer, this.#account.user));
   }
@@ -179,6 +220,7 @@ export class SmtpSession {
   }
 
   #finish(): void {
+    this.#connecting?.destroy();
     this.#reportOpened({ stage: "connect", network: "lost" });
     this.#report({ stage: this.#dotMayHaveLeft ? "dot" : "mail", network: this.#cut });
     this.onEnd();
@@ -252,8 +294,6 @@ const CRLF = Buffer.from("\r\n");
 
 function networkFailure({ code, originalCode = "" }: SMTPError): NetworkFailure {
   switch (code) {
-    case "EDNS":
-      return "name";
     case "ETLS":
       return "tls";
     case "ETIMEDOUT":
@@ -261,12 +301,24 @@ function networkFailure({ code, originalCode = "" }: SMTPError): NetworkFailure 
     case "EPROTOCOL":
       return "protocol";
     case "ESOCKET":
-      if (/CERT|SSL|TLS|SIGNATURE/.test(originalCode)) return "tls";
-      if (originalCode === "ETIMEDOUT") return "timeout";
-      return /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EACCES|EPERM)$/.test(originalCode) ? "refused" : "lost";
+      return socketFailure(originalCode);
     default:
       return "lost";
   }
+}
+
+/** Why no connection was made. */
+function connectFailure(error: unknown): NetworkFailure {
+  if (error instanceof AddressRefused) return "forbidden";
+  if (error instanceof NameNotResolved) return "name";
+  const { code } = error as NodeJS.ErrnoException;
+  return socketFailure(code ?? "");
+}
+
+function socketFailure(code: string): NetworkFailure {
+  if (/CERT|SSL|TLS|SIGNATURE/.test(code)) return "tls";
+  if (code === "ETIMEDOUT") return "timeout";
+  return /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EACCES|EPERM)$/.test(code) ? "refused" : "lost";
 }
 
 function connectionOptions(account: SmtpAccount): SMTPConnectionOptions {
@@ -282,10 +334,8 @@ function connectionOptions(account: SmtpAccount): SMTPConnectionOptions {
     connectionTimeout: timeoutMs,
     greetingTimeout: timeoutMs,
     socketTimeout: timeoutMs,
-    dnsTimeout: timeoutMs,
     socketCloseTimeout: CLOSE_TIMEOUT_MS,
     maxResponseSize: MAX_REPLY_BYTES,
-    allowInternalNetworkInterfaces: true, // a machine that has only its loopback can still mail to it
     logger: false,
   };
 }

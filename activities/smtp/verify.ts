@@ -1,4 +1,5 @@
 import type { SmtpReason } from "../../domain/mail/outcome.ts";
+import { SMTP_PORTS } from "../../domain/mail/smtp-guard.ts";
 import { type SmtpAccount, SmtpSession } from "./session.ts";
 
 export type AccountCheck =
@@ -18,6 +19,8 @@ const SENTENCES: Partial<Record<SmtpReason, string>> = {
   connection_timeout: "The server did not answer in time; check host, port and the kind of encryption.",
   name_not_found: "The host name cannot be found.",
   tls_failed: "No secure connection could be made; check the kind of encryption and the server's certificate.",
+  server_forbidden: `Mail does not go to this host and port. Use a host whose addresses are all on the public Internet, and one of the ports ${SMTP_PORTS.join(", ")}; the operator of this service can allow others by SMTP_ALLOWED_HOSTS.`,
+  login_in_clear_text: "User name and password are sent over TLS only; use starttls or tls.",
   greeting_refused: "The server refused the session.",
   server_closing: "The server is closing its sessions; try again later.",
   login_refused: "The server refused the user name or the password.",

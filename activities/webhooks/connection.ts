@@ -1,8 +1,9 @@
 import type { LookupAddress } from "node:dns";
-import { connect as connectTcp, isIP, type LookupFunction, type Socket } from "node:net";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, createSecureContext, type SecureContext } from "node:tls";
 import { type buildConnector, Client } from "undici";
-import { type AddressGuard, effectivePort } from "../../domain/webhooks/address-guard.ts";
+import { effectivePort, type UrlGuard } from "../../domain/webhooks/url-guard.ts";
+import { connectOptions } from "../connect-options.ts";
 
 /** How far a request has come. */
 export type Phase = "resolving" | "connecting" | "securing" | "waiting" | "reading";
@@ -20,8 +21,6 @@ export class NotConnected extends Error {
 
 /** Idle connections are closed after this long, even if the server offers more. */
 const IDLE_MS = 4_000;
-/** An address is given this long before the next one of the same host is tried. */
-const NEXT_ADDRESS_AFTER_MS = 2_000;
 
 /**
  * A keep-alive connection to one origin for one request at a time: undici's client, whose sockets go to addresses that
@@ -33,12 +32,12 @@ export class Connection {
   phase: Phase = "resolving";
   /** Requests begun on the socket that is open. */
   requests = 0;
-  readonly #guard: AddressGuard;
+  readonly #guard: UrlGuard;
   readonly #url: URL;
   readonly #secureContext: SecureContext;
   #socket: Socket | undefined;
 
-  constructor(url: URL, guard: AddressGuard, secureContext: SecureContext) {
+  constructor(url: URL, guard: UrlGuard, secureContext: SecureContext) {
     this.origin = url.origin;
     this.#url = url;
     this.#guard = guard;
@@ -80,18 +79,7 @@ export class Connection {
   #open(addresses: LookupAddress[], done: buildConnector.Callback): void {
     const secure = this.#url.protocol === "https:";
     const hostname = this.#url.hostname.replace(/^\[|\]$/g, "");
-    const options = {
-      host: hostname,
-      port: effectivePort(this.#url),
-      // Not called for an IP address; the guard has checked that too.
-      lookup: ((_hostname, { all }, answer) => {
-        const [first] = addresses;
-        if (all || first === undefined) answer(null, addresses);
-        else answer(null, first.address, first.family);
-      }) satisfies LookupFunction,
-      autoSelectFamily: true,
-      autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_AFTER_MS,
-    };
+    const options = connectOptions(hostname, effectivePort(this.#url), addresses);
     const socket = secure
       ? connectTls({
           ...options,
@@ -123,13 +111,13 @@ const MAX_IDLE = 1_000;
  * An origin without an idle connection takes no memory.
  */
 export class Connections {
-  readonly #guard: AddressGuard;
+  readonly #guard: UrlGuard;
   readonly #idle = new Map<string, Connection[]>();
   readonly #secureContext = createSecureContext();
   #count = 0;
   #closed = false;
 
-  constructor(guard: AddressGuard) {
+  constructor(guard: UrlGuard) {
     this.#guard = guard;
   }
 

@@ -1,7 +1,8 @@
 import { StringDecoder } from "node:string_decoder";
 import type { Dispatcher } from "undici";
-import { type AddressGuard, AddressRefused, NameNotResolved } from "../../domain/webhooks/address-guard.ts";
+import { AddressRefused, NameNotResolved } from "../../domain/address-guard.ts";
 import type { Answer, Answered, Blocked, Failed, FailureCode } from "../../domain/webhooks/classify.ts";
+import type { UrlGuard } from "../../domain/webhooks/url-guard.ts";
 import { type Connection, Connections, NotConnected, type Phase } from "./connection.ts";
 
 /** Bytes of an answer's body that are read at most. */
@@ -30,12 +31,14 @@ export interface DeliveryClient {
 }
 
 export interface DeliveryClientOptions {
-  guard: AddressGuard;
+  guard: UrlGuard;
   /** Longest time of a whole request: look-up, connection, sending and the answer with its body */
   timeoutMs: number;
+  /** Sent with every request. */
+  userAgent: string;
 }
 
-export function createDeliveryClient({ guard, timeoutMs }: DeliveryClientOptions): DeliveryClient {
+export function createDeliveryClient({ guard, timeoutMs, userAgent }: DeliveryClientOptions): DeliveryClient {
   const connections = new Connections(guard);
   const running = new Set<Promise<Answer>>();
   let closed = false;
@@ -43,7 +46,7 @@ export function createDeliveryClient({ guard, timeoutMs }: DeliveryClientOptions
   return {
     post(request) {
       if (closed) return Promise.reject(new Error("The delivery client is closed"));
-      const exchange = new RequestExchange(request, { guard, connections, timeoutMs }).run();
+      const exchange = new RequestExchange(request, { guard, connections, timeoutMs, userAgent }).run();
       running.add(exchange);
       const done = () => void running.delete(exchange);
       exchange.then(done, done);
@@ -58,9 +61,10 @@ export function createDeliveryClient({ guard, timeoutMs }: DeliveryClientOptions
 }
 
 interface ExchangeDeps {
-  guard: AddressGuard;
+  guard: UrlGuard;
   connections: Connections;
   timeoutMs: number;
+  userAgent: string;
 }
 
 /** One POST from the look-up to the end of the answer's body. The first event that ends it decides the answer. */
@@ -105,7 +109,8 @@ class RequestExchange implements Dispatcher.DispatchHandler {
   #send(url: URL, options?: { fresh: boolean }): void {
     const connection = this.#deps.connections.take(url, options);
     this.#connection = connection;
-    const { headers, body } = this.#request;
+    const { body } = this.#request;
+    const headers = { ...this.#request.headers, "User-Agent": this.#deps.userAgent };
     connection.client.dispatch({ method: "POST", path: url.pathname + url.search, headers, body }, this);
   }
 

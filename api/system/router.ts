@@ -3,6 +3,7 @@ import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import type { Deps } from "../deps.ts";
 import { send } from "../rest/http.ts";
 import { ERRORS_PAGE } from "./errors-page.ts";
+import { WEBHOOKS_PAGE } from "./webhooks-page.ts";
 
 /** Shorter than the timeout of a probe. */
 const DEADLINE_MS = 2_000;
@@ -22,7 +23,8 @@ function within(work: Promise<unknown>): Promise<unknown> {
 
 /**
  * `/healthz`: the process runs. `/readyz`: its dependencies are reachable, or 503 naming those that are not.
- * `/docs/errors`: the page behind the `doc_url` of every error.
+ * `/docs/errors`: the page behind the `doc_url` of every error. `/docs/webhooks`: the page behind the `User-Agent` of
+ * deliveries.
  */
 export function systemRouter({ orm, temporal, log }: Pick<Deps, "orm" | "temporal" | "log">): Router {
   const router = Router();
@@ -35,6 +37,10 @@ export function systemRouter({ orm, temporal, log }: Pick<Deps, "orm" | "tempora
 
   router.get("/docs/errors", (_req, res) => {
     res.set("Content-Type", "text/html; charset=utf-8").send(ERRORS_PAGE);
+  });
+
+  router.get("/docs/webhooks", (_req, res) => {
+    res.set("Content-Type", "text/html; charset=utf-8").send(WEBHOOKS_PAGE);
   });
 
   router.get("/readyz", async (_req, res) => {

@@ -36,9 +36,13 @@ export function accountCommands(program: Command, run: Run): void {
   withTenant(program.command("account:connect"))
     .description(`connect an SMTP account; its password comes from ${PASSWORD_VARIABLE} or standard input`)
     .requiredOption("--email <address>", "the address it sends as", address)
-    .requiredOption("--host <name>", "SMTP server")
+    .requiredOption("--host <name>", "SMTP server, on the public Internet unless SMTP_ALLOWED_HOSTS names it")
     .option("--port <port>", "SMTP port", wholeNumber(1, 65_535), 587)
-    .addOption(new Option("--security <kind>", SECURITIES.join(", ")).default("starttls").argParser(oneOf(SECURITIES)))
+    .addOption(
+      new Option("--security <kind>", `${SECURITIES.join(", ")}; a login takes starttls or tls, except on loopback`)
+        .default("starttls")
+        .argParser(oneOf(SECURITIES)),
+    )
     .option("--user <name>", "login name; none means no login")
     .option("--password-stdin", "read the password from standard input")
     .option("--display-name <name>", "its name; the address unless given")

@@ -8,6 +8,8 @@ export type SmtpReason =
   | "name_not_found"
   | "tls_failed"
   | "protocol_error"
+  | "server_forbidden"
+  | "login_in_clear_text"
   | "greeting_refused"
   | "login_refused"
   | "sender_refused"

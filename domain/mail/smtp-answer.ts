@@ -7,7 +7,17 @@ type OpeningStage = "connect" | "greeting" | "auth";
 export type MessageStage = "mail" | "rcpt" | "data" | "dot";
 
 /** Why there is no reply to read. */
-export type NetworkFailure = "refused" | "name" | "tls" | "timeout" | "lost" | "protocol";
+export type NetworkFailure =
+  | "refused"
+  | "name"
+  | "tls"
+  | "timeout"
+  | "lost"
+  | "protocol"
+  /** The address guard refuses the server. */
+  | "forbidden"
+  /** A login would go out without TLS. */
+  | "clear_text";
 
 /** A server's reply as it came (`code`), or why there is none (`network`). */
 interface Answer<Stage> {
@@ -89,12 +99,15 @@ export function classifyOpening(answer: OpeningAnswer, address?: string): Accoun
   const { stage, code, network = "protocol" } = answer;
   const details = detailsOf(answer, address);
   if (!isFinal(code) || code < 300) {
-    return { outcome: "account_failure", reason: NETWORK_REASONS[network], temporary: network !== "tls", ...details };
+    return { outcome: "account_failure", reason: NETWORK_REASONS[network], temporary: !FINAL.has(network), ...details };
   }
   const refused = stage === "auth" ? "login_refused" : "greeting_refused";
   const reason = code === 421 ? "server_closing" : refused;
   return { outcome: "account_failure", reason, temporary: code < 500, ...details };
 }
+
+/** Failures that last until the account, or the service's settings, are changed. */
+const FINAL: ReadonlySet<NetworkFailure> = new Set<NetworkFailure>(["tls", "forbidden", "clear_text"]);
 
 const isPolicy = (enhanced: string | undefined) => enhanced?.startsWith("5.7.") === true;
 
@@ -127,6 +140,8 @@ const NETWORK_REASONS = {
   timeout: "connection_timeout",
   lost: "connection_lost",
   protocol: "protocol_error",
+  forbidden: "server_forbidden",
+  clear_text: "login_in_clear_text",
 } as const satisfies Record<NetworkFailure, SmtpReason>;
 
 function classifyNoReply({ stage, network = "protocol" }: MessageAnswer, details: ReplyDetails): MailOutcome {

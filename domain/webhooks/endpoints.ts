@@ -3,17 +3,18 @@ import { sql } from "kysely";
 import { type EndpointOrigin, WebhookEndpoint } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type Access, requireScope } from "../access/authenticate.ts";
+import { AddressRefused, NameNotResolved } from "../address-guard.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
-import { type AddressGuard, AddressRefused, effectivePort, NameNotResolved } from "./address-guard.ts";
 import type { EventName } from "./catalogue.ts";
 import type { CustomHeaders } from "./headers.ts";
 import { notifyRelayAfterCommit } from "./notify-relay.ts";
 import { deleteDeliveries } from "./retention.ts";
 import { newSecret, openHeaders, sealHeaders, sealSecret } from "./secrets.ts";
 import { CONTACT_EVENTS, CONTACT_SCOPES, carriesContactData } from "./subscription.ts";
+import { effectivePort, type UrlGuard } from "./url-guard.ts";
 
 /** Endpoints a team may register in an environment. Those the app makes for itself are not counted. */
 export const MAX_ENDPOINTS = 20;
@@ -28,7 +29,7 @@ export type CheckUrl = (url: string) => Promise<void>;
 
 /** The check by the address guard: of the text, then of every address its host has. */
 export const guardedUrl =
-  (guard: AddressGuard): CheckUrl =>
+  (guard: UrlGuard): CheckUrl =>
   async (url) => {
     try {
       const parsed = guard.checkUrl(url);

@@ -44,6 +44,13 @@ export const RESERVED_HEADERS = [
   "x-real-ip",
 ] as const;
 
+/**
+ * The `User-Agent` of a delivery. Common firewalls refuse requests without one; its URL tells a receiver's operator what
+ * these requests are.
+ */
+export const userAgent = (publicUrl: string): string =>
+  `Mailkeel-Webhooks/1 (+${new URL("/docs/webhooks", publicUrl).href})`;
+
 const isReserved = (name: string): boolean => {
   const lower = name.toLowerCase();
   return RESERVED_HEADERS.some((reserved) =>

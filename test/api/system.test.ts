@@ -10,6 +10,7 @@ import { scrub, scrubError } from "../../config/scrub.ts";
 import { Team } from "../../db/entities/team.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
+import { userAgent } from "../../domain/webhooks/headers.ts";
 import { type ApiClient, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -126,6 +127,18 @@ describe("the page behind doc_url", () => {
       assert.ok(page.includes(`id="${code}"`), code);
       assert.ok(text.includes(meaning.replaceAll('"', "'")), meaning);
     }
+  });
+});
+
+describe("the page behind the User-Agent of webhooks", () => {
+  it("is served, and says what the requests are", async () => {
+    const { origin } = await stack();
+    const [, url = ""] = /\(\+(.*)\)$/.exec(userAgent(origin)) ?? [];
+    assert.equal(new URL(url).origin, origin);
+    const response = await fetch(url);
+    assert.equal(response.status, 200);
+    assert.match(response.headers.get("content-type") ?? "", /^text\/html/);
+    assert.ok((await response.text()).includes(userAgent(origin).split(" ")[0] ?? ""));
   });
 });
 

@@ -25,6 +25,7 @@ async function settings(): Promise<Record<string, string>> {
   return {
     DATABASE_URL: env.DATABASE_URL,
     SIGNING_SECRET: env.SIGNING_SECRET,
+    SMTP_ALLOWED_HOSTS: env.SMTP_ALLOWED_HOSTS.join(","),
     ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
   };
 }
@@ -245,6 +246,26 @@ describe("The app's command line", function () {
       await refused(nowhere, /connection_refused/);
       const { body } = await api(team.keys.live).get("/accounts", { query: { limit: 100 } });
       assert.ok(!body.data.some((account: Json) => account.email === email));
+    });
+
+    it("connects no account on a host or port that is not allowed", async () => {
+      const closed = { ...(await settings()), SMTP_ALLOWED_HOSTS: "", SMTP_PASSWORD: "right" };
+      const at = (host: string, toPort: string) =>
+        connect(uniqueEmail()).map((arg) => (arg === "127.0.0.1" ? host : arg === port ? toPort : arg));
+      Object.assign(login, { user: "", pass: "" });
+      for (const [host, toPort] of [
+        ["127.0.0.1", port],
+        ["localhost", "587"],
+        ["169.254.169.254", "25"],
+        ["1.1.1.1", "5432"],
+      ] as const) {
+        await refused(at(host, toPort), /server_forbidden.*one of the ports 25, 465/, { env: closed });
+      }
+      const denied = { ...closed, EGRESS_DENIED_NETWORKS: "1.1.1.0/24" };
+      await refused(at("1.1.1.1", "25"), /server_forbidden/, { env: denied });
+      const pair = { ...closed, SMTP_ALLOWED_HOSTS: `127.0.0.1:${port}` };
+      await json(connect(uniqueEmail()), { env: pair });
+      assert.deepEqual(login, { user: "me", pass: "right" });
     });
 
     it("suspends and resumes an account", async () => {

@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
+import { networkInterfaces } from "node:os";
 import { createInterface } from "node:readline";
 import PostalMime from "postal-mime";
 import { type SmtpAccount, SmtpPool, type SmtpPoolOptions, verifyAccount } from "../../activities/smtp/pool.ts";
 import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts";
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
+import { openSmtpGuard } from "../../domain/mail/smtp-guard.ts";
+import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
+import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
 import { type Sink, type SinkOptions, startSink, until } from "./smtp-sink.ts";
 
 const composed = composeMessage({
@@ -52,6 +56,7 @@ describe("An SMTP pool", () => {
     const pool = new SmtpPool({
       host: "127.0.0.1",
       port,
+      guard: LOOPBACK_ONLY,
       secure: "none",
       timeoutMs: 5_000,
       maxConnections: 10,
@@ -539,10 +544,153 @@ describe("An SMTP pool", () => {
     });
   });
 
+  describe("and the address guard", () => {
+    let dns: DnsServer;
+    before(async () => {
+      dns = await startDnsServer({});
+    });
+    after(() => dns.close());
+
+    const FORBIDDEN: Expected = { outcome: "account_failure", reason: "server_forbidden", temporary: false };
+    const guardWith = (allowed: string[] = [], denied: string[] = []) =>
+      openSmtpGuard({ SMTP_ALLOWED_HOSTS: allowed, EGRESS_DENIED_NETWORKS: denied }, { dnsServers: [dns.address] });
+
+    for (const host of [
+      "127.0.0.1",
+      "localhost",
+      "::1",
+      "169.254.169.254",
+      "10.0.0.1",
+      "127.1",
+      "2130706433",
+      "[::1]",
+    ]) {
+      it(`connects to no server that is not public: ${host}`, async () => {
+        assertResult(await poolAt(25, { host, guard: guardWith() }).send(fill(TO)), FORBIDDEN);
+      });
+    }
+
+    it("connects to public servers at ports of mail only, and to no denied network", async () => {
+      dns.names.set("mx.test", { a: ["1.1.1.1"] });
+      for (const host of ["1.1.1.1", "mx.test"]) {
+        for (const port of [22, 80, 443, 5432, 6379]) {
+          assertResult(await poolAt(port, { host, guard: guardWith() }).send(fill(TO)), FORBIDDEN);
+        }
+        assertResult(await poolAt(25, { host, guard: guardWith([], ["1.1.1.0/24"]) }).send(fill(TO)), FORBIDDEN);
+      }
+    });
+
+    it("connects to no name that was public at the account's check and is loopback now", async () => {
+      const sink = await sinkWith();
+      const host = "rebinding.test";
+      dns.names.set(host, { a: ["1.1.1.1"] });
+      await guardWith([], []).resolve(host, 25);
+      for (const a of [["127.0.0.1"], ["1.1.1.1", "127.0.0.1"]]) {
+        dns.names.set(host, { a });
+        assertResult(await poolAt(25, { host, guard: guardWith() }).send(fill(TO)), FORBIDDEN);
+      }
+      assert.equal(sink.connections.made, 0);
+    });
+
+    it("connects to the addresses that it checked, without a second look-up", async () => {
+      const sink = await sinkWith();
+      const host = "only-here.test";
+      dns.names.set(host, { a: ["127.0.0.2", "127.0.0.1"] });
+      const before = dns.queries(host);
+      const pool = poolAt(sink.port, { host, guard: guardWith([`${host}:${sink.port}`]), maxConnections: 1 });
+      assertResult(await pool.send(fill(TO)), { outcome: "sent" });
+      assertResult(await pool.send(fill(TO)), { outcome: "sent" });
+      assert.equal(dns.queries(host) - before, 2); // A and AAAA
+      assert.equal(sink.connections.made, 1);
+    });
+
+    it("verifies the certificate for the name, not for the address", async () => {
+      const names: string[] = [];
+      const sink = await sinkWith({
+        secure: true,
+        SNICallback: (servername, done) => {
+          names.push(servername);
+          done(null);
+        },
+      });
+      const host = "named.test";
+      dns.names.set(host, { a: ["127.0.0.1"] });
+      const guard = guardWith([`${host}:*`]);
+      assertResult(await poolAt(sink.port, { host, guard, secure: "tls" }).send(fill(TO)), {
+        ...FORBIDDEN,
+        reason: "tls_failed",
+      });
+      const trusting = poolAt(sink.port, { host, guard, secure: "tls", allowUnverifiedTls: true });
+      assertResult(await trusting.send(fill(TO)), { outcome: "sent" });
+      assert.ok(names.includes(host));
+    });
+
+    it("gives up on a name whose servers say nothing", async () => {
+      dns.names.set("silent.test", { silent: "both" });
+      const pool = poolAt(25, { host: "silent.test", guard: guardWith(), timeoutMs: 200 });
+      assertResult(await pool.send(fill(TO)), {
+        outcome: "account_failure",
+        reason: "connection_timeout",
+        temporary: true,
+      });
+      await pool.close({ graceMs: 0 });
+      assert.equal(pool.open, 0);
+    });
+
+    it("can be closed while a server is looked up, and while it does not greet", async () => {
+      dns.names.set("silent.test", { silent: "both" });
+      const { port, server } = await silentServer();
+      stops.push(async () => server.close());
+      const looking = poolAt(25, { host: "silent.test", guard: guardWith() });
+      for (const pool of [looking, poolAt(port)]) {
+        const sending = pool.send(fill(TO));
+        await until(() => pool.open === 1 && (pool === looking || server.connected.size === 1));
+        await pool.close({ graceMs: 0 });
+        assert.equal(pool.open, 0);
+        assert.notEqual((await sending).outcome, "sent");
+      }
+    });
+  });
+
+  describe("logs in", () => {
+    /** An address of this machine besides loopback; undefined without a network. */
+    const outer = Object.values(networkInterfaces())
+      .flat()
+      .find((address) => address?.family === "IPv4" && !address.internal)?.address;
+
+    it("over TLS only, except on loopback", async function () {
+      if (outer === undefined) return this.skip();
+      let logins = 0;
+      const withLogin: SinkOptions = {
+        authOptional: false,
+        allowInsecureAuth: true,
+        onAuth: ({ username }, _session, done) => {
+          logins++;
+          done(null, { user: username });
+        },
+      };
+      const sink = await sinkWith({ ...withLogin, listenOn: outer });
+      const guard = openSmtpGuard({ SMTP_ALLOWED_HOSTS: [`${outer}:*`], EGRESS_DENIED_NETWORKS: [] });
+      const account = { host: outer, guard, user: "desk", pass: "secret", allowUnverifiedTls: true };
+      assertResult(await poolAt(sink.port, account).send(fill(TO)), {
+        outcome: "account_failure",
+        reason: "login_in_clear_text",
+        temporary: false,
+      });
+      assert.equal(logins, 0);
+      assertResult(await poolAt(sink.port, { ...account, secure: "starttls" }).send(fill(TO)), { outcome: "sent" });
+      assert.equal(logins, 1);
+      const here = await sinkWith(withLogin);
+      assertResult(await poolAt(here.port, { user: "desk", pass: "secret" }).send(fill(TO)), { outcome: "sent" });
+      assert.equal(logins, 2);
+    });
+  });
+
   describe("verifies an account", () => {
     const account = (port: number, more: Partial<SmtpAccount> = {}): SmtpAccount => ({
       host: "127.0.0.1",
       port,
+      guard: LOOPBACK_ONLY,
       secure: "none",
       timeoutMs: 2_000,
       ...more,

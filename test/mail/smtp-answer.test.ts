@@ -143,6 +143,14 @@ const cases: [SmtpAnswer, Expected][] = [
     { outcome: "account_failure", reason: "tls_failed", temporary: false },
   ],
   [
+    { stage: "connect", network: "forbidden" },
+    { outcome: "account_failure", reason: "server_forbidden", temporary: false },
+  ],
+  [
+    { stage: "connect", network: "clear_text" },
+    { outcome: "account_failure", reason: "login_in_clear_text", temporary: false },
+  ],
+  [
     { stage: "greeting", code: 554 },
     { outcome: "account_failure", reason: "greeting_refused", temporary: false },
   ],

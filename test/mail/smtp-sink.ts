@@ -23,6 +23,8 @@ export interface SinkOptions extends SMTPServerOptions {
   dropInBody?: boolean;
   /** Wait before the reply to the final dot */
   latencyMs?: number;
+  /** Address to listen on; 127.0.0.1 unless given */
+  listenOn?: string;
 }
 
 export interface Sink {
@@ -84,7 +86,7 @@ export async function startSink(options: SinkOptions = {}): Promise<Sink> {
     socket.once("close", () => connections.open--);
     if (socket.remotePort !== undefined) sockets.set(socket.remotePort, { socket, number: connections.made });
   });
-  server.listen(0, "127.0.0.1");
+  server.listen(0, options.listenOn ?? "127.0.0.1");
   await once(server.server, "listening");
   let closing: Promise<void> | undefined;
   return {

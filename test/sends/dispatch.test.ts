@@ -214,6 +214,17 @@ describe("Dispatch", () => {
     assert.deepEqual(await addressesOf(sender), at(sender, 0, 1));
   });
 
+  it("pauses when the account's server is within this network, and connects to it no more", async () => {
+    const sender = await makeSender({ recipients: 2, account: { host: "10.0.0.1", port: 25 } });
+    const { data } = await startSend(sender);
+    await untilStatus(sender, ["PAUSED"]);
+    const { rows } = await sql<{ reason: string; error: string | null }>`
+      select pause_reason as reason, (select last_error from email_accounts where id = ${sender.accountId}) as error
+      from sends where id = ${data.id}`.execute(kysely(sender.em));
+    assert.deepEqual(rows, [{ reason: "server_forbidden", error: "server_forbidden" }]);
+    assert.deepEqual(await ledgerStates(sender), { QUEUED: 2 });
+  });
+
   it("pauses and needs an operator when the account stops being ACTIVE, and resumes", async () => {
     const sender = await makeSender({ recipients: 3 });
     await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]

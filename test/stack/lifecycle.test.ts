@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from "node:fs";
 import { Connection } from "@temporalio/client";
+import ipaddr from "ipaddr.js";
 import { openDatabase } from "../../db/orm.ts";
+import { isLoopback } from "../../domain/address-guard.ts";
 import { POOLS } from "../../stack/stack.ts";
 import type { StackFile } from "../../stack/state.ts";
 import { until } from "../../stack/until.ts";
@@ -33,9 +35,20 @@ describe("the embedded stack once it is up", function () {
   this.timeout(180_000);
   let stack: SpawnedStack;
   before(() => {
-    stack = spawnStack();
+    stack = spawnStack({ env: { HOST: "0.0.0.0" } });
   });
   after(clearStacks);
+
+  it("listens on loopback alone, except for the API, whatever HOST says", async () => {
+    const { api, health, pids } = await stack.ready();
+    const open = listeners(stack.pids());
+    const beyond = open.filter(({ address }) => !isLoopback(address));
+    assert.deepEqual(
+      beyond.map(({ pid, port }) => ({ pid, port })),
+      [{ pid: pids["api"], port: Number(new URL(api).port) }],
+    );
+    for (const url of Object.values(health)) assert.equal((await fetch(`${url}/healthz`)).status, 200, url);
+  });
 
   it("comes up with everything, writes the addresses to stack.json, and answers the first request", async () => {
     const file = await stack.ready();
@@ -193,4 +206,41 @@ describe("the embedded stack", function () {
 function parentOf(pid: number): number {
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
   return Number(/^PPid:\s+(\d+)$/m.exec(status)?.[1]);
+}
+
+/** TCP sockets on which these processes listen. */
+function listeners(pids: readonly number[]): { pid: number; address: string; port: number }[] {
+  const owners = new Map(
+    pids.flatMap((pid) => readdirSync(`/proc/${pid}/fd`).map((fd) => [linkOf(`/proc/${pid}/fd/${fd}`), pid] as const)),
+  );
+  return ["tcp", "tcp6"].flatMap((table) =>
+    readFileSync(`/proc/net/${table}`, "utf8")
+      .split("\n")
+      .slice(1)
+      .flatMap((line) => {
+        const [, local = "", , state, , , , , , inode] = line.trim().split(/\s+/);
+        const pid = owners.get(`socket:[${inode}]`);
+        if (state !== LISTENING || pid === undefined) return [];
+        const [address = "", port = ""] = local.split(":");
+        return [{ pid, address: addressOf(address), port: Number.parseInt(port, 16) }];
+      }),
+  );
+}
+
+/** The state of a listening socket in /proc/net/tcp. */
+const LISTENING = "0A";
+
+/** An address of /proc/net/tcp: words of four bytes, each in the byte order of the machine, which is little-endian. */
+function addressOf(hex: string): string {
+  const bytes = (hex.match(/.{8}/g) ?? []).flatMap((word) => [...Buffer.from(word, "hex").reverse()]);
+  return ipaddr.fromByteArray(bytes).toString();
+}
+
+/** The target of a link, or nothing when the descriptor was closed meanwhile. */
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return "";
+  }
 }

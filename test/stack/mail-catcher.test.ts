@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { request } from "node:http";
 import { createTransport } from "nodemailer";
 import { type MailCatcher, startMailCatcher } from "../../stack/mail-catcher.ts";
 import type { FaultRule } from "../../stack/mail-faults.ts";
@@ -131,6 +132,37 @@ describe("mail catcher", () => {
     assert.match(await (await fetch(`${base}/messages/1`)).text(), /<iframe sandbox="[^"]*" src="\/messages\/1\/html"/);
     const frame = await fetch(`${base}/messages/1/html`);
     assert.match(frame.headers.get("content-security-policy") ?? "", /default-src 'none'.*sandbox/);
+  });
+
+  it("answers only to names of this machine, so that no page on the Internet reads the mails", async () => {
+    await transport().sendMail(mail("a@one.test"));
+    const statusFor = (host: string, path = "/api/messages", method = "GET") =>
+      new Promise<number | undefined>((resolve, reject) => {
+        request(base + path, { method, headers: { host }, setHost: false }, (response) =>
+          resolve(response.resume().statusCode),
+        )
+          .on("error", reject)
+          .end();
+      });
+    const port = catcher.httpPort;
+    for (const host of [`127.0.0.1:${port}`, `localhost:${port}`, `[::1]:${port}`, "localhost", "LOCALHOST:1080"]) {
+      assert.equal(await statusFor(host), 200, host);
+    }
+    const REBOUND = [
+      `rebound.example:${port}`,
+      "rebound.example",
+      "localhost.example",
+      "127.0.0.1.example",
+      "10.0.0.1",
+    ];
+    for (const host of [...REBOUND, `user@rebound.example:${port}`, " ", "a b"]) {
+      assert.equal(await statusFor(host), 421, host);
+    }
+    for (const path of ["/", "/messages/1", "/messages/1/html", "/api/messages/1/source", "/api/stats", "/none"]) {
+      assert.equal(await statusFor("rebound.example", path), 421, path);
+    }
+    assert.equal(await statusFor("rebound.example", "/api/messages", "DELETE"), 421);
+    assert.equal((await messages()).length, 1);
   });
 
   describe("faults", () => {

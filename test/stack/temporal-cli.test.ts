@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { dirname } from "node:path";
 import { StackError } from "../../stack/processes.ts";
-import { findTemporalCli } from "../../stack/temporal-cli.ts";
+import { ARCHIVES, download, findTemporalCli, TEMPORAL_CLI_VERSION } from "../../stack/temporal-cli.ts";
 import { temporaryFolder } from "./support.ts";
 
 const SHELL = "#!/bin/sh\n";
@@ -60,7 +64,10 @@ printf '#!/bin/sh\\necho temporal version built' > "$GOBIN/temporal"; chmod 755 
     putGo();
     assert.equal(await find(), cached);
     assert.equal(await find(), cached);
-    assert.equal(readFileSync(`${folder}/calls`, "utf8"), "install github.com/temporalio/cli/cmd/temporal@v1.5.1\n");
+    assert.match(
+      readFileSync(`${folder}/calls`, "utf8"),
+      /^install -C \S+\/stack\/temporal-cli -mod=readonly github\.com\/temporalio\/cli\/cmd\/temporal\n$/,
+    );
     assert.deepEqual(readdirSync(`${folder}/cache/mailkeel`), ["temporal-1.5.1"]);
   });
 
@@ -74,7 +81,7 @@ printf '#!/bin/sh\\necho temporal version built' > "$GOBIN/temporal"; chmod 755 
     put(`${bin}/go`, BROKEN);
     await assert.rejects(find(), (error: Error) => {
       assert.ok(error instanceof StackError);
-      for (const way of ["PATH", "TEMPORAL_CLI", cached, "temporal.download", "go install", "TEMPORAL_ADDRESS"]) {
+      for (const way of ["PATH", "TEMPORAL_CLI", cached, "github.com", "go install", "TEMPORAL_ADDRESS"]) {
         assert.ok(error.message.includes(way), way);
       }
       return true;
@@ -88,5 +95,73 @@ printf '#!/bin/sh\\necho temporal version built' > "$GOBIN/temporal"; chmod 755 
     const own = put(`${folder}/own`, WORKS);
     assert.equal(await find(own), own);
     await assert.rejects(find(put(`${folder}/broken`, BROKEN)), /TEMPORAL_CLI.*broken/);
+  });
+
+  describe("by a download", () => {
+    let url: string;
+    let archive: Buffer;
+    let status: number;
+    const server = createServer((_request, response) => void response.writeHead(status).end(archive));
+    before((done) => {
+      server.listen(0, "127.0.0.1", () => {
+        url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/temporal.tar.gz`;
+        done();
+      });
+    });
+    after(() => void server.close());
+    beforeEach(() => {
+      status = 200;
+      put(`${folder}/release/temporal`, WORKS);
+      put(`${folder}/release/LICENSE`, "MIT");
+      archive = execFileSync("tar", ["-czf", "-", "-C", `${folder}/release`, "LICENSE", "temporal"]);
+    });
+
+    const sha256 = () => createHash("sha256").update(archive).digest("hex");
+    const fetched = async (digest: string) => {
+      mkdirSync(`${folder}/draft`, { recursive: true });
+      const made = await download(`${folder}/draft`, { PATH: process.env["PATH"] }, { url, sha256: digest });
+      return { made, files: readdirSync(`${folder}/draft`) };
+    };
+
+    it("unpacks an archive that has the expected digest", async () => {
+      const { made, files } = await fetched(sha256());
+      assert.deepEqual([made, files], [`${folder}/draft/temporal`, ["temporal"]]);
+      assert.equal(readFileSync(`${folder}/draft/temporal`, "utf8"), WORKS);
+    });
+
+    it("unpacks nothing of an archive with another digest", async () => {
+      const expected = sha256();
+      archive = Buffer.concat([archive, Buffer.from("\0")]);
+      assert.deepEqual(await fetched(expected), { made: undefined, files: [] });
+    });
+
+    it("takes no error page for the archive", async () => {
+      status = 404;
+      assert.deepEqual(await fetched(sha256()), { made: undefined, files: [] });
+    });
+
+    it("knows an archive of its version for every platform with a digest", () => {
+      assert.ok(ARCHIVES["linux-x64"] && ARCHIVES["linux-arm64"] && ARCHIVES["darwin-arm64"] && ARCHIVES["darwin-x64"]);
+      for (const { url: from, sha256: digest } of Object.values(ARCHIVES)) {
+        assert.match(from, new RegExp(`^https://.*/v${TEMPORAL_CLI_VERSION}/.*_${TEMPORAL_CLI_VERSION}_`));
+        assert.match(digest, /^[0-9a-f]{64}$/);
+      }
+    });
+  });
+
+  it("builds modules whose digests are known, of the same version", () => {
+    const moduleFile = (name: string) =>
+      readFileSync(`${import.meta.dirname}/../../stack/temporal-cli/${name}`, "utf8");
+    const [, required = ""] = moduleFile("go.mod").split("\ntool ");
+    const modules = [...required.matchAll(/^\t(?:require )?(\S+) (v\S+)/gm)].map(
+      ([, name, version]) => `${name} ${version}`,
+    );
+    assert.ok(modules.includes(`github.com/temporalio/cli v${TEMPORAL_CLI_VERSION}`));
+    const sums = new Set(
+      moduleFile("go.sum")
+        .split("\n")
+        .map((line) => line.replace(/(\/go\.mod)? h1:.*$/, "")),
+    );
+    for (const module of modules) assert.ok(sums.has(module), module);
   });
 });

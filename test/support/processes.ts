@@ -48,6 +48,7 @@ export async function workerSettings(): Promise<Record<string, string | undefine
     SIGNING_SECRET: env.SIGNING_SECRET,
     ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
     SYSTEM_SMTP_URL: env.SYSTEM_SMTP_URL,
+    SMTP_ALLOWED_HOSTS: env.SMTP_ALLOWED_HOSTS.join(","),
     PUBLIC_URL: env.PUBLIC_URL,
     LOG_LEVEL: "silent",
   };

@@ -5,6 +5,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Env, readEnv } from "../../config/env.ts";
 import { migrate } from "../../db/orm.ts";
+import { LOOPBACK_SMTP } from "../../stack/settings.ts";
 
 /** The stack that the tests run against. */
 export interface TestStack {
@@ -41,6 +42,7 @@ function givenStack(file: string): TestStack {
     TEMPORAL_ADDRESS: temporal.address,
     TEMPORAL_NAMESPACE: temporal.namespace,
     SYSTEM_SMTP_URL: mail.smtp,
+    SMTP_ALLOWED_HOSTS: LOOPBACK_SMTP,
     SIGNING_SECRET: secrets["signingSecret"],
     ENCRYPTION_KEYS: secrets["encryptionKeys"],
     PUBLIC_URL: new URL(api).origin,

@@ -2,22 +2,33 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import ipaddr from "ipaddr.js";
 import {
-  type AddressGuard,
   AddressRefused,
-  allowedHostsWarning,
   GLOBAL_IPV6,
+  isLoopback,
   isPublic,
   NameNotResolved,
-  openAddressGuard,
   type RefusalReason,
   SPECIAL_IPV4,
   SPECIAL_IPV6,
-} from "../../domain/webhooks/address-guard.ts";
+} from "../../domain/address-guard.ts";
+import { allowedHostsWarning, openUrlGuard, type UrlGuard } from "../../domain/webhooks/url-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 
-const guardWith = (settings: { allowed?: string[]; dns?: string[] } = {}, lookupTimeoutMs?: number): AddressGuard =>
-  openAddressGuard(
-    { WEBHOOK_ALLOWED_HOSTS: settings.allowed ?? [], WEBHOOK_DNS_SERVERS: settings.dns ?? [] },
+interface Settings {
+  allowed?: string[];
+  denied?: string[];
+  dns?: string[];
+  httpsOnly?: boolean;
+}
+
+const guardWith = (settings: Settings = {}, lookupTimeoutMs?: number): UrlGuard =>
+  openUrlGuard(
+    {
+      EGRESS_DENIED_NETWORKS: settings.denied ?? [],
+      WEBHOOK_ALLOWED_HOSTS: settings.allowed ?? [],
+      WEBHOOK_DNS_SERVERS: settings.dns ?? [],
+      WEBHOOK_HTTPS_ONLY: settings.httpsOnly ?? false,
+    },
     lookupTimeoutMs === undefined ? {} : { lookupTimeoutMs },
   );
 
@@ -196,10 +207,32 @@ describe("An address", () => {
   });
 });
 
+/** Reasons that a URL has by its text, while every public address is reachable. */
+type UrlRefusal = Exclude<RefusalReason, "https_only" | "network_denied" | "invalid_host" | "port">;
+
+describe("A loopback address", () => {
+  for (const address of ["127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1"]) {
+    it(`is ${address}`, () => assert.ok(isLoopback(address)));
+  }
+  for (const address of [
+    "126.0.0.1",
+    "0.0.0.0",
+    "10.0.0.1",
+    "::",
+    "::2",
+    "::ffff:10.0.0.1",
+    "fe80::1",
+    "localhost",
+    "",
+  ]) {
+    it(`is not ${JSON.stringify(address)}`, () => assert.ok(!isLoopback(address)));
+  }
+});
+
 describe("A webhook's URL", () => {
   const guard = guardWith();
 
-  const REFUSED: Record<RefusalReason, readonly string[]> = {
+  const REFUSED: Record<UrlRefusal, readonly string[]> = {
     invalid_url: [
       ...[
         "",
@@ -312,15 +345,33 @@ describe("A webhook's URL", () => {
     assert.throws(() => open.checkUrl("http://127.1:4000/"), refusal("address_spelling"));
   });
 
+  it("is https where the setting says so, also for a host and port of the setting", () => {
+    const strict = guardWith({ httpsOnly: true, allowed: ["127.0.0.1:4000"] });
+    strict.checkUrl("https://example.com/hooks");
+    for (const url of ["http://example.com/hooks", "HTTP://8.8.8.8/", "http://127.0.0.1:4000/"]) {
+      assert.throws(() => strict.checkUrl(url), refusal("https_only"), url);
+    }
+  });
+
+  it("may not name an address in a denied network, except a host and port of the setting", () => {
+    const denied = ["8.8.0.0/16", "2001:4860::/32"];
+    const closed = guardWith({ denied, allowed: ["8.8.8.8:8443"] });
+    for (const url of ["https://8.8.8.8/", "https://8.8.255.255:1/", "https://[2001:4860:4860::8888]/"]) {
+      assert.throws(() => closed.checkUrl(url), refusal("network_denied"), url);
+    }
+    for (const url of ["https://8.9.0.1/", "https://[2606:4700::1]/", "https://8.8.8.8:8443/"]) closed.checkUrl(url);
+    assert.throws(() => closed.checkUrl("https://10.0.0.1/"), refusal("address_not_public"));
+  });
+
   it("has a warning to log while the setting is not empty", () => {
-    assert.match(allowedHostsWarning({ WEBHOOK_ALLOWED_HOSTS: ["a:1"], WEBHOOK_DNS_SERVERS: [] }) ?? "", /a:1/);
-    assert.equal(allowedHostsWarning({ WEBHOOK_ALLOWED_HOSTS: [], WEBHOOK_DNS_SERVERS: [] }), undefined);
+    assert.match(allowedHostsWarning({ WEBHOOK_ALLOWED_HOSTS: ["a:1"] }) ?? "", /a:1/);
+    assert.equal(allowedHostsWarning({ WEBHOOK_ALLOWED_HOSTS: [] }), undefined);
   });
 });
 
 describe("A host's addresses", () => {
   let dns: DnsServer;
-  let guard: AddressGuard;
+  let guard: UrlGuard;
 
   before(async () => {
     dns = await startDnsServer({
@@ -385,6 +436,17 @@ describe("A host's addresses", () => {
     for (const host of ["127.0.0.1", "[::1]", "[::ffff:7f00:1]", "localhost", "a.localhost"]) {
       await assert.rejects(guard.resolve(host, 80), refusal("address_not_public"), host);
     }
+  });
+
+  it("are refused when one is in a denied network", async () => {
+    for (const network of ["8.8.8.8/32", "2606:4700::/32", "1.0.0.0/8"]) {
+      const closed = guardWith({ denied: [network], dns: [dns.address] });
+      await assert.rejects(closed.resolve("both.test", 443), refusal("network_denied"), network);
+      await assert.rejects(closed.resolve("mixed.test", 443), refusal("resolves_not_public"), network);
+    }
+    const open = guardWith({ denied: ["1.0.0.0/8"], allowed: ["v4.test:443"], dns: [dns.address] });
+    assert.deepEqual(await open.resolve("v4.test", 443), [{ address: "1.1.1.1", family: 4 }]);
+    await assert.rejects(open.resolve("v4.test", 8443), refusal("network_denied"));
   });
 
   it("may be private for a host and port of the setting, and for no other port", async () => {

@@ -511,6 +511,33 @@ describe("Webhook endpoints", () => {
     });
   });
 
+  it("are refused over http and in denied networks where settings say so, when registered and when changed", async () => {
+    const { id } = await register();
+    const strict = await serveRoutes(appRouter, {
+      changes: { WEBHOOK_HTTPS_ONLY: true, EGRESS_DENIED_NETWORKS: ["1.0.0.0/8", "2606:4700::/32"] },
+    });
+    try {
+      const there = api(team.keys.live, strict.base);
+      for (const [url, why] of [
+        ["http://8.8.8.8/hooks", /starts with https/],
+        ["https://1.0.0.1/hooks", /a network that this service does not connect to/],
+        ["https://[2606:4700::1]/hooks", /a network that this service does not connect to/],
+      ] as const) {
+        for (const { body } of [
+          await there.post("/webhooks", webhookBody({ url })),
+          await there.patch(`/webhooks/${id}`, { url }),
+        ]) {
+          assert.deepEqual([body.error.code, body.error.param], ["validation_failed", "url"], url);
+          assert.match(body.error.message, why);
+        }
+      }
+      assert.equal((await there.post("/webhooks", webhookBody({ url: "https://8.8.8.8/hooks" }))).status, 201);
+      assert.equal((await shown(id)).url, PUBLIC_URL);
+    } finally {
+      await strict.close();
+    }
+  });
+
   describe("the check of a URL", () => {
     let app: TestApp;
     let asked: string[];

@@ -8,14 +8,25 @@ import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { Worker } from "node:worker_threads";
 import fc from "fast-check";
 import { createDeliveryClient, type DeliveryClient, parseRetryAfter } from "../../activities/webhooks/http-client.ts";
-import { openAddressGuard } from "../../domain/webhooks/address-guard.ts";
 import type { Answer, Answered, Failed, FailureCode } from "../../domain/webhooks/classify.ts";
+import { openUrlGuard } from "../../domain/webhooks/url-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { eventually } from "../support/eventually.ts";
 
 const TLS = `${import.meta.dirname}/../data/tls`;
 const cert = readFileSync(`${TLS}/cert.pem`, "utf8");
 const key = readFileSync(`${TLS}/key.pem`, "utf8");
+
+const USER_AGENT = "Mailkeel-Webhooks/1 (+https://mail.example.com/docs/webhooks)";
+
+const guardWith = (settings: Partial<Parameters<typeof openUrlGuard>[0]> = {}) =>
+  openUrlGuard({
+    EGRESS_DENIED_NETWORKS: [],
+    WEBHOOK_ALLOWED_HOSTS: [],
+    WEBHOOK_DNS_SERVERS: [],
+    WEBHOOK_HTTPS_ONLY: false,
+    ...settings,
+  });
 
 describe("A webhook's HTTP client", () => {
   let dns: DnsServer;
@@ -56,11 +67,11 @@ describe("A webhook's HTTP client", () => {
 
   /** A client that may reach the given ports of 127.0.0.1, hook.test and other.test. */
   function open(ports: number[], timeoutMs = 5_000): DeliveryClient {
-    const guard = openAddressGuard({
+    const guard = guardWith({
       WEBHOOK_ALLOWED_HOSTS: ports.flatMap((port) => [`127.0.0.1:${port}`, `hook.test:${port}`, `other.test:${port}`]),
       WEBHOOK_DNS_SERVERS: [dns.address],
     });
-    const client = createDeliveryClient({ guard, timeoutMs });
+    const client = createDeliveryClient({ guard, timeoutMs, userAgent: USER_AGENT });
     cleanUps.push(() => client.close());
     return client;
   }
@@ -95,14 +106,22 @@ describe("A webhook's HTTP client", () => {
       let seen: unknown;
       const receiver = await serve(async (request, response) => {
         const { method, url, headers } = request;
-        seen = { method, url, host: headers.host, type: headers["content-type"], body: await bodyOf(request) };
+        const { host, "content-type": type, "user-agent": agent } = headers;
+        seen = { method, url, host, type, agent, body: await bodyOf(request) };
         response.end("ok");
       });
       const answer = answered(await post(open([receiver.port]), `http://hook.test:${receiver.port}/a%20b?c=d#e`));
       assert.deepEqual({ ...answer, durationMs: 0 }, { kind: "answered", status: 200, body: "ok", durationMs: 0 });
       assert.ok(Number.isInteger(answer.durationMs));
       const host = `hook.test:${receiver.port}`;
-      assert.deepEqual(seen, { method: "POST", url: "/a%20b?c=d", host, type: "application/json", body: '{"id":"1"}' });
+      const sent = {
+        method: "POST",
+        url: "/a%20b?c=d",
+        type: "application/json",
+        agent: USER_AGENT,
+        body: '{"id":"1"}',
+      };
+      assert.deepEqual(seen, { ...sent, host });
     });
 
     for (const status of [200, 201, 204, 400, 404, 410, 429, 500, 503, 599]) {
@@ -326,9 +345,9 @@ describe("A webhook's HTTP client", () => {
     });
 
     it("does not report a fault of this process as the endpoint's", async () => {
-      const guard = { ...openAddressGuard({ WEBHOOK_ALLOWED_HOSTS: [], WEBHOOK_DNS_SERVERS: [] }) };
+      const guard = { ...guardWith() };
       guard.resolve = () => Promise.reject(new Error("too many open files"));
-      const client = createDeliveryClient({ guard, timeoutMs: 5_000 });
+      const client = createDeliveryClient({ guard, timeoutMs: 5_000, userAgent: USER_AGENT });
       await assert.rejects(post(client, "http://hook.test/"), { name: "NotConnected" });
     });
 
@@ -407,8 +426,8 @@ describe("A webhook's HTTP client", () => {
     it("sends nothing to a name that was public at registration and is loopback now", async () => {
       let connections = 0;
       const receiver = await serveRaw(() => connections++);
-      const guard = openAddressGuard({ WEBHOOK_ALLOWED_HOSTS: [], WEBHOOK_DNS_SERVERS: [dns.address] });
-      const client = createDeliveryClient({ guard, timeoutMs: 5_000 });
+      const guard = guardWith({ WEBHOOK_DNS_SERVERS: [dns.address] });
+      const client = createDeliveryClient({ guard, timeoutMs: 5_000, userAgent: USER_AGENT });
       cleanUps.push(() => client.close());
       const url = `http://rebinding.test:${receiver.port}/`;
 
@@ -423,14 +442,32 @@ describe("A webhook's HTTP client", () => {
       assert.equal(connections, 0);
     });
 
+    it("sends nothing into a denied network, nor over http where only https is taken", async () => {
+      let connections = 0;
+      const receiver = await serveRaw(() => connections++);
+      dns.names.set("own.test", { a: ["1.1.1.1"], aaaa: ["2606:4700::1"] });
+      const url = `http://own.test:${receiver.port}/`;
+      for (const [reason, settings] of Object.entries({
+        network_denied: { EGRESS_DENIED_NETWORKS: ["2606:4700::/32"] },
+        https_only: { WEBHOOK_HTTPS_ONLY: true, WEBHOOK_ALLOWED_HOSTS: [`own.test:${receiver.port}`] },
+      })) {
+        const guard = guardWith({ ...settings, WEBHOOK_DNS_SERVERS: [dns.address] });
+        const client = createDeliveryClient({ guard, timeoutMs: 5_000, userAgent: USER_AGENT });
+        cleanUps.push(() => client.close());
+        const answer = await post(client, url);
+        assert.equal(answer.kind === "blocked" && answer.reason, reason);
+      }
+      assert.equal(connections, 0);
+    });
+
     it("looks a name up once for a connection, and not again while that is kept", async () => {
       dns.names.set("once.test", { a: ["127.0.0.1"] });
       const receiver = await serve((_, response) => void response.end());
-      const guard = openAddressGuard({
+      const guard = guardWith({
         WEBHOOK_ALLOWED_HOSTS: [`once.test:${receiver.port}`],
         WEBHOOK_DNS_SERVERS: [dns.address],
       });
-      const client = createDeliveryClient({ guard, timeoutMs: 5_000 });
+      const client = createDeliveryClient({ guard, timeoutMs: 5_000, userAgent: USER_AGENT });
       cleanUps.push(() => client.close());
       for (let request = 0; request < 5; request++) answered(await post(client, `http://once.test:${receiver.port}/`));
       assert.equal(receiver.sockets.size, 1);

@@ -73,6 +73,10 @@ export function assertHeaders(received: Received, row: Row | undefined, endpoint
       version: of("X-Service-Api-Version"),
       replay: of("X-Service-Replay"),
       contentType: of("Content-Type"),
+      userAgent: header(received, "User-Agent").replace(
+        /\(\+http:\/\/127\.0\.0\.1:\d+\/docs\/webhooks\)$/,
+        "(the page)",
+      ),
     },
     {
       deliveryId: row.id,
@@ -82,6 +86,7 @@ export function assertHeaders(received: Received, row: Row | undefined, endpoint
       version: "2026-08-15",
       replay: row.is_replay ? "true" : undefined,
       contentType: "application/json",
+      userAgent: "Mailkeel-Webhooks/1 (the page)",
     },
   );
   assert.deepEqual(

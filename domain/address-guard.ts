@@ -1,12 +1,11 @@
 import type { LookupAddress } from "node:dns";
 import { Resolver } from "node:dns/promises";
 import ipaddr from "ipaddr.js";
-import type { Env } from "../../config/env.ts";
 
 /**
  * Addresses that are not of the public Internet, from IANA's registries of special-purpose addresses
  * (https://www.iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry), with multicast and
- * reserved ranges. Some of these ranges are reachable from everywhere; none of them has a webhook receiver in it.
+ * reserved ranges. Some of these ranges are reachable from everywhere; none of them has a customer's server in it.
  */
 export const SPECIAL_IPV4 = [
   "0.0.0.0/8", // this network
@@ -60,19 +59,28 @@ export function isPublic(address: string): boolean {
   return !ip.zoneId && ip.match(globalIpv6) && !specialIpv6.some((range) => ip.match(range));
 }
 
+/** Whether an IP address is one of this machine alone. */
+export function isLoopback(address: string): boolean {
+  return ipaddr.isValid(address) && ipaddr.process(address).range() === "loopback";
+}
+
 const REFUSALS = {
   invalid_url: "Give an absolute URL such as https://example.com/hooks, without spaces, line breaks or backslashes.",
   scheme: "Use a URL that starts with https:// or http://.",
+  https_only: "Use a URL that starts with https://; this service sends no webhooks over plain http.",
   credentials: "Take the user name and password out of the URL; authenticate with a custom header instead.",
+  invalid_host: "Give a host name such as smtp.example.com, or an IP address.",
+  port: "Use a port of mail servers, such as 587.",
   address_spelling: "Write the IPv4 address as four decimal numbers without leading zeros.",
-  address_not_public: "The URL's host is not on the public Internet; use one that can be reached from there.",
+  address_not_public: "The host is not on the public Internet; use one that can be reached from there.",
   resolves_not_public:
-    "The URL's host name resolves to an address that is not on the public Internet; all of its addresses have to be.",
+    "The host name resolves to an address that is not on the public Internet; all of its addresses have to be.",
+  network_denied: "The host is in a network that this service does not connect to; use another host.",
 } as const;
 
 export type RefusalReason = keyof typeof REFUSALS;
 
-/** A URL that webhooks are not sent to. The message says how its owner can correct it, and names no address. */
+/** A server that is not connected to. The message says how its owner can correct it, and names no address. */
 export class AddressRefused extends Error {
   override name = "AddressRefused";
   readonly reason: RefusalReason;
@@ -83,87 +91,90 @@ export class AddressRefused extends Error {
   }
 }
 
-/** A host name without an address, at least for now. The message is fit for the endpoint's owner. */
+/** A host name without an address, at least for now. The message is fit for the owner of the server. */
 export class NameNotResolved extends Error {
   override name = "NameNotResolved";
 }
 
 export interface AddressGuard {
+  /** Whether the operator allows this host and port whatever its addresses are. */
+  isAllowed(hostname: string, port: number): boolean;
   /**
-   * Checks a URL by its text alone.
-   * @returns the URL parsed, the dot that may end its host name taken off
+   * Checks a host by its text alone: IP addresses and the names of loopback.
    * @throws {AddressRefused}
    */
-  checkUrl(text: string): URL;
+  checkHost(hostname: string, port: number): void;
   /**
    * Looks a host up, once, and checks every address it has. Connect to these and to no others.
    * @param hostname as `URL.hostname` gives it; an IP address is checked and returned
    * @returns one address at least, IPv4 before IPv6
-   * @throws {AddressRefused} when an address is not public
+   * @throws {AddressRefused} when an address is not public, or in a denied network
    * @throws {NameNotResolved} when there is none, or the look-up failed
    */
   resolve(hostname: string, port: number): Promise<LookupAddress[]>;
 }
 
-type GuardSettings = Pick<Env, "WEBHOOK_ALLOWED_HOSTS" | "WEBHOOK_DNS_SERVERS">;
-
-/** The port a URL's connection goes to. */
-export function effectivePort({ port, protocol }: URL): number {
-  if (port !== "") return Number(port);
-  return protocol === "https:" ? 443 : 80;
+export interface GuardRules {
+  /** `host:port` pairs that may be reached whatever their addresses; `*` stands for every port. */
+  allowedHosts: readonly string[];
+  /** Networks in CIDR notation that are refused although they are public. */
+  deniedNetworks: readonly string[];
+  /** `address:port` of the DNS servers to ask; the system's unless given. */
+  dnsServers?: readonly string[];
+  /** How long a look-up may take in all. */
+  lookupTimeoutMs?: number | undefined;
 }
-
-/** The warning to log at the start when receivers that are not public are allowed; undefined when none are. */
-export const allowedHostsWarning = ({ WEBHOOK_ALLOWED_HOSTS: hosts }: GuardSettings): string | undefined =>
-  hosts.length === 0
-    ? undefined
-    : `WEBHOOK_ALLOWED_HOSTS lets webhooks into this network: ${hosts.join(", ")}. Not for production.`;
 
 /** A query waits this long for its answer, twice. */
 const QUERY_TIMEOUT_MS = 1_500;
 /** A look-up never takes longer, however many DNS servers are asked. */
 const LOOKUP_TIMEOUT_MS = 5_000;
-/** A name with more addresses would make one delivery connect to that many hosts. */
+/** A name with more addresses would make one connection try that many hosts. */
 const MAX_ADDRESSES_PER_FAMILY = 4;
 
-/**
- * The guard between webhooks and this network: for the registration of an endpoint and for every connection to one.
- * @param lookupTimeoutMs how long a look-up may take in all
- */
-export function openAddressGuard(
-  { WEBHOOK_ALLOWED_HOSTS, WEBHOOK_DNS_SERVERS }: GuardSettings,
-  { lookupTimeoutMs = LOOKUP_TIMEOUT_MS }: { lookupTimeoutMs?: number } = {},
-): AddressGuard {
-  const allowed = new Set<string>(WEBHOOK_ALLOWED_HOSTS);
+/** The guard between servers that customers name and the networks of the operator. Asked for every connection. */
+export function openAddressGuard({
+  allowedHosts,
+  deniedNetworks,
+  dnsServers = [],
+  lookupTimeoutMs = LOOKUP_TIMEOUT_MS,
+}: GuardRules): AddressGuard {
+  const allowed = new Set(allowedHosts);
+  const denied = deniedNetworks.map((network) => ipaddr.parseCIDR(network));
   // Not dns.lookup: it occupies a thread for as long as the slowest server likes, and asks the system's servers alone.
   const resolver = new Resolver({ timeout: QUERY_TIMEOUT_MS, maxTimeout: QUERY_TIMEOUT_MS, tries: 2 });
-  if (WEBHOOK_DNS_SERVERS.length > 0) resolver.setServers(WEBHOOK_DNS_SERVERS);
-  const isAllowed = (hostname: string, port: number) => allowed.has(`${hostname}:${port}`);
+  if (dnsServers.length > 0) resolver.setServers(dnsServers);
+  const isAllowed = (hostname: string, port: number) =>
+    allowed.has(`${hostname}:${port}`) || allowed.has(`${hostname}:*`);
+
+  const checkAddresses = (addresses: readonly string[], unlessPublic: RefusalReason) => {
+    if (!addresses.every(isPublic)) throw new AddressRefused(unlessPublic);
+    for (const address of addresses.map((text) => ipaddr.parse(text))) {
+      const isDenied = denied.some(
+        ([network, bits]) => network.kind() === address.kind() && address.match(network, bits),
+      );
+      if (isDenied) throw new AddressRefused("network_denied");
+    }
+  };
+
+  const checkHost = (hostname: string, port: number) => {
+    if (isAllowed(hostname, port)) return;
+    if (isLocalName(hostname)) throw new AddressRefused("address_not_public");
+    const literal = literalAddress(hostname);
+    if (literal) checkAddresses([literal.address], "address_not_public");
+  };
 
   return {
-    checkUrl(text) {
-      const url = parseUrl(text);
-      if (!isAllowed(url.hostname, effectivePort(url)) && (isLocalName(url.hostname) || isPrivateLiteral(url.hostname)))
-        throw new AddressRefused("address_not_public");
-      return url;
-    },
+    isAllowed,
+    checkHost,
 
     async resolve(hostname, port) {
+      checkHost(hostname, port);
       const literal = literalAddress(hostname);
-      if (literal) {
-        if (!isPublic(literal.address) && !isAllowed(hostname, port)) throw new AddressRefused("address_not_public");
-        return [literal];
-      }
-      if (isLocalName(hostname)) {
-        if (!isAllowed(hostname, port)) throw new AddressRefused("address_not_public");
-        return [
-          { address: "127.0.0.1", family: 4 },
-          { address: "::1", family: 6 },
-        ];
-      }
+      if (literal) return [literal];
+      if (isLocalName(hostname)) return LOOPBACK;
       const [v4, v6] = await lookUp(resolver, hostname, lookupTimeoutMs);
-      if (!isAllowed(hostname, port) && ![...v4, ...v6].every(isPublic))
-        throw new AddressRefused("resolves_not_public");
+      if (!isAllowed(hostname, port)) checkAddresses([...v4, ...v6], "resolves_not_public");
       return [
         ...v4.slice(0, MAX_ADDRESSES_PER_FAMILY).map((address) => ({ address, family: 4 })),
         ...v6.slice(0, MAX_ADDRESSES_PER_FAMILY).map((address) => ({ address, family: 6 })),
@@ -172,37 +183,20 @@ export function openAddressGuard(
   };
 }
 
-/** The URL in `text`, if its form is one that means the same to every reader. */
-function parseUrl(text: string): URL {
-  // The parser would take tabs and line breaks out, and read a backslash as a slash.
-  if (/[\s\p{Cc}\\]/u.test(text) || !URL.canParse(text)) throw new AddressRefused("invalid_url");
-  const url = new URL(text);
-  if (url.protocol !== "http:" && url.protocol !== "https:") throw new AddressRefused("scheme");
-  // The parser would also take one slash for two, or three.
-  const authority = /^https?:\/\/([^/?#]+)/i.exec(text)?.[1];
-  if (authority === undefined) throw new AddressRefused("invalid_url");
-  if (authority.includes("@")) throw new AddressRefused("credentials");
-  // It reads 2130706433, 0x7f.1, 127.1 and full-width digits as the IPv4 addresses they can stand for.
-  if (literalAddress(url.hostname)?.family === 4 && authority.replace(/:\d*$/, "") !== url.hostname)
-    throw new AddressRefused("address_spelling");
-  if (url.hostname.endsWith(".")) url.hostname = url.hostname.slice(0, -1);
-  if (url.hostname.endsWith(".") || url.hostname === "") throw new AddressRefused("invalid_url");
-  return url;
-}
-
 /** The IP address that a URL's host is, or undefined for a name. */
-function literalAddress(hostname: string): LookupAddress | undefined {
+export function literalAddress(hostname: string): LookupAddress | undefined {
   if (hostname.startsWith("[")) return { address: hostname.slice(1, -1), family: 6 };
   return ipaddr.IPv4.isValidFourPartDecimal(hostname) ? { address: hostname, family: 4 } : undefined;
 }
 
-function isPrivateLiteral(hostname: string): boolean {
-  const literal = literalAddress(hostname);
-  return literal !== undefined && !isPublic(literal.address);
-}
-
 /** Loopback by name (RFC 6761), even when a DNS server says otherwise. */
 const isLocalName = (hostname: string): boolean => hostname === "localhost" || hostname.endsWith(".localhost");
+
+/** The addresses of a local name: it is not looked up. */
+const LOOPBACK: LookupAddress[] = [
+  { address: "127.0.0.1", family: 4 },
+  { address: "::1", family: 6 },
+];
 
 /** IPv4 and IPv6 addresses of a name; one of the two may be missing. */
 async function lookUp(resolver: Resolver, hostname: string, timeoutMs: number): Promise<[string[], string[]]> {
@@ -219,8 +213,8 @@ async function lookUp(resolver: Resolver, hostname: string, timeoutMs: number): 
   );
   throw new NameNotResolved(
     failures.every((code) => NO_SUCH_NAME.has(code ?? ""))
-      ? "The URL's host name has no address in the DNS."
-      : "The URL's host name could not be looked up: its DNS servers did not answer, or not well.",
+      ? "The host name has no address in the DNS."
+      : "The host name could not be looked up: its DNS servers did not answer, or not well.",
   );
 }
 

@@ -1,0 +1,23 @@
+import type { LookupAddress } from "node:dns";
+import type { LookupFunction, TcpNetConnectOpts } from "node:net";
+
+/** An address is given this long before the next one of the same host is tried. */
+const NEXT_ADDRESS_AFTER_MS = 2_000;
+
+/**
+ * Options of a connection that goes to one of these addresses and to no other: the host is not looked up again.
+ * @param hostname the name for TLS; an IP address with or without brackets
+ * @param addresses those that an address guard has just checked
+ */
+export const connectOptions = (hostname: string, port: number, addresses: LookupAddress[]): TcpNetConnectOpts => ({
+  host: hostname.replace(/^\[|\]$/g, ""),
+  port,
+  // Not called for an IP address; the guard has checked that too.
+  lookup: ((_hostname, { all }, answer) => {
+    const [first] = addresses;
+    if (all || first === undefined) answer(null, addresses);
+    else answer(null, first.address, first.family);
+  }) satisfies LookupFunction,
+  autoSelectFamily: true,
+  autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_AFTER_MS,
+});

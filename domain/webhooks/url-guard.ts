@@ -1,0 +1,71 @@
+import type { Env } from "../../config/env.ts";
+import { type AddressGuard, AddressRefused, literalAddress, openAddressGuard } from "../address-guard.ts";
+
+/** The guard between webhooks and the networks of the operator. */
+export interface UrlGuard extends Pick<AddressGuard, "resolve"> {
+  /**
+   * Checks a URL by its text alone.
+   * @returns the URL parsed, the dot that may end its host name taken off
+   * @throws {AddressRefused}
+   */
+  checkUrl(text: string): URL;
+}
+
+type GuardSettings = Pick<
+  Env,
+  "EGRESS_DENIED_NETWORKS" | "WEBHOOK_ALLOWED_HOSTS" | "WEBHOOK_DNS_SERVERS" | "WEBHOOK_HTTPS_ONLY"
+>;
+
+/** The port a URL's connection goes to. */
+export function effectivePort({ port, protocol }: URL): number {
+  if (port !== "") return Number(port);
+  return protocol === "https:" ? 443 : 80;
+}
+
+/** The warning to log at the start when receivers that are not public are allowed; undefined when none are. */
+export const allowedHostsWarning = ({
+  WEBHOOK_ALLOWED_HOSTS: hosts,
+}: Pick<GuardSettings, "WEBHOOK_ALLOWED_HOSTS">): string | undefined =>
+  hosts.length === 0
+    ? undefined
+    : `WEBHOOK_ALLOWED_HOSTS lets webhooks into this network: ${hosts.join(", ")}. Not for production.`;
+
+/** For the registration of an endpoint and for every connection to one. */
+export function openUrlGuard(
+  { EGRESS_DENIED_NETWORKS, WEBHOOK_ALLOWED_HOSTS, WEBHOOK_DNS_SERVERS, WEBHOOK_HTTPS_ONLY }: GuardSettings,
+  { lookupTimeoutMs }: { lookupTimeoutMs?: number } = {},
+): UrlGuard {
+  const guard = openAddressGuard({
+    allowedHosts: WEBHOOK_ALLOWED_HOSTS,
+    deniedNetworks: EGRESS_DENIED_NETWORKS,
+    dnsServers: WEBHOOK_DNS_SERVERS,
+    lookupTimeoutMs,
+  });
+  return {
+    checkUrl(text) {
+      const url = parseUrl(text);
+      if (WEBHOOK_HTTPS_ONLY && url.protocol !== "https:") throw new AddressRefused("https_only");
+      guard.checkHost(url.hostname, effectivePort(url));
+      return url;
+    },
+    resolve: guard.resolve,
+  };
+}
+
+/** The URL in `text`, if its form is one that means the same to every reader. */
+function parseUrl(text: string): URL {
+  // The parser would take tabs and line breaks out, and read a backslash as a slash.
+  if (/[\s\p{Cc}\\]/u.test(text) || !URL.canParse(text)) throw new AddressRefused("invalid_url");
+  const url = new URL(text);
+  if (url.protocol !== "http:" && url.protocol !== "https:") throw new AddressRefused("scheme");
+  // The parser would also take one slash for two, or three.
+  const authority = /^https?:\/\/([^/?#]+)/i.exec(text)?.[1];
+  if (authority === undefined) throw new AddressRefused("invalid_url");
+  if (authority.includes("@")) throw new AddressRefused("credentials");
+  // It reads 2130706433, 0x7f.1, 127.1 and full-width digits as the IPv4 addresses they can stand for.
+  if (literalAddress(url.hostname)?.family === 4 && authority.replace(/:\d*$/, "") !== url.hostname)
+    throw new AddressRefused("address_spelling");
+  if (url.hostname.endsWith(".")) url.hostname = url.hostname.slice(0, -1);
+  if (url.hostname.endsWith(".") || url.hostname === "") throw new AddressRefused("invalid_url");
+  return url;
+}
