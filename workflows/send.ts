@@ -35,6 +35,8 @@ class Send {
   #slice = new CancellationScope();
   /** A preview was made, so its token may be used. */
   #hasToken = false;
+  /** An operator has commanded to try now: the next slice waits for no account that was refused a moment ago. */
+  #triesNow = false;
 
   constructor(input: messages.SendInput) {
     const { previewId, resume } = input;
@@ -136,6 +138,7 @@ class Send {
         if (!this.#apply(await steps.resumeSend(this.#id))) return pending.reply(ANSWERS.nothingToResume);
         answerAll(view.pauses, ANSWERS.resumedMeanwhile);
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
+        this.#triesNow = true;
         return pending.reply("continues");
       case "cancel":
         return this.#cancel(pending);
@@ -143,6 +146,7 @@ class Send {
         pending.reply(messages.retryAnswer(view));
         if (view.slice === "under way") view.slice = "retried";
         Object.assign(view, { isStale: true, lastSlice: undefined, settled: undefined });
+        this.#triesNow = true;
         return this.loop.makeAllDue();
       case "resendUnknown": {
         const { requeued, waitMs } = await steps.requeueUnknown(this.#id);
@@ -209,7 +213,9 @@ class Send {
       view.isStale ||= isVoid;
       view.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
     };
-    void scope.run(() => mailSlice(this.#input.teamId, { sendId: this.#id, accountId })).then(end);
+    const slice = { sendId: this.#id, accountId, ...(this.#triesNow && { tryNow: true as const }) };
+    this.#triesNow = false;
+    void scope.run(() => mailSlice(this.#input.teamId, slice)).then(end);
   }
 
   /** Cancels the slice under way. A live worker finishes the mails in flight, and can stage no more. */
