@@ -575,10 +575,7 @@ describe("An SMTP pool", () => {
     });
 
     it("by a greeting that never ends: cuts it off", async () => {
-      const { port, server } = await rawServer((socket) => {
-        const trickle = setInterval(() => socket.write("220-more\r\n"), 20);
-        socket.once("close", () => clearInterval(trickle));
-      });
+      const { port, server } = await tricklingServer();
       stops.push(async () => server.close());
       const { end } = await drainAll(poolAt(port, { maxConnections: 50, timeoutMs: 100 }), people(200));
       assert.equal(end.ended === "account_failure" && end.failure.temporary, true);
@@ -751,6 +748,13 @@ describe("An SMTP pool", () => {
       assert.equal(!check.ok && check.reason, "connection_timeout");
     });
 
+    it("whose server never ends its greeting", async () => {
+      const { port, server } = await tricklingServer();
+      stops.push(async () => server.close());
+      const check = await verifyAccount(account(port, { timeoutMs: 100 }));
+      assert.equal(!check.ok && check.reason, "connection_timeout");
+    });
+
     for (const secure of ["starttls", "tls"] as const) {
       it(`over ${secure}, its certificate verified unless the settings say otherwise`, async () => {
         const sink = await sinkWith({ secure: secure === "tls" });
@@ -780,6 +784,13 @@ interface RawServer {
 
 /** Takes connections and never says a word. */
 const silentServer = (): Promise<RawServer> => rawServer(() => {});
+
+/** Begins a greeting and never ends it. */
+const tricklingServer = (): Promise<RawServer> =>
+  rawServer((socket) => {
+    const trickle = setInterval(() => socket.write("220-more\r\n"), 20);
+    socket.once("close", () => clearInterval(trickle));
+  });
 
 /** Replies to each line with `answer`; `trickle` begins an answer that never ends. */
 const talkingServer = (answer: (line: string) => string | undefined): Promise<RawServer> =>
