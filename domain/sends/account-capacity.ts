@@ -72,8 +72,8 @@ export function leaseConnections(
       from account_leases l
       where l.account_id = ${accountId} and l.holder <> ${holder} and l.expires_at > clock_timestamp()`.execute(db);
     const { leased, others, refusal } = rows[0] ?? { leased: 0, others: 0, refusal: null };
-    const isTry = refusal !== null && !isLoggedIn;
-    if (isTry && refusal.retryInMs > 0 && !tryNow) return { connections: 0, refusal };
+    const isTrial = refusal !== null && !isLoggedIn;
+    if (isTrial && refusal.retryInMs > 0 && !tryNow) return { connections: 0, refusal };
     const share = Math.max(1, Math.floor(limits.max_connections / (others + 1)));
     // A lease of 0 connections is a worker that waits: the others' share shrinks when they lease the next time.
     const connections = Math.max(0, Math.min(share, limits.max_connections - leased));
@@ -83,7 +83,7 @@ export function leaseConnections(
       on conflict (account_id, holder) do update
         set expires_at = excluded.expires_at, connections = case when account_leases.expires_at > clock_timestamp()
           then greatest(account_leases.connections, excluded.connections) else excluded.connections end`.execute(db);
-    if (isTry && connections > 0) await takeTurnToTry(tx, accountId);
+    if (isTrial && connections > 0) await takeTurnToTry(tx, accountId);
     return { connections, ...(refusal && { refusal: { ...refusal, retryInMs: 0 } }) };
   });
 }

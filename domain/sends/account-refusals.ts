@@ -32,9 +32,10 @@ export async function recordRefusal(
       temporary = excluded.temporary, retry_at = ${wait(sql`r.count`)}`.execute(kysely(em));
 }
 
-/** Lets the caller try a login, and no other process meanwhile. */
+/** Lets the caller try a login, and no other process meanwhile: other sends wait for its result, and are not paused. */
 export async function takeTurnToTry(em: EntityManager, accountId: string): Promise<void> {
-  await sql`update account_refusals set retry_at = clock_timestamp() + make_interval(secs => ${TURN_SECONDS})
+  await sql`update account_refusals
+    set temporary = true, retry_at = clock_timestamp() + make_interval(secs => ${TURN_SECONDS})
     where account_id = ${accountId}`.execute(kysely(em));
 }
 
