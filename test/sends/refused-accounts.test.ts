@@ -130,10 +130,14 @@ describe("A sending account that its server refuses", () => {
     return sender;
   };
 
-  const detailsOf = async (client: Client, sendId: string): Promise<string> => {
+  /** Waits until the details of a send's workflow hold `text`. */
+  const untilDetails = (client: Client, sendId: string, text: string, withinMs = NOTICED_MS) => {
     const handle = client.workflow.getHandle(sendWorkflowId(sendId));
-    const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
-    return currentDetails;
+    const hasText = async () => {
+      const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
+      return currentDetails.includes(text);
+    };
+    return eventually(hasText, { withinMs, what: `"${text}" in the details` });
   };
 
   const untilRefused = () =>
@@ -160,7 +164,7 @@ describe("A sending account that its server refuses", () => {
         const { data } = await startSend(sender);
         await untilRefused();
         await untilStatus(sender, ["PAUSED"], NOTICED_MS);
-        assert.match(await detailsOf(temporal, data.id), new RegExp(`Paused: ${refusing.stage}_refused`));
+        await untilDetails(temporal, data.id, `Paused: ${refusing.stage}_refused`);
         assert.deepEqual(await ledgerStates(sender), { QUEUED: 300 });
 
         // A resume before the repair makes one attempt more, and the send is PAUSED again.
@@ -192,10 +196,7 @@ describe("A sending account that its server refuses", () => {
       const sender = await senderTo(relay, 100, 100);
       const { data } = await startSend(sender);
       await untilRefused();
-      await eventually(async () => (await detailsOf(temporal, data.id)).includes(refusing.reason), {
-        withinMs: NOTICED_MS,
-        what: "the refusal in the details",
-      });
+      await untilDetails(temporal, data.id, refusing.reason);
       assert.deepEqual(await ledgerStates(sender), { QUEUED: 100 });
       const handle = temporal.workflow.getHandle(sendWorkflowId(data.id));
       await eventually(
@@ -246,12 +247,7 @@ describe("A sending account that its server refuses", () => {
     const senders = [first, ...others.map((each) => own.within(each))];
     const sends = await Promise.all(senders.map(startSend));
     await untilRefused();
-    for (const { data } of sends) {
-      await eventually(async () => (await detailsOf(own.client, data.id)).includes("login_refused"), {
-        withinMs: 20_000,
-        what: "a send that waits",
-      });
-    }
+    for (const { data } of sends) await untilDetails(own.client, data.id, "login_refused", 20_000);
     // Both may have begun before the first refusal; from then on one of them tries, after 5, 10 and 20 s.
     await eventually(() => (relay.refusedAt.at(-1) ?? 0) - (relay.refusedAt[0] ?? 0) > 10_000, {
       withinMs: 40_000,
