@@ -1,5 +1,5 @@
 import * as workflow from "@temporalio/workflow";
-import type { SliceResult } from "../activities/dispatch.ts";
+import type { SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { ChangedSend } from "../domain/sends/lifecycle.ts";
 import { mailSlice, sendSteps as steps } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
@@ -204,17 +204,19 @@ class Send {
     const scope = new CancellationScope();
     this.#slice = scope;
     view.slice = "under way";
+    const slice: SliceInput = { sendId: this.#id, accountId, ...(this.#triesNow && { tryNow: true }) };
+    this.#triesNow = false;
     const end = (result: SliceResult) => {
       // The result is out of date when an operator ended the slice or retries it, or when it found the send not SENDING.
       const isVoid = view.slice !== "under way" || result.next === "stopped";
       if (result.next === "failure" && view.slice !== "ending") view.accountFailures++;
       else if (result.mailed > 0) view.accountFailures = 0;
+      // It had no connection to try.
+      if (result.next === "account_full") this.#triesNow ||= slice.tryNow === true;
       view.slice = "none";
       view.isStale ||= isVoid;
       view.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
     };
-    const slice = { sendId: this.#id, accountId, ...(this.#triesNow && { tryNow: true as const }) };
-    this.#triesNow = false;
     void scope.run(() => mailSlice(this.#input.teamId, slice)).then(end);
   }
 
