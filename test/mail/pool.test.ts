@@ -402,10 +402,11 @@ describe("An SMTP pool", () => {
 
   it("stops at the account's failure and hands back the messages that were not begun", async () => {
     const sink = await sinkWith();
-    const pool = poolAt(sink.port, { maxConnections: 2, messagesPerConnection: 5 });
+    const pool = poolAt(sink.port, { maxConnections: 1, messagesPerConnection: 5 });
     const { end, results } = await drainAll(pool, people(200), {
       onResult: () => {
-        if (sink.received.length >= 20) void sink.close();
+        // In the middle of a session: cut off while it logs in, a connection is lost instead of refused.
+        if (sink.received.length >= 22) void sink.close();
       },
     });
     assert.equal(end.ended === "account_failure" && end.failure.reason, "connection_refused");
