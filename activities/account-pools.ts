@@ -2,6 +2,7 @@ import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { passwordContext } from "../domain/accounts.ts";
 import type { Vault } from "../domain/crypto.ts";
+import type { AccountFailure } from "../domain/mail/outcome.ts";
 import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
 import {
   LEASE_SECONDS,
@@ -11,6 +12,7 @@ import {
   renewLease,
   type SendingAccount,
 } from "../domain/sends/account-capacity.ts";
+import { forgetRefusals, type Refusal, recordRefusal } from "../domain/sends/account-refusals.ts";
 import { SmtpPool } from "./smtp/pool.ts";
 
 /** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
@@ -60,6 +62,12 @@ export interface AccountPool {
   readonly inFlight: InFlightLimit;
 }
 
+/** Why an account has no pool at present. */
+export interface NoPool {
+  /** Its server refused it, and it has to wait; without it, other workers hold all connections. */
+  refusal?: Refusal | undefined;
+}
+
 interface Held extends AccountPool {
   users: number;
   /** How many connections it may have; more may still be open for a moment after a smaller share was given. */
@@ -91,6 +99,8 @@ export class AccountPools {
   readonly #held = new Map<string, Held>();
   /** By account, the last statement about its lease. */
   readonly #turns = new Map<string, Promise<void>>();
+  /** Accounts whose last refusal is recorded. */
+  readonly #refused = new Set<string>();
 
   constructor(options: Options) {
     this.#options = options;
@@ -98,17 +108,23 @@ export class AccountPools {
 
   /**
    * The account's pool, limited to the connections this process may open now.
-   * @returns undefined when other workers hold all of them
+   * @param options `tryNow`: an operator's command, it does not wait after a refusal
    */
-  acquire(account: SendingAccount): Promise<AccountPool | undefined> {
-    return this.#inTurn(account.accountId, () => this.#acquire(account));
+  acquire(account: SendingAccount, options: { tryNow?: boolean | undefined }): Promise<AccountPool | NoPool> {
+    return this.#inTurn(account.accountId, () => this.#acquire(account, options));
   }
 
-  async #acquire(account: SendingAccount): Promise<AccountPool | undefined> {
+  async #acquire(
+    account: SendingAccount,
+    { tryNow = false }: { tryNow?: boolean | undefined },
+  ): Promise<AccountPool | NoPool> {
     const { orm, vault, workerId, guard, timeoutMs } = this.#options;
     const { accountId } = account;
-    const connections = await leaseConnections(orm.em.fork(), account, workerId);
-    if (connections === 0) return undefined;
+    const isLoggedIn = this.#held.get(accountId)?.pool.isLoggedIn ?? false;
+    const lease = await leaseConnections(orm.em.fork(), account, workerId, { isLoggedIn, tryNow });
+    const { connections, refusal } = lease;
+    if (refusal) this.#refused.add(accountId);
+    if (connections === 0) return refusal && refusal.retryInMs > 0 ? { refusal } : {};
     const server = await readAccountServer(orm.em.fork(), account);
     const fingerprint = JSON.stringify(server);
     let held = this.#held.get(accountId);
@@ -128,6 +144,7 @@ export class AccountPools {
         pass: pass === null ? undefined : vault.decrypt(pass, passwordContext(accountId)),
         timeoutMs,
         maxConnections: connections,
+        onAccess: (failure) => this.#recordAccess(accountId, failure),
       });
       held = {
         pool,
@@ -142,6 +159,8 @@ export class AccountPools {
     }
     held.users++;
     clearTimeout(held.idle);
+    // Postgres knows of a refusal, and lets the account try now.
+    if (!isLoggedIn) held.pool.tryNow();
     held.pool.setConnections(connections);
     // A smaller share than before: idle connections are closed already, busy ones are given back by a renewal.
     const isLess = connections < held.connections;
@@ -150,8 +169,9 @@ export class AccountPools {
     return held;
   }
 
-  /** Ends one use; a pool that stays unused is closed after a while. */
-  release(accountId: string, { pool }: AccountPool): void {
+  /** Ends one use, once a refusal is recorded; a pool that stays unused is closed after a while. */
+  async release(accountId: string, { pool }: AccountPool): Promise<void> {
+    await this.#turns.get(accountId);
     const held = this.#held.get(accountId);
     if (held?.pool !== pool) return;
     held.users--;
@@ -184,6 +204,18 @@ export class AccountPools {
     } catch (error) {
       log.warn({ accountId, err: error }, "a connection lease could not be renewed");
     }
+  }
+
+  /** Records that the server refused the account, or lets it in again, for all processes. */
+  #recordAccess(accountId: string, failure: AccountFailure | undefined): void {
+    const { orm, log } = this.#options;
+    if (failure) this.#refused.add(accountId);
+    else if (!this.#refused.delete(accountId)) return;
+    const record = () =>
+      failure ? recordRefusal(orm.em.fork(), accountId, failure) : forgetRefusals(orm.em.fork(), accountId);
+    void this.#inTurn(accountId, record).catch((error: unknown) =>
+      log.warn({ accountId, err: error }, "whether the server lets an account in could not be recorded"),
+    );
   }
 
   /** One statement at a time: a renewal counts open connections and must not cross a lease that allows more of them. */

@@ -34,8 +34,11 @@ type Next =
   | { next: "deferred"; waitMs: number }
   /** The account's limits or connections are used up; they are free again in `waitMs`. */
   | { next: "account_full"; waitMs: number }
-  /** The send cannot be mailed; a `temporary` failure may pass by itself. */
-  | { next: "failure"; reason: string; temporary: boolean }
+  /**
+   * The send cannot be mailed; a `temporary` failure may pass by itself. `retryInMs`: when its account may connect again,
+   * if its server refused it before.
+   */
+  | { next: "failure"; reason: string; temporary: boolean; retryInMs?: number }
   /** The send is not SENDING any more: paused, cancelled, or gone. */
   | { next: "stopped" }
   | { next: "done" };
@@ -43,9 +46,12 @@ type Next =
 /** The result of a slice. `unknown`: recipients that a dead attempt left behind. */
 export type SliceResult = { mailed: number; unknown: number } & Next;
 
+/** `tryNow`: an operator's command; the slice does not wait for an account that its server refused a moment ago. */
+export type SliceInput = Lane & { tryNow?: true };
+
 export interface DispatchActivities {
   /** Mails one slice of a send's lane: at most DISPATCH_SLICE_ROWS recipients or DISPATCH_SLICE_MS. */
-  dispatchSlice(lane: Lane): Promise<SliceResult>;
+  dispatchSlice(slice: SliceInput): Promise<SliceResult>;
 }
 
 export function createDispatchActivities(deps: ActivityDeps): DispatchActivities & { close(): Promise<void> } {
@@ -53,20 +59,21 @@ export function createDispatchActivities(deps: ActivityDeps): DispatchActivities
   const guard = openSmtpGuard(env);
   const pools = new AccountPools({ orm, vault, log, workerId, guard, timeoutMs: env.SMTP_TIMEOUT_MS });
   return {
-    dispatchSlice: (lane) => whileBeating(() => dispatchSlice(deps, pools, lane)),
+    dispatchSlice: (slice) => whileBeating(() => dispatchSlice(deps, pools, slice)),
     close: () => pools.close(),
   };
 }
 
-async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, lane: Lane): Promise<SliceResult> {
+async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, slice: SliceInput): Promise<SliceResult> {
   const em = deps.orm.em.fork();
-  const dispatch = await openDispatch(em, lane);
+  const dispatch = await openDispatch(em, slice);
   const unknown = dispatch?.unknown ?? 0;
   deps.countMails({ UNKNOWN: unknown });
   if (dispatch?.status !== "SENDING") return { mailed: 0, unknown, next: "stopped" };
-  const account = await pools.acquire(dispatch);
-  if (!account) {
+  const account = await pools.acquire(dispatch, slice);
+  if (!("pool" in account)) {
     await closeDispatch(em, dispatch, dispatch.afterSeq);
+    if (account.refusal) return { mailed: 0, unknown, next: "failure", ...account.refusal };
     return { mailed: 0, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
@@ -75,7 +82,7 @@ async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, lane: Lane
     await closeDispatch(em, dispatch, afterSeq);
     return { mailed: mailing.mailed, unknown, ...next };
   } finally {
-    pools.release(dispatch.accountId, account);
+    await pools.release(dispatch.accountId, account);
   }
 }
 

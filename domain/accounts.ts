@@ -7,6 +7,7 @@ import type { Vault } from "./crypto.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import type { SmtpReason } from "./mail/outcome.ts";
+import { forgetRefusals } from "./sends/account-refusals.ts";
 import { emit } from "./webhooks/emit.ts";
 import { accountRecord } from "./webhooks/records.ts";
 
@@ -137,6 +138,7 @@ function setStatus(
     const worked = isWorking(account);
     em.assign(account, change);
     await em.flush();
+    if (change.lastError === null) await forgetRefusals(em, accountId);
     if (isWorking(account) !== worked) {
       await emitStatus(em, account, worked ? "account.error" : "account.recovered", accountId);
     }

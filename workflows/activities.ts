@@ -4,7 +4,7 @@ import {
   proxyActivities,
   proxyLocalActivities,
 } from "@temporalio/workflow";
-import type { DispatchActivities, SliceResult } from "../activities/dispatch.ts";
+import type { DispatchActivities, SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { SendActivities } from "../activities/sends.ts";
 import type { ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
 import type { DeliveryActivities } from "../activities/webhooks/deliveries.ts";
@@ -50,10 +50,7 @@ export const sendSteps: SendActivities = {
  * Mails a slice of a send's lane. An activity that fails three times is a result: a failure that may pass by itself. So is
  * a cancelled one that no worker had, or whose worker is presumed dead.
  */
-export async function mailSlice(
-  teamId: string,
-  lane: Parameters<DispatchActivities["dispatchSlice"]>[0],
-): Promise<SliceResult> {
+export async function mailSlice(teamId: string, slice: SliceInput): Promise<SliceResult> {
   const { dispatchSlice } = proxyActivities<DispatchActivities>({
     taskQueue: TASK_QUEUES.dispatch,
     startToCloseTimeout: "10 minutes",
@@ -66,7 +63,7 @@ export async function mailSlice(
     summary: "mail a slice",
   });
   try {
-    return await dispatchSlice(lane);
+    return await dispatchSlice(slice);
   } catch (error) {
     return { next: "failure", reason: failureCodeOf(error), temporary: true, mailed: 0, unknown: 0 };
   }

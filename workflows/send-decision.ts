@@ -132,7 +132,7 @@ function nextSlice({ lastSlice, accountFailures, now }: SendView, { accountIds: 
       return waitFor(lastSlice.waitMs, "until the account has room", DETAILS.accountFull);
     case "failure": {
       if (!lastSlice.temporary) return { kind: "pauseForFailure", reason: lastSlice.reason };
-      const waitMs = accountFailureWaitMs(accountFailures);
+      const waitMs = lastSlice.retryInMs ?? accountFailureWaitMs(accountFailures);
       return waitFor(waitMs, "until the next try", DETAILS.accountFails(lastSlice.reason, waitMs));
     }
     default:

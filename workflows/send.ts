@@ -1,5 +1,5 @@
 import * as workflow from "@temporalio/workflow";
-import type { SliceResult } from "../activities/dispatch.ts";
+import type { SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { ChangedSend } from "../domain/sends/lifecycle.ts";
 import { mailSlice, sendSteps as steps } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
@@ -35,6 +35,8 @@ class Send {
   #slice = new CancellationScope();
   /** A preview was made, so its token may be used. */
   #hasToken = false;
+  /** An operator has commanded to try now: the next slice waits for no account that was refused a moment ago. */
+  #triesNow = false;
 
   constructor(input: messages.SendInput) {
     const { previewId, resume } = input;
@@ -136,6 +138,7 @@ class Send {
         if (!this.#apply(await steps.resumeSend(this.#id))) return pending.reply(ANSWERS.nothingToResume);
         answerAll(view.pauses, ANSWERS.resumedMeanwhile);
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
+        this.#triesNow = true;
         return pending.reply("continues");
       case "cancel":
         return this.#cancel(pending);
@@ -143,6 +146,7 @@ class Send {
         pending.reply(messages.retryAnswer(view));
         if (view.slice === "under way") view.slice = "retried";
         Object.assign(view, { isStale: true, lastSlice: undefined, settled: undefined });
+        this.#triesNow = true;
         return this.loop.makeAllDue();
       case "resendUnknown": {
         const { requeued, waitMs } = await steps.requeueUnknown(this.#id);
@@ -200,16 +204,20 @@ class Send {
     const scope = new CancellationScope();
     this.#slice = scope;
     view.slice = "under way";
+    const slice: SliceInput = { sendId: this.#id, accountId, ...(this.#triesNow && { tryNow: true }) };
+    this.#triesNow = false;
     const end = (result: SliceResult) => {
       // The result is out of date when an operator ended the slice or retries it, or when it found the send not SENDING.
       const isVoid = view.slice !== "under way" || result.next === "stopped";
       if (result.next === "failure" && view.slice !== "ending") view.accountFailures++;
       else if (result.mailed > 0) view.accountFailures = 0;
+      // It had no connection to try.
+      if (result.next === "account_full") this.#triesNow ||= slice.tryNow === true;
       view.slice = "none";
       view.isStale ||= isVoid;
       view.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
     };
-    void scope.run(() => mailSlice(this.#input.teamId, { sendId: this.#id, accountId })).then(end);
+    void scope.run(() => mailSlice(this.#input.teamId, slice)).then(end);
   }
 
   /** Cancels the slice under way. A live worker finishes the mails in flight, and can stage no more. */

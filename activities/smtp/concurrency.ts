@@ -57,6 +57,13 @@ export class Concurrency {
     this.#restart(now);
   }
 
+  /** `open` connections are logged in. More than seemed to be allowed: a login takes longer than a refusal. */
+  admitted(open: number): void {
+    if (open <= this.#serverLimit.connections) return;
+    this.#serverLimit.connections = open;
+    this.#target = Math.max(this.#target, Math.min(open, this.#max));
+  }
+
   /** A message has its outcome; `busy` connections, its own included, were at work. */
   completed(now: number, busy: number): void {
     if (this.#windowStart === 0) this.#restart(now);

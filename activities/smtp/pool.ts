@@ -6,6 +6,7 @@ import {
   SMTPUTF8_UNSUPPORTED,
   UNSENDABLE,
 } from "../../domain/mail/outcome.ts";
+import { Admission } from "./admission.ts";
 import { Concurrency } from "./concurrency.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
 import { messageDeadlineMs, type SmtpAccount, SmtpSession } from "./session.ts";
@@ -21,6 +22,8 @@ export interface SmtpPoolOptions extends SmtpAccount {
   messagesPerConnection?: number | undefined;
   /** Idle time after which a connection is closed; 30,000 by default */
   idleMs?: number | undefined;
+  /** Called when the first connection has logged in, and once for each refusal while none is logged in. */
+  onAccess?: ((refusal?: AccountFailure) => void) | undefined;
 }
 
 const DEFAULT_MESSAGES_PER_CONNECTION = 1_000;
@@ -28,18 +31,26 @@ const DEFAULT_IDLE_MS = 30_000;
 const SWEEP_MS = 1_000;
 /** A message whose connection broke before the dot is sent once more over another; after that it is deferred. */
 const MAX_ATTEMPTS = 2;
+/** Sessions in a row that ended at their first message after which the server counts as refusing them. */
+const FRUITLESS_SESSIONS = 10;
 
 /** Keeps one account's connections busy. */
 export class SmtpPool {
   readonly #options: SmtpPoolOptions;
   readonly #concurrency: Concurrency;
+  readonly #admission = new Admission();
   readonly #sessions = new Set<SmtpSession>();
+  readonly #opening = new Set<SmtpSession>();
+  readonly #loggedIn = new Set<SmtpSession>();
   /** Last in, first out, so that a connection that is not needed idles long enough to be closed. */
   readonly #idle: SmtpSession[] = [];
   readonly #inFlight = new Map<SmtpSession, Job>();
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
-  #opening = 0;
+  /** Sessions in a row that ended at their first message. */
+  #fruitless = 0;
+  /** `onAccess` knows of the last refusal. */
+  #isRefusalReported = true;
   #maxConnections: number;
   #closed = false;
   #closing: Promise<void> | undefined;
@@ -60,6 +71,16 @@ export class SmtpPool {
   /** Connections that are open, being opened or being closed. */
   get open(): number {
     return this.#sessions.size;
+  }
+
+  /** Whether a connection is logged in. */
+  get isLoggedIn(): boolean {
+    return this.#loggedIn.size > 0;
+  }
+
+  /** Lets the next message open a connection, although one was refused a moment ago. */
+  tryNow(): void {
+    this.#admission.endPause();
   }
 
   /** Changes the account's limit; connections above it close as they become free. */
@@ -152,31 +173,67 @@ export class SmtpPool {
       if (session === undefined) break;
       this.#use(session);
     }
-    const target = this.#closed ? 0 : this.#wanted;
-    while (this.#sessions.size < target && this.#opening < this.#waiting.length) this.#open();
+    this.#openForWaiting();
+  }
+
+  /** Opens connections for waiting messages, unless the server has just refused one. */
+  #openForWaiting(): void {
+    if (this.#closed || this.#waiting.length === 0) return;
+    if (this.isLoggedIn && this.#sessions.size >= this.#wanted) return;
+    const now = performance.now();
+    const refusal = this.isLoggedIn ? undefined : this.#admission.refusalAt(now);
+    if (refusal) {
+      this.#failWaiting(refusal);
+      return;
+    }
+    const openable = this.#admission.openable(now, this.#loggedIn.size, this.#opening.size);
+    const room = Math.min(openable, this.#wanted - this.#sessions.size, this.#waiting.length - this.#opening.size);
+    for (let i = 0; i < room; i++) this.#open();
   }
 
   #open(): void {
     const session = new SmtpSession(this.#options);
     this.#sessions.add(session);
-    this.#opening++;
+    this.#opening.add(session);
     session.onEnd = () => this.#ended(session);
     session.open((failure) => {
-      this.#opening--;
+      this.#opening.delete(session);
       if (failure) this.#openFailed(failure);
-      else this.#use(session);
+      else this.#opened(session);
     });
-    this.#sweep ??= setInterval(() => this.#closeStale(), SWEEP_MS).unref();
+    this.#sweep ??= setInterval(() => this.#sweepSessions(), SWEEP_MS).unref();
+  }
+
+  #opened(session: SmtpSession): void {
+    this.#loggedIn.add(session);
+    this.#concurrency.admitted(this.#loggedIn.size);
+    // Sessions that end at their first message are refusals too, only later.
+    if (this.#fruitless < FRUITLESS_SESSIONS) {
+      this.#admission.admit();
+      if (this.#loggedIn.size === 1) this.#options.onAccess?.();
+    }
+    this.#use(session);
+    this.#openForWaiting();
   }
 
   #openFailed(failure: AccountFailure): void {
-    const working = [...this.#sessions].filter((session) => !session.ended).length - this.#opening;
-    if (working > 0) {
-      // Other connections work: this was one more than the server allows, no failure of the account.
-      this.#concurrency.refusedAbove(working, performance.now());
-    } else if (this.#opening === 0) {
-      for (const job of this.#withdraw(() => true)) job.settle(failure);
-    }
+    // The pool itself ended it.
+    if (this.#closed) return;
+    this.#refused(failure);
+    // Other connections work: this was one more than the server allows, or the first to be refused.
+    if (this.isLoggedIn) this.#concurrency.refusedAbove(this.#loggedIn.size, performance.now());
+    else this.#failWaiting(failure);
+  }
+
+  #refused(failure: AccountFailure): void {
+    if (this.#admission.refuse(failure, performance.now())) this.#isRefusalReported = false;
+  }
+
+  /** No connection is logged in, and none may be opened now: the account cannot mail. */
+  #failWaiting(refusal: AccountFailure): void {
+    if (!this.#isRefusalReported) this.#options.onAccess?.(refusal);
+    this.#isRefusalReported = true;
+    for (const job of this.#withdraw(() => true)) job.settle(refusal);
   }
 
   /** Gives a free connection its next message, or lets it idle. */
@@ -225,6 +282,10 @@ export class SmtpPool {
     this.#concurrency.completed(performance.now(), this.#inFlight.size);
     this.#inFlight.delete(session);
     const mayRetry = outcome.outcome === "deferred" && outcome.retry;
+    if (!mayRetry) this.#fruitless = 0;
+    else if (session.messages === 1 && ++this.#fruitless >= FRUITLESS_SESSIONS) {
+      this.#refused({ ...outcome, outcome: "account_failure", temporary: true });
+    }
     if (mayRetry && job.attempts < MAX_ATTEMPTS && !job.owner.stopped) {
       job.owner.waiting++;
       this.#waiting.unshift(job);
@@ -237,6 +298,7 @@ export class SmtpPool {
 
   #ended(session: SmtpSession): void {
     this.#sessions.delete(session);
+    this.#loggedIn.delete(session);
     const index = this.#idle.indexOf(session);
     if (index >= 0) this.#idle.splice(index, 1);
     if (this.#sessions.size === 0) {
@@ -247,13 +309,20 @@ export class SmtpPool {
     this.#pump();
   }
 
+  #sweepSessions(): void {
+    this.#closeStale();
+    // A pause after a refusal may have ended.
+    this.#openForWaiting();
+  }
+
   /** Closes connections that idled too long, and cuts off those whose server sends a reply too slowly to ever end it. */
   #closeStale(): void {
     const now = performance.now();
     const idleMs = this.#options.idleMs ?? DEFAULT_IDLE_MS;
     for (const session of this.#idle.filter(({ since }) => now - since > idleMs)) session.quit();
     const deadlineMs = messageDeadlineMs(this.#options.timeoutMs);
-    for (const session of [...this.#inFlight.keys()].filter(({ since }) => now - since > deadlineMs)) {
+    const busy = [...this.#opening, ...this.#inFlight.keys()];
+    for (const session of busy.filter(({ since }) => now - since > deadlineMs)) {
       session.destroy("timeout");
     }
   }

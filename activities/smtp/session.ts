@@ -221,7 +221,7 @@ export class SmtpSession {
 
   #finish(): void {
     this.#connecting?.destroy();
-    this.#reportOpened({ stage: "connect", network: "lost" });
+    this.#reportOpened({ stage: "connect", network: this.#cut });
     this.#report({ stage: this.#dotMayHaveLeft ? "dot" : "mail", network: this.#cut });
     this.onEnd();
   }

@@ -1,6 +1,6 @@
 import type { SmtpReason } from "../../domain/mail/outcome.ts";
 import { SMTP_PORTS } from "../../domain/mail/smtp-guard.ts";
-import { type SmtpAccount, SmtpSession } from "./session.ts";
+import { messageDeadlineMs, type SmtpAccount, SmtpSession } from "./session.ts";
 
 export type AccountCheck =
   | { ok: true }
@@ -30,7 +30,10 @@ const SENTENCES: Partial<Record<SmtpReason, string>> = {
 export function verifyAccount(account: SmtpAccount): Promise<AccountCheck> {
   return new Promise((resolve) => {
     const session = new SmtpSession(account);
+    // A reply that comes byte by byte meets no other time-out.
+    const cut = setTimeout(() => session.destroy("timeout"), messageDeadlineMs(account.timeoutMs));
     session.open((failure) => {
+      clearTimeout(cut);
       if (failure === undefined) {
         session.quit();
         resolve({ ok: true });

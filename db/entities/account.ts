@@ -76,4 +76,26 @@ const AccountLeaseSchema = defineEntity({
   },
 });
 
-export const accountEntities = [EmailAccountSchema, AccountUsageSchema, AccountLeaseSchema] as const;
+/** An account that its server lets in no more; deleted once a login works again. */
+const AccountRefusalSchema = defineEntity({
+  name: "AccountRefusal",
+  tableName: "account_refusals",
+  properties: {
+    accountId: p.text().primary(),
+    /** Refusals in a row. */
+    count: p.integer(),
+    /** The code of the last one. */
+    reason: p.text(),
+    /** It may pass by itself. */
+    temporary: p.boolean(),
+    /** No process connects before. */
+    retryAt: instant(),
+  },
+});
+
+export const accountEntities = [
+  EmailAccountSchema,
+  AccountUsageSchema,
+  AccountLeaseSchema,
+  AccountRefusalSchema,
+] as const;

@@ -8,6 +8,9 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "account_leases" ("account_id" text not null, "holder" text not null, "connections" int not null, "expires_at" timestamptz(3) not null, primary key ("account_id", "holder"));`,
     );
     this.addSql(
+      `create table "account_refusals" ("account_id" text not null, "count" int not null, "reason" text not null, "temporary" boolean not null, "retry_at" timestamptz(3) not null, primary key ("account_id"));`,
+    );
+    this.addSql(
       `create table "account_usage" ("account_id" text not null, "window" text not null, "starts_at" timestamptz(3) not null, "used" int not null, primary key ("account_id", "window", "starts_at"));`,
     );
     this.addSql(

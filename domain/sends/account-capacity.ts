@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { SmtpSecurity } from "../../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { type Refusal, takeTurnToTry } from "./account-refusals.ts";
 
 /** How long a lease lives without being renewed; a killed worker's connections are free again after that. */
 export const LEASE_SECONDS = 12;
@@ -28,14 +29,29 @@ export const readAccountServer = (em: EntityManager, account: SendingAccount): P
     .where(ofTenant(account))
     .executeTakeFirstOrThrow();
 
+/** Connections that a worker may open. */
+export interface Lease {
+  /** From now on; 0 when none is free, or the account has to wait after a refusal. */
+  connections: number;
+  /** The last refusal, while no login has worked since. The account has to wait when its `retryInMs` is above 0. */
+  refusal?: Refusal | undefined;
+}
+
 /**
  * Leases connections of an account to a worker. The leases of an account never sum to more than its maximum, however
  * many workers ask at the same time; each gets an equal share among those that hold or wait for one. Connections that a
  * holder leased before stay leased beyond a smaller share, since they may be open, until `renewLease` says otherwise.
+ * After a refusal one worker at a time gets connections, once the account has waited.
  * @param holder names the worker process
- * @returns how many connections it may have from now on; 0 when none is free
+ * @param options `isLoggedIn`: a connection of the worker works, whatever was refused. `tryNow`: an operator's command;
+ *   it does not wait
  */
-export function leaseConnections(em: EntityManager, account: SendingAccount, holder: string): Promise<number> {
+export function leaseConnections(
+  em: EntityManager,
+  account: SendingAccount,
+  holder: string,
+  { isLoggedIn = false, tryNow = false } = {},
+): Promise<Lease> {
   const { accountId } = account;
   return transaction(em, async (tx) => {
     const db = kysely(tx);
@@ -47,12 +63,17 @@ export function leaseConnections(em: EntityManager, account: SendingAccount, hol
       .where(ofTenant(account))
       .forUpdate()
       .executeTakeFirst();
-    if (!limits) return 0;
-    const { rows } = await sql<{ leased: number; others: number }>`
-      select coalesce(sum(connections), 0)::int as leased, count(*)::int as others
-      from account_leases
-      where account_id = ${accountId} and holder <> ${holder} and expires_at > clock_timestamp()`.execute(db);
-    const { leased, others } = rows[0] ?? { leased: 0, others: 0 };
+    if (!limits) return { connections: 0 };
+    const { rows } = await sql<{ leased: number; others: number; refusal: Refusal | null }>`
+      select coalesce(sum(l.connections), 0)::int as leased, count(l.holder)::int as others,
+        (select jsonb_build_object('reason', r.reason, 'temporary', r.temporary,
+            'retryInMs', greatest(0, ceil(extract(epoch from r.retry_at - clock_timestamp()) * 1000)))
+          from account_refusals r where r.account_id = ${accountId}) as refusal
+      from account_leases l
+      where l.account_id = ${accountId} and l.holder <> ${holder} and l.expires_at > clock_timestamp()`.execute(db);
+    const { leased, others, refusal } = rows[0] ?? { leased: 0, others: 0, refusal: null };
+    const isTrial = refusal !== null && !isLoggedIn;
+    if (isTrial && refusal.retryInMs > 0 && !tryNow) return { connections: 0, refusal };
     const share = Math.max(1, Math.floor(limits.max_connections / (others + 1)));
     // A lease of 0 connections is a worker that waits: the others' share shrinks when they lease the next time.
     const connections = Math.max(0, Math.min(share, limits.max_connections - leased));
@@ -62,7 +83,8 @@ export function leaseConnections(em: EntityManager, account: SendingAccount, hol
       on conflict (account_id, holder) do update
         set expires_at = excluded.expires_at, connections = case when account_leases.expires_at > clock_timestamp()
           then greatest(account_leases.connections, excluded.connections) else excluded.connections end`.execute(db);
-    return connections;
+    if (isTrial && connections > 0) await takeTurnToTry(tx, accountId);
+    return { connections, ...(refusal && { refusal: { ...refusal, retryInMs: 0 } }) };
   });
 }
 

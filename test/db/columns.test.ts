@@ -94,6 +94,13 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   },
   account_usage: { account_id: "acct_columns", window: "HOUR", starts_at: AT, used: 7 },
   account_leases: { account_id: "acct_columns", holder: "worker", connections: 2, expires_at: AT },
+  account_refusals: {
+    account_id: "acct_columns",
+    count: 2,
+    reason: "login_refused",
+    temporary: true,
+    retry_at: AT,
+  },
   newsletters: {
     id: "nl_columns",
     ...tenant,

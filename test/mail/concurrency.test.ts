@@ -63,4 +63,14 @@ describe("The number of connections", () => {
     drive(control, { latencyMs: 20, perMs: 100 }, now, 5_000);
     assert.equal(control.target, 10);
   });
+
+  it("follows the connections that log in after another one was refused", () => {
+    const control = new Concurrency(200);
+    control.refusedAbove(2, 1);
+    assert.equal(control.target, 2);
+    control.admitted(5);
+    assert.equal(control.target, 5);
+    drive(control, { latencyMs: 20, perMs: 100 }, 1, 5_000);
+    assert.equal(control.target, 5);
+  });
 });

@@ -360,6 +360,7 @@ describe("An SMTP pool", () => {
     const { end, results } = await drainAll(poolAt(sink.port, { maxConnections: 50 }), people(500));
     assert.deepEqual(end, { ended: "done" });
     assert.deepEqual(tally(results), { sent: 500 });
+    assert.ok(sink.connections.made <= 10, `${sink.connections.made} connections to a server that allows 5`);
   });
 
   it("asks for the next batch while the last is being sent, and no further ahead", async () => {
@@ -406,10 +407,11 @@ describe("An SMTP pool", () => {
 
   it("stops at the account's failure and hands back the messages that were not begun", async () => {
     const sink = await sinkWith();
-    const pool = poolAt(sink.port, { maxConnections: 2, messagesPerConnection: 5 });
+    const pool = poolAt(sink.port, { maxConnections: 1, messagesPerConnection: 5 });
     const { end, results } = await drainAll(pool, people(200), {
       onResult: () => {
-        if (sink.received.length >= 20) void sink.close();
+        // In the middle of a session: cut off while it logs in, a connection is lost instead of refused.
+        if (sink.received.length >= 22) void sink.close();
       },
     });
     assert.equal(end.ended === "account_failure" && end.failure.reason, "connection_refused");
@@ -493,6 +495,157 @@ describe("An SMTP pool", () => {
     assert.deepEqual([tally(first.results), tally(second.results)], [{ sent: 200 }, { sent: 200 }]);
     const half = sink.received.slice(0, 200).filter(({ to }) => to.startsWith("x")).length;
     assert.ok(half > 50 && half < 150, `neither waits for the other: ${half}`);
+  });
+
+  describe("that its server refuses", () => {
+    const withLogin: SinkOptions = { authOptional: false, allowInsecureAuth: true };
+    const LOGIN = { user: "desk", pass: "secret" };
+    const refusal = (code: number) => Object.assign(new Error("4.7.0 by this test"), { responseCode: code });
+
+    /** Refuses while `refuses` says so, each one later than the one before. */
+    const refusingSink = async (stage: "greeting" | "login", code: number, refuses: () => boolean) => {
+      const counts = { refused: 0, loggedIn: 0 };
+      const reply = (accept: () => void, refuse: () => void) => {
+        if (!refuses()) {
+          counts.loggedIn++;
+          accept();
+          return;
+        }
+        counts.refused++;
+        setTimeout(refuse, 10 * Math.min(counts.refused, 20));
+      };
+      const sink = await sinkWith({
+        ...withLogin,
+        latencyMs: 5,
+        onConnect: (_session, done) =>
+          stage === "greeting"
+            ? reply(
+                () => done(),
+                () => done(refusal(code)),
+              )
+            : done(),
+        onAuth: (_auth, _session, done) =>
+          stage === "login"
+            ? reply(
+                () => done(null, { user: "desk" }),
+                () => done(refusal(code)),
+              )
+            : done(null, { user: "desk" }),
+      });
+      return { sink, counts };
+    };
+
+    const cases = [
+      { stage: "login", code: 535, reason: "login_refused", temporary: false },
+      { stage: "login", code: 454, reason: "login_refused", temporary: true },
+      { stage: "greeting", code: 554, reason: "greeting_refused", temporary: false },
+      { stage: "greeting", code: 450, reason: "greeting_refused", temporary: true },
+      { stage: "greeting", code: 421, reason: "server_closing", temporary: true },
+    ] as const;
+    for (const maxConnections of [1, 10, 20, 100]) {
+      for (const { stage, code, reason, temporary } of cases) {
+        it(`with ${code} at the ${stage}: stops after one of ${maxConnections} connections, and opens none for a while`, async () => {
+          const { sink } = await refusingSink(stage, code, () => true);
+          const pool = poolAt(sink.port, { ...LOGIN, maxConnections });
+          const { end, results } = await drainAll(pool, people(300), { batch: 100 });
+          assert.ok(end.ended === "account_failure", end.ended);
+          assert.deepEqual([end.failure.reason, end.failure.temporary], [reason, temporary]);
+          assert.deepEqual(
+            Object.keys(tally(results)).filter((outcome) => !/^(account_failure|not_attempted)$/.test(outcome)),
+            [],
+          );
+          const again = await Promise.all([
+            drainAll(pool, people(50)),
+            drainAll(pool, people(50)),
+            pool.send(fill(TO)),
+          ]);
+          assert.deepEqual([again[0].end, again[1].end, again[2]], [end, end, end.failure]);
+          assert.equal(sink.connections.made, 1);
+        });
+      }
+    }
+
+    it("by closing each connection at once: stops after one", async () => {
+      const { port, server } = await rawServer((socket) => socket.destroy());
+      stops.push(async () => server.close());
+      const { end } = await drainAll(poolAt(port, { maxConnections: 50 }), people(200));
+      assert.equal(end.ended === "account_failure" && end.failure.reason, "connection_lost");
+      assert.equal(server.connected.size, 1);
+    });
+
+    it("by never greeting: waits on one connection only", async () => {
+      const { port, server } = await silentServer();
+      stops.push(async () => server.close());
+      const { end } = await drainAll(poolAt(port, { maxConnections: 50, timeoutMs: 150 }), people(200));
+      assert.equal(end.ended === "account_failure" && end.failure.reason, "connection_timeout");
+      assert.equal(server.connected.size, 1);
+    });
+
+    it("by a greeting that never ends: cuts it off", async () => {
+      const { port, server } = await tricklingServer();
+      stops.push(async () => server.close());
+      const { end } = await drainAll(poolAt(port, { maxConnections: 50, timeoutMs: 100 }), people(200));
+      assert.equal(end.ended === "account_failure" && end.failure.temporary, true);
+      assert.equal(server.connected.size, 1);
+    });
+
+    it("tries one connection once the pause has ended, then opens the rest", async () => {
+      let isRepaired = false;
+      const { sink, counts } = await refusingSink("login", 535, () => !isRepaired);
+      const accesses: (string | undefined)[] = [];
+      const pool = poolAt(sink.port, {
+        ...LOGIN,
+        maxConnections: 20,
+        onAccess: (failure) => accesses.push(failure?.reason),
+      });
+      await drainAll(pool, people(100));
+      isRepaired = true;
+      pool.tryNow();
+      const { end, results } = await drainAll(pool, people(400));
+      assert.deepEqual(end, { ended: "done" });
+      assert.deepEqual(tally(results), { sent: 400 });
+      assert.deepEqual(accesses, ["login_refused", undefined]);
+      assert.equal(counts.refused, 1);
+      assert.ok(counts.loggedIn > 10, String(counts.loggedIn));
+    });
+
+    it("in the middle: its open connections finish their share, and one attempt is made for all that end", async () => {
+      let logins = 0;
+      const { sink, counts } = await refusingSink("login", 535, () => ++logins > 8);
+      const pool = poolAt(sink.port, { ...LOGIN, maxConnections: 8, messagesPerConnection: 20 });
+      const { end, results } = await drainAll(pool, people(500));
+      assert.equal(end.ended === "account_failure" && end.failure.reason, "login_refused");
+      const { sent = 0, ...rest } = tally(results);
+      assert.equal(sent, sink.received.length);
+      assert.equal(new Set(sink.received.map(({ to }) => to)).size, sent, "no recipient twice");
+      assert.ok(sent >= 20, String(sent));
+      assert.deepEqual(
+        Object.keys(rest).filter((outcome) => !/^(account_failure|not_attempted)$/.test(outcome)),
+        [],
+      );
+      assert.ok(counts.refused <= 2, `${counts.refused} refused logins`);
+    });
+
+    it("once, while others are logged in: continues with those, and tries no other one meanwhile", async () => {
+      let logins = 0;
+      const { sink, counts } = await refusingSink("login", 454, () => ++logins > 2);
+      const pool = poolAt(sink.port, { ...LOGIN, maxConnections: 20 });
+      const { end, results } = await drainAll(pool, people(300));
+      assert.deepEqual(end, { ended: "done" });
+      assert.deepEqual(tally(results), { sent: 300 });
+      // Two were opened at once when two were logged in.
+      assert.deepEqual(counts, { loggedIn: 2, refused: 2 });
+    });
+
+    it("only at the first message of each session: stops after a few sessions", async () => {
+      const sink = await sinkWith({ mail: () => ({ code: 421, text: "4.7.0 Come again" }) });
+      const pool = poolAt(sink.port, { maxConnections: 20 });
+      const { end, results } = await drainAll(pool, people(2_000), { batch: 100 });
+      assert.ok(end.ended === "account_failure", end.ended);
+      assert.deepEqual([end.failure.reason, end.failure.temporary], ["server_closing", true]);
+      assert.ok(sink.connections.made <= 40, `${sink.connections.made} connections`);
+      assert.equal(tally(results)["sent"], undefined);
+    });
   });
 
   describe("when it is closed", () => {
@@ -742,6 +895,13 @@ describe("An SMTP pool", () => {
       assert.equal(!check.ok && check.reason, "connection_timeout");
     });
 
+    it("whose server never ends its greeting", async () => {
+      const { port, server } = await tricklingServer();
+      stops.push(async () => server.close());
+      const check = await verifyAccount(account(port, { timeoutMs: 100 }));
+      assert.equal(!check.ok && check.reason, "connection_timeout");
+    });
+
     for (const secure of ["starttls", "tls"] as const) {
       it(`over ${secure}, its certificate verified unless the settings say otherwise`, async () => {
         const sink = await sinkWith({ secure: secure === "tls" });
@@ -771,6 +931,13 @@ interface RawServer {
 
 /** Takes connections and never says a word. */
 const silentServer = (): Promise<RawServer> => rawServer(() => {});
+
+/** Begins a greeting and never ends it. */
+const tricklingServer = (): Promise<RawServer> =>
+  rawServer((socket) => {
+    const trickle = setInterval(() => socket.write("220-more\r\n"), 20);
+    socket.once("close", () => clearInterval(trickle));
+  });
 
 /** Replies to each line with `answer`; `trickle` begins an answer that never ends. */
 const talkingServer = (answer: (line: string) => string | undefined): Promise<RawServer> =>

@@ -124,6 +124,15 @@ const TABLE: Row[] = [
     { kind: "wait", ms: 20_000, needsOperator: true },
   ],
   [
+    "waits as long as its account has to, whose server refused it",
+    view({
+      accountFailures: 3,
+      ...last({ next: "failure", reason: "login_refused", temporary: true, retryInMs: 2_500 }),
+    }),
+    undefined,
+    { kind: "wait", ms: 2_500, needsOperator: true, details: DETAILS.accountFails("login_refused", 2_500) },
+  ],
+  [
     "pauses for a failure that does not pass",
     view(last({ next: "failure", reason: "login_refused", temporary: false })),
     undefined,

@@ -1,0 +1,45 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import type { SmtpReason } from "../mail/outcome.ts";
+
+/** How long an account waits after its first refusal, in all processes. It doubles with each further one in a row. */
+const FIRST_WAIT_SECONDS = 5;
+const LONGEST_WAIT_SECONDS = 300;
+/** How long a process may try a login before another may try one: as long as a lease lives without it. */
+const TURN_SECONDS = 12;
+
+/** Why an account's server lets it in no more. */
+export interface Refusal {
+  reason: SmtpReason;
+  /** It may pass by itself. */
+  temporary: boolean;
+  /** Milliseconds until a connection may be tried. */
+  retryInMs: number;
+}
+
+/** Records that a connection was refused while none was logged in. No process tries another one for a while. */
+export async function recordRefusal(
+  em: EntityManager,
+  accountId: string,
+  { reason, temporary }: Pick<Refusal, "reason" | "temporary">,
+): Promise<void> {
+  const wait = (count: ReturnType<typeof sql>) =>
+    sql`clock_timestamp() + make_interval(secs => least(${FIRST_WAIT_SECONDS} * 2 ^ least(${count}, 30), ${LONGEST_WAIT_SECONDS}))`;
+  await sql`
+    insert into account_refusals as r (account_id, count, reason, temporary, retry_at)
+    values (${accountId}, 1, ${reason}, ${temporary}, ${wait(sql`0`)})
+    on conflict (account_id) do update set count = r.count + 1, reason = excluded.reason,
+      temporary = excluded.temporary, retry_at = ${wait(sql`r.count`)}`.execute(kysely(em));
+}
+
+/** Lets the caller try a login, and no other process meanwhile: other sends wait for its result, and are not paused. */
+export async function takeTurnToTry(em: EntityManager, accountId: string): Promise<void> {
+  await sql`update account_refusals
+    set temporary = true, retry_at = clock_timestamp() + make_interval(secs => ${TURN_SECONDS})
+    where account_id = ${accountId}`.execute(kysely(em));
+}
+
+/** A login has worked. */
+export async function forgetRefusals(em: EntityManager, accountId: string): Promise<void> {
+  await kysely(em).deleteFrom("account_refusals").where("account_id", "=", accountId).execute();
+}

@@ -1,0 +1,284 @@
+import assert from "node:assert/strict";
+import type { Client } from "@temporalio/client";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { passwordContext } from "../../domain/accounts.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { type Sink, startSink } from "../mail/smtp-sink.ts";
+import { app } from "../support/command.ts";
+import { eventually } from "../support/eventually.ts";
+import { openNamespace } from "../support/namespace.ts";
+import {
+  anotherNewsletter,
+  ledgerStates,
+  makeSender,
+  type Sender,
+  startSend,
+  untilStatus,
+} from "../support/sending.ts";
+import { temporalClient } from "../support/temporal.ts";
+
+/** How soon after the first refusal a send is PAUSED or waits. */
+const NOTICED_MS = 3_000;
+/** Connections to an account's server after its first refusal, until an operator has repaired the account. */
+const MOST_AFTER_REFUSAL = 2;
+
+interface Refusing {
+  stage: "greeting" | "login";
+  code: number;
+}
+
+/** A relay that takes one login, and refuses greetings or logins while `refusing` is set. */
+interface Relay {
+  refusing: Refusing | undefined;
+  readonly sink: Sink;
+  /** When each connection was refused, as `performance.now()`. */
+  readonly refusedAt: number[];
+  /** Connections that were made after the first refusal. */
+  readonly madeSince: number;
+  /** Connections that were made when each login was accepted. */
+  readonly madeAtLogin: number[];
+  /** Forgets all counts. */
+  clear(): void;
+  close(): Promise<void>;
+}
+
+/** @param latencyMs of a mail; `mailsPerSession`: the relay then closes the session */
+async function startRelay({ latencyMs = 0, mailsPerSession = Number.POSITIVE_INFINITY } = {}): Promise<Relay> {
+  const refusedAt: number[] = [];
+  const madeAtLogin: number[] = [];
+  const mails = new Map<string, number>();
+  let madeAtRefusal = 0;
+  /** Refuses each connection later than the one before. */
+  const answer = (stage: Refusing["stage"], done: (error?: Error) => void): void => {
+    const { refusing } = relay;
+    if (refusing?.stage !== stage) {
+      done();
+      return;
+    }
+    setTimeout(
+      () => {
+        if (refusedAt.length === 0) madeAtRefusal = sink.connections.made;
+        refusedAt.push(performance.now());
+        done(Object.assign(new Error("by this relay"), { responseCode: refusing.code }));
+      },
+      Math.min(25 * (refusedAt.length + 1), 250),
+    );
+  };
+  const sink = await startSink({
+    authOptional: false,
+    allowInsecureAuth: true,
+    latencyMs,
+    onConnect: (_session, done) => answer("greeting", done),
+    onAuth: (_auth, _session, done) =>
+      answer("login", (error) => {
+        if (error) return done(error);
+        madeAtLogin.push(sink.connections.made);
+        return done(null, { user: "news" });
+      }),
+    onMailFrom: (_address, { id }, done) => {
+      const count = (mails.get(id) ?? 0) + 1;
+      mails.set(id, count);
+      if (count <= mailsPerSession) done();
+      else done(Object.assign(new Error("4.7.0 Too many mails"), { responseCode: 421 }));
+    },
+  });
+  const relay: Relay = {
+    refusing: undefined,
+    sink,
+    refusedAt,
+    madeAtLogin,
+    get madeSince() {
+      return refusedAt.length === 0 ? 0 : sink.connections.made - madeAtRefusal;
+    },
+    clear: () => {
+      refusedAt.splice(0);
+      madeAtLogin.splice(0);
+    },
+    close: () => sink.close(),
+  };
+  return relay;
+}
+
+describe("A sending account that its server refuses", () => {
+  let temporal: Client;
+  let close: () => Promise<void>;
+  let relay: Relay;
+  const closes: (() => Promise<unknown>)[] = [];
+
+  before(async () => {
+    ({ client: temporal, close } = await temporalClient());
+  });
+  after(() => close());
+  afterEach(async () => {
+    for (const one of closes.splice(0)) await one();
+  });
+
+  const relayWith = async (options: Parameters<typeof startRelay>[0] = {}): Promise<Relay> => {
+    relay = await startRelay(options);
+    closes.push(relay.close);
+    return relay;
+  };
+
+  const senderTo = async ({ sink }: Relay, recipients: number, maxConnections: number): Promise<Sender> => {
+    const account = { host: "127.0.0.1", port: sink.port, maxConnections, username: "news" };
+    const sender = await makeSender({ recipients, account });
+    const password = sender.vault.encrypt("secret", passwordContext(sender.accountId));
+    await sql`update email_accounts set encrypted_password = ${password} where id = ${sender.accountId}`.execute(
+      kysely(sender.em),
+    );
+    return sender;
+  };
+
+  /** Waits until the details of a send's workflow hold `text`. */
+  const untilDetails = (client: Client, sendId: string, text: string, withinMs = NOTICED_MS) => {
+    const handle = client.workflow.getHandle(sendWorkflowId(sendId));
+    const hasText = async () => {
+      const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
+      return currentDetails.includes(text);
+    };
+    return eventually(hasText, { withinMs, what: `"${text}" in the details` });
+  };
+
+  const untilRefused = () =>
+    eventually(() => relay.refusedAt.length > 0, { what: "a refusal", withinMs: 30_000, everyMs: 10 });
+
+  /** Every recipient of these sends has the mail once. */
+  const assertOnce = async (senders: readonly Sender[], recipients: number) => {
+    for (const each of senders) assert.deepEqual(await ledgerStates(each), { SENT: recipients });
+    const to = relay.sink.received.map(({ to }) => to);
+    assert.equal(to.length, senders.length * recipients);
+    assert.equal(new Set(to).size, recipients);
+  };
+
+  for (const maxConnections of [1, 10, 20, 100]) {
+    for (const refusing of [
+      { stage: "login", code: 535 },
+      { stage: "greeting", code: 554 },
+    ] as const) {
+      it(`with ${refusing.code} at the ${refusing.stage}: pauses the send, and is asked once by ${maxConnections} connections`, async function () {
+        this.timeout(60_000);
+        const { sink } = await relayWith();
+        relay.refusing = refusing;
+        const sender = await senderTo(relay, 300, maxConnections);
+        const { data } = await startSend(sender);
+        await untilRefused();
+        await untilStatus(sender, ["PAUSED"], NOTICED_MS);
+        await untilDetails(temporal, data.id, `Paused: ${refusing.stage}_refused`);
+        assert.deepEqual(await ledgerStates(sender), { QUEUED: 300 });
+
+        // A resume before the repair makes one attempt more, and the send is PAUSED again.
+        const handle = temporal.workflow.getHandle(sendWorkflowId(data.id));
+        assert.equal(relay.madeSince, 0);
+        await handle.executeUpdate("resume");
+        await eventually(() => relay.refusedAt.length === 2, { what: "the second refusal", withinMs: 10_000 });
+        await untilStatus(sender, ["PAUSED"], NOTICED_MS);
+        assert.ok(relay.madeSince <= MOST_AFTER_REFUSAL, `${relay.madeSince} connections after the first refusal`);
+
+        relay.refusing = undefined;
+        const made = sink.connections.made;
+        await handle.executeUpdate("resume");
+        await untilStatus(sender, ["SENT"]);
+        assert.equal(relay.madeAtLogin[0], made + 1, "connections when the first login worked");
+        await assertOnce([sender], 300);
+      });
+    }
+  }
+
+  for (const refusing of [
+    { stage: "greeting", code: 421, reason: "server_closing" },
+    { stage: "login", code: 454, reason: "login_refused" },
+  ] as const) {
+    it(`with ${refusing.code} at the ${refusing.stage}: waits, tries one connection at growing intervals and needs an operator when it lasts`, async function () {
+      this.timeout(90_000);
+      await relayWith();
+      relay.refusing = refusing;
+      const sender = await senderTo(relay, 100, 100);
+      const { data } = await startSend(sender);
+      await untilRefused();
+      await untilDetails(temporal, data.id, refusing.reason);
+      assert.deepEqual(await ledgerStates(sender), { QUEUED: 100 });
+      const handle = temporal.workflow.getHandle(sendWorkflowId(data.id));
+      await eventually(
+        async () => (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true && relay.refusedAt.length,
+        { withinMs: 40_000, what: "the call for an operator" },
+      );
+      const [first = 0, second = 0, third = 0, ...more] = relay.refusedAt;
+      assert.deepEqual(more, []);
+      assert.ok(second - first >= 5_000 && third - second >= 10_000, relay.refusedAt.join());
+      assert.equal(relay.madeSince, 2, "one connection for each attempt");
+      relay.refusing = undefined;
+      await handle.executeUpdate("retry");
+      await untilStatus(sender, ["SENT"]);
+      await assertOnce([sender], 100);
+    });
+  }
+
+  it("is asked once for eight sends at once, and account:resume lets all continue", async function () {
+    this.timeout(90_000);
+    await relayWith();
+    relay.refusing = { stage: "login", code: 535 };
+    const first = await senderTo(relay, 20, 100);
+    const senders = [first, ...(await Promise.all(Array.from({ length: 7 }, () => anotherNewsletter(first))))];
+    const sends = await Promise.all(senders.map(startSend));
+    for (const each of senders) await untilStatus(each, ["PAUSED"]);
+    assert.ok(relay.madeSince <= MOST_AFTER_REFUSAL, `${relay.madeSince} connections after the first refusal`);
+
+    const refused = await app("account:resume", "--account", first.accountId);
+    assert.equal(refused.code, 1, refused.stdout);
+    relay.refusing = undefined;
+    assert.equal((await app("account:resume", "--account", first.accountId)).code, 0);
+    for (const { data } of sends) {
+      await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
+    }
+    for (const each of senders) await untilStatus(each, ["SENT"]);
+    await assertOnce(senders, 20);
+  });
+
+  it("is asked by one of two worker processes at a time", async function () {
+    this.timeout(120_000);
+    await relayWith();
+    relay.refusing = { stage: "login", code: 454 };
+    const own = await openNamespace();
+    closes.unshift(own.close);
+    await Promise.all([own.startWorker("sends"), own.startWorker("dispatch"), own.startWorker("dispatch")]);
+    const first = own.within(await senderTo(relay, 10, 100));
+    const others = await Promise.all(Array.from({ length: 7 }, () => anotherNewsletter(first)));
+    const senders = [first, ...others.map((each) => own.within(each))];
+    const sends = await Promise.all(senders.map(startSend));
+    await untilRefused();
+    for (const { data } of sends) await untilDetails(own.client, data.id, "login_refused", 20_000);
+    // Both may have begun before the first refusal; from then on one of them tries, after 5, 10 and 20 s.
+    await eventually(() => (relay.refusedAt.at(-1) ?? 0) - (relay.refusedAt[0] ?? 0) > 10_000, {
+      withinMs: 40_000,
+      what: "the attempts of the first 15 s",
+    });
+    assert.ok(relay.refusedAt.length <= 4, `refused after ${relay.refusedAt.join()} ms`);
+    relay.refusing = undefined;
+    for (const { data } of sends) await own.client.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("retry");
+    for (const each of senders) await untilStatus(each, ["SENT"], 40_000);
+    await assertOnce(senders, 10);
+  });
+
+  it("in the middle of a send: finishes what its sessions may carry, then pauses, and mails each recipient once", async function () {
+    this.timeout(60_000);
+    await relayWith({ latencyMs: 10, mailsPerSession: 15 });
+    const sender = await senderTo(relay, 600, 20);
+    const { data } = await startSend(sender);
+    await eventually(() => relay.sink.received.length > 40, { withinMs: 20_000, what: "mails", everyMs: 5 });
+    relay.refusing = { stage: "login", code: 535 };
+    await untilStatus(sender, ["PAUSED"]);
+    const { SENT: sent = 0, ...rest } = await ledgerStates(sender);
+    assert.equal(sent, relay.sink.received.length);
+    // A mail that met two sessions at their end is deferred.
+    const { DEFERRED = 0, QUEUED = 0 } = rest;
+    assert.equal(sent + DEFERRED + QUEUED, 600);
+    assert.ok(sent > 40 && sent < 600, String(sent));
+    // One for those of the ramp, and one later where sessions worked on for a while.
+    assert.ok(relay.refusedAt.length <= 10, `${relay.refusedAt.length} refused logins`);
+    relay.refusing = undefined;
+    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
+    await untilStatus(sender, ["SENT"]);
+    await assertOnce([sender], 600);
+  });
+});
