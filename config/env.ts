@@ -20,6 +20,13 @@ function isHostAndPort(text: string): boolean {
 const isAddressAndPort = (text: string): boolean =>
   isHostAndPort(text) && isIP(text.replace(/:\d+$/, "").replace(/^\[|\]$/g, "")) !== 0;
 
+/** Whether text is an address, or a network with the length of its prefix. */
+function isNetwork(text: string): boolean {
+  const [, address = "", prefix] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const version = isIP(address);
+  return version !== 0 && Number(prefix ?? 0) <= (version === 4 ? 32 : 128);
+}
+
 /** Texts separated by commas; none unless given. */
 const list = (isItem: (item: string) => boolean, message: string) =>
   z
@@ -50,6 +57,12 @@ const settings = z.object({
   HOST: z.string().min(1).default("127.0.0.1"),
   /** Port of the API; 0 takes any free one. */
   PORT: integer(0, 65_535).default(3000),
+  /** Connections that the API keeps open at once; one more is closed. */
+  MAX_CONNECTIONS: integer(1, 1_000_000).default(10_000),
+  /** The same for one address, or one IPv6 network of 64 bits. */
+  MAX_CONNECTIONS_PER_ADDRESS: integer(1, 1_000_000).default(500),
+  /** Load balancers whose connections are not counted per address: addresses or networks, e.g. 10.0.0.0/8. */
+  PROXY_ADDRESSES: list(isNetwork, "must be addresses or networks such as 10.0.0.0/8, separated by commas"),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
   /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */
