@@ -3,13 +3,13 @@ import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type Access, authenticate, requireScope } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { claimKey, type IdempotencyHandle, inFlight, writeAnswer } from "../../domain/idempotency.ts";
+import { claimKey, type IdempotencyHandle, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
 import type { CallContext } from "../context.ts";
 import { successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition } from "./definition.ts";
 import { thrownBy } from "./failures.ts";
 import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
-import { completeInput, parserOf } from "./input.ts";
+import { completeInput, parserOf, type RawInput } from "./input.ts";
 
 /** The context of an admitted call: the caller is known and may use the route. */
 interface AdmittedContext extends CallContext {
@@ -86,14 +86,21 @@ const claiming = inner.procedure
     const hold = (idempotency: IdempotencyHandle | null) => next({ ctx: { idempotency } });
     // A dry run has no effect that a second request could repeat.
     if (ctx.key === null || ctx.dryRun) return hold(null);
-    const request = keyedRequest(ctx, ctx.key, definition, await getRawInput());
+    const request = keyedRequest(ctx, ctx.key, definition, (await getRawInput()) as RawInput);
     const claim = await claimKey(ctx.orm.em, request);
     if (claim.outcome === "replay") {
       throw new Replayed(await recallAnswer({ ...ctx, idempotency: null }, definition, request, claim.answer));
     }
-    const result = await hold(claim.handle);
-    if (!result.ok) await settleFailure(ctx, definition, claim.handle, thrownBy(result.error));
-    return result;
+    const stopRenewing = keepClaim(ctx.orm.em.fork(), claim.handle, (err) =>
+      ctx.log.warn({ err }, "claim not renewed"),
+    );
+    try {
+      const result = await hold(claim.handle);
+      if (!result.ok) await settleFailure(ctx, definition, claim.handle, thrownBy(result.error));
+      return result;
+    } finally {
+      stopRenewing();
+    }
   })
   .use(async ({ ctx, meta, input, next }) => {
     await declared(meta).before?.(ctx, input);
