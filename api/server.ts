@@ -15,11 +15,20 @@ export interface ServerTimes {
   requestMs: number;
   /** How long a connection without a request is kept: longer than a load balancer keeps it, which is mostly 60 s. */
   idleMs: number;
-  /** How often connections are checked for these times. */
+  /** How long no byte may pass while a request is answered: a client that does not read would keep its answer here. */
+  silentMs: number;
+  /** How often connections are checked for requests that do not arrive. */
   checkMs: number;
 }
 
-export const SERVER_TIMES: ServerTimes = { headersMs: 15_000, requestMs: 60_000, idleMs: 75_000, checkMs: 1_000 };
+export const SERVER_TIMES: ServerTimes = {
+  headersMs: 15_000,
+  requestMs: 60_000,
+  idleMs: 75_000,
+  // Longer than a confirm may wait for its answer.
+  silentMs: 120_000,
+  checkMs: 1_000,
+};
 
 /** Far above any header the API takes, so that the API itself refuses a long one and names it. */
 const MAX_HEADER_BYTES = 64 * 1024;
@@ -48,6 +57,7 @@ export function openServer(
     },
     app,
   );
+  server.setTimeout(times.silentMs);
   answerRawErrors(server, linksOf(env.PUBLIC_URL));
   inviteBodies(server);
   limitConnections(server, env, log);

@@ -5,8 +5,8 @@ import type { Request, RequestHandler, Response } from "express";
 import getRawBody from "raw-body";
 import { ApiError } from "../../domain/errors.ts";
 import type { Locals, Query } from "../context.ts";
+import { hasMoreValues } from "./count-values.ts";
 import type { HttpAnswer } from "./envelope.ts";
-import { mayExceed } from "./json-size.ts";
 import { shortened } from "./messages.ts";
 
 /** Of a body, as it is sent and after it is inflated. */
@@ -173,7 +173,7 @@ function parseJson(bytes: Buffer): unknown {
   } catch {
     throw new ApiError("invalid_json", "The body is not valid UTF-8.");
   }
-  if (mayExceed(text, MAX_BODY_VALUES)) {
+  if (hasMoreValues(text, MAX_BODY_VALUES)) {
     throw new ApiError("payload_too_large", `The body may hold ${MAX_BODY_VALUES} values at most.`);
   }
   try {

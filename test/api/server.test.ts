@@ -14,7 +14,13 @@ import { stack } from "../support/stack.ts";
 const MAX_BODY_BYTES = 2 * 1024 * 1024;
 const MAX_VALUES = 50_000;
 
+const LARGE = "x".repeat(2_000_000);
+
 const routes = router({
+  large: route({ method: "GET", path: "/large", scope: null, summary: "Gives a large answer" })
+    .input(z.strictObject({}))
+    .output(z.string())
+    .query(async () => ok(LARGE)),
   echo: route({ method: "POST", path: "/echo", scope: null, summary: "Counts what it is sent" })
     .input(z.strictObject({ body: z.strictObject({ items: z.array(z.unknown()) }) }))
     .output(z.object({ items: z.int() }))
@@ -265,6 +271,15 @@ describe("The API's server", () => {
       first.socket.destroy();
       await once(first.socket, "close");
       await eventually(() => isServed(app.origin), { what: "the place of the connection that ended" });
+    });
+
+    it("and ends one whose client does not read its answers", async () => {
+      const app = await serve({ changes: { MAX_CONNECTIONS_PER_ADDRESS: 1 }, times: { silentMs: 300 } });
+      const { socket } = open(app.origin);
+      socket.pause();
+      socket.write(`GET /api/v2/large HTTP/1.1\r\nhost: x\r\nx-api-key: ${team.keys.live}\r\n\r\n`.repeat(20));
+      assert.equal(await isServed(app.origin), false);
+      await eventually(() => isServed(app.origin), { what: "the place of the connection that is not read" });
     });
 
     it("of a load balancer only among all", async () => {

@@ -10,10 +10,10 @@ const [CLOSE_ARRAY, CLOSE_OBJECT] = ["]".charCodeAt(0), "}".charCodeAt(0)];
 const LEAST_PER_VALUE = 2;
 
 /**
- * Whether a JSON text may hold more than `limit` values: objects, arrays, strings, numbers and literals, on every level.
- * The text is scanned once and nothing is made from it. For a text that is not JSON the answer may be either.
+ * Whether a JSON text holds more than `limit` values: objects, arrays, strings, numbers and literals, on every level.
+ * The text is scanned once and nothing is made from it. Of a text that is not JSON it may say either.
  */
-export function mayExceed(json: string, limit: number): boolean {
+export function hasMoreValues(json: string, limit: number): boolean {
   if (json.length <= LEAST_PER_VALUE * limit) return false;
   // A value per comma, and the first one of each array and object that is not empty, besides the outermost value.
   let values = 1;
