@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts"
 import type { Vault } from "./crypto.ts";
 import { ApiError } from "./errors.ts";
 
-/** When an answer that is written now is forgotten, on the database's clock. */
+/** When a claim of now is forgotten with its answer, on the database's clock. */
 const IN_A_DAY = sql<string>`now() + interval '24 hours'`;
 /** An attempt that has neither answered nor renewed its claim for this time is presumed dead, and taken over. */
 const STALLED = sql`interval '90 seconds'`;
@@ -158,7 +158,7 @@ export async function writeAnswer(
   { status, kind, payload }: WrittenAnswer,
 ): Promise<boolean> {
   const { numUpdatedRows } = await held(em, handle)
-    .set({ status, payload, payload_kind: kind, request_id: handle.requestId, expires_at: IN_A_DAY })
+    .set({ status, payload, payload_kind: kind, request_id: handle.requestId })
     .executeTakeFirst();
   return numUpdatedRows === 1n;
 }
