@@ -7,7 +7,7 @@ import type { Deps } from "./deps.ts";
 import { restRouter } from "./rest/adapter.ts";
 import { linksOf, renderError } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
-import { localsOf, send } from "./rest/http.ts";
+import { localsOf, refuseLargeBodies, send, type UploadLimits } from "./rest/http.ts";
 import { appRouter } from "./router.ts";
 import { systemRouter } from "./system/router.ts";
 
@@ -19,6 +19,8 @@ export interface AppOptions {
   routes?: AnyTRPCRouter;
   /** Pages for recipients, mounted at the root. */
   publicPages?: RequestHandler;
+  /** How long a body may take to arrive. */
+  uploads?: UploadLimits;
 }
 
 /** Public pages post forms to themselves; over plain http, upgrading those requests to https would break them. */
@@ -51,13 +53,13 @@ function requestLog(log: Deps["log"]): RequestHandler {
 }
 
 /** The whole HTTP application over its dependencies. */
-export function createApp(deps: Deps, { routes = appRouter, publicPages }: AppOptions = {}): Express {
+export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads }: AppOptions = {}): Express {
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), systemRouter(deps));
+  app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), refuseLargeBodies, systemRouter(deps));
   if (publicPages) app.use(publicPages);
-  app.use(BASE_PATH, restRouter(routes, deps));
+  app.use(BASE_PATH, restRouter(routes, deps, uploads));
   app.use(() => {
     throw notFound();
   });

@@ -17,6 +17,7 @@ import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
+import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 
 /** Calls the Temporal cluster. The cluster may not be reachable, so every call has a deadline. */
 export interface TemporalGateway {
@@ -37,6 +38,7 @@ export interface Deps {
   vault: Vault;
   log: Logger;
   temporal: TemporalGateway;
+  readiness: ReadinessCheck;
   checkWebhookUrl: CheckUrl;
 }
 
@@ -114,17 +116,19 @@ export async function openDeps(env: Env): Promise<Deps> {
   const log = openLog(env, "api");
   const warning = allowedHostsWarning(env);
   if (warning !== undefined) log.warn(warning);
+  const temporal = openTemporal(env);
   return {
     env,
-    orm: await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX),
+    orm: await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX, undefined, "request"),
     vault: openVault(env),
     log,
-    temporal: openTemporal(env),
+    temporal,
+    readiness: openReadiness(env, temporal, log),
     checkWebhookUrl: guardedUrl(openUrlGuard(env)),
   };
 }
 
 /** Closes the dependencies that `openDeps` opened. */
-export async function closeDeps({ orm, temporal }: Deps): Promise<void> {
-  await Promise.allSettled([orm.close(true), temporal.close()]);
+export async function closeDeps({ orm, temporal, readiness }: Deps): Promise<void> {
+  await Promise.allSettled([orm.close(true), readiness.close(), temporal.close()]);
 }

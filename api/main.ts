@@ -1,18 +1,12 @@
 /** The API process: `node api/main.ts`, or forked by the stack. */
-import { createServer, type Server } from "node:http";
+import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { readEnv, SettingsError } from "../config/env.ts";
 import { createApp } from "./app.ts";
 import { closeDeps, openDeps } from "./deps.ts";
 import { publicRouter } from "./public/router.ts";
-import { answerRawErrors } from "./raw-errors.ts";
-import { linksOf } from "./rest/envelope.ts";
+import { openServer } from "./server.ts";
 
-/** A client that sends its request more slowly than this is disconnected. */
-const HEADERS_TIMEOUT_MS = 15_000;
-const REQUEST_TIMEOUT_MS = 60_000;
-/** Far above any header the API takes, so that the API itself refuses a long one and names it. */
-const MAX_HEADER_BYTES = 64 * 1024;
 /** How often a stopping server looks for connections that have become idle. */
 const SWEEP_MS = 50;
 
@@ -42,16 +36,7 @@ async function drain(server: Server, graceMs: number): Promise<void> {
 async function main(): Promise<void> {
   const env = readEnv();
   const deps = await openDeps(env);
-  const server = createServer(
-    {
-      headersTimeout: HEADERS_TIMEOUT_MS,
-      requestTimeout: REQUEST_TIMEOUT_MS,
-      maxHeaderSize: MAX_HEADER_BYTES,
-      requireHostHeader: false,
-    },
-    createApp(deps, { publicPages: publicRouter(deps) }),
-  );
-  answerRawErrors(server, linksOf(env.PUBLIC_URL));
+  const server = openServer(createApp(deps, { publicPages: publicRouter(deps) }), deps);
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port }, "listening");
 

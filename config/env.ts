@@ -64,6 +64,15 @@ const settings = z.object({
   HOST: z.string().min(1).default("127.0.0.1"),
   /** Port of the API; 0 takes any free one. */
   PORT: integer(0, 65_535).default(3000),
+  /** Connections that the API keeps open at once; one more is closed. */
+  MAX_CONNECTIONS: integer(1, 1_000_000).default(10_000),
+  /** The same for one address, or one IPv6 network of 64 bits. */
+  MAX_CONNECTIONS_PER_ADDRESS: integer(1, 1_000_000).default(500),
+  /** Load balancers whose connections are not counted per address: addresses or networks, e.g. 10.0.0.0/8. */
+  PROXY_ADDRESSES: list(
+    (text) => isIP(text) !== 0 || isNetwork(text),
+    "must be addresses or networks such as 10.0.0.0/8, separated by commas",
+  ),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
   /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */

@@ -9,7 +9,7 @@ import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
 import { prepareNamed } from "./named-statements.ts";
-import { type ConnectionPool, endIdleTransactions, reclaimDeadConnections } from "./pool.ts";
+import { type ConnectionPool, limitSession, reclaimDeadConnections, type WorkKind } from "./pool.ts";
 import type { Tenant } from "./tenant.ts";
 
 export { ofTenant, type Tenant } from "./tenant.ts";
@@ -46,7 +46,12 @@ type Tables = InferKyselyDB<(typeof entities)[number]>;
 /** Every table with its columns as Kysely reads and writes them. */
 export type Database = { [Table in keyof Tables]: { [Column in keyof Tables[Table]]: AsRead<Tables[Table][Column]> } };
 
-export const ormConfig = (databaseUrl: string, poolMax = 10, onPool?: (pool: ConnectionPool) => void) =>
+export const ormConfig = (
+  databaseUrl: string,
+  poolMax = 10,
+  onPool?: (pool: ConnectionPool) => void,
+  work: WorkKind = "command",
+) =>
   defineConfig({
     clientUrl: databaseUrl,
     entities: [...entities],
@@ -59,7 +64,7 @@ export const ormConfig = (databaseUrl: string, poolMax = 10, onPool?: (pool: Con
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
       keepAlive: true,
-      onConnect: endIdleTransactions,
+      onConnect: limitSession(work),
       onPoolCreated: (pool: ConnectionPool) => {
         reclaimDeadConnections(pool);
         prepareNamed(pool);
@@ -81,13 +86,15 @@ export const ormConfig = (databaseUrl: string, poolMax = 10, onPool?: (pool: Con
 /**
  * Opens the pool. Connections are made when they are first needed, so Postgres may be away meanwhile.
  * @param onPool is given the pool, to watch it
+ * @param work decides how long a statement may take
  */
 export async function openDatabase(
   databaseUrl: string,
   poolMax?: number,
   onPool?: (pool: ConnectionPool) => void,
+  work?: WorkKind,
 ): Promise<MikroORM> {
-  const orm = await MikroORM.init(ormConfig(databaseUrl, poolMax, onPool));
+  const orm = await MikroORM.init(ormConfig(databaseUrl, poolMax, onPool, work));
   await orm.em.getDriver().getConnection().connect({ skipOnConnect: true });
   return orm;
 }
@@ -106,7 +113,7 @@ const CREATE_ATTEMPTS = 20;
 export async function migrate(databaseUrl: string): Promise<void> {
   await ensureDatabase(databaseUrl);
   // One connection holds the lock, the other one migrates.
-  const orm = await openDatabase(databaseUrl, 2);
+  const orm = await openDatabase(databaseUrl, 2, undefined, "migration");
   try {
     await kysely(orm.em.fork())
       .transaction()

@@ -39,9 +39,37 @@ export function reclaimDeadConnections(pool: EventEmitter): void {
 const IDLE_SECONDS = 60;
 
 /**
- * For a new connection: makes Postgres end a transaction that is idle for too long. A process that froze, or that the
- * network cut off, would hold its locks for hours, and other processes would wait for the rows.
+ * How long one statement may take, in seconds, by the kind of work that runs it; 0 is no limit. Postgres ends a longer
+ * one: its rows and its connection are free again, even where the process that asked has given up or frozen.
  */
-export const endIdleTransactions = async (client: Pick<Client, "query">): Promise<void> => {
-  await client.query(`set idle_in_transaction_session_timeout = '${IDLE_SECONDS}s'`);
-};
+export const STATEMENT_SECONDS = {
+  /** As long as a request waits for its answer. */
+  request: 30,
+  /** A confirm copies a plan of millions of recipients; its activity has as long. */
+  sends: 300,
+  dispatch: 60,
+  /** As long as an activity that attempts deliveries. */
+  webhooks: 60,
+  /** Reads sums over whole tables. */
+  maintenance: 300,
+  /** An operator watches it. */
+  command: 3_600,
+  /** An index on a large table takes as long as it takes. */
+  migration: 0,
+} as const;
+
+/** A kind of work with its own time for a statement. The kinds of workers have the names of their pools. */
+export type WorkKind = keyof typeof STATEMENT_SECONDS;
+
+/**
+ * For a new connection: makes Postgres end a statement that takes too long, and a transaction that is idle for too long.
+ * A process that froze, or that the network cut off, would hold its locks for hours, and other processes would wait for
+ * the rows.
+ */
+export const limitSession =
+  (work: WorkKind) =>
+  async (client: Pick<Client, "query">): Promise<void> => {
+    await client.query(
+      `set idle_in_transaction_session_timeout = '${IDLE_SECONDS}s'; set statement_timeout = '${STATEMENT_SECONDS[work]}s'`,
+    );
+  };

@@ -35,3 +35,9 @@ export function isUnreachable(error: unknown): boolean {
     (at) => UNREACHABLE.has(codeOf(at)) || DOWN.test(codeOf(at)) || DRIVER_SAYS.test(at.message),
   );
 }
+
+/** SQLSTATE of a statement that Postgres ended: it took longer than it may, or an administrator cancelled it. */
+const QUERY_CANCELED = "57014";
+
+/** Whether Postgres ended a statement. */
+export const isCancelled = (error: unknown): boolean => causes(error).some((at) => codeOf(at) === QUERY_CANCELED);

@@ -78,6 +78,11 @@ export const ERRORS = {
     "invalid_request_error",
     "The path does not take this method; the Allow header lists those it takes.",
   ),
+  request_timeout: entry(
+    408,
+    "api_error",
+    "The request did not arrive in time, and the connection is closed; send it again.",
+  ),
   idempotency_key_reused: entry(409, "conflict_error", "The Idempotency-Key was used for another request."),
   request_in_flight: entry(409, "conflict_error", "A request under this Idempotency-Key is still running."),
   confirmation_required: entry(

@@ -1,13 +1,15 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { Environment } from "../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError } from "./errors.ts";
 
-/** How long an answer is remembered, on the database's clock. */
-const REMEMBERED = sql`interval '24 hours'`;
-/** An attempt that has not answered after this time is taken over. */
+/** When a claim of now is forgotten with its answer, on the database's clock. */
+const IN_A_DAY = sql<string>`now() + interval '24 hours'`;
+/** An attempt that has neither answered nor renewed its claim for this time is presumed dead, and taken over. */
 const STALLED = sql`interval '90 seconds'`;
+/** A living attempt renews its claim this often: two renewals may fail before it is presumed dead. */
+const RENEW_EVERY_MS = 30_000;
 /** Most attempts take a moment: a client that comes back then finds the answer. */
 const IN_FLIGHT_RETRY_SECONDS = 2;
 
@@ -55,53 +57,71 @@ export interface KeyedRequest {
   requestId: string;
 }
 
-/** The time of a lock that was released: any request may take it at once. */
+/** The time of a claim that was released: it counts as stalled at once. */
 const RELEASED = sql<string>`to_timestamp(0)`;
 
 /**
  * Claims an Idempotency-Key for a request, or finds the answer it already has. Commit the claim before the work
- * begins: two requests at once then see each other.
+ * begins: two requests at once then see each other. It never waits for a request that holds the key.
  * @throws {ApiError} `idempotency_key_reused` for another request under the key, `request_in_flight` while the first
  * attempt is under way
  */
 export async function claimKey(em: EntityManager, request: KeyedRequest): Promise<Claim> {
   const { tenant, keyHash, fingerprint, requestId } = request;
-  const { rows } = await sql<{ attempt: number }>`
-    insert into idempotency_records as record
+  const claimed = (attempt: number): Claim => ({
+    outcome: "claimed",
+    handle: { ...tenant, keyHash, attempt, requestId },
+  });
+  // An insert that meets a record would wait while the record is being written: it is tried only where there is none.
+  const inserted = await sql`
+    insert into idempotency_records
       (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at)
-    values (${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), now() + ${REMEMBERED})
-    on conflict (team_id, environment, key_hash) do update set
-      fingerprint = excluded.fingerprint,
-      -- A released lock keeps its number for the same request; any other request gets a number that fences it off.
-      attempt = record.attempt + case when record.status is null and record.locked_at = ${RELEASED}
-        and record.fingerprint = excluded.fingerprint then 0 else 1 end,
-      locked_at = excluded.locked_at,
+    select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}
+    where not exists (${recordOf(em, request).select("attempt")})
+    on conflict do nothing
+    returning attempt`.execute(kysely(em));
+  if (inserted.rows.length > 0) return claimed(1);
+
+  const free = isFreeFor(fingerprint);
+  const record = await recordOf(em, request)
+    .select(["fingerprint", "request_id", "status", "payload", "payload_kind", free.as("free")])
+    .executeTakeFirst();
+  // It expired and was deleted since the statement above.
+  if (!record) return claimKey(em, request);
+  if (!record.free) {
+    if (record.fingerprint !== fingerprint) throw new ApiError("idempotency_key_reused");
+    const answer = answerIn(record);
+    if (!answer) throw inFlight();
+    return { outcome: "replay", answer };
+  }
+
+  const { rows } = await sql<{ attempt: number }>`
+    update idempotency_records set
+      -- The release of a claim has given it its number; any other attempt gets a number that fences the one before off.
+      attempt = attempt + case when status is null and locked_at = ${RELEASED}
+        and coalesce(fingerprint, ${fingerprint}) = ${fingerprint} then 0 else 1 end,
+      fingerprint = ${fingerprint},
+      locked_at = now(),
       status = null,
       request_id = null,
       payload = null,
       payload_kind = null,
-      expires_at = excluded.expires_at
-    where record.expires_at <= now()
-      or (record.status is null and record.locked_at = ${RELEASED})
-      or (record.status is null and record.fingerprint = excluded.fingerprint
-        and record.locked_at <= now() - ${STALLED})
+      expires_at = ${IN_A_DAY}
+    where ${ofTenant(tenant)} and key_hash = (${recordOf(em, request).select("key_hash").where(free).forUpdate().skipLocked()})
     returning attempt`.execute(kysely(em));
-  const [claimed] = rows;
-  if (claimed) return { outcome: "claimed", handle: { ...tenant, keyHash, attempt: claimed.attempt, requestId } };
-
-  const record = await kysely(em)
-    .selectFrom("idempotency_records")
-    .where(ofTenant(tenant))
-    .where("key_hash", "=", keyHash)
-    .select(["fingerprint", "request_id", "status", "payload", "payload_kind"])
-    .executeTakeFirst();
-  // It expired and was deleted since the statement above.
-  if (!record) return claimKey(em, request);
-  if (record.fingerprint !== fingerprint) throw new ApiError("idempotency_key_reused");
-  const answer = answerIn(record);
-  if (!answer) throw inFlight();
-  return { outcome: "replay", answer };
+  const [taken] = rows;
+  // Another request has taken it since the statement above.
+  if (!taken) throw inFlight();
+  return claimed(taken.attempt);
 }
+
+const recordOf = (em: EntityManager, { tenant, keyHash }: Pick<KeyedRequest, "tenant" | "keyHash">) =>
+  kysely(em).selectFrom("idempotency_records").where(ofTenant(tenant)).where("key_hash", "=", keyHash);
+
+/** Whether a request may take a record: it expired, it was released for any request, or its attempt is presumed dead. */
+const isFreeFor = (fingerprint: string): RawBuilder<boolean> => sql<boolean>`(expires_at <= now()
+  or (status is null and fingerprint is null)
+  or (status is null and fingerprint = ${fingerprint} and locked_at <= now() - ${STALLED}))`;
 
 /** The columns of an answer; all of them are null until it is written. */
 interface AnswerColumns {
@@ -157,12 +177,37 @@ export async function readAnswer(em: EntityManager, handle: IdempotencyHandle): 
 
 /**
  * Gives the key back after an answer that is not remembered.
- * @param next `same` lets a retry of the same request be the same attempt, so that it finds what this one started;
+ * @param to `any` request for one that never began; `same` for one that began: only the same request may follow it
+ * @param attempt `same` lets the request that follows be the same attempt, so that it finds what this one started;
  * `new` fences this one off
  */
-export async function releaseKey(em: EntityManager, handle: IdempotencyHandle, next: "same" | "new"): Promise<void> {
-  const attempt = next === "new" ? handle.attempt + 1 : handle.attempt;
-  await held(em, handle).set({ locked_at: RELEASED, attempt }).execute();
+export async function releaseKey(
+  em: EntityManager,
+  handle: IdempotencyHandle,
+  { to, attempt }: { to: "any" | "same"; attempt: "same" | "new" },
+): Promise<void> {
+  await held(em, handle)
+    .set({
+      locked_at: RELEASED,
+      attempt: attempt === "new" ? handle.attempt + 1 : handle.attempt,
+      ...(to === "any" ? { fingerprint: null } : {}),
+    })
+    .execute();
+}
+
+/**
+ * Renews a claim until it is stopped, so that a request that takes long is not presumed dead.
+ * @param onFailure is given the error of a renewal that failed; the next one may succeed
+ * @returns stops it
+ */
+export function keepClaim(
+  em: EntityManager,
+  handle: IdempotencyHandle,
+  onFailure: (error: unknown) => void,
+): () => void {
+  const renew = () => held(em, handle).set({ locked_at: sql`now()` }).where("locked_at", ">", RELEASED).execute();
+  const timer = setInterval(() => void renew().catch(onFailure), RENEW_EVERY_MS).unref();
+  return () => clearInterval(timer);
 }
 
 type Place = Pick<IdempotencyHandle, "teamId" | "environment" | "keyHash">;

@@ -103,7 +103,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
   let worker: Worker | undefined;
   const ready = () => worker?.getState() === "RUNNING";
   const { registry, watchConnections, ...counters } = createMetrics(pool, ready);
-  const orm = await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX, watchConnections);
+  const orm = await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX, watchConnections, pool);
   const deps: ActivityDeps = { env, orm, vault: openVault(env), log, stopping: stop.signal, workerId, ...counters };
   definition.addMetrics?.(registry, deps);
   const running = definition.start(deps);

@@ -9,19 +9,30 @@ import type { RouteKind } from "./definition.ts";
 import { type Endpoint, endpointsOf, expressPath, shapeOf } from "./endpoints.ts";
 import { type HttpAnswer, type Links, linksOf, renderError, renderSuccess } from "./envelope.ts";
 import { thrownBy, unavailable } from "./failures.ts";
-import { localsOf, readBody, readQuery, send } from "./http.ts";
+import { localsOf, readBody, readQuery, send, UPLOAD_LIMITS, type UploadLimits } from "./http.ts";
 import { Replayed } from "./idempotency.ts";
 
 /** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
 const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, send: 75_000 };
 
-async function beforeDeadline<T>(work: Promise<T>, deadlineMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(unavailable(new Error(`No answer within ${deadlineMs} ms`))), deadlineMs);
-  });
+/** Waits for something that has limits of its own: the deadline stands still meanwhile, and begins anew afterwards. */
+type StandStill = <T>(wait: () => Promise<T>) => Promise<T>;
+
+/** @throws {ApiError} `service_unavailable` when the work does not end within `deadlineMs` */
+async function beforeDeadline<T>(deadlineMs: number, work: (standStill: StandStill) => Promise<T>): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const expire = () => reject(unavailable(new Error(`No answer within ${deadlineMs} ms`)));
+  let timer = setTimeout(expire, deadlineMs);
+  const standStill: StandStill = async (wait) => {
+    clearTimeout(timer);
+    try {
+      return await wait();
+    } finally {
+      timer = setTimeout(expire, deadlineMs);
+    }
+  };
   try {
-    return await Promise.race([work, late]);
+    return await Promise.race([work(standStill), late]);
   } finally {
     clearTimeout(timer);
   }
@@ -36,9 +47,21 @@ function once<T>(compute: () => T): () => T {
   };
 }
 
+/** What a call needs besides its request. */
+interface Backend {
+  routes: AnyTRPCRouter;
+  deps: Deps;
+  uploads: UploadLimits;
+}
+
 /** Calls the procedure of an endpoint. The query string and the body are read when the procedure asks for them. */
-async function call(routes: AnyTRPCRouter, deps: Deps, endpoint: Endpoint, req: Request, res: Response) {
-  const { meta, name, type } = endpoint;
+async function call(
+  { routes, deps, uploads }: Backend,
+  { meta, name, type }: Endpoint,
+  req: Request,
+  res: Response,
+  standStill: StandStill,
+) {
   const params = { ...req.params };
   const query = once(() => readQuery(req.originalUrl, meta.dryRun === true));
   const locals = localsOf(res);
@@ -50,7 +73,8 @@ async function call(routes: AnyTRPCRouter, deps: Deps, endpoint: Endpoint, req: 
     target: `${meta.method} ${meta.path} ${stringify(params)}`,
     locals,
   };
-  const getRawInput = once(async () => ({ params, query: query().parameters, body: await readBody(req, res) }));
+  const body = () => standStill(() => readBody(req, uploads));
+  const getRawInput = once(async () => ({ params, query: query().parameters, body: await body() }));
   const procedure = {
     router: routes,
     path: name,
@@ -97,7 +121,7 @@ function undecodableParam(path: string, endpoints: readonly Endpoint[]): string 
 }
 
 /** The Express router of every route in a tRPC router: a request becomes a procedure's call, its result an answer. */
-export function restRouter(routes: AnyTRPCRouter, deps: Deps): Router {
+export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLimits = UPLOAD_LIMITS): Router {
   const router = Router({ caseSensitive: true });
   const endpoints = endpointsOf(routes);
   const links = linksOf(deps.env.PUBLIC_URL);
@@ -108,8 +132,11 @@ export function restRouter(routes: AnyTRPCRouter, deps: Deps): Router {
     const verb = method.toLowerCase() as Lowercase<typeof method>;
     router[verb](expressPath(path), async (req, res) => {
       localsOf(res).route = path;
-      const answer = call(routes, deps, endpoint, req, res).then(render, (error) => replay(thrownBy(error), links));
-      send(res, await beforeDeadline(answer, DEADLINE_MS[kind]));
+      const answer = (standStill: StandStill) =>
+        call({ routes, deps, uploads }, endpoint, req, res, standStill).then(render, (error) =>
+          replay(thrownBy(error), links),
+        );
+      send(res, await beforeDeadline(DEADLINE_MS[kind], answer));
     });
     const shape = shapes.get(shapeOf(path)) ?? { path, methods: new Set() };
     shapes.set(shapeOf(path), shape);

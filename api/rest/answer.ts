@@ -1,5 +1,5 @@
 import type { RequestContext } from "../context.ts";
-import type { HandlerResult, RouteDefinition } from "./definition.ts";
+import type { AnyScope, HandlerResult, RouteDefinition } from "./definition.ts";
 
 /** The result of a procedure; the adapter puts the envelope around it. */
 export interface Success {
@@ -10,6 +10,8 @@ export interface Success {
   meta: Record<string, unknown>;
   /** Remembered under the Idempotency-Key instead of `data`. */
   facts?: unknown;
+  /** Scopes, one of which a caller needs for a replay besides the route's. */
+  neededScopes?: AnyScope | undefined;
 }
 
 /**
@@ -26,12 +28,13 @@ export function successOf(
     return { status: 200, requestId, data: null, meta: { dry_run: true, impact: result.impact } };
   }
   if (!("data" in result)) throw new Error(`${method} ${path} gave no payload`);
-  const { data, meta, facts, requestId: ofEffect = requestId } = result;
+  const { data, meta, facts, neededScopes, requestId: ofEffect = requestId } = result;
   return {
     status,
     requestId: ofEffect,
     data,
     meta: { ...(kind === "read" ? {} : { dry_run: false }), ...meta },
     facts,
+    neededScopes,
   };
 }

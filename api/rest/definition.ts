@@ -37,6 +37,9 @@ export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
   };
 }
 
+/** A list of scopes, any one of which is enough. */
+export type AnyScope = readonly [Scope, ...Scope[]];
+
 /** The success of a handler: the payload, and fields for the envelope around it. */
 export interface Ok<T> {
   data: T;
@@ -45,6 +48,8 @@ export interface Ok<T> {
   meta?: Record<string, unknown>;
   /** Remembered under the Idempotency-Key instead of the payload; the route's `recall` makes the payload from it. */
   facts?: unknown;
+  /** Scopes, one of which the request needed besides the route's: a replay needs one of them too. Not beside `facts`. */
+  neededScopes?: AnyScope | undefined;
   /** The id of the request that had the effect, where that was an earlier one. */
   requestId?: string;
 }

@@ -1,4 +1,8 @@
 import { type ApiError, ERRORS } from "../../domain/errors.ts";
+import { shortened } from "./messages.ts";
+
+/** Of a message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
+const MAX_MESSAGE = 8_000;
 
 /** An answer before it is sent. */
 export interface HttpAnswer {
@@ -41,7 +45,7 @@ export function renderError(requestId: string, error: ApiError, links: Links): H
     error: {
       type,
       code: error.code,
-      message: status === 500 ? meaning : error.message,
+      message: status === 500 ? meaning : shortened(error.message, MAX_MESSAGE),
       ...(error.param === undefined ? {} : { param: error.param }),
       doc_url: `${links.docs}/errors#${error.code}`,
       request_id: requestId,

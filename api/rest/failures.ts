@@ -1,9 +1,9 @@
 import { TRPCError } from "@trpc/server";
 import { isConflict } from "../../db/transaction.ts";
-import { isUnreachable } from "../../db/unreachable.ts";
+import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 
-/** The refusal while a dependency is not reachable. */
+/** The refusal while a dependency is not reachable, or takes too long. */
 export const unavailable = (cause: unknown): ApiError =>
   new ApiError("service_unavailable", undefined, { retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS, cause });
 
@@ -14,7 +14,7 @@ export const thrownBy = (error: unknown): unknown =>
 /** Any error as the refusal the client sees. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  // A transaction that met a conflict at each of its tries may still succeed later.
-  if (isUnreachable(error) || isConflict(error)) return unavailable(error);
+  // A transaction that met a conflict at each of its tries, or waited too long for a lock, may still succeed later.
+  if (isUnreachable(error) || isConflict(error) || isCancelled(error)) return unavailable(error);
   return new ApiError("internal_error", undefined, { cause: error });
 }

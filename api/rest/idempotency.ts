@@ -1,6 +1,6 @@
 import stringify from "safe-stable-stringify";
 import type { EntityManager } from "../../db/orm.ts";
-import type { HeaderValues } from "../../domain/access/authenticate.ts";
+import { type HeaderValues, requireScope } from "../../domain/access/authenticate.ts";
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
 import {
   type IdempotencyHandle,
@@ -17,6 +17,7 @@ import type { CallContext, RequestContext } from "../context.ts";
 import type { Success } from "./answer.ts";
 import type { RouteDefinition, RouteMeta } from "./definition.ts";
 import { toApiError } from "./failures.ts";
+import type { RawInput } from "./input.ts";
 
 const HEADER = "Idempotency-Key";
 const MAX_LENGTH = 255;
@@ -48,38 +49,45 @@ export function readKey(headers: HeaderValues, route: RouteMeta): string | null 
   return key;
 }
 
-/** The request as its Idempotency-Key knows it. */
+/**
+ * The request as its Idempotency-Key knows it. The answer to a route with a secret belongs to the lineage of the key that
+ * asked first: for any other lineage it is another request.
+ */
 export function keyedRequest(
-  { vault, tenant, requestId }: Pick<RequestContext, "vault" | "tenant" | "requestId">,
+  { vault, tenant, access, requestId }: Pick<RequestContext, "vault" | "tenant" | "access" | "requestId">,
   key: string,
-  { method, path }: RouteMeta,
-  rawInput: unknown,
+  { method, path, input, secret = false }: Pick<RouteDefinition, "method" | "path" | "input" | "secret">,
+  { params, query, body }: RawInput,
 ): KeyedRequest {
   const { teamId, environment } = tenant;
-  // `?? ""`: the library's type allows for a value that is no JSON.
-  const input = stringify(rawInput) ?? "";
+  // On a route without a body, none and `{}` are one request. `?? ""`: the library's type allows for a value that is no JSON.
+  const parts = stringify({ params, query, ...(input.shape.body ? { body } : {}) }) ?? "";
+  const owner = secret ? [access.key.lineageId] : [];
   return {
     tenant,
     requestId,
     keyHash: vault.sign("idempotency", "key", teamId, environment, key),
-    fingerprint: vault.sign("idempotency", "request", method, path, input),
+    fingerprint: vault.sign("idempotency", "request", method, path, parts, ...owner),
   };
 }
 
-/** Refusals that may end without a change to the request: another attempt under the key may succeed. */
-const PASSING: ReadonlySet<ErrorCode> = new Set([
+/** Refusals for what the caller may not do: the request has not begun, and another caller or plan may change that. */
+const NOT_ADMITTED: ReadonlySet<ErrorCode> = new Set([
+  "plan_upgrade_required",
   "insufficient_scope",
   "role_insufficient",
-  "request_in_flight",
-  "resource_limit_reached",
+  "forbidden_scope_pair",
 ]);
+/** Statuses of a request that has not begun: not valid, not authenticated, too large, not JSON, beyond a rate. */
+const NOT_BEGUN: ReadonlySet<number> = new Set([400, 401, 405, 408, 413, 415, 429]);
+/** Refusals of a request that has begun, which another try of the same request may change. */
+const PASSING: ReadonlySet<ErrorCode> = new Set(["request_in_flight", "resource_limit_reached"]);
 
-/**
- * Whether a refusal is the answer to the request from now on. A refusal that another try may change is not remembered:
- * a request that was not valid or not allowed, a limit, an attempt under way.
- */
-const isRemembered = ({ status, code }: ApiError): boolean =>
-  status > 401 && status < 500 && status !== 429 && !PASSING.has(code);
+const hasBegun = ({ status, code }: ApiError): boolean => !NOT_BEGUN.has(status) && !NOT_ADMITTED.has(code);
+
+/** Whether a refusal is the answer to the request from now on. A refusal that another try may change is not remembered. */
+const isRemembered = (refusal: ApiError): boolean =>
+  hasBegun(refusal) && refusal.status < 500 && !PASSING.has(refusal.code);
 
 /** The remembered part of a refusal. */
 interface RefusalFacts {
@@ -100,21 +108,27 @@ export class Replayed extends Error {
   }
 }
 
+/** A remembered success that is not made from facts. */
+type RememberedPayload = Pick<Success, "data" | "meta" | "neededScopes">;
+
 /** Packs a success to be remembered: its payload, encrypted where it holds a secret, or the facts it is made from. */
 export function packAnswer(
   { vault }: Pick<CallContext, "vault">,
   { secret = false }: RouteDefinition,
   handle: IdempotencyHandle,
-  { status, data, meta, facts }: Success,
+  { status, data, meta, facts, neededScopes }: Success,
 ): WrittenAnswer {
   if (facts !== undefined) return { status, kind: "facts", payload: JSON.stringify(facts) };
-  const payload = JSON.stringify({ data, meta });
+  const payload = JSON.stringify({ data, meta, neededScopes } satisfies RememberedPayload);
   return secret
     ? { status, kind: "sealed", payload: sealPayload(vault, handle, payload) }
     : { status, kind: "payload", payload };
 }
 
-/** A remembered answer as the first request got it. */
+/**
+ * A remembered answer as the first request got it. Nothing but the caller's rights is checked again.
+ * @throws {ApiError} `insufficient_scope`, `role_insufficient` when the caller lacks a scope that the first request needed
+ */
 export async function recallAnswer(
   ctx: RequestContext,
   { method, path, recall, output }: RouteDefinition,
@@ -127,7 +141,8 @@ export async function recallAnswer(
     return { requestId, answer: new ApiError(code, message, { param }) };
   }
   if (kind !== "facts") {
-    const { data, meta }: Pick<Success, "data" | "meta"> = JSON.parse(text);
+    const { data, meta, neededScopes }: RememberedPayload = JSON.parse(text);
+    if (neededScopes) requireScope(ctx.access, ...neededScopes);
     return { requestId, answer: { status, requestId, data, meta } };
   }
   if (!recall) throw new Error(`${method} ${path} cannot make a payload from remembered facts`);
@@ -155,7 +170,8 @@ export async function settleFailure(
     if (!written && !isSend) throw inFlight();
     return;
   }
+  const to = hasBegun(refusal) ? "same" : "any";
   // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
-  const next = isSend && refusal.status >= 500 ? "same" : "new";
-  await releaseKey(em, handle, next).catch((cause) => log.warn({ err: cause }, "key not released"));
+  const attempt = isSend && refusal.status >= 500 ? "same" : "new";
+  await releaseKey(em, handle, { to, attempt }).catch((cause) => log.warn({ err: cause }, "key not released"));
 }

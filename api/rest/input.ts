@@ -22,23 +22,33 @@ const refuse = (param: string | undefined, message: string) => new ApiError("val
 /**
  * Refuses values that no field may hold: text that Postgres cannot store (NUL, lone surrogates), a `__proto__`, and nesting
  * beyond `MAX_DEPTH`.
+ * @param path of the value; the same list serves all values inside, which are up to 50,000
  */
-function refuseUnstorable(value: unknown, path: readonly PropertyKey[]): void {
+function refuseUnstorable(value: unknown, path: PropertyKey[]): void {
   if (path.length > MAX_DEPTH) throw refuse(undefined, `The body is nested over ${MAX_DEPTH} levels deep.`);
-  if (typeof value === "string") {
-    if (value.includes("\0") || !value.isWellFormed()) {
-      const subject = paramName(path) ?? "The body";
-      throw refuse(paramName(path), `${subject} must not hold NUL characters or lone surrogates.`);
-    }
+  if (typeof value === "string") refuseText(value, path);
+  else if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) refuseInside(value[i], i, path);
   } else if (value !== null && typeof value === "object") {
-    for (const [name, inner] of Object.entries(value)) {
-      const inside = [...path, Array.isArray(value) ? Number(name) : name];
-      if (name === "__proto__") throw refuse(paramName(inside), "A field must not be called __proto__.");
+    for (const name of Object.keys(value)) {
+      if (name === "__proto__") throw refuse(paramName([...path, name]), "A field must not be called __proto__.");
       // A field's name is text too; the field around it is the one to name.
-      refuseUnstorable(name, path);
-      refuseUnstorable(inner, inside);
+      refuseText(name, path);
+      refuseInside((value as Record<string, unknown>)[name], name, path);
     }
   }
+}
+
+function refuseInside(value: unknown, name: PropertyKey, path: PropertyKey[]): void {
+  path.push(name);
+  refuseUnstorable(value, path);
+  path.pop();
+}
+
+function refuseText(text: string, path: readonly PropertyKey[]): void {
+  if (!text.includes("\0") && text.isWellFormed()) return;
+  const subject = paramName(path) ?? "The body";
+  throw refuse(paramName(path), `${subject} must not hold NUL characters or lone surrogates.`);
 }
 
 const PARTS: readonly Part[] = ["params", "query", "body"];
@@ -53,38 +63,49 @@ interface Problem {
   message: string;
 }
 
-function problemsOf(issue: z.core.$ZodIssue): Problem[] {
+/** How many problems an issue is. */
+const countOf = (issue: z.core.$ZodIssue): number => (issue.code === "unrecognized_keys" ? issue.keys.length : 1);
+
+function* problemsOf(issue: z.core.$ZodIssue): Generator<Problem> {
   const [part, ...path] = issue.path;
-  if (issue.code === "unrecognized_keys") {
-    return issue.keys.map((key) => {
-      const param = paramName([...path, key]);
-      return part === "query"
-        ? {
-            code: "unsupported_parameter",
-            param,
-            message: `${param} is not a parameter of this endpoint; leave it out`,
-          }
-        : { code: "validation_failed", param, message: `${param} is not a field of this request; leave it out` };
-    });
-  }
   const param = paramName(path);
-  if (part === "body" && param === undefined) {
-    return [{ code: "validation_failed", param, message: "The body must be a JSON object" }];
+  if (issue.code === "unrecognized_keys") {
+    const code = part === "query" ? "unsupported_parameter" : "validation_failed";
+    const place = part === "query" ? "parameter of this endpoint" : "field of this request";
+    for (const key of issue.keys) {
+      const name = paramName([...path, key]);
+      yield { code, param: name, message: `${name} is not a ${place}; leave it out` };
+    }
+  } else if (part === "body" && param === undefined) {
+    yield { code: "validation_failed", param, message: "The body must be a JSON object" };
+  } else {
+    const [first] = path;
+    const own = part === "query" && Object.entries(QUERY_CODES).find(([name]) => name === first);
+    yield { code: own ? own[1] : "validation_failed", param, message: `${param} ${issue.message}` };
   }
-  const [first] = path;
-  const own = part === "query" && Object.entries(QUERY_CODES).find(([name]) => name === first);
-  return [{ code: own ? own[1] : "validation_failed", param, message: `${param} ${issue.message}` }];
+}
+
+/** The first problems of a request: those of its path, then of its query, then of its body. */
+function* inOrder(issues: readonly z.core.$ZodIssue[]): Generator<Problem> {
+  for (const part of PARTS) {
+    for (const issue of issues) if (issue.path[0] === part) yield* problemsOf(issue);
+  }
 }
 
 /** The refusal of a request with these issues: the code of the first (path, then query, then body), a sentence each. */
 function refusalOf(issues: readonly z.core.$ZodIssue[]): ApiError {
-  const problems = issues
-    .toSorted((a, b) => PARTS.indexOf(a.path[0] as Part) - PARTS.indexOf(b.path[0] as Part))
-    .flatMap(problemsOf);
-  const [first] = problems;
-  const sentences = [...new Set(problems.map(({ message }) => `${message}.`))];
-  const others = sentences.length - MAX_PROBLEMS;
-  const named = sentences.slice(0, MAX_PROBLEMS).join(" ");
+  let first: Problem | undefined;
+  let looked = 0;
+  const sentences = new Set<string>();
+  // A request may have 50,000 problems: no more of them are put into words than the message names.
+  for (const problem of inOrder(issues)) {
+    first ??= problem;
+    looked++;
+    sentences.add(`${problem.message}.`);
+    if (sentences.size === MAX_PROBLEMS) break;
+  }
+  const others = issues.reduce((sum, issue) => sum + countOf(issue), 0) - looked;
+  const named = [...sentences].join(" ");
   const message = others > 0 ? `${named} These are ${MAX_PROBLEMS} problems, and ${others} more are not named.` : named;
   return new ApiError(first?.code ?? "validation_failed", message, { param: first?.param });
 }

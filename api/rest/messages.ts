@@ -3,8 +3,12 @@ import type { z } from "zod";
 /** Of a name or value that a message quotes. */
 const MAX_QUOTED = 64;
 
-/** A client's text, cut to a length that a message can hold. */
-export const shortened = (text: string): string => (text.length > MAX_QUOTED ? `${text.slice(0, MAX_QUOTED)}…` : text);
+/** Control and format characters, lone surrogates, and every space but the usual one. */
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
+
+/** A client's text as a message may quote it: cut to `max` characters, and printable. */
+export const shortened = (text: string, max = MAX_QUOTED): string =>
+  text.slice(0, max).replace(UNPRINTABLE, "\ufffd") + (text.length > max ? "…" : "");
 
 /** `["emails", 3]` as `emails[3]`; undefined for the body as a whole. */
 export function paramName(path: readonly PropertyKey[]): string | undefined {

@@ -3,13 +3,13 @@ import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type Access, authenticate, requireScope } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { claimKey, type IdempotencyHandle, inFlight, writeAnswer } from "../../domain/idempotency.ts";
+import { claimKey, type IdempotencyHandle, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
 import type { CallContext } from "../context.ts";
 import { successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition } from "./definition.ts";
 import { thrownBy } from "./failures.ts";
 import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
-import { completeInput, parserOf } from "./input.ts";
+import { completeInput, parserOf, type RawInput } from "./input.ts";
 
 /** An admitted call: the caller is known and may use the route. */
 interface AdmittedCall extends CallContext {
@@ -92,14 +92,21 @@ const claiming = inner.procedure
     const hold = (idempotency: IdempotencyHandle | null) => next({ ctx: { call: { ...call, idempotency } } });
     // A dry run has no effect that a second request could repeat.
     if (call.key === null || call.dryRun) return hold(null);
-    const request = keyedRequest(call, call.key, definition, await getRawInput());
+    const request = keyedRequest(call, call.key, definition, (await getRawInput()) as RawInput);
     const claim = await claimKey(call.orm.em, request);
     if (claim.outcome === "replay") {
       throw new Replayed(await recallAnswer({ ...call, idempotency: null }, definition, request, claim.answer));
     }
-    const result = await hold(claim.handle);
-    if (!result.ok) await settleFailure(call, definition, claim.handle, thrownBy(result.error));
-    return result;
+    const stopRenewing = keepClaim(call.orm.em.fork(), claim.handle, (err) =>
+      call.log.warn({ err }, "claim not renewed"),
+    );
+    try {
+      const result = await hold(claim.handle);
+      if (!result.ok) await settleFailure(call, definition, claim.handle, thrownBy(result.error));
+      return result;
+    } finally {
+      stopRenewing();
+    }
   })
   .use(async ({ ctx: { call }, meta, input, next }) => {
     await declared(meta).before?.(call, input);

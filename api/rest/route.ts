@@ -64,5 +64,5 @@ export function route(meta: RouteMeta) {
   };
 }
 
-/** An id in a path. A text that no id can look like is answered as not found, not as invalid. */
+/** An id in a path, 1 to 64 characters: a longer one is `validation_failed`, any other that names no record `not_found`. */
 export const idParam = z.string().min(1).max(MAX_ID_LENGTH);

@@ -13,6 +13,7 @@ import {
   updateEndpoint,
 } from "../../domain/webhooks/endpoints.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
+import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router } from "../rest/route.ts";
 import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";
@@ -79,7 +80,8 @@ const create = route({
   .mutation(async ({ ctx, input }) => {
     const registration = { ...ctx.tenant, origin: "API", apiVersion: ctx.access.key.apiVersion } as const;
     const { endpoint, secret } = await createEndpoint(ctx.em, ctx.vault, registration, input.body);
-    return ok({ ...presentWebhook(endpoint), secret }, { impact: impact({ would_create: 1 }) });
+    const neededScopes = carriesContactData(endpoint.events) ? CONTACT_SCOPES : undefined;
+    return ok({ ...presentWebhook(endpoint), secret }, { impact: impact({ would_create: 1 }), neededScopes });
   });
 
 const catalogue = route({
@@ -116,7 +118,12 @@ const update = route({
   .before(({ ctx, input }) => checkPatch(ctx.em, ctx.access, input.params.webhookId, input.body, ctx.checkWebhookUrl))
   .mutation(async ({ ctx, input }) => {
     const changed = await updateEndpoint(ctx.em, ctx.vault, ctx.access, input.params.webhookId, input.body);
-    return ok(presentWebhook(changed), { impact: impact({ would_update: 1, affected_ids: [changed.id] }) });
+    // A key without these scopes changes only what needs none; for another one it is not known whether they were needed.
+    const holdsOne = CONTACT_SCOPES.some((scope) => ctx.access.scopes.includes(scope));
+    return ok(presentWebhook(changed), {
+      impact: impact({ would_update: 1, affected_ids: [changed.id] }),
+      neededScopes: holdsOne && (input.body.events || input.body.url) ? CONTACT_SCOPES : undefined,
+    });
   });
 
 const remove = route({

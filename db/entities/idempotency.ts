@@ -11,8 +11,8 @@ const IdempotencyRecordSchema = defineEntity({
     environment: p.text().$type<Environment>().primary(),
     /** HMAC of the client's key: a key may hold anything, an address included. */
     keyHash: p.text().primary(),
-    /** HMAC over method, path, parameters and body. */
-    fingerprint: p.text(),
+    /** HMAC over method, path, parameters and body. Null once the key is free for any request. */
+    fingerprint: p.text().nullable(),
     /** Rises when a stalled attempt is taken over; only the latest may write the answer. */
     attempt: p.integer(),
     lockedAt: instant(),

@@ -47,7 +47,7 @@ export class Migration20261121000000_Initial extends Migration {
       `alter table "email_accounts" add constraint "email_accounts_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
-      `create table "idempotency_records" ("team_id" text not null, "environment" text not null, "key_hash" text not null, "fingerprint" text not null, "attempt" int not null, "locked_at" timestamptz(3) not null, "request_id" text null, "status" int null, "payload" text null, "payload_kind" text null, "expires_at" timestamptz(3) not null, primary key ("team_id", "environment", "key_hash"));`,
+      `create table "idempotency_records" ("team_id" text not null, "environment" text not null, "key_hash" text not null, "fingerprint" text null, "attempt" int not null, "locked_at" timestamptz(3) not null, "request_id" text null, "status" int null, "payload" text null, "payload_kind" text null, "expires_at" timestamptz(3) not null, primary key ("team_id", "environment", "key_hash"));`,
     );
     this.addSql(`create index "idempotency_records_expires_at_index" on "idempotency_records" ("expires_at");`);
     this.addSql(

@@ -328,7 +328,7 @@ describe("the REST adapter", () => {
       refused(await echo('{"name":"a","__proto__":{"admin":true}}'), "validation_failed", "__proto__");
       refused(await echo('{"name":"a","headers":{"__proto__":"x"}}'), "validation_failed", "headers.__proto__");
       refused(await echo('{"name":"a","constructor":{"prototype":{}}}'), "validation_failed", "constructor");
-      refused(await echo(`{"name":${"[".repeat(100_000)}${"]".repeat(100_000)}}`), "validation_failed");
+      refused(await echo(`{"name":${"[".repeat(40_000)}${"]".repeat(40_000)}}`), "validation_failed");
       assert.equal(({} as { admin?: boolean }).admin, undefined);
     });
   });

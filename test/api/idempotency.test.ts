@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
+import { mock } from "node:test";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
 import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
@@ -9,6 +10,7 @@ import { claimKey, type IdempotencyHandle, releaseKey, writeAnswer } from "../..
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 
 /** Lets a test hold a handler in the middle and watch it. */
@@ -38,6 +40,12 @@ const routes = router({
       if (body.outcome === "flaky" && failures-- > 0) throw new Error("failed");
       if (body.outcome === "conflict") throw new ApiError("resource_state_invalid", `refused ${id}`);
       if (body.outcome === "cap") throw new ApiError("send_cap_exceeded", undefined, { retryAfterSeconds: 60 });
+      if (body.outcome === "full") throw new ApiError("resource_limit_reached");
+      if (body.outcome === "scope") throw new ApiError("insufficient_scope");
+      if (body.outcome === "late") {
+        await ctx.em.execute("set local statement_timeout = '100ms'");
+        await ctx.em.execute("select pg_sleep(10)");
+      }
       if (body.outcome === "invalid") throw new ApiError("validation_failed", "no", { param: "name" });
       return ok({ id });
     }),
@@ -45,6 +53,10 @@ const routes = router({
     .input(z.strictObject({ body: z.strictObject({}) }))
     .output(made)
     .mutation(async () => ok({ id: newId("team"), secret: `whsec_${unique("s")}` })),
+  scoped: route({ method: "POST", path: "/scoped", scope: null, summary: "Needs a scope for its content" })
+    .input(z.strictObject({ body: z.strictObject({}) }))
+    .output(made)
+    .mutation(async () => ok({ id: newId("team") }, { neededScopes: ["contacts:read", "suppressions:read"] })),
   preview: route({
     method: "POST",
     path: "/preview",
@@ -119,6 +131,7 @@ describe("Idempotency-Key", () => {
         seconds,
         team.team.id,
       ]);
+  const lockedSecondsAgo = async () => Date.now() / 1000 - ((await records())[0]?.lockedAt.getTime() ?? 0) / 1000;
   const code = ({ status, body }: ApiAnswer) => body?.error?.code ?? String(status);
   const isReplay = (answer: ApiAnswer) => answer.headers.get("idempotent-replayed") === "true";
   const assertReplay = (first: ApiAnswer, again: ApiAnswer) => {
@@ -269,7 +282,7 @@ describe("Idempotency-Key", () => {
     assert.equal((await make("x", "unclaimed")).status, 201);
   });
 
-  it("gives the key back after a failure, to this request or another", async () => {
+  it("gives the key back after a failure, to the same request only", async () => {
     const name = unique("flaky");
     failures = 1;
     assert.equal((await make(name, "k", { outcome: "flaky" })).status, 500);
@@ -281,7 +294,124 @@ describe("Idempotency-Key", () => {
 
     failures = 1;
     await make(name, "k2", { outcome: "flaky" });
-    assert.equal((await make(`${name}2`, "k2")).status, 201);
+    assert.equal(code(await make(`${name}2`, "k2")), "idempotency_key_reused");
+    assert.equal(await count(`${name}2`), 0);
+    assert.equal((await make(name, "k2", { outcome: "flaky" })).status, 201);
+  });
+
+  it("keeps the key for the same request after a refusal that another try may change", async () => {
+    const name = unique("full");
+    assert.equal(code(await make(name, "k", { outcome: "full" })), "resource_limit_reached");
+    assert.equal(code(await make(`${name}2`, "k")), "idempotency_key_reused");
+    const again = await make(name, "k", { outcome: "full" });
+    assert.equal(code(again), "resource_limit_reached");
+    assert.ok(!isReplay(again));
+  });
+
+  /*
+   * 0 s    the request claims the key and is cut off by its deadline: the client gets 503
+   * then   another request under the key must not act, however long the first one lives or after it failed
+   */
+  it("keeps the key for the same request after a statement that took too long", async () => {
+    const name = unique("late");
+    const first = await make(name, "k", { outcome: "late" });
+    assert.equal(code(first), "service_unavailable");
+    assert.ok(Number(first.headers.get("retry-after")) > 0);
+    assert.equal(code(await make(`${name}2`, "k")), "idempotency_key_reused");
+    assert.equal(await count(name), 0);
+  });
+
+  for (const outcome of ["invalid", "cap", "scope"]) {
+    it(`leaves the key free for any request when one never began: ${outcome}`, async () => {
+      const name = unique("free");
+      assert.ok((await make(name, "k", { outcome })).status >= 400);
+      const other = await make(`${name}2`, "k");
+      assert.equal(other.status, 201);
+      assertReplay(other, await make(`${name}2`, "k"));
+    });
+  }
+
+  it("keeps a request that was cut off from answering under a key that another one took", async () => {
+    const em = app.deps.orm.em.fork();
+    const claim = (fingerprint: string) =>
+      claimKey(em, {
+        tenant: { teamId: team.team.id, environment: "LIVE" },
+        keyHash: "hash",
+        fingerprint,
+        requestId: "req",
+      });
+    const first = await claim("one");
+    assert.ok(first.outcome === "claimed");
+    await releaseKey(em, first.handle, { to: "any", attempt: "new" });
+    const second = await claim("two");
+    assert.ok(second.outcome === "claimed");
+    assert.ok(second.handle.attempt > first.handle.attempt);
+    assert.equal(await writeAnswer(em, first.handle, { status: 200, kind: "payload", payload: "{}" }), false);
+  });
+
+  it("answers request_in_flight at once while another transaction writes the key's record", async () => {
+    const name = unique("locked");
+    const em = app.deps.orm.em.fork();
+    const held = once(stage, `held ${name}`);
+    const first = make(name, "k", { hold: true });
+    await held;
+    await em.begin();
+    try {
+      await em.execute("update idempotency_records set locked_at = now() where team_id = ?", [team.team.id]);
+      assert.equal(code(await make(name, "k", { hold: true })), "request_in_flight");
+    } finally {
+      await em.rollback();
+    }
+    stage.emit(`go ${name}`);
+    assert.equal((await first).status, 201);
+  });
+
+  it("answers request_in_flight at once while another request takes a key that was given back", async () => {
+    const name = unique("taken");
+    failures = 1;
+    assert.equal((await make(name, "k", { outcome: "flaky" })).status, 500);
+    const em = app.deps.orm.em.fork();
+    await em.begin();
+    try {
+      await em.execute("select from idempotency_records where team_id = ? for update", [team.team.id]);
+      assert.equal(code(await make(name, "k", { outcome: "flaky" })), "request_in_flight");
+    } finally {
+      await em.rollback();
+    }
+    assert.equal((await make(name, "k", { outcome: "flaky" })).status, 201);
+  });
+
+  it("does not take over a request that lives, however long it takes", async () => {
+    const name = unique("alive");
+    mock.timers.enable({ apis: ["setInterval"] });
+    try {
+      const held = once(stage, `held ${name}`);
+      const first = make(name, "k", { hold: true });
+      await held;
+      await age(91);
+      mock.timers.tick(30_000);
+      await eventually(async () => (await lockedSecondsAgo()) < 60, { what: "the renewal" });
+      assert.equal(code(await make(name, "k", { hold: true })), "request_in_flight");
+      stage.emit(`go ${name}`);
+      assert.equal((await first).status, 201);
+    } finally {
+      mock.timers.reset();
+    }
+  });
+
+  it("takes no body, an empty one and {} as one request on a route without a body", async () => {
+    const send = (body?: string, headers?: Record<string, string>) =>
+      client().post("/preview", body, { idempotencyKey: "k", headers });
+    const first = await send();
+    assert.equal(first.status, 200);
+    for (const again of [await send("{}"), await send(" { } "), await send("")]) assertReplay(first, again);
+    const chunked = await fetch(`${app.base}/preview`, {
+      method: "POST",
+      headers: { "x-api-key": team.keys.live, "idempotency-key": "k" },
+      body: new ReadableStream({ start: (controller) => controller.close() }),
+      duplex: "half",
+    });
+    assert.equal(chunked.headers.get("idempotent-replayed"), "true", await chunked.text());
   });
 
   it("takes 1 to 255 printable ASCII characters, once", async () => {
@@ -330,6 +460,29 @@ describe("Idempotency-Key", () => {
     const stored = JSON.stringify(await records());
     assert.ok(!stored.includes("whsec_") && !stored.includes(idempotencyKey));
     assertReplay(first, await ask());
+  });
+
+  it("replays an answer with a secret to the lineage that got it, and to no other", async () => {
+    const ask = (key: string) => api(key, app.base).post("/secret", {}, { idempotencyKey: "k" });
+    const first = await ask(team.keys.live);
+    const other = await ask(team.keys.cleanup);
+    assert.equal(code(other), "idempotency_key_reused");
+    assert.ok(!other.text.includes(first.body.data.secret));
+    const em = app.deps.orm.em.fork();
+    await em.execute(
+      "update api_keys set lineage_id = (select lineage_id from api_keys where public_id = ?) where public_id = ?",
+      [team.keys.live.split("_")[2], team.keys.cleanup.split("_")[2]],
+    );
+    assertReplay(first, await ask(team.keys.cleanup));
+  });
+
+  it("replays to a caller that still holds the scope which the first request needed", async () => {
+    const ask = () => client().post("/scoped", {}, { idempotencyKey: "k" });
+    const first = await ask();
+    assertReplay(first, await ask());
+    const em = app.deps.orm.em.fork();
+    await em.execute("update api_keys set granted_scopes = '{}' where team_id = ?", [team.team.id]);
+    assert.equal(code(await ask()), "insufficient_scope");
   });
 
   it("recomputes the token that a remembered answer leaves out", async () => {
@@ -387,11 +540,11 @@ describe("Idempotency-Key", () => {
     await age(90);
     const second = await claim();
     assert.equal(await writeAnswer(em, first, answer), false);
-    await releaseKey(em, first, "new");
+    await releaseKey(em, first, { to: "same", attempt: "new" });
     await assert.rejects(claim(), { code: "request_in_flight" });
-    await releaseKey(em, second, "same");
+    await releaseKey(em, second, { to: "same", attempt: "same" });
     assert.equal((await claim()).attempt, second.attempt);
-    await releaseKey(em, second, "new");
+    await releaseKey(em, second, { to: "same", attempt: "new" });
     const third = await claim();
     assert.ok(third.attempt > second.attempt);
     assert.equal(await writeAnswer(em, second, answer), false);

@@ -83,6 +83,52 @@ describe("Messages about a request that is not valid", () => {
     });
   }
 
+  describe("quote a client's text", () => {
+    let team: TestTeam;
+    before(async () => {
+      team = await makeTeam();
+    });
+    const HOSTILE = "\u0007\u001b[31m\u202e\u2028\ufeff\u00a0\u{e0041}";
+    const long = "x".repeat(100_000);
+
+    const refused: [what: string, ask: () => ReturnType<ReturnType<typeof api>["get"]>][] = [
+      ["an unknown field", () => api(team.keys.live).post("/lists", { name: "a", [HOSTILE + long]: 1 })],
+      ["a choice", () => api(team.keys.live).post("/lists", { name: "a", optin: HOSTILE + long })],
+      [
+        "an unknown parameter",
+        () => api(team.keys.live).get(`/lists?${encodeURIComponent(HOSTILE)}${"x".repeat(9_000)}=1`),
+      ],
+      [
+        "a parameter's value",
+        () => api(team.keys.live).get(`/lists?order=${encodeURIComponent(HOSTILE)}${"x".repeat(9_000)}`),
+      ],
+      ["a parameter that is given twice", () => api(team.keys.live).get(`/lists?${HOSTILE}=1&${HOSTILE}=2`)],
+      ["a half character", () => api(team.keys.live).post("/lists", { name: "a", [`${"x".repeat(63)}😀`]: 1 })],
+      ["a name in a record", () => api(team.keys.live).post("/webhooks", { headers: { [HOSTILE + long]: "a" } })],
+      [
+        "many names",
+        () =>
+          api(team.keys.live).post(
+            "/lists",
+            Object.fromEntries(Array.from({ length: 500 }, (_, i) => [`${i}${long.slice(0, 4_000)}`, i])),
+          ),
+      ],
+    ];
+    for (const [what, ask] of refused) {
+      it(`briefly and printably: ${what}`, async () => {
+        const answer = await ask();
+        assert.equal(answer.status, 400, answer.text.slice(0, 500));
+        assert.ok(answer.text.length < 10_000, `${answer.text.length} characters`);
+        const { message, param } = answer.body.error;
+        assert.ok((param ?? "").length <= 65);
+        for (const text of [message, param ?? ""]) {
+          assert.doesNotMatch(text, /[\p{C}\p{Zl}\p{Zp}\u00a0]/u);
+          assert.ok(text.isWellFormed());
+        }
+      });
+    }
+  });
+
   describe("name the field, the bad value or its size, and the remedy", () => {
     let team: TestTeam;
     before(async () => {

@@ -6,8 +6,11 @@ import { text } from "node:stream/consumers";
 import { pino } from "pino";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
+import { openReadiness } from "../../api/system/readiness.ts";
 import { scrub, scrubError } from "../../config/scrub.ts";
 import { Team } from "../../db/entities/team.ts";
+import { openDatabase } from "../../db/orm.ts";
+import { STATEMENT_SECONDS, type WorkKind } from "../../db/pool.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { userAgent } from "../../domain/webhooks/headers.ts";
@@ -36,6 +39,15 @@ const routes = router({
       await ctx.em.execute("select pg_sleep(5)");
       return ok(null);
     }),
+  timeout: route({ method: "GET", path: "/timeout", scope: null, summary: "Shows the time for a statement" })
+    .input(none)
+    .output(z.object({ timeout: z.string() }))
+    .query(async ({ ctx }) => {
+      const [row] = await ctx.em.execute<{ timeout: string }[]>(
+        "select current_setting('statement_timeout') as timeout",
+      );
+      return ok({ timeout: row?.timeout ?? "" });
+    }),
   conflict: route({ method: "POST", path: "/conflict", scope: null, summary: "Loses against another" })
     .input(z.strictObject({ body: z.strictObject({ times: z.int(), state: z.string() }) }))
     .output(z.object({ tries: z.int() }))
@@ -58,6 +70,13 @@ async function closedPort(): Promise<string> {
   server.close();
   return `127.0.0.1:${port}`;
 }
+
+const SLEEPS = "datname = current_database() and state = 'active' and query = 'select pg_sleep(5)'";
+/** Whether a request of `/read` waits in Postgres. */
+const isSleeping = async (): Promise<boolean> =>
+  (await (await backdoor()).orm.em.fork().execute(`select from pg_stat_activity where ${SLEEPS}`)).length > 0;
+const cancelSleep = async () =>
+  (await backdoor()).orm.em.fork().execute(`select pg_cancel_backend(pid) from pg_stat_activity where ${SLEEPS}`);
 
 describe("health", () => {
   it("answers /healthz without credentials or dependencies", async () => {
@@ -96,6 +115,49 @@ describe("health", () => {
       assert.equal(response.status, 503);
       assert.equal(((await response.json()) as { postgres: string }).postgres, "unreachable");
       assert.equal((await fetch(`${app.origin}/healthz`)).status, 200);
+    } finally {
+      await app.close();
+    }
+  });
+
+  it("answers /readyz while requests use every connection of their pool", async function () {
+    if (!process.env["MAILKEEL_STACK"]) this.skip();
+    const { keys } = await makeTeam();
+    const app = await serveRoutes(routes, { changes: { DATABASE_POOL_MAX: 1 } });
+    try {
+      const slow = api(keys.live, app.base).get("/read/x");
+      await eventually(isSleeping, { what: "the slow request" });
+      const response = await fetch(`${app.origin}/readyz`);
+      assert.deepEqual(await response.json(), { status: "ready", postgres: "ok", temporal: "ok" });
+      assert.ok(await isSleeping(), "the request still holds its connection");
+      await cancelSleep();
+      assert.equal((await slow).status, 503);
+    } finally {
+      await app.close();
+    }
+  });
+
+  it("asks its dependencies once a second, however often /readyz is asked", async () => {
+    let checks = 0;
+    const temporal = {
+      check: async () => {
+        checks++;
+      },
+    };
+    const { env } = await stack();
+    const readiness = openReadiness(env, temporal, pino({ level: "silent" }));
+    const app = await serveRoutes(router({}), { with: { readiness } });
+    try {
+      const started = performance.now();
+      for (let i = 0; i < 20; i++) {
+        await Promise.all(Array.from({ length: 10 }, () => fetch(`${app.origin}/readyz`).then((r) => r.text())));
+      }
+      assert.ok(checks <= 1 + (performance.now() - started) / 1_000, `${checks} checks`);
+      const before = checks;
+      await eventually(async () => {
+        await fetch(`${app.origin}/readyz`).then((r) => r.text());
+        return checks > before;
+      });
     } finally {
       await app.close();
     }
@@ -230,6 +292,51 @@ describe("while Postgres is not reachable", () => {
         );
       assert.equal(record?.free, true);
       await recovers(client);
+    } finally {
+      await app.close();
+    }
+  });
+});
+
+describe("a statement", () => {
+  it("of a request may take as long as a request", async () => {
+    const { keys } = await makeTeam();
+    const app = await serveRoutes(routes);
+    try {
+      assert.deepEqual((await api(keys.live, app.base).get("/timeout")).body.data, { timeout: "30s" });
+    } finally {
+      await app.close();
+    }
+  });
+
+  for (const [work, seconds] of Object.entries(STATEMENT_SECONDS)) {
+    it(`may take ${seconds} s: ${work}`, async () => {
+      const { env } = await stack();
+      const orm = await openDatabase(env.DATABASE_URL, 1, undefined, work as WorkKind);
+      try {
+        const [row] = await orm.em
+          .fork()
+          .execute<{ seconds: string }[]>(
+            "select extract(epoch from current_setting('statement_timeout')::interval)::int as seconds",
+          );
+        assert.equal(Number(row?.seconds), seconds);
+      } finally {
+        await orm.close(true);
+      }
+    });
+  }
+
+  it("that takes longer is ended, and its connection serves the next request", async () => {
+    const { keys } = await makeTeam();
+    const app = await serveRoutes(routes, { changes: { DATABASE_POOL_MAX: 1 } });
+    const client = api(keys.live, app.base);
+    try {
+      await app.deps.orm.em.getConnection().execute("set statement_timeout = '300ms'");
+      const answer = await client.get("/read/x");
+      assert.equal(answer.status, 503, answer.text);
+      assert.equal(answer.body.error.code, "service_unavailable");
+      assert.ok(Number(answer.headers.get("retry-after")) > 0);
+      assert.deepEqual((await client.get("/timeout")).body.data, { timeout: "300ms" });
     } finally {
       await app.close();
     }

@@ -1,9 +1,9 @@
 import { once } from "node:events";
-import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { AnyTRPCRouter } from "@trpc/server";
 import { type AppOptions, BASE_PATH, createApp } from "../../api/app.ts";
 import { closeDeps, type Deps, openDeps } from "../../api/deps.ts";
+import { openServer, SERVER_TIMES, type ServerTimes } from "../../api/server.ts";
 import type { Env } from "../../config/env.ts";
 import { stack } from "./stack.ts";
 
@@ -19,18 +19,25 @@ export interface TestApp {
  * The API with routes of a test's own, in this process, over HTTP and the stack's Postgres.
  * @param changes settings that differ from the stack's
  * @param with dependencies that a test brings along
+ * @param times those of the server that differ from the usual ones
  */
 export async function serveRoutes(
   routes: AnyTRPCRouter,
   {
     changes = {},
     with: replaced = {},
+    times = {},
     ...options
-  }: Omit<AppOptions, "routes"> & { changes?: Partial<Env>; with?: Partial<Deps> } = {},
+  }: Omit<AppOptions, "routes"> & {
+    changes?: Partial<Env>;
+    with?: Partial<Deps>;
+    times?: Partial<ServerTimes>;
+  } = {},
 ): Promise<TestApp> {
   const { env } = await stack();
   const deps = { ...(await openDeps({ ...env, ...changes })), ...replaced };
-  const server = createServer(createApp(deps, { ...options, routes }));
+  const app = createApp(deps, { ...options, routes });
+  const server = openServer(app, { ...deps, times: { ...SERVER_TIMES, ...times } });
   await once(server.listen(0, "127.0.0.1"), "listening");
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {

@@ -1,0 +1,129 @@
+import { createServer, type RequestListener, type Server } from "node:http";
+import { BlockList, isIPv4, type Socket } from "node:net";
+import ipaddr from "ipaddr.js";
+import type { Logger } from "pino";
+import type { Env } from "../config/env.ts";
+import { answerRawErrors } from "./raw-errors.ts";
+import { linksOf } from "./rest/envelope.ts";
+import { declaresTooMuch } from "./rest/http.ts";
+
+/** Times of the server's connections, in milliseconds. */
+export interface ServerTimes {
+  /** For the request line and all headers, from the connection or the request's first byte on. */
+  headersMs: number;
+  /** For a whole request with its body; a body has limits of its own that end sooner. */
+  requestMs: number;
+  /** How long a connection without a request is kept: longer than a load balancer keeps it, which is mostly 60 s. */
+  idleMs: number;
+  /** How long no byte may pass while a request is answered: a client that does not read would keep its answer here. */
+  silentMs: number;
+  /** How often connections are checked for requests that do not arrive. */
+  checkMs: number;
+}
+
+export const SERVER_TIMES: ServerTimes = {
+  headersMs: 15_000,
+  requestMs: 60_000,
+  idleMs: 75_000,
+  // Longer than a confirm may wait for its answer.
+  silentMs: 120_000,
+  checkMs: 1_000,
+};
+
+/** Far above any header the API takes, so that the API itself refuses a long one and names it. */
+const MAX_HEADER_BYTES = 64 * 1024;
+/** How often refused connections are reported at most. */
+const REPORT_EVERY_MS = 60_000;
+
+/** The settings that limit connections. */
+type ConnectionLimits = Pick<Env, "MAX_CONNECTIONS" | "MAX_CONNECTIONS_PER_ADDRESS" | "PROXY_ADDRESSES">;
+
+/**
+ * The HTTP server around the application: limits on connections and times, and answers in the API's envelope to
+ * requests that are not valid HTTP. It does not listen yet.
+ */
+export function openServer(
+  app: RequestListener,
+  { env, log, times = SERVER_TIMES }: { env: Env; log: Logger; times?: ServerTimes },
+): Server {
+  const server = createServer(
+    {
+      headersTimeout: times.headersMs,
+      requestTimeout: times.requestMs,
+      keepAliveTimeout: times.idleMs,
+      connectionsCheckingInterval: times.checkMs,
+      maxHeaderSize: MAX_HEADER_BYTES,
+      requireHostHeader: false,
+    },
+    app,
+  );
+  server.setTimeout(times.silentMs);
+  answerRawErrors(server, linksOf(env.PUBLIC_URL));
+  inviteBodies(server);
+  limitConnections(server, env, log);
+  return server;
+}
+
+/** Answers `Expect: 100-continue` with an invitation only where the declared body may be sent at all. */
+function inviteBodies(server: Server): void {
+  server.on("checkContinue", (request, response) => {
+    if (!declaresTooMuch(request)) response.writeContinue();
+    server.emit("request", request, response);
+  });
+  // An unknown `Expect` header is ignored.
+  server.on("checkExpectation", (request, response) => void server.emit("request", request, response));
+}
+
+/** Closes a connection beyond the limits at once. Those of load balancers count among all, but not per address. */
+function limitConnections(server: Server, limits: ConnectionLimits, log: Logger): void {
+  server.maxConnections = limits.MAX_CONNECTIONS;
+  const proxies = blockList(limits.PROXY_ADDRESSES);
+  const open = new Map<string, number>();
+  let reportedAt = Number.NEGATIVE_INFINITY;
+  const report = (limit: "MAX_CONNECTIONS" | "MAX_CONNECTIONS_PER_ADDRESS") => {
+    if (performance.now() - reportedAt < REPORT_EVERY_MS) return;
+    reportedAt = performance.now();
+    log.warn({ limit, most: limits[limit] }, "connections are refused");
+  };
+
+  server.on("drop", () => report("MAX_CONNECTIONS"));
+  server.on("connection", (socket: Socket) => {
+    const { remoteAddress } = socket;
+    // It has gone already.
+    if (remoteAddress === undefined) return void socket.destroy();
+    const address = plainAddress(remoteAddress);
+    if (proxies.check(address, isIPv4(address) ? "ipv4" : "ipv6")) return;
+    const client = clientOf(address);
+    const count = (open.get(client) ?? 0) + 1;
+    if (count > limits.MAX_CONNECTIONS_PER_ADDRESS) {
+      report("MAX_CONNECTIONS_PER_ADDRESS");
+      return void socket.destroy();
+    }
+    open.set(client, count);
+    socket.once("close", () => {
+      const left = (open.get(client) ?? 1) - 1;
+      if (left > 0) open.set(client, left);
+      else open.delete(client);
+    });
+  });
+}
+
+/** An address without its zone; one of IPv4 as such also on a socket that serves both versions. */
+const plainAddress = (address: string): string => ipaddr.process(address.replace(/%.*$/, "")).toString();
+
+/** Whose connections are counted together: an address, or an IPv6 network, of which a client mostly has all addresses. */
+function clientOf(address: string): string {
+  const ip = ipaddr.parse(address);
+  return ip instanceof ipaddr.IPv6 ? ip.parts.slice(0, 4).join(":") : address;
+}
+
+/** @param ranges addresses, or networks such as 10.0.0.0/8 */
+function blockList(ranges: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const range of ranges) {
+    const [address = "", prefix] = range.split("/");
+    const family = isIPv4(address) ? "ipv4" : "ipv6";
+    list.addSubnet(address, prefix === undefined ? (family === "ipv4" ? 32 : 128) : Number(prefix), family);
+  }
+  return list;
+}

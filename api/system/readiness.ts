@@ -1,0 +1,67 @@
+import type { Logger } from "pino";
+import type { Env } from "../../config/env.ts";
+import { openProbe } from "../../db/probe.ts";
+
+/** Shorter than the timeout of a probe. */
+const DEADLINE_MS = 2_000;
+/** How long a report is given again: any number of requests costs one check. */
+const KEPT_MS = 1_000;
+
+const DEPENDENCIES = ["postgres", "temporal"] as const;
+type Dependency = (typeof DEPENDENCIES)[number];
+
+/** Whether the dependencies of the API answer. */
+export type Readiness = { ready: boolean } & Record<Dependency, "ok" | "unreachable">;
+
+/** The part of the gateway to Temporal that is used here. */
+interface Answering {
+  check(deadlineMs: number): Promise<void>;
+}
+
+/** Tells whether the dependencies answer, at most a second ago. */
+export interface ReadinessCheck {
+  read(): Promise<Readiness>;
+  close(): Promise<void>;
+}
+
+function within(work: Promise<unknown>): Promise<unknown> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(new Error("No answer in time")), DEADLINE_MS);
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+/** Opens the check, with a connection to Postgres beside those that requests use. */
+export function openReadiness(env: Pick<Env, "DATABASE_URL">, temporal: Answering, log: Logger): ReadinessCheck {
+  const probe = openProbe(env.DATABASE_URL, DEADLINE_MS);
+  const checks: Record<Dependency, () => Promise<void>> = {
+    postgres: () => probe.check(),
+    temporal: () => temporal.check(DEADLINE_MS),
+  };
+  const stateOf = async (dependency: Dependency) => {
+    try {
+      await within(checks[dependency]());
+      return "ok";
+    } catch (err) {
+      log.warn({ err, dependency }, "not ready");
+      return "unreachable";
+    }
+  };
+  const check = async (): Promise<Readiness> => {
+    const [postgres, temporal] = await Promise.all([stateOf("postgres"), stateOf("temporal")]);
+    return { ready: postgres === "ok" && temporal === "ok", postgres, temporal };
+  };
+
+  let latest: { report: Promise<Readiness>; until: number } | undefined;
+  return {
+    read: () => {
+      if (latest && performance.now() < latest.until) return latest.report;
+      const current = { report: check(), until: Number.POSITIVE_INFINITY };
+      latest = current;
+      void current.report.then(() => {
+        current.until = performance.now() + KEPT_MS;
+      });
+      return current.report;
+    },
+    close: () => probe.close(),
+  };
+}

@@ -1,0 +1,308 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
+import { z } from "zod";
+import { ok, route, router } from "../../api/rest/route.ts";
+import { api } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { stack } from "../support/stack.ts";
+
+const MAX_BODY_BYTES = 2 * 1024 * 1024;
+const MAX_VALUES = 50_000;
+
+const LARGE = "x".repeat(2_000_000);
+
+const routes = router({
+  large: route({ method: "GET", path: "/large", scope: null, summary: "Gives a large answer" })
+    .input(z.strictObject({}))
+    .output(z.string())
+    .query(async () => ok(LARGE)),
+  echo: route({ method: "POST", path: "/echo", scope: null, summary: "Counts what it is sent" })
+    .input(z.strictObject({ body: z.strictObject({ items: z.array(z.unknown()) }) }))
+    .output(z.object({ items: z.int() }))
+    .mutation(async ({ input }) => ok({ items: input.body.items.length })),
+});
+
+/** A connection whose bytes a test writes itself. */
+class Connection {
+  readonly socket: Socket;
+  #received = "";
+
+  constructor(origin: string) {
+    const { hostname, port } = new URL(origin);
+    this.socket = connect(Number(port), hostname);
+    // A connection that is refused may be reset.
+    this.socket
+      .on("error", () => {})
+      .on("data", (chunk: Buffer) => {
+        this.#received += chunk.toString();
+      });
+  }
+
+  get received(): string {
+    return this.#received;
+  }
+
+  /** Waits until the server has answered. */
+  async status(): Promise<number> {
+    const found = await eventually(() => /(?<=HTTP\/1\.1 )[2-5]\d\d(?= .*\}$)/s.exec(this.#received), {
+      what: "an answer",
+    });
+    return Number(found?.[0]);
+  }
+
+  get code(): string {
+    return JSON.parse(this.#received.split("\r\n\r\n").at(-1) ?? "").error.code;
+  }
+
+  /** Waits until the server has closed the connection. */
+  async closed(): Promise<void> {
+    await eventually(() => this.socket.closed || this.socket.readableEnded, { what: "the end of the connection" });
+  }
+}
+
+describe("The API's server", () => {
+  let team: TestTeam;
+  const opened: Connection[] = [];
+  const apps: TestApp[] = [];
+  before(async () => {
+    team = await makeTeam();
+  });
+  afterEach(async () => {
+    for (const { socket } of opened.splice(0)) socket.destroy();
+    for (const app of apps.splice(0)) await app.close();
+  });
+
+  const serve = async (options: Parameters<typeof serveRoutes>[1] = {}) => {
+    const app = await serveRoutes(routes, options);
+    apps.push(app);
+    return app;
+  };
+  const open = (origin: string, text = "") => {
+    const connection = new Connection(origin);
+    opened.push(connection);
+    if (text !== "") connection.socket.write(text);
+    return connection;
+  };
+  const head = (headers: Record<string, string | number>) =>
+    [
+      "POST /api/v2/echo HTTP/1.1",
+      ...Object.entries({ host: "x", "x-api-key": team.keys.live, "content-type": "application/json", ...headers }).map(
+        ([name, value]) => `${name}: ${value}`,
+      ),
+      "\r\n",
+    ].join("\r\n");
+  const gzipped = async ({ base }: TestApp, json: string) => {
+    const response = await fetch(`${base}/echo`, {
+      method: "POST",
+      headers: { "x-api-key": team.keys.live, "content-type": "application/json", "content-encoding": "gzip" },
+      body: new Uint8Array(gzipSync(json)),
+    });
+    const text = await response.text();
+    return { status: response.status, text };
+  };
+
+  describe("refuses a body early", () => {
+    for (const [what, headers] of [
+      ["by its declared length", {}],
+      ["by its declared length, without inviting it", { expect: "100-continue" }],
+      ["by its declared length, whatever its encoding", { "content-encoding": "gzip" }],
+    ] as const) {
+      it(what, async () => {
+        const app = await serve();
+        const connection = open(app.origin, head({ "content-length": MAX_BODY_BYTES + 1, ...headers }));
+        assert.equal(await connection.status(), 413);
+        assert.equal(connection.code, "payload_too_large");
+        assert.ok(!connection.received.includes("100 Continue"));
+        await connection.closed();
+      });
+    }
+
+    it("when it grows too large, without waiting for its end", async () => {
+      const app = await serve();
+      const connection = open(app.origin, head({ "transfer-encoding": "chunked" }));
+      const chunk = `${(64 * 1024).toString(16)}\r\n${" ".repeat(64 * 1024)}\r\n`;
+      for (let sent = 0; sent <= MAX_BODY_BYTES; sent += 64 * 1024) connection.socket.write(chunk);
+      assert.equal(await connection.status(), 413);
+      await connection.closed();
+    });
+
+    it("and lets a client that only writes still read the answer", async () => {
+      const app = await serve();
+      const connection = open(app.origin, head({ "content-length": 4 * MAX_BODY_BYTES }));
+      connection.socket.write(" ".repeat(4 * MAX_BODY_BYTES));
+      assert.equal(await connection.status(), 413);
+    });
+
+    it("but invites one that it accepts", async () => {
+      const app = await serve();
+      const body = '{"items":[1]}';
+      const connection = open(app.origin, head({ "content-length": body.length, expect: "100-continue" }));
+      await eventually(() => connection.received.startsWith("HTTP/1.1 100 Continue"));
+      connection.socket.write(body);
+      assert.equal(await connection.status(), 200);
+    });
+  });
+
+  describe("bounds a body before anything walks it", () => {
+    const items = (count: number, item = "0") => `{"items":[${Array.from({ length: count }, () => item).join(",")}]}`;
+    // The body and its list are values too.
+    const MOST = MAX_VALUES - 2;
+
+    it(`takes ${MAX_VALUES} values`, async () => {
+      const app = await serve();
+      for (const item of ["0", "[]", '"a,b"', '"\\\\"', '"\\","', "{ }"]) {
+        const { status, text } = await gzipped(app, items(MOST, item));
+        assert.equal(status, 200, `${item}: ${text}`);
+      }
+    });
+
+    for (const item of ["0", "[]", "{}", '"a"', "[0]", '{"a":0}', "null"]) {
+      it(`refuses one more: ${item}`, async () => {
+        const app = await serve();
+        const perItem = item.includes("0") && item.length > 1 ? 2 : 1;
+        const { status, text } = await gzipped(app, items(Math.floor(MOST / perItem) + 1, item));
+        assert.equal(status, 413, text);
+        assert.match(text, /50000 values/);
+      });
+    }
+
+    it("refuses eight bodies of a million values each, and answers others meanwhile", async () => {
+      const app = await serve();
+      const bomb = items(1_000_000);
+      assert.ok(gzipSync(bomb).length < 10_000);
+      const before = process.memoryUsage().rss;
+      const answers = await Promise.all(Array.from({ length: 8 }, () => gzipped(app, bomb)));
+      assert.deepEqual(
+        answers.map(({ status }) => status),
+        answers.map(() => 413),
+      );
+      assert.ok(process.memoryUsage().rss - before < 300 * 1024 * 1024);
+    });
+  });
+
+  describe("ends an upload that does not arrive", () => {
+    const uploads = { stalledMs: 200, totalMs: 1_000 };
+
+    it("with 408 when it stalls, and closes the connection", async () => {
+      const app = await serve({ uploads });
+      const connection = open(app.origin, `${head({ "content-length": 1_000 })}{"items":`);
+      assert.equal(await connection.status(), 408);
+      assert.equal(connection.code, "request_timeout");
+      assert.match(connection.received, /^connection: close\r$/im);
+      await connection.closed();
+    });
+
+    it("with 408 when it never begins", async () => {
+      const app = await serve({ uploads });
+      const connection = open(app.origin, head({ "content-length": 1_000 }));
+      assert.equal(await connection.status(), 408);
+      await connection.closed();
+    });
+
+    it("with 408 when it trickles for too long", async () => {
+      const app = await serve({ uploads });
+      const connection = open(app.origin, head({ "content-length": 1_000 }));
+      const trickle = setInterval(() => connection.socket.write(" "), 50);
+      try {
+        assert.equal(await connection.status(), 408);
+        await connection.closed();
+      } finally {
+        clearInterval(trickle);
+      }
+    });
+
+    it("but not one that is slow and arrives", async () => {
+      const app = await serve({ uploads: { stalledMs: 2_000, totalMs: 10_000 } });
+      const body = '{"items":[]}';
+      const connection = open(app.origin, head({ "content-length": body.length }));
+      for (const byte of body) {
+        connection.socket.write(byte);
+        await delay(20);
+      }
+      assert.equal(await connection.status(), 200);
+    });
+  });
+
+  describe("ends a request whose head does not arrive", () => {
+    const times = { headersMs: 200, requestMs: 400, checkMs: 50 };
+
+    for (const [what, text] of [
+      ["nothing at all", ""],
+      ["half a request line", "POST /api"],
+      ["headers without an end", "GET /healthz HTTP/1.1\r\nhost: x\r\nx-more: "],
+    ] as const) {
+      it(`with 408: ${what}`, async () => {
+        const app = await serve({ times });
+        const connection = open(app.origin, text);
+        assert.equal(await connection.status(), 408);
+        assert.equal(connection.code, "request_timeout");
+        await connection.closed();
+      });
+    }
+  });
+
+  it("keeps idle connections for 75 s", async () => {
+    const response = await fetch(`${(await stack()).origin}/healthz`);
+    assert.match(response.headers.get("keep-alive") ?? "", /\btimeout=75\b/);
+  });
+
+  describe("limits connections", () => {
+    const LIMIT = 5;
+    const isServed = async (origin: string) => {
+      const connection = open(origin, "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+      await eventually(() => connection.received !== "" || connection.socket.closed || connection.socket.readableEnded);
+      return connection.received !== "";
+    };
+    const serveMany = async (origin: string, count: number) => {
+      for (let i = 0; i < count; i++) assert.ok(await isServed(origin), `connection ${i + 1}`);
+    };
+
+    it("of one address, and takes one again when another has ended", async () => {
+      const app = await serve({ changes: { MAX_CONNECTIONS_PER_ADDRESS: LIMIT } });
+      await serveMany(app.origin, LIMIT);
+      assert.equal(await isServed(app.origin), false);
+      const [first] = opened;
+      assert.ok(first);
+      first.socket.destroy();
+      await once(first.socket, "close");
+      await eventually(() => isServed(app.origin), { what: "the place of the connection that ended" });
+    });
+
+    it("and ends one whose client does not read its answers", async () => {
+      const app = await serve({ changes: { MAX_CONNECTIONS_PER_ADDRESS: 1 }, times: { silentMs: 300 } });
+      const { socket } = open(app.origin);
+      socket.pause();
+      socket.write(`GET /api/v2/large HTTP/1.1\r\nhost: x\r\nx-api-key: ${team.keys.live}\r\n\r\n`.repeat(20));
+      assert.equal(await isServed(app.origin), false);
+      await eventually(() => isServed(app.origin), { what: "the place of the connection that is not read" });
+    });
+
+    it("of a load balancer only among all", async () => {
+      const app = await serve({
+        changes: { MAX_CONNECTIONS_PER_ADDRESS: 1, MAX_CONNECTIONS: LIMIT, PROXY_ADDRESSES: ["127.0.0.0/8", "::1"] },
+      });
+      await serveMany(app.origin, LIMIT);
+      assert.equal(await isServed(app.origin), false);
+    });
+
+    it("to 500 of one address and 10,000 in all unless set", async () => {
+      const { env } = await stack();
+      assert.deepEqual([env.MAX_CONNECTIONS_PER_ADDRESS, env.MAX_CONNECTIONS], [500, 10_000]);
+      const { origin } = await stack();
+      const held = Array.from({ length: 520 }, () => open(origin));
+      await eventually(() => held.filter(({ socket }) => socket.closed || socket.readableEnded).length >= 20);
+      assert.ok(held.filter(({ socket }) => !socket.closed && !socket.readableEnded).length >= 400);
+    });
+  });
+
+  it("answers an ordinary request as before", async () => {
+    const app = await serve();
+    const answer = await api(team.keys.live, app.base).post("/echo", { items: [1, 2] });
+    assert.deepEqual([answer.status, answer.body.data], [200, { items: 2 }]);
+  });
+});
