@@ -12,7 +12,8 @@ import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
-import { type MikroORM, openDatabase } from "../db/orm.ts";
+import type { MikroORM } from "../db/orm.ts";
+import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
 import { allowedHostsWarning, openAddressGuard } from "../domain/webhooks/address-guard.ts";
@@ -34,6 +35,8 @@ export interface TemporalGateway {
 export interface Deps {
   env: Env;
   orm: MikroORM;
+  /** Makes a connection, which the database refuses to a process with wrong keys. */
+  connectDatabase: AdmittedDatabase["connect"];
   vault: Vault;
   log: Logger;
   temporal: TemporalGateway;
@@ -114,10 +117,13 @@ export async function openDeps(env: Env): Promise<Deps> {
   const log = openLog(env, "api");
   const warning = allowedHostsWarning(env);
   if (warning !== undefined) log.warn(warning);
+  const vault = openVault(env);
+  const { orm, connect } = await openAdmitted(env, vault, env.DATABASE_POOL_MAX);
   return {
     env,
-    orm: await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX),
-    vault: openVault(env),
+    orm,
+    connectDatabase: connect,
+    vault,
     log,
     temporal: openTemporal(env),
     checkWebhookUrl: guardedUrl(openAddressGuard(env)),

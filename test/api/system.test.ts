@@ -6,6 +6,7 @@ import { text } from "node:stream/consumers";
 import { pino } from "pino";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
+import { formatKeys } from "../../config/env.ts";
 import { scrub, scrubError } from "../../config/scrub.ts";
 import { Team } from "../../db/entities/team.ts";
 import { ERRORS } from "../../domain/errors.ts";
@@ -316,8 +317,8 @@ describe("the API process", () => {
       PATH: process.env["PATH"],
       DATABASE_URL: env.DATABASE_URL,
       TEMPORAL_ADDRESS: env.TEMPORAL_ADDRESS,
-      SIGNING_SECRET: env.SIGNING_SECRET,
-      ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
+      SIGNING_SECRET: formatKeys(env.SIGNING_SECRET),
+      ENCRYPTION_KEYS: formatKeys(env.ENCRYPTION_KEYS),
       SYSTEM_SMTP_URL: env.SYSTEM_SMTP_URL,
       PUBLIC_URL: env.PUBLIC_URL,
       LOG_LEVEL: "error",

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { migrate, openDatabase } from "../../db/orm.ts";
-import { unique } from "../support/factories.ts";
+import { openStackDatabase, unique } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 
 const AT_ONCE = 8;
@@ -8,12 +8,12 @@ const AT_ONCE = 8;
 describe("Migrations", () => {
   it(`run once when ${AT_ONCE} callers start at once and there is no database yet`, async () => {
     const { env } = await stack();
-    const server = await openDatabase(env.DATABASE_URL, 1);
+    const server = await openStackDatabase("owner");
     const name = unique("migrated").replace("-", "_");
-    const url = new URL(env.DATABASE_URL);
+    const url = new URL(env.MIGRATION_DATABASE_URL ?? "");
     url.pathname = `/${name}`;
     try {
-      await Promise.all(Array.from({ length: AT_ONCE }, () => migrate(url.href)));
+      await Promise.all(Array.from({ length: AT_ONCE }, () => migrate(url.href, env.DATABASE_URL)));
 
       const migrated = await openDatabase(url.href, 1);
       try {
