@@ -1,7 +1,7 @@
 /**
  * `npm run prepare:cluster`: makes a Postgres and a Temporal cluster of your own ready for this version. Migrates the
- * database, makes the application's role and grants its rights, creates the namespace and its search attributes where they are missing. Safe to run again, and on every
- * rollout.
+ * database, makes the application's role where it is missing and grants its rights, creates the namespace and its search
+ * attributes where they are missing. Safe to run again, and on every rollout.
  */
 
 import { givenVariables, readEnv, SECRETS, SettingsError } from "../config/env.ts";

@@ -24,7 +24,7 @@ const PASSWORD = "the password of the account";
 const HEADERS = { "x-token": "a header's credential" };
 
 describe("Rotating the secrets by the command line", function () {
-  this.timeout(120_000);
+  this.timeout(300_000);
   let database: OwnDatabase;
   let keys: Keys;
   const running: { stop(): Promise<void> }[] = [];
@@ -74,7 +74,7 @@ describe("Rotating the secrets by the command line", function () {
     const register = (base: string, key = client.key) =>
       api(key, base).post(
         "/webhooks",
-        { name: "Hook", url: `http://${RECEIVER}/hook`, events: ["list.created"], headers: HEADERS },
+        { name: "Hook", url: `http://${RECEIVER}/hook`, events: ["newsletter.started"], headers: HEADERS },
         { idempotencyKey: "register" },
       );
     const registered = await register(first.base);

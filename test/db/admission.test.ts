@@ -18,7 +18,7 @@ import {
 import { stack } from "../support/stack.ts";
 
 describe("A database admits processes by their keys", function () {
-  this.timeout(120_000);
+  this.timeout(300_000);
   let database: OwnDatabase;
   let keys: Keys;
   const running: { stop(): Promise<void> }[] = [];

@@ -30,4 +30,42 @@ describe("Migrations", () => {
       await server.close(true);
     }
   });
+
+  it("run with an owner that is no superuser, and make a role that reads and writes rows alone", async () => {
+    const { env } = await stack();
+    const server = await openStackDatabase("owner");
+    const [name, role] = [unique("owned"), unique("app")].map((text) => text.replace("-", "_"));
+    const [owners, url] = [new URL(env.MIGRATION_DATABASE_URL ?? ""), new URL(env.DATABASE_URL)];
+    for (const each of [owners, url]) each.pathname = `/${name}`;
+    Object.assign(owners, { username: `${role}_owner`, password: "an owner" });
+    Object.assign(url, { username: role, password: "pass/wörd" });
+    try {
+      await server.em.fork().execute(`create role "${role}_owner" login createrole createdb password 'an owner'`);
+      await migrate(owners.href, url.href);
+      await migrate(owners.href, url.href);
+
+      const application = await openDatabase(url.href, 1);
+      try {
+        const em = application.em.fork();
+        await em.execute("insert into teams (id, name, plan) values ('team_x', 'X', 'FREE')");
+        await em.execute(
+          "insert into webhook_outbox (team_id, environment, type, objects) values ('t', 'LIVE', 'x', '')",
+        );
+        await em.execute("create temporary table staged (id int)");
+        await assert.rejects(em.execute("alter table teams add column mine int"), /must be owner/);
+      } finally {
+        await application.close(true);
+      }
+    } finally {
+      const em = server.em.fork();
+      await em.execute(`drop database if exists "${name}" with (force)`);
+      for (const each of [role, `${role}_owner`]) await em.execute(`drop role if exists "${each}"`);
+      await server.close(true);
+    }
+  });
+
+  it("refuse one role for the owner and the application", async () => {
+    const { MIGRATION_DATABASE_URL = "" } = (await stack()).env;
+    await assert.rejects(migrate(MIGRATION_DATABASE_URL, MIGRATION_DATABASE_URL), /must be two roles/);
+  });
 });

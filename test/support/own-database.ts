@@ -113,8 +113,6 @@ export type Program = keyof typeof PROGRAMS;
 const environment = async (settings: Record<string, string>) => ({
   ...(await workerSettings()),
   PORT: "0",
-  // Nothing polls it, and a worker that is refused does not come as far as to ask for it.
-  TEMPORAL_NAMESPACE: "default",
   ...settings,
 });
 
@@ -134,7 +132,10 @@ export async function runToEnd(
 
 /** An API process of a test's own. */
 export async function startApi(settings: Record<string, string>) {
-  const child = fork(`${ROOT}/api/main.ts`, { env: await environment(settings) });
+  const child = fork(`${ROOT}/api/main.ts`, {
+    env: await environment(settings),
+    stdio: ["ignore", "ignore", "ignore", "ipc"],
+  });
   const ended = once(child, "exit");
   const [message] = (await Promise.race([
     once(child, "message"),
