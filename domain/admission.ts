@@ -1,4 +1,4 @@
-import { randomBytes, scrypt } from "node:crypto";
+import { randomBytes, type ScryptOptions, scrypt } from "node:crypto";
 import { promisify } from "node:util";
 import type { Env, SecretKey } from "../config/env.ts";
 import { type MikroORM, type OnConnect, openDatabase } from "../db/orm.ts";
@@ -20,13 +20,18 @@ export type KeySetting = (typeof KEY_SETTINGS)[number];
  * 16 MiB and about 30 ms of a core per guess, the cost that the paper on scrypt gives for interactive logins: an operator
  * may have chosen a key that is easier to guess than random bytes.
  */
-const SCRYPT = { N: 2 ** 14, r: 8, p: 1 };
-const derive = promisify<string, string, number, typeof SCRYPT, Buffer>(scrypt);
+const SCRYPT_COST = 2 ** 14;
+const derive = promisify<Buffer, string, number, ScryptOptions, Buffer>(scrypt);
 
 const BYTES = 32;
-const fingerprintOf = async (key: string, salt: string): Promise<string> =>
-  // The bytes of the key, because base64 spells the same bytes in several ways.
-  (await derive(Buffer.from(key, "base64").toString("hex"), salt, BYTES, SCRYPT)).toString("base64url");
+
+/** `cost.hash`: the cost stands with the hash, so that another cost for new keys leaves known ones as they are. */
+async function fingerprintOf(key: string, salt: string, cost = SCRYPT_COST): Promise<string> {
+  const hash = await derive(Buffer.from(key, "base64"), salt, BYTES, { cost });
+  return `${cost}.${hash.toString("base64url")}`;
+}
+
+const costOf = (fingerprint: string): number => Number(fingerprint.split(".", 1)[0]);
 
 interface Fingerprint {
   setting: KeySetting;
@@ -65,7 +70,7 @@ async function checkKeys(connection: Connection, setting: KeySetting, keys: read
   const given = new Map(keys);
   for (const { key_id: id, salt, fingerprint } of known) {
     const key = given.get(id);
-    if (key !== undefined && !equalConstantTime(await fingerprintOf(key, salt), fingerprint)) {
+    if (key !== undefined && !equalConstantTime(await fingerprintOf(key, salt, costOf(fingerprint)), fingerprint)) {
       throw new AdmissionError(`${setting}: the key ${id} is not the one that this database is used with.`);
     }
   }

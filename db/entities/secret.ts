@@ -8,7 +8,7 @@ const SecretFingerprintSchema = defineEntity({
   properties: {
     setting: p.text().$type<"SIGNING_SECRET" | "ENCRYPTION_KEYS">().primary(),
     keyId: p.text().primary(),
-    /** Both base64url: a scrypt hash of the key, and its salt. */
+    /** The salt, base64url, and `cost.hash`: a scrypt hash of the key, base64url, with its cost. */
     salt: p.text(),
     fingerprint: p.text(),
     /** When a process first started with this key in the first place: from then on it has signed or encrypted. */

@@ -119,6 +119,7 @@ describe("A database admits processes by their keys", function () {
       "SIGNING_SECRET k1",
     ]);
     assert.equal(new Set(rows.map(({ salt }) => salt)).size, rows.length);
+    for (const { fingerprint } of rows) assert.ok(Number(fingerprint.split(".")[0]) >= 2 ** 14, "the cost of scrypt");
     for (const [, key] of [...keys.signing, ...keys.encryption]) {
       assert.ok(!JSON.stringify(rows).includes(Buffer.from(key, "base64").toString("base64url")));
     }
