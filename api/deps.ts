@@ -12,7 +12,8 @@ import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
-import { type MikroORM, openDatabase } from "../db/orm.ts";
+import type { MikroORM } from "../db/orm.ts";
+import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
@@ -35,6 +36,8 @@ export interface TemporalGateway {
 export interface Deps {
   env: Env;
   orm: MikroORM;
+  /** Makes a connection, which the database refuses to a process with wrong keys. */
+  connectDatabase: AdmittedDatabase["connect"];
   vault: Vault;
   log: Logger;
   temporal: TemporalGateway;
@@ -117,10 +120,13 @@ export async function openDeps(env: Env): Promise<Deps> {
   const warning = allowedHostsWarning(env);
   if (warning !== undefined) log.warn(warning);
   const temporal = openTemporal(env);
+  const vault = openVault(env);
+  const { orm, connect } = await openAdmitted(env, vault, { poolMax: env.DATABASE_POOL_MAX, work: "request" });
   return {
     env,
-    orm: await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX, undefined, "request"),
-    vault: openVault(env),
+    orm,
+    connectDatabase: connect,
+    vault,
     log,
     temporal,
     readiness: openReadiness(env, temporal, log),

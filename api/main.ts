@@ -1,12 +1,16 @@
 /** The API process: `node api/main.ts`, or forked by the stack. */
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import { readEnv, SettingsError } from "../config/env.ts";
+import { AdmissionError } from "../domain/admission-error.ts";
 import { createApp } from "./app.ts";
-import { closeDeps, openDeps } from "./deps.ts";
+import { closeDeps, type Deps, openDeps } from "./deps.ts";
 import { publicRouter } from "./public/router.ts";
 import { openServer } from "./server.ts";
 
+/** How often a process that started without Postgres looks for it. */
+const CONNECT_AGAIN_MS = 1_000;
 /** How often a stopping server looks for connections that have become idle. */
 const SWEEP_MS = 50;
 
@@ -22,6 +26,14 @@ function listen(server: Server, host: string, port: number): Promise<number> {
   });
 }
 
+/**
+ * Looks for the Postgres that was away at the start of this process. Requests are answered with 503 meanwhile.
+ * @throws {AdmissionError} when the database refuses this process
+ */
+async function keepConnecting({ connectDatabase }: Deps): Promise<void> {
+  while ((await connectDatabase()) !== undefined) await delay(CONNECT_AGAIN_MS, undefined, { ref: false });
+}
+
 /** Takes no more requests and waits for those in flight. */
 async function drain(server: Server, graceMs: number): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
@@ -34,11 +46,13 @@ async function drain(server: Server, graceMs: number): Promise<void> {
 }
 
 async function main(): Promise<void> {
-  const env = readEnv();
+  const env = readEnv(process.env, ["SYSTEM_SMTP_URL"]);
   const deps = await openDeps(env);
+  const isConnected = (await deps.connectDatabase()) === undefined;
   const server = openServer(createApp(deps, { publicPages: publicRouter(deps) }), deps);
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port }, "listening");
+  if (!isConnected) keepConnecting(deps).catch(endWith);
 
   let stopping = false;
   const stop = async (reason: string) => {
@@ -55,8 +69,10 @@ async function main(): Promise<void> {
   process.send?.({ type: "ready", port });
 }
 
-main().catch((error) => {
-  const expected = error instanceof SettingsError || error instanceof StartError;
-  console.error(expected ? error.message : error);
+function endWith(error: unknown): never {
+  const expected = [SettingsError, StartError, AdmissionError].some((known) => error instanceof known);
+  console.error(expected && error instanceof Error ? error.message : error);
   process.exit(1);
-});
+}
+
+main().catch(endWith);

@@ -8,6 +8,7 @@ import { deliveryCommands } from "./commands/deliveries.ts";
 import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
+import { secretCommands } from "./commands/secrets.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { webhookCommands } from "./commands/webhooks.ts";
 import { lineOf } from "./output.ts";
@@ -25,9 +26,9 @@ const program = new Command("app")
   .configureHelp({ showGlobalOptions: true })
   .showHelpAfterError("(add --help for the options)");
 
-const run: Run = async (work) => {
+const run: Run = async (work, options) => {
   try {
-    const { text, data } = await withSession(process.env, realLogin, work);
+    const { text, data } = await withSession(process.env, realLogin, work, options);
     console.log(program.opts<{ json?: boolean }>().json ? JSON.stringify(data) : text);
   } catch (error) {
     console.error(`error: ${lineOf(error)}`);
@@ -43,6 +44,7 @@ const groups = [
   webhookCommands,
   deliveryCommands,
   importCommand,
+  secretCommands,
 ];
 for (const add of groups) add(program, run);
 await program.parseAsync();

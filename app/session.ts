@@ -2,6 +2,7 @@ import { ENVIRONMENTS, type Environment } from "../db/entities/shared.ts";
 import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
+import { openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError } from "../domain/errors.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
@@ -23,22 +24,34 @@ export interface Session extends AppSettings {
   checkWebhookUrl: CheckUrl;
 }
 
+interface SessionOptions {
+  /** Whether the database must admit the command with its keys, as it does every process; yes unless given. */
+  isAdmitted?: boolean;
+}
+
 /** Opens a session for a command, prints its result and closes the session. */
-export type Run = (work: (session: Session) => Promise<Outcome>) => Promise<void>;
+export type Run = (work: (session: Session) => Promise<Outcome>, options?: SessionOptions) => Promise<void>;
 
 /** Runs `work` with a session over the settings that apply. */
 export async function withSession<T>(
   source: NodeJS.ProcessEnv,
   verify: (settings: AppSettings) => VerifyLogin,
   work: (session: Session) => Promise<T>,
+  { isAdmitted = true }: SessionOptions = {},
 ): Promise<T> {
   const settings = readAppSettings(source);
-  const orm = await openDatabase(settings.env.DATABASE_URL, 2);
+  const vault = openVault(settings.env);
+  const { DATABASE_URL } = settings.env;
+  const database = isAdmitted
+    ? await openAdmitted(settings.env, vault, { poolMax: 2 })
+    : { orm: await openDatabase(DATABASE_URL, { poolMax: 2 }) };
+  const { orm } = database;
   try {
+    if ("connect" in database) await database.connect();
     return await work({
       ...settings,
       orm,
-      vault: openVault(settings.env),
+      vault,
       verify: verify(settings),
       checkWebhookUrl: guardedUrl(openUrlGuard(settings.env)),
     });

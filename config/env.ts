@@ -51,6 +51,31 @@ export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000,
 const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
 
+/** A secret of a setting that rotates: its id, and 32 bytes in base64. */
+export type SecretKey = [id: string, key: string];
+
+/** The id of a signing secret that is given without one. */
+const DEFAULT_SECRET_ID = "k1";
+
+/** `id:base64` pairs separated by commas: one id names one key. A lone base64 text gets the default id, if there is one. */
+const keyring = (message: string, defaultId?: string) =>
+  z
+    .string()
+    .transform((value) =>
+      value.split(",").map((pair): SecretKey => {
+        if (defaultId !== undefined && !pair.includes(":")) return [defaultId, pair];
+        const [id = "", key = "", ...rest] = pair.split(":");
+        return [rest.length > 0 ? "" : id, key];
+      }),
+    )
+    .refine((pairs) => pairs.every(([id, key]) => /^[\w-]{1,16}$/.test(id) && isKey(key)), { message })
+    .refine((pairs) => new Set(pairs.map(([id]) => id)).size === pairs.length, {
+      message: "gives the same id to two keys",
+    });
+
+/** Keys as their setting spells them. */
+export const formatKeys = (keys: readonly SecretKey[]): string => keys.map((pair) => pair.join(":")).join(",");
+
 /**
  * Every setting of the API and of the worker pools. Each has one line that says its purpose; a setting without a
  * default is required. `npm start` fills in those of Postgres, Temporal, the mail catcher and the secrets.
@@ -58,6 +83,8 @@ const isKey = (value: string): boolean => Buffer.from(value, "base64").length ==
 const settings = z.object({
   /** Postgres, e.g. postgres://user:password@host:5432/mailkeel */
   DATABASE_URL: url("postgres:", "postgresql:"),
+  /** The same with the role that owns the database: read by `prepare:cluster` and `npm start`, needed by no other process. */
+  MIGRATION_DATABASE_URL: url("postgres:", "postgresql:").optional(),
   /** Connections each process may hold. */
   DATABASE_POOL_MAX: integer(1, 500).default(10),
   /** Address the API listens on. */
@@ -79,15 +106,13 @@ const settings = z.object({
   TEMPORAL_ADDRESS: z.string().regex(/^[^\s:]+:\d+$/, "must be host:port"),
   /** Temporal namespace. */
   TEMPORAL_NAMESPACE: z.string().min(1).default("default"),
-  /** Signs tokens, cursors and links and peppers key hashes: 32 bytes in base64. Changing it invalidates all keys. */
-  SIGNING_SECRET: z.string().refine(isKey, "must be 32 bytes in base64"),
+  /** Signs tokens, cursors and links: 32 bytes in base64, or `id:base64` pairs as below; the first signs, all verify. */
+  SIGNING_SECRET: keyring(
+    "must be 32 bytes in base64, or id:base64 pairs of 32 bytes, separated by commas",
+    DEFAULT_SECRET_ID,
+  ),
   /** Encrypts stored secrets: `id:base64` pairs, comma-separated; the first encrypts, all decrypt. */
-  ENCRYPTION_KEYS: z
-    .string()
-    .transform((value) => value.split(",").map((pair) => pair.split(":") as [string, string]))
-    .refine((pairs) => pairs.every(([id, key]) => /^[\w-]{1,16}$/.test(id) && key !== undefined && isKey(key)), {
-      message: "must be id:base64 pairs of 32-byte keys, separated by commas",
-    }),
+  ENCRYPTION_KEYS: keyring("must be id:base64 pairs of 32-byte keys, separated by commas"),
   /** SMTP server for the service's own mail (opt-in confirmations, notices to owners). */
   SYSTEM_SMTP_URL: url("smtp:", "smtps:"),
   /** Sender of the service's own mail. */
@@ -193,14 +218,29 @@ export function givenVariables(source: NodeJS.ProcessEnv): Record<string, string
   return Object.fromEntries(Object.entries(source).filter((entry): entry is [string, string] => Boolean(entry[1])));
 }
 
+/** Secrets that some processes do without: the value of one that is not there, and a text that the schema takes. */
+const ABSENT = {
+  SIGNING_SECRET: { value: [], text: Buffer.alloc(KEY_BYTES).toString("base64") },
+  ENCRYPTION_KEYS: { value: [], text: `absent:${Buffer.alloc(KEY_BYTES).toString("base64")}` },
+  SYSTEM_SMTP_URL: { value: "", text: "smtp://absent.invalid" },
+} satisfies Partial<{ [Name in keyof Env]: { value: Env[Name]; text: string } }>;
+
+export type Secret = keyof typeof ABSENT;
+/** All secrets that some process does without. */
+export const SECRETS = Object.keys(ABSENT) as Secret[];
+
 /**
  * Reads and checks every setting.
+ * @param unneeded secrets that this process does without; they are empty also when they are given
  * @throws {SettingsError} naming each setting that is missing or wrong
  */
-export function readEnv(source: NodeJS.ProcessEnv = process.env): Env {
+export function readEnv(source: NodeJS.ProcessEnv = process.env, unneeded: readonly Secret[] = []): Env {
   const given = givenVariables(source);
+  for (const name of unneeded) given[name] = ABSENT[name].text;
   const result = consistent.safeParse(given);
-  if (result.success) return result.data;
+  if (result.success) {
+    return { ...result.data, ...Object.fromEntries(unneeded.map((name) => [name, ABSENT[name].value])) };
+  }
   const lines = result.error.issues.map((issue) => {
     const name = issue.path.join(".");
     return given[name] === undefined ? `  ${name} is not set` : `  ${name} ${issue.message}`;

@@ -2,14 +2,17 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Migrator } from "@mikro-orm/migrations";
 import { defineConfig, EntityManager, type InferKyselyDB, MikroORM } from "@mikro-orm/postgresql";
 import { type ColumnType, type Kysely, sql } from "kysely";
+import type { ClientBase } from "pg";
 import { accountEntities } from "./entities/account.ts";
 import { audienceEntities } from "./entities/audience.ts";
 import { idempotencyEntities } from "./entities/idempotency.ts";
+import { secretEntities } from "./entities/secret.ts";
 import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
 import { prepareNamed } from "./named-statements.ts";
 import { type ConnectionPool, limitSession, reclaimDeadConnections, type WorkKind } from "./pool.ts";
+import { ensureRole, grantAccess, loginOf } from "./roles.ts";
 import type { Tenant } from "./tenant.ts";
 
 export { ofTenant, type Tenant } from "./tenant.ts";
@@ -28,6 +31,7 @@ const entities = [
   ...sendEntities,
   ...idempotencyEntities,
   ...webhookEntities,
+  ...secretEntities,
 ] as const;
 
 /**
@@ -46,12 +50,20 @@ type Tables = InferKyselyDB<(typeof entities)[number]>;
 /** Every table with its columns as Kysely reads and writes them. */
 export type Database = { [Table in keyof Tables]: { [Column in keyof Tables[Table]]: AsRead<Tables[Table][Column]> } };
 
-export const ormConfig = (
-  databaseUrl: string,
-  poolMax = 10,
-  onPool?: (pool: ConnectionPool) => void,
-  work: WorkKind = "command",
-) =>
+/** Called with each new connection before its first use; a connection that it rejects is closed. */
+export type OnConnect = (client: Pick<ClientBase, "query">) => Promise<void>;
+
+export interface DatabaseOptions {
+  /** Connections at most; 10 unless given. */
+  poolMax?: number;
+  /** Decides how long a statement may take; `command` unless given. */
+  work?: WorkKind;
+  /** Is given the pool, to watch it. */
+  onPool?: (pool: ConnectionPool) => void;
+  onConnect?: OnConnect;
+}
+
+const ormConfig = (databaseUrl: string, { poolMax = 10, work = "command", onPool, onConnect }: DatabaseOptions) =>
   defineConfig({
     clientUrl: databaseUrl,
     entities: [...entities],
@@ -64,7 +76,10 @@ export const ormConfig = (
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
       keepAlive: true,
-      onConnect: limitSession(work),
+      onConnect: async (client: ClientBase) => {
+        await limitSession(work)(client);
+        await onConnect?.(client);
+      },
       onPoolCreated: (pool: ConnectionPool) => {
         reclaimDeadConnections(pool);
         prepareNamed(pool);
@@ -83,18 +98,9 @@ export const ormConfig = (
     },
   });
 
-/**
- * Opens the pool. Connections are made when they are first needed, so Postgres may be away meanwhile.
- * @param onPool is given the pool, to watch it
- * @param work decides how long a statement may take
- */
-export async function openDatabase(
-  databaseUrl: string,
-  poolMax?: number,
-  onPool?: (pool: ConnectionPool) => void,
-  work?: WorkKind,
-): Promise<MikroORM> {
-  const orm = await MikroORM.init(ormConfig(databaseUrl, poolMax, onPool, work));
+/** Opens the pool. Connections are made when they are first needed, so Postgres may be away meanwhile. */
+export async function openDatabase(databaseUrl: string, options: DatabaseOptions = {}): Promise<MikroORM> {
+  const orm = await MikroORM.init(ormConfig(databaseUrl, options));
   await orm.em.getDriver().getConnection().connect({ skipOnConnect: true });
   return orm;
 }
@@ -107,14 +113,22 @@ const CREATED_MEANWHILE = new Set(["42P04", "23505", "55006"]);
 const CREATE_ATTEMPTS = 20;
 
 /**
- * Creates the database if there is none and brings its schema up to date. Any number of processes may call this at
- * once: one migrates, the others wait for it and find nothing left to do.
+ * Creates the database if there is none, brings its schema up to date, makes the application's role if there is none and
+ * lets it read and write. Any number of processes may call this at once: one migrates, the others wait for it and find
+ * nothing left to do.
+ * @param ownerUrl the database, with the role that owns it
+ * @param applicationUrl the same with the role of the API and the workers; only its name and password are read
  */
-export async function migrate(databaseUrl: string): Promise<void> {
-  await ensureDatabase(databaseUrl);
+export async function migrate(ownerUrl: string, applicationUrl: string): Promise<void> {
+  const application = loginOf(applicationUrl);
+  if (application.name === loginOf(ownerUrl).name) {
+    throw new Error(`The database's owner and the application must be two roles; both are ${application.name}`);
+  }
+  await ensureDatabase(ownerUrl);
   // One connection holds the lock, the other one migrates.
-  const orm = await openDatabase(databaseUrl, 2, undefined, "migration");
+  const orm = await openDatabase(ownerUrl, { poolMax: 2, work: "migration" });
   try {
+    await ensureRole(kysely(orm.em.fork()), application);
     await kysely(orm.em.fork())
       .transaction()
       .execute(async (tx) => {
@@ -122,6 +136,7 @@ export async function migrate(databaseUrl: string): Promise<void> {
         await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
         await sql`select pg_advisory_xact_lock(hashtextextended(${MIGRATION_LOCK}, 0))`.execute(tx);
         await orm.migrator.up();
+        await grantAccess(tx, application);
       });
   } finally {
     await orm.close(true);
@@ -130,7 +145,7 @@ export async function migrate(databaseUrl: string): Promise<void> {
 
 async function ensureDatabase(databaseUrl: string): Promise<void> {
   for (let attempt = 1; ; attempt++) {
-    const orm = await openDatabase(databaseUrl, 1);
+    const orm = await openDatabase(databaseUrl, { poolMax: 1 });
     try {
       await orm.schema.ensureDatabase();
       return;

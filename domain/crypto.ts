@@ -10,15 +10,25 @@ import {
 } from "node:crypto";
 import type { Env } from "../config/env.ts";
 
-/** Purposes of the derived keys; each purpose has a key of its own. */
-export type KeyPurpose = "api-key" | "cursor" | "confirmation" | "idempotency" | "link" | "message-id" | "update-id";
+/** Purposes of signatures; each has a key of its own under each signing secret. */
+export type SigningPurpose = "cursor" | "confirmation" | "link";
+/** Purposes of stored hashes; each has a key of its own under the database's hash key. */
+export type HashPurpose = "api-key" | "idempotency";
 
-/** Holds the service's keys: signs for a purpose, encrypts stored secrets. */
+type Part = string | number;
+
+/** Holds the service's keys: signs for a purpose, hashes what is looked up, encrypts stored secrets. */
 export interface Vault {
-  /** HMAC-SHA256 under the purpose's own key, base64url. */
-  sign(purpose: KeyPurpose, ...parts: (string | number)[]): string;
-  /** Compares in constant time with the result of `sign`. */
-  verify(signature: string, purpose: KeyPurpose, ...parts: (string | number)[]): boolean;
+  /** HMAC-SHA256 under the first signing secret, base64url; that of a link is cut to 132 bits. */
+  sign(purpose: SigningPurpose, ...parts: Part[]): string;
+  /** Compares in constant time with the result of `sign` under each signing secret. */
+  verify(signature: string, purpose: SigningPurpose, ...parts: Part[]): boolean;
+  /** HMAC-SHA256 under the database's hash key, which no rotation changes, base64url. */
+  hash(purpose: HashPurpose, ...parts: Part[]): string;
+  /** Compares in constant time with the result of `hash`. */
+  verifyHash(hash: string, purpose: HashPurpose, ...parts: Part[]): boolean;
+  /** Gives the vault the database's hash key, base64; `admit` does so at a process's first connection. */
+  setHashKey(key: string): void;
   /** AES-256-GCM: `keyId.iv.tag.ciphertext`, base64url. `context` binds the text to its row. */
   encrypt(plain: string, context: string): string;
   /** @throws {Error} when the key is unknown or the text or context was altered */
@@ -29,6 +39,9 @@ const HASH = "sha256";
 const CIPHER = "aes-256-gcm";
 const IV_BYTES = 12;
 
+/** Characters of a signature where it is not whole: a link still fits into a line of text. */
+const SIGNATURE_LENGTH: Partial<Record<SigningPurpose, number>> = { link: 22 };
+
 /** Compares two strings in a time that depends on their lengths only. */
 export function equalConstantTime(a: string, b: string): boolean {
   const left = Buffer.from(a);
@@ -36,39 +49,63 @@ export function equalConstantTime(a: string, b: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** Opens the vault with the settings SIGNING_SECRET and ENCRYPTION_KEYS. */
-export function openVault({ SIGNING_SECRET, ENCRYPTION_KEYS }: Pick<Env, "SIGNING_SECRET" | "ENCRYPTION_KEYS">): Vault {
-  const root = Buffer.from(SIGNING_SECRET, "base64");
+/** HMACs under one root key, by purpose. */
+function macs<Purpose extends string>(root: Buffer): (purpose: Purpose, parts: Part[]) => string {
   // Key objects, because an HMAC keyed with plain bytes imports them each time, at six times the cost of the hash.
-  const derived = new Map<KeyPurpose, KeyObject>();
-  const keyFor = (purpose: KeyPurpose): KeyObject => {
+  const derived = new Map<Purpose, KeyObject>();
+  const keyFor = (purpose: Purpose): KeyObject => {
     const known = derived.get(purpose);
     if (known) return known;
     const key = createSecretKey(Buffer.from(hkdfSync(HASH, root, "", `mailkeel/${purpose}`, 32)));
     derived.set(purpose, key);
     return key;
   };
-
-  const encryptionKeys = new Map(ENCRYPTION_KEYS.map(([id, key]) => [id, Buffer.from(key, "base64")]));
-  const [current] = encryptionKeys;
-  if (!current) throw new Error("ENCRYPTION_KEYS holds no key");
-  const [currentId, currentKey] = current;
-
-  const sign: Vault["sign"] = (purpose, ...parts) => {
+  return (purpose, parts) => {
     const hmac = createHmac(HASH, keyFor(purpose));
     // Each part is preceded by its length, so that ("ab", "c") and ("a", "bc") differ.
     for (const part of parts) hmac.update(`${String(part).length}:${part};`);
     return hmac.digest("base64url");
   };
+}
+
+function firstOf<Key>([first]: Key[], setting: "SIGNING_SECRET" | "ENCRYPTION_KEYS"): Key {
+  if (first === undefined) throw new Error(`This process does without ${setting} and cannot use it`);
+  return first;
+}
+
+/** Id of the key that a sealed text names. */
+export const keyIdOf = (sealed: string): string => sealed.split(".", 1)[0] ?? "";
+
+/** Opens the vault with the settings SIGNING_SECRET and ENCRYPTION_KEYS; to use one that is empty is an error. */
+export function openVault({ SIGNING_SECRET, ENCRYPTION_KEYS }: Pick<Env, "SIGNING_SECRET" | "ENCRYPTION_KEYS">): Vault {
+  const signers = SIGNING_SECRET.map(([, secret]) => macs<SigningPurpose>(Buffer.from(secret, "base64")));
+  const encryptionKeys = new Map(ENCRYPTION_KEYS.map(([id, key]) => [id, Buffer.from(key, "base64")]));
+  let hasher: ReturnType<typeof macs<HashPurpose>> | undefined;
+
+  const signed = (signer: ReturnType<typeof macs<SigningPurpose>>, purpose: SigningPurpose, parts: Part[]) =>
+    signer(purpose, parts).slice(0, SIGNATURE_LENGTH[purpose]);
+  const hash: Vault["hash"] = (purpose, ...parts) => {
+    if (!hasher) throw new Error("This vault has no hash key: its process has not been admitted by the database");
+    return hasher(purpose, parts);
+  };
 
   return {
-    sign,
-    verify: (signature, purpose, ...parts) => equalConstantTime(signature, sign(purpose, ...parts)),
+    sign: (purpose, ...parts) => signed(firstOf(signers, "SIGNING_SECRET"), purpose, parts),
+    verify(signature, purpose, ...parts) {
+      firstOf(signers, "SIGNING_SECRET");
+      return signers.some((signer) => equalConstantTime(signature, signed(signer, purpose, parts)));
+    },
+    hash,
+    verifyHash: (given, purpose, ...parts) => equalConstantTime(given, hash(purpose, ...parts)),
+    setHashKey(key) {
+      hasher = macs<HashPurpose>(Buffer.from(key, "base64"));
+    },
     encrypt(plain, context) {
+      const [id, key] = firstOf([...encryptionKeys], "ENCRYPTION_KEYS");
       const iv = randomBytes(IV_BYTES);
-      const cipher = createCipheriv(CIPHER, currentKey, iv).setAAD(Buffer.from(context));
+      const cipher = createCipheriv(CIPHER, key, iv).setAAD(Buffer.from(context));
       const sealed = Buffer.concat([cipher.update(plain, "utf8"), cipher.final()]);
-      return [currentId, ...[iv, cipher.getAuthTag(), sealed].map((part) => part.toString("base64url"))].join(".");
+      return [id, ...[iv, cipher.getAuthTag(), sealed].map((part) => part.toString("base64url"))].join(".");
     },
     decrypt(sealed, context) {
       const [id = "", iv = "", tag = "", text = ""] = sealed.split(".");

@@ -212,7 +212,9 @@ export function keepClaim(
 
 type Place = Pick<IdempotencyHandle, "teamId" | "environment" | "keyHash">;
 
-const sealContext = ({ teamId, environment, keyHash }: Place) => `idempotency/${teamId}/${environment}/${keyHash}`;
+/** Binds a sealed payload to its record. */
+export const sealContext = ({ teamId, environment, keyHash }: Place) =>
+  `idempotency/${teamId}/${environment}/${keyHash}`;
 
 /** A payload that holds a secret, as it may be stored. */
 export const sealPayload = (vault: Vault, place: Place, payload: string): string =>

@@ -1,8 +1,5 @@
-import { equalConstantTime, type Vault } from "./crypto.ts";
+import type { Vault } from "./crypto.ts";
 import { ID_PREFIX, type IdKind } from "./ids.ts";
-
-/** Characters of a link's signature: 132 bits, and the link still fits into a line of text. */
-const SIGNATURE_LENGTH = 22;
 
 /** Identifies one mail by its row in the ledger. */
 export interface MailRef {
@@ -20,8 +17,6 @@ export interface SubscriptionRef {
 const bare = (kind: IdKind, id: string): string => id.slice(ID_PREFIX[kind].length + 1);
 const full = (kind: IdKind, suffix: string): string => `${ID_PREFIX[kind]}_${suffix}`;
 
-const sign = (vault: Vault, text: string): string => vault.sign("link", text).slice(0, SIGNATURE_LENGTH);
-
 const unsubscribePath = (send: string, seq: string): string => `u/${send}.${seq}`;
 
 /** The address is signed too, so that a link sent to an old address does not confirm a new one. */
@@ -36,7 +31,7 @@ const trimSlash = (url: string): string => (url.endsWith("/") ? url.slice(0, -1)
  */
 export function unsubscribeUrl(vault: Vault, publicUrl: string, { sendId, seq }: MailRef): string {
   const path = unsubscribePath(bare("send", sendId), seq.toString(36));
-  return `${trimSlash(publicUrl)}/${path}.${sign(vault, path)}`;
+  return `${trimSlash(publicUrl)}/${path}.${vault.sign("link", path)}`;
 }
 
 /**
@@ -50,14 +45,14 @@ export function confirmUrl(
 ): string {
   const list = bare("list", listId);
   const subscriber = bare("subscriber", subscriberId);
-  const signature = sign(vault, confirmationText(list, subscriber, email));
+  const signature = vault.sign("link", confirmationText(list, subscriber, email));
   return `${trimSlash(publicUrl)}/c/${list}.${subscriber}.${signature}`;
 }
 
 /** Reads the mail that an unsubscribe token belongs to; undefined for a token that this service did not sign. */
 export function readUnsubscribeToken(vault: Vault, token: string): MailRef | undefined {
   const [send = "", seq = "", signature = "", ...rest] = token.split(".");
-  if (rest.length > 0 || !equalConstantTime(signature, sign(vault, unsubscribePath(send, seq)))) return undefined;
+  if (rest.length > 0 || !vault.verify(signature, "link", unsubscribePath(send, seq))) return undefined;
   return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
 }
 
@@ -74,6 +69,6 @@ export function readConfirmationToken(vault: Vault, token: string): Confirmation
   return {
     listId: full("list", list),
     subscriberId: full("subscriber", subscriber),
-    verify: (email) => equalConstantTime(signature, sign(vault, confirmationText(list, subscriber, email))),
+    verify: (email) => vault.verify(signature, "link", confirmationText(list, subscriber, email)),
   };
 }

@@ -4,6 +4,7 @@ import { transaction } from "../db/transaction.ts";
 import { type KeyGrant, mintKey } from "../domain/access/keys.ts";
 import { SCOPES, type Scope } from "../domain/access/scopes.ts";
 import { connectAccount } from "../domain/accounts.ts";
+import { openAdmitted } from "../domain/admission.ts";
 import { createList } from "../domain/audience/lists.ts";
 import { grantCredits } from "../domain/credits.ts";
 import { openVault } from "../domain/crypto.ts";
@@ -27,7 +28,6 @@ const LIVE_SCOPES = SCOPES.filter((scope) => scope !== "suppressions:delete");
 const CLEANUP_SCOPES = SCOPES.filter((scope) => scope === "suppressions:delete" || scope.endsWith(":read"));
 
 interface DemoOptions {
-  databaseUrl: string;
   env: Env;
   /** SMTP of the mail catcher. */
   mail: { host: string; port: number };
@@ -37,10 +37,11 @@ interface DemoOptions {
  * Makes a team to try things with: keys of every kind, a sending account on the mail catcher, a list, and credits.
  * Each call makes another team; its keys cannot be shown again, so the caller stores them.
  */
-export async function seedDemo({ databaseUrl, env, mail }: DemoOptions): Promise<Demo> {
-  const orm = await openDatabase(databaseUrl, 1);
+export async function seedDemo({ env, mail }: DemoOptions): Promise<Demo> {
   const vault = openVault(env);
+  const { orm, connect } = await openAdmitted(env, vault, { poolMax: 1 });
   try {
+    await connect();
     return await transaction(orm.em, async (em) => {
       const { team, owner } = await createTeam(em, {
         name: "Demo",
@@ -104,7 +105,7 @@ export async function pointDemoAccount(
   teamId: string,
   mail: { host: string; port: number },
 ): Promise<void> {
-  const orm = await openDatabase(databaseUrl, 1);
+  const orm = await openDatabase(databaseUrl, { poolMax: 1 });
   try {
     await kysely(orm.em.fork())
       .updateTable("email_accounts")

@@ -21,8 +21,8 @@ export interface InfraOptions {
   ports: InfraPorts;
   /** For tests: gives durability up for speed. */
   ephemeral: boolean;
-  /** A Postgres of the user's own instead of the embedded one. */
-  databaseUrl?: string | undefined;
+  /** A Postgres of the user's own instead of the embedded one, with the application's role and with the owner's. */
+  given?: { databaseUrl: string; migrationUrl: string } | undefined;
   /** A Temporal cluster of the user's own instead of the embedded dev server. */
   temporalAddress?: string | undefined;
   temporalNamespace?: string;
@@ -40,6 +40,8 @@ export type Step = <T>(name: string, work: (report: (message: string) => void) =
 /** The servers that the API and the workers use. */
 export interface Infra {
   databaseUrl: string;
+  /** The database with the role that owns it. */
+  migrationUrl: string;
   /** The embedded database was made just now. */
   databaseIsNew: boolean;
   /** host:port */
@@ -126,11 +128,12 @@ export async function startInfra(options: InfraOptions): Promise<Infra> {
   const log = (name: string) => `${dataDir}/logs/${name}.log`;
 
   const startPostgres = async () => {
-    if (options.databaseUrl) return { url: options.databaseUrl, isNew: false };
+    const { given } = options;
+    if (given) return { url: given.databaseUrl, ownerUrl: given.migrationUrl, isNew: false };
     return step("Postgres", async () => {
       const { embeddedPostgres } = await import("./postgres.ts");
-      const { postgresPassword: password } = await loadSecrets(dataDir);
-      const postgres = await embeddedPostgres({ dataDir, port: ports.POSTGRES_PORT, password, ephemeral });
+      const { postgresPasswords: passwords } = await loadSecrets(dataDir);
+      const postgres = await embeddedPostgres({ dataDir, port: ports.POSTGRES_PORT, passwords, ephemeral });
       const graceMs = postgres.command.graceMs;
       await processes.start({
         name: "postgres",
@@ -192,6 +195,7 @@ export async function startInfra(options: InfraOptions): Promise<Infra> {
   const [postgres, temporal] = await Promise.all([startPostgres(), startTemporal(), startMailCatcher()]);
   return {
     databaseUrl: postgres.url,
+    migrationUrl: postgres.ownerUrl,
     databaseIsNew: postgres.isNew,
     temporalAddress: temporal.address,
     temporalUi: temporal.ui,

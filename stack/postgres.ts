@@ -10,7 +10,10 @@ import { until } from "./until.ts";
 
 const run = promisify(execFile);
 
-const USER = "mailkeel";
+/** Owns the database and migrates it. */
+const OWNER = "mailkeel";
+/** Reads and writes its rows: the role of the API, the workers and the command line. */
+const APPLICATION = "mailkeel_app";
 const DATABASE = "mailkeel";
 const READY_TIMEOUT_MS = 55_000;
 
@@ -27,7 +30,10 @@ interface Binaries {
 
 /** A folder with a database in it, and how to serve it. */
 export interface EmbeddedPostgres {
+  /** With the application's role. */
   url: string;
+  /** With the role that owns it. */
+  ownerUrl: string;
   /** The database was made just now. */
   isNew: boolean;
   command: GuardedCommand;
@@ -126,7 +132,7 @@ async function initialise(home: string, { initdb }: Binaries, user: SystemUser |
     }
     // The builtin provider knows C.UTF-8 on every machine, with any locales installed.
     const locale = ["--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"];
-    const access = ["--auth=scram-sha-256", `--username=${USER}`, `--pwfile=${passwordFile}`];
+    const access = ["--auth=scram-sha-256", `--username=${OWNER}`, `--pwfile=${passwordFile}`];
     await run(initdb, [`--pgdata=${draft}`, ...locale, ...access], { ...user, cwd: "/" });
   } catch (cause) {
     const said = (cause as { stderr?: string }).stderr?.trim();
@@ -146,7 +152,7 @@ async function initialise(home: string, { initdb }: Binaries, user: SystemUser |
 export async function embeddedPostgres(options: {
   dataDir: string;
   port: number;
-  password: string;
+  passwords: { owner: string; application: string };
   ephemeral: boolean;
 }): Promise<EmbeddedPostgres> {
   const user = await postgresUser();
@@ -158,7 +164,7 @@ export async function embeddedPostgres(options: {
   const home = await findHome(resolve(options.dataDir), user);
   const folder = `${home}/postgres`;
   const isNew = !(await lstat(folder).catch(() => undefined));
-  if (isNew) await initialise(home, binaries, user, options.password);
+  if (isNew) await initialise(home, binaries, user, options.passwords.owner);
 
   const settings = {
     listen_addresses: "127.0.0.1",
@@ -176,8 +182,11 @@ export async function embeddedPostgres(options: {
     ...(options.ephemeral && { fsync: "off", full_page_writes: "off" }),
   };
   const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  const urlOf = (role: string, password: string) =>
+    `postgres://${role}:${password}@127.0.0.1:${options.port}/${DATABASE}`;
   return {
-    url: `postgres://${USER}:${options.password}@127.0.0.1:${options.port}/${DATABASE}`,
+    url: urlOf(APPLICATION, options.passwords.application),
+    ownerUrl: urlOf(OWNER, options.passwords.owner),
     isNew,
     command: {
       command: binaries.postgres,

@@ -1,17 +1,21 @@
 /**
  * `npm run prepare:cluster`: makes a Postgres and a Temporal cluster of your own ready for this version. Migrates the
- * database, creates the namespace and its search attributes where they are missing. Safe to run again, and on every
- * rollout.
+ * database, makes the application's role where it is missing and grants its rights, creates the namespace and its search
+ * attributes where they are missing. Safe to run again, and on every rollout.
  */
 
-import { givenVariables, readEnv } from "../config/env.ts";
+import { givenVariables, readEnv, SECRETS, SettingsError } from "../config/env.ts";
 import { migrate } from "../db/orm.ts";
 import { prepareNamespace } from "./temporal.ts";
 import { explain } from "./terminal.ts";
 
 try {
-  const env = readEnv();
-  await migrate(env.DATABASE_URL);
+  // It signs and seals nothing, and makes no link.
+  const env = readEnv({ PUBLIC_URL: "http://127.0.0.1", ...givenVariables(process.env) }, SECRETS);
+  if (env.MIGRATION_DATABASE_URL === undefined) {
+    throw new SettingsError("MIGRATION_DATABASE_URL is not set: the database with the role that owns it.");
+  }
+  await migrate(env.MIGRATION_DATABASE_URL, env.DATABASE_URL);
   console.log("The database schema is up to date.");
   await prepareNamespace({
     env: givenVariables(process.env),

@@ -35,6 +35,20 @@ function reachable(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
+/**
+ * The user's own database, with both of its roles; undefined for the embedded one.
+ * @throws {StackError} when the owner's role is missing
+ */
+function givenDatabase({ DATABASE_URL, MIGRATION_DATABASE_URL }: Record<string, string>) {
+  if (DATABASE_URL === undefined) return undefined;
+  if (MIGRATION_DATABASE_URL === undefined) {
+    throw new StackError(
+      "MIGRATION_DATABASE_URL is not set: with DATABASE_URL, give the same database with the role that owns it too.",
+    );
+  }
+  return { databaseUrl: DATABASE_URL, migrationUrl: MIGRATION_DATABASE_URL };
+}
+
 /** An id of the database that stays the same when the embedded one changes its port, or a given one its password. */
 function databaseId(given: string | undefined): string {
   if (!given) return "embedded";
@@ -75,6 +89,7 @@ export class Stack {
     await mkdir(dataDir, { recursive: true }).catch((cause) => {
       throw new StackError(`DATA_DIR: cannot make the folder ${dataDir} (${cause.code ?? cause.message})`, { cause });
     });
+    const given = givenDatabase(source);
     const lock = await lockDataDir(dataDir);
     this.#release = lock.release;
     // Only now: the Postgres of a stack that runs here may be another user's and needs to get through.
@@ -106,7 +121,7 @@ export class Stack {
       env: source,
       step,
       processes: this.#processes,
-      databaseUrl: source["DATABASE_URL"],
+      given,
       temporalAddress: source["TEMPORAL_ADDRESS"],
       temporalNamespace: source["TEMPORAL_NAMESPACE"] ?? "default",
       temporalCli: settings.TEMPORAL_CLI,
@@ -127,13 +142,15 @@ export class Stack {
       SMTP_ALLOWED_HOSTS: LOOPBACK_SMTP,
       ...(infra.temporalUi ? withoutCluster(source) : source),
       DATABASE_URL: infra.databaseUrl,
+      // No child migrates.
+      MIGRATION_DATABASE_URL: "",
       TEMPORAL_ADDRESS: infra.temporalAddress,
       PORT: String(ports.PORT),
       // The user's own profile for some other cluster is none for the embedded server.
       ...(infra.temporalUi && { TEMPORAL_CONFIG_FILE: `${settings.DATA_DIR}/no-profile.toml` }),
     };
     const env = readEnv(childEnv);
-    await step("database schema", () => this.#migrate(infra.databaseUrl));
+    await step("database schema", () => this.#migrate(infra));
     const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, env, ports)]);
 
     const { postgres, temporal, api, ...pools } = this.#processes.pids();
@@ -142,6 +159,7 @@ export class Stack {
       api: `${origin}/api/v2`,
       ...demo,
       database: infra.databaseUrl,
+      migrationDatabase: infra.migrationUrl,
       temporal: { address: infra.temporalAddress, namespace: env.TEMPORAL_NAMESPACE, ui: infra.temporalUi },
       mail: { smtp: infra.smtp, api: infra.mailApi },
       webhooks: { receiver: env.WEBHOOK_ALLOWED_HOSTS.includes(receiver) ? `http://${receiver}` : null },
@@ -152,16 +170,18 @@ export class Stack {
     return { file: this.#file, content: this.#content };
   }
 
-  async #migrate(databaseUrl: string): Promise<void> {
+  async #migrate({ migrationUrl, databaseUrl }: Infra): Promise<void> {
     const { migrate } = await import("../db/orm.ts");
     try {
-      await migrate(databaseUrl);
+      await migrate(migrationUrl, databaseUrl);
     } catch (cause) {
       // An error in the embedded database is a defect of ours, so it is shown in full.
       if (!this.#options.source["DATABASE_URL"]) throw cause;
-      const { host, pathname } = new URL(databaseUrl);
+      const { host, pathname } = new URL(migrationUrl);
       const reason = cause instanceof Error ? cause.message : String(cause);
-      throw new StackError(`DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`, { cause });
+      throw new StackError(`MIGRATION_DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`, {
+        cause,
+      });
     }
   }
 
@@ -179,7 +199,7 @@ export class Stack {
     }
     return this.#options.step("demo team", async () => {
       const { seedDemo } = await import("./demo-team.ts");
-      const demo = await seedDemo({ databaseUrl: infra.databaseUrl, env, mail });
+      const demo = await seedDemo({ env, mail });
       await saveSecrets(dataDir, { ...secrets, demos: { ...secrets.demos, [id]: demo } });
       return demo;
     });

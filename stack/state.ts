@@ -13,8 +13,10 @@ export interface Demo {
 export interface StackFile extends Demo {
   /** Base URL of the API. */
   api: string;
-  /** Postgres, with its password. */
+  /** Postgres with the application's role and its password. */
   database: string;
+  /** The same with the role that owns the database. */
+  migrationDatabase: string;
   /** `ui` is null when TEMPORAL_ADDRESS names a cluster of the user's own. */
   temporal: { address: string; namespace: string; ui: string | null };
   mail: { smtp: string; api: string };
@@ -30,7 +32,7 @@ export interface StackFile extends Demo {
 export interface Secrets {
   signingSecret: string;
   encryptionKeys: string;
-  postgresPassword: string;
+  postgresPasswords: { owner: string; application: string };
   /** The demo team of each database that was used with this folder. */
   demos: Record<string, Demo>;
 }
@@ -66,7 +68,10 @@ export async function loadSecrets(dataDir: string): Promise<Secrets> {
   const secrets: Secrets = {
     signingSecret: randomBytes(32).toString("base64"),
     encryptionKeys: `k1:${randomBytes(32).toString("base64")}`,
-    postgresPassword: randomBytes(18).toString("base64url"),
+    postgresPasswords: {
+      owner: randomBytes(18).toString("base64url"),
+      application: randomBytes(18).toString("base64url"),
+    },
     demos: {},
   };
   await saveSecrets(dataDir, secrets);

@@ -1,4 +1,5 @@
 import { SettingsError } from "../config/env.ts";
+import { AdmissionError } from "../domain/admission-error.ts";
 import type { Step } from "./infra.ts";
 import { StackError } from "./processes.ts";
 import type { StackFile } from "./state.ts";
@@ -13,7 +14,7 @@ export const printedStep: Step = async (name, work) => {
 
 /** One message for a mistake that the user can repair, the whole error for a defect of ours. */
 export function explain(error: unknown): string {
-  if (error instanceof StackError || error instanceof SettingsError) return error.message;
+  for (const known of [StackError, SettingsError, AdmissionError]) if (error instanceof known) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 

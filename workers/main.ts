@@ -7,15 +7,17 @@ import { loadClientConnectConfig } from "@temporalio/envconfig";
 import { NativeConnection, Worker, type WorkerOptions } from "@temporalio/worker";
 import type { Logger } from "pino";
 import type { ActivityDeps } from "../activities/deps.ts";
-import { type Env, readEnv, SettingsError } from "../config/env.ts";
+import { type Env, readEnv, SECRETS, SettingsError } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
-import { openDatabase } from "../db/orm.ts";
+import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
+import { AdmissionError } from "../domain/admission-error.ts";
 import { openVault } from "../domain/crypto.ts";
 import type { PoolName } from "../workflows/ids.ts";
 import { workflowBundle } from "./bundle.ts";
 import { type HealthSource, serveHealth } from "./health.ts";
 import { failuresToCodes } from "./interceptors.ts";
 import { createMetrics } from "./metrics.ts";
+import { pause } from "./pause.ts";
 import { DEFAULT_ACTIVITIES, isPoolName, POOLS, type PoolDefinition } from "./pools.ts";
 import { installRuntime } from "./runtime.ts";
 
@@ -80,6 +82,14 @@ async function connect(env: Env, log: Logger, stopping: AbortSignal): Promise<Na
   }
 }
 
+/** Waits for Postgres. @throws {AdmissionError} when it refuses this process */
+async function admitted({ connect }: AdmittedDatabase, log: Logger, stopping: AbortSignal): Promise<void> {
+  for (let reason = await connect(); reason !== undefined && !stopping.aborted; reason = await connect()) {
+    log.warn({ err: reason }, "Postgres is not reachable; trying again");
+    await pause(CONNECT_AGAIN_MS, stopping);
+  }
+}
+
 /**
  * The version that this worker polls as. Sends follow the deployment's current version by themselves: their code is kept
  * replayable, so that none is tied to the build that it started on.
@@ -95,16 +105,23 @@ function version({ WORKER_DEPLOYMENT_NAME: deploymentName, WORKER_BUILD_ID: buil
   };
 }
 
-async function runPool(pool: PoolName, env: Env): Promise<void> {
+async function runPool(pool: PoolName): Promise<void> {
+  const definition: PoolDefinition = POOLS[pool];
+  const env = readEnv(
+    process.env,
+    SECRETS.filter((secret) => !definition.secrets.includes(secret)),
+  );
   const log = openLog(env, pool);
   const stop = new AbortController();
   const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;
-  const definition: PoolDefinition = POOLS[pool];
   let worker: Worker | undefined;
   const ready = () => worker?.getState() === "RUNNING";
   const { registry, watchConnections, ...counters } = createMetrics(pool, ready);
-  const orm = await openDatabase(env.DATABASE_URL, env.DATABASE_POOL_MAX, watchConnections, pool);
-  const deps: ActivityDeps = { env, orm, vault: openVault(env), log, stopping: stop.signal, workerId, ...counters };
+  const vault = openVault(env);
+  const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: pool };
+  const database = await openAdmitted(env, vault, options);
+  const { orm } = database;
+  const deps: ActivityDeps = { env, orm, vault, log, stopping: stop.signal, workerId, ...counters };
   definition.addMetrics?.(registry, deps);
   const running = definition.start(deps);
 
@@ -120,6 +137,7 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
   let connection: NativeConnection | undefined;
   try {
     sdkMetrics = installRuntime(log, pool);
+    await admitted(database, log, stop.signal);
     connection = await connect(env, log, stop.signal);
     await assertNamespace(connection, env);
     worker = await Worker.create({
@@ -157,11 +175,10 @@ async function runPool(pool: PoolName, env: Env): Promise<void> {
 }
 
 try {
-  await runPool(readPool(), readEnv());
+  await runPool(readPool());
   process.exit(0);
 } catch (error) {
-  process.stderr.write(
-    `${error instanceof SettingsError ? error.message : error instanceof Error ? (error.stack ?? error) : error}\n`,
-  );
+  const isExpected = error instanceof SettingsError || error instanceof AdmissionError;
+  process.stderr.write(`${isExpected ? error.message : error instanceof Error ? (error.stack ?? error) : error}\n`);
   process.exit(1);
 }

@@ -5,6 +5,7 @@ import type { ActivityDeps } from "../activities/deps.ts";
 import { createDispatchActivities } from "../activities/dispatch.ts";
 import { createReconcileActivities } from "../activities/reconcile.ts";
 import { createSendActivities } from "../activities/sends.ts";
+import type { Secret } from "../config/env.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
 import { startMaintenance } from "./maintenance.ts";
@@ -13,6 +14,8 @@ import { startWebhooks } from "./webhooks.ts";
 /** A pool polls one task queue, and may run loops besides. */
 export interface PoolDefinition {
   taskQueue: string;
+  /** Secrets that its work needs: its processes get no others. */
+  secrets: readonly Secret[];
   /** Runs workflows as well as activities. */
   workflows?: boolean;
   /** Activities at once, where they mostly wait for other servers. */
@@ -35,11 +38,14 @@ export const DEFAULT_ACTIVITIES = 10;
 export const POOLS = {
   sends: {
     taskQueue: TASK_QUEUES.sends,
+    secrets: [],
     workflows: true,
     start: (deps) => ({ activities: { ...createSendActivities(deps) } }),
   },
   dispatch: {
     taskQueue: TASK_QUEUES.dispatch,
+    // Links in mails; passwords of sending accounts.
+    secrets: ["SIGNING_SECRET", "ENCRYPTION_KEYS"],
     start: (deps) => {
       const { close, ...activities } = createDispatchActivities(deps);
       return { activities, close };
@@ -47,6 +53,8 @@ export const POOLS = {
   },
   webhooks: {
     taskQueue: TASK_QUEUES.webhooks,
+    // Secrets and headers of endpoints.
+    secrets: ["ENCRYPTION_KEYS"],
     workflows: true,
     activities: 400,
     // A workflow's first task makes its first attempt, which may take seconds: the others must not wait for it.
@@ -55,6 +63,8 @@ export const POOLS = {
   },
   maintenance: {
     taskQueue: TASK_QUEUES.maintenance,
+    // Links in opt-in mails, and the server that takes these mails.
+    secrets: ["SIGNING_SECRET", "SYSTEM_SMTP_URL"],
     addMetrics: addDatabaseMetrics,
     start: (deps) => ({ activities: { ...createReconcileActivities(deps) }, ...startMaintenance(deps) }),
   },

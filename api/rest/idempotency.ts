@@ -66,8 +66,8 @@ export function keyedRequest(
   return {
     tenant,
     requestId,
-    keyHash: vault.sign("idempotency", "key", teamId, environment, key),
-    fingerprint: vault.sign("idempotency", "request", method, path, parts, ...owner),
+    keyHash: vault.hash("idempotency", "key", teamId, environment, key),
+    fingerprint: vault.hash("idempotency", "request", method, path, parts, ...owner),
   };
 }
 

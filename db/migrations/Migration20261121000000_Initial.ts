@@ -35,6 +35,9 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "daily_send_usage" ("lineage_id" text not null, "day" date not null, "used" int not null, primary key ("lineage_id", "day"));`,
     );
     this.addSql(
+      `create table "database_keys" ("name" text not null, "encrypted_key" text not null, "created_at" timestamptz(3) not null default now(), primary key ("name"));`,
+    );
+    this.addSql(
       `create table "deleted_webhooks" ("webhook_id" text not null, "deleted_at" timestamptz(3) not null default now(), primary key ("webhook_id"));`,
     );
     this.addSql(
@@ -70,6 +73,9 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "newsletter_lists" ("newsletter_id" text not null, "list_id" text not null, primary key ("newsletter_id", "list_id"));`,
     );
     this.addSql(`create index "newsletter_lists_list_id_index" on "newsletter_lists" ("list_id");`);
+    this.addSql(
+      `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "salt" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
+    );
     this.addSql(
       `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "account_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );

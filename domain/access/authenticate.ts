@@ -121,7 +121,7 @@ export async function authenticate(
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
   const found = await findKey(em, parsed.publicId);
-  const matches = vault.verify(found?.secret_hash ?? NO_HASH, "api-key", parsed.secret);
+  const matches = vault.verifyHash(found?.secret_hash ?? NO_HASH, "api-key", parsed.secret);
   if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
   if (found.environment !== parsed.environment) throw new ApiError("api_key_environment_mismatch");
   if (found.revoked) throw new ApiError("api_key_revoked");

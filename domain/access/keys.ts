@@ -77,8 +77,8 @@ export function parseKey(text: string): ParsedKey | null {
   return environment ? { environment, publicId, secret } : null;
 }
 
-/** The stored form of a secret: its HMAC-SHA256 under the server's pepper. */
-export const hashSecret = (vault: Vault, secret: string): string => vault.sign("api-key", secret);
+/** The stored form of a secret: its HMAC-SHA256 under the database's hash key. */
+export const hashSecret = (vault: Vault, secret: string): string => vault.hash("api-key", secret);
 
 /** Rights and lifetime of a new key. */
 export interface KeyGrant {

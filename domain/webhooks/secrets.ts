@@ -8,8 +8,8 @@ const SECRET_BYTES = 32;
 export const newSecret = (): string => `whsec_${randomBytes(SECRET_BYTES).toString("base64url")}`;
 
 /** The same for a secret and the one before it: a rotation moves the sealed text from one column to the other. */
-const secretContext = (webhookId: string) => `webhook_endpoints/${webhookId}/secret`;
-const headersContext = (webhookId: string) => `webhook_endpoints/${webhookId}/headers`;
+export const secretContext = (webhookId: string) => `webhook_endpoints/${webhookId}/secret`;
+export const headersContext = (webhookId: string) => `webhook_endpoints/${webhookId}/headers`;
 
 /** A signing secret as it may be stored, bound to its endpoint. */
 export const sealSecret = (vault: Vault, webhookId: string, secret: string): string =>

@@ -277,7 +277,7 @@ describe("lists", () => {
       const url = new URL(app.deps.env.DATABASE_URL);
       url.username = role;
       url.password = "x";
-      const blind = await openDatabase(url.href, 1);
+      const blind = await openDatabase(url.href, { poolMax: 1 });
       const writer = orm.em.fork();
       await writer.begin();
       try {

@@ -7,6 +7,7 @@ import { pino } from "pino";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
 import { openReadiness } from "../../api/system/readiness.ts";
+import { formatKeys } from "../../config/env.ts";
 import { scrub, scrubError } from "../../config/scrub.ts";
 import { Team } from "../../db/entities/team.ts";
 import { openDatabase } from "../../db/orm.ts";
@@ -312,7 +313,7 @@ describe("a statement", () => {
   for (const [work, seconds] of Object.entries(STATEMENT_SECONDS)) {
     it(`may take ${seconds} s: ${work}`, async () => {
       const { env } = await stack();
-      const orm = await openDatabase(env.DATABASE_URL, 1, undefined, work as WorkKind);
+      const orm = await openDatabase(env.DATABASE_URL, { poolMax: 1, work: work as WorkKind });
       try {
         const [row] = await orm.em
           .fork()
@@ -436,8 +437,8 @@ describe("the API process", () => {
       PATH: process.env["PATH"],
       DATABASE_URL: env.DATABASE_URL,
       TEMPORAL_ADDRESS: env.TEMPORAL_ADDRESS,
-      SIGNING_SECRET: env.SIGNING_SECRET,
-      ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
+      SIGNING_SECRET: formatKeys(env.SIGNING_SECRET),
+      ENCRYPTION_KEYS: formatKeys(env.ENCRYPTION_KEYS),
       SYSTEM_SMTP_URL: env.SYSTEM_SMTP_URL,
       PUBLIC_URL: env.PUBLIC_URL,
       LOG_LEVEL: "error",

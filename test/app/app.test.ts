@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SMTPServer } from "smtp-server";
+import { formatKeys } from "../../config/env.ts";
 import { kysely } from "../../db/orm.ts";
 import { mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";
@@ -24,9 +25,9 @@ async function settings(): Promise<Record<string, string>> {
   const { env } = await stack();
   return {
     DATABASE_URL: env.DATABASE_URL,
-    SIGNING_SECRET: env.SIGNING_SECRET,
+    SIGNING_SECRET: formatKeys(env.SIGNING_SECRET),
+    ENCRYPTION_KEYS: formatKeys(env.ENCRYPTION_KEYS),
     SMTP_ALLOWED_HOSTS: env.SMTP_ALLOWED_HOSTS.join(","),
-    ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
   };
 }
 

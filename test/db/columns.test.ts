@@ -277,6 +277,15 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     completed_at: AT,
     created_at: AT,
   },
+  secret_fingerprints: {
+    setting: "SIGNING_SECRET",
+    key_id: "columns",
+    salt: "salt",
+    fingerprint: "hash",
+    used_since: AT,
+    created_at: AT,
+  },
+  database_keys: { name: "columns", encrypted_key: "k1.sealed", created_at: AT },
 };
 
 class RolledBack extends Error {}

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { migrate, openDatabase } from "../../db/orm.ts";
-import { unique } from "../support/factories.ts";
+import { openStackDatabase, unique } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 
 const AT_ONCE = 8;
@@ -8,14 +8,14 @@ const AT_ONCE = 8;
 describe("Migrations", () => {
   it(`run once when ${AT_ONCE} callers start at once and there is no database yet`, async () => {
     const { env } = await stack();
-    const server = await openDatabase(env.DATABASE_URL, 1);
+    const server = await openStackDatabase("owner");
     const name = unique("migrated").replace("-", "_");
-    const url = new URL(env.DATABASE_URL);
+    const url = new URL(env.MIGRATION_DATABASE_URL ?? "");
     url.pathname = `/${name}`;
     try {
-      await Promise.all(Array.from({ length: AT_ONCE }, () => migrate(url.href)));
+      await Promise.all(Array.from({ length: AT_ONCE }, () => migrate(url.href, env.DATABASE_URL)));
 
-      const migrated = await openDatabase(url.href, 1);
+      const migrated = await openDatabase(url.href, { poolMax: 1 });
       try {
         const executed = await migrated.em.fork().execute<{ name: string }[]>("select name from mikro_orm_migrations");
         const names = executed.map((row) => row.name);
@@ -29,5 +29,43 @@ describe("Migrations", () => {
       await server.em.fork().execute(`drop database if exists "${name}" with (force)`);
       await server.close(true);
     }
+  });
+
+  it("run with an owner that is no superuser, and make a role that reads and writes rows alone", async () => {
+    const { env } = await stack();
+    const server = await openStackDatabase("owner");
+    const [name, role] = [unique("owned"), unique("app")].map((text) => text.replace("-", "_"));
+    const [owners, url] = [new URL(env.MIGRATION_DATABASE_URL ?? ""), new URL(env.DATABASE_URL)];
+    for (const each of [owners, url]) each.pathname = `/${name}`;
+    Object.assign(owners, { username: `${role}_owner`, password: "an owner" });
+    Object.assign(url, { username: role, password: "pass/wörd" });
+    try {
+      await server.em.fork().execute(`create role "${role}_owner" login createrole createdb password 'an owner'`);
+      await migrate(owners.href, url.href);
+      await migrate(owners.href, url.href);
+
+      const application = await openDatabase(url.href, { poolMax: 1 });
+      try {
+        const em = application.em.fork();
+        await em.execute("insert into teams (id, name, plan) values ('team_x', 'X', 'FREE')");
+        await em.execute(
+          "insert into webhook_outbox (team_id, environment, type, objects) values ('t', 'LIVE', 'x', '')",
+        );
+        await em.execute("create temporary table staged (id int)");
+        await assert.rejects(em.execute("alter table teams add column mine int"), /must be owner/);
+      } finally {
+        await application.close(true);
+      }
+    } finally {
+      const em = server.em.fork();
+      await em.execute(`drop database if exists "${name}" with (force)`);
+      for (const each of [role, `${role}_owner`]) await em.execute(`drop role if exists "${each}"`);
+      await server.close(true);
+    }
+  });
+
+  it("refuse one role for the owner and the application", async () => {
+    const { MIGRATION_DATABASE_URL = "" } = (await stack()).env;
+    await assert.rejects(migrate(MIGRATION_DATABASE_URL, MIGRATION_DATABASE_URL), /must be two roles/);
   });
 });

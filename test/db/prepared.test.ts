@@ -10,7 +10,7 @@ describe("A prepared statement", () => {
   before(async () => {
     const { env } = await stack();
     // One connection, so that what it has prepared can be looked at.
-    orm = await openDatabase(env.DATABASE_URL, 1);
+    orm = await openDatabase(env.DATABASE_URL, { poolMax: 1 });
   });
   after(() => orm.close(true));
 

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { Ajv } from "ajv";
 import { parse } from "yaml";
-import { readEnv, SETTINGS } from "../../config/env.ts";
-import { POOLS } from "../../workers/pools.ts";
+import { readEnv, SECRETS, SETTINGS } from "../../config/env.ts";
+import { POOLS, type PoolDefinition } from "../../workers/pools.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;
 const read = (path: string): string => readFileSync(`${ROOT}/${path}`, "utf8");
@@ -16,11 +16,19 @@ interface Service {
   depends_on?: Record<string, { condition: string }>;
   stop_grace_period?: string;
   volumes?: string[];
+  ports?: string[];
+  networks?: string[];
+}
+
+interface Network {
+  internal?: boolean;
+  driver_opts?: Record<string, string>;
 }
 
 const compose = parse(read("docker-compose.temporal.yml"), { merge: true }) as {
   services: Record<string, Service>;
   volumes: Record<string, unknown>;
+  networks: Record<string, Network>;
 };
 const services = Object.entries(compose.services);
 /** Services that are built from the Dockerfile and take settings: all but the mail catcher. */
@@ -29,6 +37,7 @@ const ours = services.filter(([, service]) => service.build !== undefined && ser
 /** Variables that the operator sets. */
 const GIVEN: Record<string, string> = {
   POSTGRES_PASSWORD: "0123456789abcdef",
+  APP_POSTGRES_PASSWORD: "00112233445566ff",
   TEMPORAL_POSTGRES_PASSWORD: "fedcba9876543210",
   PUBLIC_URL: "https://mail.example.com",
   SIGNING_SECRET: Buffer.alloc(32).toString("base64"),
@@ -42,6 +51,15 @@ const substitute = (text: string): string =>
     assert.ok(value !== undefined, `${name} is neither given nor has a default`);
     return value;
   });
+
+/** Secrets that the work of each process needs. */
+const NEEDED: Record<string, readonly string[]> = {
+  api: ["SIGNING_SECRET", "ENCRYPTION_KEYS"],
+  prepare: ["MIGRATION_DATABASE_URL"],
+  ...Object.fromEntries(Object.entries<PoolDefinition>(POOLS).map(([pool, { secrets }]) => [pool, secrets])),
+};
+const unneeded = (name: string) => SECRETS.filter((secret) => !NEEDED[name]?.includes(secret));
+const networksOf = (name: string): string[] => compose.services[name]?.networks ?? [];
 
 const settingsOf = (service: Service): Record<string, string> =>
   Object.fromEntries(Object.entries(service.environment ?? {}).map(([name, value]) => [name, substitute(`${value}`)]));
@@ -73,12 +91,25 @@ describe("docker-compose.temporal.yml", () => {
       const known = new Set<string>(SETTINGS);
       const others = Object.keys(given).filter((key) => !known.has(key) && !/^TEMPORAL_(TLS|API_KEY)/.test(key));
       assert.deepEqual(others, []);
-      assert.equal(readEnv(given).TEMPORAL_NAMESPACE, "mailkeel");
+      assert.equal(readEnv(given, unneeded(name)).TEMPORAL_NAMESPACE, "mailkeel");
+    });
+
+    it(`gives ${name} the secrets that it needs, and no others`, () => {
+      const secrets = [...SECRETS, "MIGRATION_DATABASE_URL"].filter((secret) => secret in settingsOf(service));
+      assert.deepEqual(secrets.sort(), [...(NEEDED[name] ?? [])].sort());
+    });
+
+    it(`gives ${name} a role of Postgres that is not the owner's`, () => {
+      assert.equal(new URL(settingsOf(service)["DATABASE_URL"] ?? "").username, "mailkeel_app");
+      assert.equal(compose.services["postgres"]?.environment?.["POSTGRES_USER"], "mailkeel");
     });
 
     it(`gives ${name} more time to stop than it needs`, () => {
       const seconds = Number(/^(\d+)s$/.exec(service.stop_grace_period ?? "")?.[1]);
-      assert.ok(seconds * 1_000 > readEnv(settingsOf(service)).SHUTDOWN_GRACE_MS + 2_000, service.stop_grace_period);
+      assert.ok(
+        seconds * 1_000 > readEnv(settingsOf(service), unneeded(name)).SHUTDOWN_GRACE_MS + 2_000,
+        service.stop_grace_period,
+      );
     });
 
     it(`starts ${name} from a file of the image`, () => {
@@ -106,6 +137,41 @@ describe("docker-compose.temporal.yml", () => {
     for (const source of services.flatMap(([, { volumes = [] }]) => volumes.map((volume) => volume.split(":")[0]))) {
       assert.ok(source);
       assert.ok(source.startsWith("./") ? existsSync(`${ROOT}/${source}`) : source in compose.volumes, source);
+    }
+  });
+
+  it("keeps the data, Temporal's frontend and Temporal's data on networks without a way out", () => {
+    for (const network of ["data", "temporal", "temporal-data", "mail"]) {
+      assert.equal(compose.networks[network]?.internal, true, network);
+    }
+    const members = (network: string) =>
+      services.flatMap(([name]) => (networksOf(name).includes(network) ? [name] : []));
+    const processes = ours.map(([name]) => name);
+    assert.deepEqual(members("data").sort(), [...processes, "postgres"].sort());
+    assert.deepEqual(members("temporal").sort(), [...processes, "temporal", "temporal-ui"].sort());
+    assert.deepEqual(members("temporal-data").sort(), ["temporal", "temporal-postgres", "temporal-schema"]);
+    assert.deepEqual(members("egress").sort(), ["dispatch", "maintenance", "webhooks"]);
+    assert.deepEqual(members("public"), ["api"]);
+  });
+
+  it("names networks for every service, and lets none that has a way out reach its neighbours there", () => {
+    for (const [name] of services) {
+      assert.ok(networksOf(name).length > 0, `${name} would be on the default network`);
+      for (const network of networksOf(name)) assert.ok(network in compose.networks, network);
+    }
+    for (const [name, { internal, driver_opts }] of Object.entries(compose.networks)) {
+      if (!internal) assert.equal(driver_opts?.["com.docker.network.bridge.enable_icc"], "false", name);
+    }
+  });
+
+  it("publishes ports on 127.0.0.1 alone, from services on a network that can", () => {
+    for (const [name, { ports = [] }] of services) {
+      for (const port of ports) assert.match(port, /^127\.0\.0\.1:/, name);
+      if (ports.length > 0)
+        assert.ok(
+          networksOf(name).some((network) => !compose.networks[network]?.internal),
+          name,
+        );
     }
   });
 

@@ -54,11 +54,11 @@ describe("Confirmation mails of double opt-in", () => {
   before(async () => {
     sink = await smtpSink();
     const given = (await stack()).env;
-    const database = new URL(given.DATABASE_URL);
-    database.pathname = `/confirmations_${process.pid}`;
+    const [database, owners] = [new URL(given.DATABASE_URL), new URL(given.MIGRATION_DATABASE_URL ?? "")];
+    for (const url of [database, owners]) url.pathname = `/confirmations_${process.pid}`;
     env = { ...given, DATABASE_URL: database.href, PUBLIC_URL: "https://mail.example", SYSTEM_SMTP_URL: sink.url };
-    await migrate(env.DATABASE_URL);
-    orm = await openDatabase(env.DATABASE_URL, 5);
+    await migrate(owners.href, env.DATABASE_URL);
+    orm = await openDatabase(owners.href, { poolMax: 5 });
     const owner = { email: "owner@example.com", name: "Owner" };
     const { team } = await transaction(orm.em, (em) =>
       createTeam(em, { name: "Team", plan: "BUSINESS", timeZone: "UTC", owner }),

@@ -4,11 +4,10 @@ import { once } from "node:events";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { promisify } from "node:util";
-import { openDatabase } from "../../db/orm.ts";
 import { reservePorts } from "../../stack/infra.ts";
 import { clearStacks, runDemo, spawnStack } from "../stack/support.ts";
 import { eventually } from "../support/eventually.ts";
-import { unique } from "../support/factories.ts";
+import { openStackDatabase, unique } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { needs } from "./programs.ts";
 
@@ -30,10 +29,11 @@ describe("The service behind PgBouncer in session pooling", function () {
   let pooler: ChildProcess | undefined;
   let database: string;
   let pooled: string;
+  /** The database past PgBouncer, with the role that owns it. */
+  let owners: URL;
 
   async function inPostgres(statement: string): Promise<void> {
-    const { env } = await stack();
-    const orm = await openDatabase(env.DATABASE_URL, 1);
+    const orm = await openStackDatabase("owner");
     try {
       await orm.em.getConnection().execute(statement);
     } finally {
@@ -89,6 +89,8 @@ describe("The service behind PgBouncer in session pooling", function () {
     await eventually(listens, { withinMs: 10_000, what: "PgBouncer to listen" }).catch((cause) => {
       throw new Error(`PgBouncer did not start: ${log}`, { cause });
     });
+    owners = new URL(env.MIGRATION_DATABASE_URL ?? "");
+    owners.pathname = `/${database}`;
     pooled = `postgres://${server.username}@127.0.0.1:${port}/${database}`;
   });
 
@@ -104,7 +106,7 @@ describe("The service behind PgBouncer in session pooling", function () {
   });
 
   it("migrates, sends a newsletter and delivers its webhooks", async () => {
-    const own = spawnStack({ env: { DATABASE_URL: pooled } });
+    const own = spawnStack({ env: { DATABASE_URL: pooled, MIGRATION_DATABASE_URL: owners.href } });
     await own.ready();
     const output = await runDemo(own, "--recipients", String(RECIPIENTS), "--events", "*");
     assert.match(output, new RegExp(`SENT: ${RECIPIENTS} sent`));

@@ -11,7 +11,7 @@ import { confirmationToken, isGenuine, previewIdOf, type TokenFacts } from "../.
 import { accountFailureWaitMs } from "../../workflows/account-failure.ts";
 
 const vault = openVault({
-  SIGNING_SECRET: randomBytes(32).toString("base64"),
+  SIGNING_SECRET: [["k1", randomBytes(32).toString("base64")]],
   ENCRYPTION_KEYS: [["k1", randomBytes(32).toString("base64")]],
 });
 

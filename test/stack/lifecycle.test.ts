@@ -12,7 +12,7 @@ import { allGone, clearStacks, type SpawnedStack, spawnStack, temporaryFolder } 
 const BACK_TIMEOUT_MS = 60_000;
 
 async function query(stack: StackFile, sql: string): Promise<Record<string, unknown>[]> {
-  const orm = await openDatabase(stack.database, 1);
+  const orm = await openDatabase(stack.migrationDatabase, { poolMax: 1 });
   try {
     return await orm.em.getConnection().execute(sql);
   } finally {
@@ -189,14 +189,14 @@ describe("the embedded stack", function () {
   it("keeps keys, passwords and secrets out of its logs", async () => {
     const stack = spawnStack();
     const file = await stack.ready();
-    const { keys, database } = file;
+    const { keys, database, migrationDatabase } = file;
     for (const key of Object.values(keys)) await me(file, key);
     const { signingSecret, encryptionKeys } = JSON.parse(readFileSync(`${stack.dataDir}/secrets.json`, "utf8"));
     assert.equal(await stop(stack, "SIGINT"), 0);
-    const { password } = new URL(database);
+    const passwords = [database, migrationDatabase].map((url) => new URL(url).password);
     for (const name of ["api", "postgres", "temporal", "mail", ...POOLS]) {
       const log = readFileSync(`${stack.dataDir}/logs/${name}.log`, "utf8");
-      for (const secret of [...Object.values(keys), password, signingSecret, encryptionKeys]) {
+      for (const secret of [...Object.values(keys), ...passwords, signingSecret, encryptionKeys]) {
         assert.ok(!log.includes(secret), `${name}.log`);
       }
     }

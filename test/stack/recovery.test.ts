@@ -21,7 +21,7 @@ const RECIPIENTS = 200;
 
 /** Works on the database of a stack of the test's own. */
 async function inDatabase<T>(file: StackFile, work: (orm: Awaited<ReturnType<typeof openDatabase>>) => Promise<T>) {
-  const orm = await openDatabase(file.database, 2);
+  const orm = await openDatabase(file.database, { poolMax: 2 });
   try {
     return await work(orm);
   } finally {

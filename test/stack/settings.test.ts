@@ -10,6 +10,7 @@ type Settings = Exclude<keyof Env | keyof StackSettings, "TEMPORAL_NAMESPACE">;
 /** One bad value of every setting; a namespace can have any name. */
 const BAD = {
   DATABASE_URL: "mysql://127.0.0.1/mailkeel",
+  MIGRATION_DATABASE_URL: "mysql://127.0.0.1/mailkeel",
   DATABASE_POOL_MAX: "0",
   HOST: "no-such-host.invalid",
   PORT: "70000",
@@ -108,7 +109,10 @@ describe("a stack that cannot start", () => {
   }
 
   it("names the setting of a database and of a cluster that does not answer", async () => {
-    assert.match(await refusal({ DATABASE_URL: "postgres://127.0.0.1:1/mailkeel" }), /DATABASE_URL/);
+    const DATABASE_URL = "postgres://app@127.0.0.1:1/mailkeel";
+    const MIGRATION_DATABASE_URL = "postgres://owner@127.0.0.1:1/mailkeel";
+    assert.match(await refusal({ DATABASE_URL }), /MIGRATION_DATABASE_URL is not set/);
+    assert.match(await refusal({ DATABASE_URL, MIGRATION_DATABASE_URL }), /DATABASE_URL: .*ECONNREFUSED/);
     assert.match(await refusal({ TEMPORAL_ADDRESS: "127.0.0.1:1" }), /TEMPORAL_ADDRESS/);
   });
 

@@ -4,6 +4,7 @@ import { Member, type Plan, type Role, Team } from "../../db/entities/team.ts";
 import { type EntityManager, forTenant, type MikroORM, openDatabase } from "../../db/orm.ts";
 import { type KeyGrant, type MintedKey, mintKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
+import { openAdmitted } from "../../domain/admission.ts";
 import { openVault, type Vault } from "../../domain/crypto.ts";
 import { newId } from "../../domain/ids.ts";
 import { closeStack, stack } from "./stack.ts";
@@ -15,12 +16,29 @@ interface Backdoor {
 
 let opened: Promise<Backdoor> | undefined;
 
-async function openBackdoor(): Promise<Backdoor> {
-  const { env } = await stack();
-  return { orm: await openDatabase(env.DATABASE_URL, 5), vault: openVault(env) };
+/** The stack's database with a role of the settings: the owner's may do what the application's may not. */
+export async function openStackDatabase(role: "owner" | "application", poolMax = 1): Promise<MikroORM> {
+  const { DATABASE_URL, MIGRATION_DATABASE_URL } = (await stack()).env;
+  if (MIGRATION_DATABASE_URL === undefined) throw new Error("the stack has no MIGRATION_DATABASE_URL");
+  return openDatabase(role === "owner" ? MIGRATION_DATABASE_URL : DATABASE_URL, { poolMax });
 }
 
-/** The stack's database and vault, for facts that a test writes or reads past the API. */
+/** A vault as the stack's processes have it. */
+export async function openStackVault(): Promise<Vault> {
+  const { env } = await stack();
+  const vault = openVault(env);
+  const { orm, connect } = await openAdmitted(env, vault, { poolMax: 1 });
+  const failure = await connect();
+  await orm.close(true);
+  if (failure !== undefined) throw failure;
+  return vault;
+}
+
+async function openBackdoor(): Promise<Backdoor> {
+  return { orm: await openStackDatabase("owner", 5), vault: await openStackVault() };
+}
+
+/** The stack's database, with its owner's role, and vault, for facts that a test writes or reads past the API. */
 export function backdoor(): Promise<Backdoor> {
   opened ??= openBackdoor();
   return opened;

@@ -2,6 +2,7 @@ import { fork } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { formatKeys } from "../../config/env.ts";
 import type { PoolName } from "../../workflows/ids.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
@@ -45,8 +46,8 @@ export async function workerSettings(): Promise<Record<string, string | undefine
     TEMPORAL_ADDRESS: env.TEMPORAL_ADDRESS,
     TEMPORAL_NAMESPACE: env.TEMPORAL_NAMESPACE,
     TEMPORAL_CONFIG_FILE: "/nowhere/no-profile.toml",
-    SIGNING_SECRET: env.SIGNING_SECRET,
-    ENCRYPTION_KEYS: env.ENCRYPTION_KEYS.map((pair) => pair.join(":")).join(","),
+    SIGNING_SECRET: formatKeys(env.SIGNING_SECRET),
+    ENCRYPTION_KEYS: formatKeys(env.ENCRYPTION_KEYS),
     SYSTEM_SMTP_URL: env.SYSTEM_SMTP_URL,
     SMTP_ALLOWED_HOSTS: env.SMTP_ALLOWED_HOSTS.join(","),
     PUBLIC_URL: env.PUBLIC_URL,

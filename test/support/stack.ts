@@ -13,7 +13,7 @@ export interface TestStack {
   api: string;
   /** Scheme, host and port of the API: for paths outside the versioned base. */
   origin: string;
-  /** The settings of the stack's processes: the same database, the same secrets. */
+  /** The settings of the stack's processes: the same database, the same secrets; and the database with its owner's role. */
   env: Env;
   temporal: { address: string; namespace: string };
   mail: { smtp: string; api: string };
@@ -25,6 +25,7 @@ export interface TestStack {
 interface StackFile {
   api: string;
   database: string;
+  migrationDatabase: string;
   temporal: TestStack["temporal"];
   mail: TestStack["mail"];
   health: TestStack["health"];
@@ -35,10 +36,13 @@ const API_MAIN = `${import.meta.dirname}/../../api/main.ts`;
 
 /** The stack that `npm test` brought up; its secrets are in the same folder as its file. */
 function givenStack(file: string): TestStack {
-  const { api, database, temporal, mail, health, pids } = JSON.parse(readFileSync(file, "utf8")) as StackFile;
+  const { api, database, migrationDatabase, temporal, mail, health, pids } = JSON.parse(
+    readFileSync(file, "utf8"),
+  ) as StackFile;
   const secrets = JSON.parse(readFileSync(`${dirname(file)}/secrets.json`, "utf8")) as Record<string, string>;
   const env = readEnv({
     DATABASE_URL: database,
+    MIGRATION_DATABASE_URL: migrationDatabase,
     TEMPORAL_ADDRESS: temporal.address,
     TEMPORAL_NAMESPACE: temporal.namespace,
     SYSTEM_SMTP_URL: mail.smtp,
@@ -58,10 +62,14 @@ let child: ChildProcess | undefined;
  * For work on the API; tests that need Temporal or mail do not pass here.
  */
 async function loneApi(server: string): Promise<TestStack> {
-  const database = new URL(server);
-  database.pathname = `/mailkeel_test_${process.pid}`;
+  const owners = new URL(server);
+  owners.pathname = `/mailkeel_test_${process.pid}`;
+  const database = new URL(owners);
+  database.username = `mailkeel_test_${process.pid}`;
+  database.password = randomBytes(18).toString("hex");
   const settings = {
     DATABASE_URL: database.href,
+    MIGRATION_DATABASE_URL: owners.href,
     TEMPORAL_ADDRESS: process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233",
     SIGNING_SECRET: randomBytes(32).toString("base64"),
     ENCRYPTION_KEYS: `k1:${randomBytes(32).toString("base64")}`,
@@ -70,7 +78,7 @@ async function loneApi(server: string): Promise<TestStack> {
     LOG_LEVEL: process.env["LOG_LEVEL"] ?? "error",
     PORT: "0",
   };
-  await migrate(settings.DATABASE_URL);
+  await migrate(settings.MIGRATION_DATABASE_URL, settings.DATABASE_URL);
   child = fork(API_MAIN, { env: { PATH: process.env["PATH"], ...settings } });
   const [{ port }] = (await once(child, "message")) as [{ port: number }];
   const origin = `http://127.0.0.1:${port}`;

@@ -436,7 +436,7 @@ describe("Metrics from Postgres", () => {
   });
 
   it("are left out, not 0, while Postgres is away", async () => {
-    const orm = await openDatabase("postgres://127.0.0.1:1/none", 1);
+    const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
     try {
       const { registry } = createMetrics("maintenance", () => true);
       addDatabaseMetrics(registry, { orm, log }, NEVER_KEPT);
@@ -453,7 +453,7 @@ describe("Metrics from Postgres", () => {
 
   it("count the connections that are used and idle, and the callers that wait for one", async () => {
     const { registry, watchConnections } = createMetrics("test", () => true);
-    const orm = await openDatabase((await stack()).env.DATABASE_URL, 1, watchConnections);
+    const orm = await openDatabase((await stack()).env.DATABASE_URL, { poolMax: 1, onPool: watchConnections });
     const connections = async () => {
       const states = ["used", "idle", "waiting"];
       return Promise.all(states.map((state) => gauge(registry, "mailkeel_database_pool_connections", { state })));

@@ -1,0 +1,202 @@
+import { randomBytes, type ScryptOptions, scrypt } from "node:crypto";
+import { promisify } from "node:util";
+import type { Env, SecretKey } from "../config/env.ts";
+import { type DatabaseOptions, type MikroORM, type OnConnect, openDatabase } from "../db/orm.ts";
+import { AdmissionError } from "./admission-error.ts";
+import { equalConstantTime, type Vault } from "./crypto.ts";
+
+/*
+ * A process works on a database only with the keys that the database was used with. With others it would send links that
+ * no process accepts, and seal passwords that no process can open. Postgres therefore holds a fingerprint of each key, and
+ * the first connection of every process compares them before anything else uses a connection.
+ */
+
+/** Settings whose keys have fingerprints. */
+export const KEY_SETTINGS = ["SIGNING_SECRET", "ENCRYPTION_KEYS"] as const;
+export type KeySetting = (typeof KEY_SETTINGS)[number];
+
+/**
+ * 16 MiB and about 30 ms of a core per guess, the cost that the paper on scrypt gives for interactive logins: an operator
+ * may have chosen a key that is easier to guess than random bytes.
+ */
+const SCRYPT_COST = 2 ** 14;
+const derive = promisify<Buffer, string, number, ScryptOptions, Buffer>(scrypt);
+
+const BYTES = 32;
+
+/** `cost.hash`: the cost stands with the hash, so that another cost for new keys leaves known ones as they are. */
+async function fingerprintOf(key: string, salt: string, cost = SCRYPT_COST): Promise<string> {
+  const hash = await derive(Buffer.from(key, "base64"), salt, BYTES, { cost });
+  return `${cost}.${hash.toString("base64url")}`;
+}
+
+const costOf = (fingerprint: string): number => Number(fingerprint.split(".", 1)[0]);
+
+interface Fingerprint {
+  setting: KeySetting;
+  key_id: string;
+  salt: string;
+  fingerprint: string;
+  used: boolean;
+}
+
+type Connection = Parameters<OnConnect>[0];
+
+const UNDEFINED_TABLE = "42P01";
+
+async function readFingerprints(connection: Connection): Promise<Fingerprint[]> {
+  try {
+    const { rows } = await connection.query<Fingerprint>(
+      "select setting, key_id, salt, fingerprint, used_since is not null as used from secret_fingerprints",
+    );
+    return rows;
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === UNDEFINED_TABLE)) throw error;
+    throw new AdmissionError("DATABASE_URL: the database has no schema yet; `npm run prepare:cluster` makes it.");
+  }
+}
+
+/**
+ * Compares the keys of a setting with the fingerprints of the database, and adds those of new keys. A key rotates in two
+ * steps, so that both orders are valid while it does: every process first gets the new key behind the old one, then in
+ * front of it.
+ * @param keys as the setting gives them; the first one signs or encrypts
+ * @throws {AdmissionError} for a key that is another than the database knows under its id, for a new key in the first
+ * place, and when a key is missing that has signed or encrypted and was not retired
+ */
+async function checkKeys(connection: Connection, setting: KeySetting, keys: readonly SecretKey[]): Promise<void> {
+  const known = (await readFingerprints(connection)).filter((row) => row.setting === setting);
+  const given = new Map(keys);
+  for (const { key_id: id, salt, fingerprint } of known) {
+    const key = given.get(id);
+    if (key !== undefined && !equalConstantTime(await fingerprintOf(key, salt, costOf(fingerprint)), fingerprint)) {
+      throw new AdmissionError(`${setting}: the key ${id} is not the one that this database is used with.`);
+    }
+  }
+  const missing = known.find(({ key_id, used }) => used && !given.has(key_id));
+  if (missing) {
+    throw new AdmissionError(
+      `${setting}: the key ${missing.key_id} is missing, which this database is used with. ` +
+        "`npm run app -- secrets:status` says when a key may go.",
+    );
+  }
+  const [[first] = [""]] = keys;
+  const ids = new Set(known.map(({ key_id }) => key_id));
+  if (known.length > 0 && !ids.has(first)) {
+    throw new AdmissionError(
+      `${setting}: the key ${first} is new to this database and stands first. ` +
+        "Give it to every process in the last place, and only then in the first.",
+    );
+  }
+
+  for (const [id, key] of keys.filter(([each]) => !ids.has(each))) {
+    const salt = randomBytes(BYTES).toString("base64url");
+    const { rowCount } = await connection.query(
+      `insert into secret_fingerprints (setting, key_id, salt, fingerprint, used_since)
+       values ($1, $2, $3, $4, case when $5 then now() end) on conflict do nothing`,
+      [setting, id, salt, await fingerprintOf(key, salt), id === first],
+    );
+    // Another process has just added a key under this id: it may be another key.
+    if (rowCount === 0) return checkKeys(connection, setting, keys);
+  }
+  if (known.some(({ key_id, used }) => key_id === first && !used)) {
+    await connection.query(
+      "update secret_fingerprints set used_since = now() where setting = $1 and key_id = $2 and used_since is null",
+      [setting, first],
+    );
+  }
+}
+
+/** The row of `database_keys` with the key of stored hashes, and the context that it is sealed under. */
+const HASH_KEY = "hash";
+export const databaseKeyContext = (name: string): string => `database_keys/${name}`;
+
+/** Opens the database's hash key for the vault, or makes it where there is none. */
+async function loadHashKey(connection: Connection, vault: Vault): Promise<void> {
+  const context = databaseKeyContext(HASH_KEY);
+  for (;;) {
+    const { rows } = await connection.query<{ encrypted_key: string }>(
+      "select encrypted_key from database_keys where name = $1",
+      [HASH_KEY],
+    );
+    const [row] = rows;
+    if (row) return vault.setHashKey(vault.decrypt(row.encrypted_key, context));
+    const sealed = vault.encrypt(randomBytes(BYTES).toString("base64"), context);
+    await connection.query(
+      "insert into database_keys (name, encrypted_key) values ($1, $2) on conflict (name) do nothing",
+      [HASH_KEY, sealed],
+    );
+  }
+}
+
+/** @throws {AdmissionError} when the role of this connection is a superuser or owns a database, itself or as a member */
+async function checkRole(connection: Connection): Promise<void> {
+  const { rows } = await connection.query<{ role: string; owns: boolean }>(
+    `select current_user as role,
+       exists (select from pg_database where pg_has_role(current_user, datdba, 'MEMBER')) as owns`,
+  );
+  const [row] = rows;
+  if (!row?.owns) return;
+  throw new AdmissionError(
+    `DATABASE_URL: the role ${row.role} is a superuser or owns a database. Name a role that reads and writes the tables ` +
+      "alone; `npm run prepare:cluster` makes it, with the owner's role in MIGRATION_DATABASE_URL.",
+  );
+}
+
+type Settings = Pick<Env, "DATABASE_URL" | (typeof KEY_SETTINGS)[number]>;
+
+async function admit(connection: Connection, settings: Settings, vault: Vault): Promise<void> {
+  await checkRole(connection);
+  for (const setting of KEY_SETTINGS) {
+    if (settings[setting].length > 0) await checkKeys(connection, setting, settings[setting]);
+  }
+  if (settings.ENCRYPTION_KEYS.length > 0) await loadHashKey(connection, vault);
+}
+
+/** The database of a process. */
+export interface AdmittedDatabase {
+  orm: MikroORM;
+  /**
+   * Makes a connection, so that a process that the database refuses ends before it serves.
+   * @returns why Postgres cannot be used at present; undefined when it can
+   * @throws {AdmissionError} when the database refuses this process
+   */
+  connect(): Promise<unknown>;
+}
+
+/**
+ * Opens the pool of a process. Its first connection admits the process: it compares role and keys, and opens the hash key
+ * for the vault. Until that has succeeded, no connection is used, so Postgres may be away when a process starts.
+ */
+export async function openAdmitted(
+  settings: Settings,
+  vault: Vault,
+  options: Omit<DatabaseOptions, "onConnect">,
+): Promise<AdmittedDatabase> {
+  let refusal: AdmissionError | undefined;
+  // Connections that are made meanwhile wait for it: each would compute the same hashes.
+  let admission: Promise<void> | undefined;
+  const onConnect: OnConnect = (connection) => {
+    admission ??= admit(connection, settings, vault).catch((error) => {
+      if (error instanceof AdmissionError) refusal = error;
+      // A connection that was cut off says nothing about the keys: the next one tries again.
+      admission = undefined;
+      throw error;
+    });
+    return admission;
+  };
+  const orm = await openDatabase(settings.DATABASE_URL, { ...options, onConnect });
+  return {
+    orm,
+    connect: async () => {
+      try {
+        await orm.em.fork().execute("select 1");
+        return undefined;
+      } catch (error) {
+        // MikroORM wraps the errors of a connection.
+        if (refusal) throw refusal;
+        return error;
+      }
+    },
+  };
+}

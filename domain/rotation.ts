@@ -1,0 +1,95 @@
+import type { Env } from "../config/env.ts";
+import { type EntityManager, kysely } from "../db/orm.ts";
+import { KEY_SETTINGS, type KeySetting } from "./admission.ts";
+import { ApiError } from "./errors.ts";
+import { countSealed, forgetDatabaseKeys } from "./sealed.ts";
+
+/**
+ * Days for which a signing secret is kept after the next one took over: an unsubscribe link must work for 60 days after
+ * its mail was sent (Canada's CASL, section 11 (2); the USA's CAN-SPAM Act asks for 30).
+ */
+const LINK_DAYS = 60;
+const DAY_MS = 86_400_000;
+
+/** A key that the database knows, and whether it is still needed. */
+export interface KeyState {
+  setting: KeySetting;
+  id: string;
+  /** It stands first in the settings of this process: it signs or encrypts. */
+  isFirst: boolean;
+  /** When it first signed or encrypted; null for one that is only accepted so far. */
+  usedSince: Date | null;
+  /** Stored texts that are sealed under it; null for a signing secret. */
+  sealedTexts: number | null;
+  /** Why it may not go yet; null when it may. */
+  neededFor: string | null;
+}
+
+type Keys = Pick<Env, KeySetting>;
+
+/** Every key that the database knows, in the order of the settings. */
+export async function readKeyStates(em: EntityManager, env: Keys): Promise<KeyState[]> {
+  const rows = await kysely(em)
+    .selectFrom("secret_fingerprints")
+    .select(["setting", "key_id", "used_since"])
+    .orderBy("created_at")
+    .orderBy("key_id")
+    .execute();
+  const sealed = await countSealed(em);
+  return KEY_SETTINGS.flatMap((setting) => {
+    const keys = rows.filter((row) => row.setting === setting);
+    const usedAt = keys.flatMap(({ used_since }) => (used_since === null ? [] : [Date.parse(used_since)]));
+    return keys.map(({ key_id: id, used_since }): KeyState => {
+      const usedSince = used_since === null ? null : new Date(used_since);
+      const successors = usedSince ? usedAt.filter((at) => at > usedSince.getTime()) : [];
+      const key = {
+        setting,
+        id,
+        isFirst: env[setting][0]?.[0] === id,
+        usedSince,
+        sealedTexts: setting === "ENCRYPTION_KEYS" ? (sealed.get(id) ?? 0) : null,
+      };
+      return { ...key, neededFor: neededFor(key, successors.length > 0 ? Math.min(...successors) : undefined) };
+    });
+  });
+}
+
+/** @param replacedAt when the next key was first used, in ms since 1970 */
+function neededFor(
+  { isFirst, usedSince, sealedTexts }: Omit<KeyState, "neededFor">,
+  replacedAt: number | undefined,
+): string | null {
+  if (isFirst) return sealedTexts === null ? "it signs" : "it encrypts";
+  if (sealedTexts !== null) return sealedTexts > 0 ? `${sealedTexts} stored texts; secrets:reencrypt` : null;
+  if (usedSince === null) return null;
+  if (replacedAt === undefined) return "it signs, in other processes";
+  const until = replacedAt + LINK_DAYS * DAY_MS;
+  return until > Date.now() ? `links in mails, until ${new Date(until).toISOString()}` : null;
+}
+
+/** The result of retiring a key. */
+export interface Retired {
+  /** Stored hashes, those of API keys among them, can no longer be compared: the key that they need was sealed under it. */
+  hashesLost: boolean;
+}
+
+/**
+ * Lets processes start without a key from now on.
+ * @param force also while it is needed: for a key that has leaked or is lost
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for the first key of the settings, and for one that is needed
+ */
+export async function retireKey(
+  em: EntityManager,
+  env: Keys,
+  { setting, id }: Pick<KeyState, "setting" | "id">,
+  { force }: { force: boolean },
+): Promise<Retired> {
+  const key = (await readKeyStates(em, env)).find((each) => each.setting === setting && each.id === id);
+  if (!key) throw new ApiError("not_found", `The database knows no key ${id} of ${setting}.`);
+  if (key.isFirst || (key.neededFor !== null && !force)) {
+    throw new ApiError("resource_state_invalid", `The key ${id} of ${setting} is needed: ${key.neededFor}.`);
+  }
+  const lost = key.sealedTexts ? await forgetDatabaseKeys(em, id) : 0;
+  await kysely(em).deleteFrom("secret_fingerprints").where("setting", "=", setting).where("key_id", "=", id).execute();
+  return { hashesLost: lost > 0 };
+}

@@ -1,0 +1,154 @@
+import { fork, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { text } from "node:stream/consumers";
+import { formatKeys, type SecretKey } from "../../config/env.ts";
+import { type MikroORM, migrate, openDatabase, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { mintKey } from "../../domain/access/keys.ts";
+import type { Scope } from "../../domain/access/scopes.ts";
+import { openAdmitted } from "../../domain/admission.ts";
+import { addSubscribers, createList } from "../../domain/audience/lists.ts";
+import { createSubscriber } from "../../domain/audience/subscribers.ts";
+import { openVault } from "../../domain/crypto.ts";
+import { confirmUrl } from "../../domain/links.ts";
+import { createTeam } from "../../domain/teams.ts";
+import { openStackDatabase, unique, uniqueEmail } from "./factories.ts";
+import { workerSettings } from "./processes.ts";
+import { stack } from "./stack.ts";
+
+const ROOT = `${import.meta.dirname}/../..`;
+
+/** A new key for SIGNING_SECRET or ENCRYPTION_KEYS. */
+export const newKey = (id: string): SecretKey => [id, randomBytes(32).toString("base64")];
+
+const LISTS: readonly Scope[] = ["lists:read", "lists:write"];
+
+export interface OwnDatabase {
+  /** With its owner's role. */
+  orm: MikroORM;
+  /** The application's connection string. */
+  url: string;
+  drop(): Promise<void>;
+}
+
+/** A migrated database of a test's own, on the stack's server. */
+export async function makeDatabase(): Promise<OwnDatabase> {
+  const { env } = await stack();
+  const name = unique("own").replace("-", "_");
+  const [url, owners] = [new URL(env.DATABASE_URL), new URL(env.MIGRATION_DATABASE_URL ?? "")];
+  for (const each of [url, owners]) each.pathname = `/${name}`;
+  await migrate(owners.href, url.href);
+  const orm = await openDatabase(owners.href, { poolMax: 2 });
+  return {
+    orm,
+    url: url.href,
+    drop: async () => {
+      await orm.close(true);
+      const server = await openStackDatabase("owner");
+      await server.em.fork().execute(`drop database "${name}" with (force)`);
+      await server.close(true);
+    },
+  };
+}
+
+/** Keys of a process's settings; the first ones sign and encrypt. */
+export interface Keys {
+  signing: SecretKey[];
+  encryption: SecretKey[];
+}
+
+/** The settings of a process that works on a database of a test's own with these keys. */
+export const settingsOf = ({ url }: OwnDatabase, { signing, encryption }: Keys) => ({
+  DATABASE_URL: url,
+  SIGNING_SECRET: formatKeys(signing),
+  ENCRYPTION_KEYS: formatKeys(encryption),
+});
+
+/** A team in a database of a test's own, with what its API client and its subscriber hold; made with these keys. */
+export async function makeClient(
+  { url }: OwnDatabase,
+  { signing, encryption }: Keys,
+  scopes: readonly Scope[] = LISTS,
+) {
+  const env = { DATABASE_URL: url, SIGNING_SECRET: signing, ENCRYPTION_KEYS: encryption };
+  const vault = openVault(env);
+  const { orm, connect } = await openAdmitted(env, vault, { poolMax: 1 });
+  try {
+    const failure = await connect();
+    if (failure !== undefined) throw failure;
+    return await transaction(orm.em, async (em) => {
+      const { team, owner } = await createTeam(em, {
+        name: "Team",
+        plan: "BUSINESS",
+        timeZone: "UTC",
+        owner: { email: uniqueEmail(), name: "Owner" },
+      });
+      const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
+      const { key } = await mintKey(em, vault, { ...tenant, memberId: owner.id, name: "key", scopes });
+      em.setFilterParams("tenant", tenant);
+      const list = await createList(em, tenant, { name: "List", description: null, optin: "DOUBLE" });
+      const email = uniqueEmail();
+      const subscriber = await createSubscriber(em, tenant, { email, firstName: null, lastName: null });
+      await addSubscribers(em, tenant, list.id, [subscriber.id]);
+      const linkFor = (origin: string) =>
+        confirmUrl(vault, origin, { listId: list.id, subscriberId: subscriber.id, email });
+      return { tenant, key, linkFor };
+    });
+  } finally {
+    await orm.close(true);
+  }
+}
+
+/** Programs of the service: the entry and its arguments. */
+export const PROGRAMS = {
+  api: ["api/main.ts"],
+  dispatch: ["workers/main.ts", "--pool", "dispatch"],
+  webhooks: ["workers/main.ts", "--pool", "webhooks"],
+  maintenance: ["workers/main.ts", "--pool", "maintenance"],
+  app: ["app/main.ts", "team:create", "--name", "T", "--owner-email", "o@example.com", "--owner-name", "O"],
+} as const;
+export type Program = keyof typeof PROGRAMS;
+
+const environment = async (settings: Record<string, string>) => ({
+  ...(await workerSettings()),
+  PORT: "0",
+  ...settings,
+});
+
+/** Runs a program to its end. */
+export async function runToEnd(
+  args: readonly string[],
+  settings: Record<string, string>,
+): Promise<{ code: number; stdout: string; stderr: string }> {
+  const [entry, ...rest] = args;
+  const child = spawn(process.execPath, [`${ROOT}/${entry}`, ...rest], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: await environment(settings),
+  });
+  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);
+  return { code, stdout, stderr };
+}
+
+/** An API process of a test's own. */
+export async function startApi(settings: Record<string, string>) {
+  const child = fork(`${ROOT}/api/main.ts`, {
+    env: await environment(settings),
+    stdio: ["ignore", "ignore", "ignore", "ipc"],
+  });
+  const ended = once(child, "exit");
+  const [message] = (await Promise.race([
+    once(child, "message"),
+    ended.then(([code]) => Promise.reject(new Error(`the API ended with ${code} instead of getting ready`))),
+  ])) as [{ port: number }];
+  const origin = `http://127.0.0.1:${message.port}`;
+  return {
+    origin,
+    base: `${origin}/api/v2`,
+    ended,
+    stop: async () => {
+      child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
