@@ -1,5 +1,6 @@
 import { transaction } from "../db/transaction.ts";
 import { claimConfirmations, type DueConfirmation, settleConfirmation } from "../domain/audience/confirmations.ts";
+import { plainName } from "../domain/audience/plain-name.ts";
 import { confirmUrl } from "../domain/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
 import type { ActivityDeps } from "./deps.ts";
@@ -17,6 +18,7 @@ type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
  */
 export async function sendDueConfirmations({ env, orm, vault, log, stopping }: Deps): Promise<number> {
   const { PUBLIC_URL: publicUrl, SYSTEM_SMTP_URL, SYSTEM_FROM, SMTP_TIMEOUT_MS } = env;
+  const limits = { perAddress: env.CONFIRMATIONS_PER_ADDRESS, perTeam: env.CONFIRMATIONS_PER_TEAM };
   let transport: Transport | undefined;
   let sent = 0;
 
@@ -35,11 +37,13 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
 
   try {
     while (!stopping.aborted) {
-      const batch = await transaction(orm.em, (em) => claimConfirmations(em, BATCH));
-      if (batch.length === 0) break;
+      const { claimed, withheld } = await transaction(orm.em, (em) => claimConfirmations(em, BATCH, limits));
+      for (const mails of withheld) log.warn(mails, "a limit withholds confirmation mails until the next UTC day");
+      if (claimed.length + withheld.length === 0) break;
+      if (claimed.length === 0) continue;
       transport ??= openTransport(SYSTEM_SMTP_URL, SMTP_TIMEOUT_MS);
       const carrier = transport;
-      await Promise.all(batch.map((due) => sendOne(carrier, due)));
+      await Promise.all(claimed.map((due) => sendOne(carrier, due)));
     }
   } finally {
     transport?.close();
@@ -47,9 +51,12 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
   return sent;
 }
 
-function compose({ listName, teamName }: DueConfirmation, url: string) {
+/** The mail goes to a stranger on a client's word, so that the client's names reach neither its subject nor a link. */
+function compose(due: DueConfirmation, url: string) {
+  const teamName = plainName(due.teamName, "a sender");
+  const listName = plainName(due.listName, "a mailing list");
   return {
-    subject: `Please confirm: ${listName}`,
+    subject: "Please confirm your subscription",
     text: [
       `Somebody, most likely you, asked ${teamName} to put this address on "${listName}".`,
       `To confirm, open this page:\n${url}`,

@@ -3,6 +3,7 @@ import { Command } from "commander";
 import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { accountCommands } from "./commands/accounts.ts";
+import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
 import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
@@ -39,6 +40,7 @@ const groups = [
   keyCommands,
   accountCommands,
   newsletterCommands,
+  confirmationCommands,
   webhookCommands,
   deliveryCommands,
   importCommand,

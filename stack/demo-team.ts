@@ -50,7 +50,7 @@ export async function seedDemo({ databaseUrl, env, mail }: DemoOptions): Promise
       });
       const live: Tenant = { teamId: team.id, environment: "LIVE" };
       const mint = async (name: string, scopes: Scope[], grant: Partial<KeyGrant> = {}) => {
-        const { key } = await mintKey(em, vault, {
+        const whole: KeyGrant = {
           ...live,
           memberId: owner.id,
           name,
@@ -58,7 +58,8 @@ export async function seedDemo({ databaseUrl, env, mail }: DemoOptions): Promise
           sendDomains: scopes.some((scope) => SENDS.includes(scope)) ? [DEMO_DOMAIN] : [],
           dailySendCap: PLENTY,
           ...grant,
-        });
+        };
+        const { key } = await mintKey(em, vault, whole, env.MAX_API_KEYS);
         return key;
       };
       const keys = {
@@ -70,7 +71,7 @@ export async function seedDemo({ databaseUrl, env, mail }: DemoOptions): Promise
         await grantCredits(em, { ...live, environment }, PLENTY, "demo");
       }
       em.setFilterParams("tenant", live);
-      await createList(em, live, { name: "Demo list", description: null, optin: "SINGLE" });
+      await createList(em, live, { name: "Demo list", description: null, optin: "SINGLE" }, env.MAX_LISTS);
       await connectAccount(
         em,
         live,

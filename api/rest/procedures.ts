@@ -60,8 +60,9 @@ function readDryRun(value: string | undefined, access: Access, { readScope }: Ro
 const admitted = t.procedure
   .use(async ({ ctx, next }) => next({ ctx: await identify(ctx) }))
   .use(async ({ ctx, meta, next }) => {
-    const { scope } = declared(meta);
+    const { scope, alsoScope } = declared(meta);
     if (scope) requireScope(ctx.access, scope);
+    if (alsoScope) requireScope(ctx.access, alsoScope);
     return next();
   })
   .use(async ({ ctx, meta, next }) =>
