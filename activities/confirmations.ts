@@ -1,5 +1,10 @@
 import { transaction } from "../db/transaction.ts";
-import { claimConfirmations, type DueConfirmation, settleConfirmation } from "../domain/audience/confirmations.ts";
+import {
+  claimConfirmations,
+  type DueConfirmation,
+  settleConfirmation,
+  type Withheld,
+} from "../domain/audience/confirmations.ts";
 import { plainName } from "../domain/audience/plain-name.ts";
 import { confirmUrl } from "../domain/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
@@ -21,6 +26,8 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
   const limits = { perAddress: env.CONFIRMATIONS_PER_ADDRESS, perTeam: env.CONFIRMATIONS_PER_TEAM };
   let transport: Transport | undefined;
   let sent = 0;
+  /** Mails that a limit withholds, by team and limit: one line of the log each. */
+  const held = new Map<string, Withheld & { mails: number }>();
 
   const sendOne = async (carrier: Transport, due: DueConfirmation) => {
     try {
@@ -38,7 +45,10 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
   try {
     while (!stopping.aborted) {
       const { claimed, withheld } = await transaction(orm.em, (em) => claimConfirmations(em, BATCH, limits));
-      for (const mails of withheld) log.warn(mails, "a limit withholds confirmation mails until the next UTC day");
+      for (const mail of withheld) {
+        const key = `${mail.teamId}/${mail.reason}`;
+        held.set(key, { ...mail, mails: (held.get(key)?.mails ?? 0) + 1 });
+      }
       if (claimed.length + withheld.length === 0) break;
       if (claimed.length === 0) continue;
       transport ??= openTransport(SYSTEM_SMTP_URL, SMTP_TIMEOUT_MS);
@@ -46,12 +56,13 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
       await Promise.all(claimed.map((due) => sendOne(carrier, due)));
     }
   } finally {
+    for (const mails of held.values()) log.warn(mails, "a limit withholds confirmation mails until the next UTC day");
     transport?.close();
   }
   return sent;
 }
 
-/** The mail goes to a stranger on a client's word, so that the client's names reach neither its subject nor a link. */
+/** A client chose the address, so its names must reach neither the subject nor a link. */
 function compose(due: DueConfirmation, url: string) {
   const teamName = plainName(due.teamName, "a sender");
   const listName = plainName(due.listName, "a mailing list");

@@ -24,8 +24,8 @@ const RECONCILE_EVERY_MS = 60_000;
 const CLEAN_UP_ROWS = 10_000;
 
 /**
- * Deletes expired rows: remembered answers, previews that were never used, confirmation mails that count no more, past leases and
- * usage windows, old webhook deliveries.
+ * Deletes expired rows: remembered answers, previews that were never used, confirmation mails that count no more, past
+ * leases and usage windows, old webhook deliveries.
  */
 export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
   const em = orm.em.fork();

@@ -15,6 +15,7 @@ export interface DueConfirmation extends SubscriptionRef, Tenant {
   email: string;
   listName: string;
   teamName: string;
+  /** The address without the `+tag` of its local part. */
   mailbox: string;
   /** The UTC day for which it counts, ISO 8601. */
   day: string;
@@ -22,10 +23,10 @@ export interface DueConfirmation extends SubscriptionRef, Tenant {
   claimedUntil: string;
 }
 
-/** Mails of a tenant that a limit withholds until the next UTC day. */
-export interface Withheld extends Tenant {
+/** A mail that a limit withholds until the next UTC day. */
+export interface Withheld {
+  teamId: string;
   reason: WithheldReason;
-  mails: number;
 }
 
 /**
@@ -50,8 +51,9 @@ export async function claimConfirmations(
     const claimedUntil = ends.get(mail.listId)?.get(mail.subscriberId);
     return reason === null && claimedUntil !== undefined ? [{ ...mail, claimedUntil }] : [];
   });
-  await count(em, claimed);
-  return { claimed, withheld: sumUp(decided) };
+  await countMails(em, claimed);
+  const withheld = decided.flatMap(({ teamId, reason }) => (reason === null ? [] : [{ teamId, reason }]));
+  return { claimed, withheld };
 }
 
 type CountedDue = Omit<DueConfirmation, "claimedUntil"> & CountedMail;
@@ -122,7 +124,7 @@ async function postpone(em: EntityManager, decided: readonly Decided[]): Promise
 }
 
 /** Counts claimed mails towards the limits; one that is tried again is counted already. */
-async function count(em: EntityManager, claimed: readonly DueConfirmation[]): Promise<void> {
+async function countMails(em: EntityManager, claimed: readonly DueConfirmation[]): Promise<void> {
   if (claimed.length === 0) return;
   await kysely(em)
     .insertInto("confirmation_mails")
@@ -138,17 +140,6 @@ async function count(em: EntityManager, claimed: readonly DueConfirmation[]): Pr
     )
     .onConflict((conflict) => conflict.doNothing())
     .execute();
-}
-
-function sumUp(decided: readonly Decided[]): Withheld[] {
-  const sums = new Map<string, Withheld>();
-  for (const { teamId, environment, reason } of decided) {
-    if (reason === null) continue;
-    const key = `${teamId}/${environment}/${reason}`;
-    const mails = (sums.get(key)?.mails ?? 0) + 1;
-    sums.set(key, { teamId, environment, reason, mails });
-  }
-  return [...sums.values()];
 }
 
 /** Counts the confirmation mails of a tenant that wait for the next UTC day, by list and limit. */

@@ -37,9 +37,9 @@ export interface ArmedSend {
 const ARMED_STATUS = 202;
 
 /**
- * Arms a send, all or nothing: checks the confirm, reserves credits, counts the daily cap, copies the recipients into the
- * ledger and writes the answer. The key must be valid until the commit. One snapshot serves the plan's digest and the copy (REPEATABLE READ), so that both see
- * the same recipients.
+ * Arms a send, all or nothing: checks the key and the confirm, reserves credits, counts the daily cap, copies the
+ * recipients into the ledger and writes the answer. One snapshot serves the plan's digest and the copy (REPEATABLE READ),
+ * so that both see the same recipients. A key that stops working before the commit arms nothing.
  *
  * A second call for the same request finds the first call's effect and changes nothing.
  * @throws {ApiError} as `readAccess`, then as `checkConfirm`

@@ -259,7 +259,8 @@ describe("Confirmation mails of double opt-in", () => {
       assert.equal(counted.length, 55);
       assert.ok(counted.every(({ reason, mails }) => reason === "team_limit" && mails === 1));
       await passDay();
-      assert.equal(await run({ CONFIRMATIONS_PER_TEAM: 100 }), 55);
+      await run({ CONFIRMATIONS_PER_TEAM: 100 });
+      assert.deepEqual(await countWithheld(orm.em.fork(), loud), []);
     });
 
     it("exactly, when several workers claim at once", async () => {
@@ -305,7 +306,7 @@ describe("Confirmation mails of double opt-in", () => {
   });
 });
 
-describe("A client that aims confirmation mails at a stranger", () => {
+describe("A client that aims confirmation mails at one person", () => {
   it("sends five of twenty, none with words or links of its own, and sees why the others wait", async () => {
     const { keys, team } = await makeTeam({ role: "EDITOR" });
     const client = api(keys.live);
@@ -316,8 +317,8 @@ describe("A client that aims confirmation mails at a stranger", () => {
       const { body } = await client.post("/lists", { name, optin: "DOUBLE" });
       await client.post(`/lists/${body.data.id}/subscribers`, { subscriber_ids: [person] });
     }
-    for (const stranger of [`a@${audience}`, `a+1@${audience}`, `a+2@${audience}`]) {
-      await client.patch(`/subscribers/${person}`, { email: stranger });
+    for (const email of [`a@${audience}`, `a+1@${audience}`, `a+2@${audience}`]) {
+      await client.patch(`/subscribers/${person}`, { email });
     }
     const subscriptions: Json[] | undefined = await eventually(
       async () => {
