@@ -54,8 +54,8 @@ function readDryRun(value: string | undefined, access: Access, { readScope }: Ro
  * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, scope, query
  * string and `dry_run`, Idempotency-Key.
  *
- * Rate limits and the Service-Version header belong here: a limit per address is a middleware in front of the first one
- * (it learns of a 401 from the result of its `next()`), a limit per key and the version are middlewares behind it.
+ * Rate limits and the Service-Version header belong here: the limit on failed authentications per address is the
+ * `AttemptLimit` that `authenticate` takes, a limit per key and the version are middlewares behind the first one.
  */
 const admitted = t.procedure
   .use(async ({ ctx, next }) => next({ ctx: await identify(ctx) }))

@@ -152,8 +152,8 @@ export type AttemptLimit = (identify: () => Promise<Access>) => Promise<Access>;
 const unlimited: AttemptLimit = (identify) => identify();
 
 /**
- * Identifies the caller of a request, with one query. Refusals come in this order: no credential, two that differ, a bad OAuth token,
- * a malformed key, an unknown id or wrong secret, the other environment's prefix, then those of `accessOf`.
+ * Identifies the caller of a request, with one query. Refusals come in this order: no credential, two that differ, a bad
+ * OAuth token, a malformed key, an unknown id or wrong secret, the other environment's prefix, then those of `accessOf`.
  * @throws {ApiError} with the code of the first of these that applies
  */
 export function authenticate(
