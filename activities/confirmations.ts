@@ -1,5 +1,11 @@
 import { transaction } from "../db/transaction.ts";
-import { claimConfirmations, type DueConfirmation, settleConfirmation } from "../domain/audience/confirmations.ts";
+import {
+  claimConfirmations,
+  type DueConfirmation,
+  settleConfirmation,
+  type Withheld,
+} from "../domain/audience/confirmations.ts";
+import { plainName } from "../domain/audience/plain-name.ts";
 import { confirmUrl } from "../domain/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";
 import type { ActivityDeps } from "./deps.ts";
@@ -17,8 +23,11 @@ type Deps = Pick<ActivityDeps, "env" | "orm" | "vault" | "log" | "stopping">;
  */
 export async function sendDueConfirmations({ env, orm, vault, log, stopping }: Deps): Promise<number> {
   const { PUBLIC_URL: publicUrl, SYSTEM_SMTP_URL, SYSTEM_FROM, SMTP_TIMEOUT_MS } = env;
+  const limits = { perAddress: env.CONFIRMATIONS_PER_ADDRESS, perTeam: env.CONFIRMATIONS_PER_TEAM };
   let transport: Transport | undefined;
   let sent = 0;
+  /** Mails that a limit withholds, by team and limit: one line of the log each. */
+  const held = new Map<string, Withheld & { mails: number }>();
 
   const sendOne = async (carrier: Transport, due: DueConfirmation) => {
     try {
@@ -35,21 +44,30 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
 
   try {
     while (!stopping.aborted) {
-      const batch = await transaction(orm.em, (em) => claimConfirmations(em, BATCH));
-      if (batch.length === 0) break;
+      const { claimed, withheld } = await transaction(orm.em, (em) => claimConfirmations(em, BATCH, limits));
+      for (const mail of withheld) {
+        const key = `${mail.teamId}/${mail.reason}`;
+        held.set(key, { ...mail, mails: (held.get(key)?.mails ?? 0) + 1 });
+      }
+      if (claimed.length + withheld.length === 0) break;
+      if (claimed.length === 0) continue;
       transport ??= openTransport(SYSTEM_SMTP_URL, SMTP_TIMEOUT_MS);
       const carrier = transport;
-      await Promise.all(batch.map((due) => sendOne(carrier, due)));
+      await Promise.all(claimed.map((due) => sendOne(carrier, due)));
     }
   } finally {
+    for (const mails of held.values()) log.warn(mails, "a limit withholds confirmation mails until the next UTC day");
     transport?.close();
   }
   return sent;
 }
 
-function compose({ listName, teamName }: DueConfirmation, url: string) {
+/** A client chose the address, so its names must reach neither the subject nor a link. */
+function compose(due: DueConfirmation, url: string) {
+  const teamName = plainName(due.teamName, "a sender");
+  const listName = plainName(due.listName, "a mailing list");
   return {
-    subject: `Please confirm: ${listName}`,
+    subject: "Please confirm your subscription",
     text: [
       `Somebody, most likely you, asked ${teamName} to put this address on "${listName}".`,
       `To confirm, open this page:\n${url}`,

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { WITHHELD_REASONS } from "../db/entities/audience.ts";
 import { MAX_ADDRESS_LENGTH, normaliseAddress } from "../domain/address.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../domain/audience/rules.ts";
 
@@ -36,6 +37,12 @@ export const address = z
       addIssue({ code: "custom", message: "must be an email address, such as name@example.com" });
     return normalised ?? z.NEVER;
   });
+
+/** The mail that asks for the confirmation of a double opt-in: when it was sent, and which limit withholds it at present. */
+export const confirmationFields = {
+  confirmation_sent_at: timestamp.nullable(),
+  confirmation_withheld: z.enum(WITHHELD_REASONS).nullable(),
+};
 
 /** The answer to the deletion of a record. */
 export const deleted = <Kind extends string>(object: Kind) =>

@@ -4,6 +4,7 @@ import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { accountCommands } from "./commands/accounts.ts";
+import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
 import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
@@ -41,6 +42,7 @@ const groups = [
   keyCommands,
   accountCommands,
   newsletterCommands,
+  confirmationCommands,
   webhookCommands,
   deliveryCommands,
   importCommand,

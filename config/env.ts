@@ -164,6 +164,16 @@ const settings = z.object({
     .default([...LADDER_SECONDS]),
   /** How long a deferred mail is tried in all before it expires and its credit is released. */
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
+  /** Lists that a team may have in an environment. */
+  MAX_LISTS: integer(1, 1_000_000).default(1_000),
+  /** Newsletters that a team may have in an environment. */
+  MAX_NEWSLETTERS: integer(1, 1_000_000).default(10_000),
+  /** API keys that work, of a team in an environment. */
+  MAX_API_KEYS: integer(1, 1_000_000).default(100),
+  /** Confirmation mails that a team may cause to one address in seven days, UTC. */
+  CONFIRMATIONS_PER_ADDRESS: integer(1, 1_000_000).default(5),
+  /** Confirmation mails that a team may cause in a day, UTC. */
+  CONFIRMATIONS_PER_TEAM: integer(1, 100_000_000).default(5_000),
   /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000. For development and tests. */
   WEBHOOK_ALLOWED_HOSTS: list(isHostAndPort, "must be host:port pairs separated by commas, hosts in lower case"),
   /** Takes and calls https URLs only. */

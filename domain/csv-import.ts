@@ -338,7 +338,9 @@ function writeSubscriptions(
 ): Promise<Written> {
   const start = confirmed ? CONFIRMED : initialStatus(list.optin, tenant.environment);
   const onConflict = confirmed
-    ? sql`do update set status = 'CONFIRMED', confirmed_at = now(), confirmation_due_at = null where x.status = 'PENDING'`
+    ? sql`do update
+        set status = 'CONFIRMED', confirmed_at = now(), confirmation_due_at = null, confirmation_withheld = null
+        where x.status = 'PENDING'`
     : sql`do nothing`;
   return count(
     em,

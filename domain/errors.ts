@@ -93,7 +93,7 @@ export const ERRORS = {
   confirmation_stale: entry(
     409,
     "conflict_error",
-    "The confirmation token was used or has expired; make a new send-preview.",
+    "The confirmation token was used, was made void or has expired; make a new send-preview.",
   ),
   confirmation_invalid: entry(
     409,

@@ -7,6 +7,7 @@ import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { type ContentProblem, checkContent } from "./mail/template.ts";
 import { changesOf, type Patch } from "./patch.ts";
+import { holdPlace } from "./record-limit.ts";
 import { countStates } from "./sends/ledger.ts";
 
 /** A draft may lack these: they are null until the send's gates require them. */
@@ -21,11 +22,23 @@ export interface DraftFields {
 }
 
 /**
- * Makes a draft. It targets no list yet.
- * @throws {ApiError} `validation_failed` when subject or body is no valid template
+ * Makes a draft, in the caller's transaction. It targets no list yet.
+ * @param limit newsletters that the tenant may have, sent ones among them
+ * @throws {ApiError} `validation_failed` when subject or body is no valid template; `resource_limit_reached`
  */
-export async function createDraft(em: EntityManager, tenant: Tenant, fields: DraftFields): Promise<Newsletter> {
+export async function createDraft(
+  em: EntityManager,
+  tenant: Tenant,
+  fields: DraftFields,
+  limit: number,
+): Promise<Newsletter> {
   assertContent(fields);
+  await holdPlace(
+    em,
+    tenant,
+    { table: "newsletters", name: "newsletters", remedy: "delete a draft, or ask for a higher limit" },
+    limit,
+  );
   const draft = em.create(Newsletter, { id: newId("newsletter"), ...tenant, ...fields });
   await em.flush();
   return draft;

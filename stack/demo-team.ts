@@ -51,7 +51,7 @@ export async function seedDemo({ env, mail }: DemoOptions): Promise<Demo> {
       });
       const live: Tenant = { teamId: team.id, environment: "LIVE" };
       const mint = async (name: string, scopes: Scope[], grant: Partial<KeyGrant> = {}) => {
-        const { key } = await mintKey(em, vault, {
+        const whole: KeyGrant = {
           ...live,
           memberId: owner.id,
           name,
@@ -59,7 +59,8 @@ export async function seedDemo({ env, mail }: DemoOptions): Promise<Demo> {
           sendDomains: scopes.some((scope) => SENDS.includes(scope)) ? [DEMO_DOMAIN] : [],
           dailySendCap: PLENTY,
           ...grant,
-        });
+        };
+        const { key } = await mintKey(em, vault, whole, env.MAX_API_KEYS);
         return key;
       };
       const keys = {
@@ -71,7 +72,7 @@ export async function seedDemo({ env, mail }: DemoOptions): Promise<Demo> {
         await grantCredits(em, { ...live, environment }, PLENTY, "demo");
       }
       em.setFilterParams("tenant", live);
-      await createList(em, live, { name: "Demo list", description: null, optin: "SINGLE" });
+      await createList(em, live, { name: "Demo list", description: null, optin: "SINGLE" }, env.MAX_LISTS);
       await connectAccount(
         em,
         live,

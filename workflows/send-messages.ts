@@ -87,6 +87,7 @@ export const ANSWERS = {
   nothingToPause: "nothing to pause: the send has ended",
   nothingToResume: "nothing to resume: the send is not paused",
   nothingToCancel: "nothing to cancel: the send has ended",
+  leftUnknown: "nothing more is mailed: the send has ended, and unknown outcomes stay as they are",
   nothingToResend: "nothing to resend: no outcome is unknown",
   pausedMeanwhile: "paused meanwhile",
   resumedMeanwhile: "resumed meanwhile",
@@ -97,6 +98,7 @@ export const ANSWERS = {
   cancelled: "CANCELLED",
   resendCancelled: "CANCELLED: the send is SENT as before",
   retryEnded: "counts the unknown outcomes again: the send has ended",
+  retryEnding: "nothing to retry: the send ends when no mail is in flight and its credits are settled",
   retryPaused: "nothing to retry: the send is paused; update resume instead",
   retryScheduled: "looks at the clock again: it starts at its send_at",
   retryMailing: "nothing to retry: it is mailing already",
@@ -112,9 +114,18 @@ export function retryAnswer(view: {
 }): string {
   if (view.failing) return ANSWERS.retry;
   if (view.settled) return ANSWERS.retryEnded;
-  if (view.send?.status === "PAUSED") return ANSWERS.retryPaused;
-  if (view.send?.status === "SCHEDULED") return ANSWERS.retryScheduled;
-  return view.slice === "none" ? ANSWERS.retry : ANSWERS.retryMailing;
+  switch (view.send?.status) {
+    case "PAUSED":
+      return ANSWERS.retryPaused;
+    case "SCHEDULED":
+      return ANSWERS.retryScheduled;
+    case "SENT":
+    case "CANCELLED":
+    case "FAILED":
+      return view.slice === "none" && view.send.status === "SENT" ? ANSWERS.retryEnded : ANSWERS.retryEnding;
+    default:
+      return view.slice === "none" ? ANSWERS.retry : ANSWERS.retryMailing;
+  }
 }
 
 const hasTexts = (value: unknown, ...names: string[]): boolean =>

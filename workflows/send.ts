@@ -193,7 +193,9 @@ class Send {
     answerAll(view.pauses, ANSWERS.cancelledMeanwhile);
     this.loop.drop("resendUnknown", ANSWERS.resendDropped, pending);
     if (view.review === "open") view.review = "dismissed";
-    if (!cancelled) return pending.reply(ANSWERS.nothingToCancel);
+    if (!cancelled) {
+      return pending.reply(view.send?.status === "SENT" ? ANSWERS.leftUnknown : ANSWERS.nothingToCancel);
+    }
     view.settled = undefined;
     view.cancels.push(pending.remove());
     this.#endSlice();

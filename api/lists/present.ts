@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { List, SubscriptionStatus } from "../../db/entities/audience.ts";
+import type { List, SubscriptionStatus, WithheldReason } from "../../db/entities/audience.ts";
 import type { MembershipOutcome } from "../../domain/audience/lists.ts";
 import { instant, instantOfText, instantOfTextOrNull } from "../rest/instant.ts";
 import type { list, listSubscriber, listSubscriberBatch } from "./schema.ts";
@@ -23,6 +23,8 @@ interface ListSubscriberRow {
   last_name: string | null;
   status: SubscriptionStatus;
   confirmed_at: string | null;
+  confirmation_sent_at: string | null;
+  confirmation_withheld: WithheldReason | null;
   unsubscribed_at: string | null;
   created_at: string;
   updated_at: string;
@@ -37,6 +39,8 @@ export const presentListSubscriber = (row: ListSubscriberRow): z.input<typeof li
   last_name: row.last_name,
   status: row.status,
   confirmed_at: instantOfTextOrNull(row.confirmed_at),
+  confirmation_sent_at: instantOfTextOrNull(row.confirmation_sent_at),
+  confirmation_withheld: row.confirmation_withheld,
   unsubscribed_at: instantOfTextOrNull(row.unsubscribed_at),
   created_at: instantOfText(row.created_at),
   updated_at: instantOfText(row.updated_at),

@@ -43,11 +43,14 @@ const create = route({
   idempotency: "optional",
   dryRun: true,
   summary: "Create a list",
+  errors: ["resource_limit_reached"],
 })
   .input(z.strictObject({ body: listBody }))
   .output(list)
   .mutation(async ({ ctx, input }) =>
-    ok(presentList(await createList(ctx.em, ctx.tenant, input.body)), { impact: impact({ would_create: 1 }) }),
+    ok(presentList(await createList(ctx.em, ctx.tenant, input.body, ctx.env.MAX_LISTS)), {
+      impact: impact({ would_create: 1 }),
+    }),
   );
 
 const page = route({ method: "GET", path: "/lists", scope: "lists:read", summary: "List the lists" })
@@ -99,6 +102,7 @@ const pageSubscribers = route({
   method: "GET",
   path: "/lists/{listId}/subscribers",
   scope: "lists:read",
+  alsoScope: "subscribers:read",
   summary: "List the subscribers of a list with the status of their subscriptions",
 })
   .input(z.strictObject({ params: listParams, query: subscribers.query }))

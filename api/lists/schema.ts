@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { OPTINS, SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
 import { MAX_ID_LENGTH } from "../../domain/ids.ts";
-import { deleted, name, timestamp } from "../fields.ts";
+import { confirmationFields, deleted, name, timestamp } from "../fields.ts";
 import { idParam } from "../rest/route.ts";
 
 const MAX_DESCRIPTION_LENGTH = 1_000;
@@ -51,6 +51,7 @@ export const listSubscriber = z.object({
   last_name: z.string().nullable(),
   status: z.enum(SUBSCRIPTION_STATUSES),
   confirmed_at: timestamp.nullable(),
+  ...confirmationFields,
   unsubscribed_at: timestamp.nullable(),
   created_at: timestamp,
   updated_at: timestamp,

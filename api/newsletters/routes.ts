@@ -37,12 +37,13 @@ const create = route({
   idempotency: "optional",
   dryRun: true,
   summary: "Draft a newsletter",
+  errors: ["resource_limit_reached"],
 })
   .input(z.strictObject({ body: newsletterBody }))
   .output(newsletter)
   .mutation(async ({ ctx, input }) => {
     const { from_email: fromEmail, from_name: fromName, ...rest } = input.body;
-    const draft = await createDraft(ctx.em, ctx.tenant, { ...rest, fromEmail, fromName });
+    const draft = await createDraft(ctx.em, ctx.tenant, { ...rest, fromEmail, fromName }, ctx.env.MAX_NEWSLETTERS);
     return ok(presentNewsletter(draft, []), { impact: impact({ would_create: 1 }) });
   });
 

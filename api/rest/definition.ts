@@ -75,6 +75,8 @@ export interface RouteMeta {
   status?: number;
   /** The scope that the API key must hold; null for none. */
   scope: Scope | null;
+  /** A second scope that the key must hold. */
+  alsoScope?: Scope;
   /** Whether an Idempotency-Key acts here: `optional` on writes, `none` on GET and DELETE unless given. */
   idempotency?: "none" | "optional" | "required";
   /** Takes `?dry_run=true`; the handler must then give an impact. */

@@ -62,14 +62,16 @@ function readDryRun(value: string | undefined, access: Access, { readScope }: Ro
  * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, scope, query
  * string and `dry_run`, Idempotency-Key.
  *
- * Rate limits and the Service-Version header belong here: a limit per address is a middleware in front of the first one
- * (it learns of a 401 from the result of its `next()`), a limit per key and the version are middlewares behind it.
+ * Rate limits and the Service-Version header belong here: the limit on failed authentications per address is the
+ * `AttemptLimit` that `authenticate` takes, a limit per key and the version are middlewares behind the first one.
  */
 const admitted = t.procedure
   .use(async ({ ctx: { call }, next }) => next({ ctx: { call: { ...call, ...(await identify(call)) } } }))
   .use(async ({ ctx: { call }, meta, next }) => {
     const definition = declared(meta);
-    if (definition.scope) requireScope(call.access, definition.scope);
+    const { scope, alsoScope } = definition;
+    if (scope) requireScope(call.access, scope);
+    if (alsoScope) requireScope(call.access, alsoScope);
     const dryRun = readDryRun(call.query().dryRun, call.access, definition);
     const key = readKey(call.headers, definition);
     return next({ ctx: { call: { ...call, dryRun, key } } });

@@ -18,12 +18,14 @@ export const presentWithSubscriptions = (
   subscriptions: Subscription[],
 ): z.input<typeof subscriberWithSubscriptions> => ({
   ...presentSubscriber(person),
-  subscriptions: subscriptions.map(({ listId, status, confirmedAt, unsubscribedAt, createdAt, updatedAt }) => ({
-    list_id: listId,
-    status,
-    confirmed_at: instantOrNull(confirmedAt),
-    unsubscribed_at: instantOrNull(unsubscribedAt),
-    created_at: instant(createdAt),
-    updated_at: instant(updatedAt),
+  subscriptions: subscriptions.map((subscription) => ({
+    list_id: subscription.listId,
+    status: subscription.status,
+    confirmed_at: instantOrNull(subscription.confirmedAt),
+    confirmation_sent_at: instantOrNull(subscription.confirmationSentAt),
+    confirmation_withheld: subscription.confirmationWithheld ?? null,
+    unsubscribed_at: instantOrNull(subscription.unsubscribedAt),
+    created_at: instant(subscription.createdAt),
+    updated_at: instant(subscription.updatedAt),
   })),
 });

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { address, personName, timestamp } from "../fields.ts";
+import { address, confirmationFields, personName, timestamp } from "../fields.ts";
 import { idParam } from "../rest/route.ts";
 
 export const subscriberParams = z.strictObject({ subscriberId: idParam });
@@ -34,6 +34,7 @@ export const subscriberWithSubscriptions = subscriber.extend({
       list_id: z.string(),
       status: z.enum(SUBSCRIPTION_STATUSES),
       confirmed_at: timestamp.nullable(),
+      ...confirmationFields,
       unsubscribed_at: timestamp.nullable(),
       created_at: timestamp,
       updated_at: timestamp,

@@ -4,6 +4,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import {
   DEFAULT_DAILY_SEND_CAP,
+  type KeyGrant,
   type MintedKey,
   mintKey,
   presentKeyId,
@@ -44,8 +45,8 @@ export function keyCommands(program: Command, run: Run): void {
     .action((options: MintOptions) =>
       run(async (session) => {
         const tenant = await tenantOf(session, options);
-        const minted = await transaction(session.orm.em, async (em) =>
-          mintKey(em, session.vault, {
+        const minted = await transaction(session.orm.em, async (em) => {
+          const grant: KeyGrant = {
             ...tenant,
             memberId: options.member ?? (await firstOwner(em, tenant.teamId)),
             name: options.name,
@@ -54,8 +55,9 @@ export function keyCommands(program: Command, run: Run): void {
             dailySendCap: options.dailyCap,
             requiresApproval: options.requiresApproval ?? false,
             expiresAt: options.expires ?? null,
-          }),
-        );
+          };
+          return mintKey(em, session.vault, grant, session.env.MAX_API_KEYS);
+        });
         return shown(minted);
       }),
     );
@@ -67,7 +69,8 @@ export function keyCommands(program: Command, run: Run): void {
     .action(({ key, graceHours, ...options }: TeamOption & { key: string; graceHours: number }) =>
       run(async (session) => {
         const teamId = await teamOf(session, options);
-        return shown(await rotateKey(session.orm.em.fork(), session.vault, { teamId, key }, graceHours));
+        const { orm, vault, env } = session;
+        return shown(await rotateKey(orm.em.fork(), vault, { teamId, key }, env.MAX_API_KEYS, graceHours));
       }),
     );
 

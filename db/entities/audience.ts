@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+import { type Environment, instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
 
 export const OPTINS = ["SINGLE", "DOUBLE"] as const;
 export type Optin = (typeof OPTINS)[number];
@@ -7,6 +7,13 @@ export type Optin = (typeof OPTINS)[number];
 /** PENDING waits for the confirmation link of a double opt-in; only CONFIRMED is mailed. */
 export const SUBSCRIPTION_STATUSES = ["PENDING", "CONFIRMED", "UNSUBSCRIBED"] as const;
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
+
+/**
+ * The limit that withholds a confirmation mail until the next day: one mail per list and address and day, the mails to
+ * one address, or those of the team.
+ */
+export const WITHHELD_REASONS = ["list_limit", "address_limit", "team_limit"] as const;
+export type WithheldReason = (typeof WITHHELD_REASONS)[number];
 
 const ListSchema = defineEntity({
   name: "List",
@@ -61,11 +68,33 @@ const SubscriptionSchema = defineEntity({
     /** When a double opt-in's mail became due; null once it was sent. */
     confirmationDueAt: instant().nullable(),
     confirmationSentAt: instant().nullable(),
+    /** The limit that withholds the mail until `confirmationDueAt`; null when none does. */
+    confirmationWithheld: p.text().$type<WithheldReason>().nullable(),
     ...timestamps,
   },
 });
 export class Subscription extends SubscriptionSchema.class {}
 SubscriptionSchema.setClass(Subscription);
+
+/** Confirmation mails of the last days, which count towards the limits: one per list, mailbox and day. */
+const ConfirmationMailSchema = defineEntity({
+  name: "ConfirmationMail",
+  tableName: "confirmation_mails",
+  filters: tenantFilters,
+  indexes: [{ properties: ["day", "teamId", "environment"] }],
+  properties: {
+    teamId: p.text().primary(),
+    environment: p.text().$type<Environment>().primary(),
+    /** The address without the `+tag` of its local part, which commonly leads to the same mailbox. */
+    mailbox: p.text().primary(),
+    listId: p.text().primary(),
+    /** UTC. */
+    day: p.date().primary(),
+    email: p.text(),
+    /** When the server took the mail or refused it for good; null while it is tried. */
+    settledAt: instant().nullable(),
+  },
+});
 
 const SuppressionSchema = defineEntity({
   name: "Suppression",
@@ -110,6 +139,7 @@ export const audienceEntities = [
   ListSchema,
   SubscriberSchema,
   SubscriptionSchema,
+  ConfirmationMailSchema,
   SuppressionSchema,
   UnsubscribeSchema,
 ] as const;

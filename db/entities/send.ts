@@ -70,6 +70,8 @@ const SendPreviewSchema = defineEntity({
     complaintRate: p.double(),
     expiresAt: instant(),
     usedAt: instant().nullable(),
+    /** When an operator cancelled it before its confirm; `usedAt` is set too. */
+    voidedAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });

@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import type { Plan, Role } from "../../db/entities/team.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
@@ -63,12 +63,12 @@ const looksLikeToken = (text: string): boolean => !text.startsWith(KEY_PREFIX) &
 /** Compared with when no key matches, so that an unknown id takes as long as a known one. */
 const NO_HASH = "-".repeat(43);
 
-async function findKey(em: EntityManager, publicId: string) {
-  const statement = kysely(em)
+/** Keys with the team and the member that decide on their rights. */
+const keyRecords = (em: EntityManager) =>
+  kysely(em)
     .selectFrom("api_keys as key")
     .innerJoin("teams as team", "team.id", "key.team_id")
     .innerJoin("members as member", "member.id", "key.member_id")
-    .where("key.public_id", "=", publicId)
     .select([
       "key.id",
       "key.public_id",
@@ -87,10 +87,16 @@ async function findKey(em: EntityManager, publicId: string) {
       "team.plan",
       "team.time_zone",
       "member.role",
-      sql<boolean>`key.expires_at <= now()`.as("expired"),
+      // Not now(): a transaction that checks again at its end may have begun before the key expired.
+      sql<boolean>`key.expires_at <= clock_timestamp()`.as("expired"),
       sql<boolean>`key.revoked_at is not null`.as("revoked"),
       sql<boolean>`member.removed_at is not null`.as("member_left"),
     ]);
+
+type KeyRecord = Awaited<ReturnType<ReturnType<typeof keyRecords>["executeTakeFirstOrThrow"]>>;
+
+async function findKey(em: EntityManager, publicId: string): Promise<KeyRecord | undefined> {
+  const statement = keyRecords(em).where("key.public_id", "=", publicId);
   // Every request runs it, and planning its joins takes longer than executing them.
   const { rows } = await executePrepared(em, "find_key", statement);
   return rows[0];
@@ -99,31 +105,11 @@ async function findKey(em: EntityManager, publicId: string) {
 const API_PLAN: Plan = "BUSINESS";
 
 /**
- * Identifies the caller of a request, with one query. Refusals come in this order: no credential, two that differ, a bad OAuth token,
- * a malformed key, an unknown id or wrong secret, the other environment's prefix, revoked, expired, the plan, a creator
- * who left, a forbidden pair of scopes.
+ * The access that a key gives at this moment. Refusals come in this order: revoked, expired, the plan, a creator who
+ * left, a forbidden pair of scopes.
  * @throws {ApiError} with the code of the first of these that applies
  */
-export async function authenticate(
-  em: EntityManager,
-  vault: Vault,
-  headers: HeaderValues,
-  verifyToken: TokenVerifier = noTokens,
-): Promise<Access> {
-  const [credential, ...others] = credentialsIn(headers);
-  if (!credential) throw new ApiError("api_key_missing");
-  const { token, bearer } = credential;
-  if (others.some((other) => other.token !== token)) {
-    throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
-  }
-  if (bearer && looksLikeToken(token)) return verifyToken(token);
-
-  const parsed = parseKey(token);
-  if (!parsed) throw new ApiError("api_key_malformed");
-  const found = await findKey(em, parsed.publicId);
-  const matches = vault.verifyHash(found?.secret_hash ?? NO_HASH, "api-key", parsed.secret);
-  if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
-  if (found.environment !== parsed.environment) throw new ApiError("api_key_environment_mismatch");
+function accessOf(found: KeyRecord): Access {
   if (found.revoked) throw new ApiError("api_key_revoked");
   if (found.expired) throw new ApiError("api_key_expired");
   if (found.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
@@ -154,6 +140,77 @@ export async function authenticate(
     scopes,
     grantedScopes,
   };
+}
+
+/**
+ * The place of the limit on failed authentications per address of a client: it runs before any look-up, so that an
+ * address over the limit costs no query, and it sees each failure. No limit is built yet.
+ * @throws {ApiError} `rate_limit_exceeded`, and the refusals of `identify`
+ */
+export type AttemptLimit = (identify: () => Promise<Access>) => Promise<Access>;
+
+const unlimited: AttemptLimit = (identify) => identify();
+
+/**
+ * Identifies the caller of a request, with one query. Refusals come in this order: no credential, two that differ, a bad
+ * OAuth token, a malformed key, an unknown id or wrong secret, the other environment's prefix, then those of `accessOf`.
+ * @throws {ApiError} with the code of the first of these that applies
+ */
+export function authenticate(
+  em: EntityManager,
+  vault: Vault,
+  headers: HeaderValues,
+  { verifyToken = noTokens, limit = unlimited }: { verifyToken?: TokenVerifier; limit?: AttemptLimit } = {},
+): Promise<Access> {
+  return limit(() => identify(em, vault, headers, verifyToken));
+}
+
+async function identify(
+  em: EntityManager,
+  vault: Vault,
+  headers: HeaderValues,
+  verifyToken: TokenVerifier,
+): Promise<Access> {
+  const [credential, ...others] = credentialsIn(headers);
+  if (!credential) throw new ApiError("api_key_missing");
+  const { token, bearer } = credential;
+  if (others.some((other) => other.token !== token)) {
+    throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
+  }
+  if (bearer && looksLikeToken(token)) return verifyToken(token);
+
+  const parsed = parseKey(token);
+  if (!parsed) throw new ApiError("api_key_malformed");
+  const found = await findKey(em, parsed.publicId);
+  const matches = vault.verifyHash(found?.secret_hash ?? NO_HASH, "api-key", parsed.secret);
+  if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
+  if (found.environment !== parsed.environment) throw new ApiError("api_key_environment_mismatch");
+  return accessOf(found);
+}
+
+/**
+ * The access that the key of an earlier request gives now, for work that runs after the request was authenticated: the
+ * checks of `authenticate` on a key that is known, then its scope.
+ * @param lock keeps key, member and team as they are until the transaction ends. Where one of them has changed since a
+ *   REPEATABLE READ transaction began, Postgres reports a conflict, and `transaction` repeats it.
+ * @throws {ApiError} `api_key_invalid` when the tenant has no such key; as `authenticate` and `requireScope`
+ */
+export async function readAccess(
+  em: EntityManager,
+  tenant: Tenant,
+  apiKeyId: string,
+  scope: Scope,
+  { lock = false }: { lock?: boolean } = {},
+): Promise<Access> {
+  const found = await keyRecords(em)
+    .where("key.id", "=", apiKeyId)
+    .where(ofTenant(tenant, "key"))
+    .$if(lock, (query) => query.forShare())
+    .executeTakeFirst();
+  if (!found) throw new ApiError("api_key_invalid", "No API key has this id.", { param: "apiKeyId" });
+  const access = accessOf(found);
+  requireScope(access, scope);
+  return access;
 }
 
 /**

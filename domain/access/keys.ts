@@ -1,13 +1,16 @@
 import { randomInt } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { LockMode, raw } from "@mikro-orm/postgresql";
+import { sql } from "kysely";
 import { ENVIRONMENTS, type Environment } from "../../db/entities/shared.ts";
 import { ApiKey, Member } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { normaliseDomain } from "../address.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
+import { holdPlace, type LimitedRecords } from "../record-limit.ts";
 import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.ts";
 
 /**
@@ -121,7 +124,21 @@ function readSendDomains(given: readonly string[]): string[] {
   return [...new Set(domains)];
 }
 
-async function mint(em: EntityManager, vault: Vault, grant: KeyGrant, lineageId?: string): Promise<MintedKey> {
+/** Keys that work. One that was revoked or has expired leaves its place. */
+const WORKING_KEYS: LimitedRecords = {
+  table: "api_keys",
+  name: "API keys that work",
+  condition: sql`revoked_at is null and (expires_at is null or expires_at > clock_timestamp())`,
+  remedy: "revoke one first",
+};
+
+async function mint(
+  em: EntityManager,
+  vault: Vault,
+  grant: KeyGrant,
+  limit: number,
+  lineageId?: string,
+): Promise<MintedKey> {
   const scopes = readScopes(grant.scopes);
   refuseForbiddenPairs(scopes);
   const dailySendCap = grant.dailySendCap ?? DEFAULT_DAILY_SEND_CAP;
@@ -140,6 +157,7 @@ async function mint(em: EntityManager, vault: Vault, grant: KeyGrant, lineageId?
     );
   }
 
+  await holdPlace(em, { teamId: grant.teamId, environment: grant.environment }, WORKING_KEYS, limit);
   const parts = generateKey(grant.environment);
   const id = newId("apiKey");
   const record = em.create(ApiKey, {
@@ -165,11 +183,13 @@ async function mint(em: EntityManager, vault: Vault, grant: KeyGrant, lineageId?
 
 /**
  * Mints a key for a member. The key in the answer cannot be shown again.
+ * @param limit keys that the team may have in the environment
  * @throws {ApiError} `validation_failed` for an unknown scope or a wrong domain or cap, `forbidden_scope_pair`,
- * `role_insufficient` for scopes beyond the member's role, `not_found` for a member of another team
+ * `role_insufficient` for scopes beyond the member's role, `not_found` for a member of another team,
+ * `resource_limit_reached`
  */
-export function mintKey(em: EntityManager, vault: Vault, grant: KeyGrant): Promise<MintedKey> {
-  return mint(em, vault, grant);
+export function mintKey(em: EntityManager, vault: Vault, grant: KeyGrant, limit: number): Promise<MintedKey> {
+  return transaction(em, (tx) => mint(tx, vault, grant, limit));
 }
 
 /** A team's key, named by its record's id or by its `mk_live_<id>`. */
@@ -190,28 +210,36 @@ async function lockKey(em: EntityManager, { teamId, key }: KeyName): Promise<Api
 
 /**
  * Replaces a key by a new one of the same lineage with the same grant; the daily cap counts over both.
+ * @param limit keys that the team may have in the environment. A key that is revoked at once leaves its place to the
+ *   new one; one with hours of grace keeps it.
  * @param graceHours hours for which the old key still works; 0 revokes it at once
  * @throws {ApiError} `not_found`, `resource_state_invalid` for a revoked key, and the errors of `mintKey`
  */
-export function rotateKey(em: EntityManager, vault: Vault, name: KeyName, graceHours = 0): Promise<MintedKey> {
+export function rotateKey(
+  em: EntityManager,
+  vault: Vault,
+  name: KeyName,
+  limit: number,
+  graceHours = 0,
+): Promise<MintedKey> {
   return em.transactional(async (em) => {
     const old = await lockKey(em, name);
     if (old.revokedAt) throw new ApiError("resource_state_invalid", "The key is revoked; mint a new one.");
     const { teamId, memberId, environment, sendDomains, requiresApproval, dailySendCap, expiresAt } = old;
     const grant = { teamId, memberId, environment, name: old.name, scopes: old.grantedScopes, sendDomains };
-    const minted = await mint(
-      em,
-      vault,
-      { ...grant, requiresApproval, dailySendCap, expiresAt: expiresAt ?? null },
-      old.lineageId,
-    );
     const ends =
       graceHours > 0
         ? // A key that expires sooner keeps its own end.
           { expiresAt: raw("least(expires_at, now() + make_interval(hours => ?))", [graceHours]) }
         : { revokedAt: raw("now()") };
     await em.nativeUpdate(ApiKey, { id: old.id }, ends);
-    return minted;
+    return mint(
+      em,
+      vault,
+      { ...grant, requiresApproval, dailySendCap, expiresAt: expiresAt ?? null },
+      limit,
+      old.lineageId,
+    );
   });
 }
 

@@ -1,8 +1,11 @@
 import { sql } from "kysely";
+import type { WithheldReason } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { ConfirmationToken, SubscriptionRef } from "../links.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriptionRecord } from "../webhooks/records.ts";
+import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type CountedMail } from "./confirmation-limits.ts";
+import { CONFIRMED } from "./initial-status.ts";
 
 /** How long a claim holds; after that the process that made it is presumed dead. */
 const CLAIM_MINUTES = 10;
@@ -12,17 +15,57 @@ export interface DueConfirmation extends SubscriptionRef, Tenant {
   email: string;
   listName: string;
   teamName: string;
+  /** The address without the `+tag` of its local part. */
+  mailbox: string;
+  /** The UTC day for which it counts, ISO 8601. */
+  day: string;
+  /** When the claim ends, as Postgres writes an instant. */
+  claimedUntil: string;
+}
+
+/** A mail that a limit withholds until the next UTC day. */
+export interface Withheld {
+  teamId: string;
+  reason: WithheldReason;
 }
 
 /**
  * Claims confirmation mails of all teams that are due, oldest first, for the next ten minutes. A mail that is not settled
  * by then is due again, so a crash repeats a mail and never drops one. Commit before sending. Suppressed addresses and
- * the test environment get no mail.
+ * the test environment get no mail. A mail over one of the limits is due again on the next UTC day, and its subscription
+ * names the limit.
+ * @param batch most mails that are looked at
  */
-export async function claimConfirmations(em: EntityManager, limit: number): Promise<DueConfirmation[]> {
-  const { rows } = await sql<DueConfirmation>`
-    with due as (
-      select s.list_id, s.subscriber_id, p.email, l.name as list_name, t.name as team_name
+export async function claimConfirmations(
+  em: EntityManager,
+  batch: number,
+  limits: ConfirmationLimits,
+): Promise<{ claimed: DueConfirmation[]; withheld: Withheld[] }> {
+  // Of two claims at once, the second counts the mails of the first.
+  await sql`select pg_advisory_xact_lock(hashtextextended('confirmations', 0))`.execute(kysely(em));
+  const due = await readDue(em, batch);
+  const reasons = applyLimits(due, limits);
+  const decided = due.map((mail, i) => ({ ...mail, reason: reasons[i] ?? null }));
+  const ends = await postpone(em, decided);
+  const claimed = decided.flatMap(({ reason, ...mail }) => {
+    const claimedUntil = ends.get(mail.listId)?.get(mail.subscriberId);
+    return reason === null && claimedUntil !== undefined ? [{ ...mail, claimedUntil }] : [];
+  });
+  await countMails(em, claimed);
+  const withheld = decided.flatMap(({ teamId, reason }) => (reason === null ? [] : [{ teamId, reason }]));
+  return { claimed, withheld };
+}
+
+type CountedDue = Omit<DueConfirmation, "claimedUntil"> & CountedMail;
+type Decided = CountedDue & { reason: WithheldReason | null };
+
+const TODAY = sql`(now() at time zone 'UTC')::date`;
+
+async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> {
+  const { rows } = await sql<CountedDue>`
+    with due as materialized (
+      select s.team_id, s.environment, s.list_id, s.subscriber_id, s.confirmation_due_at, p.email,
+        regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name, t.name as team_name
       from subscriptions s
       join subscribers p on p.id = s.subscriber_id
       join lists l on l.id = s.list_id
@@ -31,30 +74,106 @@ export async function claimConfirmations(em: EntityManager, limit: number): Prom
         and not exists (select 1 from suppressions x
           where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email)
       order by s.confirmation_due_at
-      limit ${limit}
+      limit ${batch}
       for update of s skip locked
+    ), by_team as (
+      select d.team_id, d.environment, (select count(*)::int from confirmation_mails m
+        where m.team_id = d.team_id and m.environment = d.environment and m.day = ${TODAY}) as sent
+      from (select distinct team_id, environment from due) d
     )
-    update subscriptions s
-    set confirmation_due_at = clock_timestamp() + make_interval(mins => ${CLAIM_MINUTES})
-    from due where s.list_id = due.list_id and s.subscriber_id = due.subscriber_id
-    returning s.team_id as "teamId", s.environment, s.list_id as "listId", s.subscriber_id as "subscriberId", due.email, due.list_name as "listName",
-      due.team_name as "teamName"`.execute(kysely(em));
+    select d.team_id as "teamId", d.environment, d.list_id as "listId", d.subscriber_id as "subscriberId", d.email,
+      d.mailbox, d.list_name as "listName", d.team_name as "teamName", ${TODAY}::text as day,
+      m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", m.is_retry as "isRetry", t.sent as "sentByTeam"
+    from due d
+    join by_team t on t.team_id = d.team_id and t.environment = d.environment
+    cross join lateral (
+      select (count(*) filter (where m.list_id = d.list_id and m.day = ${TODAY}))::int as for_list,
+        count(*)::int as to_mailbox,
+        coalesce(bool_or(m.list_id = d.list_id and m.day = ${TODAY} and m.email = d.email and m.settled_at is null),
+          false) as is_retry
+      from confirmation_mails m
+      where m.team_id = d.team_id and m.environment = d.environment and m.mailbox = d.mailbox
+        and m.day > ${TODAY} - ${ADDRESS_WINDOW_DAYS}::int
+    ) m
+    order by d.confirmation_due_at, d.list_id, d.subscriber_id`.execute(kysely(em));
   return rows;
 }
 
-/** Records the outcome of a confirmation mail: sent, or refused for good. Either way it is not due again. */
+/**
+ * Sets when each mail is due next: a claimed one when its claim ends, a withheld one on the next UTC day.
+ * @returns these instants, by list and subscriber
+ */
+async function postpone(em: EntityManager, decided: readonly Decided[]): Promise<Map<string, Map<string, string>>> {
+  const ends = new Map<string, Map<string, string>>();
+  if (decided.length === 0) return ends;
+  const { rows } = await sql<{ list_id: string; subscriber_id: string; confirmation_due_at: string }>`
+    update subscriptions s
+    set confirmation_due_at = case when d.reason is null
+        then clock_timestamp() + make_interval(mins => ${CLAIM_MINUTES})
+        else (${TODAY} + 1)::timestamp at time zone 'UTC' end,
+      confirmation_withheld = d.reason
+    from unnest(${decided.map(({ listId }) => listId)}::text[], ${decided.map(({ subscriberId }) => subscriberId)}::text[],
+      ${decided.map(({ reason }) => reason)}::text[]) as d (list_id, subscriber_id, reason)
+    where s.list_id = d.list_id and s.subscriber_id = d.subscriber_id
+    returning s.list_id, s.subscriber_id, s.confirmation_due_at`.execute(kysely(em));
+  for (const row of rows) {
+    const ofList = ends.get(row.list_id) ?? new Map<string, string>();
+    ends.set(row.list_id, ofList.set(row.subscriber_id, row.confirmation_due_at));
+  }
+  return ends;
+}
+
+/** Counts claimed mails towards the limits; one that is tried again is counted already. */
+async function countMails(em: EntityManager, claimed: readonly DueConfirmation[]): Promise<void> {
+  if (claimed.length === 0) return;
+  await kysely(em)
+    .insertInto("confirmation_mails")
+    .values(
+      claimed.map(({ teamId, environment, mailbox, listId, day, email }) => ({
+        team_id: teamId,
+        environment,
+        mailbox,
+        list_id: listId,
+        day,
+        email,
+      })),
+    )
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}
+
+/** Counts the confirmation mails of a tenant that wait for the next UTC day, by list and limit. */
+export function countWithheld(em: EntityManager, tenant: Tenant) {
+  return kysely(em)
+    .selectFrom("subscriptions")
+    .select(["list_id as listId", "confirmation_withheld as reason", sql<number>`count(*)::int`.as("mails")])
+    .where(ofTenant(tenant))
+    .where("confirmation_due_at", "is not", null)
+    .where("confirmation_withheld", "is not", null)
+    .groupBy(["list_id", "confirmation_withheld"])
+    .orderBy("list_id")
+    .orderBy("confirmation_withheld")
+    .execute();
+}
+
+/**
+ * Records the outcome of a confirmation mail: sent, or refused for good. Either way it is not due again, unless the
+ * subscriber's address has changed since the claim: then the mail to the new address stays due.
+ */
 export async function settleConfirmation(
   em: EntityManager,
-  { listId, subscriberId, ...tenant }: SubscriptionRef & Tenant,
+  { listId, subscriberId, mailbox, day, claimedUntil, ...tenant }: DueConfirmation,
   outcome: "sent" | "refused",
 ): Promise<void> {
-  await kysely(em)
-    .updateTable("subscriptions")
-    .set({ confirmation_due_at: null, confirmation_sent_at: outcome === "sent" ? sql<string>`now()` : null })
-    .where(ofTenant(tenant))
-    .where("list_id", "=", listId)
-    .where("subscriber_id", "=", subscriberId)
-    .execute();
+  await sql`
+    with settled as (
+      update confirmation_mails m set settled_at = now()
+      where ${ofTenant(tenant, "m")} and m.mailbox = ${mailbox} and m.list_id = ${listId} and m.day = ${day}
+    )
+    update subscriptions s
+    set confirmation_due_at = null, confirmation_sent_at = ${outcome === "sent" ? sql`now()` : sql`null`}
+    where ${ofTenant(tenant, "s")} and s.list_id = ${listId} and s.subscriber_id = ${subscriberId}
+      and s.confirmation_due_at = ${claimedUntil}`.execute(kysely(em));
 }
 
 /** The names that the page behind a confirmation link shows. */
@@ -104,7 +223,7 @@ export async function confirmSubscription(
   const { tenant, confirmation } = found;
   const confirmed = await kysely(em)
     .updateTable("subscriptions")
-    .set({ status: "CONFIRMED", confirmed_at: sql<string>`now()`, confirmation_due_at: null })
+    .set(CONFIRMED)
     .where(ofTenant(tenant))
     .where("list_id", "=", token.listId)
     .where("subscriber_id", "=", token.subscriberId)

@@ -7,6 +7,7 @@ interface StatusColumns {
   status: SubscriptionStatus;
   confirmed_at: RawBuilder<string> | null;
   confirmation_due_at: RawBuilder<string> | null;
+  confirmation_withheld: null;
 }
 
 const now = sql<string>`now()`;
@@ -20,11 +21,17 @@ export function initialStatus(optin: Optin, environment: Environment): StatusCol
 }
 
 /** Opted in. */
-export const CONFIRMED: StatusColumns = { status: "CONFIRMED", confirmed_at: now, confirmation_due_at: null };
+export const CONFIRMED: StatusColumns = {
+  status: "CONFIRMED",
+  confirmed_at: now,
+  confirmation_due_at: null,
+  confirmation_withheld: null,
+};
 
 /** Waits for the link of a confirmation mail. */
 export const pending = (environment: Environment): StatusColumns => ({
   status: "PENDING",
   confirmed_at: null,
   confirmation_due_at: environment === "LIVE" ? now : null,
+  confirmation_withheld: null,
 });

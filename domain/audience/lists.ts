@@ -5,6 +5,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
+import { holdPlace } from "../record-limit.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriptionRecord } from "../webhooks/records.ts";
 import { initialStatus } from "./initial-status.ts";
@@ -15,8 +16,13 @@ export interface ListFields {
   optin: Optin;
 }
 
-/** Makes an empty list. */
-export async function createList(em: EntityManager, tenant: Tenant, fields: ListFields): Promise<List> {
+/**
+ * Makes an empty list, in the caller's transaction.
+ * @param limit lists that the tenant may have
+ * @throws {ApiError} `resource_limit_reached`
+ */
+export async function createList(em: EntityManager, tenant: Tenant, fields: ListFields, limit: number): Promise<List> {
+  await holdPlace(em, tenant, { table: "lists", name: "lists" }, limit);
   const list = em.create(List, { id: newId("list"), ...tenant, ...fields });
   await em.flush();
   return list;

@@ -74,7 +74,7 @@ async function optOutOfTargets(em: EntityManager, mail: MailedRow): Promise<void
         where n.newsletter_id = ${mail.resource_id} and n.list_id = l.id and s.subscriber_id = p.id))
     order by l.id
     on conflict (list_id, subscriber_id) do update
-      set status = 'UNSUBSCRIBED', unsubscribed_at = now(), confirmation_due_at = null
+      set status = 'UNSUBSCRIBED', unsubscribed_at = now(), confirmation_due_at = null, confirmation_withheld = null
       where subscriptions.status <> 'UNSUBSCRIBED'
     -- A row that this statement inserted was never locked or changed.
     returning list_id, xmax <> 0 as left`.execute(kysely(em));

@@ -54,6 +54,7 @@ export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCh
   assertKeyMaySend(key); // send_not_permitted
   const draft = await sendable(resource).readDraft(em, tenant, resource.id, { lock: underLock }); // not_found
   const preview = underLock ? await findPreview(em, check) : await previewOfToken(em, check); // confirmation_invalid
+  if (preview.voided_at !== null) throw new Refusal("confirmation_stale", "voided");
   if (preview.used_at !== null) throw new Refusal("confirmation_stale", "used");
   if (preview.expired) throw new Refusal("confirmation_stale", "expired");
   assertDraft(draft); // resource_state_invalid

@@ -1,14 +1,15 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
+import { readAccess } from "../access/authenticate.ts";
 import { reserveCredits } from "../credits.ts";
+import { ApiError } from "../errors.ts";
 import { type IdempotencyHandle, readAnswer, writeAnswer } from "../idempotency.ts";
 import { type CheckedPlan, checkConfirm } from "./confirm-refusals.ts";
 import type { Draft } from "./draft.ts";
 import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
 import { copyRecipients } from "./ledger.ts";
 import { planMembers } from "./plan.ts";
-import { readSendingKey } from "./preview.ts";
 import { Refusal } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
 import { nextSendAt } from "./send-days.ts";
@@ -36,12 +37,12 @@ export interface ArmedSend {
 const ARMED_STATUS = 202;
 
 /**
- * Arms a send, all or nothing: checks the confirm, reserves credits, counts the daily cap, copies the recipients into the
- * ledger and writes the answer. One snapshot serves the plan's digest and the copy (REPEATABLE READ), so that both see
- * the same recipients.
+ * Arms a send, all or nothing: checks the key and the confirm, reserves credits, counts the daily cap, copies the
+ * recipients into the ledger and writes the answer. One snapshot serves the plan's digest and the copy (REPEATABLE READ),
+ * so that both see the same recipients. A key that stops working before the commit arms nothing.
  *
  * A second call for the same request finds the first call's effect and changes nothing.
- * @throws {ApiError} as `checkConfirm`
+ * @throws {ApiError} as `readAccess`, then as `checkConfirm`
  */
 export function confirmSend(em: EntityManager, request: ConfirmRequest): Promise<void> {
   return transaction(em, (tx) => arm(tx, request), { isolationLevel: IsolationLevel.REPEATABLE_READ });
@@ -50,19 +51,24 @@ export function confirmSend(em: EntityManager, request: ConfirmRequest): Promise
 async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   const { teamId, environment, resource, previewId } = request;
   const tenant: Tenant = { teamId, environment };
-  const key = await readSendingKey(em, tenant, request.apiKeyId);
+  const { scope } = sendable(resource);
+  let key: SendingKey;
   let plan: CheckedPlan;
   try {
+    // The API authenticated the key before this confirm waited for its turn.
+    ({ key } = await readAccess(em, tenant, request.apiKeyId, scope));
     plan = await checkConfirm(em, { tenant, resource, key, previewId });
   } catch (error) {
-    const isUsed = error instanceof Refusal && error.reason === "used";
-    if (isUsed && (await hasArmed(em, request))) return;
+    if (error instanceof ApiError && (await hasArmed(em, request))) return;
     throw error;
   }
   const recipients = plan.counts.eligible;
   await reserveCredits(em, tenant, previewId, recipients);
   const cap = await takeFromCap(em, key, recipients);
   await writeSend(em, request, plan.draft, plan.account.id, recipients, cap);
+  // Locked last, so that a revocation never waits for the copy of the recipients: it makes this transaction conflict,
+  // and the next try refuses the key.
+  await readAccess(em, tenant, request.apiKeyId, scope, { lock: true });
 }
 
 /** Whether this very request armed the send before: its answer is written, the caller just did not get it. */

@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { AccountStatus } from "../../db/entities/account.ts";
 import type { BroadcastStatus, SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import type { Scope } from "../access/scopes.ts";
 import type { SendResource } from "./resource.ts";
 
 /** The facts of a plan besides its members. */
@@ -57,6 +58,8 @@ export interface ResourceContent {
 
 /** The functions that a kind of resource offers to sends. */
 export interface Sendable {
+  /** The scope of a key that may send the resource. */
+  readonly scope: Scope;
   /**
    * Reads the resource for a send.
    * @param lock takes the row's lock, so that no edit is committed between the check and the arming

@@ -129,6 +129,7 @@ const readContent: Sendable["readContent"] = async (em, tenant, id) => {
 
 /** A newsletter mails the subscribers of the lists that are attached to it. */
 export const newsletter: Sendable = {
+  scope: "newsletters:send",
   readDraft,
   selectMembers,
   selectIneligible,

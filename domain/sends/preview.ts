@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { readAccess } from "../access/authenticate.ts";
 import type { Draft } from "./draft.ts";
 import {
   assertContent,
@@ -14,24 +15,6 @@ import { Refusal } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
 import { sendable } from "./sendable.ts";
 import { TOKEN_LIFETIME_SECONDS, type TokenFacts } from "./token.ts";
-
-/** Reads a key's rights and limits for a send. @throws {Error} when it is gone: the API has just authenticated it */
-export async function readSendingKey(em: EntityManager, tenant: Tenant, apiKeyId: string): Promise<SendingKey> {
-  const key = await kysely(em)
-    .selectFrom("api_keys")
-    .select(["id", "environment", "requires_approval", "send_domains", "daily_send_cap", "lineage_id"])
-    .where("id", "=", apiKeyId)
-    .where(ofTenant(tenant))
-    .executeTakeFirstOrThrow();
-  return {
-    id: key.id,
-    environment: key.environment,
-    requiresApproval: key.requires_approval,
-    sendDomains: key.send_domains,
-    dailySendCap: key.daily_send_cap,
-    lineageId: key.lineage_id,
-  };
-}
 
 /**
  * The first refusals of a preview, in their order: key may send, 404, not a draft, draft sendable. They may name parts
@@ -83,11 +66,11 @@ export interface PreviewRequest extends Tenant {
 /**
  * Resolves a preview and writes its row. A second call with the same `previewId` (a retry under the same
  * Idempotency-Key) replaces it, unless it was used.
- * @throws {ApiError} as `resolvePreview`
+ * @throws {ApiError} as `readAccess`, then as `resolvePreview`
  */
 export async function writePreview(em: EntityManager, request: PreviewRequest): Promise<void> {
   const { previewId, resource, apiKeyId, teamId, environment } = request;
-  const key = await readSendingKey(em, request, apiKeyId);
+  const { key } = await readAccess(em, request, apiKeyId, sendable(resource).scope);
   const { draft, plan, account, cap, complaintRate } = await resolvePreview(em, { teamId, environment }, resource, key);
   const { counts, digest } = plan;
   const facts = {
@@ -120,13 +103,13 @@ export async function writePreview(em: EntityManager, request: PreviewRequest): 
 }
 
 /**
- * Makes a preview's token useless.
+ * Makes a preview's token void, because an operator cancels.
  * @returns false when it was used: there is a send now
  */
 export async function voidPreview(em: EntityManager, previewId: string): Promise<boolean> {
   await kysely(em)
     .updateTable("send_previews")
-    .set({ used_at: sql<string>`clock_timestamp()` })
+    .set({ used_at: sql<string>`clock_timestamp()`, voided_at: sql<string>`clock_timestamp()` })
     .where("id", "=", previewId)
     .where("used_at", "is", null)
     .execute();

@@ -27,6 +27,8 @@ export const REFUSAL_REASONS = {
   test_key: "A test key cannot send; use a live key.",
   requires_approval: "The key needs approval for each send, which the API does not offer; send from the app.",
   used: "The confirmation token was used already; make a new send-preview for another send.",
+  voided:
+    "An operator cancelled the send before it was confirmed, which made the confirmation token void; make a new send-preview.",
   expired: "The confirmation token has expired; make a new send-preview.",
   other_key: "The preview was made with another key; make a new send-preview with this one.",
   drift: "Recipients, content or sending identity changed since the preview; make a new send-preview.",

@@ -8,6 +8,7 @@ import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
+import { holdPlace, type LimitedRecords } from "../record-limit.ts";
 import type { EventName } from "./catalogue.ts";
 import type { CustomHeaders } from "./headers.ts";
 import { notifyRelayAfterCommit } from "./notify-relay.ts";
@@ -18,6 +19,11 @@ import { effectivePort, type UrlGuard } from "./url-guard.ts";
 
 /** Endpoints a team may register in an environment. Those the app makes for itself are not counted. */
 export const MAX_ENDPOINTS = 20;
+const OWN_ENDPOINTS: LimitedRecords = {
+  table: "webhook_endpoints",
+  name: "webhook endpoints",
+  condition: sql`origin = ${"API" satisfies EndpointOrigin}`,
+};
 /** Deliveries that are deleted together with their endpoint; the clean-up deletes the others. */
 const MAX_DELETED_AT_ONCE = 10_000;
 
@@ -122,7 +128,7 @@ export async function createEndpoint(
   { origin, apiVersion, ...tenant }: Registration,
   fields: EndpointFields,
 ): Promise<{ endpoint: EndpointRow; secret: string }> {
-  if (origin === "API") await holdPlace(em, tenant);
+  if (origin === "API") await holdPlace(em, tenant, OWN_ENDPOINTS, MAX_ENDPOINTS);
   const id = newId("webhook");
   const secret = newSecret();
   const db = kysely(em);
@@ -145,24 +151,6 @@ export async function createEndpoint(
     .execute();
   await db.insertInto("webhook_health").values({ webhook_id: id }).execute();
   return { endpoint: await readEndpoint(em, tenant, id), secret };
-}
-
-/** Keeps room for one more endpoint until the transaction ends: of several that race for the last place one wins. */
-async function holdPlace(em: EntityManager, tenant: Tenant): Promise<void> {
-  const db = kysely(em);
-  const lock = `webhook-endpoints/${tenant.teamId}/${tenant.environment}`;
-  await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
-  const { count } = await db
-    .selectFrom("webhook_endpoints")
-    .select(sql<string>`count(*)`.as("count"))
-    .where(ofTenant(tenant))
-    .where("origin", "=", "API" satisfies EndpointOrigin)
-    .executeTakeFirstOrThrow();
-  if (Number(count) < MAX_ENDPOINTS) return;
-  throw new ApiError(
-    "resource_limit_reached",
-    `The team has ${MAX_ENDPOINTS} webhook endpoints, as many as it may; delete one first.`,
-  );
 }
 
 type Stored = Pick<WebhookEndpoint, "id" | "url" | "events">;

@@ -2,8 +2,11 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
 import type { Role } from "../../db/entities/team.ts";
+import type { EntityManager } from "../../db/orm.ts";
+import { authenticate } from "../../domain/access/authenticate.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES } from "../../domain/access/scopes.ts";
+import { ApiError } from "../../domain/errors.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
@@ -160,6 +163,18 @@ describe("authentication", () => {
     } finally {
       await app.close();
     }
+  });
+
+  it("leaves a place in front of every look-up for a limit on failed authentications", async () => {
+    const nowhere = new Proxy({} as EntityManager, {
+      get: () => assert.fail("the database is asked"),
+    });
+    const { vault } = await backdoor();
+    const limit = async () => {
+      throw new ApiError("rate_limit_exceeded");
+    };
+    const headers = { "x-api-key": [team.keys.live] };
+    await assert.rejects(authenticate(nowhere, vault, headers, { limit }), { code: "rate_limit_exceeded" });
   });
 
   /** Statements that reached Postgres during one request, counted at the driver. */

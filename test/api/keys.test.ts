@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { formatKey, generateKey, parseKey, revokeKey, rotateKey } from "../../domain/access/keys.ts";
+import { formatKey, generateKey, mintKey, parseKey, revokeKey, rotateKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES } from "../../domain/access/scopes.ts";
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
 import { api } from "../support/api.ts";
@@ -10,6 +10,8 @@ const BASE62 = [..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 const base62 = (length: number) =>
   fc.string({ unit: fc.constantFrom(...BASE62), minLength: length, maxLength: length });
 const environment = fc.constantFrom("LIVE" as const, "TEST" as const);
+/** Keys of a team: more than a test mints. */
+const LIMIT = 100;
 const parts = { environment, publicId: base62(12), secret: base62(43) };
 const keys = fc.record(parts, { noNullPrototype: true });
 
@@ -93,10 +95,53 @@ describe("minting a key", () => {
   });
 });
 
+describe("the number of keys of a team in an environment", () => {
+  /** A team with two keys that work in LIVE and one in TEST. */
+  async function withLimit(limit: number) {
+    const made = await makeTeam();
+    const { orm } = await backdoor();
+    const { team, owner, vault } = made;
+    const grant = { teamId: team.id, memberId: owner.id, name: "one more", scopes: ["lists:read"] };
+    return {
+      ...made,
+      mintOne: (environment: "LIVE" | "TEST" = "LIVE") =>
+        mintKey(orm.em.fork(), vault, { ...grant, environment }, limit),
+      rotate: (key: string, graceHours: number) =>
+        rotateKey(orm.em.fork(), vault, { teamId: team.id, key }, limit, graceHours),
+    };
+  }
+
+  it("is exact when several are minted at once, and counts each environment by itself", async () => {
+    const { mintOne } = await withLimit(4);
+    const minted = await Promise.allSettled(Array.from({ length: 8 }, () => mintOne()));
+    const failures = minted.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+    assert.equal(failures.length, 6);
+    assert.ok(failures.every(refused("resource_limit_reached")), String(failures[0]));
+    await mintOne("TEST");
+  });
+
+  it("leaves out keys that were revoked or have expired", async () => {
+    const { mintOne, em, team, liveKey, mint } = await withLimit(3);
+    await mint({ expiresAt: new Date(Date.now() - 1_000) });
+    await mintOne();
+    await assert.rejects(mintOne(), refused("resource_limit_reached"));
+    await revokeKey(em, { teamId: team.id, key: liveKey.record.id });
+    await mintOne();
+  });
+
+  it("lets a key be replaced at once when it is reached, but not with hours of grace for the old one", async () => {
+    const { rotate, liveKey } = await withLimit(2);
+    await assert.rejects(rotate(liveKey.record.id, 24), refused("resource_limit_reached"));
+    assert.equal((await api(liveKey.key).get("/me")).status, 200, "a refused rotation leaves the key as it was");
+    const { key } = await rotate(liveKey.record.id, 0);
+    assert.equal((await api(key).get("/me")).status, 200);
+  });
+});
+
 describe("rotating and revoking a key", () => {
   it("replaces a key at once, with the same grant and lineage", async () => {
     const { liveKey, em, vault, team } = await makeTeam({ sendDomains: ["a.example"], dailySendCap: 7 });
-    const rotated = await rotateKey(em, vault, { teamId: team.id, key: liveKey.record.id });
+    const rotated = await rotateKey(em, vault, { teamId: team.id, key: liveKey.record.id }, LIMIT);
     assert.equal((await api(liveKey.key).get("/me")).body.error.code, "api_key_revoked");
     assert.equal((await api(rotated.key).get("/me")).status, 200);
     const { lineageId, sendDomains, dailySendCap, grantedScopes } = liveKey.record;
@@ -109,7 +154,7 @@ describe("rotating and revoking a key", () => {
 
   it("lets the old key work on through the grace period, and no longer", async () => {
     const { liveKey, em, vault, team } = await makeTeam();
-    const rotated = await rotateKey(em, vault, { teamId: team.id, key: liveKey.record.id }, 24);
+    const rotated = await rotateKey(em, vault, { teamId: team.id, key: liveKey.record.id }, LIMIT, 24);
     assert.equal((await api(liveKey.key).get("/me")).status, 200);
     assert.equal((await api(rotated.key).get("/me")).status, 200);
     const { orm } = await backdoor();
@@ -123,7 +168,7 @@ describe("rotating and revoking a key", () => {
     const { liveKey, vault, team } = await makeTeam();
     const { orm } = await backdoor();
     const name = { teamId: team.id, key: liveKey.record.id };
-    const results = await Promise.allSettled([1, 2, 3].map(() => rotateKey(orm.em.fork(), vault, name)));
+    const results = await Promise.allSettled([1, 2, 3].map(() => rotateKey(orm.em.fork(), vault, name, LIMIT)));
     const failures = results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
     assert.equal(failures.length, 2);
     assert.ok(failures.every(refused("resource_state_invalid")));

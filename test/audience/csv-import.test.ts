@@ -50,7 +50,10 @@ describe("CSV import", () => {
         .execute()
     ).map(({ email, first_name, last_name }) => [email, first_name, last_name]);
   const makeList = async (optin: Optin) =>
-    (await createList(team.em.fork(), tenant, { name: "List", description: null, optin })).id;
+    transaction(team.em, async (em) => {
+      const list = await createList(em, tenant, { name: "List", description: null, optin }, 1_000);
+      return list.id;
+    });
   const statuses = async (listId: string) =>
     (
       await kysely(team.em)
@@ -202,10 +205,9 @@ describe("CSV import", () => {
 
   it("imports all or nothing, and never onto another team's list", async () => {
     const otherTeam = await makeTeam();
-    const theirs = await createList(
-      otherTeam.em.fork(),
-      { teamId: otherTeam.team.id, environment: "LIVE" },
-      { name: "x", description: null, optin: "SINGLE" },
+    const owner = { teamId: otherTeam.team.id, environment: "LIVE" } as const;
+    const theirs = await transaction(otherTeam.em, (em) =>
+      createList(em, owner, { name: "x", description: null, optin: "SINGLE" }, 1_000),
     );
     await assert.rejects(load("email\na@example.com\n", { listId: theirs.id }), { code: "not_found" });
     await assert.rejects(

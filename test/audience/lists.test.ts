@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
+import { sql } from "kysely";
 import { Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
-import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 
@@ -51,6 +52,28 @@ describe("Lists", () => {
     });
   }
 
+  it("creates 1,000 in an environment and no more, also when many are created at once", async () => {
+    await sql`insert into lists (id, team_id, environment, name, optin)
+      select ${team.team.id} || n, ${team.team.id}, 'LIVE', 'Bulk', 'SINGLE' from generate_series(1, 997) n`.execute(
+      kysely(team.em),
+    );
+    assert.equal((await client.post("/lists", { name: "x" }, { query: { dry_run: true } })).status, 200);
+    const answers = await Promise.all(Array.from({ length: 8 }, () => client.post("/lists", { name: "x" })));
+    assert.equal(answers.filter(({ status }) => status === 201).length, 3);
+    const refused = answers.filter(({ status }) => status !== 201);
+    for (const { status, body } of refused) {
+      assert.deepEqual([status, body.error.code], [409, "resource_limit_reached"]);
+      assert.match(body.error.message, /1000 lists/);
+    }
+    assert.equal((await client.post("/lists", { name: "x" }, { query: { dry_run: true } })).status, 409);
+    assert.equal((await api(team.keys.test).post("/lists", { name: "x" })).status, 201);
+
+    const idempotencyKey = unique("key");
+    assert.equal((await client.post("/lists", { name: "y" }, { idempotencyKey })).status, 409);
+    await client.delete(`/lists/${team.team.id}1`);
+    assert.equal((await client.post("/lists", { name: "y" }, { idempotencyKey })).status, 201);
+  });
+
   it("changes the fields that a PATCH names and leaves the rest", async () => {
     const list = await makeList({ description: "old" });
     const { status, body } = await client.patch(`/lists/${list.id}`, { name: "New", description: null });
@@ -85,6 +108,27 @@ describe("Lists", () => {
   });
 
   describe("their subscribers", () => {
+    it("are shown with their addresses to a key that may read subscribers too", async () => {
+      const [list, person] = [await makeList(), await makeSubscriber()];
+      await add(list.id, [person]);
+      const pathOf = (id: string) => `/lists/${id}/subscribers`;
+      for (const scope of ["lists:read", "subscribers:read"]) {
+        const { key } = await team.mint({ scopes: [scope] });
+        for (const id of [list.id, "list_none"]) {
+          const { status, body } = await api(key).get(pathOf(id));
+          assert.deepEqual([status, body.error.code], [403, "insufficient_scope"]);
+          assert.match(body.error.message, scope === "lists:read" ? /subscribers:read/ : /lists:read/);
+        }
+      }
+      const { key } = await team.mint({ scopes: ["lists:read", "subscribers:read"] });
+      const { status, body } = await api(key).get(pathOf(list.id));
+      assert.equal(status, 200);
+      assert.deepEqual(
+        body.data.map(({ id }: Json) => id),
+        [person],
+      );
+    });
+
     it("starts a SINGLE subscription CONFIRMED and a DOUBLE one PENDING with a mail due", async () => {
       const [single, double, person] = [await makeList(), await makeList({ optin: "DOUBLE" }), await makeSubscriber()];
       await add(single.id, [person]);

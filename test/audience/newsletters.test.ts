@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { sql } from "kysely";
 import { Newsletter } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachList, detachList } from "../../domain/newsletters.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
@@ -48,6 +50,23 @@ describe("Newsletters", () => {
     });
     const read = await client.get(`/newsletters/${id}`);
     assert.deepEqual(read.body.data, { ...rest, id, created_at, updated_at, recipients: null });
+  });
+
+  it("makes 10,000 in an environment and no more, also when many are made at once", async () => {
+    const full = await makeTeam();
+    await sql`insert into newsletters (id, team_id, environment, name)
+      select ${full.team.id} || n, ${full.team.id}, 'LIVE', 'Bulk' from generate_series(1, 9997) n`.execute(
+      kysely(full.em),
+    );
+    const ofFull = api(full.keys.live);
+    const answers = await Promise.all(Array.from({ length: 8 }, () => ofFull.post("/newsletters", { name: "x" })));
+    assert.equal(answers.filter(({ status }) => status === 201).length, 3);
+    for (const { status, body } of answers.filter((answer) => answer.status !== 201)) {
+      assert.deepEqual([status, body.error.code], [409, "resource_limit_reached"]);
+    }
+    assert.equal((await api(full.keys.test).post("/newsletters", { name: "x" })).status, 201);
+    await ofFull.delete(`/newsletters/${full.team.id}1`);
+    assert.equal((await ofFull.post("/newsletters", { name: "x" })).status, 201);
   });
 
   it("lets a draft be incomplete", async () => {

@@ -59,7 +59,16 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     unsubscribed_at: AT,
     confirmation_due_at: AT,
     confirmation_sent_at: AT,
+    confirmation_withheld: "list_limit",
     ...touched,
+  },
+  confirmation_mails: {
+    ...tenant,
+    mailbox: "person@example.com",
+    list_id: "list_columns",
+    day: "2026-11-21",
+    email: "person+tag@example.com",
+    settled_at: AT,
   },
   suppressions: { id: "supp_columns", ...tenant, email: "person@example.com", reason: "MANUAL", ...touched },
   unsubscribes: {
@@ -137,6 +146,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     complaint_rate: 0.0015,
     expires_at: AT,
     used_at: AT,
+    voided_at: AT,
     created_at: AT,
   },
   sends: {

@@ -5,7 +5,9 @@ import { transaction } from "../../db/transaction.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { confirmationToken } from "../../domain/sends/token.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
+import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import {
   addSubscribers,
@@ -22,11 +24,112 @@ import {
   tokenOf,
   untilStatus,
 } from "../support/sending.ts";
+import { temporalClient } from "../support/temporal.ts";
 
 const refused = (answer: Awaited<ReturnType<typeof confirm>>, status: number, code: string) => {
   assert.equal(answer.body?.error?.code, code, answer.text);
   assert.equal(answer.status, status);
 };
+
+/** Keeps a confirm from its newsletter while `work` runs: the API has authenticated it, its transaction has begun. */
+async function whileNewsletterIsLocked({ em, newsletterId }: Sender, work: () => Promise<void>): Promise<void> {
+  await em.fork().transactional(async (tx) => {
+    await sql`select id from newsletters where id = ${newsletterId} for update`.execute(kysely(tx));
+    await work();
+  });
+}
+
+const untilItWaits = ({ em }: Sender) =>
+  eventually(
+    async () => {
+      const { rows } = await sql<{ waits: boolean }>`select exists (select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query ilike '%from newsletters n%'
+      ) as waits`.execute(kysely(em.fork()));
+      return rows[0]?.waits === true;
+    },
+    { what: "a confirm that waits for its newsletter" },
+  );
+
+describe("A confirm whose key stops working while it waits", () => {
+  const ofKey = ({ liveKey }: Sender, change: string) =>
+    sql`update api_keys set ${sql.raw(change)} where id = ${liveKey.record.id}`;
+  const ofMember = ({ owner }: Sender, change: string) =>
+    sql`update members set ${sql.raw(change)} where id = ${owner.id}`;
+
+  for (const [what, change, status, code] of [
+    ["was revoked", (of: Sender) => ofKey(of, "revoked_at = now()"), 401, "api_key_revoked"],
+    ["has expired", (of: Sender) => ofKey(of, "expires_at = now()"), 401, "api_key_expired"],
+    ["lost the scope", (of: Sender) => ofKey(of, "granted_scopes = '{}'"), 403, "insufficient_scope"],
+    ["belongs to a member who left", (of: Sender) => ofMember(of, "removed_at = now()"), 403, "role_insufficient"],
+    ["belongs to an editor now", (of: Sender) => ofMember(of, "role = 'EDITOR'"), 403, "role_insufficient"],
+    [
+      "is of a team without the plan",
+      ({ team }: Sender) => sql`update teams set plan = 'FREE' where id = ${team.id}`,
+      402,
+      "plan_upgrade_required",
+    ],
+  ] as const) {
+    it(`arms nothing when the key ${what}`, async () => {
+      const sender = await makeSender({ recipients: 2, credits: 2 });
+      const token = await tokenOf(sender);
+      let answer: ReturnType<typeof confirm> | undefined;
+      await whileNewsletterIsLocked(sender, async () => {
+        answer = confirm(sender, token);
+        await untilItWaits(sender);
+        await change(sender).execute(kysely(sender.em.fork()));
+      });
+      assert.ok(answer);
+      refused(await answer, status, code);
+      assert.deepEqual(await credits(sender), { available: 2, reserved: 0, mismatch: false });
+      assert.deepEqual(await ledgerStates(sender), {});
+    });
+  }
+
+  it("arms nothing when the key expires by the clock alone", async () => {
+    const sender = await makeSender({ recipients: 2, credits: 2 });
+    const token = await tokenOf(sender);
+    await ofKey(sender, "expires_at = clock_timestamp() + interval '3 seconds'").execute(kysely(sender.em));
+    let answer: ReturnType<typeof confirm> | undefined;
+    await whileNewsletterIsLocked(sender, async () => {
+      answer = confirm(sender, token);
+      await eventually(
+        async () => {
+          const { rows } = await sql<{ expired: boolean }>`select expires_at <= clock_timestamp() as expired
+            from api_keys where id = ${sender.liveKey.record.id}`.execute(kysely(sender.em.fork()));
+          return rows[0]?.expired === true;
+        },
+        { what: "the key's expiry" },
+      );
+    });
+    assert.ok(answer);
+    refused(await answer, 401, "api_key_expired");
+    assert.deepEqual(await ledgerStates(sender), {});
+  });
+
+  it("stays armed when the confirm is tried again after its key was revoked", async () => {
+    const { client: temporal, close } = await temporalClient();
+    try {
+      const sender = await makeSender({ recipients: 2, credits: 2 });
+      await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
+        where id = ${sender.newsletterId}`.execute(kysely(sender.em));
+      const { data } = await startSend(sender);
+      await ofKey(sender, "revoked_at = now()").execute(kysely(sender.em));
+      const claim = await kysely(sender.em)
+        .selectFrom("idempotency_records")
+        .select(["key_hash as keyHash", "attempt", "request_id as requestId"])
+        .where("team_id", "=", sender.team.id)
+        .where("status", "=", 202)
+        .executeTakeFirstOrThrow();
+      const idempotency = { ...claim, teamId: sender.team.id, environment: "LIVE" };
+      const handle = temporal.workflow.getHandle(sendWorkflowId(data.id));
+      await handle.executeUpdate("confirm", { args: [{ apiKeyId: sender.liveKey.record.id, idempotency }] });
+      await handle.executeUpdate("cancel");
+      assert.deepEqual(await credits(sender), { available: 2, reserved: 0, mismatch: false });
+    } finally {
+      await close();
+    }
+  });
+});
 
 describe("A confirm", () => {
   it("schedules the newsletter, reserves one credit per recipient and answers with every documented field", async () => {

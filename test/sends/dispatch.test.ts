@@ -475,6 +475,7 @@ describe("Dispatch", () => {
     await workflowOf(token.split(".")[0] ?? "").executeUpdate("cancel");
     const answer = await confirm(sender, token);
     assert.equal(answer.body.error?.code, "confirmation_stale", answer.text);
+    assert.match(answer.body.error.message, /operator cancelled/, "it says what made the token void");
   });
 
   it("writes no address, name, subject or token into a workflow's history", async () => {

@@ -6,6 +6,7 @@ import {
   type WorkflowUpdateHandle,
   WorkflowUpdateStage,
 } from "@temporalio/client";
+import { ApplicationFailure } from "@temporalio/common";
 import proto from "@temporalio/proto";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
@@ -14,6 +15,7 @@ import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   caughtMails,
+  confirm,
   credits,
   ledgerStates,
   makeSender,
@@ -144,6 +146,13 @@ describe("Operators' updates of a send", function () {
       assert.ok(cancelled > 0);
       assert.deepEqual(Object.keys(others), ["SENT"]);
       assert.deepEqual(await credits(sender), { available: cancelled, reserved: 0, mismatch: false });
+    });
+
+    it("in a review answers that the unknown outcomes stay as they are", async () => {
+      const { handle } = await sentWithUnknown(1);
+      assert.match(await detailsOf(handle), /cancel to leave them unknown/);
+      assert.match(String(await handle.executeUpdate("cancel")), /unknown outcomes stay as they are/);
+      assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 3, unknown: 1 });
     });
 
     it("drops a resendUnknown that waits: it answers that it was dropped, and mails no recipient", async () => {
@@ -285,6 +294,19 @@ describe("Operators' updates of a send", function () {
     await untilStatus(sender, ["SENT"]);
   });
 
+  it("tells the operator that a preview by hand names no API key, and leaves the token as it is", async () => {
+    const sender = await makeSender();
+    const token = await tokenOf(sender);
+    const handle = workflowOf(token.split(".")[0] ?? "");
+    await assert.rejects(handle.executeUpdate("preview", { args: [{ apiKeyId: "key_none" }] }), (error) => {
+      assert.ok(error instanceof WorkflowUpdateFailedError);
+      assert.ok(error.cause instanceof ApplicationFailure);
+      assert.deepEqual([error.cause.type, error.cause.details], ["api_key_invalid", [{ param: "apiKeyId" }]]);
+      return true;
+    });
+    assert.equal((await confirm(sender, token)).status, 202);
+  });
+
   it("take effect on a send that was reset to a time before its confirm, without its updates", async () => {
     const { sender, sendId, handle } = await underWay(200, 50);
     const { ResetReapplyExcludeType } = proto.temporal.api.enums.v1;
@@ -336,6 +358,12 @@ describe("Operators' updates of a send", function () {
     await eventually(async () => (await shown(mailing)) === "PAUSED", { what: "PAUSED in the UI" });
     assert.match(String(await mailing.executeUpdate("retry")), /paused.*resume/);
     await mailing.executeUpdate("cancel");
+
+    const { sender, handle: ending } = await underWay(40, 1_500);
+    const cancel = await begin(ending, "cancel");
+    await eventually(async () => (await statusOf(sender)) === "CANCELLED", { what: "CANCELLED in Postgres" });
+    assert.match(String(await ending.executeUpdate("retry")), /ends when no mail is in flight/);
+    assert.equal(await cancel.result(), "CANCELLED");
 
     const { handle: waiting } = await scheduled();
     assert.match(String(await waiting.executeUpdate("retry")), /send_at/);

@@ -111,8 +111,9 @@ export async function makeTeam(options: TeamOptions = {}): Promise<TestTeam> {
   await em.flush();
   const owner = await makeMember(em, teamId, role);
 
-  const mint: TestTeam["mint"] = (grant = {}) =>
-    mintKey(em, vault, {
+  const { MAX_API_KEYS } = (await stack()).env;
+  const mint: TestTeam["mint"] = (grant = {}) => {
+    const whole: KeyGrant = {
       teamId,
       memberId: owner.id,
       environment: "LIVE" satisfies Environment,
@@ -122,7 +123,9 @@ export async function makeTeam(options: TeamOptions = {}): Promise<TestTeam> {
       ...(options.requiresApproval === undefined ? {} : { requiresApproval: options.requiresApproval }),
       ...(options.dailySendCap === undefined ? {} : { dailySendCap: options.dailySendCap }),
       ...grant,
-    });
+    };
+    return mintKey(em, vault, whole, MAX_API_KEYS);
+  };
   const liveKey = await mint();
   const testKey = await mint({ environment: "TEST" });
   const cleanup = await mint({ scopes: scopesBesideDeleting(role) });

@@ -85,9 +85,9 @@ export async function makeClient(
         owner: { email: uniqueEmail(), name: "Owner" },
       });
       const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
-      const { key } = await mintKey(em, vault, { ...tenant, memberId: owner.id, name: "key", scopes });
+      const { key } = await mintKey(em, vault, { ...tenant, memberId: owner.id, name: "key", scopes }, 1);
       em.setFilterParams("tenant", tenant);
-      const list = await createList(em, tenant, { name: "List", description: null, optin: "DOUBLE" });
+      const list = await createList(em, tenant, { name: "List", description: null, optin: "DOUBLE" }, 1);
       const email = uniqueEmail();
       const subscriber = await createSubscriber(em, tenant, { email, firstName: null, lastName: null });
       await addSubscribers(em, tenant, list.id, [subscriber.id]);

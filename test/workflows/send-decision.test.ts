@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { SliceResult } from "../../activities/dispatch.ts";
 import type { SendState } from "../../domain/sends/lifecycle.ts";
 import { decide, type SendView, type Step } from "../../workflows/send-decision.ts";
-import { type CommandKind, DETAILS } from "../../workflows/send-messages.ts";
+import { ANSWERS, type CommandKind, DETAILS, retryAnswer } from "../../workflows/send-messages.ts";
 
 const NOW = 1_000_000;
 
@@ -314,5 +314,26 @@ describe("The next step of a send", () => {
       assert.partialDeepStrictEqual(decide(given, command), expected);
       assert.deepEqual(given, before, "the decision changes nothing");
     });
+  }
+});
+
+describe("The answer to a retry", () => {
+  const failing = { step: "settle", code: "database_57014", until: 0 };
+  for (const [what, view, answer] of [
+    ["while a step fails", { failing, send: { status: "CANCELLED" }, slice: "none" }, ANSWERS.retry],
+    ["between two slices", { send: { status: "SENDING" }, slice: "none" }, ANSWERS.retry],
+    ["during a slice", { send: { status: "SENDING" }, slice: "under way" }, ANSWERS.retryMailing],
+    [
+      "of a cancelled send with mails in flight",
+      { send: { status: "CANCELLED" }, slice: "ending" },
+      ANSWERS.retryEnding,
+    ],
+    ["of a cancelled send that is not settled", { send: { status: "CANCELLED" }, slice: "none" }, ANSWERS.retryEnding],
+    ["of a failed send that is not settled", { send: { status: "FAILED" }, slice: "none" }, ANSWERS.retryEnding],
+    ["of a sent send that is counted again", { send: { status: "SENT" }, slice: "none" }, ANSWERS.retryEnded],
+    ["of a cancelled resend with mails in flight", { send: { status: "SENT" }, slice: "ending" }, ANSWERS.retryEnding],
+    ["of a settled send", { settled: {}, send: { status: "SENT" }, slice: "none" }, ANSWERS.retryEnded],
+  ] as const) {
+    it(`${what} is: ${answer}`, () => assert.equal(retryAnswer(view), answer));
   }
 });

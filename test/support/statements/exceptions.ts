@@ -80,14 +80,14 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: "The mails that confirm double opt-ins are sent for all tenants.",
     program: "workers",
     file: /^domain\/audience\/confirmations\.ts$/,
-    tables: ["subscriptions", "subscribers", "lists", "suppressions"],
-    statement: /confirmation_due_at <= clock_timestamp\(\)/,
+    tables: ["subscriptions", "subscribers", "lists", "suppressions", "confirmation_mails"],
+    statement: /confirmation_due_at (?:<= clock_timestamp\(\)|= case)/,
   },
   {
     reason: "Clean-up deletes what is too old, of all tenants.",
     program: "workers",
     file: /^workers\/maintenance\.ts$/,
-    tables: ["idempotency_records", "send_previews"],
+    tables: ["idempotency_records", "send_previews", "confirmation_mails"],
     statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
   },
   {

@@ -1,0 +1,21 @@
+import type { Command } from "commander";
+import { countWithheld } from "../../domain/audience/confirmations.ts";
+import { withTenant } from "../options.ts";
+import { inTenant, type Run, type TenantOptions, tenantOf } from "../session.ts";
+
+/** Confirmation mails of double opt-ins. */
+export function confirmationCommands(program: Command, run: Run): void {
+  withTenant(program.command("confirmation:withheld"))
+    .description("count the confirmation mails that a limit withholds until the next UTC day, by list and limit")
+    .action((options: TenantOptions) =>
+      run(async (session) => {
+        const tenant = await tenantOf(session, options);
+        const withheld = await inTenant(session, tenant, (em) => countWithheld(em, tenant));
+        const lines = withheld.map(({ listId, reason, mails }) => `${listId}  ${reason}  ${mails}`);
+        return {
+          text: lines.join("\n") || "No limit withholds a confirmation mail",
+          data: { withheld: withheld.map(({ listId, reason, mails }) => ({ list_id: listId, reason, mails })) },
+        };
+      }),
+    );
+}

@@ -1,0 +1,51 @@
+import type { WithheldReason } from "../../db/entities/audience.ts";
+
+/** Days, UTC, over which the mails to one address are counted. */
+export const ADDRESS_WINDOW_DAYS = 7;
+
+/** Confirmation mails that one team may cause. */
+export interface ConfirmationLimits {
+  /** To one address, in `ADDRESS_WINDOW_DAYS` days. */
+  perAddress: number;
+  /** In all, in a day. */
+  perTeam: number;
+}
+
+/** A mail that is due, and the mails that its team has caused before. */
+export interface CountedMail {
+  teamId: string;
+  listId: string;
+  /** The address without the `+tag` of its local part. */
+  mailbox: string;
+  /** An earlier try of this very mail failed or was lost: it is counted already. */
+  isRetry: boolean;
+  /** For the same list and mailbox, today. */
+  sentForList: number;
+  /** To the same mailbox, in `ADDRESS_WINDOW_DAYS` days. */
+  sentToMailbox: number;
+  /** In all, today. */
+  sentByTeam: number;
+}
+
+/**
+ * Decides for each mail, in their order, whether it is sent or which limit withholds it. A mail that is sent counts for
+ * those behind it.
+ * @returns one entry per mail; null for a mail that is sent
+ */
+export function applyLimits(
+  mails: readonly CountedMail[],
+  { perAddress, perTeam }: ConfirmationLimits,
+): (WithheldReason | null)[] {
+  const counts = new Map<string, number>();
+  const countOf = (key: string) => counts.get(key) ?? 0;
+  return mails.map(({ teamId, listId, mailbox, isRetry, sentForList, sentToMailbox, sentByTeam }) => {
+    if (isRetry) return null;
+    const address = `${teamId}/${mailbox}`;
+    const addressOnList = `${address}/${listId}`;
+    if (sentForList + countOf(addressOnList) > 0) return "list_limit";
+    if (sentToMailbox + countOf(address) >= perAddress) return "address_limit";
+    if (sentByTeam + countOf(teamId) >= perTeam) return "team_limit";
+    for (const key of [addressOnList, address, teamId]) counts.set(key, countOf(key) + 1);
+    return null;
+  });
+}

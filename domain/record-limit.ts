@@ -1,0 +1,39 @@
+import { type RawBuilder, sql } from "kysely";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
+import { ApiError } from "./errors.ts";
+
+/** A kind of record of which a tenant may have a limited number. */
+export interface LimitedRecords {
+  table: "api_keys" | "lists" | "newsletters" | "webhook_endpoints";
+  /** As the refusal names them. */
+  name: string;
+  /** Which rows of the table count; all unless given. */
+  condition?: RawBuilder<boolean>;
+  /** What makes room, as the refusal says it. */
+  remedy?: string;
+}
+
+/**
+ * Keeps room for one more record of the tenant until the caller's transaction ends: of several that race for the last
+ * place one wins.
+ * @param limit records that the tenant may have
+ * @throws {ApiError} `resource_limit_reached`
+ */
+export async function holdPlace(
+  em: EntityManager,
+  tenant: Tenant,
+  { table, name, condition = sql<boolean>`true`, remedy = "delete one first" }: LimitedRecords,
+  limit: number,
+): Promise<void> {
+  if (!em.isInTransaction()) throw new Error("a place is held until a transaction ends, and there is none");
+  const db = kysely(em);
+  const lock = `${table}/${tenant.teamId}/${tenant.environment}`;
+  await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
+  // Counts no further than the limit, which may have been lowered since.
+  const { rows } = await sql<{ count: number }>`
+    select count(*)::int as count from (
+      select from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition} limit ${limit}) r`.execute(db);
+  const count = rows[0]?.count ?? 0;
+  if (count < limit) return;
+  throw new ApiError("resource_limit_reached", `The team has ${limit} ${name}, as many as it may; ${remedy}.`);
+}
