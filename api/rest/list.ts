@@ -2,11 +2,12 @@ import type { EntityDictionary, EntityName } from "@mikro-orm/postgresql";
 import { type SelectQueryBuilder, sql } from "kysely";
 import stringify from "safe-stable-stringify";
 import { z } from "zod";
-import { type Database, type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
+import { type Database, ofTenant } from "../../db/orm.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { type Ok, ok } from "./definition.ts";
+import { readHorizonMs } from "./horizon.ts";
 import { itIs } from "./messages.ts";
 
 const DEFAULT_LIMIT = 25;
@@ -85,26 +86,12 @@ export function decodeCursor(vault: Vault, binding: string, cursor: string): Pos
 
 type PageContext = Pick<RequestContext, "em" | "vault" | "tenant" | "target">;
 
-/** A transaction takes its clock before it shows in pg_stat_activity; a second is far more than that gap. */
-const SLACK_MS = 1000;
-
 /**
- * The instant before which every change is visible: the start of the oldest open transaction, less a second, because
- * `updated_at` is the start of the transaction that wrote it. Read it before the page it is for.
- * @returns null when the start of a transaction cannot be seen: of another role's, or of a prepared one
+ * `synced_through` of a page one. A client that asks for changes since an instant has those before it, or does not want
+ * them, so it is never sent back behind that instant.
  */
-async function readHorizonMs(em: EntityManager): Promise<number | null> {
-  const { rows } = await sql<{ horizon: string; unknown: boolean }>`
-    select
-      floor(extract(epoch from least(now(), min(xact_start))) * 1000)::bigint as horizon,
-      -- To a role that may not look into a session only its transaction id is shown, not when it began.
-      coalesce(bool_or(xact_start is null and backend_xid is not null), false)
-        or exists (select from pg_prepared_xacts where database = current_database()) as unknown
-    from pg_stat_activity
-    where datname = current_database() and pid <> pg_backend_pid()
-      and backend_type is distinct from 'autovacuum worker'`.execute(kysely(em));
-  const [row] = rows;
-  return row && !row.unknown ? Number(row.horizon) - SLACK_MS : null;
+async function readSyncedMs({ em }: PageContext, updatedSinceMs = 0): Promise<number> {
+  return Math.max((await readHorizonMs(em)) ?? 0, updatedSinceMs);
 }
 
 /**
@@ -147,7 +134,7 @@ export function defineList<
     const { teamId, environment } = ctx.tenant;
     const binding = stringify([ctx.target, teamId, environment, sort, order, updated_since ?? null, filters]);
     const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
-    const syncedMs = !synced ? null : after ? after.syncedMs : ((await readHorizonMs(ctx.em)) ?? updated_since ?? 0);
+    const syncedMs = !synced ? null : after ? after.syncedMs : await readSyncedMs(ctx, updated_since);
 
     const sortedBy = sql.ref<string>(`${table}.${sort}`);
     const id = sql.ref<string>(`${table}.${idColumn}`);

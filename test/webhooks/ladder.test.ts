@@ -13,7 +13,6 @@ import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts"
 import {
   askToWait,
   deliveryIdOf,
-  detailsOf,
   groupsOf,
   type Row,
   states,
