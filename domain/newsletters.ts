@@ -1,4 +1,5 @@
 import { LockMode } from "@mikro-orm/postgresql";
+import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
 import { Newsletter, RECIPIENT_STATES, type RecipientState } from "../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant, tenantOf } from "../db/orm.ts";
@@ -136,18 +137,21 @@ const describe = (problem: ContentProblem): string =>
     ? `The template cannot be used: ${problem.message}.`
     : `The template tag "${problem.tag}" is not allowed.`;
 
-/** The ids of the lists each newsletter targets, oldest list first. */
-export async function readListIds(em: EntityManager, newsletterIds: string[]): Promise<Map<string, string[]>> {
-  const ids = new Map(newsletterIds.map((id) => [id, [] as string[]]));
-  if (newsletterIds.length === 0) return ids;
+/** The ids of the lists that a newsletter targets, oldest list first, as a column of a query of `newsletters`. */
+export const targetsOf = (newsletters: string): RawBuilder<string[]> =>
+  sql<
+    string[]
+  >`array(select list_id from newsletter_lists where newsletter_id = ${sql.ref(`${newsletters}.id`)} order by list_id)`;
+
+/** The ids of the lists that a newsletter targets, oldest list first. */
+export async function readListIds(em: EntityManager, newsletterId: string): Promise<string[]> {
   const rows = await kysely(em)
     .selectFrom("newsletter_lists")
-    .selectAll()
-    .where("newsletter_id", "in", newsletterIds)
+    .select("list_id")
+    .where("newsletter_id", "=", newsletterId)
     .orderBy("list_id")
     .execute();
-  for (const row of rows) ids.get(row.newsletter_id)?.push(row.list_id);
-  return ids;
+  return rows.map((row) => row.list_id);
 }
 
 /** How many recipients of a send are in each state. Reads the whole ledger of the send once. */

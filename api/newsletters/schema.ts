@@ -6,6 +6,8 @@ import { idParam } from "../rest/route.ts";
 /** Longest line RFC 5322 allows; a subject is one. */
 const MAX_SUBJECT_LENGTH = 998;
 const MAX_BODY_BYTES = 1024 * 1024;
+/** As JSON, which writes a quote in two bytes and a control character in six: an answer with it stays within 2 MiB. */
+const MAX_BODY_JSON_BYTES = (2 * 1024 - 256) * 1024;
 
 export const newsletterParams = z.strictObject({ newsletterId: idParam });
 
@@ -15,6 +17,10 @@ const body = z
   .string()
   .refine((html) => Buffer.byteLength(html) <= MAX_BODY_BYTES, {
     error: ({ input }) => `must be at most ${MAX_BODY_BYTES} bytes long; it has ${Buffer.byteLength(String(input))}`,
+    abort: true,
+  })
+  .refine((html) => Buffer.byteLength(JSON.stringify(html)) <= MAX_BODY_JSON_BYTES, {
+    error: `must be at most ${MAX_BODY_JSON_BYTES} bytes long as JSON; use fewer quotes, backslashes and control characters`,
   })
   .nullable();
 

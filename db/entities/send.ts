@@ -8,7 +8,10 @@ const NewsletterSchema = defineEntity({
   name: "Newsletter",
   tableName: "newsletters",
   filters: tenantFilters,
-  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  indexes: [
+    { properties: ["teamId", "environment", "updatedAt", "id"] },
+    { properties: ["teamId", "environment", "createdAt", "id"] },
+  ],
   properties: {
     id: p.text().primary(),
     ...tenancy,

@@ -70,7 +70,6 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     source: "link",
     campaign_id: "nl_columns",
     unsubscribed_at: AT,
-    created_at: AT,
   },
   email_accounts: {
     id: "acct_columns",
