@@ -1,14 +1,13 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
-import { Newsletter, RECIPIENT_STATES, type RecipientState } from "../db/entities/send.ts";
+import { Newsletter } from "../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant, tenantOf } from "../db/orm.ts";
 import { touchNewsletters } from "./audience/lists.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { type ContentProblem, checkContent } from "./mail/template.ts";
 import { changesOf, type Patch } from "./patch.ts";
-import { countStates } from "./sends/ledger.ts";
 
 /** A draft may lack these: they are null until the send's gates require them. */
 export interface DraftFields {
@@ -152,15 +151,6 @@ export async function readListIds(em: EntityManager, newsletterId: string): Prom
     .orderBy("list_id")
     .execute();
   return rows.map((row) => row.list_id);
-}
-
-/** How many recipients of a send are in each state. Reads the whole ledger of the send once. */
-export async function countRecipients(em: EntityManager, sendId: string): Promise<Record<RecipientState, number>> {
-  const found = await countStates(em, sendId);
-  return Object.fromEntries(RECIPIENT_STATES.map((state) => [state, found[state] ?? 0])) as Record<
-    RecipientState,
-    number
-  >;
 }
 
 /**

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import {
-  countRecipients,
   createDraft,
   deleteDraft,
   readListIds,
@@ -10,6 +9,7 @@ import {
   targetsOf,
   updateDraft,
 } from "../../domain/newsletters.ts";
+import { readCounts } from "../../domain/sends/counts.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router } from "../rest/route.ts";
 import { presentNewsletter, presentWithRecipients } from "./present.ts";
@@ -79,7 +79,7 @@ const retrieve = route({
   .query(async ({ ctx, input }) => {
     const letter = await readNewsletter(ctx.em, input.params.newsletterId);
     const lists = await readListIds(ctx.em, letter.id);
-    const counts = letter.sendId ? await countRecipients(ctx.em, letter.sendId) : null;
+    const counts = letter.sendId ? await readCounts(ctx.em, ctx.tenant, letter.sendId) : null;
     return ok(presentWithRecipients(letter, lists, counts));
   });
 

@@ -85,6 +85,10 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(`create index "sends_status_index" on "sends" ("status");`);
     this.addSql(`create index "sends_resource_id_index" on "sends" ("resource_id");`);
     this.addSql(
+      `create table "send_counts" ("seq" bigserial primary key, "send_id" text not null, "state" text not null, "count" int not null);`,
+    );
+    this.addSql(`create index "send_counts_send_id_index" on "send_counts" ("send_id");`);
+    this.addSql(
       `create table "send_lanes" ("send_id" text not null, "account_id" text not null, "epoch" int not null default 0, "dispatching" boolean not null default false, "after_seq" int not null default 0, primary key ("send_id", "account_id"));`,
     );
     this.addSql(
@@ -237,6 +241,21 @@ export class Migration20261121000000_Initial extends Migration {
         `alter table "${table}" add constraint "${table}_${column}_known" check ("${column}" in (${known}));`,
       );
     }
+
+    // Once per statement: a mail adds no row, and statements that run at once do not wait for each other.
+    this.addSql(`create function count_recipient_states() returns trigger language plpgsql as $$
+      begin
+        insert into send_counts (send_id, state, count)
+        select send_id, state, sum(change) from (
+          select send_id, state, -1 as change from old_rows
+          union all
+          select send_id, state, 1 from new_rows
+        ) changes group by send_id, state having sum(change) <> 0;
+        return null;
+      end $$;`);
+    this.addSql(`create trigger "send_recipients_count" after update on "send_recipients"
+      referencing old table as old_rows new table as new_rows
+      for each statement execute function count_recipient_states();`);
 
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);

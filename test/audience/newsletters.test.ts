@@ -173,9 +173,19 @@ describe("Newsletters", () => {
     await transaction(team.em, async (em) => {
       await em.nativeUpdate(Newsletter, { id: draft.id }, { status: "SENDING", sendId });
       await em.execute(
-        `insert into send_recipients (send_id, seq, member_id, email, list_id, state)
-         select ?, n, 'sub_x', n || '@example.com', 'list_x', case when n <= 3 then 'SENT' when n = 4 then 'UNKNOWN' else 'QUEUED' end
-         from generate_series(1, 10) n`,
+        `insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, account_id, status,
+           recipients, credits_reserved, cap_limit, cap_used_today, send_at)
+         values (?, ?, 'LIVE', 'newsletter', ?, 'key_x', 'acct_x', 'SENT', 10, 10, 10, 0, now())`,
+        [sendId, team.team.id, draft.id],
+      );
+      await em.execute("update sends set settled_at = now() where id = ?", [sendId]);
+      await em.execute(
+        `insert into send_recipients (send_id, seq, member_id, email, list_id)
+         select ?, n, 'sub_x', n || '@example.com', 'list_x' from generate_series(1, 10) n`,
+        [sendId],
+      );
+      await em.execute(
+        "update send_recipients set state = case when seq <= 3 then 'SENT' else 'UNKNOWN' end where send_id = ? and seq <= 4",
         [sendId],
       );
     });
