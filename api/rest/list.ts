@@ -132,8 +132,8 @@ async function readSyncedMs({ em }: PageContext, updatedSinceMs = 0): Promise<nu
  *       .query(({ ctx, input }) =>
  *         lists.pageEntities(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), List, presentList));
  *
- * Paging is by (sort column, id), so records that are added or deleted between pages neither repeat nor hide others. A page may hold
- * fewer records than its limit and have more after it.
+ * Paging is by (sort column, id), so records that are added or deleted between pages neither repeat nor hide others. A
+ * page may hold fewer records than its limit and have more after it.
  */
 export function defineList<
   Table extends keyof Database & string,
