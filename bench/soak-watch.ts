@@ -150,6 +150,16 @@ export class Watch {
     for (const { id, recipients, rows: found } of rows) {
       if (found !== recipients) this.violated(`${id}: its states add up to ${found} of ${recipients} recipients`);
     }
+    const { rows: differing } = await sql<{ id: string }>`
+      select distinct id from (
+        select s.id, 'QUEUED' as state, s.recipients as count from sends s where s.id = any(${sendIds}::text[])
+        union all
+        select c.send_id, c.state, c.count from send_counts c where c.send_id = any(${sendIds}::text[])
+        union all
+        select r.send_id, r.state, -count(*) from send_recipients r where r.send_id = any(${sendIds}::text[])
+        group by r.send_id, r.state
+      ) both_ways group by id, state having sum(count) <> 0`.execute(this.#db);
+    for (const { id } of differing) this.violated(`${id}: its counts are not those of its ledger`);
   }
 
   async #checkCredits(): Promise<void> {

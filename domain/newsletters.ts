@@ -1,6 +1,7 @@
 import { LockMode } from "@mikro-orm/postgresql";
+import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
-import { Newsletter, RECIPIENT_STATES, type RecipientState } from "../db/entities/send.ts";
+import { Newsletter } from "../db/entities/send.ts";
 import { type EntityManager, kysely, type Tenant, tenantOf } from "../db/orm.ts";
 import { touchNewsletters } from "./audience/lists.ts";
 import { ApiError, notFound } from "./errors.ts";
@@ -8,7 +9,6 @@ import { newId } from "./ids.ts";
 import { type ContentProblem, checkContent } from "./mail/template.ts";
 import { changesOf, type Patch } from "./patch.ts";
 import { holdPlace } from "./record-limit.ts";
-import { countStates } from "./sends/ledger.ts";
 
 /** A draft may lack these: they are null until the send's gates require them. */
 export interface DraftFields {
@@ -149,27 +149,21 @@ const describe = (problem: ContentProblem): string =>
     ? `The template cannot be used: ${problem.message}.`
     : `The template tag "${problem.tag}" is not allowed.`;
 
-/** The ids of the lists each newsletter targets, oldest list first. */
-export async function readListIds(em: EntityManager, newsletterIds: string[]): Promise<Map<string, string[]>> {
-  const ids = new Map(newsletterIds.map((id) => [id, [] as string[]]));
-  if (newsletterIds.length === 0) return ids;
+/** The ids of the lists that a newsletter targets, oldest list first, as a column of a query of `newsletters`. */
+export const targetsOf = (newsletters: string): RawBuilder<string[]> =>
+  sql<
+    string[]
+  >`array(select list_id from newsletter_lists where newsletter_id = ${sql.ref(`${newsletters}.id`)} order by list_id)`;
+
+/** The ids of the lists that a newsletter targets, oldest list first. */
+export async function readListIds(em: EntityManager, newsletterId: string): Promise<string[]> {
   const rows = await kysely(em)
     .selectFrom("newsletter_lists")
-    .selectAll()
-    .where("newsletter_id", "in", newsletterIds)
+    .select("list_id")
+    .where("newsletter_id", "=", newsletterId)
     .orderBy("list_id")
     .execute();
-  for (const row of rows) ids.get(row.newsletter_id)?.push(row.list_id);
-  return ids;
-}
-
-/** How many recipients of a send are in each state. Reads the whole ledger of the send once. */
-export async function countRecipients(em: EntityManager, sendId: string): Promise<Record<RecipientState, number>> {
-  const found = await countStates(em, sendId);
-  return Object.fromEntries(RECIPIENT_STATES.map((state) => [state, found[state] ?? 0])) as Record<
-    RecipientState,
-    number
-  >;
+  return rows.map((row) => row.list_id);
 }
 
 /**

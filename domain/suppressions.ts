@@ -1,15 +1,12 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
-import { Suppression } from "../db/entities/audience.ts";
+import { Suppression, type SuppressionReason } from "../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { lookupAddress } from "./address.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emit } from "./webhooks/emit.ts";
 import { suppressionRecord } from "./webhooks/records.ts";
-
-/** Why an address is not mailed. Through the API only MANUAL can be added. */
-export type SuppressionReason = "MANUAL" | "bounce:hard" | "bounce:soft" | "bounce:complaint" | "UNSUBSCRIBED";
 
 export interface SuppressionOutcome {
   /** Addresses, each in one of the two, in the order in which they were given. */

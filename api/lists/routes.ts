@@ -32,6 +32,7 @@ const subscribers = defineList({
   sorts: ["updated_at", "created_at"],
   updatedSince: true,
   filters: { status: z.enum(SUBSCRIPTION_STATUSES).optional() },
+  ranges: { filter: "status", values: SUBSCRIPTION_STATUSES },
 });
 
 const create = route({

@@ -2,13 +2,14 @@ import { z } from "zod";
 import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import {
-  countRecipients,
   createDraft,
   deleteDraft,
   readListIds,
   readNewsletter,
+  targetsOf,
   updateDraft,
 } from "../../domain/newsletters.ts";
+import { readCounts } from "../../domain/sends/counts.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router } from "../rest/route.ts";
 import { presentNewsletter, presentWithRecipients } from "./present.ts";
@@ -26,6 +27,7 @@ const newsletters = defineList({
   sorts: ["updated_at", "created_at"],
   updatedSince: true,
   filters: { status: z.enum(BROADCAST_STATUSES).optional() },
+  largeColumn: "body",
 });
 
 const create = route({
@@ -55,18 +57,15 @@ const page = route({
 })
   .input(z.strictObject({ query: newsletters.query }))
   .output(z.array(newsletter))
-  .query(async ({ ctx, input }) => {
-    let rows = kysely(ctx.em).selectFrom("newsletters").selectAll("newsletters");
+  .query(({ ctx, input }) => {
+    let rows = kysely(ctx.em)
+      .selectFrom("newsletters")
+      .selectAll("newsletters")
+      .select(targetsOf("newsletters").as("list_ids"));
     const { status } = input.query;
     if (status) rows = rows.where("status", "=", status);
-    const { data, ...around } = await newsletters.pageEntities(ctx, input.query, rows, Newsletter, (letter) => letter);
-    const lists = await readListIds(
-      ctx.em,
-      data.map(({ id }) => id),
-    );
-    return ok(
-      data.map((letter) => presentNewsletter(letter, lists.get(letter.id) ?? [])),
-      around,
+    return newsletters.pageEntities(ctx, input.query, rows, Newsletter, (letter, row) =>
+      presentNewsletter(letter, row.list_ids),
     );
   });
 
@@ -80,9 +79,9 @@ const retrieve = route({
   .output(newsletterWithRecipients)
   .query(async ({ ctx, input }) => {
     const letter = await readNewsletter(ctx.em, input.params.newsletterId);
-    const lists = await readListIds(ctx.em, [letter.id]);
-    const counts = letter.sendId ? await countRecipients(ctx.em, letter.sendId) : null;
-    return ok(presentWithRecipients(letter, lists.get(letter.id) ?? [], counts));
+    const lists = await readListIds(ctx.em, letter.id);
+    const counts = letter.sendId ? await readCounts(ctx.em, ctx.tenant, letter.sendId) : null;
+    return ok(presentWithRecipients(letter, lists, counts));
   });
 
 const update = route({
@@ -100,8 +99,8 @@ const update = route({
   .mutation(async ({ ctx, input }) => {
     const { from_email: fromEmail, from_name: fromName, ...rest } = input.body;
     const draft = await updateDraft(ctx.em, input.params.newsletterId, { ...rest, fromEmail, fromName });
-    const lists = await readListIds(ctx.em, [draft.id]);
-    return ok(presentNewsletter(draft, lists.get(draft.id) ?? []), {
+    const lists = await readListIds(ctx.em, draft.id);
+    return ok(presentNewsletter(draft, lists), {
       impact: impact({ would_update: 1, affected_ids: [draft.id] }),
     });
   });

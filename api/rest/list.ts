@@ -2,16 +2,20 @@ import type { EntityDictionary, EntityName } from "@mikro-orm/postgresql";
 import { type SelectQueryBuilder, sql } from "kysely";
 import stringify from "safe-stable-stringify";
 import { z } from "zod";
-import { type Database, type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
+import { type Database, kysely, ofTenant } from "../../db/orm.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { type Ok, ok } from "./definition.ts";
+import { readHorizonMs } from "./horizon.ts";
 import { itIs } from "./messages.ts";
+import { beginWithin, MAX_WALKED, mergeRanges, type Placed, walkMatching } from "./page-statement.ts";
 
 const DEFAULT_LIMIT = 25;
 const MAX_LIMIT = 100;
 const MAX_CURSOR_LENGTH = 256;
+/** Largest JSON of a page's records, in bytes: with the envelope around it an answer stays within 2 MiB. */
+const MAX_PAGE_BYTES = 2 * 1024 * 1024 - 4 * 1024;
 
 const ORDERS = ["asc", "desc"] as const;
 type Order = (typeof ORDERS)[number];
@@ -48,6 +52,20 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
   /** Takes `updated_since`. */
   updatedSince?: boolean;
   filters?: Filters;
+  /** Where a sort's column has another name. */
+  sortColumns?: Partial<Record<Sort, keyof Database[Table] & string>>;
+  /**
+   * A filter on the column of its name, with every value that the column may hold. The table's indexes for sorting begin
+   * with that column, so a page without a filter is merged from one range per value: one index less per sort.
+   */
+  ranges?: { filter: keyof Filters & keyof Database[Table] & string; values: readonly string[] };
+  /**
+   * A filter on the column of its name that no index serves: `rows` leaves it out, and a page ends early after a walk of
+   * 10,000 rows, with what it found.
+   */
+  walkedFilter?: keyof Filters & keyof Database[Table] & string;
+  /** A column whose values may be large: a page ends early when it is large enough. */
+  largeColumn?: keyof Database[Table] & string;
 }
 
 /** The paging part of a parsed list query; its other fields are filters. */
@@ -85,26 +103,25 @@ export function decodeCursor(vault: Vault, binding: string, cursor: string): Pos
 
 type PageContext = Pick<RequestContext, "em" | "vault" | "tenant" | "target">;
 
-/** A transaction takes its clock before it shows in pg_stat_activity; a second is far more than that gap. */
-const SLACK_MS = 1000;
+/** The records whose JSON fits into so many bytes, and one at least. */
+function takeFitting<Row, T>(rows: readonly Row[], present: (row: Row) => T, maxBytes: number): T[] {
+  const taken: T[] = [];
+  let bytes = 0;
+  for (const row of rows) {
+    const record = present(row);
+    if (maxBytes !== Infinity) bytes += Buffer.byteLength(JSON.stringify(record)) + 1;
+    if (taken.length > 0 && bytes > maxBytes) break;
+    taken.push(record);
+  }
+  return taken;
+}
 
 /**
- * The instant before which every change is visible: the start of the oldest open transaction, less a second, because
- * `updated_at` is the start of the transaction that wrote it. Read it before the page it is for.
- * @returns null when the start of a transaction cannot be seen: of another role's, or of a prepared one
+ * `synced_through` of a page one. A client that asks for changes since an instant has those before it, or does not want
+ * them, so it is never sent back behind that instant.
  */
-async function readHorizonMs(em: EntityManager): Promise<number | null> {
-  const { rows } = await sql<{ horizon: string; unknown: boolean }>`
-    select
-      floor(extract(epoch from least(now(), min(xact_start))) * 1000)::bigint as horizon,
-      -- To a role that may not look into a session only its transaction id is shown, not when it began.
-      coalesce(bool_or(xact_start is null and backend_xid is not null), false)
-        or exists (select from pg_prepared_xacts where database = current_database()) as unknown
-    from pg_stat_activity
-    where datname = current_database() and pid <> pg_backend_pid()
-      and backend_type is distinct from 'autovacuum worker'`.execute(kysely(em));
-  const [row] = rows;
-  return row && !row.unknown ? Number(row.horizon) - SLACK_MS : null;
+async function readSyncedMs({ em }: PageContext, updatedSinceMs = 0): Promise<number> {
+  return Math.max((await readHorizonMs(em)) ?? 0, updatedSinceMs);
 }
 
 /**
@@ -115,7 +132,8 @@ async function readHorizonMs(em: EntityManager): Promise<number | null> {
  *       .query(({ ctx, input }) =>
  *         lists.pageEntities(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), List, presentList));
  *
- * Paging is by (sort column, id), so records that are added or deleted between pages neither repeat nor hide others.
+ * Paging is by (sort column, id), so records that are added or deleted between pages neither repeat nor hide others. A
+ * page may hold fewer records than its limit and have more after it.
  */
 export function defineList<
   Table extends keyof Database & string,
@@ -123,6 +141,7 @@ export function defineList<
   Filters extends z.ZodRawShape = Record<never, never>,
 >(spec: ListSpec<Table, Sort, Filters>) {
   const { table, idColumn = "id", sorts, sortable = true, updatedSince = false } = spec;
+  const { ranges, walkedFilter, largeColumn } = spec;
   const [defaultSort] = sorts;
   const query = z.strictObject({
     ...paging,
@@ -147,9 +166,9 @@ export function defineList<
     const { teamId, environment } = ctx.tenant;
     const binding = stringify([ctx.target, teamId, environment, sort, order, updated_since ?? null, filters]);
     const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
-    const syncedMs = !synced ? null : after ? after.syncedMs : ((await readHorizonMs(ctx.em)) ?? updated_since ?? 0);
+    const syncedMs = !synced ? null : after ? after.syncedMs : await readSyncedMs(ctx, updated_since);
 
-    const sortedBy = sql.ref<string>(`${table}.${sort}`);
+    const sortedBy = sql.ref<string>(`${table}.${spec.sortColumns?.[sort as Sort] ?? sort}`);
     const id = sql.ref<string>(`${table}.${idColumn}`);
     let selected = rows
       .select([
@@ -169,21 +188,37 @@ export function defineList<
       const at = new Date(after.sortedAtMs).toISOString();
       selected = selected.where(sql<boolean>`(${sortedBy}, ${id}) ${beyond} (${at}::timestamptz, ${after.id})`);
     }
-    const found = await selected.execute();
 
-    const shown = found.slice(0, limit);
-    const last = found.length > limit ? shown.at(-1) : undefined;
-    const next = last && { sortedAtMs: Number(last.page_sorted_at_ms), id: last.page_id, syncedMs };
-    return ok(
-      shown.map((row) => present(row)),
-      {
-        meta: {
-          has_more: next !== undefined,
-          next_cursor: next ? encodeCursor(ctx.vault, binding, next) : null,
-          ...(syncedMs === null ? {} : { synced_through: new Date(syncedMs).toISOString() }),
-        },
+    let statement = sql<Row & Placed>`${selected}`;
+    const walkedValue = walkedFilter && (filters as Record<string, unknown>)[walkedFilter];
+    if (ranges && Object.values(filters).every((value) => value === undefined)) {
+      const column = sql.ref(`${table}.${ranges.filter}`);
+      const parts = ranges.values.map(
+        (value) => sql<Row & Placed>`${selected.where(sql<boolean>`${column} = ${value}`)}`,
+      );
+      statement = mergeRanges(parts, order, limit + 1);
+    } else if (walkedFilter && walkedValue !== undefined) {
+      const place = sql<string>`row_number() over (order by ${sortedBy} ${sql.raw(order)}, ${id} ${sql.raw(order)})`;
+      const walk = selected.select(place.as("page_place")).limit(MAX_WALKED);
+      statement = walkMatching(sql<Row & Placed>`${walk}`, walkedFilter, walkedValue, order, limit + 1);
+    }
+    if (largeColumn) statement = beginWithin(statement, largeColumn, MAX_PAGE_BYTES, order);
+    const { rows: found } = await statement.execute(kysely(ctx.em));
+
+    const matching = found.filter(({ page_matches }) => page_matches !== false);
+    const shown = takeFitting(matching.slice(0, limit), present, largeColumn ? MAX_PAGE_BYTES : Infinity);
+    // Behind the records shown there are others that were found, or the walk for others ended early.
+    const hasMore =
+      Number(found[0]?.page_found ?? found.length) > shown.length || Number(found.at(-1)?.page_place) === MAX_WALKED;
+    const last = shown.length < matching.length ? matching[shown.length - 1] : found.at(-1);
+    const next = hasMore && last && { sortedAtMs: Number(last.page_sorted_at_ms), id: last.page_id, syncedMs };
+    return ok(shown, {
+      meta: {
+        has_more: hasMore,
+        next_cursor: next ? encodeCursor(ctx.vault, binding, next) : null,
+        ...(syncedMs === null ? {} : { synced_through: new Date(syncedMs).toISOString() }),
       },
-    );
+    });
   }
 
   /** The same for rows of the list's own table, shown by the presenter of its entity. */
@@ -192,11 +227,11 @@ export function defineList<
     input: z.output<typeof query>,
     rows: SelectQueryBuilder<Database, From, Row>,
     entity: EntityName<Entity>,
-    present: (entity: Entity) => T,
+    present: (entity: Entity, row: Row) => T,
   ): Promise<Ok<T[]>> {
     // The columns of a table are those of its entity; MikroORM's type of a raw row does not know Kysely's.
     const toEntity = (row: object) => ctx.em.map(entity, row as EntityDictionary<Entity>);
-    return page(ctx, input, rows, (row) => present(toEntity(row)));
+    return page(ctx, input, rows, (row) => present(toEntity(row), row));
   }
 
   return { query, page, pageEntities };

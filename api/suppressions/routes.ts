@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Suppression } from "../../db/entities/audience.ts";
+import { SUPPRESSION_REASONS, Suppression } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
 import { liftSuppression, readSuppression, suppress } from "../../domain/suppressions.ts";
@@ -25,6 +25,7 @@ const suppressions = defineList({
     email: z.string().max(MAX_ADDRESS_LENGTH).optional(),
     reason: z.string().max(MAX_REASON_LENGTH).optional(),
   },
+  ranges: { filter: "reason", values: SUPPRESSION_REASONS },
 });
 
 const page = route({

@@ -11,5 +11,5 @@ export const presentUnsubscribe = (row: Unsubscribe): z.input<typeof unsubscribe
   source: row.source,
   campaign_id: row.campaignId ?? null,
   unsubscribed_at: instant(row.unsubscribedAt),
-  created_at: instant(row.createdAt),
+  created_at: instant(row.unsubscribedAt),
 });

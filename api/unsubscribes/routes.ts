@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Unsubscribe } from "../../db/entities/audience.ts";
+import { UNSUBSCRIBE_SOURCES, Unsubscribe } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
 import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
 import { MAX_ID_LENGTH } from "../../domain/ids.ts";
@@ -18,6 +18,8 @@ const unsubscribes = defineList({
     source: z.string().max(MAX_SOURCE_LENGTH).optional(),
     campaign_id: z.string().max(MAX_ID_LENGTH).optional(),
   },
+  sortColumns: { created_at: "unsubscribed_at" },
+  ranges: { filter: "source", values: UNSUBSCRIBE_SOURCES },
 });
 
 const page = route({

@@ -44,6 +44,8 @@ const deliveries = defineList({
   sorts: ["created_at"],
   sortable: false,
   filters: { status: z.enum(DELIVERY_STATUSES).optional() },
+  walkedFilter: "status",
+  largeColumn: "response_body",
 });
 
 const page = route({
@@ -155,12 +157,10 @@ const log = route({
   .output(z.array(delivery))
   .query(async ({ ctx, input }) => {
     const { id } = await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId);
-    let rows = kysely(ctx.em)
+    const rows = kysely(ctx.em)
       .selectFrom("webhook_deliveries")
       .selectAll("webhook_deliveries")
       .where("webhook_deliveries.webhook_id", "=", id);
-    const { status } = input.query;
-    if (status !== undefined) rows = rows.where("webhook_deliveries.status", "=", status);
     return deliveries.page(ctx, input.query, rows, presentDelivery);
   });
 

@@ -24,6 +24,10 @@ const EmailAccountSchema = defineEntity({
   tableName: "email_accounts",
   filters: tenantFilters,
   uniques: [{ properties: ["teamId", "environment", "email"] }],
+  indexes: [
+    { properties: ["teamId", "environment", "updatedAt", "id"] },
+    { properties: ["teamId", "environment", "createdAt", "id"] },
+  ],
   properties: {
     id: p.text().primary(),
     ...tenancy,

@@ -19,7 +19,10 @@ const ListSchema = defineEntity({
   name: "List",
   tableName: "lists",
   filters: tenantFilters,
-  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  indexes: [
+    { properties: ["teamId", "environment", "updatedAt", "id"] },
+    { properties: ["teamId", "environment", "createdAt", "id"] },
+  ],
   properties: {
     id: p.text().primary(),
     ...tenancy,
@@ -37,7 +40,10 @@ const SubscriberSchema = defineEntity({
   tableName: "subscribers",
   filters: tenantFilters,
   uniques: [{ properties: ["teamId", "environment", "email"] }],
-  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  indexes: [
+    { properties: ["teamId", "environment", "updatedAt", "id"] },
+    { properties: ["teamId", "environment", "createdAt", "id"] },
+  ],
   properties: {
     id: p.text().primary(),
     ...tenancy,
@@ -56,7 +62,11 @@ const SubscriptionSchema = defineEntity({
   name: "Subscription",
   tableName: "subscriptions",
   filters: tenantFilters,
-  indexes: [{ properties: ["subscriberId"] }, { properties: ["listId", "updatedAt", "subscriberId"] }],
+  indexes: [
+    { properties: ["subscriberId"] },
+    { properties: ["listId", "status", "updatedAt", "subscriberId"] },
+    { properties: ["listId", "status", "createdAt", "subscriberId"] },
+  ],
   properties: {
     listId: p.text().primary(),
     subscriberId: p.text().primary(),
@@ -95,18 +105,30 @@ const ConfirmationMailSchema = defineEntity({
     settledAt: instant().nullable(),
   },
 });
+/** Why an address is not mailed. Through the API only MANUAL can be added. */
+export const SUPPRESSION_REASONS = [
+  "MANUAL",
+  "bounce:hard",
+  "bounce:soft",
+  "bounce:complaint",
+  "UNSUBSCRIBED",
+] as const;
+export type SuppressionReason = (typeof SUPPRESSION_REASONS)[number];
 
 const SuppressionSchema = defineEntity({
   name: "Suppression",
   tableName: "suppressions",
   filters: tenantFilters,
   uniques: [{ properties: ["teamId", "environment", "email"] }],
-  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  indexes: [
+    { properties: ["teamId", "environment", "reason", "updatedAt", "id"] },
+    { properties: ["teamId", "environment", "reason", "createdAt", "id"] },
+  ],
   properties: {
     id: p.text().primary(),
     ...tenancy,
     email: p.text(),
-    /** MANUAL, bounce:hard, bounce:soft, bounce:complaint or UNSUBSCRIBED. */
+    /** One of `SUPPRESSION_REASONS`. */
     reason: p.text(),
     ...timestamps,
   },
@@ -114,22 +136,31 @@ const SuppressionSchema = defineEntity({
 export class Suppression extends SuppressionSchema.class {}
 SuppressionSchema.setClass(Suppression);
 
+/** How a recipient unsubscribed: by the page behind the link, or by their mail program (RFC 8058). */
+export const UNSUBSCRIBE_SOURCES = ["link", "one_click"] as const;
+export type UnsubscribeSource = (typeof UNSUBSCRIBE_SOURCES)[number];
+
 /** Append-only: one row per opt-out, with its time and its mail. */
 const UnsubscribeSchema = defineEntity({
   name: "Unsubscribe",
   tableName: "unsubscribes",
   filters: tenantFilters,
-  indexes: [{ properties: ["teamId", "environment", "unsubscribedAt", "id"] }],
+  indexes: [
+    { properties: ["teamId", "environment", "source", "unsubscribedAt", "id"], name: "unsubscribes_source" },
+    { properties: ["teamId", "environment", "campaignId", "unsubscribedAt", "id"], name: "unsubscribes_campaign" },
+    { properties: ["teamId", "environment", "email"], name: "unsubscribes_email" },
+  ],
   properties: {
     id: p.text().primary(),
     ...tenancy,
     email: p.text(),
     reason: p.text(),
+    /** One of `UNSUBSCRIBE_SOURCES`. */
     source: p.text(),
     /** The newsletter's or campaign's id. */
     campaignId: p.text().nullable(),
+    /** The row is made at that instant; the API shows it as `created_at` too. */
     unsubscribedAt: instant().defaultRaw("now()"),
-    createdAt: instant().defaultRaw("now()"),
   },
 });
 export class Unsubscribe extends UnsubscribeSchema.class {}

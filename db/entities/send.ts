@@ -8,7 +8,10 @@ const NewsletterSchema = defineEntity({
   name: "Newsletter",
   tableName: "newsletters",
   filters: tenantFilters,
-  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  indexes: [
+    { properties: ["teamId", "environment", "updatedAt", "id"] },
+    { properties: ["teamId", "environment", "createdAt", "id"] },
+  ],
   properties: {
     id: p.text().primary(),
     ...tenancy,
@@ -170,6 +173,23 @@ const SendRecipientSchema = defineEntity({
 export class SendRecipient extends SendRecipientSchema.class {}
 SendRecipientSchema.setClass(SendRecipient);
 
+/**
+ * How many recipients of a send came into a state or left it, one row per statement and state: written by a trigger on
+ * `send_recipients`. Added to all recipients QUEUED, the state of every new row, they are the counts of the send.
+ */
+const SendCountSchema = defineEntity({
+  name: "SendCount",
+  tableName: "send_counts",
+  indexes: [{ properties: ["sendId"] }],
+  properties: {
+    seq: p.bigint().primary().autoincrement(),
+    sendId: p.text(),
+    state: p.text().$type<RecipientState>(),
+    /** Negative for rows that left the state. */
+    count: p.integer(),
+  },
+});
+
 /** A team's email credits. Always the sum of its `credit_entries`. */
 const CreditBalanceSchema = defineEntity({
   name: "CreditBalance",
@@ -234,6 +254,7 @@ export const sendEntities = [
   SendSchema,
   SendLaneSchema,
   SendRecipientSchema,
+  SendCountSchema,
   CreditBalanceSchema,
   CreditEntrySchema,
   DailySendUsageSchema,

@@ -12,7 +12,10 @@ const WebhookEndpointSchema = defineEntity({
   name: "WebhookEndpoint",
   tableName: "webhook_endpoints",
   filters: tenantFilters,
-  indexes: [{ properties: ["teamId", "environment", "updatedAt", "id"] }],
+  indexes: [
+    { properties: ["teamId", "environment", "updatedAt", "id"] },
+    { properties: ["teamId", "environment", "createdAt", "id"] },
+  ],
   properties: {
     id: p.text().primary(),
     ...tenancy,

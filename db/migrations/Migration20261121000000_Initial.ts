@@ -53,6 +53,12 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "email_accounts" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "display_name" text not null, "provider" text not null, "status" text not null, "allowed_domains" text[] not null, "host" text not null, "port" int not null, "security" text not null, "username" text null, "encrypted_password" text null, "max_connections" int not null, "hourly_limit" int null, "daily_limit" int null, "last_checked_at" timestamptz(3) null, "last_error" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
+      `create index "email_accounts_team_id_environment_updated_at_id_index" on "email_accounts" ("team_id", "environment", "updated_at", "id");`,
+    );
+    this.addSql(
+      `create index "email_accounts_team_id_environment_created_at_id_index" on "email_accounts" ("team_id", "environment", "created_at", "id");`,
+    );
+    this.addSql(
       `alter table "email_accounts" add constraint "email_accounts_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
@@ -66,6 +72,9 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "lists_team_id_environment_updated_at_id_index" on "lists" ("team_id", "environment", "updated_at", "id");`,
     );
     this.addSql(
+      `create index "lists_team_id_environment_created_at_id_index" on "lists" ("team_id", "environment", "created_at", "id");`,
+    );
+    this.addSql(
       `create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "members_team_id_index" on "members" ("team_id");`);
@@ -74,6 +83,9 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(
       `create index "newsletters_team_id_environment_updated_at_id_index" on "newsletters" ("team_id", "environment", "updated_at", "id");`,
+    );
+    this.addSql(
+      `create index "newsletters_team_id_environment_created_at_id_index" on "newsletters" ("team_id", "environment", "created_at", "id");`,
     );
     this.addSql(
       `create table "newsletter_lists" ("newsletter_id" text not null, "list_id" text not null, primary key ("newsletter_id", "list_id"));`,
@@ -87,6 +99,10 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "sends_status_index" on "sends" ("status");`);
     this.addSql(`create index "sends_resource_id_index" on "sends" ("resource_id");`);
+    this.addSql(
+      `create table "send_counts" ("seq" bigserial primary key, "send_id" text not null, "state" text not null, "count" int not null);`,
+    );
+    this.addSql(`create index "send_counts_send_id_index" on "send_counts" ("send_id");`);
     this.addSql(
       `create table "send_lanes" ("send_id" text not null, "account_id" text not null, "epoch" int not null default 0, "dispatching" boolean not null default false, "after_seq" int not null default 0, primary key ("send_id", "account_id"));`,
     );
@@ -104,6 +120,9 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "subscribers_team_id_environment_updated_at_id_index" on "subscribers" ("team_id", "environment", "updated_at", "id");`,
     );
     this.addSql(
+      `create index "subscribers_team_id_environment_created_at_id_index" on "subscribers" ("team_id", "environment", "created_at", "id");`,
+    );
+    this.addSql(
       `alter table "subscribers" add constraint "subscribers_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
@@ -111,13 +130,19 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "subscriptions_subscriber_id_index" on "subscriptions" ("subscriber_id");`);
     this.addSql(
-      `create index "subscriptions_list_id_updated_at_subscriber_id_index" on "subscriptions" ("list_id", "updated_at", "subscriber_id");`,
+      `create index "subscriptions_list_id_status_updated_at_subscriber_id_index" on "subscriptions" ("list_id", "status", "updated_at", "subscriber_id");`,
+    );
+    this.addSql(
+      `create index "subscriptions_list_id_status_created_at_subscriber_id_index" on "subscriptions" ("list_id", "status", "created_at", "subscriber_id");`,
     );
     this.addSql(
       `create table "suppressions" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "reason" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
-      `create index "suppressions_team_id_environment_updated_at_id_index" on "suppressions" ("team_id", "environment", "updated_at", "id");`,
+      `create index "suppressions_team_id_environment_reason_updated_at_id_index" on "suppressions" ("team_id", "environment", "reason", "updated_at", "id");`,
+    );
+    this.addSql(
+      `create index "suppressions_team_id_environment_reason_created_at_id_index" on "suppressions" ("team_id", "environment", "reason", "created_at", "id");`,
     );
     this.addSql(
       `alter table "suppressions" add constraint "suppressions_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
@@ -126,11 +151,15 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
-      `create table "unsubscribes" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "reason" text not null, "source" text not null, "campaign_id" text null, "unsubscribed_at" timestamptz(3) not null default now(), "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "unsubscribes" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "reason" text not null, "source" text not null, "campaign_id" text null, "unsubscribed_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
-      `create index "unsubscribes_team_id_environment_unsubscribed_at_id_index" on "unsubscribes" ("team_id", "environment", "unsubscribed_at", "id");`,
+      `create index "unsubscribes_source" on "unsubscribes" ("team_id", "environment", "source", "unsubscribed_at", "id");`,
     );
+    this.addSql(
+      `create index "unsubscribes_campaign" on "unsubscribes" ("team_id", "environment", "campaign_id", "unsubscribed_at", "id");`,
+    );
+    this.addSql(`create index "unsubscribes_email" on "unsubscribes" ("team_id", "environment", "email");`);
     this.addSql(
       `create table "webhook_deliveries" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "event_id" text not null, "event_type" text not null, "group_id" text null, "blocked_at_once" boolean not null default false, "attempt" smallint not null default 1, "status" text not null default 'PENDING', "response_status" smallint null, "response_body" text null, "error_message" text null, "duration_ms" int null, "is_replay" boolean not null default false, "replay_of_id" text null, "next_attempt_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
@@ -142,6 +171,9 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(
       `create index "webhook_endpoints_team_id_environment_updated_at_id_index" on "webhook_endpoints" ("team_id", "environment", "updated_at", "id");`,
+    );
+    this.addSql(
+      `create index "webhook_endpoints_team_id_environment_created_at_id_index" on "webhook_endpoints" ("team_id", "environment", "created_at", "id");`,
     );
     this.addSql(
       `create table "webhook_events" ("id" text not null, "team_id" text not null, "environment" text not null, "type" text not null, "object" text not null, "created_at" timestamptz(3) not null, "kept_until" timestamptz(3) not null, primary key ("id"));`,
@@ -212,6 +244,33 @@ export class Migration20261121000000_Initial extends Migration {
 
     this.addSql(`alter table "credit_balances" add constraint "credit_balances_not_negative"
       check ("available" >= 0 and "reserved" >= 0);`);
+
+    // A list without a filter is read value by value of these columns: a value beyond them would not be shown.
+    for (const [table, column, values] of [
+      ["subscriptions", "status", ["PENDING", "CONFIRMED", "UNSUBSCRIBED"]],
+      ["suppressions", "reason", ["MANUAL", "bounce:hard", "bounce:soft", "bounce:complaint", "UNSUBSCRIBED"]],
+      ["unsubscribes", "source", ["link", "one_click"]],
+    ] as const) {
+      const known = values.map((value) => `'${value}'`).join(", ");
+      this.addSql(
+        `alter table "${table}" add constraint "${table}_${column}_known" check ("${column}" in (${known}));`,
+      );
+    }
+
+    // Once per statement: a mail adds no row, and statements that run at once do not wait for each other.
+    this.addSql(`create function count_recipient_states() returns trigger language plpgsql as $$
+      begin
+        insert into send_counts (send_id, state, count)
+        select send_id, state, sum(change) from (
+          select send_id, state, -1 as change from old_rows
+          union all
+          select send_id, state, 1 from new_rows
+        ) changes group by send_id, state having sum(change) <> 0;
+        return null;
+      end $$;`);
+    this.addSql(`create trigger "send_recipients_count" after update on "send_recipients"
+      referencing old table as old_rows new table as new_rows
+      for each statement execute function count_recipient_states();`);
 
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);

@@ -1,13 +1,11 @@
 import { sql } from "kysely";
+import type { UnsubscribeSource } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../links.ts";
 import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriptionRecord, unsubscribeRecord } from "../webhooks/records.ts";
-
-/** How a recipient unsubscribed: by the page behind the link, or by their mail program (RFC 8058). */
-export type UnsubscribeSource = "link" | "one_click";
 
 const REASON = "UNSUBSCRIBED";
 

@@ -4,6 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { transaction } from "../../db/transaction.ts";
 import type { EventName } from "../webhooks/catalogue.ts";
 import { isWanted } from "../webhooks/emit.ts";
+import { foldCounts } from "./counts.ts";
 import type { ResourceType, SendResource } from "./resource.ts";
 import { markUnknown } from "./unknown.ts";
 
@@ -109,6 +110,7 @@ export async function closeDispatch(
     .where("account_id", "=", accountId)
     .where("epoch", "=", epoch)
     .execute();
+  await foldCounts(em, sendId);
 }
 
 /**

@@ -36,7 +36,10 @@ export async function copyRecipients(
   await openLane(em, { sendId, accountId });
 }
 
-/** How many recipients of a send are in each state. They add up to the plan's recipients, always. */
+/**
+ * How many recipients of a send are in each state, by its rows: reads all of them, for the settlement of credits.
+ * `readCounts` costs less. They add up to the plan's recipients, always.
+ */
 export async function countStates(em: EntityManager, sendId: string): Promise<StateCounts> {
   const rows = await kysely(em)
     .selectFrom("send_recipients")

@@ -57,7 +57,8 @@ export const suppressionRecord = (row: string): RawBuilder<EventObject<"suppress
 export const unsubscribeRecord = (row: string): RawBuilder<EventObject<"unsubscribe">> =>
   record("unsubscribe", {
     ...plain(row, "id", "email", "reason", "source", "campaign_id"),
-    ...instants(row, "unsubscribed_at", "created_at"),
+    ...instants(row, "unsubscribed_at"),
+    created_at: isoInstant(sql.ref(`${row}.unsubscribed_at`)),
   });
 
 /** Of a row of `newsletters`. */

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import type { Socket } from "node:net";
 import fc from "fast-check";
+import pg from "pg";
 import { z } from "zod";
 import { instantOfText } from "../../api/rest/instant.ts";
 import { decodeCursor, defineList, encodeCursor } from "../../api/rest/list.ts";
@@ -9,7 +11,9 @@ import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { openRecordingOrm } from "../support/recording.ts";
 
 const lists = defineList({
   table: "lists",
@@ -239,8 +243,10 @@ describe("lists", () => {
       await new Promise((resolve) => setTimeout(resolve, 20));
       const second = await get(`/lists?limit=1&cursor=${first.body.meta.next_cursor}`);
       assert.equal(second.body.meta.synced_through, first.body.meta.synced_through);
-      const anew = await get("/lists?limit=1");
-      assert.ok(syncedThrough(anew) > syncedThrough(first));
+      const anew = async () => syncedThrough(await get("/lists?limit=1"));
+      await eventually(async () => (await anew()) > syncedThrough(first), {
+        what: "a later value on a later page one",
+      });
     });
 
     /*
@@ -266,8 +272,103 @@ describe("lists", () => {
       await writer.commit();
       const since = encodeURIComponent(before.body.meta.synced_through);
       assert.deepEqual(ids(await get(`/lists?updated_since=${since}`)), [id]);
-      assert.ok(syncedThrough(await get("/lists")) > Date.parse(begun?.now ?? ""));
+      const later = async () => syncedThrough(await get("/lists")) > Date.parse(begun?.now ?? "");
+      await eventually(later, { what: "a value after the transaction" });
     });
+
+    it("is read from the open transactions once a second, not once a page", async () => {
+      const recording = await openRecordingOrm(app.deps.env.DATABASE_URL);
+      const recorded = await serveRoutes(routes, { with: { orm: recording.orm } });
+      try {
+        const startedAt = performance.now();
+        const page = () => api(team.keys.live, recorded.base).get("/lists");
+        for (let round = 0; round < 10; round++) await Promise.all(Array.from({ length: 10 }, page));
+        const looks = recording.statements.filter(({ text }) => text.includes("pg_stat_activity")).length;
+        const seconds = (performance.now() - startedAt) / 1000;
+        assert.ok(looks >= 1 && looks <= 1 + seconds, `${looks} looks in ${seconds} s`);
+      } finally {
+        await recorded.close();
+      }
+    });
+
+    it("never lies before the updated_since it was asked with", async () => {
+      const [row] = await team.em.fork().execute<{ now: string }[]>("select now()::text as now");
+      const since = new Date(row?.now ?? "").toISOString();
+      const answer = await get(`/lists?updated_since=${encodeURIComponent(since)}`);
+      assert.equal(answer.body.meta.synced_through, since);
+    });
+
+    /*
+     * t0  a session listens, and is idle from then on
+     * t1  it is sent more than its client reads: it hangs in the transaction that passes on notifications, whose start
+     *     Postgres shows as t0
+     * t2  a page is read: synced_through lies after t0 all the same
+     */
+    it("does not wait for a session that only listens", async () => {
+      const channel = unique("listened").replaceAll("-", "_");
+      const listener = new pg.Client({ connectionString: app.deps.env.DATABASE_URL });
+      await listener.connect();
+      const { rows } = await listener.query<{ pid: number }>("select pg_backend_pid() as pid");
+      await listener.query(`listen ${channel}`);
+      const { orm } = await backdoor();
+      const db = orm.em.fork();
+      const [listening] = await db.execute<{ at: string }[]>("select clock_timestamp()::text as at");
+      const { stream } = (listener as unknown as { connection: { stream: Socket } }).connection;
+      stream.pause();
+      try {
+        await db.execute(`select pg_notify(?, repeat('x', 7000) || n) from generate_series(1, 4000) n`, [channel]);
+        const isStuck = async () => {
+          const found = await db.execute(
+            "select 1 from pg_stat_activity where pid = ? and state = 'idle' and xact_start < ?::timestamptz",
+            [rows[0]?.pid, listening?.at],
+          );
+          return found.length > 0;
+        };
+        await eventually(isStuck, { what: "a listening session in a transaction" });
+        const passed = async () => syncedThrough(await get("/lists")) > Date.parse(listening?.at ?? "");
+        await eventually(passed, { what: "a value after the session began to listen" });
+        assert.ok(await isStuck());
+      } finally {
+        stream.resume();
+        await listener.end();
+      }
+    });
+
+    it("lets a client that reads on from it miss no record of writers that commit late", async () => {
+      const { orm } = await backdoor();
+      const written: string[] = [];
+      const writers = Array.from({ length: 6 }, async () => {
+        const writer = orm.em.fork();
+        for (let round = 0; round < 6; round++) {
+          await writer.begin();
+          await writer.execute("select now()");
+          await new Promise((resolve) => setTimeout(resolve, Math.random() * 900));
+          const id = newId("list");
+          await writer.execute(
+            "insert into lists (id, team_id, environment, name, optin) values (?, ?, 'LIVE', 'late', 'SINGLE')",
+            [id, team.team.id],
+          );
+          await writer.commit();
+          written.push(id);
+        }
+      });
+      const seen = new Set<string>();
+      let since = "1970-01-01T00:00:00.000Z";
+      const readOn = async () => {
+        const answer = await get(`/lists?limit=100&updated_since=${since}`);
+        for (const id of ids(answer)) seen.add(id);
+        assert.ok(answer.body.meta.synced_through >= since);
+        since = answer.body.meta.synced_through;
+      };
+      let writing = true;
+      const allWritten = Promise.all(writers).finally(() => {
+        writing = false;
+      });
+      while (writing) await readOn();
+      await allWritten;
+      await readOn();
+      assert.deepEqual([...seen].sort(), written.sort());
+    }).timeout(30_000);
 
     it("makes no progress while a transaction of unknown start is open", async () => {
       const { orm } = await backdoor();

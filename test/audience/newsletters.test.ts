@@ -1,13 +1,17 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { sql } from "kysely";
+import { appRouter } from "../../api/router.ts";
 import { Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { attachList, detachList } from "../../domain/newsletters.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { openRecordingOrm, type RecordingOrm } from "../support/recording.ts";
+import { stack } from "../support/stack.ts";
 
 describe("Newsletters", () => {
   let team: TestTeam;
@@ -188,9 +192,19 @@ describe("Newsletters", () => {
     await transaction(team.em, async (em) => {
       await em.nativeUpdate(Newsletter, { id: draft.id }, { status: "SENDING", sendId });
       await em.execute(
-        `insert into send_recipients (send_id, seq, member_id, email, list_id, state)
-         select ?, n, 'sub_x', n || '@example.com', 'list_x', case when n <= 3 then 'SENT' when n = 4 then 'UNKNOWN' else 'QUEUED' end
-         from generate_series(1, 10) n`,
+        `insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, account_id, status,
+           recipients, credits_reserved, cap_limit, cap_used_today, send_at)
+         values (?, ?, 'LIVE', 'newsletter', ?, 'key_x', 'acct_x', 'SENT', 10, 10, 10, 0, now())`,
+        [sendId, team.team.id, draft.id],
+      );
+      await em.execute("update sends set settled_at = now() where id = ?", [sendId]);
+      await em.execute(
+        `insert into send_recipients (send_id, seq, member_id, email, list_id)
+         select ?, n, 'sub_x', n || '@example.com', 'list_x' from generate_series(1, 10) n`,
+        [sendId],
+      );
+      await em.execute(
+        "update send_recipients set state = case when seq <= 3 then 'SENT' else 'UNKNOWN' end where send_id = ? and seq <= 4",
         [sendId],
       );
     });
@@ -207,6 +221,62 @@ describe("Newsletters", () => {
       suppressed: 0,
       cancelled: 0,
     });
+  });
+});
+
+describe("Newsletters with large bodies", () => {
+  const MIB = 1024 * 1024;
+  let team: TestTeam;
+  let recording: RecordingOrm;
+  let app: TestApp;
+  let client: ApiClient;
+  const drafts: string[] = [];
+  before(async () => {
+    team = await makeTeam();
+    recording = await openRecordingOrm((await stack()).env.DATABASE_URL);
+    app = await serveRoutes(appRouter, { with: { orm: recording.orm } });
+    client = api(team.keys.live, app.base);
+    for (let i = 0; i < 12; i++) {
+      const small = i % 4 === 3;
+      const { body } = await client.post("/newsletters", { name: "n", body: "ä".repeat(small ? 100 : MIB / 2) });
+      drafts.push(body.data.id);
+    }
+  });
+  after(() => app.close());
+
+  it("are listed in pages of at most 2 MiB, each once", async () => {
+    for (const order of ["asc", "desc"]) {
+      const seen: string[] = [];
+      let cursor: string | undefined;
+      do {
+        const answer = await client.get("/newsletters", {
+          query: { limit: 100, sort: "created_at", order, ...(cursor === undefined ? {} : { cursor }) },
+        });
+        assert.equal(answer.status, 200);
+        assert.ok(Buffer.byteLength(answer.text) <= 2 * MIB);
+        seen.push(...answer.body.data.map(({ id }: Json) => id));
+        cursor = answer.body.meta.next_cursor ?? undefined;
+        assert.equal(answer.body.meta.has_more, cursor !== undefined);
+      } while (cursor !== undefined);
+      assert.deepEqual(seen, order === "asc" ? drafts : drafts.toReversed());
+    }
+  });
+
+  it("are not all read from Postgres for a page that cannot hold them", async () => {
+    const before = recording.bytesRead();
+    const { body } = await client.get("/newsletters", { query: { limit: 100 } });
+    assert.ok(body.meta.has_more);
+    const read = recording.bytesRead() - before;
+    assert.ok(read < 4 * MIB, `${read} bytes for a page of 2 MiB`);
+  });
+
+  it("fit into an answer of 2 MiB also where JSON makes them longer, or are refused by name", async () => {
+    const fitting = await client.post("/newsletters", { name: "n", body: `${'"'.repeat(0.7 * MIB)}` });
+    assert.equal(fitting.status, 201);
+    assert.ok(Buffer.byteLength(fitting.text) <= 2 * MIB);
+    const { status, body } = await client.post("/newsletters", { name: "n", body: '"'.repeat(MIB - 200) });
+    assert.equal(status, 400, JSON.stringify(body));
+    assert.deepEqual([body.error.code, body.error.param], ["validation_failed", "body"]);
   });
 });
 

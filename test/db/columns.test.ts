@@ -79,7 +79,6 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     source: "link",
     campaign_id: "nl_columns",
     unsubscribed_at: AT,
-    created_at: AT,
   },
   email_accounts: {
     id: "acct_columns",
@@ -188,6 +187,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     updated_at: AT,
   },
   // As text: a bigint may be larger than a number can hold.
+  send_counts: { seq: "9007199254740993", send_id: "send_columns", state: "SENT", count: -2 },
   credit_balances: { ...tenant, available: "9007199254740993", reserved: "2", ...touched },
   credit_entries: {
     id: "cred_columns",

@@ -33,6 +33,25 @@ describe("The delivery log", () => {
     assert.equal(body.error.code, code, text);
   };
 
+  it("comes in pages of at most 2 MiB, whatever endpoints answered", async () => {
+    const ids: string[] = [];
+    // As JSON each takes six times the bytes that are kept.
+    const response_body = "\u0001".repeat(16 * 1024);
+    for (let i = 0; i < 40; i++) {
+      const created_at = new Date(Date.UTC(2026, 0, 1, 0, 0, i));
+      ids.push((await insertDelivery(team, webhookId, { response_body, created_at })).id);
+    }
+    const seen: string[] = [];
+    for (let cursor: string | null = ""; cursor !== null; ) {
+      const answer: ApiAnswer = await page({ limit: 100, ...(cursor === "" ? {} : { cursor }) });
+      assert.ok(Buffer.byteLength(answer.text) <= 2 * 1024 * 1024);
+      seen.push(...idsOf(answer));
+      cursor = answer.body.meta.next_cursor;
+      assert.equal(answer.body.meta.has_more, cursor !== null);
+    }
+    assert.deepEqual(seen, ids.toReversed());
+  });
+
   it("shows all of a delivery but its payload", async () => {
     const at = new Date("2026-08-15T10:00:00.250Z");
     const { id, event_id } = await insertDelivery(team, webhookId, {

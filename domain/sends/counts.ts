@@ -1,0 +1,38 @@
+import { sql } from "kysely";
+import { RECIPIENT_STATES, type RecipientState } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+
+/**
+ * How many recipients of a send are in each state, every state named. They add up to the send's recipients, always. Reads
+ * what changed since the ledger was copied, and not the ledger, see `SendCount`.
+ */
+export async function readCounts(
+  em: EntityManager,
+  tenant: Tenant,
+  sendId: string,
+): Promise<Record<RecipientState, number>> {
+  const { rows } = await sql<{ state: RecipientState; count: number }>`
+    select state, sum(count)::int as count from (
+      select 'QUEUED' as state, recipients as count from sends where id = ${sendId} and ${ofTenant(tenant)}
+      union all
+      select state, count from send_counts where send_id = ${sendId}
+    ) changes group by state`.execute(kysely(em));
+  const counts = Object.fromEntries(RECIPIENT_STATES.map((state) => [state, 0])) as Record<RecipientState, number>;
+  for (const { state, count } of rows) counts[state] = count;
+  return counts;
+}
+
+/**
+ * Makes one row per state of the many that the statements of a slice left, so that `readCounts` reads few. Leaves rows to
+ * another call that folds them at the same time.
+ */
+export async function foldCounts(em: EntityManager, sendId: string): Promise<void> {
+  await sql`
+    with folded as (
+      delete from send_counts where seq = any(array(
+        select seq from send_counts where send_id = ${sendId} for update skip locked))
+      returning state, count
+    )
+    insert into send_counts (send_id, state, count)
+    select ${sendId}, state, sum(count) from folded group by state having sum(count) <> 0`.execute(kysely(em));
+}

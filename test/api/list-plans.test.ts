@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import pg from "pg";
+import { appRouter } from "../../api/router.ts";
+import { Member, Team } from "../../db/entities/team.ts";
+import { forTenant, kysely, migrate } from "../../db/orm.ts";
+import { mintKey } from "../../domain/access/keys.ts";
+import { newId } from "../../domain/ids.ts";
+import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { backdoor, scopesBesideSending, unique } from "../support/factories.ts";
+import { openRecordingOrm, type RecordingOrm, type Statement } from "../support/recording.ts";
+import { stack } from "../support/stack.ts";
+
+/** Rows of each table that grows with the audience. */
+const MANY = 200_000;
+/** Rows of each other table; more than a team may have of any. */
+const SOME = 10_000;
+/** Rows that a page of 25 may read of one table: 26 for each value of the column by which a list may be split, and a few. */
+const MAX_ROWS = 200;
+
+interface PlanNode {
+  "Node Type": string;
+  "Relation Name"?: string;
+  "Index Name"?: string;
+  "Actual Rows"?: number;
+  "Actual Loops"?: number;
+  "Rows Removed by Filter"?: number;
+  "Rows Removed by Index Recheck"?: number;
+  Plans?: PlanNode[];
+}
+
+const withParts = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(withParts)];
+
+/** Rows that a part of a plan looked at. */
+const rowsOf = (node: PlanNode): number =>
+  ((node["Actual Rows"] ?? 0) + (node["Rows Removed by Filter"] ?? 0) + (node["Rows Removed by Index Recheck"] ?? 0)) *
+  (node["Actual Loops"] ?? 1);
+
+describe(`The plans of lists, with ${MANY} rows of a team`, () => {
+  const database = unique("plans").replace("-", "_");
+  const teamId = newId("team");
+  const [listId, webhookId] = [newId("list"), newId("webhook")];
+  let app: TestApp;
+  let recording: RecordingOrm;
+  let explaining: pg.Client;
+  let key: string;
+
+  before(async function () {
+    this.timeout(300_000);
+    const { env } = await stack();
+    const url = new URL(env.DATABASE_URL);
+    url.pathname = `/${database}`;
+    await migrate(url.href);
+    recording = await openRecordingOrm(url.href);
+    explaining = new pg.Client({ connectionString: url.href });
+    await explaining.connect();
+    app = await serveRoutes(appRouter, { changes: { DATABASE_URL: url.href }, with: { orm: recording.orm } });
+    await fill();
+  });
+  after(async function () {
+    this.timeout(60_000);
+    await app?.close();
+    await explaining?.end();
+    const { orm } = await backdoor();
+    await orm.em.fork().execute(`drop database if exists "${database}" with (force)`);
+  });
+
+  /** A team with a key, and rows whose rarest values are the oldest, so that no walk from the newest soon finds them. */
+  async function fill(): Promise<void> {
+    const em = forTenant(recording.orm.em, { teamId, environment: "LIVE" });
+    em.create(Team, { id: teamId, name: "Team", plan: "BUSINESS" });
+    await em.flush();
+    const member = em.create(Member, { id: newId("member"), teamId, email: "o@example.com", name: "O", role: "OWNER" });
+    await em.flush();
+    const scopes = scopesBesideSending("OWNER");
+    ({ key } = await mintKey(em, app.deps.vault, {
+      teamId,
+      memberId: member.id,
+      environment: "LIVE",
+      name: "k",
+      scopes,
+      sendDomains: [],
+    }));
+
+    const db = kysely(em);
+    const some = sql`generate_series(1, ${SOME}::int) n`;
+    const many = sql`generate_series(1, ${MANY}::int) n`;
+    const createdAt = sql`timestamptz '2026-01-01' + n * interval '1 second'`;
+    // Another order than that of the creation.
+    const updatedAt = sql`timestamptz '2026-06-01' + (n * 7919 % ${MANY}::int) * interval '1 second'`;
+    const times = sql`${createdAt}, ${updatedAt}`;
+    const tenant = sql`${teamId}, 'LIVE'`;
+    for (const insert of [
+      sql`insert into lists (id, team_id, environment, name, optin, created_at, updated_at)
+        select case when n = 1 then ${listId} else 'list_' || n end, ${tenant}, 'List', 'SINGLE', ${times} from ${some}`,
+      sql`insert into newsletters (id, team_id, environment, name, body, created_at, updated_at)
+        select 'nl_' || n, ${tenant}, 'Newsletter', repeat('x', 3000), ${times} from ${some}`,
+      sql`insert into email_accounts (id, team_id, environment, email, display_name, provider, status, allowed_domains,
+          host, port, security, max_connections, created_at, updated_at)
+        select 'acct_' || n, ${tenant}, n || '@example.com', 'A', 'SMTP_OTHER', 'ACTIVE', '{}', 'h', 25, 'none', 1, ${times}
+        from ${some}`,
+      sql`insert into webhook_endpoints (id, team_id, environment, origin, name, url, events, encrypted_secret,
+          api_version, created_at, updated_at)
+        select case when n = 1 then ${webhookId} else 'whk_' || n end, ${tenant}, 'API', 'W', 'https://example.com/',
+          '{}', '', '', ${times} from ${some}`,
+      sql`insert into webhook_health (webhook_id) select id from webhook_endpoints`,
+      sql`insert into subscribers (id, team_id, environment, email, created_at, updated_at)
+        select 'sub_' || n, ${tenant}, 'p' || n || '@example.com', ${times} from ${many}`,
+      sql`insert into subscriptions (list_id, subscriber_id, team_id, environment, status, created_at, updated_at)
+        select ${listId}, 'sub_' || n, ${tenant}, case when n <= 100 then 'PENDING' else 'CONFIRMED' end, ${times}
+        from ${many}`,
+      sql`insert into suppressions (id, team_id, environment, email, reason, created_at, updated_at)
+        select 'supp_' || n, ${tenant}, 'p' || n || '@example.com',
+          case when n <= 100 then 'bounce:hard' else 'MANUAL' end, ${times} from ${many}`,
+      sql`insert into unsubscribes (id, team_id, environment, email, reason, source, campaign_id, unsubscribed_at)
+        select 'unsub_' || n, ${tenant}, 'p' || n || '@example.com', 'UNSUBSCRIBED',
+          case when n <= 100 then 'one_click' else 'link' end, case when n between 101 and 200 then 'nl_2' else 'nl_1' end,
+          ${createdAt} from ${many}`,
+      sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, status, created_at)
+        select 'whd_' || n, ${tenant}, ${webhookId}, 'event', 'email.sent',
+          case when n <= 100 then 'FAILED' else 'SUCCEEDED' end, ${createdAt} from ${many}`,
+      sql`vacuum analyze`,
+    ]) {
+      await insert.execute(db);
+    }
+  }
+
+  const lists: { path: string; sorts: string[]; filters?: Record<string, string>[]; since?: boolean }[] = [
+    { path: "/lists", sorts: ["updated_at", "created_at"], since: true },
+    { path: "/newsletters", sorts: ["updated_at", "created_at"], since: true },
+    { path: "/accounts", sorts: ["updated_at", "created_at"], since: true },
+    { path: "/webhooks", sorts: ["updated_at", "created_at"], since: true },
+    {
+      path: "/subscribers",
+      sorts: ["updated_at", "created_at"],
+      since: true,
+      filters: [{ email: "P7@example.com" }, { email: "nobody@example.com" }],
+    },
+    {
+      path: `/lists/${listId}/subscribers`,
+      sorts: ["updated_at", "created_at"],
+      since: true,
+      filters: [{ status: "PENDING" }, { status: "CONFIRMED" }, { status: "UNSUBSCRIBED" }],
+    },
+    {
+      path: "/suppressions",
+      sorts: ["updated_at", "created_at"],
+      since: true,
+      filters: [
+        { email: "p7@example.com" },
+        { email: "nobody@example.com" },
+        { reason: "MANUAL" },
+        { reason: "bounce:hard" },
+        { reason: "bounce:soft" },
+        { reason: "unheard of" },
+        { reason: "MANUAL", email: "p77777@example.com" },
+      ],
+    },
+    {
+      path: "/unsubscribes",
+      sorts: ["unsubscribed_at", "created_at"],
+      filters: [
+        { email: "p7@example.com" },
+        { source: "link" },
+        { source: "one_click" },
+        { source: "unheard of" },
+        { campaign_id: "nl_1" },
+        { campaign_id: "nl_2" },
+        { campaign_id: "nl_3" },
+      ],
+    },
+    { path: `/webhooks/${webhookId}/deliveries`, sorts: [] },
+  ];
+
+  it("let a filter of the delivery log by status walk 10,000 rows a page, and lead on to what is behind them", async () => {
+    const path = `/webhooks/${webhookId}/deliveries`;
+    for (const [status, order, rows] of [
+      ["FAILED", "desc", 100],
+      ["FAILED", "asc", 100],
+      ["PENDING", "desc", 0],
+    ] as const) {
+      const seen: string[] = [];
+      let pages = 0;
+      for (let cursor: string | null = ""; cursor !== null; pages++) {
+        const query = { status, order, limit: "30", ...(cursor === "" ? {} : { cursor }) };
+        const { body } = await look(path, query, 10_000);
+        seen.push(...body.data.map(({ id }: Json) => id));
+        cursor = body.meta.next_cursor;
+      }
+      const expected = Array.from({ length: rows }, (_, i) => `whd_${order === "asc" ? i + 1 : rows - i}`);
+      assert.deepEqual(seen, expected);
+      assert.ok(pages <= MANY / 10_000 + 5, `${pages} pages`);
+    }
+  }).timeout(60_000);
+
+  async function explain({ text, values }: Statement): Promise<PlanNode[]> {
+    const { rows } = await explaining.query(`explain (analyze, format json) ${text}`, values);
+    return withParts(rows[0]["QUERY PLAN"][0].Plan);
+  }
+
+  /** Asks for a page, and looks at how its statement was planned. */
+  async function look(path: string, query: Record<string, string>, maxRows = MAX_ROWS): Promise<ApiAnswer> {
+    recording.statements.length = 0;
+    const answer = await api(key, app.base).get(path, { query });
+    assert.equal(answer.status, 200, answer.text);
+    const [statement, ...others] = recording.statements.filter(({ text }) => text.includes("page_id"));
+    assert.ok(statement && others.length === 0, "a page is one statement");
+    for (const node of await explain(statement)) {
+      const { "Node Type": type, "Relation Name": table, "Index Name": index } = node;
+      if (table === undefined && index === undefined) continue;
+      const read = `${JSON.stringify(query)} read ${rowsOf(node)} rows by ${type} of ${table} with ${index}`;
+      assert.ok(rowsOf(node) <= maxRows, read);
+    }
+    return answer;
+  }
+
+  for (const { path, sorts, filters = [], since = false } of lists) {
+    const shown = path.replace(/(?:list|whk)_[^/]+/, "{id}");
+    for (const filter of [{}, ...filters]) {
+      const name = Object.entries(filter).map(([field, value]) => `${field}=${value}`);
+      it(`let GET ${shown}?${name.join("&")} read no more rows than it shows, by every sort`, async () => {
+        for (const sort of sorts.length === 0 ? [undefined] : sorts) {
+          for (const order of ["asc", "desc"]) {
+            const query = { ...filter, order, ...(sort === undefined ? {} : { sort }) };
+            const { body } = await look(path, query);
+            if (body.meta.has_more) {
+              assert.equal(body.data.length, 25);
+              await look(path, { ...query, cursor: body.meta.next_cursor });
+            }
+            if (since) {
+              await look(path, { ...query, updated_since: "2027-01-01T00:00:00Z" });
+              if (sort === "updated_at") await look(path, { ...query, updated_since: "2026-06-02T00:00:00Z" });
+            }
+          }
+        }
+      }).timeout(30_000);
+    }
+  }
+});

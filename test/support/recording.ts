@@ -1,0 +1,45 @@
+import { type MikroORM, openDatabase } from "../../db/orm.ts";
+
+/** A statement as the driver got it. */
+export interface Statement {
+  text: string;
+  values: unknown[];
+}
+
+/** The parts of a `pg` client that are used here. */
+interface WatchedClient {
+  query(text: unknown, values?: unknown, ...rest: unknown[]): unknown;
+  connection: { stream: { bytesRead: number } };
+}
+
+export interface RecordingOrm {
+  orm: MikroORM;
+  /** Statements of all connections, oldest first; a test may empty it. */
+  statements: Statement[];
+  /** Bytes that Postgres has sent. */
+  bytesRead(): number;
+}
+
+/** Opens a pool whose statements and traffic a test looks at. */
+export async function openRecordingOrm(databaseUrl: string): Promise<RecordingOrm> {
+  const statements: Statement[] = [];
+  const clients: WatchedClient[] = [];
+  const orm = await openDatabase(databaseUrl, 5, (pool) => {
+    pool.on("connect", (client: WatchedClient) => {
+      clients.push(client);
+      const query = client.query.bind(client);
+      client.query = (text, values, ...rest) => {
+        const plain = typeof text === "string" ? { text, values } : (text as Partial<Statement>);
+        if (typeof plain.text === "string") {
+          statements.push({ text: plain.text, values: Array.isArray(plain.values) ? [...plain.values] : [] });
+        }
+        return query(text, values, ...rest);
+      };
+    });
+  });
+  return {
+    orm,
+    statements,
+    bytesRead: () => clients.reduce((sum, { connection }) => sum + connection.stream.bytesRead, 0),
+  };
+}
