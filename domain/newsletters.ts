@@ -5,7 +5,8 @@ import { type EntityManager, kysely, type Tenant, tenantOf } from "../db/orm.ts"
 import { touchNewsletters } from "./audience/lists.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
-import { type ContentProblem, checkContent } from "./mail/template.ts";
+import { examineContent } from "./mail/examination.ts";
+import { describeProblem } from "./mail/template-problem.ts";
 import { changesOf, type Patch } from "./patch.ts";
 import { countStates } from "./sends/ledger.ts";
 
@@ -25,7 +26,7 @@ export interface DraftFields {
  * @throws {ApiError} `validation_failed` when subject or body is no valid template
  */
 export async function createDraft(em: EntityManager, tenant: Tenant, fields: DraftFields): Promise<Newsletter> {
-  assertContent(fields);
+  await assertContent(tenant, fields);
   const draft = em.create(Newsletter, { id: newId("newsletter"), ...tenant, ...fields });
   await em.flush();
   return draft;
@@ -40,7 +41,7 @@ export async function updateDraft(
   newsletterId: string,
   patch: Patch<DraftFields>,
 ): Promise<Newsletter> {
-  assertContent(patch);
+  await assertContent(tenantOf(em), patch);
   const draft = await lockDraft(em, newsletterId);
   em.assign(draft, changesOf(patch));
   await em.flush();
@@ -123,18 +124,15 @@ async function lockDraft(em: EntityManager, newsletterId: string): Promise<Newsl
 }
 
 /** An unknown merge tag is no error yet, but one of the preview: a draft may be ahead of the data it is sent with. */
-function assertContent({ subject, body }: Patch<DraftFields>): void {
-  const [problem] = checkContent({ subject: subject ?? "", html: body ?? "" }).filter(
-    ({ kind }) => kind !== "unknown_tag",
-  );
+async function assertContent({ teamId }: Tenant, { subject, body }: Patch<DraftFields>): Promise<void> {
+  if (!subject && !body) return;
+  const problems = await examineContent(teamId, { subject: subject ?? "", html: body ?? "" });
+  const problem = problems.find(({ kind }) => kind !== "unknown_tag");
   if (!problem) return;
-  throw new ApiError("validation_failed", describe(problem), { param: problem.field === "html" ? "body" : "subject" });
+  throw new ApiError("validation_failed", `The template cannot be used: ${describeProblem(problem)}.`, {
+    param: problem.field === "html" ? "body" : "subject",
+  });
 }
-
-const describe = (problem: ContentProblem): string =>
-  "message" in problem
-    ? `The template cannot be used: ${problem.message}.`
-    : `The template tag "${problem.tag}" is not allowed.`;
 
 /** The ids of the lists each newsletter targets, oldest list first. */
 export async function readListIds(em: EntityManager, newsletterIds: string[]): Promise<Map<string, string[]>> {
