@@ -21,27 +21,23 @@ export interface DraftFields {
   body: string | null;
 }
 
-/**
- * Makes a draft. It targets no list yet.
- * @throws {ApiError} `validation_failed` when subject or body is no valid template
- */
+/** Makes a draft. It targets no list yet. Its templates were checked, see `checkTemplates`. */
 export async function createDraft(em: EntityManager, tenant: Tenant, fields: DraftFields): Promise<Newsletter> {
-  await assertContent(tenant, fields);
   const draft = em.create(Newsletter, { id: newId("newsletter"), ...tenant, ...fields });
   await em.flush();
   return draft;
 }
 
 /**
- * Changes a draft. The state is checked under the row's lock, so of an edit and a confirm that race one loses.
- * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft; `validation_failed` as in `createDraft`
+ * Changes a draft. The state is checked under the row's lock, so of an edit and a confirm that race one loses. Its
+ * templates were checked, see `checkTemplates`.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
  */
 export async function updateDraft(
   em: EntityManager,
   newsletterId: string,
   patch: Patch<DraftFields>,
 ): Promise<Newsletter> {
-  await assertContent(tenantOf(em), patch);
   const draft = await lockDraft(em, newsletterId);
   em.assign(draft, changesOf(patch));
   await em.flush();
@@ -123,8 +119,13 @@ async function lockDraft(em: EntityManager, newsletterId: string): Promise<Newsl
   return newsletter;
 }
 
-/** An unknown merge tag is no error yet, but one of the preview: a draft may be ahead of the data it is sent with. */
-async function assertContent({ teamId }: Tenant, { subject, body }: Patch<DraftFields>): Promise<void> {
+/**
+ * Checks the templates of a draft that is to be made or changed. It may wait for other contents of the same team, so it
+ * runs before a transaction takes a connection. An unknown merge tag is no error yet, but one of the preview: a draft may
+ * be ahead of the data it is sent with.
+ * @throws {ApiError} `validation_failed`, with the place of the problem
+ */
+export async function checkTemplates({ teamId }: Tenant, { subject, body }: Patch<DraftFields>): Promise<void> {
   if (!subject && !body) return;
   const problems = await examineContent(teamId, { subject: subject ?? "", html: body ?? "" });
   const problem = problems.find(({ kind }) => kind !== "unknown_tag");

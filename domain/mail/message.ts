@@ -219,7 +219,7 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
 function linkState(template: Template): LinkState {
   // Random, so that no condition knows these recipients.
   const word = () => randomBytes(6).toString("hex");
-  const url = `https://${word()}.invalid/${word()}`;
+  const url = `https://${word()}.com/u/${word()}`;
   const email = `${word()}@${word()}.com`;
   const filled = { email, first_name: word(), last_name: word(), list_name: word(), unsubscribe_url: url };
   const states = [filled, { email, unsubscribe_url: url }].map((values) => findLink(template.render(values), url));
