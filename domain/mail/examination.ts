@@ -6,7 +6,7 @@ import { type ContentField, type ContentProblem, TemplateError } from "./templat
 
 /**
  * How long a task may take, in milliseconds, before its thread is ended. The limits of templates and HTML keep every
- * task below a third of a second of CPU time; this covers a case that they miss, and a busy machine.
+ * task below a second of CPU time; this covers a case that they miss, and a busy machine.
  */
 const LIMIT_MS = 10_000;
 /** Memory of the thread, in MiB. */
@@ -27,13 +27,19 @@ const TOO_LONG: ExaminationAnswer = {
  * Reads contents that clients wrote in a thread of its own, one at a time, so that the process serves others meanwhile.
  * Teams take turns: many contents of one team do not delay those of another.
  */
-class ExaminationThread {
+export class ExaminationThread {
+  readonly #limitMs: number;
   readonly #jobs = new Map<string, Job[]>();
   #worker: Worker | undefined;
   #isReady = false;
   #current: Job | undefined;
   #timer: NodeJS.Timeout | undefined;
 
+  constructor({ limitMs = LIMIT_MS } = {}) {
+    this.#limitMs = limitMs;
+  }
+
+  /** Runs a task when its team's turn comes. @throws {Error} when the thread does not start or fails */
   run(teamId: string, task: ExaminationTask): Promise<ExaminationAnswer> {
     return new Promise((resolve, reject) => {
       const job = { task, resolve, reject };
@@ -57,7 +63,7 @@ class ExaminationThread {
     if (jobs.length > 0) this.#jobs.set(teamId, jobs);
     if (!job) return;
     this.#current = job;
-    this.#timer = setTimeout(() => this.#stop(worker), LIMIT_MS);
+    this.#timer = setTimeout(() => this.#stop(worker), this.#limitMs);
     worker.postMessage(job.task);
   }
 

@@ -184,7 +184,7 @@ describe("A preview", () => {
     `<p>News</p><div style="opacity:0">`,
     `<p>News</p><textarea>`,
     `<p>News</p><style>`,
-    `<p>News</p><a title="`,
+    `<p>News</p><a title='`,
   ]) {
     it(`refuses an unsubscribe link that is hidden: ${body}`, async () => {
       refused(await previewOf(body), /unsubscribe link/);
