@@ -22,7 +22,7 @@ const convert = compile({
 });
 
 /** The plain text of an HTML document. @throws {TemplateError} `limits` for too many or too deeply nested elements */
-export function htmlToText(html: string): string {
+function htmlToText(html: string): string {
   assertHtmlSize(html);
   return convert(html);
 }
@@ -95,7 +95,10 @@ function plainText(literals: readonly string[], order: readonly number[], tagOf:
   return { literals: joined, tags };
 }
 
-/** Replaces each tag of a template by a placeholder. What a `capture` holds is no part of the document: it is one token. */
+/** Tags with an end whose inside is no part of the document. */
+const REGIONS = new Set(["capture", "comment"]);
+
+/** Replaces each tag of a template by a placeholder, and a region with all that it holds. */
 function markTokens(source: string): { marked: string; tokens: Token[] } {
   const tokens: Token[] = [];
   let marked = "";
@@ -103,12 +106,16 @@ function markTokens(source: string): { marked: string; tokens: Token[] } {
     marked += `${BEGIN}${tokens.length}${END}`;
     tokens.push({ source: source.slice(begin, end), steers, name });
   };
-  let captures = 0;
-  let captureBegin = 0;
+  let region: { name: string; begin: number; depth: number } | undefined;
   for (const { begin, end, kind, name } of splitTemplate(source)) {
-    if (name === "capture" && captures++ === 0) captureBegin = begin;
-    if (name === "endcapture" && --captures === 0) add(captureBegin, end, true, "");
-    else if (captures > 0) continue;
+    if (region) {
+      // The engine nests captures, and ends a comment at the first end of one.
+      if (name === "capture" && region.name === name) region.depth++;
+      if (name === `end${region.name}` && --region.depth === 0) {
+        add(region.begin, end, true, region.name);
+        region = undefined;
+      }
+    } else if (REGIONS.has(name)) region = { name, begin, depth: 1 };
     else if (kind === "text") marked += source.slice(begin, end).replace(PRIVATE, "");
     else add(begin, end, kind === "tag" && !PRINTING_TAGS.has(name), name);
   }
@@ -151,8 +158,8 @@ function steeredText(
   }
 }
 
-/** Braces in the text were entities in the HTML: they are printed, not evaluated. */
-const literally = (text: string): string => text.replace(/\{(?=[{%])/g, `{${SPLIT}`);
+/** Braces in the text were entities in the HTML: they are printed, not evaluated, and begin no tag with what follows. */
+const literally = (text: string): string => text.replace(/\{(?=[{%]|$)/g, `{${SPLIT}`);
 
 /** Whether the tags of each condition were either all kept or all removed. */
 function keepsWholeConditions(tokens: readonly Token[], kept: ReadonlySet<number>): boolean {
