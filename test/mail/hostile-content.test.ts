@@ -12,6 +12,7 @@ import {
   startSend,
   untilStatus,
 } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
 
 const file = (name: string) => readFileSync(new URL(`../data/newsletters/${name}`, import.meta.url), "utf8");
 
@@ -21,13 +22,13 @@ const PATIENCE_MS = 1_500;
 
 /** Runs `work`, and asks the API something else all the time. @returns the longest wait for such an answer, in ms */
 async function longestWait<T>(work: () => Promise<T>): Promise<{ result: T; waitedMs: number }> {
-  const client = api();
+  const url = new URL("/healthz", (await stack()).origin);
   let waitedMs = 0;
   let isDone = false;
   const ask = async () => {
     while (!isDone) {
       const since = performance.now();
-      assert.equal((await client.get("/healthz")).status, 200);
+      assert.equal((await fetch(url)).status, 200);
       waitedMs = Math.max(waitedMs, performance.now() - since);
     }
   };
@@ -220,7 +221,7 @@ describe("A preview", () => {
 
 describe("A recipient whose message takes too long to compose", () => {
   // Only a recipient of this name renders it.
-  const costly = `{% if first_name == "Costly" %}{% assign a = '${"Aé".repeat(2_490)}' %}${"{{ a | slugify | size }}".repeat(1_900)}{% endif %}<p>News</p>`;
+  const costly = `{% if first_name == "Costly" %}{% assign a = '${"Aé".repeat(2_490)}' %}${"{{ a | slugify: 'latin' | slugify: 'latin' | size }}".repeat(1_500)}{% endif %}<p>News</p>`;
   const people = (names: readonly string[], audience: string) =>
     names.map((firstName, i) => ({ email: `p${i}@${audience}`, firstName }));
 
