@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import PostalMime from "postal-mime";
 import { kysely } from "../../db/orm.ts";
+import { composeMessage } from "../../domain/mail/message.ts";
 import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { makeTeam } from "../support/factories.ts";
 import {
@@ -151,6 +153,26 @@ describe("A preview", () => {
       assert.ok(waitedMs < PATIENCE_MS, `others waited ${waitedMs} ms`);
     }
   });
+
+  for (const css of [
+    ".leave{display:none}",
+    "p .x, div>.leave { color: red; visibility: hidden !important }",
+    "@media (min-width: 1px) { .leave { font-size: 0 } }",
+    '[class~="leave"]{opacity:0}',
+    "a{display:none!important}",
+  ]) {
+    it(`adds a footer where a style sheet may hide the link: ${css}`, async () => {
+      const link = '<a class="leave" href="{{ unsubscribe_url }}">Leave</a>';
+      const composed = composeMessage({
+        subject: "News",
+        html: `<head><style>${css}</style></head><body><p>News</p>${link}</body>`,
+        fromEmail: "news@example.com",
+      });
+      const recipient = { email: "jane@example.org", messageId: "1@example.com", date: new Date() };
+      const { message } = composed.fill({ ...recipient, unsubscribeUrl: "https://example.com/u/1" });
+      assert.match((await PostalMime.parse(message)).html ?? "", /display:inline!important.*>Unsubscribe<\/a>/);
+    });
+  }
 
   it("takes real newsletters", async () => {
     const known = file("welcome-merge-tags.html").replace(/\{\{[^}]*\}\}/g, "{{ email }}");
