@@ -103,6 +103,7 @@ async function mailSlice(
   { pool, inFlight }: AccountPool,
 ): Promise<Mailing> {
   const content = await readContent(em, dispatch);
+  const fill = await composeMails(deps, dispatch, content);
   const afterSeq = (await requeueDue(em, dispatch)) ?? dispatch.afterSeq;
 
   const ended = new AbortController();
@@ -114,7 +115,7 @@ async function mailSlice(
   // A process that was suspended and resumes long after must not begin staged rows: another may have them by now.
   const staleAfterMs = messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
   const mails = pool.drain(stager.batches(), {
-    fill: composeMails(deps, dispatch.sendId, content),
+    fill,
     mayBegin: ({ stagedAt }) => performance.now() - stagedAt < staleAfterMs,
     signal,
     maxPolicyRefusals: POLICY_REFUSALS_TO_PAUSE,

@@ -6,7 +6,8 @@ import { type EntityManager, kysely, type Tenant, tenantOf } from "../db/orm.ts"
 import { touchNewsletters } from "./audience/lists.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
-import { type ContentProblem, checkContent } from "./mail/template.ts";
+import { examineContent } from "./mail/examination.ts";
+import { describeProblem } from "./mail/template-problem.ts";
 import { changesOf, type Patch } from "./patch.ts";
 import { holdPlace } from "./record-limit.ts";
 
@@ -22,9 +23,9 @@ export interface DraftFields {
 }
 
 /**
- * Makes a draft, in the caller's transaction. It targets no list yet.
+ * Makes a draft, in the caller's transaction. It targets no list yet. Its templates were checked, see `checkTemplates`.
  * @param limit newsletters that the tenant may have, sent ones among them
- * @throws {ApiError} `validation_failed` when subject or body is no valid template; `resource_limit_reached`
+ * @throws {ApiError} `resource_limit_reached`
  */
 export async function createDraft(
   em: EntityManager,
@@ -32,7 +33,6 @@ export async function createDraft(
   fields: DraftFields,
   limit: number,
 ): Promise<Newsletter> {
-  assertContent(fields);
   await holdPlace(
     em,
     tenant,
@@ -45,15 +45,15 @@ export async function createDraft(
 }
 
 /**
- * Changes a draft. The state is checked under the row's lock, so of an edit and a confirm that race one loses.
- * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft; `validation_failed` as in `createDraft`
+ * Changes a draft. The state is checked under the row's lock, so of an edit and a confirm that race one loses. Its
+ * templates were checked, see `checkTemplates`.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
  */
 export async function updateDraft(
   em: EntityManager,
   newsletterId: string,
   patch: Patch<DraftFields>,
 ): Promise<Newsletter> {
-  assertContent(patch);
   const draft = await lockDraft(em, newsletterId);
   em.assign(draft, changesOf(patch));
   await em.flush();
@@ -135,19 +135,21 @@ async function lockDraft(em: EntityManager, newsletterId: string): Promise<Newsl
   return newsletter;
 }
 
-/** An unknown merge tag is no error yet, but one of the preview: a draft may be ahead of the data it is sent with. */
-function assertContent({ subject, body }: Patch<DraftFields>): void {
-  const [problem] = checkContent({ subject: subject ?? "", html: body ?? "" }).filter(
-    ({ kind }) => kind !== "unknown_tag",
-  );
+/**
+ * Checks the templates of a draft that is to be made or changed. It may wait for other contents of the same team, so it
+ * runs before a transaction takes a connection. An unknown merge tag is no error yet, but one of the preview: a draft may
+ * be ahead of the data it is sent with.
+ * @throws {ApiError} `validation_failed`, with the place of the problem
+ */
+export async function checkTemplates({ teamId }: Tenant, { subject, body }: Patch<DraftFields>): Promise<void> {
+  if (!subject && !body) return;
+  const problems = await examineContent(teamId, { subject: subject ?? "", html: body ?? "" });
+  const problem = problems.find(({ kind }) => kind !== "unknown_tag");
   if (!problem) return;
-  throw new ApiError("validation_failed", describe(problem), { param: problem.field === "html" ? "body" : "subject" });
+  throw new ApiError("validation_failed", `The template cannot be used: ${describeProblem(problem)}.`, {
+    param: problem.field === "html" ? "body" : "subject",
+  });
 }
-
-const describe = (problem: ContentProblem): string =>
-  "message" in problem
-    ? `The template cannot be used: ${problem.message}.`
-    : `The template tag "${problem.tag}" is not allowed.`;
 
 /** The ids of the lists that a newsletter targets, oldest list first, as a column of a query of `newsletters`. */
 export const targetsOf = (newsletters: string): RawBuilder<string[]> =>

@@ -2,17 +2,20 @@ import { domainToASCII } from "node:url";
 import type { Env } from "../../config/env.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { unsubscribeUrl } from "../../domain/links.ts";
-import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts";
+import { prepareInThread } from "../../domain/mail/examination.ts";
+import { composeMessage, type FilledMessage, type MessageContent } from "../../domain/mail/message.ts";
 import type { LaneContent } from "../../domain/sends/content.ts";
+import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
 
 /** Composes the part that all mails of a send share, once. @returns a function that fills in a recipient's part */
-export function composeMails(
+export async function composeMails(
   { vault, env }: { vault: Vault; env: Env },
-  sendId: string,
+  { teamId, sendId }: Pick<OpenedDispatch, "teamId" | "sendId">,
   { subject, body, fromEmail, fromName, listNames }: LaneContent,
-): (recipient: StagedRecipient) => FilledMessage {
-  const message = composeMessage({ subject, html: body, fromEmail, fromName });
+): Promise<(recipient: StagedRecipient) => FilledMessage> {
+  const content: MessageContent = { subject, html: body, fromEmail, fromName };
+  const message = composeMessage(content, await prepareInThread(teamId, content));
   const messageIdDomain = domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1));
   return ({ seq, email, firstName, lastName, listId }) =>
     message.fill({

@@ -244,12 +244,15 @@ export class SmtpPool {
       session.quit();
       return;
     }
-    while (this.#inFlight.size < this.#wanted) {
+    if (this.#inFlight.size < this.#wanted) {
       const job = this.#waiting.shift();
-      if (job === undefined) break;
-      job.owner.waiting--;
-      job.owner.askIfShort();
-      if (this.#begin(session, job)) return;
+      if (job !== undefined) {
+        job.owner.waiting--;
+        job.owner.askIfShort();
+        // A message that cannot be composed may have taken its whole budget: others get their turn before the next.
+        if (!this.#begin(session, job)) setImmediate(() => this.#use(session));
+        return;
+      }
     }
     session.since = performance.now();
     this.#idle.push(session);

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import {
+  checkTemplates,
   createDraft,
   deleteDraft,
   readListIds,
@@ -43,6 +44,7 @@ const create = route({
 })
   .input(z.strictObject({ body: newsletterBody }))
   .output(newsletter)
+  .before(({ ctx, input }) => checkTemplates(ctx.tenant, input.body))
   .mutation(async ({ ctx, input }) => {
     const { from_email: fromEmail, from_name: fromName, ...rest } = input.body;
     const draft = await createDraft(ctx.em, ctx.tenant, { ...rest, fromEmail, fromName }, ctx.env.MAX_NEWSLETTERS);
@@ -96,6 +98,7 @@ const update = route({
 })
   .input(z.strictObject({ params: newsletterParams, body: newsletterPatch }))
   .output(newsletter)
+  .before(({ ctx, input }) => checkTemplates(ctx.tenant, input.body))
   .mutation(async ({ ctx, input }) => {
     const { from_email: fromEmail, from_name: fromName, ...rest } = input.body;
     const draft = await updateDraft(ctx.em, input.params.newsletterId, { ...rest, fromEmail, fromName });

@@ -1,7 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from "./header.ts";
+import { findLink, type LinkState } from "./html-document.ts";
+import { RenderBudget } from "./render-budget.ts";
 import { compileTemplate, escapeHtml, type MergeValues, type Template, TemplateError } from "./template.ts";
-import { deriveText, showsUnsubscribeLink } from "./text-part.ts";
+import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
 import { encodePart } from "./transfer-encoding.ts";
 
 export { UnsendableError } from "./header.ts";
@@ -55,18 +57,38 @@ export interface ComposedMessage {
 
 const DEFAULT_FOOTER = "You receive this email because you are on our mailing list.";
 
+/** Tags that a footer adds to an author's template. */
+const FOOTER_TAGS = 1;
+
+/** All that is derived from a content by reading its HTML, as plain data: it can be made in another thread. */
+export interface PreparedContent {
+  /** The body, with a footer if it had no unsubscribe link */
+  html: string;
+  text: TextTemplate;
+}
+
+/**
+ * Reads the HTML of a content: adds the unsubscribe link, and makes the text part. This takes time in proportion to the
+ * body, up to some hundred milliseconds, so a process that serves many clients leaves it to `prepareInThread`.
+ * @throws {TemplateError} when the body is not a usable template, is too large to be converted or hides the link
+ */
+export function prepareContent({ html: source, footerText = DEFAULT_FOOTER }: MessageContent): PreparedContent {
+  const { source: html, template } = withUnsubscribeLink(source, footerText);
+  return { html, text: deriveText(html, template) };
+}
+
 /**
  * Builds the MIME structure and parses the templates, once per send.
+ * @param prepared of the same content
  * @throws {TemplateError} when subject or body is not a usable template
  * @throws {UnsendableError} when a header cannot carry the sender's address or name
  */
-export function composeMessage(content: MessageContent): ComposedMessage {
+export function composeMessage(content: MessageContent, prepared = prepareContent(content)): ComposedMessage {
   const from = toWireAddress(content.fromEmail);
   const replyTo = content.replyTo ? toWireAddress(content.replyTo) : undefined;
   const subject = compileTemplate(content.subject, { escape: false, singleLine: true });
-  const { source, html } = withUnsubscribeLink(content.html, content.footerText ?? DEFAULT_FOOTER);
-  const htmlPart = encodePart(html, escapeHtml);
-  const textPart = encodePart(deriveText(source, html));
+  const htmlPart = encodePart(compileTemplate(prepared.html, { escape: true, ownTags: FOOTER_TAGS }), escapeHtml);
+  const textPart = encodePart(compileText(prepared.text));
 
   // Neither quoted-printable nor base64 contains "=_", so no content can contain the boundary.
   const boundary = `=_mailkeel_${randomBytes(12).toString("hex")}`;
@@ -95,6 +117,7 @@ export function composeMessage(content: MessageContent): ComposedMessage {
   ].join("\r\n");
   const end = `\r\n--${boundary}--\r\n`;
   const fixedSubject = subject.plain?.tags.length === 0 ? encodeSubject(subject, {}) : undefined;
+  const isPlain = subject.plain !== undefined && textPart.isPlain && htmlPart.isPlain;
 
   const fill = (recipient: MessageRecipient): FilledMessage => {
     const to = toWireAddress(recipient.email);
@@ -105,17 +128,19 @@ export function composeMessage(content: MessageContent): ComposedMessage {
       list_name: recipient.listName,
       unsubscribe_url: recipient.unsubscribeUrl,
     };
+    const budget = isPlain ? undefined : new RenderBudget();
     const message =
       `${sender}${to.address}\r\n` +
-      `Subject: ${fixedSubject ?? encodeSubject(subject, values)}\r\n` +
+      `Subject: ${fixedSubject ?? encodeSubject(subject, values, budget)}\r\n` +
       `Date: ${formatDate(recipient.date)}\r\n` +
       `Message-ID: <${inAngleBrackets(recipient.messageId, MESSAGE_ID)}>\r\n` +
       `List-Unsubscribe: <${inAngleBrackets(recipient.unsubscribeUrl, UNSUBSCRIBE_URL)}>\r\n` +
       `List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n${beforeText}` +
-      textPart.encode(values) +
+      textPart.encode(values, budget) +
       beforeHtml +
-      htmlPart.encode(values) +
+      htmlPart.encode(values, budget) +
       end;
+    budget?.check();
     const smtpUtf8 = from.smtpUtf8 || to.smtpUtf8;
     // Only an internationalised local part is not ASCII.
     const encoding = smtpUtf8 || replyTo?.smtpUtf8 ? "utf8" : "latin1";
@@ -133,8 +158,8 @@ export function composeMessage(content: MessageContent): ComposedMessage {
   };
 }
 
-const encodeSubject = (subject: Template, values: MergeValues): string =>
-  encodeHeaderText(subject.render(values).trim(), "Subject: ".length);
+const encodeSubject = (subject: Template, values: MergeValues, budget?: RenderBudget): string =>
+  encodeHeaderText(subject.render(values, budget).trim(), "Subject: ".length);
 
 const UNSUBSCRIBE_URL = /^https?:\/\/[\x21-\x3b\x3d\x3f-\x7e]{1,900}$/;
 const MESSAGE_ID = /^[\w!#$%&'*+/=?^`{|}~.-]{1,200}@[\w.-]{1,255}$/;
@@ -153,21 +178,50 @@ function formatDate(date: Date): string {
   return lastDate.text;
 }
 
-/** Adds a footer with the unsubscribe link when the body does not show the link itself. */
-function withUnsubscribeLink(source: string, footerText: string): { source: string; html: Template } {
-  const html = compileTemplate(source, { escape: true });
-  if (showsUnsubscribeLink(html)) return { source, html };
+/** Declarations that no style sheet of the body overrules. */
+const IN_SIGHT = "visibility:visible!important;opacity:1!important;font-size:12px!important";
+
+/** @throws {TemplateError} `hidden_link` */
+function hiddenLink(message: string): never {
+  throw new TemplateError({ kind: "hidden_link", message });
+}
+
+/**
+ * Adds a footer with the unsubscribe link when the body does not show the link itself.
+ * @throws {TemplateError} `hidden_link`, when the body hides its own link, or would hide the footer
+ */
+function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
+  const template = compileTemplate(source, { escape: true });
+  const state = linkState(template);
+  if (state === "shown") return { source, template };
+  if (state === "hidden") {
+    hiddenLink("the style of its unsubscribe link, or of an element around it, hides the link; show it or remove it");
+  }
   const sentence = escapeHtml(footerText).replace(/[{}]/g, (brace) => `&#${brace.charCodeAt(0)};`);
   const footer =
-    '<div style="padding:24px 16px;text-align:center;font-family:sans-serif;font-size:12px;color:#6b6b6b">' +
-    `<p style="margin:0">${sentence}<br><a href="{{ unsubscribe_url }}" style="color:#6b6b6b">Unsubscribe</a></p></div>`;
+    '<div style="padding:24px 16px;text-align:center;font-family:sans-serif;color:#6b6b6b;' +
+    `display:block!important;${IN_SIGHT}"><p style="margin:0;display:block!important;${IN_SIGHT}">${sentence}<br>` +
+    `<a href="{{ unsubscribe_url }}" style="color:#6b6b6b;display:inline!important;${IN_SIGHT}">Unsubscribe</a></p></div>`;
   const bodyEnd = source.toLowerCase().lastIndexOf("</body>");
-  if (bodyEnd >= 0) {
-    const inside = source.slice(0, bodyEnd) + footer + source.slice(bodyEnd);
-    const withFooter = compileTemplate(inside, { escape: true });
-    if (showsUnsubscribeLink(withFooter)) return { source: inside, html: withFooter };
-  }
   // The source has no </body>, or has it inside a comment or a condition.
-  const after = source + footer;
-  return { source: after, html: compileTemplate(after, { escape: true }) };
+  const places = bodyEnd >= 0 ? [bodyEnd, source.length] : [source.length];
+  for (const place of places) {
+    const withFooter = source.slice(0, place) + footer + source.slice(place);
+    const compiled = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
+    if (linkState(compiled) === "shown") return { source: withFooter, template: compiled };
+  }
+  hiddenLink(
+    "the end of its body hides what follows, so no unsubscribe link can be added; close comments and elements",
+  );
+}
+
+/** Whether every recipient sees the link, with a name or without: of both, the state that is worse. */
+function linkState(template: Template): LinkState {
+  // Random, so that no condition knows these recipients.
+  const word = () => randomBytes(6).toString("hex");
+  const url = `https://${word()}.com/u/${word()}`;
+  const email = `${word()}@${word()}.com`;
+  const filled = { email, first_name: word(), last_name: word(), list_name: word(), unsubscribe_url: url };
+  const states = [filled, { email, unsubscribe_url: url }].map((values) => findLink(template.render(values), url));
+  return states.find((state) => state === "hidden") ?? states.find((state) => state === "absent") ?? "shown";
 }

@@ -1,4 +1,11 @@
-import { Context, Liquid, type Template as LiquidTemplate, Tag, toValueSync } from "liquidjs";
+import { LiquidError } from "liquidjs";
+import { createEngine, renderLiquid } from "./liquid-engine.ts";
+import { assertSize, parseSource, type SourcePart, splitSource } from "./liquid-source.ts";
+import { RenderBudget } from "./render-budget.ts";
+import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
+
+export type { ContentField, ContentProblem } from "./template-problem.ts";
+export { TemplateError } from "./template-problem.ts";
 
 /** The merge tags an author may use. */
 export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url"] as const;
@@ -7,32 +14,13 @@ export type MergeTag = (typeof MERGE_TAGS)[number];
 /** One recipient's values. They are data: a `{{` in a value is printed, not evaluated. A missing value prints nothing. */
 export type MergeValues = { readonly [tag in MergeTag]?: string | null | undefined };
 
-export type ContentField = "subject" | "html";
-
-/** A reason why a template cannot be used, precise enough for its author to repair it. */
-export type TemplateProblem =
-  | { kind: "syntax"; message: string }
-  | { kind: "forbidden_tag"; tag: string }
-  | { kind: "limits"; message: string };
-
-/** A problem of a draft's subject or body. An unknown tag is a problem for sending only: a draft may hold one. */
-export type ContentProblem = (TemplateProblem | { kind: "unknown_tag"; tag: string }) & { field: ContentField };
-
-/** A template that cannot be used, or whose rendering exceeded a limit. */
-export class TemplateError extends Error {
-  override name = "TemplateError";
-  readonly problem: TemplateProblem;
-  constructor(problem: TemplateProblem, options?: ErrorOptions) {
-    super(problem.kind === "forbidden_tag" ? `the tag "${problem.tag}" is not allowed` : problem.message, options);
-    this.problem = problem;
-  }
-}
-
 export interface TemplateOptions {
   /** Values are HTML-escaped (a body) or not (a subject, plain text). */
   escape: boolean;
   /** Line breaks and control characters in the output become spaces (a subject). */
   singleLine?: boolean;
+  /** Tags that were added to an author's template, beyond the number that an author may use. */
+  ownTags?: number;
 }
 
 /** Literal text and merge tags in turns: literal, tag, literal, …, literal. */
@@ -47,61 +35,11 @@ export interface Template {
   readonly variables: ReadonlySet<string>;
   /** Set when the template holds only literal text and merge tags without filters. */
   readonly plain: PlainTemplate | undefined;
-  /** @throws {TemplateError} `limits`, when the rendering for these values exceeds a limit */
-  render(values: MergeValues): string;
-}
-
-/** Most characters of a template, and of its rendering. */
-const MAX_CHARS = 2_000_000;
-/** Most elements and characters that filters and ranges may create in one rendering. */
-const MAX_ALLOCATIONS = 2_000_000;
-/** The other limits already bound a rendering; this one covers a case that they miss. */
-const MAX_RENDER_MS = 10_000;
-
-/**
- * The first four read files. The loops are refused because no merge tag is a list, and a loop over a range, run for
- * every recipient, would delay all mail of the process.
- */
-const FORBIDDEN_TAGS = ["include", "render", "layout", "block", "for", "tablerow"];
-
-/** Prints a value unchanged, but counts it: otherwise a `capture` that doubles itself would escape the memory limit. */
-function chargedText(this: { context: Context }, value: unknown): string {
-  const text = value === null || value === undefined ? "" : String(value);
-  this.context.memoryLimit.use(text.length);
-  return text;
-}
-
-function createEngine({ escaped }: { escaped: boolean }): Liquid {
-  const engine = new Liquid({
-    templates: {}, // no lookup of partials, in particular none in the file system
-    ownPropertyOnly: true,
-    strictFilters: true,
-    timezoneOffset: 0,
-    parseLimit: MAX_CHARS,
-    memoryLimit: MAX_ALLOCATIONS,
-    outputEscape: escaped ? "escape" : chargedText,
-  });
-  // Output of these filters is not escaped a second time. Without the `raw` filter no value is printed unescaped.
-  for (const name of ["escape", "escape_once", "xml_escape"]) {
-    const filter = engine.filters[name];
-    if (typeof filter === "function") engine.registerFilter(name, { raw: true, handler: filter });
-  }
-  engine.unregisterFilter("raw");
-  for (const name of FORBIDDEN_TAGS) {
-    engine.registerTag(
-      name,
-      class extends Tag {
-        constructor(...args: ConstructorParameters<typeof Tag>) {
-          super(...args);
-          throw new TemplateError({ kind: "forbidden_tag", tag: name });
-        }
-        override render() {
-          return "";
-        }
-      },
-    );
-  }
-  return engine;
+  /**
+   * @param budget time that this rendering shares with others of the same message; by default it has its own
+   * @throws {TemplateError} `limits`, when the rendering for these values exceeds a limit
+   */
+  render(values: MergeValues, budget?: RenderBudget): string;
 }
 
 const engines = { escaped: createEngine({ escaped: true }), verbatim: createEngine({ escaped: false }) };
@@ -111,55 +49,59 @@ const engines = { escaped: createEngine({ escaped: true }), verbatim: createEngi
  * @throws {TemplateError} `syntax`, `forbidden_tag` or `limits`
  */
 export function compileTemplate(source: string, options: TemplateOptions): Template {
-  const engine = options.escape ? engines.escaped : engines.verbatim;
-  const parsed = parse(engine, source);
-  refuseRedefinedTags(engine, parsed);
+  assertSize(source, options.ownTags);
   const finish = options.singleLine ? toSingleLine : (text: string) => text;
   const plain = plainParts(source);
+  if (plain) {
+    const render = (values: MergeValues) => finish(renderPlain(plain, values, options.escape ? escapeHtml : undefined));
+    return { variables: new Set(plain.tags), plain, render };
+  }
+  const engine = options.escape ? engines.escaped : engines.verbatim;
+  const { templates, variables, locals } = translated("syntax", () => parseSource(engine, source));
+  // A template that redefines `unsubscribe_url` would remove the link from the footer.
+  const redefined = [...locals].find(isMergeTag);
+  if (redefined !== undefined) throw new TemplateError({ kind: "forbidden_tag", tag: `assign ${redefined}` });
   return {
-    variables: globalVariables(engine, parsed),
+    variables,
     plain,
-    render: plain
-      ? (values) => finish(renderPlain(plain, values, options.escape ? escapeHtml : undefined))
-      : (values) => finish(renderLiquid(engine, parsed, values)),
+    render: (values, budget = new RenderBudget()) =>
+      finish(translated("limits", () => renderLiquid(engine, templates, values, budget))),
   };
 }
 
-function parse(engine: Liquid, source: string): LiquidTemplate[] {
-  if (source.length > MAX_CHARS) {
-    throw new TemplateError({ kind: "limits", message: `longer than ${MAX_CHARS} characters` });
-  }
+/** Splits a template into text and tags, as the engine reads it. @throws {TemplateError} `syntax` */
+export const splitTemplate = (source: string): SourcePart[] =>
+  translated("syntax", () => splitSource(engines.escaped, source));
+
+/** Runs `work`. @throws {TemplateError} for an error of LiquidJS */
+function translated<T>(kind: "syntax" | "limits", work: () => T): T {
   try {
-    return engine.parse(source);
+    return work();
   } catch (error) {
-    throw asTemplateError(error, "syntax");
+    throw asTemplateError(error, kind);
   }
 }
 
-/** A template that redefines `unsubscribe_url` would remove the link from the footer. */
-function refuseRedefinedTags(engine: Liquid, parsed: LiquidTemplate[]): void {
-  const { locals } = engine.analyzeSync(parsed, { partials: false });
-  const redefined = Object.keys(locals).find(isMergeTag);
-  if (redefined !== undefined) throw new TemplateError({ kind: "forbidden_tag", tag: `assign ${redefined}` });
-}
+/** LiquidJS quotes the template in its messages, so authors get sentences of ours instead. */
+const SYNTAX_ERRORS: readonly (readonly [RegExp, string])[] = [
+  [/not closed/, "this tag is not closed"],
+  [/^tag .* not found/, "there is no such tag, or not at this place"],
+  [/^undefined filter/, "there is no such filter"],
+];
 
 function asTemplateError(error: unknown, kind: "syntax" | "limits"): TemplateError {
-  const cause = (error as { originalError?: unknown }).originalError ?? error;
+  const cause = (LiquidError.is(error) && error.originalError) || error;
   if (cause instanceof TemplateError) return cause;
   // A stack overflow or an overlong string is caused by the template.
   if (cause instanceof RangeError) {
-    return new TemplateError({ kind: "limits", message: "nested too deep or too long" }, { cause });
+    return new TemplateError({ kind: "limits", message: "it is nested too deep or too long" }, { cause });
   }
-  const message = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
-  return new TemplateError({ kind, message: message.slice(0, 200) }, { cause });
-}
-
-function globalVariables(engine: Liquid, parsed: LiquidTemplate[]): Set<string> {
-  const names = engine
-    .globalVariableSegmentsSync(parsed, { partials: false })
-    .map((segments) => segments.filter((segment) => typeof segment === "string" || typeof segment === "number"))
-    .map((segments) => segments.join("."));
-  return new Set(names);
+  const text = cause instanceof Error ? cause.message : "";
+  const known = SYNTAX_ERRORS.find(([pattern]) => pattern.test(text))?.[1];
+  const sentence = kind === "syntax" ? (known ?? "this cannot be read") : "this cannot be filled";
+  const [line, column] = LiquidError.is(error) ? error.token.getPosition() : [];
+  const place = line === undefined ? "" : `line ${line}, column ${column}: `;
+  return new TemplateError({ kind, message: place + sentence }, { cause });
 }
 
 const TAG_OUTPUT = new RegExp(`\\{\\{[ \\t\\r\\n]*(${MERGE_TAGS.join("|")})[ \\t\\r\\n]*\\}\\}`);
@@ -195,29 +137,6 @@ export function renderPlain(
     text += literals[i + 1];
   }
   return text;
-}
-
-function renderLiquid(engine: Liquid, parsed: LiquidTemplate[], values: MergeValues): string {
-  let length = 0;
-  const emitter = {
-    buffer: "",
-    write(piece: unknown) {
-      const text = piece === null || piece === undefined ? "" : String(piece);
-      length += text.length;
-      if (length > MAX_CHARS) {
-        throw new TemplateError({ kind: "limits", message: `renders to more than ${MAX_CHARS} characters` });
-      }
-      this.buffer += text;
-    },
-  };
-  // A copy, because `increment` writes into it; without a prototype, because `{{ constructor }}` would read it.
-  const scope = Object.assign(Object.create(null), values);
-  const context = new Context(scope, engine.options, { sync: true, renderLimit: MAX_RENDER_MS }, { liquid: engine });
-  try {
-    return toValueSync(engine.renderer.renderTemplates(parsed, context, emitter));
-  } catch (error) {
-    throw asTemplateError(error, "limits");
-  }
 }
 
 function toSingleLine(text: string): string {

@@ -1,5 +1,16 @@
 import { compile } from "html-to-text";
-import { compileTemplate, type MergeTag, type MergeValues, renderPlain, type Template } from "./template.ts";
+import { assertHtmlSize } from "./html-document.ts";
+import {
+  compileTemplate,
+  MERGE_TAGS,
+  type MergeTag,
+  type MergeValues,
+  type PlainTemplate,
+  renderPlain,
+  splitTemplate,
+  type Template,
+  TemplateError,
+} from "./template.ts";
 
 const convert = compile({
   wordwrap: false, // the transfer encoding wraps lines
@@ -10,59 +21,179 @@ const convert = compile({
   ],
 });
 
-/** The plain text of an HTML document. */
-export const htmlToText = (html: string): string => convert(html);
+/** The plain text of an HTML document. @throws {TemplateError} `limits` for too many or too deeply nested elements */
+function htmlToText(html: string): string {
+  assertHtmlSize(html);
+  return convert(html);
+}
 
-const LIQUID_TOKEN = /\{\{[\s\S]*?\}\}|\{%[\s\S]*?%\}/g;
-/** Replaces a token while HTML is converted; private use characters, which no converter reads as markup. */
+/** The text part of a message, made once per send: plain data, which can be passed to another thread. */
+export type TextTemplate = { plain: PlainTemplate } | { source: string };
+
+/** Tags that this module adds to an author's template. */
+const OWN_TAGS = 2;
+
+/** Compiles what `deriveText` made. */
+export function compileText(text: TextTemplate): Pick<Template, "plain" | "render"> {
+  if ("plain" in text) return { plain: text.plain, render: (values) => renderPlain(text.plain, values) };
+  const { render } = compileTemplate(text.source, { escape: false, ownTags: OWN_TAGS });
+  const isSplit = text.source.includes(SPLIT);
+  return {
+    plain: undefined,
+    render: (values, budget) => (isSplit ? render(values, budget).replaceAll(SPLIT, "") : render(values, budget)),
+  };
+}
+
+/** Private use characters, which no converter reads as markup. A placeholder is a token's number between the first two. */
+const [BEGIN, END, SPLIT] = ["\u{e000}", "\u{e001}", "\u{e002}"];
 const PLACEHOLDER = /\u{e000}(\d+)\u{e001}/u;
+const PRIVATE = /[\u{e000}-\u{e002}]/gu;
+
+/** A part of a template that the conversion of its HTML must not touch. */
+interface Token {
+  source: string;
+  /** It prints nothing itself: a condition, a definition. */
+  steers: boolean;
+  name: string;
+}
 
 /**
- * Converts an HTML template to a text template. The conversion runs once per send and keeps the merge tags.
+ * Converts an HTML template to a text template, once per send, and keeps its tags.
+ * @throws {TemplateError} `limits` as `htmlToText`
  */
-export function deriveText(source: string, html: Template): Pick<Template, "plain" | "render"> {
-  const tokens: string[] = [];
-  const marked = source.replace(/[\u{e000}\u{e001}]/gu, "").replace(LIQUID_TOKEN, (token) => {
-    tokens.push(token);
-    return `\u{e000}${tokens.length - 1}\u{e001}`;
+export function deriveText(source: string, html: Template): TextTemplate {
+  const { marked, tokens } = markTokens(source);
+  const { literals, order } = splitText(htmlToText(marked));
+  // A plain template's tokens are its tags, in the same order.
+  const text: TextTemplate = html.plain
+    ? { plain: plainText(literals, order, html.plain.tags) }
+    : (steeredText(tokens, literals, order) ?? { plain: filledText(html) });
+  return withLink(text);
+}
+
+function splitText(text: string): { literals: string[]; order: number[] } {
+  const pieces = text.split(PLACEHOLDER);
+  return {
+    literals: pieces.filter((_, i) => i % 2 === 0),
+    order: pieces.filter((_, i) => i % 2 === 1).map(Number),
+  };
+}
+
+/** A token whose number is no tag's is left out, and the text on its two sides is joined. */
+function plainText(literals: readonly string[], order: readonly number[], tagOf: readonly MergeTag[]): PlainTemplate {
+  const joined = [literals[0] ?? ""];
+  const tags: MergeTag[] = [];
+  order.forEach((index, i) => {
+    const tag = tagOf[index];
+    const after = literals[i + 1] ?? "";
+    if (tag === undefined) joined.push((joined.pop() ?? "") + after);
+    else {
+      tags.push(tag);
+      joined.push(after);
+    }
   });
-  const pieces = htmlToText(marked).split(PLACEHOLDER);
-  const literals = pieces.filter((_, i) => i % 2 === 0);
-  const order = pieces.filter((_, i) => i % 2 === 1).map(Number);
-
-  if (html.plain) {
-    const tagAt = html.plain.tags; // a plain template's tokens are its tags, in the same order
-    const tags = order.map((index) => tagAt[index]).filter((tag): tag is MergeTag => tag !== undefined);
-    const plain = { literals, tags };
-    return { plain, render: (values) => renderPlain(plain, values) };
-  }
-  return (
-    textTemplate(tokens, literals, order) ?? { plain: undefined, render: (values) => htmlToText(html.render(values)) }
-  );
+  return { literals: joined, tags };
 }
 
-/** Undefined when the conversion removed or reordered tags, for example a condition that begins inside an attribute. */
-function textTemplate(tokens: readonly string[], literals: readonly string[], order: readonly number[]) {
-  const isBlockTag = (index: number) => tokens[index]?.startsWith("{%");
-  const blocks = tokens.flatMap((_, index) => (isBlockTag(index) ? [index] : []));
-  const kept = order.filter(isBlockTag);
-  if (kept.length !== blocks.length || kept.some((index, i) => index !== blocks[i])) return undefined;
-  // Braces in the text were entities in the HTML: they are printed, not evaluated.
-  const literally = (text: string) => text.replace(/\{[{%]/g, (braces) => `{{ "${braces}" }}`);
-  const text = literals.map((literal, i) => literally(literal) + (tokens[order[i] ?? -1] ?? "")).join("");
+/** Tags with an end whose inside is no part of the document. */
+const REGIONS = new Set(["capture", "comment"]);
+
+/** Replaces each tag of a template by a placeholder, and a region with all that it holds. */
+function markTokens(source: string): { marked: string; tokens: Token[] } {
+  const tokens: Token[] = [];
+  let marked = "";
+  const add = (begin: number, end: number, steers: boolean, name: string) => {
+    marked += `${BEGIN}${tokens.length}${END}`;
+    tokens.push({ source: source.slice(begin, end), steers, name });
+  };
+  let region: { name: string; begin: number; depth: number } | undefined;
+  for (const { begin, end, kind, name } of splitTemplate(source)) {
+    if (region) {
+      // The engine nests captures, and ends a comment at the first end of one.
+      if (name === "capture" && region.name === name) region.depth++;
+      if (name === `end${region.name}` && --region.depth === 0) {
+        add(region.begin, end, true, region.name);
+        region = undefined;
+      }
+    } else if (REGIONS.has(name)) region = { name, begin, depth: 1 };
+    else if (kind === "text") marked += source.slice(begin, end).replace(PRIVATE, "");
+    else add(begin, end, kind === "tag" && !PRINTING_TAGS.has(name), name);
+  }
+  return { marked, tokens };
+}
+
+/** Tags that print a value. */
+const PRINTING_TAGS = new Set(["echo", "cycle", "increment", "decrement"]);
+
+/**
+ * Puts the tags back into the converted text. A conversion removes what no reader sees: attributes, the head of a
+ * document. Its outputs are left out, and its conditions and definitions, which print nothing, are put in front of the
+ * next tag.
+ * @returns undefined when a condition begins in such a place and ends in another
+ */
+function steeredText(
+  tokens: readonly Token[],
+  literals: readonly string[],
+  order: readonly number[],
+): { source: string } | undefined {
+  const kept = new Set(order);
+  if (!keepsWholeConditions(tokens, kept)) return undefined;
+  let source = literally(literals[0] ?? "");
+  let next = 0;
+  const addRemoved = (before: number) => {
+    for (; next < before; next++) if (!kept.has(next) && tokens[next]?.steers) source += tokens[next]?.source;
+  };
+  order.forEach((index, i) => {
+    addRemoved(index);
+    source += (tokens[index]?.source ?? "") + literally(literals[i + 1] ?? "");
+  });
+  addRemoved(tokens.length);
   try {
-    return compileTemplate(text, { escape: false });
-  } catch {
-    return undefined;
+    compileText({ source });
+    return { source };
+  } catch (error) {
+    // For example, a link's text and its address hold one condition each: the conversion swaps them.
+    if (error instanceof TemplateError) return undefined;
+    throw error;
   }
 }
 
-const SENTINEL = "https://unsubscribe.invalid/sentinel";
+/** Braces in the text were entities in the HTML: they are printed, not evaluated, and begin no tag with what follows. */
+const literally = (text: string): string => text.replace(/\{(?=[{%]|$)/g, `{${SPLIT}`);
 
-/** Whether this body shows the unsubscribe link to every recipient, with a name or without. */
-export function showsUnsubscribeLink(html: Template): boolean {
-  const filled: MergeValues = { email: "a@b.example", first_name: "A", last_name: "B", list_name: "C" };
-  return [filled, {}].every((values) =>
-    htmlToText(html.render({ ...values, unsubscribe_url: SENTINEL })).includes(SENTINEL),
-  );
+/** Whether the tags of each condition were either all kept or all removed. */
+function keepsWholeConditions(tokens: readonly Token[], kept: ReadonlySet<number>): boolean {
+  const open: boolean[] = [];
+  return tokens.every(({ name }, index) => {
+    const isKept = kept.has(index);
+    if (["if", "unless", "case"].includes(name)) open.push(isKept);
+    else if (["elsif", "else", "when"].includes(name)) return open.at(-1) === isKept;
+    else if (["endif", "endunless", "endcase"].includes(name)) return open.pop() === isKept;
+    return true;
+  });
+}
+
+/**
+ * The text of the body as a recipient sees it of whom every value is known, with the values as merge tags again. For a
+ * body that cannot be turned into a text template: to convert it for each recipient would take too long.
+ */
+function filledText(html: Template): PlainTemplate {
+  const values = Object.fromEntries(MERGE_TAGS.map((tag, index) => [tag, `${BEGIN}${index}${END}`]));
+  const { literals, order } = splitText(htmlToText(html.render(values)));
+  const { literals: texts, tags } = plainText(literals, order, MERGE_TAGS);
+  return { literals: texts.map((text) => text.replace(PRIVATE, "")), tags };
+}
+
+const LINK = "https://link.invalid/";
+
+/** Adds the unsubscribe link to a text that lost it, for some recipients or for all. */
+function withLink(text: TextTemplate): TextTemplate {
+  const { render } = compileText(text);
+  const known: MergeValues = { email: "a@b.example", first_name: "A", last_name: "B", list_name: "C" };
+  if ([known, {}].every((values) => render({ ...values, unsubscribe_url: LINK }).includes(LINK))) return text;
+  const label = "\n\nUnsubscribe: ";
+  if ("source" in text) return { source: `${text.source}${label}{{ unsubscribe_url }}` };
+  const { literals, tags } = text.plain;
+  const last = `${literals.at(-1) ?? ""}${label}`;
+  return { plain: { literals: [...literals.slice(0, -1), last, ""], tags: [...tags, "unsubscribe_url"] } };
 }

@@ -1,9 +1,13 @@
+import type { RenderBudget } from "./render-budget.ts";
 import { type MergeValues, type PlainTemplate, renderPlain, type Template } from "./template.ts";
 
 /** A body part: its transfer encoding, and each recipient's encoded content without a line break at the end. */
 export interface EncodedPart {
   transferEncoding: "quoted-printable" | "base64";
-  encode(values: MergeValues): string;
+  /** It is filled by joining strings, so it needs no budget. */
+  isPlain: boolean;
+  /** @throws {TemplateError} `limits`, when rendering it takes more than is left of `budget` */
+  encode(values: MergeValues, budget?: RenderBudget): string;
 }
 
 /** Encoded characters per line: RFC 2045 allows 76, and a soft line break takes one. */
@@ -113,21 +117,29 @@ export function encodePart(
   escapeValue: (value: string) => string = (value) => value,
 ): EncodedPart {
   const { plain } = template;
+  const isPlain = plain !== undefined;
   const transferEncoding = isMostlyAscii(plain ? plain.literals.join("") : template.render({}))
     ? "quoted-printable"
     : "base64";
   if (transferEncoding === "base64") {
     return {
       transferEncoding,
-      encode: (values) => base64Lines(plain ? renderPlain(plain, values, escapeValue) : template.render(values)),
+      isPlain,
+      encode: (values, budget) =>
+        base64Lines(plain ? renderPlain(plain, values, escapeValue) : template.render(values, budget)),
     };
   }
   if (plain === undefined) {
-    return { transferEncoding, encode: (values) => quotedPrintable(toCrlf(template.render(values)), true).encoded };
+    return {
+      transferEncoding,
+      isPlain,
+      encode: (values, budget) => quotedPrintable(toCrlf(template.render(values, budget)), true).encoded,
+    };
   }
   const { first, steps, used } = quotedPrintableParts(plain);
   return {
     transferEncoding,
+    isPlain,
     encode(values) {
       const encodedValues: Record<string, string> = {};
       for (const tag of used) encodedValues[tag] = encodeValue(escapeValue(values[tag] ?? ""));

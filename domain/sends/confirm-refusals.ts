@@ -65,7 +65,7 @@ export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCh
   const subject = draft.account ? draft : { ...draft, accountAddress: preview.account_address };
   const { counts, digest } = await resolvePlan(em, subject);
   if (digest !== preview.plan_digest) throw new Refusal("send_plan_changed", "drift");
-  assertContent(draft); // campaign_not_ready
+  await assertContent(draft); // campaign_not_ready
   // campaign_not_ready, sending_domain_unverified, send_domain_not_allowed, send_cap_exceeded, complaint_rate_exceeded,
   // quota_exceeded
   const gates = await checkGates(em, tenant, key, draft, counts);

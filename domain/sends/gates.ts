@@ -2,7 +2,9 @@ import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { creditBalance } from "../credits.ts";
-import { checkContent } from "../mail/template.ts";
+import { assertComposable, examineContent } from "../mail/examination.ts";
+import { UnsendableError } from "../mail/header.ts";
+import { describeProblem, shownTags, TemplateError } from "../mail/template-problem.ts";
 import type { Draft, SendingAccount } from "./draft.ts";
 import type { PlanCounts } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
@@ -42,21 +44,38 @@ export function assertDraft({ status }: Pick<Draft, "status">): void {
 const quoted = (names: Iterable<string>) => [...new Set(names)].map((name) => `{{ ${name} }}`).join(", ");
 
 /**
- * The draft is sendable, as far as that can be told without its recipients.
- * @throws {Refusal} `campaign_not_ready`; the message names every merge tag that is not known
+ * The draft is sendable, as far as that can be told without its recipients: it is complete, and messages can be composed
+ * from it.
+ * @throws {Refusal} `campaign_not_ready`; the message names every merge tag that is not known, or the first problem
  */
-export function assertContent(draft: Pick<Draft, "subject" | "body" | "fromEmail" | "listIds">): void {
-  if (!draft.subject?.trim()) throw new Refusal("campaign_not_ready", "no_subject");
-  if (!draft.body?.trim()) throw new Refusal("campaign_not_ready", "no_body");
-  if (!draft.fromEmail) throw new Refusal("campaign_not_ready", "no_from_email");
-  const problems = checkContent({ subject: draft.subject, html: draft.body });
+export async function assertContent(draft: Draft): Promise<void> {
+  const { teamId, subject, body, fromEmail, fromName, listIds } = draft;
+  if (!subject?.trim()) throw new Refusal("campaign_not_ready", "no_subject");
+  if (!body?.trim()) throw new Refusal("campaign_not_ready", "no_body");
+  if (!fromEmail) throw new Refusal("campaign_not_ready", "no_from_email");
+  const problems = await examineContent(teamId, { subject, html: body });
+  const unusable = problems.find(({ kind }) => kind !== "unknown_tag");
+  if (unusable) throw notComposable(describeProblem(unusable));
   if (problems.length > 0) {
-    const unknown = problems.flatMap((problem) => (problem.kind === "unknown_tag" ? [problem.tag] : []));
+    const unknown = shownTags(problems).slice(0, MAX_SHOWN_TAGS);
     const detail = unknown.length > 0 ? { detail: `Unknown: ${quoted(unknown)}.` } : {};
     throw new Refusal("campaign_not_ready", "content_invalid", detail);
   }
-  if (draft.listIds.length === 0) throw new Refusal("campaign_not_ready", "no_list");
+  try {
+    await assertComposable(teamId, { subject, html: body, fromEmail, fromName });
+  } catch (error) {
+    if (error instanceof TemplateError) throw notComposable(error.message);
+    if (error instanceof UnsendableError) throw notComposable("the sender's address or name fits in no header");
+    throw error;
+  }
+  if (listIds.length === 0) throw new Refusal("campaign_not_ready", "no_list");
 }
+
+/** Most unknown merge tags that an error names. */
+const MAX_SHOWN_TAGS = 20;
+
+const notComposable = (problem: string) =>
+  new Refusal("campaign_not_ready", "content_not_composable", { detail: `The problem: ${problem}.` });
 
 function assertRecipients({ eligible }: PlanCounts): void {
   if (eligible === 0) throw new Refusal("campaign_not_ready", "no_recipients");

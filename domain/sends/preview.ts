@@ -30,7 +30,7 @@ export async function checkDraft(
   assertKeyMaySend(key);
   const draft = await sendable(resource).readDraft(em, tenant, resource.id, { lock: false });
   assertDraft(draft);
-  assertContent(draft);
+  await assertContent(draft);
   if (!draft.account) throw new Refusal("campaign_not_ready", "no_account");
   return draft;
 }

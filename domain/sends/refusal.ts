@@ -12,6 +12,8 @@ export const REFUSAL_REASONS = {
   no_account:
     "The team has no sending account with the newsletter's from_email, or allowed for its domain; connect one in the app.",
   content_invalid: "The newsletter's subject or body uses merge tags that cannot be filled; change them with PATCH.",
+  content_not_composable:
+    "No message can be composed from the newsletter's subject, body and sender; change them with PATCH.",
   no_recipients:
     "The newsletter has no eligible recipients: no subscription to its lists is CONFIRMED with an address that is not suppressed.",
   account_gone:

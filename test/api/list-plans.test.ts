@@ -3,14 +3,14 @@ import { sql } from "kysely";
 import pg from "pg";
 import { appRouter } from "../../api/router.ts";
 import { Member, Team } from "../../db/entities/team.ts";
-import { forTenant, kysely, migrate } from "../../db/orm.ts";
+import { forTenant, kysely } from "../../db/orm.ts";
 import { mintKey } from "../../domain/access/keys.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
-import { backdoor, scopesBesideSending, unique } from "../support/factories.ts";
+import { scopesBesideSending } from "../support/factories.ts";
+import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { openRecordingOrm, type RecordingOrm, type Statement } from "../support/recording.ts";
-import { stack } from "../support/stack.ts";
 
 /** Rows of each table that grows with the audience. */
 const MANY = 200_000;
@@ -38,9 +38,9 @@ const rowsOf = (node: PlanNode): number =>
   (node["Actual Loops"] ?? 1);
 
 describe(`The plans of lists, with ${MANY} rows of a team`, () => {
-  const database = unique("plans").replace("-", "_");
   const teamId = newId("team");
   const [listId, webhookId] = [newId("list"), newId("webhook")];
+  let own: OwnDatabase;
   let app: TestApp;
   let recording: RecordingOrm;
   let explaining: pg.Client;
@@ -48,40 +48,43 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
 
   before(async function () {
     this.timeout(300_000);
-    const { env } = await stack();
-    const url = new URL(env.DATABASE_URL);
-    url.pathname = `/${database}`;
-    await migrate(url.href);
-    recording = await openRecordingOrm(url.href);
-    explaining = new pg.Client({ connectionString: url.href });
+    own = await makeDatabase();
+    recording = await openRecordingOrm(own.url);
+    explaining = new pg.Client({ connectionString: own.url });
     await explaining.connect();
-    app = await serveRoutes(appRouter, { changes: { DATABASE_URL: url.href }, with: { orm: recording.orm } });
+    app = await serveRoutes(appRouter, { changes: { DATABASE_URL: own.url }, with: { orm: recording.orm } });
+    // The recording pool admits nobody, so the vault gets its hash key here.
+    assert.equal(await app.deps.connectDatabase(), undefined);
     await fill();
   });
   after(async function () {
     this.timeout(60_000);
     await app?.close();
     await explaining?.end();
-    const { orm } = await backdoor();
-    await orm.em.fork().execute(`drop database if exists "${database}" with (force)`);
+    await own?.drop();
   });
 
   /** A team with a key, and rows whose rarest values are the oldest, so that no walk from the newest soon finds them. */
   async function fill(): Promise<void> {
-    const em = forTenant(recording.orm.em, { teamId, environment: "LIVE" });
+    const em = forTenant(own.orm.em, { teamId, environment: "LIVE" });
     em.create(Team, { id: teamId, name: "Team", plan: "BUSINESS" });
     await em.flush();
     const member = em.create(Member, { id: newId("member"), teamId, email: "o@example.com", name: "O", role: "OWNER" });
     await em.flush();
     const scopes = scopesBesideSending("OWNER");
-    ({ key } = await mintKey(em, app.deps.vault, {
-      teamId,
-      memberId: member.id,
-      environment: "LIVE",
-      name: "k",
-      scopes,
-      sendDomains: [],
-    }));
+    ({ key } = await mintKey(
+      em,
+      app.deps.vault,
+      {
+        teamId,
+        memberId: member.id,
+        environment: "LIVE",
+        name: "k",
+        scopes,
+        sendDomains: [],
+      },
+      1,
+    ));
 
     const db = kysely(em);
     const some = sql`generate_series(1, ${SOME}::int) n`;

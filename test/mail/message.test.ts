@@ -111,11 +111,29 @@ describe("A message", () => {
     assert.equal(await text(null), `Hello {% x %}\n\n1 2 3\n\nLeave [${recipient.unsubscribeUrl}]`);
   });
 
-  it("converts the HTML per recipient when the text cannot be a template", async () => {
+  it("leaves conditions of attributes out of the text part, and keeps definitions of the head", async () => {
     const html =
-      '<p class="{% if first_name %}a">named{% else %}b">nameless{% endif %}</p><a href="{{ unsubscribe_url }}">Leave</a>';
+      '<html><head>{% assign who = first_name | default: "you" %}</head><body><p class="{% if first_name %}a{% endif %}">' +
+      "{% capture line %}Dear {{ who }}{% endcapture %}{{ line }}</p>" +
+      '<img src="{% if first_name %}a{% else %}b{% endif %}.png"><a href="{{ unsubscribe_url }}">Leave</a></body></html>';
+    const composed = composeMessage({ ...content, html });
+    const text = async (firstName: string | null) =>
+      lf((await PostalMime.parse(composed.fill({ ...recipient, firstName }).message)).text);
+    assert.equal(await text("Zoë"), `Dear Zoë\n\nLeave [${recipient.unsubscribeUrl}]`);
+    assert.equal(await text(null), `Dear you\n\nLeave [${recipient.unsubscribeUrl}]`);
+  });
+
+  it("takes the text of a recipient of whom all is known when the text cannot be a template", async () => {
+    const html =
+      '<p class="{% if first_name %}a">named {{ first_name }}{% else %}b">nameless{% endif %}</p><a href="{{ unsubscribe_url }}">Leave</a>';
     const parsed = await PostalMime.parse(fill({ html }).message);
-    assert.equal(lf(parsed.text), `named\n\nLeave [${recipient.unsubscribeUrl}]`);
+    assert.equal(lf(parsed.text), `named Jane\n\nLeave [${recipient.unsubscribeUrl}]`);
+  });
+
+  it("shows the unsubscribe link in the text part where the HTML shows it in another way", async () => {
+    const html = '<a href="{{ unsubscribe_url }}"><img src="{{ list_name }}.png" alt="Leave"></a>{{ email | upcase }}';
+    const parsed = await PostalMime.parse(fill({ html }).message);
+    assert.ok(lf(parsed.text).includes(recipient.unsubscribeUrl));
   });
 
   describe("adds a visible unsubscribe link", () => {

@@ -130,6 +130,8 @@ describe("The check of a draft", () => {
     '{% assign unsubscribe_url = "x" %}{{ unsubscribe_url }}',
     "{% capture email %}x{% endcapture %}",
     "{% increment first_name %}",
+    "{% break %}",
+    "{% continue %}",
   ]) {
     it(`refuses ${html}`, () => {
       assert.equal(checkContent({ subject: "", html })[0]?.kind, "forbidden_tag");
@@ -175,6 +177,7 @@ describe("The check of a draft", () => {
     "a capture that doubles": `{% assign x = 'abcdefgh' %}${"{% capture x %}{{ x }}{{ x }}{% endcapture %}".repeat(99)}`,
     "deep nesting": "{% if email %}".repeat(50_000),
     "a wide date": "{{ 'now' | date: '%1000000000d' }}",
+    "a range of millions": "{% assign x = (1..2000000) %}",
     "sheer length": "x".repeat(2_000_001),
     "a branch for people without a name": `{% assign x = 'abcdefgh' %}{% unless first_name %}${"{% assign x = x | append: x %}".repeat(99)}{% endunless %}`,
   };

@@ -1,4 +1,5 @@
 import { type MikroORM, openDatabase } from "../../db/orm.ts";
+import type { ConnectionPool } from "../../db/pool.ts";
 
 /** A statement as the driver got it. */
 export interface Statement {
@@ -24,7 +25,7 @@ export interface RecordingOrm {
 export async function openRecordingOrm(databaseUrl: string): Promise<RecordingOrm> {
   const statements: Statement[] = [];
   const clients: WatchedClient[] = [];
-  const orm = await openDatabase(databaseUrl, 5, (pool) => {
+  const watch = (pool: ConnectionPool) => {
     pool.on("connect", (client: WatchedClient) => {
       clients.push(client);
       const query = client.query.bind(client);
@@ -36,7 +37,8 @@ export async function openRecordingOrm(databaseUrl: string): Promise<RecordingOr
         return query(text, values, ...rest);
       };
     });
-  });
+  };
+  const orm = await openDatabase(databaseUrl, { poolMax: 5, onPool: watch });
   return {
     orm,
     statements,

@@ -1,0 +1,45 @@
+import { composeMessage, type MessageContent, type PreparedContent, prepareContent } from "./message.ts";
+import { checkContent } from "./template.ts";
+import type { ContentField, ContentProblem, TemplateProblem } from "./template-problem.ts";
+
+/** What the thread can do. Tasks and results are plain data. */
+export type ExaminationTask =
+  /** Are the templates of a draft usable? */
+  | { task: "check"; content: Record<ContentField, string> }
+  /** Can messages be composed from this content? */
+  | { task: "compose"; content: MessageContent }
+  /** Reads the HTML, for `composeMessage`. */
+  | { task: "prepare"; content: MessageContent };
+
+export interface ExaminationResults {
+  check: ContentProblem[];
+  compose: null;
+  prepare: PreparedContent;
+}
+
+export type ExaminationAnswer =
+  | { ok: true; result: ExaminationResults[ExaminationTask["task"]] }
+  | { ok: false; problem: TemplateProblem }
+  | { ok: false; unsendable: string };
+
+/** @throws {TemplateError | UnsendableError} as `composeMessage` */
+export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTask["task"]] {
+  switch (task.task) {
+    case "check":
+      return checkContent(task.content);
+    case "compose":
+      composeSamples(task.content);
+      return null;
+    case "prepare":
+      return prepareContent(task.content);
+  }
+}
+
+/** Composes a message for a recipient with a name and for one without. */
+function composeSamples(content: MessageContent): void {
+  const composed = composeMessage(content);
+  const email = "jane.doe@example.com";
+  const sample = { email, unsubscribeUrl: "https://example.com/u/1", messageId: "1@example.com", date: new Date() };
+  composed.fill({ ...sample, firstName: "Jane", lastName: "Doe", listName: "News" });
+  composed.fill(sample);
+}

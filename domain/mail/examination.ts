@@ -1,0 +1,150 @@
+import { Worker } from "node:worker_threads";
+import type { ExaminationAnswer, ExaminationResults, ExaminationTask } from "./examination-task.ts";
+import { UnsendableError } from "./header.ts";
+import type { MessageContent, PreparedContent } from "./message.ts";
+import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
+
+/**
+ * How long a task may take, in milliseconds, before its thread is ended. The limits of templates and HTML keep every
+ * task below a second of CPU time; this covers a case that they miss, and a busy machine.
+ */
+const LIMIT_MS = 10_000;
+/** Memory of the thread, in MiB. */
+const MAX_MEMORY_MIB = 192;
+
+interface Job {
+  task: ExaminationTask;
+  resolve(answer: ExaminationAnswer): void;
+  reject(error: unknown): void;
+}
+
+const TOO_LONG: ExaminationAnswer = {
+  ok: false,
+  problem: { kind: "limits", message: "it takes too long to read; make it shorter or simpler" },
+};
+
+/**
+ * Reads contents that clients wrote in a thread of its own, one at a time, so that the process serves others meanwhile.
+ * Teams take turns: many contents of one team do not delay those of another.
+ */
+export class ExaminationThread {
+  readonly #limitMs: number;
+  readonly #jobs = new Map<string, Job[]>();
+  #worker: Worker | undefined;
+  #isReady = false;
+  #current: Job | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor({ limitMs = LIMIT_MS } = {}) {
+    this.#limitMs = limitMs;
+  }
+
+  /** Runs a task when its team's turn comes. @throws {Error} when the thread does not start or fails */
+  run(teamId: string, task: ExaminationTask): Promise<ExaminationAnswer> {
+    return new Promise((resolve, reject) => {
+      const job = { task, resolve, reject };
+      const waiting = this.#jobs.get(teamId);
+      if (waiting) waiting.push(job);
+      else this.#jobs.set(teamId, [job]);
+      this.#next();
+    });
+  }
+
+  #next(): void {
+    if (this.#current || this.#jobs.size === 0) return;
+    this.#worker ??= this.#start();
+    const worker = this.#worker;
+    worker.ref();
+    if (!this.#isReady) return;
+    const [teamId, jobs] = this.#jobs.entries().next().value ?? ["", []];
+    const job = jobs.shift();
+    // To the end of the line of teams.
+    this.#jobs.delete(teamId);
+    if (jobs.length > 0) this.#jobs.set(teamId, jobs);
+    if (!job) return;
+    this.#current = job;
+    this.#timer = setTimeout(() => this.#stop(worker), this.#limitMs);
+    worker.postMessage(job.task);
+  }
+
+  #start(): Worker {
+    const worker = new Worker(new URL("./examination-thread.ts", import.meta.url), {
+      resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY_MIB },
+    });
+    worker.on("message", (message: "ready" | ExaminationAnswer) => {
+      if (this.#worker !== worker) return;
+      if (message === "ready") this.#isReady = true;
+      else this.#finish()?.resolve(message);
+      if (this.#jobs.size === 0) worker.unref();
+      this.#next();
+    });
+    worker.on("error", (error: NodeJS.ErrnoException) => {
+      if (this.#worker !== worker) return;
+      this.#worker = undefined;
+      if (!this.#isReady) {
+        // It did not start: none of those that wait would be served.
+        for (const { reject } of [...this.#jobs.values()].flat()) reject(error);
+        this.#jobs.clear();
+      }
+      this.#isReady = false;
+      const job = this.#finish();
+      if (error.code === "ERR_WORKER_OUT_OF_MEMORY") job?.resolve(TOO_LONG);
+      else job?.reject(error);
+      this.#next();
+    });
+    return worker;
+  }
+
+  /** Ends a thread whose task takes too long; the next task gets a new one. */
+  #stop(worker: Worker): void {
+    this.#worker = undefined;
+    this.#isReady = false;
+    void worker.terminate();
+    this.#finish()?.resolve(TOO_LONG);
+    this.#next();
+  }
+
+  #finish(): Job | undefined {
+    clearTimeout(this.#timer);
+    const job = this.#current;
+    this.#current = undefined;
+    return job;
+  }
+}
+
+const thread = new ExaminationThread();
+
+async function run<Task extends ExaminationTask>(
+  teamId: string,
+  task: Task,
+): Promise<ExaminationResults[Task["task"]]> {
+  const answer = await thread.run(teamId, task);
+  if (answer.ok) return answer.result as ExaminationResults[Task["task"]];
+  if ("problem" in answer) throw new TemplateError(answer.problem);
+  throw new UnsendableError(answer.unsendable);
+}
+
+/** Lists the problems of a draft's templates, as `checkContent` does, in a thread of its own. */
+export async function examineContent(teamId: string, content: Record<ContentField, string>): Promise<ContentProblem[]> {
+  try {
+    return await run(teamId, { task: "check", content });
+  } catch (error) {
+    if (error instanceof TemplateError) return [{ ...error.problem, field: "html" }];
+    throw error;
+  }
+}
+
+/**
+ * Composes messages from a content as a send would, in a thread of its own.
+ * @throws {TemplateError | UnsendableError} when none can be composed
+ */
+export async function assertComposable(teamId: string, content: MessageContent): Promise<void> {
+  await run(teamId, { task: "compose", content });
+}
+
+/**
+ * As `prepareContent`, in a thread of its own.
+ * @throws {TemplateError} as `prepareContent`
+ */
+export const prepareInThread = (teamId: string, content: MessageContent): Promise<PreparedContent> =>
+  run(teamId, { task: "prepare", content });

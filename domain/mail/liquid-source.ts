@@ -1,0 +1,141 @@
+import { type Liquid, type Template as LiquidTemplate, Parser, Tokenizer, TypeGuards, Value } from "liquidjs";
+import { MAX_CHARS, runSteps } from "./liquid-engine.ts";
+import { TemplateError } from "./template-problem.ts";
+
+/** Most tags of a template: real newsletters have fewer than a hundred. */
+export const MAX_TAGS = 2_000;
+/** Most characters that all tags of a template have together. */
+const MAX_TAG_CHARS = 100_000;
+/** Most conditions inside conditions, and most names inside a name. */
+const MAX_NESTING = 50;
+/** Most numbers of a range. No loop reads it, so it serves comparisons only. */
+const MAX_RANGE = 1_000;
+
+const limits = (message: string) => new TemplateError({ kind: "limits", message });
+
+/**
+ * Refuses a template by its length and its number of tags, before anything parses it.
+ * @param ownTags tags that are not the author's, and are not counted
+ * @throws {TemplateError} `limits`
+ */
+export function assertSize(source: string, ownTags = 0): void {
+  if (source.length > MAX_CHARS) throw limits(`it is longer than ${MAX_CHARS} characters`);
+  let tags = -ownTags;
+  for (const _ of source.matchAll(/\{[{%]/g)) if (++tags > MAX_TAGS) throw limits(`it has more than ${MAX_TAGS} tags`);
+}
+
+/** A part of a template's source: text, or a tag with its delimiters. */
+export interface SourcePart {
+  begin: number;
+  end: number;
+  /** `{{ … }}` prints, `{% … %}` steers. */
+  kind: "text" | "output" | "tag";
+  /** A tag's first word; empty for others. */
+  name: string;
+}
+
+const tokenize = (engine: Liquid, source: string) =>
+  new Tokenizer(source, engine.options.operators).readTopLevelTokens(engine.options);
+type LiquidToken = ReturnType<typeof tokenize>[number];
+
+/** Splits a template as the engine does. @throws {Error} of LiquidJS */
+export function splitSource(engine: Liquid, source: string): SourcePart[] {
+  return tokenize(engine, source).map((token) => {
+    const { begin, end } = token;
+    if (TypeGuards.isTagToken(token)) return { begin, end, kind: "tag", name: token.name };
+    return { begin, end, kind: TypeGuards.isOutputToken(token) ? "output" : "text", name: "" };
+  });
+}
+
+export interface ParsedSource {
+  templates: LiquidTemplate[];
+  /** Names that the template reads but does not define, with their path if there is one: "product.name". */
+  variables: Set<string>;
+  /** Names that it defines. */
+  locals: Set<string>;
+}
+
+/**
+ * Parses a template and lists its names, in time proportional to its length. LiquidJS's own analysis searches the source
+ * for the line of each name, which is quadratic.
+ * @throws {Error} of LiquidJS, or `TemplateError` when a limit is exceeded
+ */
+export function parseSource(engine: Liquid, source: string): ParsedSource {
+  const tokens = tokenize(engine, source);
+  assertTagSize(source, tokens);
+  const parsed: ParsedSource = {
+    templates: new Parser(engine).parseTokens(tokens),
+    variables: new Set(),
+    locals: new Set(),
+  };
+  for (const template of parsed.templates) visitTemplate(template, parsed, 0);
+  return parsed;
+}
+
+function assertTagSize(source: string, tokens: readonly LiquidToken[]): void {
+  let chars = 0;
+  let lines = 0;
+  for (const token of tokens) {
+    if (TypeGuards.isHTMLToken(token)) continue;
+    chars += token.end - token.begin;
+    // Each line of a `liquid` tag is a tag.
+    if (TypeGuards.isTagToken(token) && token.name === "liquid") {
+      lines += source.slice(token.begin, token.end).split("\n").length;
+    }
+  }
+  if (lines > MAX_TAGS) throw limits(`it has more than ${MAX_TAGS} tags`);
+  if (chars > MAX_TAG_CHARS) throw limits(`its tags have more than ${MAX_TAG_CHARS} characters together`);
+}
+
+type Names = Pick<ParsedSource, "variables" | "locals">;
+
+function visitTemplate(template: LiquidTemplate, names: Names, depth: number): void {
+  if (depth > MAX_NESTING) throw limits(`its tags are nested more than ${MAX_NESTING} deep`);
+  for (const argument of template.arguments?.() ?? []) visitValue(argument, names, depth);
+  for (const { content } of template.localScope?.() ?? []) names.locals.add(content);
+  if (!template.children) return;
+  const children = runSteps(template.children(false, true), () => undefined) as LiquidTemplate[];
+  for (const child of children) visitTemplate(child, names, depth + 1);
+}
+
+/** Collects the names that a value, or a token of it, reads. */
+function visitValue(value: unknown, names: Names, depth: number): void {
+  if (depth > MAX_NESTING) throw limits(`its names are nested more than ${MAX_NESTING} deep`);
+  const visitAll = (values: Iterable<unknown>) => {
+    for (const each of values) visitValue(each, names, depth + 1);
+  };
+  if (value instanceof Value || TypeGuards.isFilteredValueToken(value)) {
+    visitAll(value.initial.postfix);
+    // A named argument is a pair of a name and a value.
+    for (const { args } of value.filters) visitAll(args.map((arg) => (Array.isArray(arg) ? arg[1] : arg)));
+  } else if (TypeGuards.isRangeToken(value)) {
+    assertRange(value.lhs, value.rhs);
+  } else if (TypeGuards.isPropertyAccessToken(value)) {
+    visitAll([value.variable, ...value.props]);
+    const path = pathOf(value.props);
+    const [root] = path;
+    if (value.variable === undefined && root !== undefined && !names.locals.has(root)) {
+      names.variables.add(path.join("."));
+    }
+  }
+}
+
+const contentOf = (token: unknown): string | undefined =>
+  TypeGuards.isQuotedToken(token) || TypeGuards.isNumberToken(token) || TypeGuards.isWordToken(token)
+    ? String(token.content)
+    : undefined;
+
+/** The names of a path: "product" and "name" of `product.name`. A computed one is left out. */
+function pathOf(props: readonly unknown[]): string[] {
+  const [first, ...rest] = props;
+  // `[a.b].c` reads the name that `a.b` holds; LiquidJS lists it as the path a.b.c.
+  const root = TypeGuards.isPropertyAccessToken(first) ? pathOf(first.props) : [contentOf(first)];
+  return [...root, ...rest.map(contentOf)].filter((name) => name !== undefined);
+}
+
+function assertRange(from: unknown, to: unknown): void {
+  const [low, high] = [from, to].map((bound) => (TypeGuards.isNumberToken(bound) ? bound.content : Number.NaN));
+  if (low === undefined || high === undefined || !(high - low < MAX_RANGE)) {
+    throw limits(`a range is written with two numbers less than ${MAX_RANGE} apart`);
+  }
+}

@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { ExaminationThread } from "../../domain/mail/examination.ts";
+import type { ExaminationTask } from "../../domain/mail/examination-task.ts";
+import { eventually } from "../support/eventually.ts";
+
+const compose = (html: string): ExaminationTask => ({
+  task: "compose",
+  content: { subject: "News", html, fromEmail: "news@example.com" },
+});
+/** Takes more than half a second of CPU time, within all limits. */
+const SLOW = compose(
+  `<p>${"Some words of a letter &amp; <b>more</b> &lt; &gt; &amp; &quot; &amp; &amp; &amp; ".repeat(19_000)}</p>`,
+);
+const QUICK = compose("<p>News</p>");
+
+describe("The thread that reads contents", () => {
+  it("is ended when a content takes too long, and a new one reads the next", async () => {
+    const thread = new ExaminationThread({ limitMs: 300 });
+    const answer = await thread.run("team", SLOW);
+    assert.ok(!answer.ok && "problem" in answer);
+    assert.equal(answer.problem.kind, "limits");
+    // On a busy machine the quick one may take long too.
+    const next = async () => (await thread.run("team", QUICK)).ok || undefined;
+    assert.ok(await eventually(next, { withinMs: 20_000, what: "an answer within the limit" }));
+  });
+
+  it("lets teams take turns", async () => {
+    const thread = new ExaminationThread();
+    const order: string[] = [];
+    const run = async (team: string, task: ExaminationTask) => {
+      assert.ok((await thread.run(team, task)).ok);
+      order.push(team);
+    };
+    await Promise.all([...Array.from({ length: 6 }, () => run("many", SLOW)), run("one", QUICK), run("other", QUICK)]);
+    assert.ok(order.indexOf("one") <= 2 && order.indexOf("other") <= 3, order.join());
+  });
+});
