@@ -13,6 +13,7 @@ import {
   updateEndpoint,
 } from "../../domain/webhooks/endpoints.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
+import { nextProbeAt } from "../../domain/webhooks/waiting.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router } from "../rest/route.ts";
 import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";
@@ -151,6 +152,7 @@ const log = route({
     let rows = kysely(ctx.em)
       .selectFrom("webhook_deliveries")
       .selectAll("webhook_deliveries")
+      .select(nextProbeAt("webhook_deliveries").as("next_probe_at"))
       .where("webhook_deliveries.webhook_id", "=", id);
     const { status } = input.query;
     if (status !== undefined) rows = rows.where("webhook_deliveries.status", "=", status);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { endpointsWaiting } from "../../domain/webhooks/grouping.ts";
+import { endpointsWaiting } from "../../domain/webhooks/waiting.ts";
 import { makeTeam } from "../support/webhooks.ts";
 
 interface PlanNode {
@@ -33,7 +33,7 @@ describe("Deliveries that wait for a group", () => {
       .transactional(async (tx) => {
         for (const blocked of [false, true]) {
           await sql`insert into webhook_deliveries
-              (id, team_id, environment, webhook_id, event_id, event_type, status, blocked_at_once)
+              (id, team_id, environment, webhook_id, event_id, event_type, status, ended_ungrouped)
             select w || '/' || n || ${blocked}, 'team', 'LIVE', w, 'event', 'newsletter.started',
               ${blocked ? "BLOCKED" : "PENDING"}, ${blocked}
             from unnest(${ids}::text[]) w, generate_series(1, ${DELIVERIES}) n`.execute(kysely(tx));
