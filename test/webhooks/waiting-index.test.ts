@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
+import { formGroups } from "../../domain/webhooks/grouping.ts";
 import { endpointsWaiting, oldestWaiting } from "../../domain/webhooks/waiting.ts";
-import { makeTeam } from "../support/webhooks.ts";
+import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 
 interface PlanNode {
   "Relation Name"?: string;
@@ -18,6 +19,7 @@ const withParts = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).f
 
 const ENDPOINTS = 20;
 const DELIVERIES = 1_000;
+const MANY = 100_000;
 
 describe("Deliveries that wait for a group", () => {
   let em: EntityManager;
@@ -76,6 +78,38 @@ describe("Deliveries that wait for a group", () => {
       for (const look of looks) assert.ok((look["Actual Rows"] ?? Number.NaN) <= wanted);
       assert.ok(!nodes.some((node) => node["Node Type"] === "Sort"), "nothing is sorted");
     });
+  }).timeout(60_000);
+
+  // A plan that reads or sorts all that wait takes longer than this at each pass of the relay.
+  it(`are put into groups as soon when ${MANY.toLocaleString("en")} wait, new ones and returned ones`, async () => {
+    const rolledBack = new Error("rolled back");
+    const team = await makeTeam();
+    const { id } = await makeEndpoint(team, { url: PUBLIC_URL });
+    await team.em
+      .fork()
+      .transactional(async (tx) => {
+        const first = newId("delivery");
+        await sql`update webhook_health set consecutive_failures = 1, backlog_until = ${`${first}/2`} where webhook_id = ${id}`.execute(
+          kysely(tx),
+        );
+        // A tenth came before the endpoint worked again, a tenth was returned.
+        await sql`insert into webhook_deliveries
+            (id, team_id, environment, webhook_id, event_id, event_type, status, attempts_used)
+          select ${first} || '/' || (n % 10) || '/' || n, ${team.team.id}, 'LIVE', ${id}, 'event', 'newsletter.started',
+            'PENDING', case when n % 10 = 9 then 1 else 0 end
+          from generate_series(1, ${MANY}) n`.execute(kysely(tx));
+        const began = performance.now();
+        const groups = await formGroups(tx);
+        const tookMs = performance.now() - began;
+        const mine = groups.filter(({ webhookId }) => webhookId === id);
+        assert.deepEqual(
+          mine.map(({ size }) => size),
+          Array.from({ length: 9 }, () => 100),
+        );
+        assert.ok(tookMs < 2_000, `${tookMs} ms`);
+        throw rolledBack;
+      })
+      .catch((error: unknown) => assert.equal(error, rolledBack));
   }).timeout(60_000);
 
   // Postgres writes all indexes of a row when a column that one of them names is changed, in its condition as well.
