@@ -163,6 +163,30 @@ describe("A failing endpoint", () => {
     }
   }).timeout(240_000);
 
+  it("stops its groups after a few failures when it was working, and leaves the rest of them unattempted", async () => {
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/died` });
+    await setHealth(team, endpoint.id, { last_success_at: sql`now()` });
+    const events = 900;
+    await emitSome(team, events);
+    await untilLog(
+      team,
+      endpoint.id,
+      (log) =>
+        log.length >= events &&
+        log.every(({ group_id }) => group_id === null) &&
+        log.some(({ status }) => status === "RETRYING"),
+    );
+    const log = await logOf({ em: team.em.fork() }, endpoint.id);
+    const attempted = log.filter(({ attempts_used }) => attempts_used > 0).length;
+    // Six groups of a hundred were at their first attempt, each with 16 requests in flight.
+    assert.ok(attempted >= 5 && attempted < 300, `${attempted} were attempted`);
+    const workflows = Number(await workflowsOf(endpoint.id));
+    assert.ok(workflows <= MOST_WORKFLOWS, `${workflows} workflows`);
+    receiver.behave = (_, response) => void response.writeHead(204).end();
+    await untilLog(team, endpoint.id, (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === events);
+  }).timeout(120_000);
+
   it("gets deliveries back from the workflows that were retrying when it began to fail", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/began` });
