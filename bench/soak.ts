@@ -351,6 +351,7 @@ async function disturbMail(soak: Soak, chance: Random): Promise<void> {
 
 /** Waits until no delivery is on its way any more. */
 async function untilDelivered(soak: Soak): Promise<void> {
+  soak.webhooks.repair();
   for (const deadline = Date.now() + END_WITHIN_MS; ; await delay(500)) {
     const left = await soak.webhooks.underWay().catch(() => "what, Postgres does not say");
     if (left === undefined) return;

@@ -17,6 +17,7 @@ export const ID_PREFIX = {
   webhook: "whk",
   event: "evt",
   delivery: "dlv",
+  group: "grp",
   replay: "rpl",
 } as const;
 

@@ -84,9 +84,10 @@ export function addDatabaseMetrics(
     "For how long the delivery that has waited longest could have been attempted, by how its endpoint fares",
     ({ waitingAgeSeconds }) => waitingAgeSeconds,
   );
-  webhooks.one(
+  webhooks.by(
+    "endpoint",
     "mailkeel_webhook_deliveries_waiting",
-    `Deliveries that no workflow carries yet, counted up to ${MOST_WAITING}`,
+    `Deliveries that no workflow carries, counted up to ${MOST_WAITING}, by how their endpoint fares`,
     ({ waiting }) => waiting,
   );
   webhooks.by(
@@ -94,6 +95,11 @@ export function addDatabaseMetrics(
     "mailkeel_webhook_groups",
     "Groups of deliveries under way: at their FIRST attempt, or RETRYING",
     ({ groups }) => groups,
+  );
+  webhooks.one(
+    "mailkeel_webhook_endpoints_failing",
+    "Endpoints that failed several times in a row: their deliveries wait while one at a time probes them",
+    ({ failing }) => failing,
   );
   webhooks.one(
     "mailkeel_webhook_endpoints_switched_off",

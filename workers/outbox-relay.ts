@@ -152,7 +152,10 @@ export class OutboxRelay {
     const { env, log } = this.#deps;
     try {
       await this.#client?.workflow.start<typeof webhookDeliveryWorkflow>("webhookDeliveryWorkflow", {
-        ...deliveryStart(group, env.WEBHOOK_LADDER_SECONDS, { localFirstAttempt: group.localFirstAttempt }),
+        ...deliveryStart(group, env.WEBHOOK_LADDER_SECONDS, {
+          localFirstAttempt: group.localFirstAttempt,
+          ...(group.attempt > 1 ? { resume: { attempt: group.attempt } } : {}),
+        }),
         workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
         // A workflow that an operator terminated is brought back by the reconciler, on hold.
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,

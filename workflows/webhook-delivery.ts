@@ -2,7 +2,7 @@ import { CancellationScope, continueAsNew, defineUpdate, setHandler } from "@tem
 import type { AttemptResult, DeliveryActivities } from "../activities/webhooks/deliveries.ts";
 import { attemptFirst, deliveryStepsFor } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
-import { busyWaitMs, jittered } from "./ladder.ts";
+import { jittered } from "./ladder.ts";
 import { OperatorView } from "./operator-view.ts";
 import { failingStep } from "./steps.ts";
 
@@ -29,6 +29,8 @@ export interface DeliveryOutcome {
   succeeded: number;
   failed: number;
   blocked: number;
+  /** Deliveries that wait in Postgres again, for another workflow; absent when there are none. */
+  returned?: number;
 }
 
 interface Command {
@@ -87,8 +89,6 @@ class Delivery {
   /** The next attempt is made by a local activity. */
   #isLocal: boolean;
   #wait: Wait | undefined;
-  /** How often in a row its endpoint's slots were taken. */
-  #busy = 0;
   /** Why the latest delivery that is tried again failed. */
   #reason = "the outcome is unknown";
   #isCancelled: boolean;
@@ -116,8 +116,11 @@ class Delivery {
       if (pending) this.#carryOut(pending);
       else if (wait) await this.#waitFor(wait);
       else if (this.#hasEnded) {
-        const { succeeded, failed, blocked } = this.#outcome;
-        this.#show({ details: `Ended: ${succeeded} succeeded, ${failed} failed, ${blocked} blocked.` });
+        const { succeeded, failed, blocked, returned } = this.#outcome;
+        const waiting = returned
+          ? ` ${returned} returned: they wait for their endpoint, and another workflow will carry them.`
+          : "";
+        this.#show({ details: `Ended: ${succeeded} succeeded, ${failed} failed, ${blocked} blocked.${waiting}` });
         if (await this.loop.areAllAnswered()) return this.#outcome;
       } else if (this.#mayLeave()) await this.#continueAsNew();
       else if (this.#isCancelled) await this.loop.tryStep(GIVE_UP, () => this.#giveUp());
@@ -167,7 +170,8 @@ class Delivery {
   #beginAttempt(): void {
     const next = this.#input.ladderMs[this.#attempt];
     const retryInMs = next === undefined ? null : jittered(next, Math.random());
-    const request = { groupId: this.#input.groupId, attempt: this.#attempt, retryInMs };
+    const keepForMs = this.#input.ladderMs.reduce((sum, waitMs) => sum + waitMs, 0);
+    const request = { groupId: this.#input.groupId, attempt: this.#attempt, retryInMs, keepForMs };
     const isLocal = this.#isLocal;
     this.#isLocal = false;
     this.#isAttemptUnderWay = true;
@@ -180,18 +184,13 @@ class Delivery {
 
   #apply(result: AttemptResult): void {
     this.#ui.show({ needsOperator: false });
-    if (result.next === "busy") {
-      const waitMs = busyWaitMs(++this.#busy, Math.random());
-      const details = `Its endpoint's slots for retries are taken; asks again in ${Math.round(waitMs / 1000)} s. Updates: retryNow, cancel.`;
-      this.#wait = { summary: "for a slot", details, until: Date.now() + waitMs };
-      return;
-    }
-    this.#busy = 0;
     this.#outcome.succeeded += result.succeeded;
     this.#outcome.failed += result.failed;
     this.#outcome.blocked += result.blocked;
-    if (result.next === "done") this.#end(0);
-    else this.#reason = result.reason || this.#reason;
+    if (result.next === "done") {
+      if (result.returned) this.#outcome.returned = result.returned;
+      this.#end(0);
+    } else this.#reason = result.reason || this.#reason;
     if (result.next !== "retry") return;
     const { left, waitMs, nextAttemptAt } = result;
     const details = `${left} left. Attempt ${this.#attempt} of ${this.#input.ladderMs.length} failed: ${this.#reason}. Next attempt at ${nextAttemptAt}. Updates: retryNow, cancel.`;

@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { EntityManager } from "../../db/orm.ts";
 import { type AttemptOutcome, settleAttempts } from "../../domain/webhooks/attempts.ts";
 import { type Answer, type ClassifiedAnswer, classifyAnswer } from "../../domain/webhooks/classify.ts";
+import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
 import type { Destination, DueDelivery } from "../../domain/webhooks/open-attempt.ts";
 import { renderEvent } from "../../domain/webhooks/payload.ts";
@@ -11,9 +12,8 @@ import { signatureHeader, signingKey } from "../../domain/webhooks/signature.ts"
 import type { ActivityDeps } from "../deps.ts";
 import type { DeliveryClient } from "./http-client.ts";
 
-/** Requests one group has in flight at once, and when its endpoint failed several times in a row. */
+/** Requests one group has in flight at once. */
 const REQUESTS = 16;
-const REQUESTS_FAILING = 4;
 /** How long outcomes are kept at most before they are written: a crash repeats their requests. */
 const SETTLE_EVERY_MS = 500;
 /** How long outcomes are kept for a database that is away, and how often it is tried. */
@@ -31,12 +31,21 @@ interface Deps extends Pick<ActivityDeps, "vault" | "stopping" | "countAttempts"
   client: Pick<DeliveryClient, "post">;
 }
 
+/** How an attempt treats the deliveries that fail in it. */
+interface Retries {
+  /** Until the next attempt, in ms. */
+  retryInMs: number;
+  /** No attempt follows. */
+  isLast: boolean;
+  isProbe: boolean;
+}
+
 /** The part of an attempt that one activity makes: several requests at a time, their outcomes written as they come. */
 export class AttemptSlice {
   readonly #deps: Deps;
   readonly #em: EntityManager;
   readonly #destination: Destination;
-  readonly #retryInMs: number | null;
+  readonly #retries: Retries;
   readonly #secrets: KeyObject[];
   readonly #customHeaders: CustomHeaders;
   #unsettled: ClassifiedAnswer[] = [];
@@ -44,16 +53,18 @@ export class AttemptSlice {
   #writing: Promise<void> = Promise.resolve();
   /** The longest wait so far for the next attempt. */
   #waitMs = 0;
+  /** Answers in a row after which their delivery is to be tried again. */
+  #failuresInRow = 0;
 
   readonly counts: Counts = { succeeded: 0, failed: 0, blocked: 0 };
   /** Why the latest delivery that is tried again failed. */
   reason = "";
 
-  constructor(deps: Deps, em: EntityManager, destination: Destination, retryInMs: number | null) {
+  constructor(deps: Deps, em: EntityManager, destination: Destination, retries: Retries) {
     this.#deps = deps;
     this.#em = em;
     this.#destination = destination;
-    this.#retryInMs = retryInMs;
+    this.#retries = retries;
     const { vault } = deps;
     const { webhookId, encryptedSecret, previousEncryptedSecret, encryptedHeaders } = destination;
     this.#secrets = [encryptedSecret, previousEncryptedSecret]
@@ -71,12 +82,16 @@ export class AttemptSlice {
       for (const delivery of queue) {
         // Not in one expression: `#unsettled` may be another array once the answer is here.
         const answer = await this.#request(delivery);
-        this.#unsettled.push(classifyAnswer(delivery.id, answer, this.#retryInMs === null));
+        const classified = classifyAnswer(delivery.id, answer, this.#retries.isLast);
+        this.#unsettled.push(classified);
+        this.#failuresInRow = classified.outcome.status === "RETRYING" ? this.#failuresInRow + 1 : 0;
         if (performance.now() - this.#settledAt > SETTLE_EVERY_MS) void this.#settleSoon();
         if (performance.now() > beginUntil || this.#deps.stopping.aborted) return;
+        // The endpoint is failing by now: the other deliveries wait without using up an attempt.
+        if (this.#failuresInRow >= FAILING_AFTER) return;
       }
     };
-    const lanes = Math.min(due.length, this.#destination.isFailing ? REQUESTS_FAILING : REQUESTS);
+    const lanes = Math.min(due.length, REQUESTS);
     // A fault of this process in one lane must not cost the others their outcomes.
     const ended = await Promise.allSettled(Array.from({ length: lanes }, lane));
     await this.#settleAll();
@@ -127,9 +142,11 @@ export class AttemptSlice {
       this.#unsettled = [];
       if (answers.length === 0) return;
       try {
-        this.#setRetry(answers);
+        const askedWaitMs = Math.max(0, ...answers.map(({ retryAfterMs }) => retryAfterMs));
+        this.#setRetry(answers, askedWaitMs);
         const outcomes = answers.map(({ outcome }) => outcome);
-        await settleAttempts(this.#em, this.#destination.webhookId, outcomes, this.#waitMs);
+        const kind = { isProbe: this.#retries.isProbe, askedWaitMs };
+        await settleAttempts(this.#em, this.#destination.webhookId, outcomes, this.#waitMs, kind);
         this.#count(outcomes);
         this.#deps.countAttempts(outcomes);
       } catch (error) {
@@ -142,13 +159,11 @@ export class AttemptSlice {
   }
 
   /** The deliveries of a group are retried together, after the longest wait that one of the answers asked for. */
-  #setRetry(answers: readonly ClassifiedAnswer[]): void {
-    const again = answers.filter(({ outcome }) => outcome.status === "RETRYING");
-    const last = again.at(-1);
-    if (!last || this.#retryInMs === null) return;
+  #setRetry(answers: readonly ClassifiedAnswer[], askedWaitMs: number): void {
+    const last = answers.findLast(({ outcome }) => outcome.status === "RETRYING");
+    if (!last) return;
     this.reason = last.reason ?? "";
-    const asked = Math.max(this.#retryInMs, ...again.map(({ retryAfterMs }) => retryAfterMs));
-    this.#waitMs = Math.max(this.#waitMs, asked);
+    this.#waitMs = Math.max(this.#waitMs, this.#retries.retryInMs, askedWaitMs);
   }
 
   #count(outcomes: readonly AttemptOutcome[]): void {

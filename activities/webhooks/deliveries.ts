@@ -1,6 +1,6 @@
 import { closeAttempt } from "../../domain/webhooks/attempts.ts";
 import { cancelGroup } from "../../domain/webhooks/end-group.ts";
-import { openAttempt, postponeGroup } from "../../domain/webhooks/open-attempt.ts";
+import { openAttempt } from "../../domain/webhooks/open-attempt.ts";
 import type { ActivityDeps } from "../deps.ts";
 import { whileBeating } from "../heartbeat.ts";
 import { AttemptSlice, type Counts } from "./attempt-slice.ts";
@@ -10,8 +10,6 @@ import type { DeliveryClient } from "./http-client.ts";
 const BEGIN_FOR_MS = 14_000;
 /** The same for an attempt that is to be brief. */
 const BEGIN_BRIEFLY_MS = 2_000;
-/** How long a group whose slots are taken may take to ask again, at most. */
-const BUSY_MS = 6 * 60_000;
 
 export interface AttemptRequest {
   groupId: string;
@@ -19,17 +17,18 @@ export interface AttemptRequest {
   attempt: number;
   /** Until the next attempt; null on the last. */
   retryInMs: number | null;
+  /** The length of the ladder. */
+  keepForMs: number;
   /** Leaves requests that would begin late to the next slice. */
   brief?: boolean;
 }
 
 export type AttemptResult =
-  /** The endpoint's slots for retries are taken. */
-  | { next: "busy" }
   /** Time is up and some deliveries are not attempted yet: continue at once. */
   | ({ next: "more"; reason: string } & Counts)
   | ({ next: "retry"; left: number; waitMs: number; nextAttemptAt: string; reason: string } & Counts)
-  | ({ next: "done" } & Counts);
+  /** Nothing is left to the workflow: all have ended but those that wait in Postgres again. */
+  | ({ next: "done"; returned?: number } & Counts);
 
 export interface DeliveryActivities {
   /** Attempts the deliveries of a group that are due; at most 30 s. */
@@ -63,31 +62,35 @@ export function createDeliveryActivities(deps: Deps): DeliveryActivities {
 }
 
 async function attemptGroup(deps: Deps, request: AttemptRequest): Promise<AttemptResult> {
-  const { groupId, attempt, retryInMs, brief = false } = request;
+  const { groupId, attempt, retryInMs, keepForMs, brief = false } = request;
   const em = deps.orm.em.fork();
-  const opened = await openAttempt(em, { groupId, attempt });
-  if (opened.state === "busy") {
-    await postponeGroup(em, groupId, BUSY_MS);
-    return { next: "busy" };
+  const opened = await openAttempt(em, { groupId, attempt, keepForMs });
+  if (opened.state === "returned") {
+    return { next: "done", succeeded: 0, failed: 0, blocked: 0, returned: opened.deliveries };
   }
   if (opened.state === "ended") {
     return { next: "done", succeeded: 0, failed: opened.failed, blocked: opened.blocked };
   }
 
-  const close = () => closeAttempt(em, { groupId, epoch: opened.epoch });
+  const { epoch, isProbe, mayGiveUp } = opened;
+  const isLast = retryInMs === null && mayGiveUp;
+  // The last attempt of the ladder is left to a delivery that a probe may not give up yet.
+  const attemptsUsed = retryInMs === null && !isLast ? attempt - 1 : attempt;
+  const close = () => closeAttempt(em, { groupId, epoch, attemptsUsed });
   let slice: AttemptSlice;
   try {
-    slice = new AttemptSlice(deps, em, opened.destination, retryInMs);
+    slice = new AttemptSlice(deps, em, opened.destination, { retryInMs: retryInMs ?? 0, isLast, isProbe });
   } catch (error) {
     await close();
     throw error;
   }
   const fault = await slice.send(opened.due, brief ? BEGIN_BRIEFLY_MS : BEGIN_FOR_MS);
   // A delivery that was not sent has no unknown outcome: its row stays PENDING for the next try.
-  const { pending, retrying, waitMs, nextAttemptAt } = await close();
+  const { pending, retrying, waitMs, nextAttemptAt, returned } = await close();
   if (fault) throw fault.reason;
   const { counts, reason } = slice;
   if (pending > 0) return { next: "more", ...counts, reason };
+  if (returned > 0) return { next: "done", ...counts, returned };
   if (waitMs === null || nextAttemptAt === null) return { next: "done", ...counts };
   return { next: "retry", ...counts, left: retrying, waitMs, nextAttemptAt, reason };
 }

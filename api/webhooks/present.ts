@@ -26,7 +26,12 @@ export const presentWebhook = (row: EndpointRow): z.input<typeof webhook> => ({
   updated_at: instantOfText(row.updated_at),
 });
 
-export const presentDelivery = (row: Selectable<Database["webhook_deliveries"]>): z.input<typeof delivery> => ({
+type DeliveryRow = Selectable<Database["webhook_deliveries"]> & {
+  /** Of a delivery that waits for a failing endpoint. */
+  next_probe_at?: string | null;
+};
+
+export const presentDelivery = (row: DeliveryRow): z.input<typeof delivery> => ({
   object: "webhook_delivery",
   id: row.id,
   webhook_id: row.webhook_id,
@@ -40,7 +45,7 @@ export const presentDelivery = (row: Selectable<Database["webhook_deliveries"]>)
   duration_ms: row.duration_ms,
   is_replay: row.is_replay,
   replay_of_id: row.replay_of_id,
-  next_attempt_at: instantOfTextOrNull(row.next_attempt_at),
+  next_attempt_at: instantOfTextOrNull(row.next_probe_at ?? row.next_attempt_at),
   created_at: instantOfText(row.created_at),
   updated_at: instantOfText(row.updated_at),
 });

@@ -14,6 +14,7 @@ import {
 } from "../../domain/webhooks/endpoints.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
+import { nextProbeAt } from "../../domain/webhooks/waiting.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router } from "../rest/route.ts";
 import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";
@@ -160,6 +161,7 @@ const log = route({
     const rows = kysely(ctx.em)
       .selectFrom("webhook_deliveries")
       .selectAll("webhook_deliveries")
+      .select(nextProbeAt("webhook_deliveries").as("next_probe_at"))
       .where("webhook_deliveries.webhook_id", "=", id);
     return deliveries.page(ctx, input.query, rows, presentDelivery);
   });

@@ -10,6 +10,7 @@ import {
   readReplay,
   requestReplay,
 } from "../../domain/webhooks/bulk-replay.ts";
+import { isWaiting, nextProbeAt } from "../../domain/webhooks/waiting.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { oneOf, wholeNumber, words } from "../options.ts";
 import { progressLine } from "../output.ts";
@@ -57,20 +58,22 @@ async function where({ orm, stack }: Session, id: string): Promise<Outcome> {
   const row = await kysely(orm.em.fork())
     .selectFrom("webhook_deliveries")
     .select(["webhook_id", "event_id", "group_id", "status", "attempt", "next_attempt_at"])
+    .select([nextProbeAt("webhook_deliveries").as("next_probe_at"), isWaiting("webhook_deliveries").as("waits")])
     .where("id", "=", id)
     .executeTakeFirst();
   if (!row) throw new ApiError("not_found", `There is no delivery ${id}.`);
   const workflow = row.group_id === null ? null : deliveryWorkflowId(row.group_id);
-  const nextAt = row.next_attempt_at === null ? null : new Date(row.next_attempt_at).toISOString();
+  const next = row.next_probe_at ?? row.next_attempt_at;
+  const nextAt = next === null ? null : new Date(next).toISOString();
+  const waits =
+    row.next_probe_at === null ? "waits for a workflow" : "waits for the next probe of its failing endpoint";
   const ui =
     workflow && stack?.temporal.ui
       ? `${stack.temporal.ui}/namespaces/${stack.temporal.namespace}/workflows/${encodeURIComponent(workflow)}`
       : null;
   const state = `${row.status}, attempt ${row.attempt}${nextAt ? `, next at ${nextAt}` : ""}`;
   return {
-    text: [workflow ?? (row.status === "PENDING" ? "waits for a workflow" : "no workflow"), state, ui]
-      .filter(Boolean)
-      .join("\n"),
+    text: [workflow ?? (row.waits ? waits : "no workflow"), state, ui].filter(Boolean).join("\n"),
     data: {
       delivery: id,
       workflow,

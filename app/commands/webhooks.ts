@@ -1,11 +1,13 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
+import { giveUpWaiting, readBacklog } from "../../domain/webhooks/backlog.ts";
 import type { EventName } from "../../domain/webhooks/catalogue.ts";
+import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
 import { createEndpoint } from "../../domain/webhooks/endpoints.ts";
 import { rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
 import { wholeNumber, withTenant, words } from "../options.ts";
-import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
+import { inTenant, type Outcome, ownerOf, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
 
 const DEFAULT_OVERLAP_HOURS = 24;
 const MAX_OVERLAP_HOURS = 24 * 30;
@@ -16,7 +18,7 @@ interface ConnectOptions extends TenantOptions {
   name?: string;
 }
 
-/** Webhook endpoints: those the app makes for itself, and the secrets of all. */
+/** Webhook endpoints: those the app makes for itself, the secrets of all, and what waits for one that fails. */
 export function webhookCommands(program: Command, run: Run): void {
   withTenant(program.command("webhook:connect"))
     .description("make an endpoint of the app's own, which the API does not list; its secret is shown this once")
@@ -37,6 +39,24 @@ export function webhookCommands(program: Command, run: Run): void {
         };
       }),
     );
+
+  program
+    .command("webhook:show")
+    .description("print an endpoint's health, its next probe and how many deliveries wait for it")
+    .argument("<id>", "the webhook endpoint")
+    .action((id: string) => run((session) => show(session, id)));
+
+  program
+    .command("webhook:probe")
+    .description("send one of the deliveries that wait for a failing endpoint now; when it succeeds, the others follow")
+    .argument("<id>", "the webhook endpoint")
+    .action((id: string) => run((session) => probe(session, id)));
+
+  program
+    .command("webhook:give-up")
+    .description("end the deliveries that wait for an endpoint and that no workflow carries: FAILED, to be replayed")
+    .argument("<id>", "the webhook endpoint")
+    .action((id: string) => run((session) => giveUp(session, id)));
 
   program
     .command("webhook:rotate-secret")
@@ -62,6 +82,46 @@ export function webhookCommands(program: Command, run: Run): void {
         };
       }),
     );
+}
+
+async function show(session: Session, id: string): Promise<Outcome> {
+  const tenant = await ownerOf(session, "webhook_endpoints", id);
+  const backlog = await inTenant(session, tenant, (em) => readBacklog(em, tenant, id));
+  const { active, health, failures, failingSince, nextProbeAt, waiting, workflows } = backlog;
+  const probes = nextProbeAt === null ? "" : ` since ${failingSince}, next probe at ${nextProbeAt}`;
+  return {
+    text: [
+      `${health}${probes}${active ? "" : ", off"}; ${failures} failures in a row`,
+      `${waiting} deliveries wait without a workflow, ${workflows} workflows carry others`,
+    ].join("\n"),
+    data: {
+      webhook: id,
+      active,
+      health,
+      consecutive_failures: failures,
+      failing_since: failingSince,
+      next_probe_at: nextProbeAt,
+      waiting,
+      workflows,
+    },
+  };
+}
+
+async function probe(session: Session, id: string): Promise<Outcome> {
+  const tenant = await ownerOf(session, "webhook_endpoints", id);
+  const isFailing = await inTenant(session, tenant, (em) => probeNow(em, tenant, id));
+  return {
+    text: isFailing
+      ? "The next delivery is sent within a second."
+      : "The endpoint is not failing: its deliveries are on their way.",
+    data: { webhook: id, probed: isFailing },
+  };
+}
+
+async function giveUp(session: Session, id: string): Promise<Outcome> {
+  await ownerOf(session, "webhook_endpoints", id);
+  const ended = await giveUpWaiting(session.orm.em.fork(), id);
+  return { text: `${ended} given up; webhook:replay replays them`, data: { webhook: id, given_up: ended } };
 }
 
 function absoluteUrl(text: string): string {

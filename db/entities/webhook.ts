@@ -60,6 +60,19 @@ const WebhookHealthSchema = defineEntity({
     consecutiveFailures: p.integer().default(0),
     lastSuccessAt: instant().nullable(),
     lastFailureAt: instant().nullable(),
+    /** While it is failing: since when. */
+    failingSince: instant().nullable(),
+    /** While it is failing: when the next probe is due … */
+    probeAt: instant().nullable(),
+    /** … and the wait before it, in seconds, from which the wait after it follows. */
+    probeWaitSeconds: p.smallint().nullable(),
+    /** The delivery of the latest probe, by its first attempt: the next probe takes the one after it. */
+    probedId: p.text().default(""),
+    /**
+     * When it last stopped failing, as an id: deliveries whose first attempt has a smaller one waited meanwhile, and have
+     * a limit of their own beside those that came since.
+     */
+    backlogUntil: p.text().default(""),
   },
 });
 
@@ -112,11 +125,17 @@ const WebhookDeliverySchema = defineEntity({
     webhookId: p.text(),
     eventId: p.text(),
     eventType: p.text(),
-    /** The group whose workflow carries it; null while it waits for one, and for good when `blockedAtOnce`. */
+    /** The first attempt of the same delivery; null when this is it. */
+    firstId: p.text().nullable(),
+    /** The group whose workflow carries it; null while it waits for one, and for good when `endedUngrouped`. */
     groupId: p.text().nullable(),
-    /** Its endpoint was switched off when the event came: it is BLOCKED, and no workflow ever carries it. */
-    blockedAtOnce: p.boolean().default(false),
+    /** It ended while no workflow carried it: its endpoint was off, or an operator gave it up. */
+    endedUngrouped: p.boolean().default(false),
     attempt: p.smallint().default(1),
+    /** Attempts of its ladder that were used up when a workflow returned it to wait here. */
+    attemptsUsed: p.smallint().default(0),
+    /** Another attempt followed, which is a row of its own. */
+    retried: p.boolean().default(false),
     status: p.text().$type<DeliveryStatus>().default("PENDING"),
     responseStatus: p.smallint().nullable(),
     /** At most 16 KiB, valid UTF-8 without NUL. */
@@ -134,7 +153,14 @@ const WebhookDeliverySchema = defineEntity({
 /** FIRST: the first attempt has not ended. RETRYING: some failed and wait for the next. A group that has ended is deleted. */
 export type GroupPhase = "FIRST" | "RETRYING";
 
-/** Deliveries of one endpoint that one workflow carries. Its id is that of its first delivery. */
+/**
+ * Why a group was formed. NEW: its deliveries were never in a group. BACKLOG: they waited while their endpoint was failing,
+ * or for a place to retry. PROBE: one delivery that shows whether a failing endpoint works again.
+ */
+export const GROUP_LANES = ["NEW", "BACKLOG", "PROBE"] as const;
+export type GroupLane = (typeof GROUP_LANES)[number];
+
+/** Deliveries of one endpoint that one workflow carries. A NEW group has the id of its first delivery. */
 const WebhookGroupSchema = defineEntity({
   name: "WebhookGroup",
   tableName: "webhook_groups",
@@ -144,6 +170,7 @@ const WebhookGroupSchema = defineEntity({
     ...tenancy,
     webhookId: p.text(),
     size: p.smallint(),
+    lane: p.text().$type<GroupLane>().default("NEW"),
     phase: p.text().$type<GroupPhase>().default("FIRST"),
     /**
      * The attempt under way, or the latest; the first is 1. An attempt that is cut off is made again under the same
@@ -156,7 +183,7 @@ const WebhookGroupSchema = defineEntity({
     attempting: p.boolean().default(false),
     /** When its first attempt began; null while its workflow may not have been started. */
     begunAt: instant().nullable(),
-    /** Until when it holds one of its endpoint's slots for retries. */
+    /** Until when it holds one of its endpoint's places for retries. */
     slotUntil: instant().nullable(),
     /** When the next attempt is due; when that is long past, its workflow is presumed dead. */
     dueAt: instant().defaultRaw("now()"),

@@ -4,7 +4,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
-import { updateHealth } from "./endpoint-health.ts";
+import { type AttemptKind, isFailing, updateHealth } from "./endpoint-health.ts";
 
 /** The statuses an attempt can give a delivery. */
 export const ATTEMPT_OUTCOMES = ["SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const satisfies DeliveryStatus[];
@@ -30,6 +30,7 @@ export function settleAttempts(
   webhookId: string,
   outcomes: readonly AttemptOutcome[],
   retryInMs: number,
+  kind: AttemptKind,
 ): Promise<void> {
   return transaction(em, async (tx) => {
     await executePrepared(
@@ -49,7 +50,7 @@ export function settleAttempts(
       ) as o (id, status, response_status, response_body, error_message, duration_ms)
       where d.id = o.id and d.status = 'PENDING'`,
     );
-    await updateHealth(tx, webhookId, outcomes);
+    await updateHealth(tx, webhookId, outcomes, kind);
   });
 }
 
@@ -61,16 +62,26 @@ export interface GroupLeft {
   /** Until the next attempt of the RETRYING rows, in ms, and when that is, ISO 8601; null without such rows. */
   waitMs: number | null;
   nextAttemptAt: string | null;
+  /** Of those RETRYING: they wait in Postgres, because the endpoint is failing. The group has ended. */
+  returned: number;
+}
+
+/** An attempt that ends, or its part. */
+interface EndedAttempt {
+  groupId: string;
+  epoch: number;
+  /** Attempts of the ladder that the deliveries have used up by now. */
+  attemptsUsed: number;
 }
 
 /**
- * Ends an attempt, or its part: gives the slot back, and removes the group when none of its deliveries is left. After a
- * whole attempt the deliveries that are left wait together, as long as the one that waits longest. Does nothing when
- * another process has taken the attempt over.
+ * Ends an attempt, or its part: gives the place back, and removes the group when none of its deliveries is left. After a
+ * whole attempt the deliveries that are left wait together, as long as the one that waits longest; those of a failing
+ * endpoint leave the group and wait in Postgres. Does nothing when another process has taken the attempt over.
  */
 export async function closeAttempt(
   em: EntityManager,
-  { groupId, epoch }: { groupId: string; epoch: number },
+  { groupId, epoch, attemptsUsed }: EndedAttempt,
 ): Promise<GroupLeft> {
   const { rows } = await executePrepared(
     em,
@@ -78,23 +89,32 @@ export async function closeAttempt(
     sql<GroupLeft>`
     with left_over as (
       select count(*) filter (where status = 'PENDING')::int as pending,
-        count(*) filter (where status = 'RETRYING')::int as retrying, max(next_attempt_at) as retry_at
+        count(*) filter (where status = 'RETRYING')::int as retrying, max(next_attempt_at) as retry_at,
+        coalesce((select ${isFailing("h")} from webhook_groups g join webhook_health h on h.webhook_id = g.webhook_id
+          where g.id = ${groupId}), false) as failing
       from webhook_deliveries where group_id = ${groupId} and status in ('PENDING', 'RETRYING')
     ), gone as (
       delete from webhook_groups g using left_over l
-      where g.id = ${groupId} and g.epoch = ${epoch} and l.pending = 0 and l.retrying = 0
+      where g.id = ${groupId} and g.epoch = ${epoch} and l.pending = 0 and (l.retrying = 0 or l.failing)
+      returning g.id
+    ), returned as (
+      update webhook_deliveries d set group_id = null, attempts_used = ${attemptsUsed}::int
+      from left_over l, gone g
+      where d.group_id = g.id and l.failing and d.status = 'RETRYING'
+      returning d.id
     ), kept as (
       update webhook_groups g
       set attempting = false, slot_until = null, phase = case when l.pending = 0 then 'RETRYING' else g.phase end,
         due_at = case when l.pending = 0 then l.retry_at else now() end
-      from left_over l where g.id = ${groupId} and g.epoch = ${epoch} and (l.pending > 0 or l.retrying > 0)
+      from left_over l
+      where g.id = ${groupId} and g.epoch = ${epoch} and (l.pending > 0 or (l.retrying > 0 and not l.failing))
       returning g.id
     ), levelled as (
       update webhook_deliveries d set next_attempt_at = l.retry_at, updated_at = now()
       from left_over l, kept k
       where d.group_id = k.id and l.pending = 0 and d.status = 'RETRYING' and d.next_attempt_at < l.retry_at
     )
-    select pending, retrying, greatest(0, ceil(extract(epoch from retry_at - now()) * 1000))::int as "waitMs",
+    select pending, retrying, (select count(*)::int from returned) as returned, greatest(0, ceil(extract(epoch from retry_at - now()) * 1000))::int as "waitMs",
       ${isoInstant(sql.ref("retry_at"))} as "nextAttemptAt"
     from left_over`,
   );

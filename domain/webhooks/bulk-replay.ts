@@ -30,8 +30,7 @@ const matching = ({ teamId, webhookId, statuses, since, until }: ReplayFilter): 
   where d.status = any(${[...statuses]}::text[])
     and d.created_at >= ${since.toISOString()}::timestamptz and d.created_at < ${until.toISOString()}::timestamptz
     and (${teamId}::text is null or d.team_id = ${teamId}) and (${webhookId}::text is null or d.webhook_id = ${webhookId})
-    and not exists (select from webhook_deliveries n
-      where n.group_id = d.group_id and n.event_id = d.event_id and n.attempt > d.attempt)
+    and not d.retried
     and not exists (select from webhook_deliveries r where r.replay_of_id = d.id)`;
 
 export interface ReplayCount {

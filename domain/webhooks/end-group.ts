@@ -29,7 +29,8 @@ export async function endGroup(
   return { failed: rows.length - blocked, blocked };
 }
 
-const CANCELLED = "An operator gave it up; it can be replayed.";
+/** Why a delivery is FAILED that an operator cancelled. */
+export const CANCELLED = "An operator gave it up; it can be replayed.";
 
 /** Ends a group at an operator's command. @returns how many deliveries were given up */
 export async function cancelGroup(em: EntityManager, groupId: string): Promise<number> {

@@ -1,18 +1,28 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
-import type { EntityManager } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
+import { newId } from "../ids.ts";
 
 /**
  * How an endpoint is expected to answer. `unproven`: no success lately and no failure since; `working`; `failing`: it
- * failed several times in a row.
+ * failed several times in a row, and its deliveries wait while one at a time probes it.
  */
-export type EndpointHealth = "unproven" | "working" | "failing";
+export const ENDPOINT_HEALTH = ["unproven", "working", "failing"] as const;
+export type EndpointHealth = (typeof ENDPOINT_HEALTH)[number];
 
-/** Failures in a row after which an endpoint is `failing` and gets one group at a time: one that hangs ties up few workers. */
+/** Failures in a row after which an endpoint is `failing`. */
 export const FAILING_AFTER = 5;
 /** For how long a success shows that an endpoint answers, in hours. */
-export const SUCCESS_COUNTS_HOURS = 24;
+const SUCCESS_COUNTS_HOURS = 24;
+
+/**
+ * The wait before the first probe of a failing endpoint, in seconds. It doubles with each probe that fails, up to a
+ * minute during the first hour and to a quarter of an hour from then on.
+ */
+export const FIRST_PROBE_SECONDS = 5;
+const LONGEST_PROBE_SECONDS = 60;
+const LONGEST_PROBE_SECONDS_LATER = 900;
 
 /** An endpoint is switched off after this long without a success, in hours … */
 export const SWITCH_OFF_HOURS = 72;
@@ -22,37 +32,95 @@ export const SWITCH_OFF_FAILURES = 20;
 /** Why a delivery is BLOCKED that was never sent because the platform had switched its endpoint off. */
 export const ENDPOINT_OFF = "The endpoint was switched off; replay this once it is on again.";
 
+/** @param health alias of `webhook_health` */
+export const isFailing = (health: string): RawBuilder<boolean> =>
+  sql<boolean>`(${sql.ref(`${health}.consecutive_failures`)} >= ${sql.lit(FAILING_AFTER)})`;
+
 /**
- * @param failures in a row
- * @param succeededLately within the last `SUCCESS_COUNTS_HOURS`
+ * An endpoint's health. One with a few failures is still `working` and keeps its concurrency.
+ * @param health alias of `webhook_health`
  */
-export function endpointHealth(failures: number, succeededLately: boolean): EndpointHealth {
-  if (failures >= FAILING_AFTER) return "failing";
-  // An endpoint with a few failures keeps its concurrency.
-  return failures > 0 || succeededLately ? "working" : "unproven";
+export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<EndpointHealth>`case
+  when ${isFailing(health)} then ${sql.lit("failing" satisfies EndpointHealth)}
+  when ${sql.ref(`${health}.consecutive_failures`)} > 0 or ${sql.ref(`${health}.last_success_at`)} >
+    now() - make_interval(hours => ${sql.lit(SUCCESS_COUNTS_HOURS)}) then ${sql.lit("working" satisfies EndpointHealth)}
+  else ${sql.lit("unproven" satisfies EndpointHealth)} end`;
+
+/** What the outcomes of an attempt mean for the probes of their endpoint. */
+export interface AttemptKind {
+  /** The attempt was a probe. */
+  isProbe: boolean;
+  /** The longest wait that an answer asked for, in ms: no probe comes earlier. */
+  askedWaitMs: number;
 }
 
-/** Counts outcomes, in the order in which they came, and switches off an endpoint that failed for long enough. */
+/**
+ * Counts outcomes, in the order in which they came, begins, continues or ends the probes of the endpoint, and switches
+ * off one that failed for long enough.
+ */
 export async function updateHealth(
   em: EntityManager,
   webhookId: string,
   outcomes: readonly { status: DeliveryStatus }[],
+  { isProbe, askedWaitMs }: AttemptKind,
 ): Promise<void> {
   const lastSuccess = outcomes.findLastIndex(({ status }) => status === "SUCCEEDED");
   const failuresSince = outcomes.length - 1 - lastSuccess;
-  const succeeded = lastSuccess >= 0;
+  const succeeded = sql<boolean>`${lastSuccess >= 0}::boolean`;
   const failed = outcomes.some(({ status }) => status !== "SUCCEEDED");
+  // From the row itself, not from a join with it: the update may have waited for another one.
+  const failures = sql`(case when ${succeeded} then 0 else consecutive_failures end + ${failuresSince}::int)`;
+  const asked = sql`now() + make_interval(secs => ${askedWaitMs / 1000}::float8)`;
+  const longest = sql`case when failing_since < now() - interval '1 hour'
+    then ${sql.lit(LONGEST_PROBE_SECONDS_LATER)} else ${sql.lit(LONGEST_PROBE_SECONDS)} end`;
+  const begins = sql`(${succeeded} or not ${isFailing("webhook_health")} or probe_wait_seconds is null)`;
+  const waitSeconds = sql`case when ${begins} then ${sql.lit(FIRST_PROBE_SECONDS)}
+    when ${isProbe}::boolean then least(probe_wait_seconds * 2, ${longest}) else probe_wait_seconds end`;
+  const whileFailing = (value: RawBuilder<unknown>) =>
+    sql`case when ${failures} >= ${sql.lit(FAILING_AFTER)} then ${value} end`;
   await executePrepared(
     em,
     "attempt_health",
     sql`
     update webhook_health
-    set consecutive_failures = case when ${succeeded} then 0 else consecutive_failures end + ${failuresSince}::int,
+    set consecutive_failures = ${failures},
       last_success_at = case when ${succeeded} then now() else last_success_at end,
-      last_failure_at = case when ${failed} then now() else last_failure_at end
+      last_failure_at = case when ${failed}::boolean then now() else last_failure_at end,
+      failing_since = ${whileFailing(sql`case when ${begins} then now() else coalesce(failing_since, now()) end`)},
+      probe_wait_seconds = ${whileFailing(waitSeconds)},
+      probe_at = ${whileFailing(sql`case when ${begins} or ${isProbe}::boolean
+        then greatest(now() + make_interval(secs => ${waitSeconds}), ${asked}) else greatest(probe_at, ${asked}) end`)},
+      backlog_until = case when ${succeeded} and ${isFailing("webhook_health")} then ${newId("delivery")}
+        else backlog_until end
     where webhook_id = ${webhookId}`,
   );
   if (failuresSince > 0) await switchOffWhenDead(em, webhookId);
+}
+
+/** Forgets the failures of an endpoint. What waited for it is a backlog from then on. */
+export async function clearFailures(em: EntityManager, webhookId: string): Promise<void> {
+  await kysely(em)
+    .updateTable("webhook_health")
+    .set({
+      consecutive_failures: 0,
+      failing_since: null,
+      probe_at: null,
+      probe_wait_seconds: null,
+      backlog_until: newId("delivery"),
+    })
+    .where("webhook_id", "=", webhookId)
+    .execute();
+}
+
+/** Makes the next probe of a failing endpoint due now. @returns whether it is failing; for any other nothing changes */
+export async function probeNow(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
+  const { numAffectedRows = 0n } = await sql`
+    update webhook_health h set probe_at = now()
+    where h.webhook_id = ${webhookId} and ${isFailing("h")}
+      and exists (select from webhook_endpoints e where e.id = h.webhook_id and ${ofTenant(tenant, "e")})`.execute(
+    kysely(em),
+  );
+  return numAffectedRows > 0;
 }
 
 /** Switches the endpoint off when its failures call for it; the notice to its owner is due with that. */

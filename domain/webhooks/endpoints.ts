@@ -10,6 +10,7 @@ import { newId } from "../ids.ts";
 import { changesOf, type Patch } from "../patch.ts";
 import { holdPlace, type LimitedRecords } from "../record-limit.ts";
 import type { EventName } from "./catalogue.ts";
+import { clearFailures, probeNow } from "./endpoint-health.ts";
 import type { CustomHeaders } from "./headers.ts";
 import { notifyRelayAfterCommit } from "./notify-relay.ts";
 import { deleteDeliveries } from "./retention.ts";
@@ -230,6 +231,10 @@ async function changeEndpoint(
   webhookId: string,
   { headers, active, ...fields }: Patch<EndpointPatch>,
 ): Promise<void> {
+  // The edit may be the repair. Before the endpoint is locked: a settlement locks the two in this order.
+  if (fields.url !== undefined || headers !== undefined || active === true) {
+    if (await probeNow(em, access.tenant, webhookId)) notifyRelayAfterCommit(em);
+  }
   const endpoint = await em.findOne(
     WebhookEndpoint,
     { id: webhookId },
@@ -254,11 +259,7 @@ function replaceHeaders(vault: Vault, endpoint: WebhookEndpoint, headers: Custom
 
 async function activate(em: EntityManager, endpoint: WebhookEndpoint): Promise<void> {
   if (endpoint.disabledReason === "delivery_failures") {
-    await kysely(em)
-      .updateTable("webhook_health")
-      .set({ consecutive_failures: 0 })
-      .where("webhook_id", "=", endpoint.id)
-      .execute();
+    await clearFailures(em, endpoint.id);
   }
   endpoint.active = true;
   endpoint.disabledAt = null;

@@ -129,7 +129,7 @@ async function insertDeliveries(em: EntityManager, deliveries: readonly NewDeliv
     "relay_deliveries",
     sql`
     insert into webhook_deliveries
-      (id, team_id, environment, webhook_id, event_id, event_type, status, blocked_at_once, error_message)
+      (id, team_id, environment, webhook_id, event_id, event_type, status, ended_ungrouped, error_message)
     select id, team_id, environment, webhook_id, event_id, event_type,
       case when active then 'PENDING' else 'BLOCKED' end, not active, case when active then null else ${ENDPOINT_OFF} end
     from unnest(

@@ -1,43 +1,29 @@
-import { type RawBuilder, sql } from "kysely";
+import { sql } from "kysely";
+import type { GroupLane } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { transaction } from "../../db/transaction.ts";
-import { endpointHealth, SUCCESS_COUNTS_HOURS } from "./endpoint-health.ts";
+import { newId } from "../ids.ts";
+import { ENDPOINT_OFF, type EndpointHealth, FIRST_PROBE_SECONDS, healthOf, isFailing } from "./endpoint-health.ts";
+import { type EndpointLoad, planGroups, roomOf, type WaitingDeliveries } from "./plan-groups.ts";
+import { endpointsWaiting, endWaiting, isWaitingAgain, isWaitingNew, oldestWaiting, queueKey } from "./waiting.ts";
 
-/** Deliveries one workflow carries at most; at 100 the cost of a workflow is shared widely enough. */
-export const GROUP_SIZE = 100;
-
-/**
- * Groups of a working endpoint that may be at their first attempt at once: so many full ones, and so many that are not.
- * Deliveries that come meanwhile wait in Postgres, so that the busier an endpoint is, the fuller its groups get. Other
- * endpoints get one group at a time.
- */
-const FULL_GROUPS = 6;
-const PARTIAL_GROUPS = 2;
 /**
  * The second group that is not full is formed only when a delivery has waited this long, in ms: the first is then held
  * up by a slow answer. Otherwise the first ends sooner, and deliveries that wait for it share the cost of one workflow.
  */
 const HELD_UP_MS = 200;
+/** After this long another probe may be formed: the workflow of the one before is held, or was lost. In seconds. */
+const PROBE_SECONDS = 120;
+/** Deliveries that one pass ends because their endpoint is off. */
+const MOST_ENDED = 5_000;
 
 /**
- * The condition that a delivery waits for a group: the one of the index `webhook_deliveries_waiting`. It does not name
- * the status, whose every change would then have to write all indexes of the row.
- * @param delivery alias of `webhook_deliveries`
+ * The condition that a group takes one of its endpoint's places for deliveries that are not new: a BACKLOG group at its
+ * first attempt, or any group that retries, by its lease.
  */
-export const isWaiting = (delivery: string): RawBuilder<boolean> =>
-  sql<boolean>`(${sql.ref(`${delivery}.group_id`)} is null and not ${sql.ref(`${delivery}.blocked_at_once`)})`;
-
-/**
- * A recursive query for the endpoints that deliveries wait for, as `webhook_id`, with a null at the end: one step along
- * the index for each, however many deliveries wait.
- */
-export const endpointsWaiting = sql`
-  (select d.webhook_id from webhook_deliveries d where ${isWaiting("d")} order by d.webhook_id limit 1)
-  union all
-  select (select d.webhook_id from webhook_deliveries d
-    where ${isWaiting("d")} and d.webhook_id > w.webhook_id order by d.webhook_id limit 1)
-  from waiting w where w.webhook_id is not null`;
+export const TAKES_PLACE = sql<boolean>`(lane = 'BACKLOG' and phase = 'FIRST'
+  or phase = 'RETRYING' and slot_until > now())`;
 
 /** A group that was formed, or whose workflow was never started. */
 export interface Group {
@@ -45,6 +31,8 @@ export interface Group {
   webhookId: string;
   teamId: string;
   size: number;
+  /** The attempt it begins with; the first is 1. */
+  attempt: number;
   /** Its endpoint succeeded lately and has not failed since: the first attempt needs no activity of its own. */
   localFirstAttempt: boolean;
 }
@@ -53,111 +41,150 @@ interface Candidate {
   webhook_id: string;
   team_id: string;
   environment: Tenant["environment"];
+  active: boolean;
   failures: number;
-  succeeded_lately: boolean;
-  /** Groups at their first attempt. */
-  busy: number;
-}
-
-/** An endpoint that may get more groups. */
-interface Vacancy extends Candidate {
-  isWorking: boolean;
-  /** Full groups it may get. */
-  full: number;
+  health: EndpointHealth;
+  backlog_until: string;
+  probed_id: string;
+  new_groups: number;
+  old_groups: number;
+  probes: number;
+  is_probed: boolean;
 }
 
 interface NewGroup extends Group {
   environment: Tenant["environment"];
+  lane: GroupLane;
+  attemptsUsed: number;
   /** Its deliveries. */
   ids: string[];
 }
 
 /**
- * Puts waiting deliveries together in groups, as far as their endpoints may have another first attempt. The caller
- * starts a workflow for each; should that fail, `unstartedGroups` finds them.
+ * Puts waiting deliveries together in groups, as far as their endpoints have room for more. The caller starts a workflow
+ * for each; should that fail, `unstartedGroups` finds them. A failing endpoint gets a probe when that is due. What waits
+ * for an endpoint that is off ends here, without a workflow.
  */
 export function formGroups(em: EntityManager): Promise<Group[]> {
   return transaction(em, async (tx) => {
-    const vacancies = (await lockCandidates(tx)).map(withVacancy).filter(({ full }) => full > 0);
+    const candidates = await lockCandidates(tx);
+    for (const { webhook_id, active } of candidates) {
+      if (!active) await endWaiting(tx, webhook_id, ENDPOINT_OFF, "BLOCKED", MOST_ENDED);
+    }
+    const vacancies = candidates.filter((candidate) => candidate.active && hasRoom(candidate));
     if (vacancies.length === 0) return [];
-    const groups = await planGroups(tx, vacancies);
+    const waiting = await readWaiting(tx, vacancies);
+    const groups = vacancies.flatMap((candidate) => groupsOf(candidate, waiting.get(candidate.webhook_id)));
     if (groups.length > 0) await insertGroups(tx, groups);
+    const probes = groups.filter(({ lane }) => lane === "PROBE");
+    if (probes.length > 0) await noteProbes(tx, probes);
     return groups;
   });
 }
 
-/** Endpoints that deliveries wait for, less those that another relay is forming groups of. */
+/**
+ * Endpoints that deliveries wait for, less those that another relay is forming groups of, and less failing ones whose
+ * next probe is not due.
+ */
 async function lockCandidates(em: EntityManager): Promise<Candidate[]> {
   const { rows } = await executePrepared(
     em,
     "relay_candidates",
     sql<Candidate>`
     with recursive waiting as (${endpointsWaiting})
-    select w.webhook_id, e.team_id, e.environment, h.consecutive_failures as failures,
-      coalesce(h.last_success_at > now() - make_interval(hours => ${SUCCESS_COUNTS_HOURS}::int), false)
-        as succeeded_lately, (
-      select count(*)::int from webhook_groups g where g.webhook_id = w.webhook_id and g.phase = 'FIRST') as busy
+    select w.webhook_id, e.team_id, e.environment, e.active, h.consecutive_failures as failures,
+      ${healthOf("h")} as health, h.backlog_until, h.probed_id, g.*
     from waiting w join webhook_endpoints e on e.id = w.webhook_id join webhook_health h on h.webhook_id = e.id
+    cross join lateral (
+      select count(*) filter (where lane = 'NEW' and phase = 'FIRST')::int as new_groups,
+        count(*) filter (where ${TAKES_PLACE})::int as old_groups,
+        count(*) filter (where lane = 'PROBE' and phase = 'FIRST')::int as probes,
+        coalesce(bool_or(lane = 'PROBE' and phase = 'FIRST'
+          and created_at > now() - make_interval(secs => ${sql.lit(PROBE_SECONDS)})), false) as is_probed
+      from webhook_groups where webhook_id = w.webhook_id) g
+    where not e.active or not ${isFailing("h")} or coalesce(h.probe_at <= now(), true)
     for update of h skip locked`,
   );
   return rows;
 }
 
-function withVacancy(candidate: Candidate): Vacancy {
-  const isWorking = endpointHealth(candidate.failures, candidate.succeeded_lately) === "working";
-  return { ...candidate, isWorking, full: Math.max(0, (isWorking ? FULL_GROUPS : 1) - candidate.busy) };
+const loadOf = ({ health, new_groups, old_groups, probes, is_probed }: Candidate): EndpointLoad => ({
+  health,
+  newGroups: new_groups,
+  oldGroups: old_groups,
+  probes,
+  isProbed: is_probed,
+});
+
+function hasRoom(candidate: Candidate): boolean {
+  const { fresh, old, probe } = roomOf(loadOf(candidate));
+  return fresh + old + probe > 0;
 }
 
-async function planGroups(em: EntityManager, vacancies: readonly Vacancy[]): Promise<NewGroup[]> {
-  const { rows: waiting } = await executePrepared(
+async function readWaiting(
+  em: EntityManager,
+  candidates: readonly Candidate[],
+): Promise<Map<string, WaitingDeliveries>> {
+  const rooms = candidates.map((candidate) => roomOf(loadOf(candidate)));
+  const pair = (delivery: string) => sql`json_build_object(
+    'id', ${sql.ref(`${delivery}.id`)}, 'attemptsUsed', ${sql.ref(`${delivery}.attempts_used`)})`;
+  const fresh = sql`d.webhook_id = r.webhook_id and ${isWaitingNew("d")} and ${queueKey("d")} > r.backlog_until`;
+  const { rows } = await executePrepared(
     em,
     "relay_waiting",
-    sql<{ webhook_id: string; ids: string[]; held_up: boolean }>`
+    sql<WaitingDeliveries & { webhook_id: string }>`
     select r.webhook_id, array(
-      select d.id from webhook_deliveries d where d.webhook_id = r.webhook_id and ${isWaiting("d")}
-      order by d.id limit r.most) as ids, coalesce((
+      select d.id from webhook_deliveries d where ${fresh} order by ${queueKey("d")} limit r.fresh) as fresh, coalesce((
       select d.created_at < now() - make_interval(secs => ${HELD_UP_MS / 1000}::float8) from webhook_deliveries d
-      where d.webhook_id = r.webhook_id and ${isWaiting("d")} order by d.id limit 1), false) as held_up
-    from unnest(${vacancies.map(({ webhook_id }) => webhook_id)}::text[],
-      ${vacancies.map(({ full }) => full * GROUP_SIZE)}::int[]) as r (webhook_id, most)`,
+      where ${fresh} and r.fresh > 0 order by ${queueKey("d")} limit 1), false) as "isHeldUp", coalesce((
+      select json_agg(${pair("o")} order by o.key) from (
+        (select d.id, d.attempts_used, ${queueKey("d")} as key from webhook_deliveries d
+          where d.webhook_id = r.webhook_id and ${isWaitingNew("d")} and ${queueKey("d")} <= r.backlog_until
+          order by ${queueKey("d")} limit r.old)
+        union all
+        (select d.id, d.attempts_used, ${queueKey("d")} as key from webhook_deliveries d
+          where d.webhook_id = r.webhook_id and ${isWaitingAgain("d")} order by ${queueKey("d")} limit r.old)
+        order by key limit r.old) o), '[]') as old, coalesce(
+      (select ${pair("n")} from ${oldestWaiting(sql`r.webhook_id`, sql`r.probe`, sql`r.probed_id`)} n),
+      (select ${pair("n")} from ${oldestWaiting(sql`r.webhook_id`, sql`r.probe`)} n)) as next
+    from unnest(${candidates.map(({ webhook_id }) => webhook_id)}::text[],
+      ${candidates.map(({ backlog_until }) => backlog_until)}::text[],
+      ${candidates.map(({ probed_id }) => probed_id)}::text[], ${rooms.map((room) => room.fresh)}::int[],
+      ${rooms.map(({ old }) => old)}::int[], ${rooms.map(({ probe }) => probe)}::int[]
+    ) as r (webhook_id, backlog_until, probed_id, fresh, old, probe)`,
   );
-  const waitingOf = new Map(waiting.map((row) => [row.webhook_id, row]));
-  return vacancies.flatMap((vacancy) => {
-    const { ids = [], held_up = false } = waitingOf.get(vacancy.webhook_id) ?? {};
-    return splitIntoGroups(vacancy, ids, held_up);
-  });
+  return new Map(rows.map((row) => [row.webhook_id, row]));
 }
 
-function splitIntoGroups(vacancy: Vacancy, ids: readonly string[], heldUp: boolean): NewGroup[] {
-  const { webhook_id, team_id, environment, failures, succeeded_lately, isWorking, busy } = vacancy;
-  const partial = (isWorking && heldUp ? PARTIAL_GROUPS : 1) - busy;
-  const groups: NewGroup[] = [];
-  for (let from = 0; from < ids.length; from += GROUP_SIZE) {
-    const members = ids.slice(from, from + GROUP_SIZE);
-    const [id] = members;
-    if (id === undefined || (members.length < GROUP_SIZE && groups.length >= partial)) break;
-    groups.push({
-      id,
-      webhookId: webhook_id,
-      teamId: team_id,
-      environment,
-      localFirstAttempt: failures === 0 && succeeded_lately,
-      size: members.length,
-      ids: members,
-    });
-  }
-  return groups;
+function groupsOf(candidate: Candidate, waiting: WaitingDeliveries | undefined): NewGroup[] {
+  if (!waiting) return [];
+  const { webhook_id, team_id, environment, failures, health } = candidate;
+  return planGroups(loadOf(candidate), waiting).map(({ lane, attemptsUsed, ids }) => ({
+    // A delivery that waits again may have given its id to an earlier group, whose workflow has ended.
+    id: (lane === "NEW" ? ids[0] : undefined) ?? newId("group"),
+    webhookId: webhook_id,
+    teamId: team_id,
+    environment,
+    lane,
+    attempt: attemptsUsed + 1,
+    attemptsUsed,
+    localFirstAttempt: lane === "NEW" && failures === 0 && health === "working",
+    size: ids.length,
+    ids,
+  }));
 }
 
+/** One that continues the ladder stands as if the attempt before had just ended. */
 async function insertGroups(em: EntityManager, groups: readonly NewGroup[]): Promise<void> {
   await executePrepared(
     em,
     "relay_groups",
     sql`
-    insert into webhook_groups (id, team_id, environment, webhook_id, size)
+    insert into webhook_groups (id, team_id, environment, webhook_id, size, lane, attempt)
     select * from unnest(${groups.map(({ id }) => id)}::text[], ${groups.map(({ teamId }) => teamId)}::text[],
       ${groups.map(({ environment }) => environment)}::text[], ${groups.map(({ webhookId }) => webhookId)}::text[],
-      ${groups.map(({ size }) => size)}::smallint[])`,
+      ${groups.map(({ size }) => size)}::smallint[], ${groups.map(({ lane }) => lane)}::text[],
+      ${groups.map(({ attemptsUsed }) => Math.max(1, attemptsUsed))}::smallint[])`,
   );
   await executePrepared(
     em,
@@ -170,6 +197,19 @@ async function insertGroups(em: EntityManager, groups: readonly NewGroup[]): Pro
   );
 }
 
+/** Remembers whose turn it was. The next probe is due by the outcome of this one; without any, after the same wait again. */
+async function noteProbes(em: EntityManager, probes: readonly NewGroup[]): Promise<void> {
+  await sql`
+    update webhook_health h set probed_id = ${queueKey("d")},
+      probe_at = now() + make_interval(secs => coalesce(h.probe_wait_seconds, ${FIRST_PROBE_SECONDS}::int))
+    from webhook_deliveries d
+    where d.id = any(${probes.flatMap(({ ids }) => ids)}::text[]) and h.webhook_id = d.webhook_id`.execute(kysely(em));
+}
+
+/** The attempt that a group continues with: the one under way, which is not over while a delivery is PENDING, or the next. */
+const nextAttempt = sql<number>`g.attempt + case when exists (
+  select from webhook_deliveries d where d.group_id = g.id and d.status = 'PENDING') then 0 else 1 end`;
+
 /** How long a group may stand without its first attempt before its workflow is started once more, in seconds. */
 const UNSTARTED_SECONDS = 5;
 /** Older ones are left to the reconciler: an operator may have ended their workflow. */
@@ -178,7 +218,9 @@ const UNSTARTED_UNTIL_SECONDS = 120;
 /** Groups whose first attempt has not begun: the relay that formed them may have died before it started their workflow. */
 export async function unstartedGroups(em: EntityManager, limit: number): Promise<Group[]> {
   const { rows } = await sql<Group>`
-    select id, webhook_id as "webhookId", team_id as "teamId", size, false as "localFirstAttempt" from webhook_groups
+    select id, webhook_id as "webhookId", team_id as "teamId", size, ${nextAttempt} as attempt,
+      false as "localFirstAttempt"
+    from webhook_groups g
     where begun_at is null and created_at < now() - make_interval(secs => ${UNSTARTED_SECONDS})
       and created_at > now() - make_interval(secs => ${UNSTARTED_UNTIL_SECONDS})
     order by created_at limit ${limit}`.execute(kysely(em));
@@ -188,17 +230,13 @@ export async function unstartedGroups(em: EntityManager, limit: number): Promise
 /** How late an attempt is before its workflow is presumed dead, in seconds. */
 const OVERDUE_SECONDS = 60;
 
-/** A group whose attempt should have been made by now. */
-export interface OverdueGroup extends Omit<Group, "localFirstAttempt"> {
-  /** The attempt it continues with; the first is 1. */
-  attempt: number;
-}
+/** A group whose attempt should have been made by now, with the attempt that it continues with. */
+export type OverdueGroup = Omit<Group, "localFirstAttempt">;
 
 /** Groups that are overdue, in order of their ids. */
 export async function overdueGroups(em: EntityManager, after: string, limit: number): Promise<OverdueGroup[]> {
   const { rows } = await sql<OverdueGroup>`
-    select id, webhook_id as "webhookId", team_id as "teamId", size, attempt + case when exists (
-      select from webhook_deliveries d where d.group_id = g.id and d.status = 'PENDING') then 0 else 1 end as attempt
+    select id, webhook_id as "webhookId", team_id as "teamId", size, ${nextAttempt} as attempt
     from webhook_groups g
     where due_at < now() - make_interval(secs => ${OVERDUE_SECONDS}) and id > ${after}
     order by id limit ${limit}`.execute(kysely(em));

@@ -1,16 +1,17 @@
 import { sql } from "kysely";
-import type { DeliveryStatus } from "../../db/entities/webhook.ts";
+import type { DeliveryStatus, GroupLane, GroupPhase } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { endGroup } from "./end-group.ts";
-import { ENDPOINT_OFF, FAILING_AFTER } from "./endpoint-health.ts";
+import { ENDPOINT_OFF, isFailing } from "./endpoint-health.ts";
+import { TAKES_PLACE } from "./grouping.ts";
+import { OLD_GROUPS } from "./plan-groups.ts";
+import { queueKey } from "./waiting.ts";
 
-/** Groups of an endpoint that may retry at once; first attempts have their own limit and never wait for a retry. */
-const RETRY_SLOTS = 2;
-/** A slot outlives the longest attempt activity; it is given back long before, unless its worker died. */
+/** A place outlives the longest attempt activity; it is given back long before, unless its worker died. */
 const SLOT_SECONDS = 60;
 
 /** The workflow of a group is presumed dead when its next attempt is this late, in seconds. */
@@ -40,14 +41,20 @@ export interface Destination {
   /** During a rotation. */
   previousEncryptedSecret: string | null;
   encryptedHeaders: string | null;
-  /** It failed several times in a row: it gets few requests at once. */
-  isFailing: boolean;
 }
 
 export type OpenedAttempt =
-  | { state: "open"; epoch: number; destination: Destination; due: DueDelivery[] }
-  /** Its endpoint's slots for retries are taken. */
-  | { state: "busy" }
+  | {
+      state: "open";
+      epoch: number;
+      destination: Destination;
+      due: DueDelivery[];
+      isProbe: boolean;
+      /** The last attempt of the ladder ends a delivery. */
+      mayGiveUp: boolean;
+    }
+  /** Its deliveries wait in Postgres again: the endpoint is failing, or has no place for another group that retries. */
+  | { state: "returned"; deliveries: number }
   /** Nothing is left to attempt: the endpoint is gone or off, or the group had ended. */
   | { state: "ended"; failed: number; blocked: number };
 
@@ -55,6 +62,8 @@ export type OpenedAttempt =
 interface GroupAttempt {
   groupId: string;
   attempt: number;
+  /** The length of the ladder, in ms: a probe gives no delivery up that is younger. */
+  keepForMs: number;
 }
 
 /**
@@ -62,7 +71,7 @@ interface GroupAttempt {
  * begin of the same attempt was cut off are closed as unknown and get a new row in this attempt; those that failed in the
  * attempt before get their next row. A repeated call changes nothing more.
  */
-export function openAttempt(em: EntityManager, { groupId, attempt }: GroupAttempt): Promise<OpenedAttempt> {
+export function openAttempt(em: EntityManager, { groupId, attempt, keepForMs }: GroupAttempt): Promise<OpenedAttempt> {
   return transaction(em, async (tx) => {
     const group = await lockGroup(tx, groupId);
     if (!group) return { state: "ended", failed: 0, blocked: 0 };
@@ -77,16 +86,22 @@ export function openAttempt(em: EntityManager, { groupId, attempt }: GroupAttemp
         : ({ status: "BLOCKED", why: ENDPOINT_OFF } as const);
       return { state: "ended", ...(await endGroup(tx, groupId, ENDPOINT_OFF, untried)) };
     }
-    if (attempt > 1 && !(await hasFreeSlot(tx, groupId, group.webhook_id))) return { state: "busy" };
+    if (group.attempting) await replaceRows(tx, groupId, "PENDING", OUTCOME_UNKNOWN);
+    const isProbe = group.lane === "PROBE" && group.phase === "FIRST" && group.is_failing;
+    const mustWait =
+      (group.is_failing && !isProbe) ||
+      (group.phase === "RETRYING" && !(await hasFreePlace(tx, groupId, group.webhook_id)));
+    if (mustWait) return { state: "returned", deliveries: await returnGroup(tx, groupId, group.attempt, attempt) };
 
     const epoch = group.epoch + 1;
-    if (group.attempting) await replaceRows(tx, groupId, "PENDING", OUTCOME_UNKNOWN);
     if (group.attempt < attempt) await replaceRows(tx, groupId, "RETRYING", null);
-    await beginAttempt(tx, { groupId, attempt }, epoch);
+    await beginAttempt(tx, groupId, attempt, epoch);
     return {
       state: "open",
       epoch,
       due: await readDue(tx, groupId),
+      isProbe,
+      mayGiveUp: !isProbe || (await isOlder(tx, groupId, keepForMs)),
       destination: {
         webhookId: group.webhook_id,
         url: group.url,
@@ -94,13 +109,14 @@ export function openAttempt(em: EntityManager, { groupId, attempt }: GroupAttemp
         encryptedSecret: group.encrypted_secret,
         previousEncryptedSecret: group.previous_encrypted_secret,
         encryptedHeaders: group.encrypted_headers,
-        isFailing: group.consecutive_failures >= FAILING_AFTER,
       },
     };
   });
 }
 
 interface GroupRow {
+  lane: GroupLane;
+  phase: GroupPhase;
   attempt: number;
   epoch: number;
   attempting: boolean;
@@ -113,7 +129,7 @@ interface GroupRow {
   encrypted_secret: string;
   encrypted_headers: string | null;
   previous_encrypted_secret: string | null;
-  consecutive_failures: number;
+  is_failing: boolean;
 }
 
 /** The group with its endpoint; it is locked until the transaction ends. */
@@ -122,8 +138,8 @@ async function lockGroup(em: EntityManager, groupId: string): Promise<GroupRow |
     em,
     "attempt_group",
     sql<GroupRow>`
-    select g.attempt, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
-      e.encrypted_secret, e.encrypted_headers, h.consecutive_failures,
+    select g.lane, g.phase, g.attempt, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
+      e.encrypted_secret, e.encrypted_headers, ${isFailing("h")} as is_failing,
       case when e.previous_secret_expires_at > now() then e.previous_encrypted_secret end as previous_encrypted_secret
     from webhook_groups g
     left join webhook_endpoints e on e.id = g.webhook_id
@@ -133,15 +149,39 @@ async function lockGroup(em: EntityManager, groupId: string): Promise<GroupRow |
   return rows[0];
 }
 
-/** Whether one of the endpoint's slots for retries is free for a group, or is the group's own. */
-async function hasFreeSlot(em: EntityManager, groupId: string, webhookId: string): Promise<boolean> {
+/** Whether one of the endpoint's places for deliveries that are not new is free for a group, or is the group's own. */
+async function hasFreePlace(em: EntityManager, groupId: string, webhookId: string): Promise<boolean> {
   const db = kysely(em);
-  // Two groups at once would each count the slots without the other.
+  // Two groups at once would each count the places without the other.
   await sql`select from webhook_health where webhook_id = ${webhookId} for update`.execute(db);
   const { rows } = await sql<{ taken: number }>`
     select count(*)::int as taken from webhook_groups
-    where webhook_id = ${webhookId} and phase = 'RETRYING' and slot_until > now() and id <> ${groupId}`.execute(db);
-  return (rows[0]?.taken ?? 0) < RETRY_SLOTS;
+    where webhook_id = ${webhookId} and ${TAKES_PLACE} and id <> ${groupId}`.execute(db);
+  return (rows[0]?.taken ?? 0) < OLD_GROUPS;
+}
+
+/**
+ * Ends a group without an attempt: its deliveries wait in Postgres for the relay to put them in another one.
+ * @param made the latest attempt that was begun; it used up one of the ladder of those that failed in it
+ * @param next the attempt that would have been made
+ */
+async function returnGroup(em: EntityManager, groupId: string, made: number, next: number): Promise<number> {
+  const db = kysely(em);
+  const { numAffectedRows = 0n } = await sql`
+    update webhook_deliveries
+    set group_id = null, attempts_used = case when status = 'RETRYING' then ${made}::int else ${next}::int - 1 end
+    where group_id = ${groupId} and status in ('PENDING', 'RETRYING')`.execute(db);
+  await db.deleteFrom("webhook_groups").where("id", "=", groupId).execute();
+  return Number(numAffectedRows);
+}
+
+/** Whether the delivery of a probe was first queued so long ago. */
+async function isOlder(em: EntityManager, groupId: string, ms: number): Promise<boolean> {
+  const { rows } = await sql<{ older: boolean }>`
+    select coalesce(f.created_at < now() - make_interval(secs => ${ms / 1000}::float8), true) as older
+    from webhook_deliveries d left join webhook_deliveries f on f.id = ${queueKey("d")}
+    where d.group_id = ${groupId} and d.status = 'PENDING' limit 1`.execute(kysely(em));
+  return rows[0]?.older ?? true;
 }
 
 /** Closes a group's rows of one status as FAILED, each followed by a new PENDING one. @param why null keeps theirs */
@@ -154,27 +194,27 @@ async function replaceRows(
   const db = kysely(em);
   const { rows: closed } = await sql<{ id: string }>`
     update webhook_deliveries
-    set status = 'FAILED', next_attempt_at = null, error_message = coalesce(${why}, error_message), updated_at = now()
+    set status = 'FAILED', retried = true, next_attempt_at = null, error_message = coalesce(${why}, error_message), updated_at = now()
     where group_id = ${groupId} and status = ${status} returning id`.execute(db);
   if (closed.length === 0) return;
   await sql`
     insert into webhook_deliveries
-      (id, team_id, environment, webhook_id, event_id, event_type, group_id, attempt, is_replay, replay_of_id)
-    select n.id, d.team_id, d.environment, d.webhook_id, d.event_id, d.event_type, d.group_id, d.attempt + 1,
-      d.is_replay, d.replay_of_id
+      (id, first_id, team_id, environment, webhook_id, event_id, event_type, group_id, attempt, is_replay, replay_of_id)
+    select n.id, ${queueKey("d")}, d.team_id, d.environment, d.webhook_id, d.event_id, d.event_type, d.group_id,
+      d.attempt + 1, d.is_replay, d.replay_of_id
     from unnest(${closed.map(({ id }) => id)}::text[], ${closed.map(() => newId("delivery"))}::text[]) as n (old, id)
     join webhook_deliveries d on d.id = n.old`.execute(db);
 }
 
-/** Notes that the attempt is under way, and leases a slot for retries to any but the first. */
-async function beginAttempt(em: EntityManager, { groupId, attempt }: GroupAttempt, epoch: number): Promise<void> {
+/** Notes that the attempt is under way, and leases a place to a group that retries. */
+async function beginAttempt(em: EntityManager, groupId: string, attempt: number, epoch: number): Promise<void> {
   await executePrepared(
     em,
     "attempt_begin",
     sql`
     update webhook_groups
     set attempting = true, epoch = ${epoch}, attempt = ${attempt}, begun_at = coalesce(begun_at, now()),
-      slot_until = case when ${attempt}::int > 1 then now() + make_interval(secs => ${SLOT_SECONDS}) end,
+      slot_until = case when phase = 'RETRYING' then now() + make_interval(secs => ${SLOT_SECONDS}) end,
       due_at = now() + make_interval(secs => ${LATE_SECONDS})
     where id = ${groupId}`,
   );
@@ -191,10 +231,4 @@ async function readDue(em: EntityManager, groupId: string): Promise<DueDelivery[
     where d.group_id = ${groupId} and d.status = 'PENDING' order by d.id`,
   );
   return rows;
-}
-
-/** Notes that a group could not retry yet, so that its workflow is not presumed dead meanwhile. */
-export async function postponeGroup(em: EntityManager, groupId: string, waitMs: number): Promise<void> {
-  await sql`update webhook_groups set due_at = now() + make_interval(secs => ${waitMs / 1000}::float8)
-    where id = ${groupId}`.execute(kysely(em));
 }

@@ -1,8 +1,11 @@
 import { sql } from "kysely";
 import type { GroupPhase } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { FAILING_AFTER } from "./endpoint-health.ts";
-import { endpointsWaiting, isWaiting } from "./grouping.ts";
+import { type EndpointHealth, isFailing } from "./endpoint-health.ts";
+import { endpointsWaiting, oldestWaiting } from "./waiting.ts";
+
+/** By the health of their endpoint; `working` includes `unproven`. */
+type ByHealth = Record<Extract<EndpointHealth, "working" | "failing">, number>;
 
 /** The backlog of the webhooks of all teams. */
 export interface WebhooksOverview {
@@ -12,11 +15,13 @@ export interface WebhooksOverview {
    * Seconds for which the delivery that has waited longest could have been attempted; 0 when none waits. Failing
    * endpoints are counted apart: they get little at once, so their deliveries may wait for long.
    */
-  waitingAgeSeconds: Record<"working" | "failing", number>;
-  /** Deliveries that no workflow carries yet; counted up to `MOST_WAITING`. */
-  waiting: number;
+  waitingAgeSeconds: ByHealth;
+  /** Deliveries that no workflow carries; counted up to `MOST_WAITING` in all. */
+  waiting: ByHealth;
   /** Groups of deliveries that workflows carry. */
   groups: Record<GroupPhase, number>;
+  /** Endpoints that are on and `failing`. */
+  failing: number;
   /** Endpoints that the platform has switched off. */
   switchedOff: number;
 }
@@ -31,31 +36,37 @@ export const MOST_WAITING = 10_000;
  */
 export async function overviewWebhooks(em: EntityManager): Promise<WebhooksOverview> {
   const db = kysely(em);
-  const { rows: singles } = await sql<{ outbox: number | null; off: number; first: number; retrying: number }>`
+  const { rows: singles } = await sql<{
+    outbox: number | null;
+    failing: number;
+    off: number;
+    first: number;
+    retrying: number;
+  }>`
     select
       (select extract(epoch from clock_timestamp() - created_at)::float8 from webhook_outbox order by seq limit 1)
         as outbox,
+      (select count(*)::int from webhook_health h join webhook_endpoints e on e.id = h.webhook_id
+        where ${isFailing("h")} and e.active) as failing,
       (select count(*)::int from webhook_endpoints where disabled_reason = 'delivery_failures') as off,
       (select count(*)::int from webhook_groups where phase = 'FIRST') as first,
       (select count(*)::int from webhook_groups where phase = 'RETRYING') as retrying`.execute(db);
   // Endpoint by endpoint: the first of each that waits is one step along the index, however many follow it.
   const { rows: ages } = await sql<{ failing: boolean; seconds: number; waiting: number }>`
     with recursive waiting as (${endpointsWaiting}), waits as (
-      select w.webhook_id, h.consecutive_failures >= ${sql.lit(FAILING_AFTER)} as failing, (
-        select d.created_at from webhook_deliveries d
-        where d.webhook_id = w.webhook_id and ${isWaiting("d")} order by d.id limit 1) as since
+      select w.webhook_id, ${isFailing("h")} as failing, (
+        select created_at from ${oldestWaiting(sql`w.webhook_id`, sql`1`)} o) as since
       from waiting w join webhook_health h on h.webhook_id = w.webhook_id
     ), counted as (
       select failing, count(*)::int as waiting from (
-        select w.failing from waits w cross join lateral (
-          select from webhook_deliveries d where d.webhook_id = w.webhook_id and ${isWaiting("d")}
-          order by d.id limit ${sql.lit(MOST_WAITING)}) d
+        select w.failing from waits w cross join lateral
+          ${oldestWaiting(sql`w.webhook_id`, sql.lit(MOST_WAITING))} d
         limit ${sql.lit(MOST_WAITING)}) c
       group by failing
     ), since as (
       select failing, since from waits
       union all
-      select h.consecutive_failures >= ${sql.lit(FAILING_AFTER)}, g.due_at
+      select ${isFailing("h")}, g.due_at
       from webhook_groups g join webhook_health h on h.webhook_id = g.webhook_id where g.due_at < clock_timestamp()
     )
     select s.failing, greatest(extract(epoch from clock_timestamp() - min(s.since)), 0)::float8 as seconds,
@@ -66,8 +77,9 @@ export async function overviewWebhooks(em: EntityManager): Promise<WebhooksOverv
   return {
     outboxAgeSeconds: Math.max(0, single?.outbox ?? 0),
     waitingAgeSeconds: { working: of(false)?.seconds ?? 0, failing: of(true)?.seconds ?? 0 },
-    waiting: (of(false)?.waiting ?? 0) + (of(true)?.waiting ?? 0),
+    waiting: { working: of(false)?.waiting ?? 0, failing: of(true)?.waiting ?? 0 },
     groups: { FIRST: single?.first ?? 0, RETRYING: single?.retrying ?? 0 },
+    failing: single?.failing ?? 0,
     switchedOff: single?.off ?? 0,
   };
 }

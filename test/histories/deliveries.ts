@@ -4,6 +4,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { REPLAYABLE, requestReplay } from "../../domain/webhooks/bulk-replay.ts";
+import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
@@ -18,6 +19,7 @@ import {
   repairSecret,
   setEndpoint,
   setReplayRate,
+  takePlaces,
   untilAtRest,
   untilDetails,
   untilLog,
@@ -29,6 +31,8 @@ const TEN_MINUTES = 600;
 /** A part of an attempt begins requests for so long; this many slow ones take longer than one part. */
 const SLOW_MS = 1_500;
 const SLOW_DELIVERIES = 60;
+/** More than a run's history takes before it continues as a new run. */
+const UPDATES_OF_A_LONG_RUN = 40;
 
 interface Delivery {
   team: TestTeam;
@@ -104,35 +108,17 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     to.answer(status(204));
     return { ...to, handle };
   }
-  /** One that finds its endpoint's slots for retries taken. */
-  async function withoutSlot() {
-    const to = await endpointThat(status(500));
-    const taken = [newId("delivery"), newId("delivery")];
-    await kysely(to.team.em)
-      .insertInto("webhook_groups")
-      .values(
-        taken.map((id) => ({
-          id,
-          team_id: to.team.team.id,
-          environment: "LIVE" as const,
-          webhook_id: to.endpoint.id,
-          size: 1,
-          phase: "RETRYING" as const,
-          begun_at: sql<string>`now()`,
-          due_at: sql<string>`now() + interval '1 hour'`,
-          slot_until: sql<string>`now() + interval '1 hour'`,
-        })),
-      )
-      .execute();
-    const workflowId = await deliver(to);
-    const handle = temporal.workflow.getHandle(workflowId);
-    await untilDetails(handle, /slots for retries are taken/);
-    const release = async () => {
+  /** One whose endpoint answers its first attempt when it is told to. */
+  async function hanging() {
+    const answers: (() => void)[] = [];
+    const to = await endpointThat((...args) => void answers.push(() => status(500)(...args)));
+    const handle = temporal.workflow.getHandle(await deliver(to));
+    await eventually(() => answers.length > 0, { what: "the request", withinMs: PATIENCE_MS });
+    const fail = () => {
       to.answer(status(204));
-      await kysely(to.team.em).deleteFrom("webhook_groups").where("id", "in", taken).execute();
-      await handle.executeUpdate("retryNow");
+      for (const answer of answers) answer();
     };
-    return { handle, workflowId, release };
+    return { handle, fail };
   }
   /** A bulk replay of deliveries that failed. */
   async function replay(count: number, perSecond: number): Promise<string> {
@@ -167,7 +153,7 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
       return deliver(await endpointThat((...args) => status(++times < 3 ? 500 : 204)(...args)));
     },
 
-    "delivery-exhausted": async () => deliver(await endpointThat(status(500)), 2),
+    "delivery-exhausted": async () => deliver(await endpointThat(status(500))),
 
     "delivery-blocked": async () => {
       const to = await endpointThat(status(204), { url: "http://127.0.0.1:9/" });
@@ -183,19 +169,22 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
 
     "delivery-slow": async () => deliver(await endpointThat(slow), SLOW_DELIVERIES),
 
+    // Its first attempt is a local activity, which ends after two seconds.
     "delivery-in-parts": async () => {
       const to = await endpointThat(slow);
-      // Few at once, so that the attempt is long.
-      await sql`update webhook_health set consecutive_failures = 5 where webhook_id = ${to.endpoint.id}`.execute(
+      await sql`update webhook_health set last_success_at = now() where webhook_id = ${to.endpoint.id}`.execute(
         kysely(to.team.em),
       );
       return deliver(to, SLOW_DELIVERIES);
     },
 
-    "delivery-slots-taken": async () => {
-      const { workflowId, release } = await withoutSlot();
-      await release();
-      return workflowId;
+    // Its deliveries wait in Postgres then; other workflows probe the endpoint.
+    "delivery-endpoint-failing": async () => deliver(await endpointThat(status(500)), FAILING_AFTER),
+
+    "delivery-places-taken": async () => {
+      const to = await endpointThat(status(500));
+      await takePlaces(to.team, to.endpoint.id);
+      return deliver(to);
     },
 
     "delivery-step-failing-then-retried": async () => {
@@ -260,10 +249,13 @@ export async function deliveryPaths(temporal: Client): Promise<Record<string, ()
     },
 
     "delivery-continued-as-new": async () => {
-      const { handle, workflowId, release } = await withoutSlot();
+      const { handle, fail } = await hanging();
+      // Each update makes the history longer.
+      for (let count = 0; count < UPDATES_OF_A_LONG_RUN; count++) await handle.executeUpdate("retryNow");
+      fail();
+      await untilDetails(handle, /1 left/);
       await untilNextRun(handle);
-      await release();
-      return workflowId;
+      return handle.workflowId;
     },
 
     "bulk-replay": () => replay(5, 2),

@@ -133,10 +133,11 @@ describe("A bulk replay", () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/last` });
     receiver.behave = (_, response) => void response.writeHead(500).end();
-    await emitSome(team, 2);
-    const log = await untilOver(team, endpoint.id, 2);
-    assert.equal(log.length, 8);
-    assert.equal(await left(team, endpoint), 2);
+    // One delivery: after five failures in a row the others would wait for a probe.
+    await emitSome(team, 1);
+    const log = await untilOver(team, endpoint.id);
+    assert.equal(log.length, 4);
+    assert.equal(await left(team, endpoint), 1);
     assert.equal(await left(team, endpoint, { since: new Date(Date.now() + 60_000) }), 0);
     assert.equal(await left(team, endpoint, { until: new Date("2020-01-02") }), 0);
     assert.equal(await left(team, endpoint, { teamId: (await makeTeam()).team.id }), 0);
@@ -146,13 +147,13 @@ describe("A bulk replay", () => {
     await untilLog(
       team,
       endpoint.id,
-      (rows) => replaysIn(rows).filter(({ status }) => status === "FAILED").length === 2,
+      (rows) => replaysIn(rows).filter(({ status }) => status === "FAILED").length === 1,
     );
     receiver.behave = (_, response) => void response.writeHead(204).end();
     await ask(team, endpoint, 100);
-    const after = await untilReplayed(team, endpoint, 2);
-    assert.equal(replaysIn(after).length, 4);
-    assert.equal(new Set(after.map(({ event_id }) => event_id)).size, 2);
+    const after = await untilReplayed(team, endpoint, 1);
+    assert.equal(replaysIn(after).length, 2);
+    assert.equal(new Set(after.map(({ event_id }) => event_id)).size, 1);
     assert.equal(await left(team, endpoint), 0);
   }).timeout(90_000);
 

@@ -129,12 +129,13 @@ describe("A working endpoint", () => {
     receiver.behave = askToWait(600);
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/recovered` });
+    // With one failure more it would be failing, and all of its deliveries would wait for a probe.
     for (const group of [1, 2, 3, 4]) {
-      await emitSome(team, 2);
+      await emitSome(team, 1);
       await untilLog(
         team,
         endpoint.id,
-        (log) => log.length === 2 * group && log.every(({ status }) => status === "RETRYING"),
+        (log) => log.length === group && log.every(({ status }) => status === "RETRYING"),
       );
     }
     receiver.behave = (_, response) => void response.writeHead(204).end();
@@ -144,13 +145,13 @@ describe("A working endpoint", () => {
       endpoint.id,
       (rows) => rows.filter(({ status }) => status === "SUCCEEDED").length === 3,
     );
-    assert.equal(log.filter(({ status }) => status === "RETRYING").length, 8);
+    assert.equal(log.filter(({ status }) => status === "RETRYING").length, 4);
     const groups = new Set(
       (await untilWaiting(team, endpoint.id)).flatMap(({ group_id, status }) =>
         status === "RETRYING" ? [group_id] : [],
       ),
     );
     for (const group_id of groups) await workflowOf(temporal, { group_id }).executeUpdate("cancel");
-    await untilOver(team, endpoint.id, 11);
+    await untilOver(team, endpoint.id, 7);
   }).timeout(120_000);
 });

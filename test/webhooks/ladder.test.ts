@@ -4,9 +4,8 @@ import fc from "fast-check";
 import { sql } from "kysely";
 import { LADDER_SECONDS } from "../../config/env.ts";
 import { kysely } from "../../db/orm.ts";
-import { newId } from "../../domain/ids.ts";
 import { type Answer, classifyAnswer, type FailureCode } from "../../domain/webhooks/classify.ts";
-import { busyWaitMs, jittered } from "../../workflows/ladder.ts";
+import { jittered } from "../../workflows/ladder.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts";
@@ -16,6 +15,7 @@ import {
   groupsOf,
   type Row,
   states,
+  takePlaces,
   untilAtRest,
   untilDetails,
   untilLog,
@@ -50,20 +50,6 @@ describe("The ladder", () => {
     );
     assert.equal(jittered(0, 1), 0);
     assert.deepEqual([jittered(1_000, 0), jittered(1_000, 0.5), jittered(1_000, 1)], [800, 1_000, 1_200]);
-  });
-
-  it("has a group without a free slot ask again after 4 s at the earliest, and at least every 6 minutes", () => {
-    fc.assert(
-      fc.property(fc.integer({ min: 0, max: 1_000_000 }), random, (count, draw) => {
-        const waitMs = busyWaitMs(count, draw);
-        assert.ok(waitMs >= 4_000 && waitMs <= 360_000, `${waitMs}`);
-        assert.ok(busyWaitMs(count + 1, draw) >= waitMs);
-      }),
-    );
-    assert.deepEqual(
-      [1, 2, 3, 7, 8].map((count) => busyWaitMs(count, 0.5)),
-      [5e3, 10e3, 20e3, 300e3, 300e3],
-    );
   });
 });
 
@@ -279,20 +265,20 @@ describe("A delivery on the ladder", () => {
     }
   }).timeout(90_000);
 
-  // An attempt returns after 14 s and continues as another part. The first part had been asked to wait for ten minutes,
+  // An attempt returns after a while and continues as another part. The first part had been asked to wait for ten minutes,
   // the last one brought successes alone: the group was attempted again at once.
   it("waits as long as the first part of a long attempt was asked to", async () => {
     const team = await makeTeam();
     const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/parts` });
-    // Few at once, so that the attempt is long.
-    await sql`update webhook_health set consecutive_failures = 5 where webhook_id = ${endpoint.id}`.execute(
+    // Its first attempt is a local activity, which ends after two seconds.
+    await sql`update webhook_health set last_success_at = now() where webhook_id = ${endpoint.id}`.execute(
       kysely(team.em),
     );
     let times = 0;
     receiver.behave = (received, response, request) => {
       if (times++ === 0) askToWait(600)(received, response, request);
       else if (times > 85) response.writeHead(204).end();
-      else setTimeout(() => response.writeHead(204).end(), 700);
+      else setTimeout(() => response.writeHead(204).end(), 600);
     };
     await emitSome(team, 100);
     await untilLog(team, endpoint.id, (log) => log.length === 100 && log.every(({ status }) => status !== "PENDING"));
@@ -309,7 +295,9 @@ describe("A delivery on the ladder", () => {
       where d.webhook_id = ${endpoint.id} and d.status = 'RETRYING'`.execute(kysely(team.em));
     assert.ok(rows.length > 0);
     for (const row of rows) assert.deepEqual(row, { waits: true, same: true });
-    const parts = (await handle.fetchHistory()).events?.filter((event) => event.activityTaskCompletedEventAttributes);
+    const parts = (await handle.fetchHistory()).events?.filter(
+      (event) => event.activityTaskCompletedEventAttributes ?? event.markerRecordedEventAttributes,
+    );
     assert.ok((parts?.length ?? 0) > 1, "the attempt had several parts");
     // An outcome that came while others were being written was lost, and the delivery made again under the same id.
     assert.equal(new Set(receiver.received.map(deliveryIdOf)).size, receiver.received.length);
@@ -318,47 +306,39 @@ describe("A delivery on the ladder", () => {
     assert.equal((await untilOver(team, endpoint.id)).length, 100);
   }).timeout(120_000);
 
-  it("asks again later while its endpoint's slots for retries are taken, and continues when one is free", async () => {
+  it("waits in Postgres while its endpoint's places for retries are taken, and continues when one is free", async () => {
     const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/slots` });
-    const taken = [newId("delivery"), newId("delivery")];
-    await kysely(team.em)
-      .insertInto("webhook_groups")
-      .values(
-        taken.map((id) => ({
-          id,
-          team_id: team.team.id,
-          environment: "LIVE" as const,
-          webhook_id: endpoint.id,
-          size: 1,
-          phase: "RETRYING" as const,
-          begun_at: sql<string>`now()`,
-          due_at: sql<string>`now() + interval '1 hour'`,
-          slot_until: sql<string>`now() + interval '1 hour'`,
-        })),
-      )
-      .execute();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/places` });
+    const free = await takePlaces(team, endpoint.id);
     receiver.behave = (_, response) => void response.writeHead(500).end();
     await emitSome(team, 1);
-    const [row] = await untilWaiting(team, endpoint.id);
-    assert.ok(row);
-    const handle = workflowOf(temporal, row);
-    assert.match(await untilDetails(handle, /slots for retries are taken/), new RegExp(`^Endpoint ${endpoint.id}\\.`));
-    assert.equal(receiver.received.length, 1, "nothing is sent without a slot");
+    const [first] = await untilWaiting(team, endpoint.id);
+    assert.ok(first);
+    const handle = workflowOf(temporal, first);
+    const [row] = await untilLog(team, endpoint.id, ([one]) => one?.group_id === null);
+    assert.deepEqual([row?.status, row?.attempt, row?.attempts_used], ["RETRYING", 1, 1]);
+    assert.deepEqual(await handle.result(), { succeeded: 0, failed: 0, blocked: 0, returned: 1 });
+    assert.equal(
+      await detailsOf(handle),
+      `Endpoint ${endpoint.id}. Ended: 0 succeeded, 0 failed, 0 blocked. 1 returned: they wait for their endpoint, and another workflow will carry them.`,
+    );
+    assert.equal(receiver.received.length, 1, "nothing is sent without a place");
 
-    // First attempts have room of their own.
+    // New deliveries have places of their own.
     receiver.behave = (_, response) => void response.writeHead(204).end();
     await emitSome(team, 1);
     await untilLog(team, endpoint.id, (log) => log.some(({ status }) => status === "SUCCEEDED"));
+    assert.equal(receiver.received.length, 2);
 
-    await kysely(team.em).deleteFrom("webhook_groups").where("id", "in", taken).execute();
-    await handle.executeUpdate("retryNow");
+    await free();
     const log = await untilOver(team, endpoint.id, 2);
-    const mine = log.filter(({ group_id }) => group_id === row.group_id);
+    const mine = log.filter(({ event_id }) => event_id === first.event_id);
     assert.deepEqual(states(mine), [
       [1, "FAILED"],
       [2, "SUCCEEDED"],
     ]);
-    await untilDetails(handle, /Ended: 1 succeeded/);
+    const [again] = mine.filter(({ attempt }) => attempt === 2);
+    assert.notEqual(again?.group_id, first.group_id, "another workflow carried it");
+    assert.equal(again?.first_id, first.id);
   }).timeout(90_000);
 });

@@ -8,7 +8,9 @@ import type { Environment } from "../../db/entities/shared.ts";
 import type { DeliveryStatus } from "../../db/entities/webhook.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { newId } from "../../domain/ids.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
+import { OLD_GROUPS } from "../../domain/webhooks/plan-groups.ts";
 import { sealSecret } from "../../domain/webhooks/secrets.ts";
 import { deliveryWorkflowId, RECONCILER_ID } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
@@ -201,6 +203,28 @@ export async function makeOverdue(team: Pick<TestTeam, "em">, webhookId: string)
 
 export async function groupsOf(team: Pick<TestTeam, "em">, webhookId: string) {
   return kysely(team.em).selectFrom("webhook_groups").selectAll().where("webhook_id", "=", webhookId).execute();
+}
+
+/** Takes all places that an endpoint has for groups that retry. @returns a function that frees them */
+export async function takePlaces({ em, team }: Pick<TestTeam, "em" | "team">, webhookId: string) {
+  const taken = Array.from({ length: OLD_GROUPS }, () => newId("delivery"));
+  await kysely(em)
+    .insertInto("webhook_groups")
+    .values(
+      taken.map((id) => ({
+        id,
+        team_id: team.id,
+        environment: "LIVE" as const,
+        webhook_id: webhookId,
+        size: 1,
+        phase: "RETRYING" as const,
+        begun_at: sql<string>`now()`,
+        due_at: sql<string>`now() + interval '1 hour'`,
+        slot_until: sql<string>`now() + interval '1 hour'`,
+      })),
+    )
+    .execute();
+  return () => kysely(em).deleteFrom("webhook_groups").where("id", "in", taken).execute();
 }
 
 /** Changes columns of an endpoint, past the API. */

@@ -2,12 +2,14 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
-import { endpointsWaiting } from "../../domain/webhooks/grouping.ts";
-import { makeTeam } from "../support/webhooks.ts";
+import { formGroups } from "../../domain/webhooks/grouping.ts";
+import { endpointsWaiting, oldestWaiting } from "../../domain/webhooks/waiting.ts";
+import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 
 interface PlanNode {
   "Relation Name"?: string;
   "Index Name"?: string;
+  "Node Type"?: string;
   "Actual Rows"?: number;
   "Actual Loops"?: number;
   Plans?: PlanNode[];
@@ -17,6 +19,7 @@ const withParts = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).f
 
 const ENDPOINTS = 20;
 const DELIVERIES = 1_000;
+const MANY = 100_000;
 
 describe("Deliveries that wait for a group", () => {
   let em: EntityManager;
@@ -32,10 +35,11 @@ describe("Deliveries that wait for a group", () => {
       .fork()
       .transactional(async (tx) => {
         for (const blocked of [false, true]) {
+          // Every third was returned by a workflow.
           await sql`insert into webhook_deliveries
-              (id, team_id, environment, webhook_id, event_id, event_type, status, blocked_at_once)
+              (id, team_id, environment, webhook_id, event_id, event_type, status, ended_ungrouped, attempts_used)
             select w || '/' || n || ${blocked}, 'team', 'LIVE', w, 'event', 'newsletter.started',
-              ${blocked ? "BLOCKED" : "PENDING"}, ${blocked}
+              ${blocked ? "BLOCKED" : "PENDING"}, ${blocked}, case when n % 3 = 0 then 1 else 0 end
             from unnest(${ids}::text[]) w, generate_series(1, ${DELIVERIES}) n`.execute(kysely(tx));
         }
         await look(tx);
@@ -53,11 +57,59 @@ describe("Deliveries that wait for a group", () => {
       const looks = nodes.filter((node) => node["Relation Name"] === "webhook_deliveries");
       assert.ok(looks.length >= 2, JSON.stringify(rows));
       for (const look of looks) {
-        assert.equal(look["Index Name"], "webhook_deliveries_waiting");
+        assert.match(look["Index Name"] ?? "", /^webhook_deliveries_(waiting|returned)$/);
         assert.ok((look["Actual Rows"] ?? 0) <= 1, "one row a step");
       }
       assert.ok(Math.max(...looks.map((look) => look["Actual Loops"] ?? 0)) >= ENDPOINTS, "one step an endpoint");
     });
+  }).timeout(60_000);
+
+  it("are read oldest first, along the indexes, no more of them than are wanted", async () => {
+    const wanted = 50;
+    await besideMany(async (tx) => {
+      const { rows } = await sql<{ "QUERY PLAN": { Plan: PlanNode }[] }>`
+        explain (analyze, format json) with recursive waiting as (${endpointsWaiting})
+        select d.id from waiting w cross join lateral ${oldestWaiting(sql`w.webhook_id`, sql.lit(wanted))} d`.execute(
+        kysely(tx),
+      );
+      const nodes = (rows[0]?.["QUERY PLAN"] ?? []).flatMap(({ Plan }) => withParts(Plan));
+      const looks = nodes.filter((node) => /^webhook_deliveries_(waiting|returned)$/.test(node["Index Name"] ?? ""));
+      assert.deepEqual(new Set(looks.map((look) => look["Index Name"])).size, 2, JSON.stringify(rows));
+      for (const look of looks) assert.ok((look["Actual Rows"] ?? Number.NaN) <= wanted);
+      assert.ok(!nodes.some((node) => node["Node Type"] === "Sort"), "nothing is sorted");
+    });
+  }).timeout(60_000);
+
+  // A plan that reads or sorts all that wait takes longer than this at each pass of the relay.
+  it(`are put into groups as soon when ${MANY.toLocaleString("en")} wait, new ones and returned ones`, async () => {
+    const rolledBack = new Error("rolled back");
+    const team = await makeTeam();
+    const { id } = await makeEndpoint(team, { url: PUBLIC_URL });
+    await team.em
+      .fork()
+      .transactional(async (tx) => {
+        const first = newId("delivery");
+        await sql`update webhook_health set consecutive_failures = 1, backlog_until = ${`${first}/2`} where webhook_id = ${id}`.execute(
+          kysely(tx),
+        );
+        // A tenth came before the endpoint worked again, a tenth was returned.
+        await sql`insert into webhook_deliveries
+            (id, team_id, environment, webhook_id, event_id, event_type, status, attempts_used)
+          select ${first} || '/' || (n % 10) || '/' || n, ${team.team.id}, 'LIVE', ${id}, 'event', 'newsletter.started',
+            'PENDING', case when n % 10 = 9 then 1 else 0 end
+          from generate_series(1, ${MANY}) n`.execute(kysely(tx));
+        const began = performance.now();
+        const groups = await formGroups(tx);
+        const tookMs = performance.now() - began;
+        const mine = groups.filter(({ webhookId }) => webhookId === id);
+        assert.deepEqual(
+          mine.map(({ size }) => size),
+          Array.from({ length: 9 }, () => 100),
+        );
+        assert.ok(tookMs < 2_000, `${tookMs} ms`);
+        throw rolledBack;
+      })
+      .catch((error: unknown) => assert.equal(error, rolledBack));
   }).timeout(60_000);
 
   // Postgres writes all indexes of a row when a column that one of them names is changed, in its condition as well.

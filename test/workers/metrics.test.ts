@@ -375,7 +375,7 @@ describe("Metrics from Postgres", () => {
     // While its row of health is locked, the relay passes an endpoint by, as it does one without room.
     await transaction(team.em, async (tx) => {
       await sql`select from webhook_health where webhook_id = ${id} for update`.execute(kysely(tx));
-      const waiting = await value("deliveries_waiting");
+      const waiting = await value("deliveries_waiting", { endpoint: "working" });
       await insertDelivery(team, id, {
         status: "PENDING",
         group_id: null,
@@ -383,12 +383,14 @@ describe("Metrics from Postgres", () => {
       });
       await insertDelivery(team, id, { status: "PENDING", group_id: null });
       assert.equal(await wait("working"), 40);
-      assert.ok((await value("deliveries_waiting")) >= waiting + 2);
+      assert.ok((await value("deliveries_waiting", { endpoint: "working" })) >= waiting + 2);
       await sql`delete from webhook_deliveries where webhook_id = ${id}`.execute(db);
       assert.ok((await wait("working")) < 40);
     });
 
+    const failing = await value("endpoints_failing");
     await sql`update webhook_health set consecutive_failures = 5 where webhook_id = ${id}`.execute(db);
+    assert.equal(await value("endpoints_failing"), failing + 1);
     const before = await groups();
     const groupId = newId("delivery");
     await sql`insert into webhook_groups (id, team_id, environment, webhook_id, size, phase, begun_at, due_at)

@@ -1,0 +1,109 @@
+import type { GroupLane } from "../../db/entities/webhook.ts";
+import type { EndpointHealth } from "./endpoint-health.ts";
+
+/** Deliveries one workflow carries at most; at 100 the cost of a workflow is shared widely enough. */
+export const GROUP_SIZE = 100;
+
+/**
+ * NEW groups of a working endpoint that may be at their first attempt at once: so many full ones, and so many that are
+ * not. Deliveries that come meanwhile wait in Postgres, so that the busier an endpoint is, the fuller its groups get.
+ * Other endpoints get one group at a time.
+ */
+const FULL_GROUPS = 6;
+const PARTIAL_GROUPS = 2;
+/**
+ * Places for deliveries that are not new, of a working endpoint: for BACKLOG groups at their first attempt and for groups
+ * that retry. They are apart from the places of NEW groups, so that neither holds up the other.
+ */
+export const OLD_GROUPS = 3;
+/** Probes of an endpoint whose groups exist at once, when the workflows of earlier ones are held or were lost. */
+const MOST_PROBES = 3;
+
+/** An endpoint that deliveries wait for, and its groups under way. */
+export interface EndpointLoad {
+  health: EndpointHealth;
+  /** NEW groups at their first attempt. */
+  newGroups: number;
+  /** Taken places for deliveries that are not new. */
+  oldGroups: number;
+  /** Groups of probes. */
+  probes: number;
+  /** One of them was formed lately, so it may still get its answer. */
+  isProbed: boolean;
+}
+
+/** A delivery that was attempted before, or waited while its endpoint was failing. */
+export interface OldDelivery {
+  id: string;
+  attemptsUsed: number;
+}
+
+/** What waits for an endpoint, oldest first; at least as many as it has room for. */
+export interface WaitingDeliveries {
+  /** Never attempted, and written since the endpoint last stopped failing. */
+  fresh: readonly string[];
+  /** The first of `fresh` has waited for so long that the group before it must be held up by a slow answer. */
+  isHeldUp: boolean;
+  old: readonly OldDelivery[];
+  /** Whose turn it is to be the probe. */
+  next: OldDelivery | null;
+}
+
+export interface PlannedGroup {
+  lane: GroupLane;
+  /** The same for all of its deliveries: they continue the ladder at the next attempt. */
+  attemptsUsed: number;
+  ids: string[];
+}
+
+/** How many deliveries an endpoint has room for. */
+export interface Room {
+  fresh: number;
+  old: number;
+  probe: 0 | 1;
+}
+
+/** The room of an endpoint. A failing one has room for a probe alone; whether that is due is not asked here. */
+export function roomOf({ health, newGroups, oldGroups, probes, isProbed }: EndpointLoad): Room {
+  if (health === "failing") return { fresh: 0, old: 0, probe: isProbed || probes >= MOST_PROBES ? 0 : 1 };
+  const isWorking = health === "working";
+  return {
+    fresh: Math.max(0, (isWorking ? FULL_GROUPS : 1) - newGroups) * GROUP_SIZE,
+    old: Math.max(0, (isWorking ? OLD_GROUPS : 1) - oldGroups) * GROUP_SIZE,
+    probe: 0,
+  };
+}
+
+/** Puts what waits for an endpoint into groups, as far as it has room for them. */
+export function planGroups(load: EndpointLoad, waiting: WaitingDeliveries): PlannedGroup[] {
+  const room = roomOf(load);
+  if (room.probe > 0) {
+    const { next } = waiting;
+    return next ? [{ lane: "PROBE", attemptsUsed: next.attemptsUsed, ids: [next.id] }] : [];
+  }
+  return [...planNew(load, room, waiting), ...planBacklog(room, waiting)];
+}
+
+function planNew({ health, newGroups }: EndpointLoad, room: Room, { fresh, isHeldUp }: WaitingDeliveries) {
+  const partial = (health === "working" && isHeldUp ? PARTIAL_GROUPS : 1) - newGroups;
+  const chunks = chunked(fresh.slice(0, room.fresh));
+  return chunks
+    .filter((ids, i) => ids.length === GROUP_SIZE || i < partial)
+    .map((ids): PlannedGroup => ({ lane: "NEW", attemptsUsed: 0, ids }));
+}
+
+/** The deliveries of a group continue the ladder together, so those that used up as many attempts share one. */
+function planBacklog(room: Room, { old }: WaitingDeliveries): PlannedGroup[] {
+  const places = room.old / GROUP_SIZE;
+  const age = new Map(old.map(({ id }, i) => [id, i]));
+  const ageOf = ({ ids: [id = ""] }: PlannedGroup) => age.get(id) ?? 0;
+  return [...Map.groupBy(old.slice(0, room.old), ({ attemptsUsed }) => attemptsUsed)]
+    .flatMap(([attemptsUsed, members]) =>
+      chunked(members.map(({ id }) => id)).map((ids): PlannedGroup => ({ lane: "BACKLOG", attemptsUsed, ids })),
+    )
+    .sort((a, b) => ageOf(a) - ageOf(b))
+    .slice(0, places);
+}
+
+const chunked = (ids: readonly string[]): string[][] =>
+  Array.from({ length: Math.ceil(ids.length / GROUP_SIZE) }, (_, i) => ids.slice(i * GROUP_SIZE, (i + 1) * GROUP_SIZE));
