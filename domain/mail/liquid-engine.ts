@@ -40,7 +40,7 @@ const ALLOWED_FILTERS = `
   base64_encode base64_decode sha256 hmac_sha256 json jsonify inspect to_integer
   abs at_least at_most ceil divided_by floor minus plus modulo times round
   date date_to_xmlschema date_to_rfc822 date_to_string date_to_long_string
-  join first last size reverse sort sort_natural uniq compact concat push pop shift unshift sample
+  join first last size reverse sort sort_natural sum uniq compact concat push pop shift unshift sample
   array_to_sentence_string`
   .trim()
   .split(/\s+/);
