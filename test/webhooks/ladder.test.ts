@@ -12,6 +12,7 @@ import { emitSome, logOf, makeEndpoint, makeTeam } from "../support/webhooks.ts"
 import {
   askToWait,
   deliveryIdOf,
+  detailsOf,
   groupsOf,
   type Row,
   states,
