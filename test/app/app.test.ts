@@ -58,7 +58,9 @@ async function refused(args: string[], why: RegExp, options?: Parameters<typeof 
   assert.ok(!/\n {4}at /.test(stderr), "no stack trace");
 }
 
-describe("The app's command line", () => {
+describe("The app's command line", function () {
+  // Each command is a process of its own.
+  this.timeout(120_000);
   let team: TestTeam;
   let id: string;
   let folder: string;
