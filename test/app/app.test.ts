@@ -61,7 +61,7 @@ async function refused(args: string[], why: RegExp, options?: Parameters<typeof 
 
 describe("The app's command line", function () {
   // Each command is a process of its own.
-  this.timeout(90_000);
+  this.timeout(120_000);
   let team: TestTeam;
   let id: string;
   let folder: string;
