@@ -16,6 +16,8 @@ const FIRST_HOLD_MS = 2_000;
 const MAX_HOLD_MS = 60_000;
 /** How long the number of connections at which the server refused another one counts as its limit. */
 const SERVER_LIMIT_MS = 60_000;
+/** The same where another one failed without a reply, which may be chance. It doubles with each such failure in a row. */
+const FIRST_SUSPICION_MS = 1_000;
 
 /**
  * How many connections raise the throughput. It doubles them while all are busy and the rate rises with their number:
@@ -25,6 +27,7 @@ export class Concurrency {
   #max: number;
   #target: number;
   #serverLimit = { connections: Number.POSITIVE_INFINITY, until: 0 };
+  #suspicionMs = FIRST_SUSPICION_MS;
   #before: { target: number; rate: number } | undefined;
   #failures = 0;
   #holdMs = FIRST_HOLD_MS;
@@ -49,9 +52,15 @@ export class Concurrency {
     this.#restart(0);
   }
 
-  /** The server refused a further connection while `open` others work. */
-  refusedAbove(open: number, now: number): void {
-    this.#serverLimit = { connections: Math.max(1, open), until: now + SERVER_LIMIT_MS };
+  /** The server refused a further connection while `open` others work, or the connection failed without a reply. */
+  refusedAbove(open: number, now: number, { replied }: { replied: boolean }): void {
+    let { until } = this.#serverLimit;
+    if (replied) until = now + SERVER_LIMIT_MS;
+    else if (now >= until) {
+      until = now + this.#suspicionMs;
+      this.#suspicionMs = Math.min(this.#suspicionMs * 2, SERVER_LIMIT_MS);
+    }
+    this.#serverLimit = { connections: Math.max(1, open), until };
     this.#target = Math.min(this.#target, this.#serverLimit.connections);
     this.#before = undefined;
     this.#restart(now);
@@ -61,6 +70,7 @@ export class Concurrency {
   admitted(open: number): void {
     if (open <= this.#serverLimit.connections) return;
     this.#serverLimit.connections = open;
+    this.#suspicionMs = FIRST_SUSPICION_MS;
     this.#target = Math.max(this.#target, Math.min(open, this.#max));
   }
 

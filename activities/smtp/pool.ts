@@ -220,9 +220,13 @@ export class SmtpPool {
     // The pool itself ended it.
     if (this.#closed) return;
     this.#refused(failure);
-    // Other connections work: this was one more than the server allows, or the first to be refused.
-    if (this.isLoggedIn) this.#concurrency.refusedAbove(this.#loggedIn.size, performance.now());
-    else this.#failWaiting(failure);
+    if (this.isLoggedIn) {
+      // Other connections work: this was one more than the server allows, or the first to be refused.
+      const replied = failure.code !== undefined;
+      this.#concurrency.refusedAbove(this.#loggedIn.size, performance.now(), { replied });
+    } else {
+      this.#failWaiting(failure);
+    }
   }
 
   #refused(failure: AccountFailure): void {

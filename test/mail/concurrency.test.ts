@@ -59,14 +59,39 @@ describe("The number of connections", () => {
   it("does not exceed the number above which the server refused", () => {
     const control = new Concurrency(200);
     const now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 300);
-    control.refusedAbove(10, now);
+    control.refusedAbove(10, now, { replied: true });
     drive(control, { latencyMs: 20, perMs: 100 }, now, 5_000);
     assert.equal(control.target, 10);
   });
 
+  it("falls for a second only when a connection failed without a reply", () => {
+    const control = new Concurrency(200);
+    for (let i = 0; i < 5; i++) control.refusedAbove(1, 1, { replied: false });
+    let now = drive(control, { latencyMs: 20, perMs: 100 }, 1, 900);
+    assert.equal(control.target, 1);
+    now = drive(control, { latencyMs: 20, perMs: 100 }, now, 3_000);
+    assert.equal(control.target, 200);
+  });
+
+  it("falls for longer with each connection that failed without a reply, until more are logged in", () => {
+    const control = new Concurrency(200);
+    const server = { latencyMs: 20, perMs: 100 };
+    let now = 1;
+    const fellForMs = () => {
+      control.refusedAbove(8, now, { replied: false });
+      const since = now;
+      while (control.target === 8) now = drive(control, server, now, 500);
+      return now - since;
+    };
+    const [first, second, third] = [fellForMs(), fellForMs(), fellForMs()];
+    assert.ok(first < 2_000 && second >= 2_000 && third >= 4_000, `${first}, ${second} and ${third} ms`);
+    control.admitted(16);
+    assert.ok(fellForMs() < 2_000);
+  });
+
   it("follows the connections that log in after another one was refused", () => {
     const control = new Concurrency(200);
-    control.refusedAbove(2, 1);
+    control.refusedAbove(2, 1, { replied: true });
     assert.equal(control.target, 2);
     control.admitted(5);
     assert.equal(control.target, 5);

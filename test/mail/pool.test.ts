@@ -637,6 +637,14 @@ describe("An SMTP pool", () => {
       assert.deepEqual(counts, { loggedIn: 2, refused: 2 });
     });
 
+    it("by failing one connection without a reply, while others are logged in: soon opens as many as it can use", async () => {
+      const sink = await sinkWith({ latencyMs: 5, dropAtOnce: (connection) => connection === 2 });
+      const { end, results } = await drainAll(poolAt(sink.port, { maxConnections: 20 }), people(1_500));
+      assert.deepEqual(end, { ended: "done" });
+      assert.deepEqual(tally(results), { sent: 1_500 });
+      assert.ok(sink.connections.made > 10, `${sink.connections.made} connections`);
+    });
+
     it("only at the first message of each session: stops after a few sessions", async () => {
       const sink = await sinkWith({ mail: () => ({ code: 421, text: "4.7.0 Come again" }) });
       const pool = poolAt(sink.port, { maxConnections: 20 });

@@ -19,6 +19,8 @@ export interface SinkOptions extends SMTPServerOptions {
   mail?: (address: string) => Fault | undefined;
   rcpt?: (address: string) => Fault | undefined;
   dot?: (message: Received) => Fault | undefined;
+  /** Drops a connection without a greeting; asked with its number, from 1. */
+  dropAtOnce?: (connection: number) => boolean;
   /** Drops the connection when the body begins. */
   dropInBody?: boolean;
   /** Wait before the reply to the final dot */
@@ -84,6 +86,7 @@ export async function startSink(options: SinkOptions = {}): Promise<Sink> {
     connections.made++;
     connections.open++;
     socket.once("close", () => connections.open--);
+    if (options.dropAtOnce?.(connections.made)) socket.destroy();
     if (socket.remotePort !== undefined) sockets.set(socket.remotePort, { socket, number: connections.made });
   });
   server.listen(0, options.listenOn ?? "127.0.0.1");
