@@ -152,6 +152,8 @@ describe("docker-compose.temporal.yml", () => {
     assert.deepEqual(members("temporal-data").sort(), ["temporal", "temporal-postgres", "temporal-schema"]);
     assert.deepEqual(members("egress").sort(), ["dispatch", "maintenance", "webhooks"]);
     assert.deepEqual(members("public"), ["api"]);
+    // The API's image also runs `account:connect`, which checks an account's server.
+    assert.deepEqual(members("mail").sort(), ["api", "dispatch", "mail", "maintenance"]);
   });
 
   it("names networks for every service, and lets none that has a way out reach its neighbours there", () => {
@@ -173,6 +175,23 @@ describe("docker-compose.temporal.yml", () => {
           name,
         );
     }
+  });
+
+  for (const name of ["api", "dispatch", "webhooks"]) {
+    it(`passes on to ${name} the settings of the networks that customers reach`, () => {
+      for (const setting of [
+        "EGRESS_DENIED_NETWORKS",
+        "SMTP_ALLOWED_HOSTS",
+        "WEBHOOK_ALLOWED_HOSTS",
+        "WEBHOOK_HTTPS_ONLY",
+      ]) {
+        assert.equal(compose.services[name]?.environment?.[setting], `\${${setting}:-}`);
+      }
+    });
+  }
+
+  it("does not count the API's connections per address: all come from the gateway of a network", () => {
+    assert.ok(readEnv(settingsOf(compose.services["api"] ?? {}), unneeded("api")).PROXY_ADDRESSES.length > 0);
   });
 
   it("requires every secret and says how to make it", () => {
