@@ -76,7 +76,8 @@ export interface Retired {
 /**
  * Lets processes start without a key from now on.
  * @param force also while it is needed: for a key that has leaked or is lost
- * @throws {ApiError} `not_found`; `resource_state_invalid` for the first key of the settings, and for one that is needed
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for the first key of the settings, for one that is needed, and,
+ *   forced or not, for an encryption key of the settings that still opens stored texts: they would be lost
  */
 export async function retireKey(
   em: EntityManager,
@@ -88,6 +89,11 @@ export async function retireKey(
   if (!key) throw new ApiError("not_found", `The database knows no key ${id} of ${setting}.`);
   if (key.isFirst || (key.neededFor !== null && !force)) {
     throw new ApiError("resource_state_invalid", `The key ${id} of ${setting} is needed: ${key.neededFor}.`);
+  }
+  const isLost = !env[setting].some(([given]) => given === id);
+  if (key.sealedTexts && !isLost) {
+    const remedy = "Run secrets:reencrypt first, or take the key out of this command's settings to lose them";
+    throw new ApiError("resource_state_invalid", `The key ${id} of ${setting} opens stored texts. ${remedy}.`);
   }
   const lost = key.sealedTexts ? await forgetDatabaseKeys(em, id) : 0;
   await kysely(em).deleteFrom("secret_fingerprints").where("setting", "=", setting).where("key_id", "=", id).execute();

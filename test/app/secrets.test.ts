@@ -119,6 +119,8 @@ describe("Rotating the secrets by the command line", function () {
     assert.equal(stateOf(before, "ENCRYPTION_KEYS", "e2").first, true);
     await refused(/e1 of ENCRYPTION_KEYS is needed/, turned, "secrets:retire", "ENCRYPTION_KEYS", "e1");
     await refused(/e2 of ENCRYPTION_KEYS is needed/, turned, "secrets:retire", "ENCRYPTION_KEYS", "e2", "--force");
+    const early = ["secrets:retire", "ENCRYPTION_KEYS", "e1", "--force"];
+    await refused(/e1 of ENCRYPTION_KEYS opens stored texts. Run secrets:reencrypt first/, turned, ...early);
 
     const report = await json(turned, "secrets:reencrypt");
     assert.deepEqual([report.reencrypted, report.unreadable], [sealed.length, []]);
