@@ -6,7 +6,7 @@ import { type EntityManager, kysely, type Tenant, tenantOf } from "../db/orm.ts"
 import { touchNewsletters } from "./audience/lists.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
-import { examineContent } from "./mail/examination.ts";
+import { examineContent, isCrowded } from "./mail/examination.ts";
 import { describeProblem } from "./mail/template-problem.ts";
 import { changesOf, type Patch } from "./patch.ts";
 import { holdPlace } from "./record-limit.ts";
@@ -135,14 +135,23 @@ async function lockDraft(em: EntityManager, newsletterId: string): Promise<Newsl
   return newsletter;
 }
 
+/** Seconds after which a template is worth another try while too many of its team wait: some have been checked by then. */
+const TEMPLATES_RETRY_SECONDS = 5;
+
 /**
  * Checks the templates of a draft that is to be made or changed. It may wait for other contents of the same team, so it
  * runs before a transaction takes a connection. An unknown merge tag is no error yet, but one of the preview: a draft may
  * be ahead of the data it is sent with.
- * @throws {ApiError} `validation_failed`, with the place of the problem
+ * @throws {ApiError} `validation_failed`, with the place of the problem; `rate_limit_exceeded` while too many others wait
  */
 export async function checkTemplates({ teamId }: Tenant, { subject, body }: Patch<DraftFields>): Promise<void> {
   if (!subject && !body) return;
+  // A request that is given up leaves its content waiting: without a limit they would fill the memory.
+  if (isCrowded(teamId)) {
+    throw new ApiError("rate_limit_exceeded", "Too many templates of the team wait to be checked.", {
+      retryAfterSeconds: TEMPLATES_RETRY_SECONDS,
+    });
+  }
   const problems = await examineContent(teamId, { subject: subject ?? "", html: body ?? "" });
   const problem = problems.find(({ kind }) => kind !== "unknown_tag");
   if (!problem) return;

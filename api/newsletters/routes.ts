@@ -40,7 +40,7 @@ const create = route({
   idempotency: "optional",
   dryRun: true,
   summary: "Draft a newsletter",
-  errors: ["resource_limit_reached"],
+  errors: ["rate_limit_exceeded", "resource_limit_reached"],
 })
   .input(z.strictObject({ body: newsletterBody }))
   .output(newsletter)
@@ -94,7 +94,7 @@ const update = route({
   idempotency: "optional",
   dryRun: true,
   summary: "Change a draft",
-  errors: ["resource_state_invalid"],
+  errors: ["rate_limit_exceeded", "resource_state_invalid"],
 })
   .input(z.strictObject({ params: newsletterParams, body: newsletterPatch }))
   .output(newsletter)

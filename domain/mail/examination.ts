@@ -11,6 +11,8 @@ import { type ContentField, type ContentProblem, TemplateError } from "./templat
 const LIMIT_MS = 10_000;
 /** Memory of the thread, in MiB. */
 const MAX_MEMORY_MIB = 192;
+/** Most characters of one team's contents that may wait. Those that are slow to read take half a minute together. */
+const MAX_WAITING_CHARS = 32_000_000;
 
 interface Job {
   task: ExaminationTask;
@@ -48,6 +50,11 @@ export class ExaminationThread {
       else this.#jobs.set(teamId, [job]);
       this.#next();
     });
+  }
+
+  /** Characters of the contents of a team that wait for their turn. */
+  waitingChars(teamId: string): number {
+    return (this.#jobs.get(teamId) ?? []).reduce((sum, { task }) => sum + task.content.html.length, 0);
   }
 
   #next(): void {
@@ -123,6 +130,9 @@ async function run<Task extends ExaminationTask>(
   if ("problem" in answer) throw new TemplateError(answer.problem);
   throw new UnsendableError(answer.unsendable);
 }
+
+/** Whether so many contents of a team wait that no other one should: its caller would give up before its turn. */
+export const isCrowded = (teamId: string): boolean => thread.waitingChars(teamId) > MAX_WAITING_CHARS;
 
 /** Lists the problems of a draft's templates, as `checkContent` does, in a thread of its own. */
 export async function examineContent(teamId: string, content: Record<ContentField, string>): Promise<ContentProblem[]> {

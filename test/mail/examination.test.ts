@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { ExaminationThread } from "../../domain/mail/examination.ts";
 import type { ExaminationTask } from "../../domain/mail/examination-task.ts";
+import { checkTemplates } from "../../domain/newsletters.ts";
 import { eventually } from "../support/eventually.ts";
 
 const compose = (html: string): ExaminationTask => ({
@@ -33,5 +34,20 @@ describe("The thread that reads contents", () => {
     };
     await Promise.all([...Array.from({ length: 6 }, () => run("many", SLOW)), run("one", QUICK), run("other", QUICK)]);
     assert.ok(order.indexOf("one") <= 2 && order.indexOf("other") <= 3, order.join());
+  });
+
+  it("takes no more contents of a team while too many of them wait, and those of other teams as before", async () => {
+    const check = (teamId: string, chars: number) =>
+      checkTemplates({ teamId, environment: "LIVE" }, { subject: "News", body: "x".repeat(chars) });
+    // From then on the first content of a row is being read, and does not wait.
+    await check("many", 1);
+    const results = await Promise.allSettled([
+      ...Array.from({ length: 40 }, () => check("many", 1_000_000)),
+      check("other", 1_000),
+    ]);
+    const reasons = results.flatMap((result) => (result.status === "rejected" ? [result.reason.code] : []));
+    assert.deepEqual(reasons, Array(6).fill("rate_limit_exceeded"));
+    assert.equal(results.at(-1)?.status, "fulfilled");
+    await check("many", 1_000_000);
   });
 });
