@@ -2,14 +2,7 @@ import type { EntityManager, Tenant } from "../../db/orm.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import type { Draft } from "./draft.ts";
-import {
-  assertContent,
-  assertDraft,
-  assertKeyMaySend,
-  checkGates,
-  type PassedGates,
-  type SendingKey,
-} from "./gates.ts";
+import { assertDraft, assertKeyMaySend, checkGates, type PassedGates, type SendingKey } from "./gates.ts";
 import { type PlanCounts, resolvePlan } from "./plan.ts";
 import { type PreviewRow, readPreview, tokenFacts } from "./preview.ts";
 import { Refusal } from "./refusal.ts";
@@ -65,7 +58,7 @@ export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCh
   const subject = draft.account ? draft : { ...draft, accountAddress: preview.account_address };
   const { counts, digest } = await resolvePlan(em, subject);
   if (digest !== preview.plan_digest) throw new Refusal("send_plan_changed", "drift");
-  await assertContent(draft); // campaign_not_ready
+  // The digest holds the content, and the preview has read it: to read it again would wait, with locks held.
   // campaign_not_ready, sending_domain_unverified, send_domain_not_allowed, send_cap_exceeded, complaint_rate_exceeded,
   // quota_exceeded
   const gates = await checkGates(em, tenant, key, draft, counts);

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import { kysely } from "../../db/orm.ts";
+import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { readAccess } from "../../domain/access/authenticate.ts";
 import { newId } from "../../domain/ids.ts";
+import { assertComposable } from "../../domain/mail/examination.ts";
 import { attachList } from "../../domain/newsletters.ts";
-import { confirmationToken } from "../../domain/sends/token.ts";
+import { checkConfirm } from "../../domain/sends/confirm-refusals.ts";
+import { confirmationToken, previewIdOf } from "../../domain/sends/token.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
@@ -429,5 +432,25 @@ describe("After a send", () => {
       Object.values(states).reduce((sum, count) => sum + count, 0),
       3,
     );
+  });
+});
+
+describe("A confirm under the draft's lock", () => {
+  it("does not wait for contents of its team that are being read", async () => {
+    const sender = await makeSender({ recipients: 2, credits: 2 });
+    const previewId = previewIdOf(await tokenOf(sender));
+    assert.ok(previewId);
+    const tenant: Tenant = { teamId: sender.team.id, environment: "LIVE" };
+    const { key } = await readAccess(sender.em.fork(), tenant, sender.liveKey.record.id, "newsletters:send");
+
+    let read = 0;
+    const html = `<p>${"Some words of a letter &amp; <b>more</b> &lt; &gt; ".repeat(19_000)}</p>`;
+    const reading = Array.from({ length: 5 }, () =>
+      assertComposable(sender.team.id, { subject: "News", html, fromEmail: sender.fromEmail }).then(() => read++),
+    );
+    const resource = { type: "newsletter", id: sender.newsletterId } as const;
+    const { counts } = await checkConfirm(sender.em.fork(), { tenant, resource, key, previewId });
+    assert.deepEqual([counts.eligible, read < reading.length], [2, true]);
+    await Promise.all(reading);
   });
 });
