@@ -6,9 +6,9 @@ import {
   SMTPUTF8_UNSUPPORTED,
   UNSENDABLE,
 } from "../../domain/mail/outcome.ts";
-import { Admission } from "./admission.ts";
 import { Concurrency } from "./concurrency.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
+import { OpeningPace } from "./opening-pace.ts";
 import { messageDeadlineMs, type SmtpAccount, SmtpSession } from "./session.ts";
 
 export type { DrainEnd, DrainOptions } from "./drain.ts";
@@ -38,7 +38,7 @@ const FRUITLESS_SESSIONS = 10;
 export class SmtpPool {
   readonly #options: SmtpPoolOptions;
   readonly #concurrency: Concurrency;
-  readonly #admission = new Admission();
+  readonly #pace = new OpeningPace();
   readonly #sessions = new Set<SmtpSession>();
   readonly #opening = new Set<SmtpSession>();
   readonly #loggedIn = new Set<SmtpSession>();
@@ -80,7 +80,7 @@ export class SmtpPool {
 
   /** Lets the next message open a connection, although one was refused a moment ago. */
   tryNow(): void {
-    this.#admission.endPause();
+    this.#pace.endPause();
   }
 
   /** Changes the account's limit; connections above it close as they become free. */
@@ -181,12 +181,12 @@ export class SmtpPool {
     if (this.#closed || this.#waiting.length === 0) return;
     if (this.isLoggedIn && this.#sessions.size >= this.#wanted) return;
     const now = performance.now();
-    const refusal = this.isLoggedIn ? undefined : this.#admission.refusalAt(now);
+    const refusal = this.isLoggedIn ? undefined : this.#pace.refusalAt(now);
     if (refusal) {
       this.#failWaiting(refusal);
       return;
     }
-    const openable = this.#admission.openable(now, this.#loggedIn.size, this.#opening.size);
+    const openable = this.#pace.openable(now, this.#loggedIn.size, this.#opening.size);
     const room = Math.min(openable, this.#wanted - this.#sessions.size, this.#waiting.length - this.#opening.size);
     for (let i = 0; i < room; i++) this.#open();
   }
@@ -209,7 +209,7 @@ export class SmtpPool {
     this.#concurrency.admitted(this.#loggedIn.size);
     // Sessions that end at their first message are refusals too, only later.
     if (this.#fruitless < FRUITLESS_SESSIONS) {
-      this.#admission.admit();
+      this.#pace.recordLogin();
       if (this.#loggedIn.size === 1) this.#options.onAccess?.();
     }
     this.#use(session);
@@ -230,7 +230,7 @@ export class SmtpPool {
   }
 
   #refused(failure: AccountFailure): void {
-    if (this.#admission.refuse(failure, performance.now())) this.#isRefusalReported = false;
+    if (this.#pace.recordRefusal(failure, performance.now())) this.#isRefusalReported = false;
   }
 
   /** No connection is logged in, and none may be opened now: the account cannot mail. */

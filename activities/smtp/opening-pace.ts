@@ -9,7 +9,7 @@ const LONGEST_PAUSE_MS = 60_000;
  * login; then at most as many are opened at once as are logged in, so that a refusal is seen before most attempts are
  * made. After a refusal comes a pause, then a single attempt. All times in ms of the caller's clock.
  */
-export class Admission {
+export class OpeningPace {
   /** Refusals in a row. */
   #refusals = 0;
   #last: AccountFailure | undefined;
@@ -31,7 +31,7 @@ export class Admission {
    * A connection was refused, or failed before its login.
    * @returns false when it was opened before the refusal that is known already: the pause stays as it is
    */
-  refuse(refusal: AccountFailure, now: number): boolean {
+  recordRefusal(refusal: AccountFailure, now: number): boolean {
     if (this.refusalAt(now)) return false;
     this.#refusals++;
     this.#last = refusal;
@@ -40,7 +40,7 @@ export class Admission {
   }
 
   /** A connection has logged in. */
-  admit(): void {
+  recordLogin(): void {
     this.#refusals = 0;
     this.#pausedUntil = 0;
   }
