@@ -299,10 +299,25 @@ describe("Confirmation mails of double opt-in", () => {
     assert.equal(sink.countOf(changed), 1);
   });
 
-  it("are not sent to an address on the do-not-mail list", async () => {
-    const { email } = await subscribe();
+  it("are not sent to an address on the do-not-mail list, and do not keep later mails waiting", async () => {
+    const { email, id } = await subscribe();
     await suppress(forTenant(orm.em, tenant), tenant, [email], "MANUAL");
-    assert.equal(await run(), 0);
+    const next = await subscribe();
+    const claimOne = () => transaction(orm.em, (em) => claimConfirmations(em, 1, PLENTY));
+    assert.deepEqual(await claimOne(), { claimed: [], withheld: [{ teamId: tenant.teamId, reason: "suppressed" }] });
+    const { claimed } = await claimOne();
+    assert.deepEqual(
+      claimed.map(({ subscriberId }) => subscriberId),
+      [next.id],
+    );
+    const { status, confirmation_withheld, confirmation_due_at } = await subscriptionOf(id);
+    assert.deepEqual([status, confirmation_withheld], ["PENDING", "suppressed"]);
+    assert.match(String(confirmation_due_at), /00:00:00/, "it waits for the next UTC day");
+
+    await orm.em.fork().execute("delete from suppressions where email = ?", [email]);
+    await endClaim(id);
+    assert.equal(await run(), 1);
+    assert.equal(sink.countOf(email), 1);
   });
 });
 
