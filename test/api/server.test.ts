@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
+import { pino } from "pino";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
 import { api } from "../support/api.ts";
@@ -288,6 +289,22 @@ describe("The API's server", () => {
       });
       await serveMany(app.origin, LIMIT);
       assert.equal(await isServed(app.origin), false);
+    });
+
+    it("and names each limit that is reached in the log, once a minute", async () => {
+      const reported: string[] = [];
+      const write = (line: string) => void reported.push(JSON.parse(line).limit);
+      const app = await serve({
+        changes: { MAX_CONNECTIONS_PER_ADDRESS: 1, MAX_CONNECTIONS: 2 },
+        with: { log: pino({ level: "warn" }, { write }) },
+      });
+      await serveMany(app.origin, 1);
+      assert.equal(await isServed(app.origin), false);
+      assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS"]);
+      // Many at once: one that the limit of its address refuses counts until it is closed.
+      for (let i = 0; i < 20; i++) open(app.origin);
+      await eventually(() => reported.length > 1, { what: "a report of the other limit" });
+      assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS", "MAX_CONNECTIONS"]);
     });
 
     it("to 500 of one address and 10,000 in all unless set", async () => {
