@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import type { AnyTRPCRouter } from "@trpc/server";
@@ -35,7 +36,10 @@ export async function serveRoutes(
   } = {},
 ): Promise<TestApp> {
   const { env } = await stack();
-  const deps = { ...(await openDeps({ ...env, ...changes })), ...replaced };
+  const opened = await openDeps({ ...env, ...changes });
+  // The database that a test brings along admits nobody, so the vault would have no hash key.
+  if (replaced.orm) assert.equal(await opened.connectDatabase(), undefined);
+  const deps = { ...opened, ...replaced };
   const app = createApp(deps, { ...options, routes });
   const server = openServer(app, { ...deps, times: { ...SERVER_TIMES, ...times } });
   await once(server.listen(0, "127.0.0.1"), "listening");
@@ -48,6 +52,7 @@ export async function serveRoutes(
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
       await closeDeps(deps);
+      if (replaced.orm) await opened.orm.close(true);
     },
   };
 }
