@@ -9,8 +9,8 @@ export const SUBSCRIPTION_STATUSES = ["PENDING", "CONFIRMED", "UNSUBSCRIBED"] as
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 
 /**
- * Why a confirmation mail is withheld until the next day: its address is suppressed, or it is over a limit of one mail per
- * list and address and day, of the mails to one address, or of those of the team.
+ * Why a confirmation mail is withheld until the next day: its address is suppressed, or a limit is reached: one mail per
+ * list and address and day, the mails to one address, or those of the team.
  */
 export const WITHHELD_REASONS = ["suppressed", "list_limit", "address_limit", "team_limit"] as const;
 export type WithheldReason = (typeof WITHHELD_REASONS)[number];

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import { type AddressInfo, connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { pino } from "pino";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
+import { openServer } from "../../api/server.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -294,17 +295,22 @@ describe("The API's server", () => {
     it("and names each limit that is reached in the log, once a minute", async () => {
       const reported: string[] = [];
       const write = (line: string) => void reported.push(JSON.parse(line).limit);
-      const app = await serve({
-        changes: { MAX_CONNECTIONS_PER_ADDRESS: 1, MAX_CONNECTIONS: 2 },
-        with: { log: pino({ level: "warn" }, { write }) },
-      });
-      await serveMany(app.origin, 1);
-      assert.equal(await isServed(app.origin), false);
-      assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS"]);
-      // Many at once: one that the limit of its address refuses counts until it is closed.
-      for (let i = 0; i < 20; i++) open(app.origin);
-      await eventually(() => reported.length > 1, { what: "a report of the other limit" });
-      assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS", "MAX_CONNECTIONS"]);
+      const log = pino({ level: "warn" }, { write });
+      const env = { ...(await stack()).env, MAX_CONNECTIONS_PER_ADDRESS: 1 };
+      const server = openServer((_req, res) => res.end(), { env, log });
+      try {
+        await once(server.listen(0, "127.0.0.1"), "listening");
+        const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+        await serveMany(origin, 1);
+        for (let i = 0; i < 2; i++) assert.equal(await isServed(origin), false);
+        assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS"]);
+        server.maxConnections = 1;
+        for (let i = 0; i < 2; i++) assert.equal(await isServed(origin), false);
+        assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS", "MAX_CONNECTIONS"]);
+      } finally {
+        server.closeAllConnections();
+        server.close();
+      }
     });
 
     it("to 500 of one address and 10,000 in all unless set", async () => {
