@@ -323,7 +323,7 @@ describe("The API's server", () => {
     });
   });
 
-  it("answers an ordinary request as before", async () => {
+  it("answers an ordinary request", async () => {
     const app = await serve();
     const answer = await api(team.keys.live, app.base).post("/echo", { items: [1, 2] });
     assert.deepEqual([answer.status, answer.body.data], [200, { items: 2 }]);
