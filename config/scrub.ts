@@ -1,4 +1,4 @@
-/** A mask of words looks behind, so that it begins at the start of a word only: else a long word is read once per character. */
+/** A mask of words begins at the start of a word only, by looking behind: else a long word would be read once per character. */
 const MASKS: readonly (readonly [RegExp, string])[] = [
   // In a driver's message, text in quotes is the value of a parameter.
   [/'(?:[^']|'')*'/g, "'…'"],

@@ -32,8 +32,8 @@ export interface Withheld {
 /**
  * Claims confirmation mails of all teams that are due, oldest first, for the next ten minutes. A mail that is not settled
  * by then is due again, so a crash repeats a mail and never drops one. Commit before sending. The test environment gets no
- * mail. A mail over one of the limits is due again on the next UTC day, and its subscription names the limit. So is one
- * to a suppressed address: if it stayed due, every claim would read it again before the mails of other teams.
+ * mail. A mail over one of the limits or to a suppressed address is due again on the next UTC day, and its subscription
+ * names the reason: if it stayed due, every claim would read it again before the mails of other teams.
  * @param batch most mails that are looked at
  */
 export async function claimConfirmations(
