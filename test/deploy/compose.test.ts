@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { Ajv } from "ajv";
+import ipaddr from "ipaddr.js";
 import { parse } from "yaml";
 import { readEnv, SECRETS, SETTINGS } from "../../config/env.ts";
 import { POOLS, type PoolDefinition } from "../../workers/pools.ts";
@@ -132,6 +133,17 @@ describe("docker-compose.temporal.yml", () => {
   it("pins every image it does not build", () => {
     for (const [name, { image, build }] of services) {
       if (build === undefined) assert.match(image ?? "", /:\d+\.\d+/, name);
+    }
+  });
+
+  it("counts the connections of the proxy in front of the API for no single address", () => {
+    const { api } = compose.services;
+    assert.ok(api);
+    const networks = readEnv(settingsOf(api), unneeded("api")).PROXY_ADDRESSES;
+    // Gateways of networks that Docker makes unless it is configured otherwise.
+    for (const gateway of ["172.18.0.1", "172.31.0.1", "192.168.16.1"]) {
+      const isProxy = networks.some((network) => ipaddr.parse(gateway).match(ipaddr.parseCIDR(network)));
+      assert.ok(isProxy, gateway);
     }
   });
 

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import type { AnyTRPCRouter } from "@trpc/server";
@@ -55,6 +56,7 @@ export async function serveRoutes(
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
       await closeDeps(deps);
+      if (replaced.orm) await opened.orm.close(true);
     },
   };
 }
