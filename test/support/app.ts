@@ -1,4 +1,3 @@
-import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import type { AnyTRPCRouter } from "@trpc/server";
