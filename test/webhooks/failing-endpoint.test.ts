@@ -16,6 +16,7 @@ import {
   PATIENCE_MS,
   receivingBesideTemporal,
   setEndpoint,
+  setHealth,
   states,
   untilLog,
   untilOver,
@@ -47,10 +48,6 @@ const healthOf = async (team: Pick<TestTeam, "em">, webhookId: string) =>
     .selectAll()
     .where("webhook_id", "=", webhookId)
     .executeTakeFirstOrThrow();
-
-/** Changes columns of an endpoint's health, past the service. */
-const setHealth = async (team: Pick<TestTeam, "em">, webhookId: string, set: Record<string, unknown>) =>
-  kysely(team.em.fork()).updateTable("webhook_health").set(set).where("webhook_id", "=", webhookId).execute();
 
 const untilHealth = (
   team: Pick<TestTeam, "em">,
@@ -301,6 +298,29 @@ describe("A failing endpoint", () => {
     const working = await app("webhook:probe", endpoint.id, "--json");
     assert.equal(working.json.probed, false, working.stderr);
   }).timeout(120_000);
+
+  // The probe under way made the next one due a quarter of an hour later.
+  it("is probed soon by an edit during a probe that fails", async () => {
+    const { team, endpoint, at, emitWaiting } = await failing("edited-during");
+    const since = new Date(Date.now() - 2 * 3_600_000);
+    await setHealth(team, endpoint.id, { probe_wait_seconds: 900, failing_since: since });
+    await emitWaiting(2);
+    receiver.behave = async (_, response) => {
+      receiver.behave = (_again, answer) => void answer.writeHead(204).end();
+      const patched = await api(team.keys.live).patch(`/webhooks/${endpoint.id}`, { headers: { "X-Mine": "new" } });
+      assert.equal(patched.status, 200, patched.text);
+      response.writeHead(500).end();
+    };
+    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
+    const { failing_since, probe_wait_seconds } = await untilHealth(
+      team,
+      endpoint.id,
+      ({ consecutive_failures }) => consecutive_failures === 6,
+    );
+    assert.deepEqual([new Date(failing_since ?? 0), probe_wait_seconds], [since, 5]);
+    await untilOver(team, endpoint.id, 2);
+    assert.equal(at().length, 3);
+  }).timeout(90_000);
 
   it("shows operators its state, its next probe and what waits, and lets them give that up", async () => {
     const { team, endpoint, at, emitWaiting } = await failing("shown");
