@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { giveUpWaiting } from "../../domain/webhooks/backlog.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
@@ -358,6 +359,30 @@ describe("A failing endpoint", () => {
     await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     await untilLog(team, endpoint.id, (log) => log.filter(({ status }) => status === "SUCCEEDED").length === 4);
   }).timeout(120_000);
+
+  // It took a statement that ended fewer than it could for the last one.
+  it("has all that waits given up, also while another process takes some of it", async () => {
+    const { team, endpoint } = await failing("taken");
+    await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
+      select ${endpoint.id} || '/' || n, ${team.team.id}, 'LIVE', ${endpoint.id}, 'event', 'newsletter.started'
+      from generate_series(1, 1500) n`.execute(kysely(team.em.fork()));
+    const { given } = await team.em.fork().transactional(async (tx) => {
+      const { rows } = await sql<{ pid: number }>`update webhook_deliveries set group_id = 'another'
+        where id = ${`${endpoint.id}/1`} returning pg_backend_pid() as pid`.execute(kysely(tx));
+      const given = giveUpWaiting(team.em.fork(), endpoint.id);
+      await eventually(
+        async () => {
+          const { rows: blocked } = await sql`select from pg_stat_activity
+            where pg_blocking_pids(pid) @> array[${rows[0]?.pid}::int]`.execute(kysely(team.em.fork()));
+          return blocked.length > 0;
+        },
+        { what: "a statement that waits for the row" },
+      );
+      return { given };
+    });
+    assert.equal(await given, 1_499);
+    await sql`delete from webhook_deliveries where webhook_id = ${endpoint.id}`.execute(kysely(team.em.fork()));
+  }).timeout(60_000);
 
   it("has what waits BLOCKED without a workflow when it is switched off, FAILED what was attempted", async () => {
     const { team, endpoint, emitWaiting, probe } = await failing("off");
