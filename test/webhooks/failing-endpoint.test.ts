@@ -298,6 +298,11 @@ describe("A failing endpoint", () => {
     await untilLog(team, endpoint.id, (log) => log.filter(({ status }) => status === "SUCCEEDED").length === 3);
     const working = await app("webhook:probe", endpoint.id, "--json");
     assert.equal(working.json.probed, false, working.stderr);
+
+    await setEndpoint(team, endpoint.id, { active: false, disabled_reason: "manual" });
+    const off = await app("webhook:probe", endpoint.id);
+    assert.notEqual(off.code, 0);
+    assert.match(off.stderr, /is off: nothing is sent to it/);
   }).timeout(120_000);
 
   // The probe under way made the next one due a quarter of an hour later.
