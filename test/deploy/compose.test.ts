@@ -130,6 +130,15 @@ describe("docker-compose.temporal.yml", () => {
     });
   }
 
+  it("passes the settings on networks and load balancers to the processes that heed them", () => {
+    const heeding = (setting: string) =>
+      ours.flatMap(([name, { environment }]) => (environment?.[setting] === `\${${setting}:-}` ? [name] : []));
+    for (const setting of ["EGRESS_DENIED_NETWORKS", "SMTP_ALLOWED_HOSTS", "WEBHOOK_HTTPS_ONLY"]) {
+      assert.deepEqual(heeding(setting).sort(), ["api", "dispatch", "webhooks"], setting);
+    }
+    assert.deepEqual(heeding("PROXY_ADDRESSES"), ["api"]);
+  });
+
   it("pins every image it does not build", () => {
     for (const [name, { image, build }] of services) {
       if (build === undefined) assert.match(image ?? "", /:\d+\.\d+/, name);
