@@ -77,18 +77,6 @@ describe("docker-compose.temporal.yml", () => {
     assert.ok(!validate(typo), "the schema refuses what it does not know");
   });
 
-  it("hands the settings for networks that customers reach to each process that reaches them", () => {
-    const names = ["EGRESS_DENIED_NETWORKS", "SMTP_ALLOWED_HOSTS", "WEBHOOK_HTTPS_ONLY"];
-    for (const name of ["api", "dispatch", "webhooks"]) {
-      const given = Object.keys(compose.services[name]?.environment ?? {});
-      assert.deepEqual(
-        names.filter((setting) => !given.includes(setting)),
-        [],
-        name,
-      );
-    }
-  });
-
   it("runs the API and each pool of workers once", () => {
     const pools = services.flatMap(([, { command = [] }]) => (command.includes("--pool") ? [command.at(-1)] : []));
     assert.deepEqual(pools.sort(), Object.keys(POOLS).sort());
