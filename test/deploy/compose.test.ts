@@ -120,7 +120,9 @@ describe("docker-compose.temporal.yml", () => {
 
   it("passes the settings on networks and load balancers to the processes that heed them", () => {
     const heeding = (setting: string) =>
-      ours.flatMap(([name, { environment }]) => (environment?.[setting] === `\${${setting}:-}` ? [name] : []));
+      ours.flatMap(([name, { environment }]) =>
+        String(environment?.[setting]).startsWith(`\${${setting}:-`) ? [name] : [],
+      );
     for (const setting of ["EGRESS_DENIED_NETWORKS", "SMTP_ALLOWED_HOSTS", "WEBHOOK_HTTPS_ONLY"]) {
       assert.deepEqual(heeding(setting).sort(), ["api", "dispatch", "webhooks"], setting);
     }
