@@ -26,7 +26,7 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
   const limits = { perAddress: env.CONFIRMATIONS_PER_ADDRESS, perTeam: env.CONFIRMATIONS_PER_TEAM };
   let transport: Transport | undefined;
   let sent = 0;
-  /** Mails that a limit withholds, by team and limit: one line of the log each. */
+  /** Mails that are withheld, by team and reason: one line of the log each. */
   const held = new Map<string, Withheld & { mails: number }>();
 
   const sendOne = async (carrier: Transport, due: DueConfirmation) => {
@@ -56,7 +56,7 @@ export async function sendDueConfirmations({ env, orm, vault, log, stopping }: D
       await Promise.all(claimed.map((due) => sendOne(carrier, due)));
     }
   } finally {
-    for (const mails of held.values()) log.warn(mails, "a limit withholds confirmation mails until the next UTC day");
+    for (const mails of held.values()) log.warn(mails, "confirmation mails are withheld until the next UTC day");
     transport?.close();
   }
   return sent;

@@ -38,7 +38,7 @@ export const address = z
     return normalised ?? z.NEVER;
   });
 
-/** The mail that asks for the confirmation of a double opt-in: when it was sent, and which limit withholds it at present. */
+/** The mail that asks for the confirmation of a double opt-in: when it was sent, and why it is withheld at present. */
 export const confirmationFields = {
   confirmation_sent_at: timestamp.nullable(),
   confirmation_withheld: z.enum(WITHHELD_REASONS).nullable(),

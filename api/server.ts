@@ -32,7 +32,7 @@ export const SERVER_TIMES: ServerTimes = {
 
 /** Far above any header the API takes, so that the API itself refuses a long one and names it. */
 const MAX_HEADER_BYTES = 64 * 1024;
-/** How often refused connections are reported at most. */
+/** How often connections that one limit refuses are reported at most. */
 const REPORT_EVERY_MS = 60_000;
 
 /** The settings that limit connections. */
@@ -79,10 +79,10 @@ function limitConnections(server: Server, limits: ConnectionLimits, log: Logger)
   server.maxConnections = limits.MAX_CONNECTIONS;
   const proxies = blockList(limits.PROXY_ADDRESSES);
   const open = new Map<string, number>();
-  let reportedAt = Number.NEGATIVE_INFINITY;
-  const report = (limit: "MAX_CONNECTIONS" | "MAX_CONNECTIONS_PER_ADDRESS") => {
-    if (performance.now() - reportedAt < REPORT_EVERY_MS) return;
-    reportedAt = performance.now();
+  const reportedAt = { MAX_CONNECTIONS: -Infinity, MAX_CONNECTIONS_PER_ADDRESS: -Infinity };
+  const report = (limit: keyof typeof reportedAt) => {
+    if (performance.now() - reportedAt[limit] < REPORT_EVERY_MS) return;
+    reportedAt[limit] = performance.now();
     log.warn({ limit, most: limits[limit] }, "connections are refused");
   };
 

@@ -1,3 +1,4 @@
+/** A mask of words begins at the start of a word only, by looking behind: else a long word would be read once per character. */
 const MASKS: readonly (readonly [RegExp, string])[] = [
   // In a driver's message, text in quotes is the value of a parameter.
   [/'(?:[^']|'')*'/g, "'…'"],
@@ -5,8 +6,8 @@ const MASKS: readonly (readonly [RegExp, string])[] = [
   [/\bmk_(?:live|test)_(?![0-9A-Za-z]{12}_…)\S+/g, "[key]"],
   [/\bwhsec_\S+/g, "[secret]"],
   [/\bbearer\s+\S+/gi, "Bearer [token]"],
-  [/[^\s@<>"'(),;:=/?&[\]{}]+(?:@|%40)[^\s@<>"'(),;:=/?&[\]{}]+/gi, "[address]"],
-  [/\b[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}\b/g, "[token]"],
+  [/(?<![^\s@<>"'(),;:=/?&[\]{}])[^\s@<>"'(),;:=/?&[\]{}]+(?:@|%40)[^\s@<>"'(),;:=/?&[\]{}]+/gi, "[address]"],
+  [/(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}\b/g, "[token]"],
   // Longer than any id: signatures, tokens, hashes.
   [/\b[\w-]{43,}\b/g, "[token]"],
 ];

@@ -352,7 +352,8 @@ function writeSubscriptions(
         ${start.confirmed_at}::timestamptz, ${start.confirmation_due_at}::timestamptz
       from (${membersOf(tenant, slice)}) m order by m.id
       on conflict (list_id, subscriber_id) ${onConflict}
-      returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, unsubscribed_at, created_at, updated_at
+      returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, confirmation_sent_at,
+        confirmation_withheld, unsubscribed_at, created_at, updated_at
     ), ${emitAndCount(tenant, "subscription.created", "subscription.confirmed", subscriptionRecord)}`,
   );
 }

@@ -87,7 +87,7 @@ export function addDatabaseMetrics(
   webhooks.by(
     "endpoint",
     "mailkeel_webhook_deliveries_waiting",
-    `Deliveries that no workflow carries, counted up to ${MOST_WAITING}, by how their endpoint fares`,
+    `Deliveries that no workflow carries, by how their endpoint fares, each counted up to ${MOST_WAITING}`,
     ({ waiting }) => waiting,
   );
   webhooks.by(

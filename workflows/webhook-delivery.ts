@@ -156,7 +156,7 @@ class Delivery {
     if (kind === "cancel" && !this.#hasEnded) {
       this.#isCancelled = true;
       this.#cancels.push(pending.remove());
-    } else if (kind === "cancel") pending.reply(NOTHING_LEFT);
+    } else if (kind === "cancel") pending.reply(this.#nothingToCancel);
     // A request kept for later would cost the wait after this attempt.
     else if (this.#isAttemptUnderWay) pending.reply("an attempt is under way");
     else {
@@ -207,7 +207,14 @@ class Delivery {
 
   #end(givenUp: number): void {
     this.#hasEnded = true;
-    answerAll(this.#cancels, givenUp > 0 ? `${givenUp} given up` : NOTHING_LEFT);
+    answerAll(this.#cancels, givenUp > 0 ? `${givenUp} given up` : this.#nothingToCancel);
+  }
+
+  get #nothingToCancel(): string {
+    const { returned } = this.#outcome;
+    return returned
+      ? `nothing to cancel: ${returned} returned, which wait for their endpoint; webhook:give-up ends them`
+      : NOTHING_LEFT;
   }
 
   /** A cancel is answered by the run that took it, unless giving up fails. */

@@ -1,11 +1,11 @@
 import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import { transaction } from "../../db/transaction.ts";
-import { isUnreachable } from "../../db/unreachable.ts";
 import { confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
 import { readSender, unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.ts";
 import type { Deps } from "../deps.ts";
+import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
 import { PAGE_HEADERS, renderPage } from "./page.ts";
 
@@ -75,7 +75,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
   });
 
   const refuse: ErrorRequestHandler = (error, _req, res, next) => {
-    if (isUnreachable(error)) {
+    if (toApiError(error).code === "service_unavailable") {
       res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
       return show(res, { title: "Please try again in a moment", paragraphs: ["We cannot reach our records."] }, 503);
     }

@@ -10,6 +10,7 @@ import type { HandlerResult, RouteDefinition } from "./definition.ts";
 import { thrownBy } from "./failures.ts";
 import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
 import { completeInput, parserOf, type RawInput } from "./input.ts";
+import { Turns } from "./turns.ts";
 
 /** An admitted call: the caller is known and may use the route. */
 interface AdmittedCall extends CallContext {
@@ -77,9 +78,13 @@ const admitted = t.procedure
     return next({ ctx: { call: { ...call, dryRun, key } } });
   });
 
-/** Turns the result of a read's handler into the answer. */
+/** Reads of one team that run at once in this process: less than half of the connections that the pool has by default. */
+const READS_AT_ONCE = 4;
+const reads = new Turns(READS_AT_ONCE);
+
+/** Runs a read when its team has its turn, and turns the result of its handler into the answer. */
 const reading = inner.procedure.use(async ({ ctx: { call }, meta, next }) => {
-  const result = await next({ ctx: { call: { ...call, idempotency: null } } });
+  const result = await reads.run(call.tenant.teamId, () => next({ ctx: { call: { ...call, idempotency: null } } }));
   if (!result.ok) return result;
   return { ...result, data: successOf(call, declared(meta), result.data as HandlerResult<unknown>) };
 });

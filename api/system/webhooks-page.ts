@@ -15,7 +15,7 @@ registered the URL and subscribed to events of their own newsletters. Each is a 
 that a request comes from here: the <code>User-Agent</code> proves nothing.</li>
 <li><code>X-Service-Webhook-Id</code> names the endpoint. Give it to this service's operator if you did not ask for these
 requests.</li>
-<li>A 4xx answer other than 408 and 429 ends a delivery; all others are tried again. An endpoint that takes nothing for 72
-hours is switched off.</li>
+<li>A 2xx answer ends a delivery, and so does a 4xx other than 408 and 429; after any other answer it is tried again. An
+endpoint to which nothing could be delivered for 72 hours, with at least 20 failures in a row, is switched off.</li>
 </ul>
 `;

@@ -6,14 +6,14 @@ import { inTenant, type Run, type TenantOptions, tenantOf } from "../session.ts"
 /** Confirmation mails of double opt-ins. */
 export function confirmationCommands(program: Command, run: Run): void {
   withTenant(program.command("confirmation:withheld"))
-    .description("count the confirmation mails that a limit withholds until the next UTC day, by list and limit")
+    .description("count the confirmation mails that are withheld until the next UTC day, by list and reason")
     .action((options: TenantOptions) =>
       run(async (session) => {
         const tenant = await tenantOf(session, options);
         const withheld = await inTenant(session, tenant, (em) => countWithheld(em, tenant));
         const lines = withheld.map(({ listId, reason, mails }) => `${listId}  ${reason}  ${mails}`);
         return {
-          text: lines.join("\n") || "No limit withholds a confirmation mail",
+          text: lines.join("\n") || "No confirmation mail is withheld",
           data: { withheld: withheld.map(({ listId, reason, mails }) => ({ list_id: listId, reason, mails })) },
         };
       }),

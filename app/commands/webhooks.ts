@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
+import { ApiError } from "../../domain/errors.ts";
 import { giveUpWaiting, readBacklog } from "../../domain/webhooks/backlog.ts";
 import type { EventName } from "../../domain/webhooks/catalogue.ts";
 import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
@@ -109,7 +110,11 @@ async function show(session: Session, id: string): Promise<Outcome> {
 
 async function probe(session: Session, id: string): Promise<Outcome> {
   const tenant = await ownerOf(session, "webhook_endpoints", id);
-  const isFailing = await inTenant(session, tenant, (em) => probeNow(em, tenant, id));
+  const isFailing = await inTenant(session, tenant, async (em) => {
+    const { active } = await readBacklog(em, tenant, id);
+    if (!active) throw new ApiError("resource_state_invalid", `${id} is off: nothing is sent to it.`);
+    return probeNow(em, tenant, id);
+  });
   return {
     text: isFailing
       ? "The next delivery is sent within a second."

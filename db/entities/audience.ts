@@ -9,10 +9,10 @@ export const SUBSCRIPTION_STATUSES = ["PENDING", "CONFIRMED", "UNSUBSCRIBED"] as
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 
 /**
- * The limit that withholds a confirmation mail until the next day: one mail per list and address and day, the mails to
- * one address, or those of the team.
+ * Why a confirmation mail is withheld until the next day: its address is suppressed, or a limit is reached: one mail per
+ * list and address and day, the mails to one address, or those of the team.
  */
-export const WITHHELD_REASONS = ["list_limit", "address_limit", "team_limit"] as const;
+export const WITHHELD_REASONS = ["suppressed", "list_limit", "address_limit", "team_limit"] as const;
 export type WithheldReason = (typeof WITHHELD_REASONS)[number];
 
 const ListSchema = defineEntity({
@@ -78,7 +78,7 @@ const SubscriptionSchema = defineEntity({
     /** When a double opt-in's mail became due; null once it was sent. */
     confirmationDueAt: instant().nullable(),
     confirmationSentAt: instant().nullable(),
-    /** The limit that withholds the mail until `confirmationDueAt`; null when none does. */
+    /** Why the mail is withheld until `confirmationDueAt`; null when it is not. */
     confirmationWithheld: p.text().$type<WithheldReason>().nullable(),
     ...timestamps,
   },

@@ -64,7 +64,7 @@ const WebhookHealthSchema = defineEntity({
     failingSince: instant().nullable(),
     /** While it is failing: when the next probe is due … */
     probeAt: instant().nullable(),
-    /** … and the wait before it, in seconds, from which the wait after it follows. */
+    /** … and the wait before it, in seconds, from which the wait after it follows; null when the waits begin anew. */
     probeWaitSeconds: p.smallint().nullable(),
     /** The delivery of the latest probe, by its first attempt: the next probe takes the one after it. */
     probedId: p.text().default(""),

@@ -17,6 +17,8 @@ export interface CountedMail {
   listId: string;
   /** The address without the `+tag` of its local part. */
   mailbox: string;
+  /** The address is on the team's do-not-mail list. */
+  isSuppressed: boolean;
   /** An earlier try of this very mail failed or was lost: it is counted already. */
   isRetry: boolean;
   /** For the same list and mailbox, today. */
@@ -28,7 +30,7 @@ export interface CountedMail {
 }
 
 /**
- * Decides for each mail, in their order, whether it is sent or which limit withholds it. A mail that is sent counts for
+ * Decides for each mail, in their order, whether it is sent or why it is withheld. A mail that is sent counts for
  * those behind it.
  * @returns one entry per mail; null for a mail that is sent
  */
@@ -38,7 +40,8 @@ export function applyLimits(
 ): (WithheldReason | null)[] {
   const counts = new Map<string, number>();
   const countOf = (key: string) => counts.get(key) ?? 0;
-  return mails.map(({ teamId, listId, mailbox, isRetry, sentForList, sentToMailbox, sentByTeam }) => {
+  return mails.map(({ teamId, listId, mailbox, isSuppressed, isRetry, sentForList, sentToMailbox, sentByTeam }) => {
+    if (isSuppressed) return "suppressed";
     if (isRetry) return null;
     const address = `${teamId}/${mailbox}`;
     const addressOnList = `${address}/${listId}`;

@@ -23,7 +23,7 @@ export interface DueConfirmation extends SubscriptionRef, Tenant {
   claimedUntil: string;
 }
 
-/** A mail that a limit withholds until the next UTC day. */
+/** A mail that is withheld until the next UTC day. */
 export interface Withheld {
   teamId: string;
   reason: WithheldReason;
@@ -31,9 +31,9 @@ export interface Withheld {
 
 /**
  * Claims confirmation mails of all teams that are due, oldest first, for the next ten minutes. A mail that is not settled
- * by then is due again, so a crash repeats a mail and never drops one. Commit before sending. Suppressed addresses and
- * the test environment get no mail. A mail over one of the limits is due again on the next UTC day, and its subscription
- * names the limit.
+ * by then is due again, so a crash repeats a mail and never drops one. Commit before sending. The test environment gets no
+ * mail. A mail over one of the limits or to a suppressed address is due again on the next UTC day, and its subscription
+ * names the reason: if it stayed due, every claim would read it again before the mails of other teams.
  * @param batch most mails that are looked at
  */
 export async function claimConfirmations(
@@ -65,14 +65,14 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
   const { rows } = await sql<CountedDue>`
     with due as materialized (
       select s.team_id, s.environment, s.list_id, s.subscriber_id, s.confirmation_due_at, p.email,
-        regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name, t.name as team_name
+        regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name, t.name as team_name,
+        exists (select 1 from suppressions x
+          where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email) as suppressed
       from subscriptions s
       join subscribers p on p.id = s.subscriber_id
       join lists l on l.id = s.list_id
       join teams t on t.id = s.team_id
       where s.confirmation_due_at <= clock_timestamp() and s.status = 'PENDING' and s.environment = 'LIVE'
-        and not exists (select 1 from suppressions x
-          where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email)
       order by s.confirmation_due_at
       limit ${batch}
       for update of s skip locked
@@ -82,7 +82,7 @@ async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> 
       from (select distinct team_id, environment from due) d
     )
     select d.team_id as "teamId", d.environment, d.list_id as "listId", d.subscriber_id as "subscriberId", d.email,
-      d.mailbox, d.list_name as "listName", d.team_name as "teamName", ${TODAY}::text as day,
+      d.mailbox, d.suppressed as "isSuppressed", d.list_name as "listName", d.team_name as "teamName", ${TODAY}::text as day,
       m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", m.is_retry as "isRetry", t.sent as "sentByTeam"
     from due d
     join by_team t on t.team_id = d.team_id and t.environment = d.environment
@@ -142,7 +142,7 @@ async function countMails(em: EntityManager, claimed: readonly DueConfirmation[]
     .execute();
 }
 
-/** Counts the confirmation mails of a tenant that wait for the next UTC day, by list and limit. */
+/** Counts the confirmation mails of a tenant that wait for the next UTC day, by list and reason. */
 export function countWithheld(em: EntityManager, tenant: Tenant) {
   return kysely(em)
     .selectFrom("subscriptions")

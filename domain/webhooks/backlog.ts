@@ -50,6 +50,7 @@ export async function giveUpWaiting(em: EntityManager, webhookId: string): Promi
   for (let total = 0; ; ) {
     const ended = await endWaiting(em, webhookId, CANCELLED, "FAILED", GIVEN_UP_AT_ONCE);
     total += ended;
-    if (ended < GIVEN_UP_AT_ONCE) return total;
+    // Not once it ends fewer: another process may have taken some of those that it had found.
+    if (ended === 0) return total;
   }
 }

@@ -86,7 +86,8 @@ export async function updateHealth(
     set consecutive_failures = ${failures},
       last_success_at = case when ${succeeded} then now() else last_success_at end,
       last_failure_at = case when ${failed}::boolean then now() else last_failure_at end,
-      failing_since = ${whileFailing(sql`case when ${begins} then now() else coalesce(failing_since, now()) end`)},
+      failing_since = ${whileFailing(sql`case when ${succeeded} or not ${isFailing("webhook_health")} then now()
+        else coalesce(failing_since, now()) end`)},
       probe_wait_seconds = ${whileFailing(waitSeconds)},
       probe_at = ${whileFailing(sql`case when ${begins} or ${isProbe}::boolean
         then greatest(now() + make_interval(secs => ${waitSeconds}), ${asked}) else greatest(probe_at, ${asked}) end`)},
@@ -112,10 +113,14 @@ export async function clearFailures(em: EntityManager, webhookId: string): Promi
     .execute();
 }
 
-/** Makes the next probe of a failing endpoint due now. @returns whether it is failing; for any other nothing changes */
+/**
+ * Makes the next probe of a failing endpoint due now, and begins the waits between probes anew: a probe that is under way
+ * would else set the longest of them when it fails.
+ * @returns whether it is failing; for any other nothing changes
+ */
 export async function probeNow(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
   const { numAffectedRows = 0n } = await sql`
-    update webhook_health h set probe_at = now()
+    update webhook_health h set probe_at = now(), probe_wait_seconds = null
     where h.webhook_id = ${webhookId} and ${isFailing("h")}
       and exists (select from webhook_endpoints e where e.id = h.webhook_id and ${ofTenant(tenant, "e")})`.execute(
     kysely(em),

@@ -1,5 +1,5 @@
 import { LockMode, raw } from "@mikro-orm/postgresql";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { type EndpointOrigin, WebhookEndpoint } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type Access, requireScope } from "../access/authenticate.ts";
@@ -185,23 +185,30 @@ async function requireContactScope(
   access: Access,
   stored: Stored,
   patch: Patch<EndpointPatch>,
+  sentSince?: RawBuilder<string>,
 ): Promise<void> {
   if (CONTACT_SCOPES.some((scope) => access.scopes.includes(scope))) return;
   const added = (patch.events ?? []).filter((name) => !stored.events.includes(name));
   const concerned =
     carriesContactData(added) ||
     (isRepointed(stored, patch) &&
-      (carriesContactData(stored.events) || (await hasSentContactData(em, access.tenant, stored.id))));
+      (carriesContactData(stored.events) || (await hasSentContactData(em, access.tenant, stored.id, sentSince))));
   if (concerned) requireScope(access, ...CONTACT_SCOPES);
 }
 
-async function hasSentContactData(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
+async function hasSentContactData(
+  em: EntityManager,
+  tenant: Tenant,
+  webhookId: string,
+  since = sql<string>`'-infinity'::timestamptz`,
+): Promise<boolean> {
   const found = await kysely(em)
     .selectFrom("webhook_deliveries")
     .select("id")
     .where(ofTenant(tenant))
     .where("webhook_id", "=", webhookId)
     .where("event_type", "in", [...CONTACT_EVENTS])
+    .where("created_at", ">", since)
     .limit(1)
     .executeTakeFirst();
   return found !== undefined;
@@ -224,6 +231,12 @@ export async function updateEndpoint(
   return readEndpoint(em, access.tenant, webhookId);
 }
 
+/**
+ * Earlier than any `checkPatch` of the same request, which searched the log before that. To search all of it again would
+ * keep a busy endpoint locked for long, and the relay of all teams waits for that lock.
+ */
+const SINCE_CHECK = sql<string>`now() - interval '10 minutes'`;
+
 async function changeEndpoint(
   em: EntityManager,
   vault: Vault,
@@ -241,7 +254,7 @@ async function changeEndpoint(
     { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true },
   );
   if (!endpoint) throw notFound();
-  await requireContactScope(em, access, endpoint, fields);
+  await requireContactScope(em, access, endpoint, fields, SINCE_CHECK);
   em.assign(endpoint, changesOf(fields));
   if (headers !== undefined) replaceHeaders(vault, endpoint, headers);
   if (active === true && !endpoint.active) await activate(em, endpoint);

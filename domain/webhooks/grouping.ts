@@ -15,7 +15,7 @@ import { endpointsWaiting, endWaiting, isWaitingAgain, isWaitingNew, oldestWaiti
 const HELD_UP_MS = 200;
 /** After this long another probe may be formed: the workflow of the one before is held, or was lost. In seconds. */
 const PROBE_SECONDS = 120;
-/** Deliveries that one pass ends because their endpoint is off. */
+/** Deliveries that one pass ends because their endpoints are off: it keeps the health of other endpoints locked meanwhile. */
 const MOST_ENDED = 5_000;
 
 /**
@@ -68,8 +68,9 @@ interface NewGroup extends Group {
 export function formGroups(em: EntityManager): Promise<Group[]> {
   return transaction(em, async (tx) => {
     const candidates = await lockCandidates(tx);
+    let mayEnd = MOST_ENDED;
     for (const { webhook_id, active } of candidates) {
-      if (!active) await endWaiting(tx, webhook_id, ENDPOINT_OFF, "BLOCKED", MOST_ENDED);
+      if (!active && mayEnd > 0) mayEnd -= await endWaiting(tx, webhook_id, ENDPOINT_OFF, "BLOCKED", mayEnd);
     }
     const vacancies = candidates.filter((candidate) => candidate.active && hasRoom(candidate));
     if (vacancies.length === 0) return [];

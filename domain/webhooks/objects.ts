@@ -1,5 +1,5 @@
 import type { AccountProvider, AccountStatus } from "../../db/entities/account.ts";
-import type { SubscriptionStatus } from "../../db/entities/audience.ts";
+import type { SubscriptionStatus, WithheldReason } from "../../db/entities/audience.ts";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import type { EVENTS, EventName } from "./catalogue.ts";
 
@@ -37,6 +37,10 @@ interface Fields {
     email: string;
     status: SubscriptionStatus;
     confirmed_at: Instant | null;
+    /** When the server took the confirmation mail. */
+    confirmation_sent_at: Instant | null;
+    /** Why no confirmation mail is sent at present. */
+    confirmation_withheld: WithheldReason | null;
     unsubscribed_at: Instant | null;
   };
   newsletter: Broadcast & { lists: string[] };

@@ -45,8 +45,8 @@ export const subscriptionRecord = (row: string): RawBuilder<EventObject<"subscri
   record("subscription", {
     ...plain(row, "list_id", "subscriber_id"),
     email: sql`(select email from subscribers where id = ${sql.ref(`${row}.subscriber_id`)})`,
-    ...plain(row, "status"),
-    ...instants(row, "confirmed_at", "unsubscribed_at", "created_at", "updated_at"),
+    ...plain(row, "status", "confirmation_withheld"),
+    ...instants(row, "confirmed_at", "confirmation_sent_at", "unsubscribed_at", "created_at", "updated_at"),
   });
 
 /** Of a row of `suppressions`. */

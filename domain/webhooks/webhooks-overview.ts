@@ -16,7 +16,7 @@ export interface WebhooksOverview {
    * endpoints are counted apart: they get little at once, so their deliveries may wait for long.
    */
   waitingAgeSeconds: ByHealth;
-  /** Deliveries that no workflow carries; counted up to `MOST_WAITING` in all. */
+  /** Deliveries that no workflow carries; each counted up to `MOST_WAITING`. */
   waiting: ByHealth;
   /** Groups of deliveries that workflows carry. */
   groups: Record<GroupPhase, number>;
@@ -26,7 +26,7 @@ export interface WebhooksOverview {
   switchedOff: number;
 }
 
-/** Deliveries that wait are counted up to this number. */
+/** Deliveries that wait are counted up to this number, for each health: a dead endpoint's hide no others. */
 export const MOST_WAITING = 10_000;
 
 /**
@@ -58,11 +58,10 @@ export async function overviewWebhooks(em: EntityManager): Promise<WebhooksOverv
         select created_at from ${oldestWaiting(sql`w.webhook_id`, sql`1`)} o) as since
       from waiting w join webhook_health h on h.webhook_id = w.webhook_id
     ), counted as (
-      select failing, count(*)::int as waiting from (
-        select w.failing from waits w cross join lateral
-          ${oldestWaiting(sql`w.webhook_id`, sql.lit(MOST_WAITING))} d
-        limit ${sql.lit(MOST_WAITING)}) c
-      group by failing
+      select f.failing, c.waiting from (values (true), (false)) f (failing) cross join lateral (
+        select count(*)::int as waiting from (
+          select from waits w cross join lateral ${oldestWaiting(sql`w.webhook_id`, sql.lit(MOST_WAITING))} d
+          where w.failing = f.failing limit ${sql.lit(MOST_WAITING)}) d) c
     ), since as (
       select failing, since from waits
       union all

@@ -308,10 +308,6 @@ describe("Idempotency-Key", () => {
     assert.ok(!isReplay(again));
   });
 
-  /*
-   * 0 s    the request claims the key and is cut off by its deadline: the client gets 503
-   * then   another request under the key must not act, however long the first one lives or after it failed
-   */
   it("keeps the key for the same request after a statement that took too long", async () => {
     const name = unique("late");
     const first = await make(name, "k", { outcome: "late" });

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import { type AddressInfo, connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
+import { pino } from "pino";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
+import { openServer } from "../../api/server.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -290,6 +292,27 @@ describe("The API's server", () => {
       assert.equal(await isServed(app.origin), false);
     });
 
+    it("and names each limit that is reached in the log, once a minute", async () => {
+      const reported: string[] = [];
+      const write = (line: string) => void reported.push(JSON.parse(line).limit);
+      const log = pino({ level: "warn" }, { write });
+      const env = { ...(await stack()).env, MAX_CONNECTIONS_PER_ADDRESS: 1 };
+      const server = openServer((_req, res) => res.end(), { env, log });
+      try {
+        await once(server.listen(0, "127.0.0.1"), "listening");
+        const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+        await serveMany(origin, 1);
+        for (let i = 0; i < 2; i++) assert.equal(await isServed(origin), false);
+        assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS"]);
+        server.maxConnections = 1;
+        for (let i = 0; i < 2; i++) assert.equal(await isServed(origin), false);
+        assert.deepEqual(reported, ["MAX_CONNECTIONS_PER_ADDRESS", "MAX_CONNECTIONS"]);
+      } finally {
+        server.closeAllConnections();
+        server.close();
+      }
+    });
+
     it("to 500 of one address and 10,000 in all unless set", async () => {
       const { env } = await stack();
       assert.deepEqual([env.MAX_CONNECTIONS_PER_ADDRESS, env.MAX_CONNECTIONS], [500, 10_000]);
@@ -300,7 +323,7 @@ describe("The API's server", () => {
     });
   });
 
-  it("answers an ordinary request as before", async () => {
+  it("answers an ordinary request", async () => {
     const app = await serve();
     const answer = await api(team.keys.live, app.base).post("/echo", { items: [1, 2] });
     assert.deepEqual([answer.status, answer.body.data], [200, { items: 2 }]);

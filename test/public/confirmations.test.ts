@@ -6,7 +6,7 @@ import PostalMime from "postal-mime";
 import { SMTPServer } from "smtp-server";
 import { sendDueConfirmations } from "../../activities/confirmations.ts";
 import type { Env } from "../../config/env.ts";
-import { forTenant, kysely, type MikroORM, migrate, openDatabase, type Tenant } from "../../db/orm.ts";
+import { forTenant, kysely, type MikroORM, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import type { ConfirmationLimits } from "../../domain/audience/confirmation-limits.ts";
 import { claimConfirmations, countWithheld, settleConfirmation } from "../../domain/audience/confirmations.ts";
@@ -20,6 +20,7 @@ import { api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { caughtMails, readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
@@ -62,16 +63,14 @@ async function smtpSink() {
 describe("Confirmation mails of double opt-in", () => {
   let sink: Awaited<ReturnType<typeof smtpSink>>;
   let env: Env;
+  let own: OwnDatabase;
   let orm: MikroORM;
   let tenant: Tenant;
   before(async () => {
     sink = await smtpSink();
-    const given = (await stack()).env;
-    const [database, owners] = [new URL(given.DATABASE_URL), new URL(given.MIGRATION_DATABASE_URL ?? "")];
-    for (const url of [database, owners]) url.pathname = `/confirmations_${process.pid}`;
-    env = { ...given, DATABASE_URL: database.href, PUBLIC_URL: "https://mail.example", SYSTEM_SMTP_URL: sink.url };
-    await migrate(owners.href, env.DATABASE_URL);
-    orm = await openDatabase(owners.href, { poolMax: 5 });
+    own = await makeDatabase({ poolMax: 5 });
+    ({ orm } = own);
+    env = { ...(await stack()).env, PUBLIC_URL: "https://mail.example", SYSTEM_SMTP_URL: sink.url };
     const owner = { email: "owner@example.com", name: "Owner" };
     const { team } = await transaction(orm.em, (em) =>
       createTeam(em, { name: "Team", plan: "BUSINESS", timeZone: "UTC", owner }),
@@ -79,8 +78,7 @@ describe("Confirmation mails of double opt-in", () => {
     tenant = { teamId: team.id, environment: "LIVE" };
   });
   after(async () => {
-    await orm.schema.dropDatabase();
-    await orm.close(true);
+    await own.drop();
     await sink.close();
   });
   beforeEach(() => sink.refuse(undefined));
@@ -299,10 +297,25 @@ describe("Confirmation mails of double opt-in", () => {
     assert.equal(sink.countOf(changed), 1);
   });
 
-  it("are not sent to an address on the do-not-mail list", async () => {
-    const { email } = await subscribe();
+  it("are not sent to an address on the do-not-mail list, and do not keep later mails waiting", async () => {
+    const { email, id } = await subscribe();
     await suppress(forTenant(orm.em, tenant), tenant, [email], "MANUAL");
-    assert.equal(await run(), 0);
+    const next = await subscribe();
+    const claimOne = () => transaction(orm.em, (em) => claimConfirmations(em, 1, PLENTY));
+    assert.deepEqual(await claimOne(), { claimed: [], withheld: [{ teamId: tenant.teamId, reason: "suppressed" }] });
+    const { claimed } = await claimOne();
+    assert.deepEqual(
+      claimed.map(({ subscriberId }) => subscriberId),
+      [next.id],
+    );
+    const { status, confirmation_withheld, confirmation_due_at } = await subscriptionOf(id);
+    assert.deepEqual([status, confirmation_withheld], ["PENDING", "suppressed"]);
+    assert.match(String(confirmation_due_at), /00:00:00/, "it waits for the next UTC day");
+
+    await orm.em.fork().execute("delete from suppressions where email = ?", [email]);
+    await endClaim(id);
+    assert.equal(await run(), 1);
+    assert.equal(sink.countOf(email), 1);
   });
 });
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { confirmUrl, readUnsubscribeToken, unsubscribeUrl } from "../../domain/links.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { api, type Json } from "../support/api.ts";
+import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { snapshotTables } from "../support/tables.ts";
@@ -229,6 +230,33 @@ describe("Pages for recipients", () => {
       await client().patch(`/subscribers/${subscriberId}`, { email: uniqueEmail() });
       await assertPage(await fetch(url), 404);
       await assertPage(await post(url), 404);
+      assert.equal(await status(), "PENDING");
+    });
+
+    it("asks a person to come back when a statement takes too long", async () => {
+      const { url, subscriberId, status } = await pending();
+      const holder = team.em.fork();
+      await holder.begin();
+      try {
+        const [held] = await holder.execute<{ pid: number }[]>(
+          "select pg_backend_pid() as pid from subscriptions where subscriber_id = ? for update",
+          [subscriberId],
+        );
+        const answer = post(url);
+        // As Postgres ends a statement after its time.
+        const cancel = () =>
+          team.em
+            .fork()
+            .execute("select pg_cancel_backend(pid) from pg_stat_activity where ? = any(pg_blocking_pids(pid))", [
+              held?.pid,
+            ]);
+        await eventually(async () => (await cancel()).length > 0, { what: "the statement that waits" });
+        const response = await answer;
+        assert.ok(Number(response.headers.get("retry-after")) > 0);
+        await assertPage(response, 503);
+      } finally {
+        await holder.rollback();
+      }
       assert.equal(await status(), "PENDING");
     });
 

@@ -35,7 +35,14 @@ export async function serveRoutes(
   } = {},
 ): Promise<TestApp> {
   const { env } = await stack();
-  const deps = { ...(await openDeps({ ...env, ...changes })), ...replaced };
+  const opened = await openDeps({ ...env, ...changes });
+  if (replaced.orm) {
+    // The vault gets its hash key from the pool that it was opened with.
+    const failure = await opened.connectDatabase();
+    await opened.orm.close(true);
+    if (failure !== undefined) throw failure;
+  }
+  const deps = { ...opened, ...replaced };
   const app = createApp(deps, { ...options, routes });
   const server = openServer(app, { ...deps, times: { ...SERVER_TIMES, ...times } });
   await once(server.listen(0, "127.0.0.1"), "listening");
@@ -48,6 +55,7 @@ export async function serveRoutes(
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
       await closeDeps(deps);
+      if (replaced.orm) await opened.orm.close(true);
     },
   };
 }

@@ -33,13 +33,13 @@ export interface OwnDatabase {
 }
 
 /** A migrated database of a test's own, on the stack's server. */
-export async function makeDatabase(): Promise<OwnDatabase> {
+export async function makeDatabase({ poolMax = 2 } = {}): Promise<OwnDatabase> {
   const { env } = await stack();
   const name = unique("own").replace("-", "_");
   const [url, owners] = [new URL(env.DATABASE_URL), new URL(env.MIGRATION_DATABASE_URL ?? "")];
   for (const each of [url, owners]) each.pathname = `/${name}`;
   await migrate(owners.href, url.href);
-  const orm = await openDatabase(owners.href, { poolMax: 2 });
+  const orm = await openDatabase(owners.href, { poolMax });
   return {
     orm,
     url: url.href,

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { giveUpWaiting } from "../../domain/webhooks/backlog.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
@@ -16,6 +17,7 @@ import {
   PATIENCE_MS,
   receivingBesideTemporal,
   setEndpoint,
+  setHealth,
   states,
   untilLog,
   untilOver,
@@ -47,10 +49,6 @@ const healthOf = async (team: Pick<TestTeam, "em">, webhookId: string) =>
     .selectAll()
     .where("webhook_id", "=", webhookId)
     .executeTakeFirstOrThrow();
-
-/** Changes columns of an endpoint's health, past the service. */
-const setHealth = async (team: Pick<TestTeam, "em">, webhookId: string, set: Record<string, unknown>) =>
-  kysely(team.em.fork()).updateTable("webhook_health").set(set).where("webhook_id", "=", webhookId).execute();
 
 const untilHealth = (
   team: Pick<TestTeam, "em">,
@@ -300,7 +298,35 @@ describe("A failing endpoint", () => {
     await untilLog(team, endpoint.id, (log) => log.filter(({ status }) => status === "SUCCEEDED").length === 3);
     const working = await app("webhook:probe", endpoint.id, "--json");
     assert.equal(working.json.probed, false, working.stderr);
+
+    await setEndpoint(team, endpoint.id, { active: false, disabled_reason: "manual" });
+    const off = await app("webhook:probe", endpoint.id);
+    assert.notEqual(off.code, 0);
+    assert.match(off.stderr, /is off: nothing is sent to it/);
   }).timeout(120_000);
+
+  // The probe under way made the next one due a quarter of an hour later.
+  it("is probed soon by an edit during a probe that fails", async () => {
+    const { team, endpoint, at, emitWaiting } = await failing("edited-during");
+    const since = new Date(Date.now() - 2 * 3_600_000);
+    await setHealth(team, endpoint.id, { probe_wait_seconds: 900, failing_since: since });
+    await emitWaiting(2);
+    receiver.behave = async (_, response) => {
+      receiver.behave = (_again, answer) => void answer.writeHead(204).end();
+      const patched = await api(team.keys.live).patch(`/webhooks/${endpoint.id}`, { headers: { "X-Mine": "new" } });
+      assert.equal(patched.status, 200, patched.text);
+      response.writeHead(500).end();
+    };
+    await setHealth(team, endpoint.id, { probe_at: sql`now()` });
+    const { failing_since, probe_wait_seconds } = await untilHealth(
+      team,
+      endpoint.id,
+      ({ consecutive_failures }) => consecutive_failures === 6,
+    );
+    assert.deepEqual([new Date(failing_since ?? 0), probe_wait_seconds], [since, 5]);
+    await untilOver(team, endpoint.id, 2);
+    assert.equal(at().length, 3);
+  }).timeout(90_000);
 
   it("shows operators its state, its next probe and what waits, and lets them give that up", async () => {
     const { team, endpoint, at, emitWaiting } = await failing("shown");
@@ -338,6 +364,30 @@ describe("A failing endpoint", () => {
     await setHealth(team, endpoint.id, { probe_at: sql`now()` });
     await untilLog(team, endpoint.id, (log) => log.filter(({ status }) => status === "SUCCEEDED").length === 4);
   }).timeout(120_000);
+
+  // It took a statement that ended fewer than it could for the last one.
+  it("has all that waits given up, also while another process takes some of it", async () => {
+    const { team, endpoint } = await failing("taken");
+    await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
+      select ${endpoint.id} || '/' || n, ${team.team.id}, 'LIVE', ${endpoint.id}, 'event', 'newsletter.started'
+      from generate_series(1, 1500) n`.execute(kysely(team.em.fork()));
+    const { given } = await team.em.fork().transactional(async (tx) => {
+      const { rows } = await sql<{ pid: number }>`update webhook_deliveries set group_id = 'another'
+        where id = ${`${endpoint.id}/1`} returning pg_backend_pid() as pid`.execute(kysely(tx));
+      const given = giveUpWaiting(team.em.fork(), endpoint.id);
+      await eventually(
+        async () => {
+          const { rows: blocked } = await sql`select from pg_stat_activity
+            where pg_blocking_pids(pid) @> array[${rows[0]?.pid}::int]`.execute(kysely(team.em.fork()));
+          return blocked.length > 0;
+        },
+        { what: "a statement that waits for the row" },
+      );
+      return { given };
+    });
+    assert.equal(await given, 1_499);
+    await sql`delete from webhook_deliveries where webhook_id = ${endpoint.id}`.execute(kysely(team.em.fork()));
+  }).timeout(60_000);
 
   it("has what waits BLOCKED without a workflow when it is switched off, FAILED what was attempted", async () => {
     const { team, endpoint, emitWaiting, probe } = await failing("off");

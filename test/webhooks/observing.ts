@@ -232,6 +232,11 @@ export async function setEndpoint(team: Pick<TestTeam, "em">, webhookId: string,
   await kysely(team.em).updateTable("webhook_endpoints").set(set).where("id", "=", webhookId).execute();
 }
 
+/** Changes columns of an endpoint's health, past the service. */
+export async function setHealth(team: Pick<TestTeam, "em">, webhookId: string, set: Record<string, unknown>) {
+  await kysely(team.em.fork()).updateTable("webhook_health").set(set).where("webhook_id", "=", webhookId).execute();
+}
+
 /** Gives an endpoint its secret again whose column was overwritten. */
 export const repairSecret = (team: Pick<TestTeam, "em" | "vault">, { id, secret }: TestEndpoint): Promise<void> =>
   setEndpoint(team, id, { encrypted_secret: sealSecret(team.vault, id, secret) });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
+import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import type { Receiver } from "../support/receiver.ts";
@@ -12,6 +13,7 @@ import {
   PATIENCE_MS,
   type Row,
   receivingBesideTemporal,
+  setHealth,
   states,
   untilAtRest,
   untilDetails,
@@ -145,6 +147,26 @@ describe("An operator of deliveries", () => {
         .sort(),
       ["FAILED", "SUCCEEDED"],
     );
+  }).timeout(90_000);
+
+  it("learns from cancel how many deliveries the attempt under way returned to Postgres", async () => {
+    const { team, endpoint, row } = await waiting("returned-cancel");
+    const handle = workflowOf(temporal, row);
+    await setHealth(team, endpoint.id, { consecutive_failures: FAILING_AFTER - 1 });
+    let cancelled: Promise<unknown> | undefined;
+    receiver.behave = async (received, response, request) => {
+      cancelled ??= handle.executeUpdate("cancel");
+      await eventually(async () => (await acceptedUpdates(handle)).includes("cancel"), { what: "the update" });
+      askToWait(600)(received, response, request);
+    };
+    await handle.executeUpdate("retryNow");
+    assert.equal((await handle.result()).returned, 1);
+    assert.equal(
+      await cancelled,
+      "nothing to cancel: 1 returned, which wait for their endpoint; webhook:give-up ends them",
+    );
+    const given = await app("webhook:give-up", endpoint.id, "--json");
+    assert.equal(given.json.given_up, 1, given.stderr);
   }).timeout(90_000);
 
   async function acceptedUpdates(handle: ReturnType<typeof workflowOf>): Promise<string[]> {

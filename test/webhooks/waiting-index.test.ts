@@ -112,6 +112,31 @@ describe("Deliveries that wait for a group", () => {
       .catch((error: unknown) => assert.equal(error, rolledBack));
   }).timeout(60_000);
 
+  it("end 5,000 at a pass when their endpoints are off, whatever the number of these", async () => {
+    const rolledBack = new Error("rolled back");
+    const team = await makeTeam();
+    const set = { active: false, disabled_reason: "delivery_failures" };
+    const off = await Promise.all([1, 2].map(() => makeEndpoint(team, { url: PUBLIC_URL, set })));
+    await team.em
+      .fork()
+      .transactional(async (tx) => {
+        const ids = off.map(({ id }) => id);
+        await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
+          select w || '/' || n, ${team.team.id}, 'LIVE', w, 'event', 'newsletter.started'
+          from unnest(${ids}::text[]) w, generate_series(1, 3000) n`.execute(kysely(tx));
+        const ended: number[] = [];
+        for (let pass = 0; pass < 2; pass++) {
+          await formGroups(tx);
+          const { rows } = await sql<{ ended: number }>`select count(*)::int as ended from webhook_deliveries
+            where webhook_id = any(${ids}::text[]) and status = 'BLOCKED'`.execute(kysely(tx));
+          ended.push(rows[0]?.ended ?? 0);
+        }
+        assert.deepEqual(ended, [5_000, 6_000]);
+        throw rolledBack;
+      })
+      .catch((error: unknown) => assert.equal(error, rolledBack));
+  }).timeout(60_000);
+
   // Postgres writes all indexes of a row when a column that one of them names is changed, in its condition as well.
   it("stand in no index that names a column which an outcome changes", async () => {
     const { rows } = await sql<{ definition: string }>`

@@ -11,7 +11,7 @@ import { transaction } from "../../db/transaction.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { ATTEMPT_OUTCOMES } from "../../domain/webhooks/attempts.ts";
-import { overviewWebhooks } from "../../domain/webhooks/webhooks-overview.ts";
+import { MOST_WAITING, overviewWebhooks } from "../../domain/webhooks/webhooks-overview.ts";
 import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
 import { POOLS } from "../../workers/pools.ts";
@@ -421,6 +421,30 @@ describe("Metrics from Postgres", () => {
     assert.equal(await value("endpoints_switched_off"), off + 1);
     await switchOff("manual");
     assert.equal(await value("endpoints_switched_off"), off, "who stopped theirs by hand knows");
+  });
+
+  it("count what waits for working endpoints beside all that waits for a failing one", async () => {
+    const rolledBack = new Error("rolled back");
+    const team = await makeTeam();
+    const endpoints = [await makeEndpoint(team, { url: PUBLIC_URL }), await makeEndpoint(team, { url: PUBLIC_URL })];
+    // Endpoints are counted in the order of their ids.
+    const [failing = "", working = ""] = endpoints.map(({ id }) => id).sort();
+    await transaction(team.em, async (tx) => {
+      const db = kysely(tx);
+      await sql`update webhook_health set consecutive_failures = 5 where webhook_id = ${failing}`.execute(db);
+      for (const [id, count] of [
+        [failing, MOST_WAITING + 1],
+        [working, 3],
+      ] as const) {
+        await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
+          select ${id} || '/' || n, ${team.team.id}, 'LIVE', ${id}, 'event', 'newsletter.started'
+          from generate_series(1, ${count}) n`.execute(db);
+      }
+      const { waiting } = await overviewWebhooks(tx);
+      assert.equal(waiting.failing, MOST_WAITING);
+      assert.ok(waiting.working >= 3, `${waiting.working}`);
+      throw rolledBack;
+    }).catch((error: unknown) => assert.equal(error, rolledBack));
   });
 
   it("are read from Postgres once and then kept for later scrapes", async () => {
