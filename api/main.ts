@@ -17,13 +17,19 @@ const SWEEP_MS = 50;
 
 class StartError extends Error {}
 
+/**
+ * Connections that the kernel holds until the process accepts them; Linux allows 4,096 by default. With Node's 511, a flood
+ * of connections makes the kernel drop others, whose clients try again only after seconds.
+ */
+const BACKLOG = 4_096;
+
 function listen(server: Server, host: string, port: number): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once("error", (cause: NodeJS.ErrnoException) => {
       const why = cause.code === "EADDRINUSE" ? "is in use" : `cannot be listened on (${cause.code})`;
       reject(new StartError(`Port ${port} of ${host} ${why}. Set PORT to a free one, or to 0 for any.`, { cause }));
     });
-    server.listen(port, host, () => resolve((server.address() as AddressInfo).port));
+    server.listen({ port, host, backlog: BACKLOG }, () => resolve((server.address() as AddressInfo).port));
   });
 }
 

@@ -78,8 +78,8 @@ const admitted = t.procedure
     return next({ ctx: { call: { ...call, dryRun, key } } });
   });
 
-/** Reads of one team that run at once in this process: less than half of the connections that the pool has by default. */
-const READS_AT_ONCE = 4;
+/** Reads of one team that run at once in this process: enough to keep Postgres busy while the process writes an answer. */
+const READS_AT_ONCE = 2;
 const reads = new Turns(READS_AT_ONCE);
 
 /** Runs a read when its team has its turn, and turns the result of its handler into the answer. */
