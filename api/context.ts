@@ -38,6 +38,8 @@ export interface CallContext extends Services {
   requestId: string;
   /** Credentials and the Idempotency-Key are in here. */
   headers: HeaderValues;
+  /** Aborted once the answer has left the process, or the client has gone. */
+  ended: AbortSignal;
   /** Decodes the query string. @throws {ApiError} `validation_failed` */
   query: () => Query;
   /** Method, path pattern and path parameters: a cursor is bound to them. */

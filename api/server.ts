@@ -32,6 +32,8 @@ export const SERVER_TIMES: ServerTimes = {
 
 /** Far above any header the API takes, so that the API itself refuses a long one and names it. */
 const MAX_HEADER_BYTES = 64 * 1024;
+/** Requests of one connection that may lack their answers. Hardly any client sends a second before it has the first. */
+const MAX_PIPELINED = 8;
 /** How often connections that one limit refuses are reported at most. */
 const REPORT_EVERY_MS = 60_000;
 
@@ -55,13 +57,34 @@ export function openServer(
       maxHeaderSize: MAX_HEADER_BYTES,
       requireHostHeader: false,
     },
-    app,
+    oneByOne(app),
   );
   server.setTimeout(times.silentMs);
   answerRawErrors(server, linksOf(env.PUBLIC_URL));
   inviteBodies(server);
   limitConnections(server, env, log);
   return server;
+}
+
+/**
+ * Begins the next request of a connection when the one before is answered, and closes a connection on which too many wait.
+ * Node begins all of them at once: an answer that waits for one before it would keep what that one needs.
+ */
+function oneByOne(app: RequestListener): RequestListener {
+  const begin = (waiting: (() => void)[]) => waiting[0]?.();
+  const requests = new WeakMap<Socket, (() => void)[]>();
+  return (request, response) => {
+    const { socket } = request;
+    const waiting = requests.get(socket) ?? [];
+    requests.set(socket, waiting);
+    if (waiting.length === MAX_PIPELINED) return void socket.destroy();
+    response.once("close", () => {
+      waiting.shift();
+      if (!socket.destroyed) begin(waiting);
+    });
+    waiting.push(() => app(request, response));
+    if (waiting.length === 1) begin(waiting);
+  };
 }
 
 /** Answers `Expect: 100-continue` with an invitation only where the declared body may be sent at all. */

@@ -65,10 +65,13 @@ async function call(
   const params = { ...req.params };
   const query = once(() => readQuery(req.originalUrl, meta.dryRun === true));
   const locals = localsOf(res);
+  const ended = new AbortController();
+  res.once("close", () => ended.abort());
   const context: CallContext = {
     ...deps,
     requestId: locals.requestId,
     headers: req.headersDistinct,
+    ended: ended.signal,
     query,
     target: `${meta.method} ${meta.path} ${stringify(params)}`,
     locals,

@@ -6,7 +6,7 @@ import { ApiError } from "../../domain/errors.ts";
 import { claimKey, type IdempotencyHandle, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
 import type { CallContext } from "../context.ts";
 import { successOf } from "./answer.ts";
-import type { HandlerResult, RouteDefinition } from "./definition.ts";
+import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { thrownBy } from "./failures.ts";
 import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
 import { completeInput, parserOf, type RawInput } from "./input.ts";
@@ -60,6 +60,12 @@ function readDryRun(value: string | undefined, access: Access, { readScope }: Ro
 }
 
 /**
+ * Requests of one key that are under way at once in this process, from before its body is read until its answer has left.
+ * Two reads keep Postgres busy while the process writes an answer; eight writes keep the process busy; a send mostly waits.
+ */
+const TURNS: Record<RouteKind, Turns> = { read: new Turns(2), write: new Turns(8), send: new Turns(16) };
+
+/**
  * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, scope, query
  * string and `dry_run`, Idempotency-Key.
  *
@@ -75,16 +81,13 @@ const admitted = t.procedure
     if (alsoScope) requireScope(call.access, alsoScope);
     const dryRun = readDryRun(call.query().dryRun, call.access, definition);
     const key = readKey(call.headers, definition);
+    await TURNS[definition.kind].take(call.access.key.id, call.ended);
     return next({ ctx: { call: { ...call, dryRun, key } } });
   });
 
-/** Reads of one team that run at once in this process: enough to keep Postgres busy while the process writes an answer. */
-const READS_AT_ONCE = 2;
-const reads = new Turns(READS_AT_ONCE);
-
-/** Runs a read when its team has its turn, and turns the result of its handler into the answer. */
+/** Turns the result of a read's handler into the answer. */
 const reading = inner.procedure.use(async ({ ctx: { call }, meta, next }) => {
-  const result = await reads.run(call.tenant.teamId, () => next({ ctx: { call: { ...call, idempotency: null } } }));
+  const result = await next({ ctx: { call: { ...call, idempotency: null } } });
   if (!result.ok) return result;
   return { ...result, data: successOf(call, declared(meta), result.data as HandlerResult<unknown>) };
 });

@@ -1,12 +1,14 @@
-/** Work of one team that is under way, and what waits for it to end. */
+import { unavailable } from "./failures.ts";
+
+/** Requests of one key that are under way, and those that wait for one of them to end. */
 interface Line {
   running: number;
   waiting: (() => void)[];
 }
 
 /**
- * Runs a few works of each team at once; more of the same team wait in order of arrival. So many large pages for one team
- * leave connections to Postgres, and time of the event loop, to the others.
+ * Lets a few requests of each key be under way at once; more of the same key wait in order of arrival. A request that is
+ * under way may hold a connection to Postgres, a body or an answer of 2 MiB.
  */
 export class Turns {
   readonly #atOnce: number;
@@ -16,18 +18,25 @@ export class Turns {
     this.#atOnce = atOnce;
   }
 
-  async run<T>(teamId: string, work: () => Promise<T>): Promise<T> {
-    const line = this.#lines.get(teamId) ?? { running: 0, waiting: [] };
-    this.#lines.set(teamId, line);
+  /**
+   * Waits for the key's turn, which ends with the signal.
+   * @throws {ApiError} `service_unavailable` when the signal came first
+   */
+  async take(keyId: string, ended: AbortSignal): Promise<void> {
+    const line = this.#lines.get(keyId) ?? { running: 0, waiting: [] };
+    this.#lines.set(keyId, line);
     if (line.running < this.#atOnce) line.running++;
-    // A work that ends hands its place on.
+    // A request that ends hands its turn on.
     else await new Promise<void>((resolve) => line.waiting.push(resolve));
-    try {
-      return await work();
-    } finally {
+    const leave = () => {
       const next = line.waiting.shift();
       if (next) next();
-      else if (--line.running === 0) this.#lines.delete(teamId);
+      else if (--line.running === 0) this.#lines.delete(keyId);
+    };
+    if (ended.aborted) {
+      leave();
+      throw unavailable(new Error("the client has gone, or got its answer, before its turn"));
     }
+    ended.addEventListener("abort", leave, { once: true });
   }
 }

@@ -108,6 +108,18 @@ describe("The API's server", () => {
     return { status: response.status, text };
   };
 
+  it("answers eight requests that are sent at once on a connection, and closes it at nine", async () => {
+    const app = await serve();
+    const get = `GET /api/v2/large HTTP/1.1\r\nhost: x\r\nx-api-key: ${team.keys.live}\r\n\r\n`;
+    const eight = open(app.origin, get.repeat(8));
+    const answers = () => eight.received.match(/HTTP\/1\.1 200/g)?.length;
+    await eventually(() => answers() === 8, { withinMs: 20_000, what: "eight answers" });
+
+    const nine = open(app.origin, get.repeat(9));
+    await once(nine.socket, "close");
+    assert.equal(nine.received, "");
+  });
+
   describe("refuses a body early", () => {
     for (const [what, headers] of [
       ["by its declared length", {}],
@@ -279,7 +291,7 @@ describe("The API's server", () => {
       const app = await serve({ changes: { MAX_CONNECTIONS_PER_ADDRESS: 1 }, times: { silentMs: 300 } });
       const { socket } = open(app.origin);
       socket.pause();
-      socket.write(`GET /api/v2/large HTTP/1.1\r\nhost: x\r\nx-api-key: ${team.keys.live}\r\n\r\n`.repeat(20));
+      socket.write(`GET /api/v2/large HTTP/1.1\r\nhost: x\r\nx-api-key: ${team.keys.live}\r\n\r\n`.repeat(8));
       assert.equal(await isServed(app.origin), false);
       await eventually(() => isServed(app.origin), { what: "the place of the connection that is not read" });
     });

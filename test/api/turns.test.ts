@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -24,6 +26,10 @@ const routes = router({
     .input(z.strictObject({}))
     .output(z.object({ object: z.literal("quick") }))
     .query(async () => ok({ object: "quick" as const })),
+  take: route({ method: "POST", path: "/take", scope: "lists:write", summary: "Takes a text" })
+    .input(z.strictObject({ body: z.strictObject({ text: z.string() }) }))
+    .output(z.object({ object: z.literal("taken") }))
+    .mutation(async () => ok({ object: "taken" as const })),
   failing: route({ method: "GET", path: "/failing", scope: "lists:read", summary: "Refuses" })
     .input(z.strictObject({}))
     .output(z.object({}))
@@ -32,14 +38,26 @@ const routes = router({
     }),
 });
 
-describe("Reads of a team", () => {
+/** An upload that the API has begun to read and that never ends. */
+function stall(app: TestApp, key: string): { socket: Socket; begun: Promise<unknown> } {
+  const { hostname, port, pathname } = new URL(`${app.base}/take`);
+  const socket = connect(Number(port), hostname);
+  socket.on("error", () => {});
+  socket.write(
+    `POST ${pathname} HTTP/1.1\r\nhost: ${hostname}\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n` +
+      "content-length: 1000\r\nexpect: 100-continue\r\n\r\n",
+  );
+  return { socket, begun: once(socket, "data").then(() => socket.write('{"text":"')) };
+}
+
+describe("Requests of a key", () => {
   let app: TestApp;
   before(async () => {
     app = await serveRoutes(routes);
   });
   after(() => app.close());
 
-  it("run two at once, all are answered, and those of another team wait for none of them", async () => {
+  it("are read two at once, all are answered, and those of another key wait for none of them", async () => {
     const [slow, other] = [await makeTeam(), await makeTeam()];
     const begun = () => held.get(slow.team.id)?.length ?? 0;
     const asked = Array.from({ length: 12 }, () => api(slow.keys.live, app.base).get("/slow"));
@@ -56,7 +74,26 @@ describe("Reads of a team", () => {
     for (const { status } of await Promise.all(asked)) assert.equal(status, 200);
   });
 
-  it("leave their place when they fail", async () => {
+  it("upload eight bodies at once: those that stall hold up no other key, and their end lets the next one in", async () => {
+    const [stalling, other] = [await makeTeam(), await makeTeam()];
+    const uploads = Array.from({ length: 8 }, () => stall(app, stalling.keys.live));
+    await Promise.all(uploads.map(({ begun }) => begun));
+    // Their key was looked up before that of a later request.
+    for (let i = 0; i < 3; i++) assert.equal((await api(stalling.keys.live, app.base).get("/quick")).status, 200);
+    let isAnswered = false;
+    const ninth = api(stalling.keys.live, app.base)
+      .post("/take", { text: "x" })
+      .finally(() => {
+        isAnswered = true;
+      });
+    assert.equal((await api(other.keys.live, app.base).post("/take", { text: "x" })).status, 200);
+    assert.equal((await api(stalling.keys.live, app.base).get("/quick")).status, 200);
+    assert.ok(!isAnswered);
+    for (const { socket } of uploads) socket.destroy();
+    assert.equal((await ninth).status, 200);
+  });
+
+  it("hand their turn on when they fail", async () => {
     const { keys } = await makeTeam();
     const client = api(keys.live, app.base);
     const refused = await Promise.all(Array.from({ length: 12 }, () => client.get("/failing")));
