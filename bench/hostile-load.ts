@@ -152,8 +152,9 @@ const KINDS: Record<string, (load: Load) => Promise<void>> = {
       const socket = openSocket(load, `${BASE}${FIRST_ADDRESS + 1}`);
       socket.write(
         `POST /api/v2/lists HTTP/1.1\r\nhost: x\r\nx-api-key: ${load.target.key}\r\n` +
-          "content-type: application/json\r\ncontent-length: 100000\r\n\r\n",
+          "content-type: application/json\r\ncontent-length: 2000000\r\n\r\n",
       );
+      socket.write(" ".repeat(1_900_000));
       return socket;
     });
     while (!load.signal.aborted) {
@@ -170,6 +171,19 @@ const KINDS: Record<string, (load: Load) => Promise<void>> = {
         socket.setTimeout(10_000, () => socket.destroy());
       }
       await delay(250);
+    }
+  },
+  "pipelined requests": async (load) => {
+    const get = `GET /api/v2/newsletters?limit=100 HTTP/1.1\r\nhost: x\r\nx-api-key: ${load.target.key}\r\n\r\n`;
+    while (!load.signal.aborted) {
+      for (let i = 0; i < 20; i++) {
+        const socket = openSocket(load, `${BASE}${FIRST_ADDRESS + 2}`);
+        // Half of them never read an answer.
+        if (i % 2 === 0) socket.pause();
+        socket.write(get.repeat(i % 2 === 0 ? 8 : 1_000));
+        socket.setTimeout(10_000, () => socket.destroy());
+      }
+      await delay(1_000);
     }
   },
   "idle connections": async (load) => {
