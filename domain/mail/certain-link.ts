@@ -58,7 +58,9 @@ function skeletonOf(source: string, parts: readonly SourcePart[]): string {
   const open: string[][] = [[""]];
   /** Depths of the conditions that have an `else`. */
   const complete = new Set<number>();
-  let silentDepth = 0;
+  /** The open blocks that print nothing. */
+  const silent: string[] = [];
+  let isAfterText = false;
   let trimsNext = false;
   const write = (text: string) => {
     const branches = open.at(-1);
@@ -67,17 +69,21 @@ function skeletonOf(source: string, parts: readonly SourcePart[]): string {
   for (const { begin, end, kind, name } of parts) {
     const text = source.slice(begin, end);
     if (kind === "text") {
-      if (silentDepth === 0) write(trimsNext ? text.trimStart() : text);
+      if (silent.length === 0) write(trimsNext ? text.trimStart() : text);
       trimsNext = false;
+      isAfterText = true;
       continue;
     }
-    if (SILENT_BLOCKS.has(name)) silentDepth++;
-    else if (/^end(?:comment|capture)$/.test(name)) silentDepth--;
-    else if (silentDepth === 0) {
-      if (text[2] === "-") {
-        const branches = open.at(-1);
-        branches?.push((branches.pop() ?? "").trimEnd());
-      }
+    // A tag trims the text that it touches.
+    if (text[2] === "-" && isAfterText && silent.length === 0) {
+      const branches = open.at(-1);
+      branches?.push((branches.pop() ?? "").trimEnd());
+    }
+    isAfterText = false;
+    // In a comment, only its end is a tag.
+    if (SILENT_BLOCKS.has(name) && silent.at(-1) !== "comment") silent.push(name);
+    else if (silent.length > 0 && name === `end${silent.at(-1)}`) silent.pop();
+    else if (silent.length === 0) {
       if (CONDITIONS.has(name)) {
         open.push([""]);
         complete.delete(open.length);

@@ -195,6 +195,8 @@ describe("A preview", () => {
     ...["filter:opacity(0)", "opacity:calc(0)", "clip-path:inset(50%)", "height:1px;overflow-y:hidden"].map(styled),
     ...["max-height:0.1px;overflow:hidden", "color:transparent", "transform:translate(-9999px)"].map(styled),
     `<details><summary>More</summary>${link}</details>`,
+    `<div style="filter:opacity(0)">{% comment %}{% endcapture %}</div>{% endcomment %}${link}`,
+    `<div style="filter:opacity(0)">{% comment %}{% endcomment %}< {% # %}{%- # -%} /div>${link}`,
     `<p><b style="filter:opacity(0)"></p>${link}`,
     '<a href="https://evil.example/?{{ unsubscribe_url }}">Leave</a>',
   ]) {
