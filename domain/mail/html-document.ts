@@ -65,6 +65,7 @@ function readDocument(html: string, url: string, rules: HidingRules): { state: L
     onopentag(name, attributes) {
       if (++elements > MAX_ELEMENTS) throw limits(`its body has more than ${MAX_ELEMENTS} elements`);
       if (open.length >= MAX_DEPTH) throw limits(`the elements of its body are nested more than ${MAX_DEPTH} deep`);
+      if (name === "base") throw new TemplateError({ kind: "hidden_link", message: BASE_REFUSED });
       open.push(current);
       current = showInside(current, name, attributes, rules);
       isSheet = name === "style";
@@ -87,6 +88,8 @@ function readDocument(html: string, url: string, rules: HidingRules): { state: L
   parser.end();
   return { state, sheets };
 }
+
+const BASE_REFUSED = "the element base may divert the unsubscribe link; remove it and write addresses in full";
 
 const NO_RULES: HidingRules = { all: new Set(), tiny: new Set() };
 

@@ -1,8 +1,16 @@
 import { randomBytes } from "node:crypto";
+import { certainlyShowsFooter, certainlyShowsLink } from "./certain-link.ts";
 import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from "./header.ts";
 import { findLink, type LinkState } from "./html-document.ts";
 import { RenderBudget } from "./render-budget.ts";
-import { compileTemplate, escapeHtml, type MergeValues, type Template, TemplateError } from "./template.ts";
+import {
+  compileTemplate,
+  escapeHtml,
+  type MergeValues,
+  splitTemplate,
+  type Template,
+  TemplateError,
+} from "./template.ts";
 import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
 import { encodePart } from "./transfer-encoding.ts";
 
@@ -179,7 +187,12 @@ function formatDate(date: Date): string {
 }
 
 /** Declarations that no style sheet of the body overrules. */
-const IN_SIGHT = "visibility:visible!important;opacity:1!important;font-size:12px!important";
+const IN_SIGHT =
+  "all:initial!important;visibility:visible!important;opacity:1!important;font-size:12px!important;" +
+  "font-family:sans-serif!important;color:#6b6b6b!important;";
+
+/** Stands for the link of the footer, which is told apart from the body's own by it. */
+const FOOTER_URL = "https://footer.invalid/u";
 
 /** @throws {TemplateError} `hidden_link` */
 function hiddenLink(message: string): never {
@@ -187,28 +200,38 @@ function hiddenLink(message: string): never {
 }
 
 /**
- * Adds a footer with the unsubscribe link when the body does not show the link itself.
+ * Adds a footer with the unsubscribe link unless the body certainly shows the link itself.
  * @throws {TemplateError} `hidden_link`, when the body hides its own link, or would hide the footer
  */
 function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
   const state = linkState(template);
-  if (state === "shown") return { source, template };
+  if (state === "shown" && certainlyShowsLink(source, splitTemplate(source))) return { source, template };
   if (state === "hidden") {
     hiddenLink("the style of its unsubscribe link, or of an element around it, hides the link; show it or remove it");
   }
   const sentence = escapeHtml(footerText).replace(/[{}]/g, (brace) => `&#${brace.charCodeAt(0)};`);
   const footer =
-    '<div style="padding:24px 16px;text-align:center;font-family:sans-serif;color:#6b6b6b;' +
-    `display:block!important;${IN_SIGHT}"><p style="margin:0;display:block!important;${IN_SIGHT}">${sentence}<br>` +
-    `<a href="{{ unsubscribe_url }}" style="color:#6b6b6b;display:inline!important;${IN_SIGHT}">Unsubscribe</a></p></div>`;
+    `<div style="${IN_SIGHT}padding:24px 16px!important;text-align:center!important;display:block!important">` +
+    `<p style="${IN_SIGHT}text-align:center!important;margin:0!important;display:block!important">${sentence}<br>` +
+    `<a href="{{ unsubscribe_url }}" style="${IN_SIGHT}display:inline!important">Unsubscribe</a></p></div>`;
   const bodyEnd = source.toLowerCase().lastIndexOf("</body>");
   // The source has no </body>, or has it inside a comment or a condition.
   const places = bodyEnd >= 0 ? [bodyEnd, source.length] : [source.length];
-  for (const place of places) {
+  let isShown = false;
+  // At the beginning, nothing but the style of the whole body can hide it.
+  for (const place of [...places, 0]) {
+    if (place === 0 && !isShown && source !== "") break;
     const withFooter = source.slice(0, place) + footer + source.slice(place);
     const compiled = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
-    if (linkState(compiled) === "shown") return { source: withFooter, template: compiled };
+    if (linkState(compiled) !== "shown") continue;
+    isShown = true;
+    const marked = source.slice(0, place) + footer.replace("{{ unsubscribe_url }}", FOOTER_URL) + source.slice(place);
+    if (certainlyShowsFooter(marked, splitTemplate(marked), FOOTER_URL))
+      return { source: withFooter, template: compiled };
+  }
+  if (isShown) {
+    hiddenLink("the style or attributes of its html or body element may hide the unsubscribe link; make them simpler");
   }
   hiddenLink(
     "the end of its body hides what follows, so no unsubscribe link can be added; close comments and elements",

@@ -174,6 +174,62 @@ describe("A preview", () => {
     });
   }
 
+  const link = '<a href="{{ unsubscribe_url }}">Leave</a>';
+  const styled = (style: string) => `<p>News</p><div style="${style}">${link}</div>`;
+  const sheet = (css: string) => `<head><style>${css}</style></head><body><p>News</p>${link}</body>`;
+  for (const html of [
+    `{% unless email contains "@gmail.com" %}${link}{% endunless %}`,
+    `{% if email contains ".com" %}${link}{% endif %}`,
+    `{% if first_name and last_name == blank %}{% else %}${link}{% endif %}`,
+    `<div style="{% if email contains '@gmail.com' %}display:none{% endif %}">${link}</div>`,
+    `{% if email contains "@gmail.com" %}<!--{% endif %}${link}<p>News</p><!-- -->`,
+    `{% if email contains "@gmail.com" %}<div style="display:none">{% endif %}${link}`,
+    sheet("{% if email contains '@gmail.com' %}a{display:none}{% endif %}"),
+    styled("d\\isplay:none"),
+    ...[
+      ":link{display:none}",
+      "a:not(.k){display:none}",
+      "a:not(:hover){display:none}",
+      '@charset "x";a{display:none}',
+    ].map(sheet),
+    ...["filter:opacity(0)", "opacity:calc(0)", "clip-path:inset(50%)", "height:1px;overflow-y:hidden"].map(styled),
+    ...["max-height:0.1px;overflow:hidden", "color:transparent", "transform:translate(-9999px)"].map(styled),
+    `<details><summary>More</summary>${link}</details>`,
+    `<div style="filter:opacity(0)">{% comment %}{% endcapture %}</div>{% endcomment %}${link}`,
+    `<div style="filter:opacity(0)">{% comment %}{% endcomment %}< {% # %}{%- # -%} /div>${link}`,
+    `<p><b style="filter:opacity(0)"></p>${link}`,
+    '<a href="https://evil.example/?{{ unsubscribe_url }}">Leave</a>',
+  ]) {
+    it(`adds a footer where the link is not certain to be seen: ${html}`, async () => {
+      const composed = composeMessage({ subject: "News", html, fromEmail: "news@example.com" });
+      const recipient = { email: "jane@gmail.com", messageId: "1@example.com", date: new Date() };
+      const { message } = composed.fill({ ...recipient, unsubscribeUrl: "https://example.com/u/1" });
+      const sent = (await PostalMime.parse(message)).html ?? "";
+      const footer = sent.indexOf('<a href="https://example.com/u/1" style="all:initial!important');
+      assert.ok(footer >= 0, sent);
+      // What only some recipients get stands behind it, or is closed before it.
+      if (/<!--{%|%}<!--|%}<div/.test(html)) assert.ok(footer < sent.indexOf("Leave"));
+    });
+  }
+
+  for (const html of [
+    link,
+    `<table width="100%"><tr><td align="center" style="padding:0 8px;color:#333;font-size:12px">${link}</td></tr></table>`,
+    `{% if first_name %}<p>Dear {{ first_name }}</p>{% else %}<p>Hello</p>{% endif %}${link}`,
+    sheet(".card{display:none}h1:hover{opacity:0}@media(max-width:9px){.card{width:1px}}"),
+  ]) {
+    it(`adds no footer where the link is certain to be seen: ${html}`, () => {
+      const composed = composeMessage({ subject: "News", html, fromEmail: "news@example.com" });
+      const recipient = { email: "jane@gmail.com", messageId: "1@example.com", date: new Date() };
+      const { message } = composed.fill({ ...recipient, unsubscribeUrl: "https://example.com/u/1" });
+      assert.doesNotMatch(message.toString(), /all:initial/);
+    });
+  }
+
+  it("refuses a base, which may divert the link", async () => {
+    refused(await previewOf(`<base href="https://evil.example/">${link}`), /unsubscribe link/);
+  });
+
   it("takes real newsletters", async () => {
     const known = file("welcome-merge-tags.html").replace(/\{\{[^}]*\}\}/g, "{{ email }}");
     for (const body of [file("responsive-plain.html"), known, known.replace("{{ email }}", "{{ email | upcase }}")]) {
