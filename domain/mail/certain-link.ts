@@ -37,7 +37,7 @@ export function certainlyShowsLink(source: string, parts: readonly SourcePart[])
 
 /**
  * Whether nothing around a footer hides it, for any recipient. Style sheets are left to its own style, which overrules
- * them.
+ * them. The style of the html and body elements does not count: it would hide the whole mail.
  * @param source with a footer that leads to `url` instead of the unsubscribe link
  */
 export function certainlyShowsFooter(source: string, parts: readonly SourcePart[], url: string): boolean {
@@ -48,8 +48,8 @@ function showsUrl(source: string, parts: readonly SourcePart[], url: string, wit
   if (source.search(MARKERS) >= 0) return false;
   // Browsers leave elements open at these ends; without them, this reader does too.
   const html = skeletonOf(source, parts).replace(/<\/(?:body|html)\s*>/gi, " ");
-  const rules = withSheets ? sheetRules(read(html, url, undefined).sheets) : new Set<string>();
-  return rules !== undefined && read(html, url, rules).isShown;
+  const rules = withSheets ? sheetRules(read(html, url, undefined, withSheets).sheets) : new Set<string>();
+  return rules !== undefined && read(html, url, rules, withSheets).isShown;
 }
 
 /** The source with a marker for whatever differs between recipients. */
@@ -144,8 +144,20 @@ interface Around {
   isLink: boolean;
 }
 
-/** Reads a skeleton. @param rules of its sheets; without them nothing is certain */
-function read(html: string, url: string, rules: SheetRules | undefined): { isShown: boolean; sheets: string } {
+/** They hold the whole mail. */
+const ROOTS = new Set(["html", "body"]);
+
+/**
+ * Reads a skeleton.
+ * @param rules of its sheets; without them nothing is certain
+ * @param withRoots whether the html and body elements may hide the link
+ */
+function read(
+  html: string,
+  url: string,
+  rules: SheetRules | undefined,
+  withRoots: boolean,
+): { isShown: boolean; sheets: string } {
   const positions = [...html.matchAll(MARKERS)].map(({ index }) => index);
   let passed = 0;
   let known = 0;
@@ -172,7 +184,11 @@ function read(html: string, url: string, rules: SheetRules | undefined): { isSho
       quoted = 0;
       open.push(current);
       current = {
-        isCertain: current.isCertain && isCertain && rules !== undefined && isShowing(name, attributes, rules),
+        isCertain:
+          current.isCertain &&
+          isCertain &&
+          rules !== undefined &&
+          ((!withRoots && ROOTS.has(name)) || isShowing(name, attributes, rules)),
         isLink: current.isLink || (name === "a" && attributes["href"] === url),
       };
       if (RAW_TEXT.has(name)) raw = name;

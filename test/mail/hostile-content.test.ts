@@ -198,6 +198,7 @@ describe("A preview", () => {
     `<div style="filter:opacity(0)">{% comment %}{% endcapture %}</div>{% endcomment %}${link}`,
     `<div style="filter:opacity(0)">{% comment %}{% endcomment %}< {% # %}{%- # -%} /div>${link}`,
     `<p><b style="filter:opacity(0)"></p>${link}`,
+    `<html><body style="min-height:100vh;filter:none" v:link="x">${styled("filter:blur(0)")}</body></html>`,
     '<a href="https://evil.example/?{{ unsubscribe_url }}">Leave</a>',
   ]) {
     it(`adds a footer where the link is not certain to be seen: ${html}`, async () => {
