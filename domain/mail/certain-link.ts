@@ -16,7 +16,7 @@ const SHOWING_ELEMENTS = new Set(
   h4 h5 h6 blockquote img br section article header footer main nav address sup sub s del ins code pre`.split(/\s+/),
 );
 
-/** Attributes that hide no element. `style`, `class` and `id` are judged by their values. */
+/** Attributes that hide no element; with `style`, `class` and `id` it depends on the value. */
 const HARMLESS_ATTRIBUTE =
   /^(?:style|class|id|href|target|rel|title|alt|src|width|height|align|valign|bgcolor|border|cellpadding|cellspacing|role|lang|dir|colspan|rowspan|face|xmlns(?::[a-z]+)?|aria-label|data-[a-z-]+)$/;
 
