@@ -47,6 +47,9 @@ function once<T>(compute: () => T): () => T {
   };
 }
 
+/** Why the signal of a call is aborted. Without a reason each abort would make an exception with its stack. */
+const ENDED = "the call has ended";
+
 /** What a call needs besides its request. */
 interface Backend {
   routes: AnyTRPCRouter;
@@ -66,7 +69,7 @@ async function call(
   const query = once(() => readQuery(req.originalUrl, meta.dryRun === true));
   const locals = localsOf(res);
   const ended = new AbortController();
-  res.once("close", () => ended.abort());
+  res.once("close", () => ended.abort(ENDED));
   const context: CallContext = {
     ...deps,
     requestId: locals.requestId,
