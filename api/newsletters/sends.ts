@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { creditUsage } from "../../domain/credits.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/idempotency.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
@@ -93,15 +94,9 @@ const sendPreview = route({
 
 /** The same plan and the same gates, with no row and no token. */
 async function dryRunPreview({ em, tenant, access }: RequestContext, resource: SendResource) {
-  const { plan, cap } = await resolvePreview(em, tenant, resource, access.key);
+  const { plan } = await resolvePreview(em, tenant, resource, access.key);
   const { eligible } = plan.counts;
-  const quota = {
-    kind: "email_credits",
-    amount: eligible,
-    used: cap.usedToday,
-    limit: cap.limit,
-    remaining: cap.remaining,
-  } as const;
+  const quota = { kind: "email_credits", amount: eligible, ...(await creditUsage(em, tenant)) } as const;
   return { impact: impact({ affected_count: eligible, affected_ids: [resource.id], quota }) };
 }
 

@@ -4,7 +4,7 @@ import { Subscriber, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { changesOf, type Patch } from "../patch.ts";
+import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
 import { pending } from "./initial-status.ts";
@@ -77,22 +77,17 @@ export async function updateSubscriber(
   tenant: Tenant,
   subscriberId: string,
   patch: Patch<SubscriberFields>,
-): Promise<Subscriber> {
+): Promise<Patched<Subscriber>> {
   const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!subscriber) throw notFound();
   const moved = patch.email !== undefined && patch.email !== subscriber.email;
-  const changed = isChange(subscriber, patch);
   em.assign(subscriber, changesOf(patch));
+  const isChanged = isDirty(em, subscriber);
   await flushUnique(em);
   if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
-  if (changed) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
-  return em.refreshOrFail(subscriber);
+  if (isChanged) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
+  return { record: await em.refreshOrFail(subscriber), isChanged };
 }
-
-const isChange = (subscriber: Subscriber, { email, firstName, lastName }: Patch<SubscriberFields>): boolean =>
-  (email !== undefined && email !== subscriber.email) ||
-  (firstName !== undefined && firstName !== (subscriber.firstName ?? null)) ||
-  (lastName !== undefined && lastName !== (subscriber.lastName ?? null));
 
 async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscriberId: string): Promise<void> {
   await kysely(em)

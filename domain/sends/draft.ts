@@ -68,7 +68,8 @@ export interface Sendable {
   readDraft(em: EntityManager, tenant: Tenant, id: string, options: { lock: boolean }): Promise<Draft>;
   /**
    * Selects one row per address that the resource targets: `id`, `email`, `first_name`, `last_name`, `list_id`,
-   * `opted_in` and `suppressed` (the team's do-not-mail list holds the address).
+   * `opted_in`, `suppressed` (the team's do-not-mail list holds the address) and `memberships`: a text that changes when
+   * the address is targeted by other lists, or with another status on one of them.
    */
   selectMembers(subject: PlanSubject): RawBuilder<unknown>;
   /**
