@@ -144,6 +144,11 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+/** Codes that no request gets yet, each with the reason. A test gets every other code from the API. */
+export const UNREACHED = {
+  version_unsupported: "The Service-Version header is not read yet.",
+} as const satisfies Partial<Record<ErrorCode, string>>;
+
 export const isErrorCode = (value: unknown): value is ErrorCode =>
   typeof value === "string" && Object.hasOwn(ERRORS, value);
 

@@ -91,6 +91,9 @@ async function dryRunPreview({ em, tenant, access }: RequestContext, resource: S
   return { impact: impact({ affected_count: eligible, affected_ids: [resource.id], quota }) };
 }
 
+/** Without a token the confirm itself refuses, behind the refusals that come first. An unset one is written as null or "". */
+const confirmationBody = z.strictObject({ confirmation_token: z.string().nullish() }).optional();
+
 const send = route({
   method: "POST",
   path: "/newsletters/{newsletterId}/send",
@@ -101,6 +104,7 @@ const send = route({
   summary: "Confirm a preview with its token: reserve credits and schedule the send",
   errors: [
     "send_not_permitted",
+    "confirmation_required",
     "confirmation_invalid",
     "confirmation_stale",
     "resource_state_invalid",
@@ -113,12 +117,12 @@ const send = route({
     "quota_exceeded",
   ],
 })
-  .input(z.strictObject({ params, body: z.strictObject({ confirmation_token: z.string().min(1).max(512) }) }))
+  .input(z.strictObject({ params, body: confirmationBody }))
   .output(newsletterSend)
   .send(async ({ ctx, input }) => {
     const { em, tenant, access, vault, temporal } = ctx;
     const resource = newsletter(input.params.newsletterId);
-    const token = input.body.confirmation_token;
+    const token = input.body?.confirmation_token ?? null;
     const check = () => checkConfirm(em, { tenant, resource, key: access.key, token, vault });
     const previewId = await check();
     const idempotency = claimOf(ctx);

@@ -12,10 +12,13 @@ import { webhookBody } from "../support/webhooks.ts";
 
 const PATHS = endpointsOf(appRouter).map(({ meta }) => meta.path);
 
-/** What an answer says beside its request id and date. */
+/** Headers that differ between two requests of one kind. */
+const OWN_HEADERS = ["connection", "date", "keep-alive", "x-request-id"];
+
+/** What an answer says besides that. */
 const likeness = ({ status, headers, text: body }: ApiAnswer) => {
   const id = headers.get("x-request-id") ?? "";
-  const others = [...headers].filter(([name]) => name !== "date" && name !== "x-request-id");
+  const others = [...headers].filter(([name]) => !OWN_HEADERS.includes(name));
   return { status, headers: others, body: body.replaceAll(id, "") };
 };
 
