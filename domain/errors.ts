@@ -72,7 +72,7 @@ export const ERRORS = {
     "The key's send_domains do not hold the domain of every from-address.",
   ),
   complaint_rate_exceeded: entry(403, "permission_error", "Complaints over 30 days reached 0.20 % of delivered mail."),
-  not_found: entry(404, "not_found_error", "No record has this id."),
+  not_found: entry(404, "not_found_error", "No record has this id, or no endpoint has this path."),
   method_not_allowed: entry(
     405,
     "invalid_request_error",
@@ -119,7 +119,11 @@ export const ERRORS = {
   ),
   resource_state_invalid: entry(409, "conflict_error", "The state of the record does not allow this."),
   payload_too_large: entry(413, "invalid_request_error", "The body is larger than is accepted."),
-  unsupported_media_type: entry(415, "invalid_request_error", "Send application/json, uncompressed, gzip or deflate."),
+  unsupported_media_type: entry(
+    415,
+    "invalid_request_error",
+    "Send application/json (to PATCH also application/merge-patch+json), uncompressed, gzip or deflate.",
+  ),
   send_cap_exceeded: entry(
     429,
     "rate_limit_error",
@@ -139,6 +143,11 @@ export const ERRORS = {
 } as const satisfies Record<string, ErrorEntry>;
 
 export type ErrorCode = keyof typeof ERRORS;
+
+/** Codes that no request gets yet, each with the reason. A test gets every other code from the API. */
+export const UNREACHED = {
+  version_unsupported: "The Service-Version header is not read yet.",
+} as const satisfies Partial<Record<ErrorCode, string>>;
 
 export const isErrorCode = (value: unknown): value is ErrorCode =>
   typeof value === "string" && Object.hasOwn(ERRORS, value);
@@ -174,4 +183,4 @@ export class ApiError extends Error {
 }
 
 /** The answer for a record that does not exist and for one of another team: the two are alike to the byte. */
-export const notFound = (): ApiError => new ApiError("not_found");
+export const notFound = (): ApiError => new ApiError("not_found", "No record has this id.");

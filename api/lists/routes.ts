@@ -152,7 +152,7 @@ const pageSubscribers = route({
       .selectFrom("subscriptions")
       .innerJoin("subscribers", "subscribers.id", "subscriptions.subscriber_id")
       .selectAll("subscriptions")
-      .select(["subscribers.email", "subscribers.first_name", "subscribers.last_name"])
+      .select(["subscribers.email", "subscribers.email_spelling", "subscribers.first_name", "subscribers.last_name"])
       .where("subscriptions.list_id", "=", id);
     const { status } = input.query;
     if (status) rows = rows.where("subscriptions.status", "=", status);

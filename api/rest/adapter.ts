@@ -9,7 +9,7 @@ import type { RouteKind } from "./definition.ts";
 import { type Endpoint, endpointsOf, expressPath, shapeOf } from "./endpoints.ts";
 import { type HttpAnswer, type Links, linksOf, renderError, renderSuccess } from "./envelope.ts";
 import { thrownBy, unavailable } from "./failures.ts";
-import { localsOf, readBody, readQuery, send, UPLOAD_LIMITS, type UploadLimits } from "./http.ts";
+import { localsOf, PATCH_TYPES, readBody, readQuery, send, UPLOAD_LIMITS, type UploadLimits } from "./http.ts";
 import { Replayed } from "./idempotency.ts";
 
 /** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
@@ -93,15 +93,27 @@ async function call(
   return (await callTRPCProcedure(procedure)) as Success;
 }
 
-function render({ status, requestId, data, meta }: Success): HttpAnswer {
-  return { status, headers: {}, body: renderSuccess(requestId, data, meta) };
+type Render = (success: Success) => HttpAnswer;
+
+const render: Render = ({ status, requestId, data, meta }) => ({
+  status,
+  headers: {},
+  body: renderSuccess(requestId, data, meta),
+});
+
+/** As `render`; the answer to a create names the path of the new record, which is below the path it was posted to. */
+function renderCreated({ baseUrl, path }: Request, success: Success): HttpAnswer {
+  const answer = render(success);
+  const { id } = Object(success.data) as { id?: unknown };
+  if (success.status !== 201 || typeof id !== "string") return answer;
+  return { ...answer, headers: { Location: `${baseUrl}${path}/${encodeURIComponent(id)}` } };
 }
 
 /** Renders a replayed answer. Any other error is thrown again, for the error handler of the app. */
-function replay(thrown: unknown, links: Links): HttpAnswer {
+function replay(thrown: unknown, success: Render, links: Links): HttpAnswer {
   if (!(thrown instanceof Replayed)) throw thrown;
   const { requestId, answer } = thrown;
-  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : render(answer);
+  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : success(answer);
   return { ...rendered, headers: { ...rendered.headers, "Idempotent-Replayed": "true" } };
 }
 
@@ -128,19 +140,23 @@ function undecodableParam(path: string, endpoints: readonly Endpoint[]): string 
 
 /** The Express router of every route in a tRPC router: a request becomes a procedure's call, its result an answer. */
 export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLimits = UPLOAD_LIMITS): Router {
-  const router = Router({ caseSensitive: true });
+  // Strict about a trailing slash: a path whose last id is empty by mistake would otherwise be that of the whole list.
+  const router = Router({ caseSensitive: true, strict: true });
   const endpoints = endpointsOf(routes);
   const links = linksOf(deps.env.PUBLIC_URL);
   const shapes = new Map<string, { path: string; methods: Set<string> }>();
+  const retrieved = new Set(endpoints.filter(({ type }) => type === "query").map(({ meta }) => shapeOf(meta.path)));
 
   for (const endpoint of endpoints) {
     const { method, path, kind } = endpoint.meta;
     const verb = method.toLowerCase() as Lowercase<typeof method>;
+    const isCreate = endpoint.meta.status === 201 && retrieved.has(`${shapeOf(path)}/{}`);
     router[verb](expressPath(path), async (req, res) => {
       localsOf(res).route = path;
+      const success: Render = isCreate ? (created) => renderCreated(req, created) : render;
       const answer = (standStill: StandStill) =>
-        call({ routes, deps, uploads }, endpoint, req, res, standStill).then(render, (error) =>
-          replay(thrownBy(error), links),
+        call({ routes, deps, uploads }, endpoint, req, res, standStill).then(success, (error) =>
+          replay(thrownBy(error), success, links),
         );
       send(res, await beforeDeadline(DEADLINE_MS[kind], answer));
     });
@@ -150,10 +166,14 @@ export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLim
     if (method === "GET") shape.methods.add("HEAD");
   }
   for (const { path, methods } of shapes.values()) {
-    router.all(expressPath(path), (_req, res) => {
+    const allowed = [...methods, "OPTIONS"].join(", ");
+    router.all(expressPath(path), (req, res) => {
       localsOf(res).route = path;
-      res.set("Allow", [...methods].join(", "));
-      throw new ApiError("method_not_allowed");
+      res.set("Allow", allowed);
+      if (req.method !== "OPTIONS") throw new ApiError("method_not_allowed", `This path takes ${allowed}.`);
+      // No header of CORS: a key in a page could be read by its visitors, so browsers must not call from other origins.
+      if (methods.has("PATCH")) res.set("Accept-Patch", PATCH_TYPES);
+      res.status(204).end();
     });
   }
 

@@ -12,6 +12,16 @@ export interface HttpAnswer {
   body: string;
 }
 
+/**
+ * Headers of every JSON answer, besides those of its own. Answers hold personal data and secrets, so no cache may store
+ * them. `Vary` says to a cache that does so all the same that an answer belongs to its credential and its version.
+ */
+export const ANSWER_HEADERS = {
+  "Content-Type": "application/json; charset=utf-8",
+  "Cache-Control": "no-store",
+  Vary: "Authorization, X-API-Key, Service-Version",
+} as const;
+
 /** URLs of the pages behind `doc_url`, and of the OAuth metadata. */
 export interface Links {
   docs: string;

@@ -114,7 +114,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "send_recipients" ("send_id" text not null, "seq" int not null, "member_id" text not null, "email" text not null, "first_name" text null, "last_name" text null, "list_id" text null, "state" text not null default 'QUEUED', "epoch" int not null default 0, "attempts" smallint not null default 0, "first_deferred_at" timestamptz(3) null, "retry_at" timestamptz(3) null, "reason" text null, "updated_at" timestamptz(3) not null default now(), "account_id" text null, primary key ("send_id", "seq"));`,
     );
     this.addSql(
-      `create table "subscribers" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "first_name" text null, "last_name" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "subscribers" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create index "subscribers_team_id_environment_updated_at_id_index" on "subscribers" ("team_id", "environment", "updated_at", "id");`,
@@ -136,7 +136,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "subscriptions_list_id_status_created_at_subscriber_id_index" on "subscriptions" ("list_id", "status", "created_at", "subscriber_id");`,
     );
     this.addSql(
-      `create table "suppressions" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "reason" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "suppressions" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "reason" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create index "suppressions_team_id_environment_reason_updated_at_id_index" on "suppressions" ("team_id", "environment", "reason", "updated_at", "id");`,

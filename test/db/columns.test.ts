@@ -45,7 +45,8 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   subscribers: {
     id: "sub_columns",
     ...tenant,
-    email: "person@example.com",
+    email: "person@bücher.example",
+    email_spelling: "person@xn--bcher-kva.example",
     first_name: "First",
     last_name: "Last",
     ...touched,
@@ -70,7 +71,14 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     email: "person+tag@example.com",
     settled_at: AT,
   },
-  suppressions: { id: "supp_columns", ...tenant, email: "person@example.com", reason: "MANUAL", ...touched },
+  suppressions: {
+    id: "supp_columns",
+    ...tenant,
+    email: "person@bücher.example",
+    email_spelling: "person@xn--bcher-kva.example",
+    reason: "MANUAL",
+    ...touched,
+  },
   unsubscribes: {
     id: "unsub_columns",
     ...tenant,

@@ -225,6 +225,26 @@ describe("A confirm", () => {
     refused(await preview({ client: sender.client, newsletterId: other.newsletterId }), 404, "not_found");
   });
 
+  it("asks for a token, behind the refusals that come first", async () => {
+    const sender = await makeSender();
+    const send = ({ client, newsletterId }: Pick<Sender, "client" | "newsletterId">, body?: unknown) =>
+      client.post(`/newsletters/${newsletterId}/send`, body, { idempotencyKey: freshKey() });
+    const testKey = { client: api(sender.keys.test), newsletterId: sender.newsletterId };
+    refused(await send(testKey, {}), 403, "send_not_permitted");
+    refused(await send({ ...sender, newsletterId: newId("newsletter") }, {}), 404, "not_found");
+    for (const body of [undefined, {}, { confirmation_token: null }, { confirmation_token: "" }]) {
+      refused(await send(sender, body), 409, "confirmation_required");
+    }
+    for (const confirmation_token of [1, true, ["x"], {}]) {
+      const answer = await send(sender, { confirmation_token });
+      refused(answer, 400, "validation_failed");
+      assert.equal(answer.body.error.param, "confirmation_token");
+    }
+    refused(await send(sender, null), 400, "validation_failed");
+    refused(await send(sender, { token: "x" }), 400, "validation_failed");
+    refused(await send(sender, { confirmation_token: "x".repeat(10_000) }), 409, "confirmation_invalid");
+  });
+
   it("requires an Idempotency-Key and refuses a dry run", async () => {
     const sender = await makeSender();
     const path = `/newsletters/${sender.newsletterId}/send`;
