@@ -3,6 +3,7 @@ import express, { type ErrorRequestHandler, type Express, type RequestHandler } 
 import helmet from "helmet";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
+import { BASE_PATH } from "./base-path.ts";
 import type { Deps } from "./deps.ts";
 import { documentRouter } from "./openapi/router.ts";
 import { restRouter } from "./rest/adapter.ts";
@@ -13,9 +14,6 @@ import { localsOf, refuseLargeBodies, send, type UploadLimits } from "./rest/htt
 import { nearPathsAmong } from "./rest/near-paths.ts";
 import { appRouter } from "./router.ts";
 import { systemRouter } from "./system/router.ts";
-
-/** Path of the REST API. */
-export const BASE_PATH = "/api/v2";
 
 export interface AppOptions {
   /** The REST routes; all of them unless given. */

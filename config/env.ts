@@ -102,6 +102,15 @@ const settings = z.object({
   ),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
+  /** Issuer of OAuth tokens, as their `iss` claim spells it; with OAUTH_JWKS_URL, or neither: then no token is taken. */
+  OAUTH_ISSUER: url("https:", "http:").optional(),
+  /** URL of the issuer's key set, its `jwks_uri`. */
+  OAUTH_JWKS_URL: url("https:", "http:").optional(),
+  /** Audience of its tokens; unless set, the URL of the API. */
+  OAUTH_AUDIENCE: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,255}$/, "must be printable ASCII characters without spaces")
+    .optional(),
   /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */
   TEMPORAL_ADDRESS: z.string().regex(/^[^\s:]+:\d+$/, "must be host:port"),
   /** Temporal namespace. */
@@ -184,11 +193,20 @@ const settings = z.object({
   WEBHOOK_TIMEOUT_MS: integer(100, 60_000).default(15_000),
 });
 
-/** With half a version a worker would run unversioned, although its operator asked for a version. */
-const consistent = settings.superRefine(({ WORKER_DEPLOYMENT_NAME: name, WORKER_BUILD_ID: build }, context) => {
-  if ((name === undefined) === (build === undefined)) return;
-  const missing = name === undefined ? "WORKER_DEPLOYMENT_NAME" : "WORKER_BUILD_ID";
-  context.addIssue({ code: "custom", path: [missing], message: "is missing" });
+/**
+ * Settings that work together only. With half a version a worker would run unversioned, although its operator asked for a
+ * version; with half an issuer the API would refuse its tokens.
+ */
+const PAIRS = [
+  ["WORKER_DEPLOYMENT_NAME", "WORKER_BUILD_ID"],
+  ["OAUTH_ISSUER", "OAUTH_JWKS_URL"],
+] as const;
+
+const consistent = settings.superRefine((given, context) => {
+  for (const pair of PAIRS) {
+    const missing = pair.filter((name) => given[name] === undefined);
+    if (missing.length === 1) context.addIssue({ code: "custom", path: [...missing], message: "is missing" });
+  }
 });
 
 export type Env = z.infer<typeof settings>;

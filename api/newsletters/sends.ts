@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { requireKey } from "../../domain/access/authenticate.ts";
 import { creditUsage } from "../../domain/credits.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/idempotency.ts";
@@ -78,7 +79,8 @@ const sendPreview = route({
     const resource = newsletter(newsletterId);
     if (ctx.dryRun) return dryRunPreview(ctx, resource);
 
-    await checkDraft(em, tenant, resource, access.key);
+    const key = requireKey(access, "newsletters:send");
+    await checkDraft(em, tenant, resource, key);
     const previewId = previewIdFor(claimOf(ctx));
     await runSendUpdate(temporal, {
       name: "preview",
@@ -86,7 +88,7 @@ const sendPreview = route({
       resource,
       previewId,
       updateId: `preview/${ctx.requestId}`,
-      args: { apiKeyId: access.key.id },
+      args: { apiKeyId: key.id },
     });
     const facts: PreviewFacts = { newsletterId, previewId };
     return ok(await showPreview(ctx, facts), { facts });
@@ -94,7 +96,7 @@ const sendPreview = route({
 
 /** The same plan and the same gates, with no row and no token. */
 async function dryRunPreview({ em, tenant, access }: RequestContext, resource: SendResource) {
-  const { plan } = await resolvePreview(em, tenant, resource, access.key);
+  const { plan } = await resolvePreview(em, tenant, resource, requireKey(access, "newsletters:send"));
   const { eligible } = plan.counts;
   const quota = { kind: "email_credits", amount: eligible, ...(await creditUsage(em, tenant)) } as const;
   return { impact: impact({ affected_count: eligible, affected_ids: [resource.id], quota }) };
@@ -152,7 +154,8 @@ const send = route({
     const { em, tenant, access, vault, temporal } = ctx;
     const resource = newsletter(input.params.newsletterId);
     const token = input.body?.confirmation_token ?? null;
-    const check = () => checkConfirm(em, { tenant, resource, key: access.key, token, vault });
+    const key = requireKey(access, "newsletters:send");
+    const check = () => checkConfirm(em, { tenant, resource, key, token, vault });
     const previewId = await check();
     const idempotency = claimOf(ctx);
     await runSendUpdate(temporal, {
@@ -161,7 +164,7 @@ const send = route({
       resource,
       previewId,
       updateId: `confirm/${ctx.requestId}`,
-      args: { apiKeyId: access.key.id, idempotency },
+      args: { apiKeyId: key.id, idempotency },
       recheck: async () => {
         await check();
       },

@@ -47,8 +47,8 @@ export function readKey(headers: HeaderValues, route: RouteMeta): string | null 
 }
 
 /**
- * The request as its Idempotency-Key knows it. The answer to a route with a secret belongs to the lineage of the key that
- * asked first: for any other lineage it is another request.
+ * The request as its Idempotency-Key knows it. The answer to a route with a secret belongs to the lineage of the key, or
+ * to the OAuth client, that asked first: for any other one it is another request.
  */
 export function keyedRequest(
   { vault, tenant, access, requestId }: Pick<RequestContext, "vault" | "tenant" | "access" | "requestId">,
@@ -59,7 +59,7 @@ export function keyedRequest(
   const { teamId, environment } = tenant;
   // On a route without a body, none and `{}` are one request. `?? ""`: the library's type allows for a value that is no JSON.
   const parts = stringify({ params, query, ...(input.shape.body ? { body } : {}) }) ?? "";
-  const owner = secret ? [access.key.lineageId] : [];
+  const owner = secret ? [access.caller.lineageId] : [];
   return {
     tenant,
     requestId,

@@ -42,8 +42,8 @@ function declared(meta: RouteDefinition | undefined): RouteDefinition {
   return meta;
 }
 
-async function identify({ orm, vault, headers, locals, log, requestId }: CallContext) {
-  const access = await authenticate(orm.em, vault, headers);
+async function identify({ orm, vault, headers, locals, log, requestId, verifyToken }: CallContext) {
+  const access = await authenticate(orm.em, vault, headers, { verifyToken });
   const { tenant } = access;
   locals.teamId = tenant.teamId;
   return { access, tenant, em: forTenant(orm.em, tenant), log: log.child({ requestId, teamId: tenant.teamId }) };
@@ -81,7 +81,7 @@ const admitted = t.procedure
     if (alsoScope) requireScope(call.access, alsoScope);
     const dryRun = readDryRun(call.query().dryRun, call.access, definition);
     const key = readKey(call.headers, definition);
-    await TURNS[definition.kind].take(call.access.key.id, call.ended);
+    await TURNS[definition.kind].take(call.access.caller.id, call.ended);
     return next({ ctx: { call: { ...call, dryRun, key } } });
   });
 

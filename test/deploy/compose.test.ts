@@ -126,7 +126,9 @@ describe("docker-compose.temporal.yml", () => {
     for (const setting of ["EGRESS_DENIED_NETWORKS", "SMTP_ALLOWED_HOSTS", "WEBHOOK_HTTPS_ONLY"]) {
       assert.deepEqual(heeding(setting).sort(), ["api", "dispatch", "webhooks"], setting);
     }
-    assert.deepEqual(heeding("PROXY_ADDRESSES"), ["api"]);
+    for (const setting of ["PROXY_ADDRESSES", "OAUTH_ISSUER", "OAUTH_JWKS_URL", "OAUTH_AUDIENCE"]) {
+      assert.deepEqual(heeding(setting), ["api"], setting);
+    }
   });
 
   it("pins every image it does not build", () => {
