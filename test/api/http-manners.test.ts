@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
-import { BASE_PATH } from "../../api/app.ts";
+import { BASE_PATH } from "../../api/base-path.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { nearPathsAmong } from "../../api/rest/near-paths.ts";
 import { appRouter } from "../../api/router.ts";

@@ -4,7 +4,7 @@ import { exportSPKI, importJWK, type JWTPayload, UnsecuredJWT } from "jose";
 import { pino } from "pino";
 import { z } from "zod";
 import { tokenRulesOf } from "../../api/deps.ts";
-import { ok, route, router } from "../../api/rest/route.ts";
+import { ok, router } from "../../api/rest/route.ts";
 import { appRouter } from "../../api/router.ts";
 import { scrubError } from "../../config/scrub.ts";
 import { MAX_TOKEN_LENGTH, openTokenVerifier, revokeToken } from "../../domain/access/oauth.ts";
@@ -27,6 +27,7 @@ import {
   type TestClaims,
   type TestIssuer,
 } from "../support/oauth-issuer.ts";
+import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
 

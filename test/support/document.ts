@@ -1,7 +1,7 @@
 /** Compares answers of the API with its OpenAPI document. What the document does not name fails. */
 import assert from "node:assert/strict";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
-import { BASE_PATH } from "../../api/app.ts";
+import { BASE_PATH } from "../../api/base-path.ts";
 import { openApiDocument } from "../../api/openapi/document.ts";
 import { isObject, type JsonSchema } from "../../api/openapi/schemas.ts";
 import { appRouter } from "../../api/router.ts";
