@@ -36,10 +36,7 @@ export interface AccessKey {
 /** The caller of a request: its key, its team, and the scopes it has now. */
 export interface Access {
   key: AccessKey;
-  /** Whose requests are counted together: the id of the key. */
-  callerId: string;
-  /** `requestsPerMinute`: what the plan allows each caller; null where it leaves that to the deployment. */
-  team: { id: string; name: string; timeZone: string; requestsPerMinute: number | null };
+  team: { id: string; name: string; timeZone: string };
   tenant: Tenant;
   /** The role of the key's creator now. */
   role: Role;
@@ -52,8 +49,25 @@ export interface Access {
 /** Every value of every header, as `IncomingMessage.headersDistinct` gives them, so that a second value is noticed. */
 export type HeaderValues = NodeJS.Dict<string[]>;
 
-/** Turns an OAuth token into access. @throws {ApiError} `invalid_token` */
-export type TokenVerifier = (token: string) => Promise<Access>;
+/** The facts on a caller that the limit on its requests needs. */
+export interface CountedCaller {
+  /** Its requests are counted together: `<team id>/oauth_<client_id>` for an OAuth client. */
+  id: string;
+  /** What the team's plan allows each caller; null where it leaves that to the deployment. */
+  requestsPerMinute: number | null;
+  /** The version for requests that name none. */
+  apiVersion: string;
+}
+
+/** Counts the request of a caller whose credential is good. @throws {ApiError} `rate_limit_exceeded` */
+export type Admit = (caller: CountedCaller) => Promise<void>;
+
+/**
+ * Turns an OAuth token into access.
+ * @param admit is called once the token has proved to be good, before the plan and the rights of its member are looked at
+ * @throws {ApiError} `invalid_token`; as `admit`
+ */
+export type TokenVerifier = (em: EntityManager, token: string, admit: Admit) => Promise<Access>;
 
 const noTokens: TokenVerifier = async () => {
   throw new ApiError("invalid_token");
@@ -145,7 +159,7 @@ async function findKey(
   em: EntityManager,
   publicId: string,
   secretHash: string,
-  { limits, client }: Caller,
+  { limits, client }: Sender,
 ): Promise<FoundKey | undefined> {
   findKeyText ??= findKeySql(recordOf(em, publicId).compile().sql);
   const values = [publicId, addressCaller(client), secretHash, limits.maxFailures, limits.limitFor(null)];
@@ -203,13 +217,7 @@ function accessOf(found: KeyRecord): Access {
       lineageId: found.lineage_id,
       apiVersion: found.api_version,
     },
-    callerId: found.id,
-    team: {
-      id: found.team_id,
-      name: found.team_name,
-      timeZone: found.time_zone,
-      requestsPerMinute: found.requests_per_minute,
-    },
+    team: { id: found.team_id, name: found.team_name, timeZone: found.time_zone },
     tenant: { teamId: found.team_id, environment: found.environment },
     role: found.role,
     scopes,
@@ -225,7 +233,7 @@ export interface Identified {
 }
 
 /** The sender of a request, and the limits on it. */
-export interface Caller {
+export interface Sender {
   limits: RequestLimits;
   /** The address or network whose failed authentications are counted; null where it is not known. */
   client: string | null;
@@ -243,16 +251,16 @@ export function authenticate(
   em: EntityManager,
   vault: Vault,
   headers: HeaderValues,
-  caller: Caller,
+  sender: Sender,
   verifyToken: TokenVerifier = noTokens,
 ): Promise<Access> {
-  return caller.limits.attempt(em, caller.client, () => identify(em, vault, headers, caller, verifyToken));
+  return sender.limits.attempt(em, sender.client, () => identify(em, vault, headers, sender, verifyToken));
 }
 
 /** @throws {ApiError} `rate_limit_exceeded` */
-function admit({ limits, onIdentified }: Caller, window: WindowCount, limit: number, apiVersion: string): void {
-  const { allowance, refused } = limits.allowanceAfter(window, limit);
-  onIdentified({ allowance, apiVersion });
+function refuseBeyond({ limits, onIdentified }: Sender, caller: CountedCaller, window: WindowCount): void {
+  const { allowance, refused } = limits.allowanceAfter(window, limits.limitFor(caller.requestsPerMinute));
+  onIdentified({ allowance, apiVersion: caller.apiVersion });
   if (refused) throw refused;
 }
 
@@ -260,7 +268,7 @@ async function identify(
   em: EntityManager,
   vault: Vault,
   headers: HeaderValues,
-  caller: Caller,
+  sender: Sender,
   verifyToken: TokenVerifier,
 ): Promise<Access> {
   const [credential, ...others] = credentialsIn(headers);
@@ -270,31 +278,32 @@ async function identify(
     throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
   }
   if (bearer && looksLikeToken(token)) {
-    const access = await verifyToken(token);
-    const limit = caller.limits.limitFor(access.team.requestsPerMinute);
-    admit(caller, await caller.limits.count(em, access.callerId, limit), limit, access.key.apiVersion);
-    return access;
+    return verifyToken(em, token, async (caller) => {
+      const { limits } = sender;
+      refuseBeyond(sender, caller, await limits.count(em, caller.id, limits.limitFor(caller.requestsPerMinute)));
+    });
   }
 
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
-  return identifyByKey(em, vault, parsed, caller);
+  return identifyByKey(em, vault, parsed, sender);
 }
 
-async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, caller: Caller): Promise<Access> {
-  const { limits, client } = caller;
+async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, sender: Sender): Promise<Access> {
+  const { limits, client } = sender;
   // A process that started without Postgres gets the key of its hashes with its first connection.
   if (!vault.canHash()) await em.fork().execute("select 1");
   const secretHash = hashSecret(vault, key.secret);
-  const found = await findKey(em, key.publicId, secretHash, caller);
+  const found = await findKey(em, key.publicId, secretHash, sender);
   // Another process has counted the address's last failures.
-  if (client !== null && found && found.failures >= limits.maxFailures)
-    throw limits.block(client, found.window.resetMs);
+  const isBlocked = found !== undefined && found.failures >= limits.maxFailures;
+  if (client !== null && isBlocked) throw limits.block(client, found.window.resetMs);
   const matches = equalConstantTime(found?.secret_hash ?? NO_HASH, secretHash);
   if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
   if (found.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
   refuseEnded(found);
-  admit(caller, found.window, limits.limitFor(found.requests_per_minute), found.api_version);
+  const { id, requests_per_minute: requestsPerMinute, api_version: apiVersion } = found;
+  refuseBeyond(sender, { id, requestsPerMinute, apiVersion }, found.window);
   return accessOf(found);
 }
 

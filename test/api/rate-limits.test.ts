@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
 import type { Env } from "../../config/env.ts";
-import { type Access, authenticate } from "../../domain/access/authenticate.ts";
+import { authenticate, type Sender, type TokenVerifier } from "../../domain/access/authenticate.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
 import { RequestLimits } from "../../domain/access/request-limit.ts";
 import { cleanUp } from "../../workers/maintenance.ts";
@@ -189,15 +189,18 @@ describe("Rate limits", function () {
       const { env } = await stack();
       const limits = new RequestLimits({ ...env, RATE_LIMIT_PER_MINUTE: 2 }, assert.ifError);
       const shown: number[] = [];
-      const caller = {
+      const sender: Sender = {
         limits,
         client: null,
-        onIdentified: ({ allowance }: { allowance: { remaining: number } }) => void shown.push(allowance.remaining),
+        onIdentified: ({ allowance }) => void shown.push(allowance.remaining),
       };
-      const ofKey = await authenticate(orm.em, vault, { "x-api-key": [team.keys.live] }, caller);
-      const verify = async (): Promise<Access> => ({ ...ofKey, callerId: unique("client") });
-      const access = await verify();
-      const ask = () => authenticate(orm.em, vault, { authorization: ["Bearer a.b.c"] }, caller, async () => access);
+      const access = await authenticate(orm.em, vault, { "x-api-key": [team.keys.live] }, sender);
+      const id = unique("client");
+      const verify: TokenVerifier = async (_em, _token, admit) => {
+        await admit({ id, requestsPerMinute: null, apiVersion: "2026-08-15" });
+        return access;
+      };
+      const ask = () => authenticate(orm.em, vault, { authorization: ["Bearer a.b.c"] }, sender, verify);
       await ask();
       await ask();
       await assert.rejects(ask(), { code: "rate_limit_exceeded" });

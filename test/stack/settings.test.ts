@@ -97,6 +97,10 @@ describe("a stack that cannot start", () => {
     });
   }
 
+  it("names PROXY_ADDRESSES when PROXY_HOPS lacks it", async () => {
+    assert.match(await refusal({ PROXY_HOPS: "1" }), /^ +PROXY_ADDRESSES is not set/m);
+  });
+
   it("names every wrong setting at once", async () => {
     const output = await refusal({ LOG_LEVEL: "loud", SYSTEM_FROM: "x" });
     assert.match(output, /LOG_LEVEL/);
