@@ -100,6 +100,12 @@ const settings = z.object({
     (text) => isIP(text) !== 0 || isNetwork(text),
     "must be addresses or networks such as 10.0.0.0/8, separated by commas",
   ),
+  /** Load balancers that a request passes one after the other; each adds an address to X-Forwarded-For. */
+  PROXY_HOPS: integer(0, 10).default(0),
+  /** Requests of one API key in a minute; a team's own allowance may be smaller. */
+  RATE_LIMIT_PER_MINUTE: integer(1, 1_000_000_000).default(600),
+  /** Failed authentications of one address, or one IPv6 network of 64 bits, in a minute. */
+  FAILED_AUTHENTICATIONS_PER_MINUTE: integer(1, 1_000_000_000).default(120),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
   /** Issuer of OAuth tokens, as their `iss` claim spells it; with OAUTH_JWKS_URL, or neither: then no token is taken. */
@@ -206,6 +212,10 @@ const consistent = settings.superRefine((given, context) => {
   for (const pair of PAIRS) {
     const missing = pair.filter((name) => given[name] === undefined);
     if (missing.length === 1) context.addIssue({ code: "custom", path: [...missing], message: "is missing" });
+  }
+  // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
+  if (given.PROXY_HOPS > 0 && given.PROXY_ADDRESSES.length === 0) {
+    context.addIssue({ code: "custom", path: ["PROXY_ADDRESSES"], message: "is missing" });
   }
 });
 

@@ -2,6 +2,7 @@ import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
 import { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import stringify from "safe-stable-stringify";
 import { ApiError } from "../../domain/errors.ts";
+import { type ClientAddresses, clientAddresses } from "../client-address.ts";
 import type { CallContext } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import type { Success } from "./answer.ts";
@@ -54,12 +55,13 @@ const ENDED = "the call has ended";
 interface Backend {
   routes: AnyTRPCRouter;
   deps: Deps;
+  clients: ClientAddresses;
   uploads: UploadLimits;
 }
 
 /** Calls the procedure of an endpoint. The query string and the body are read when the procedure asks for them. */
 async function call(
-  { routes, deps, uploads }: Backend,
+  { routes, deps, clients, uploads }: Backend,
   { meta, name, type }: Endpoint,
   req: Request,
   res: Response,
@@ -74,6 +76,9 @@ async function call(
     ...deps,
     requestId: locals.requestId,
     headers: req.headersDistinct,
+    client: clients.ofRequest(req),
+    // A request that lasts too long has its answer before it ends.
+    setHeaders: (headers) => void (res.headersSent || res.set(headers)),
     ended: ended.signal,
     query,
     target: `${meta.method} ${meta.path} ${stringify(params)}`,
@@ -143,6 +148,7 @@ export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLim
   // Strict about a trailing slash: a path whose last id is empty by mistake would otherwise be that of the whole list.
   const router = Router({ caseSensitive: true, strict: true });
   const endpoints = endpointsOf(routes);
+  const clients = clientAddresses(deps.env);
   const links = linksOf(deps.env.PUBLIC_URL);
   const shapes = new Map<string, { path: string; methods: Set<string> }>();
   const retrieved = new Set(endpoints.filter(({ type }) => type === "query").map(({ meta }) => shapeOf(meta.path)));
@@ -155,7 +161,7 @@ export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLim
       localsOf(res).route = path;
       const success: Render = isCreate ? (created) => renderCreated(req, created) : render;
       const answer = (standStill: StandStill) =>
-        call({ routes, deps, uploads }, endpoint, req, res, standStill).then(success, (error) =>
+        call({ routes, deps, clients, uploads }, endpoint, req, res, standStill).then(success, (error) =>
           replay(thrownBy(error), success, links),
         );
       send(res, await beforeDeadline(DEADLINE_MS[kind], answer));

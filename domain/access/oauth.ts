@@ -90,6 +90,7 @@ async function findHolder(em: EntityManager, { sub, jti }: Claims) {
       "team.name as team_name",
       "team.plan",
       "team.time_zone",
+      "team.requests_per_minute",
       "member.role",
       sql<boolean>`member.removed_at is not null`.as("member_left"),
       from.exists(from.selectFrom("revoked_tokens").select(sql.lit(1).as("one")).where("jti", "=", jti)).as("revoked"),
@@ -98,12 +99,6 @@ async function findHolder(em: EntityManager, { sub, jti }: Claims) {
   const { rows } = await executePrepared(em, "find_token_holder", statement);
   return rows[0];
 }
-
-/** Counts a request of a caller. @throws {ApiError} `rate_limit_exceeded` */
-export type CountRequest = (em: EntityManager, callerId: string) => Promise<unknown>;
-
-/** The place of the limit on requests of an OAuth client within a team. */
-const uncounted: CountRequest = async () => {};
 
 function callerOf({ sub, team, env, client_id, jti }: Claims): AccessToken {
   const keyId = `oauth_${client_id}`;
@@ -126,7 +121,7 @@ function callerOf({ sub, team, env, client_id, jti }: Claims): AccessToken {
  */
 export function openTokenVerifier(
   rules: TokenRules | undefined,
-  { times = KEY_SET_TIMES, countRequest = uncounted }: { times?: KeySetTimes; countRequest?: CountRequest } = {},
+  { times = KEY_SET_TIMES }: { times?: KeySetTimes } = {},
 ): TokenVerifier {
   if (!rules) return noTokens;
   const findKey = openIssuerKeys(new URL(rules.keySetUrl), times);
@@ -142,14 +137,14 @@ export function openTokenVerifier(
       throw refusalOf(error);
     });
 
-  return async (em, token) => {
+  return async (em, token, admit) => {
     if (token.length > MAX_TOKEN_LENGTH) throw refuse(`An OAuth token has at most ${MAX_TOKEN_LENGTH} characters.`);
     const claims = readClaims(await verify(token));
     const caller = callerOf(claims);
     const holder = await findHolder(em, claims);
     if (holder?.team_id !== claims.team) throw refuse("The OAuth token names no member of its team.");
     if (holder.revoked) throw refuse("The OAuth token is revoked.");
-    await countRequest(em, caller.id);
+    await admit({ ...caller, requestsPerMinute: holder.requests_per_minute });
     return accessFor(caller, holder, claims.scope);
   };
 }

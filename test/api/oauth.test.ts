@@ -125,7 +125,7 @@ describe("OAuth tokens", () => {
       assert.equal((await me(await tokenWith({ nbf: inSeconds(10) }))).status, 200);
     });
 
-    it("cost one statement, the same as a key", async () => {
+    it("cost two statements, one of which counts the request", async () => {
       const ping = router({
         ping: route({ method: "GET", path: "/ping", scope: null, summary: "Answers" })
           .input(z.strictObject({}))
@@ -137,9 +137,26 @@ describe("OAuth tokens", () => {
         const token = await tokenWith();
         const ask = async () =>
           assert.equal((await api(undefined, pinged.base).get("/ping", authorised(token))).status, 200);
-        assert.equal(await countStatements(pinged, ask), 1);
+        assert.equal(await countStatements(pinged, ask), 2);
       } finally {
         await pinged.close();
+      }
+    });
+
+    it("are counted by their client and team", async () => {
+      const limited = await serveRoutes(appRouter, { changes: { ...issuer.settings, RATE_LIMIT_PER_MINUTE: 2 } });
+      try {
+        const ask = async (changes: TestClaims = {}) =>
+          api(undefined, limited.base).get("/me", authorised(await tokenWith(changes)));
+        const answers = [await ask(), await ask(), await ask()];
+        assert.deepEqual(answers.map(code), ["200", "200", "rate_limit_exceeded"]);
+        assert.deepEqual(
+          answers.map(({ headers }) => headers.get("ratelimit-remaining")),
+          ["1", "0", "0"],
+        );
+        assert.equal(code(await ask({ client_id: "another-client" })), "200");
+      } finally {
+        await limited.close();
       }
     });
 
