@@ -73,7 +73,7 @@ function refusePath(routes: AnyTRPCRouter): RequestHandler {
   return ({ path }) => {
     const near = nearPaths(path).map((known) => `${BASE_PATH}${known}`);
     const hint = near.length === 0 ? "" : ` Near this path: ${near.join(", ")}.`;
-    throw new ApiError("not_found", `There is no such endpoint.${hint} GET / names the reference of all.`);
+    throw new ApiError("not_found", `There is no such endpoint.${hint} GET / names the reference.`);
   };
 }
 

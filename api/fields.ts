@@ -53,6 +53,7 @@ export const address = z
   .string()
   .max(MAX_ADDRESS_LENGTH, {
     error: ({ input }) => `must be at most ${MAX_ADDRESS_LENGTH} characters long${itIs(input)}`,
+    abort: true,
   })
   .refine((text) => normaliseAddress(text) !== undefined, { error: ({ input }) => notAnAddress(input), abort: true })
   .transform(spellingOf)

@@ -186,5 +186,8 @@ export class ApiError extends Error {
   }
 }
 
-/** The answer for a record that does not exist and for one of another team: the two are alike to the byte. */
-export const notFound = (): ApiError => new ApiError("not_found", "No record has this id.");
+/**
+ * The answer for a record that does not exist and for one of another team: the two are alike to the byte.
+ * @param param the field that names the record, where it is not the path
+ */
+export const notFound = (param?: string): ApiError => new ApiError("not_found", "No record has this id.", { param });

@@ -102,12 +102,14 @@ async function dryRunPreview({ em, tenant, access }: RequestContext, resource: S
   return { impact: impact({ affected_count: eligible, affected_ids: [resource.id], quota }) };
 }
 
-/** Without a token the confirm itself refuses, behind the refusals that come first. An unset one is written as null or "". */
+/**
+ * The token may be missing here: the confirm asks for it, behind the refusals that come first. Clients write an unset one
+ * as null or "".
+ */
 const confirmationBody = z
   .strictObject({
     confirmation_token: z
       .string()
-      .max(512)
       .nullish()
       .meta({ description: "`confirmation.token` of the preview.", examples: ["v1.c2VuZC1wcmV2aWV3.ZXhhbXBsZQ"] }),
   })

@@ -3,7 +3,7 @@ const MAX_LENGTH = 100;
 const MAX_NAMED = 3;
 /** Two paths are near when this part of the longer one, or less, is to be changed. */
 const NEAR = 0.4;
-/** The prefix with a version, or another version, or none: a common mistake in a path. */
+/** What stands before an endpoint's path. A common mistake is another version there, or none. */
 const PREFIX = /^(?:\/api)?(?:\/v\d+)?(?=\/)/;
 
 const ANY = "{}";
@@ -11,6 +11,7 @@ const isParam = (segment: string | undefined): boolean => segment?.startsWith("{
 
 /** How many characters must be inserted, deleted or replaced to make one text the other: Levenshtein's distance. */
 function distance(from: string, to: string): number {
+  // Distances from the text so far to each beginning of the other text.
   let row = Array.from({ length: to.length + 1 }, (_, i) => i);
   for (let i = 1; i <= from.length; i++) {
     const next = [i];

@@ -177,7 +177,7 @@ async function assertSubscribers(
     .execute();
   const known = new Set(rows.map((row) => row.id));
   const unknown = given.findIndex((id) => !known.has(id));
-  if (unknown >= 0) throw new ApiError("not_found", undefined, { param: `subscriber_ids[${unknown}]` });
+  if (unknown >= 0) throw notFound(`subscriber_ids[${unknown}]`);
 }
 
 const readStatuses = (em: EntityManager, tenant: Tenant, listId: string, subscriberIds: string[]) =>

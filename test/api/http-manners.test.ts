@@ -243,7 +243,7 @@ describe("The manners of the API over HTTP", () => {
         }
       }
       const far = await client.get("/quite-another-thing");
-      assert.equal(far.body.error.message, "There is no such endpoint. GET / names the reference of all.");
+      assert.equal(far.body.error.message, "There is no such endpoint. GET / names the reference.");
     });
 
     it("is compared with others in little time, however long it is", () => {
