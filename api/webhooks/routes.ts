@@ -1,7 +1,6 @@
 import { sql } from "kysely";
 import { z } from "zod";
 import { DELIVERY_STATUSES } from "../../db/entities/webhook.ts";
-import { kysely } from "../../db/orm.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import {
   checkPatch,
@@ -14,7 +13,8 @@ import {
 } from "../../domain/webhooks/endpoints.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
-import { nextProbeAt } from "../../domain/webhooks/waiting.ts";
+import { sendTest } from "../../domain/webhooks/test-delivery.ts";
+import { deliveryRows, readDelivery } from "../../domain/webhooks/waiting.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router, updateImpact } from "../rest/route.ts";
 import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";
@@ -25,6 +25,7 @@ import {
   eventType,
   MAX_EVENT_LENGTH,
   newWebhook,
+  testBody,
   webhook,
   webhookBody,
   webhookParams,
@@ -159,12 +160,21 @@ const log = route({
   .output(z.array(delivery))
   .query(async ({ ctx, input }) => {
     const { id } = await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId);
-    const rows = kysely(ctx.em)
-      .selectFrom("webhook_deliveries")
-      .selectAll("webhook_deliveries")
-      .select(nextProbeAt("webhook_deliveries").as("next_probe_at"))
-      .where("webhook_deliveries.webhook_id", "=", id);
+    const rows = deliveryRows(ctx.em).where("webhook_deliveries.webhook_id", "=", id);
     return deliveries.page(ctx, input.query, rows, presentDelivery);
+  });
+
+const retrieveDelivery = route({
+  method: "GET",
+  path: "/webhooks/{webhookId}/deliveries/{deliveryId}",
+  scope: "webhooks:read",
+  summary: "Retrieve an attempt to deliver to a webhook endpoint",
+})
+  .input(z.strictObject({ params: deliveryParams }))
+  .output(delivery)
+  .query(async ({ ctx, input }) => {
+    const { webhookId, deliveryId } = input.params;
+    return ok(presentDelivery(await readDelivery(ctx.em, ctx.tenant, webhookId, deliveryId)));
   });
 
 const replay = route({
@@ -186,4 +196,33 @@ const replay = route({
     return ok(presentDelivery(queued), { impact: impact({ would_create: 1 }) });
   });
 
-export const webhooksRouter = router({ page, create, catalogue, retrieve, update, remove, log, replay });
+const test = route({
+  method: "POST",
+  path: "/webhooks/{webhookId}/test",
+  status: 202,
+  scope: "webhooks:write",
+  readScope: "webhooks:read",
+  idempotency: "optional",
+  dryRun: true,
+  summary: "Deliver the example of an event to a webhook endpoint",
+  errors: ["rate_limit_exceeded", "resource_state_invalid"],
+})
+  .input(z.strictObject({ params: webhookParams, body: testBody }))
+  .output(delivery)
+  .mutation(async ({ ctx, input }) => {
+    const queued = await sendTest(ctx.em, ctx.tenant, input.params.webhookId, input.body.type);
+    return ok(presentDelivery(queued), { impact: impact({ would_create: 1 }) });
+  });
+
+export const webhooksRouter = router({
+  page,
+  create,
+  catalogue,
+  retrieve,
+  update,
+  remove,
+  log,
+  retrieveDelivery,
+  replay,
+  test,
+});

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { DELIVERY_STATUSES, DISABLED_REASONS } from "../../db/entities/webhook.ts";
+import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import { headerProblems, MAX_HEADERS } from "../../domain/webhooks/headers.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
 import { deleted, name, timestamp } from "../fields.ts";
@@ -64,6 +65,9 @@ export const webhookPatch = z.strictObject({
   headers: headers.optional(),
   active: z.boolean().optional(),
 });
+
+/** Which example to send; a request without a body takes the first event that the endpoint is subscribed to. */
+export const testBody = z.strictObject({ type: z.enum(EVENT_NAMES).optional() }).default({});
 
 export const webhook = z.object({
   object: z.literal("webhook_endpoint"),

@@ -105,6 +105,8 @@ const WebhookEventSchema = defineEntity({
     type: p.text(),
     /** JSON of the record the event is about. */
     object: p.text(),
+    /** The example of its type, which a client had sent to an endpoint. */
+    isTest: p.boolean().default(false),
     createdAt: instant(),
     keptUntil: instant(),
   },
@@ -155,9 +157,10 @@ export type GroupPhase = "FIRST" | "RETRYING";
 
 /**
  * Why a group was formed. NEW: its deliveries were never in a group. BACKLOG: they waited while their endpoint was failing,
- * or for a place to retry. PROBE: one delivery that shows whether a failing endpoint works again.
+ * or for a place to retry. PROBE: one delivery that shows whether a failing endpoint works again. TEST: a test delivery,
+ * which waits for no place and for no probe.
  */
-export const GROUP_LANES = ["NEW", "BACKLOG", "PROBE"] as const;
+export const GROUP_LANES = ["NEW", "BACKLOG", "PROBE", "TEST"] as const;
 export type GroupLane = (typeof GROUP_LANES)[number];
 
 /** Deliveries of one endpoint that one workflow carries. A NEW group has the id of its first delivery. */

@@ -176,7 +176,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "webhook_endpoints_team_id_environment_created_at_id_index" on "webhook_endpoints" ("team_id", "environment", "created_at", "id");`,
     );
     this.addSql(
-      `create table "webhook_events" ("id" text not null, "team_id" text not null, "environment" text not null, "type" text not null, "object" text not null, "created_at" timestamptz(3) not null, "kept_until" timestamptz(3) not null, primary key ("id"));`,
+      `create table "webhook_events" ("id" text not null, "team_id" text not null, "environment" text not null, "type" text not null, "object" text not null, "is_test" boolean not null default false, "created_at" timestamptz(3) not null, "kept_until" timestamptz(3) not null, primary key ("id"));`,
     );
     this.addSql(`create index "webhook_events_kept_until_index" on "webhook_events" ("kept_until");`);
     this.addSql(
@@ -308,6 +308,9 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_at") where "notice_due_at" is not null;`,
     );
+    // How many test deliveries a team asked for in the last minute.
+    this.addSql(`create index "webhook_events_tests" on "webhook_events" ("team_id", "environment", "created_at")
+      where "is_test";`);
     this.addSql(`create index "webhook_groups_unstarted" on "webhook_groups" ("created_at") where "begun_at" is null;`);
     // A group whose workflow is lost is found by this.
     this.addSql(`create index "webhook_groups_due_at" on "webhook_groups" ("due_at");`);

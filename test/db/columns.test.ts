@@ -245,7 +245,15 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     backlog_until: "dlv_backlog",
   },
   webhook_outbox: { seq: "9007199254740993", ...tenant, type: "list.created", objects: "[]", created_at: AT },
-  webhook_events: { id: "evt_columns", ...tenant, type: "list.created", object: "{}", created_at: AT, kept_until: AT },
+  webhook_events: {
+    id: "evt_columns",
+    ...tenant,
+    type: "list.created",
+    object: "{}",
+    is_test: true,
+    created_at: AT,
+    kept_until: AT,
+  },
   webhook_deliveries: {
     id: "dlv_columns",
     ...tenant,
