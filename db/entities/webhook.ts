@@ -115,6 +115,12 @@ const WebhookEventSchema = defineEntity({
 export const DELIVERY_STATUSES = ["PENDING", "SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
+/** The statuses of attempts that did not succeed. */
+export const DELIVERY_FAILURES = ["FAILED", "RETRYING", "BLOCKED"] as const satisfies DeliveryStatus[];
+export type DeliveryFailure = (typeof DELIVERY_FAILURES)[number];
+export const isFailure = (status: DeliveryStatus): status is DeliveryFailure =>
+  DELIVERY_FAILURES.some((failure) => failure === status);
+
 /** One attempt to deliver one event to one endpoint; the next attempt is a row of its own. */
 const WebhookDeliverySchema = defineEntity({
   name: "WebhookDelivery",
@@ -139,6 +145,15 @@ const WebhookDeliverySchema = defineEntity({
     /** Another attempt followed, which is a row of its own. */
     retried: p.boolean().default(false),
     status: p.text().$type<DeliveryStatus>().default("PENDING"),
+    /**
+     * FAILED, RETRYING or BLOCKED as `status` says, null otherwise. The log's index names it instead of `status`: a success
+     * leaves it null, and so writes no index.
+     */
+    failure: p
+      .text()
+      .$type<DeliveryFailure>()
+      .nullable()
+      .generated("(case when status in ('FAILED', 'RETRYING', 'BLOCKED') then status end) stored"),
     responseStatus: p.smallint().nullable(),
     /** At most 16 KiB, valid UTF-8 without NUL. */
     responseBody: p.text().nullable(),
