@@ -207,6 +207,16 @@ describe("Rate limits", function () {
       assert.deepEqual(shown, [1, 1, 0, 0]);
     });
 
+    it("write no new version of the count for a refused request", async () => {
+      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 1 });
+      const version = () =>
+        execute("select ctid::text, count from request_counts where caller_id = ?", team.liveKey.record.id);
+      await api(team.keys.live, base).get("/ping");
+      const before = await version();
+      for (let i = 0; i < 5; i++) await api(team.keys.live, base).get("/ping");
+      assert.deepEqual(before, await version());
+    });
+
     it("keep their counts in a table without a log, and delete those of past windows", async () => {
       const [table] = await execute("select relpersistence from pg_class where relname = 'request_counts'");
       assert.equal(table?.["relpersistence"], "u");
@@ -303,6 +313,16 @@ describe("Rate limits", function () {
         "api_key_malformed",
         "rate_limit_exceeded",
       ]);
+    });
+
+    it("are remembered for a bounded number of addresses", async () => {
+      const { orm } = await backdoor();
+      const limits = new RequestLimits((await stack()).env, assert.ifError);
+      const isBlocked = (client: string) =>
+        limits.attempt(orm.em, client, async () => false).catch(({ code }) => code === "rate_limit_exceeded");
+      for (let i = 0; i <= 10_000; i++) limits.block(`client ${i}`, 60_000);
+      assert.deepEqual([await isBlocked("client 0"), await isBlocked("client 1")], [false, true]);
+      assert.equal(await isBlocked("client 10000"), true);
     });
 
     it("limit no address behind a load balancer that does not tell it", async () => {
