@@ -2,20 +2,10 @@ import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import type { Plan, Role } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { executePrepared, textStatement } from "../../db/prepared.ts";
-import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
 import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
 import { hashSecret, KEY_PREFIX, type ParsedKey, parseKey, presentKeyId } from "./keys.ts";
-import {
-  type Allowance,
-  addressCaller,
-  countingSql,
-  RESET_MS,
-  type RequestLimits,
-  WINDOW_START,
-  type WindowCount,
-} from "./request-limit.ts";
+import type { Allowance, Lookup, RequestLimits, WindowCount } from "./request-limit.ts";
 import { isScope, refuseForbiddenPairs, roleHolds, type Scope, SEND_SCOPES } from "./scopes.ts";
 
 /** The facts that every kind of caller has. */
@@ -138,62 +128,14 @@ const keyRecords = (em: EntityManager) =>
 
 type KeyRecord = Awaited<ReturnType<ReturnType<typeof keyRecords>["executeTakeFirstOrThrow"]>>;
 
-const recordOf = (em: EntityManager, publicId: string) => keyRecords(em).where("key.public_id", "=", publicId);
-
-/**
- * The statement of every request: finds a key, and counts the request if the secret is the key's and the client's address
- * has failures left. A client that knows a key's public id alone does not use up its allowance.
- *
- * $1 public id, $2 the address as a caller, $3 hash of the secret, $4 failures of an address, $5 requests of a key.
- */
-const findKeySql = (records: string): string => `
-  with found as materialized (
-    select record.*, coalesce(
-      (select count from request_counts where starts_at = ${WINDOW_START} and caller_id = $2), 0) as failures
-    from (${records}) as record
-  ), counted as (${countingSql({
-    caller: "id",
-    from: "from found where secret_hash = $3 and failures < $4",
-    limit: "(select least($5::int, requests_per_minute) from found)",
-  })})
-  select found.*, (select count from counted) as count, ${RESET_MS} as reset_ms from found`;
-
-/** Text of the statement. To build it at each request would take longer than to count the request. */
-let findKeyText: string | undefined;
-
-type CountedRecord = KeyRecord & { failures: number; count: number | null; reset_ms: number };
-
-interface FoundKey extends KeyRecord {
-  /** Of the client's address, in the window that is open. */
-  failures: number;
-  window: WindowCount;
-}
-
-/** The key of a request, which is counted. @returns undefined where no key has the id */
-async function findKey(
-  em: EntityManager,
-  publicId: string,
-  secretHash: string,
-  { limits, client }: Sender,
-): Promise<FoundKey | undefined> {
-  findKeyText ??= findKeySql(recordOf(em, publicId).compile().sql);
-  const values = [publicId, addressCaller(client), secretHash, limits.maxFailures, limits.limitFor(null)];
-  const statement = textStatement<CountedRecord>(findKeyText, values);
-  try {
-    const { rows } = await executePrepared(em, "find_key", statement);
-    const [row] = rows;
-    return row && { ...row, window: { count: row.count, resetMs: row.reset_ms } };
-  } catch (error) {
-    if (isUnreachable(error) || isCancelled(error)) throw error;
-    // The key may be found though requests cannot be counted: the disk is full, or the server takes no writes.
-    const record = await recordOf(em, publicId).executeTakeFirst();
-    if (!record) return undefined;
-    const isCounted = equalConstantTime(record.secret_hash, secretHash);
-    const limit = limits.limitFor(record.requests_per_minute);
-    const window = isCounted ? limits.countAlone(record.id, limit, error) : { count: null, resetMs: 0 };
-    return { ...record, failures: 0, window };
-  }
-}
+/** The look-up of every request; it counts the request of a client that knows the secret, not the public id alone. */
+const keyLookup = (em: EntityManager, publicId: string, secretHash: string): Lookup<KeyRecord> => ({
+  name: "find_key",
+  query: () => keyRecords(em).where("key.public_id", "=", publicId),
+  callerId: "id",
+  isGood: "secret_hash = $2",
+  values: [publicId, secretHash],
+});
 
 const API_PLAN: Plan = "BUSINESS";
 
@@ -324,21 +266,18 @@ async function identify(
 }
 
 async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, sender: Sender): Promise<Access> {
-  const { limits, client } = sender;
   // A process that started without Postgres gets the key of its hashes with its first connection.
   if (!vault.canHash()) await em.fork().execute("select 1");
   const secretHash = hashSecret(vault, key.secret);
-  const found = await findKey(em, key.publicId, secretHash, sender);
-  // Another process has counted the address's last failures.
-  const isBlocked = found !== undefined && found.failures >= limits.maxFailures;
-  if (client !== null && isBlocked) throw limits.block(client, found.window.resetMs);
-  const matches = equalConstantTime(found?.secret_hash ?? NO_HASH, secretHash);
+  const found = await sender.limits.find(em, sender.client, keyLookup(em, key.publicId, secretHash));
+  const matches = equalConstantTime(found?.row.secret_hash ?? NO_HASH, secretHash);
   if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
-  if (found.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
-  refuseEnded(found);
-  const { id, requests_per_minute: requestsPerMinute, api_version: apiVersion } = found;
-  refuseBeyond(sender, { id, requestsPerMinute, apiVersion }, found.window);
-  return accessOf(found);
+  const { row, window } = found;
+  if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
+  refuseEnded(row);
+  const { id, requests_per_minute: requestsPerMinute, api_version: apiVersion } = row;
+  refuseBeyond(sender, { id, requestsPerMinute, apiVersion }, window(id));
+  return accessOf(row);
 }
 
 /**
