@@ -39,10 +39,11 @@ export interface AccessToken extends CallerFacts {
   tokenId: string;
 }
 
-export type Caller = AccessKey | AccessToken;
+/** The key or the token that a request came with. */
+export type AccessCaller = AccessKey | AccessToken;
 
 /** A request's caller, its team, and the scopes it has now. */
-export interface Access<C extends Caller = Caller> {
+export interface Access<C extends AccessCaller = AccessCaller> {
   caller: C;
   team: { id: string; name: string; timeZone: string };
   tenant: Tenant;
@@ -57,11 +58,19 @@ export interface Access<C extends Caller = Caller> {
 /** Every value of every header, as `IncomingMessage.headersDistinct` gives them, so that a second value is noticed. */
 export type HeaderValues = NodeJS.Dict<string[]>;
 
+/** An OAuth token that is good, and the member whom it acts for. */
+export interface VerifiedToken {
+  caller: AccessToken;
+  holder: Holder;
+  /** As the token claims them. */
+  claimedScopes: readonly string[];
+}
+
 /**
- * Turns an OAuth token into access, with one query.
- * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be had; as `accessFor`
+ * Verifies an OAuth token, with one query.
+ * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be read
  */
-export type TokenVerifier = (em: EntityManager, token: string) => Promise<Access<AccessToken>>;
+export type TokenVerifier = (em: EntityManager, token: string) => Promise<VerifiedToken>;
 
 /** The verifier of a service without an issuer. */
 export const noTokens: TokenVerifier = async () => {
@@ -127,7 +136,7 @@ async function findKey(em: EntityManager, publicId: string): Promise<KeyRecord |
 const API_PLAN: Plan = "BUSINESS";
 
 /** A caller's member, as messages name it. */
-const MEMBER: Record<Caller["kind"], string> = {
+const MEMBER: Record<AccessCaller["kind"], string> = {
   api_key: "The member who created this key",
   oauth_token: "The member whom this token acts for",
 };
@@ -141,7 +150,7 @@ export type Holder = Pick<KeyRecord, "team_id" | "team_name" | "plan" | "time_zo
  * @param granted scopes as minted, or as the token claims them
  * @throws {ApiError} with the code of the first of these that applies
  */
-export function accessFor<C extends Caller>(caller: C, holder: Holder, granted: readonly string[]): Access<C> {
+export function accessFor<C extends AccessCaller>(caller: C, holder: Holder, granted: readonly string[]): Access<C> {
   if (holder.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
   if (holder.member_left) throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} has left the team.`);
 
@@ -218,7 +227,7 @@ async function identify(
   if (others.some((other) => other.token !== token)) {
     throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
   }
-  if (bearer && looksLikeToken(token)) return verifyToken(em, token);
+  if (bearer && looksLikeToken(token)) return identifyByToken(await verifyToken(em, token));
 
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
@@ -227,6 +236,11 @@ async function identify(
   if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
   if (found.environment !== parsed.environment) throw new ApiError("api_key_environment_mismatch");
   return accessOf(found);
+}
+
+/** The place of the limit on requests of an OAuth client in a team: the token is good, and `caller.id` is what is counted. */
+function identifyByToken({ caller, holder, claimedScopes }: VerifiedToken): Access<AccessToken> {
+  return accessFor(caller, holder, claimedScopes);
 }
 
 /**
@@ -266,7 +280,7 @@ export function requireScope({ caller, scopes, grantedScopes, role }: Access, ..
   throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} is ${role} now, which does not hold ${named}.`);
 }
 
-function insufficientScope({ kind }: Caller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
+function insufficientScope({ kind }: AccessCaller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
   const named = `This needs the scope ${anyOf.join(" or ")}`;
   if (kind === "api_key") return new ApiError("insufficient_scope", `${named}, which the key was not granted.`);
   return anyOf.every((scope) => SEND_SCOPES.includes(scope))

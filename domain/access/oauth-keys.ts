@@ -41,7 +41,7 @@ const fetchBounded: FetchImplementation = async (url, options) => {
   return new Response(Buffer.concat(parts), { status: response.status });
 };
 
-/** Whether the token is at fault, not the issuer: it names no key of the set, or no key for sure. */
+/** Whether the token is at fault, not the issuer: it names no key of the set, or none where several fit. */
 const isTokensFault = (error: unknown): boolean =>
   error instanceof errors.JWKSNoMatchingKey ||
   error instanceof errors.JWKSMultipleMatchingKeys ||
