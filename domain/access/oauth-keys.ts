@@ -20,7 +20,7 @@ export const KEY_SET_TIMES: KeySetTimes = {
   timeoutMs: 5_000,
 };
 
-/** A key set of a hundred RSA keys has half of this. */
+/** A hundred RSA keys of 4,096 bits take a third of this. */
 const MAX_KEY_SET_BYTES = 262_144;
 
 /** A load that was not made, because the one before it failed a moment ago. */
