@@ -39,10 +39,11 @@ export interface AccessToken extends CallerFacts {
   tokenId: string;
 }
 
-export type Caller = AccessKey | AccessToken;
+/** The key or the token that a request came with. */
+export type AccessCaller = AccessKey | AccessToken;
 
 /** A request's caller, its team, and the scopes it has now. */
-export interface Access<C extends Caller = Caller> {
+export interface Access<C extends AccessCaller = AccessCaller> {
   caller: C;
   team: { id: string; name: string; timeZone: string };
   tenant: Tenant;
@@ -58,20 +59,24 @@ export interface Access<C extends Caller = Caller> {
 export type HeaderValues = NodeJS.Dict<string[]>;
 
 /** The facts on a caller that the limit on its requests needs. */
-export interface CountedCaller extends Pick<CallerFacts, "id" | "apiVersion"> {
+interface CountedCaller extends Pick<CallerFacts, "id" | "apiVersion"> {
   /** What the team's plan allows each caller; null where it leaves that to the deployment. */
   requestsPerMinute: number | null;
 }
 
-/** Counts the request of a caller whose credential is good. @throws {ApiError} `rate_limit_exceeded` */
-export type Admit = (caller: CountedCaller) => Promise<void>;
+/** An OAuth token that is good, and the member whom it acts for. */
+export interface VerifiedToken {
+  caller: AccessToken;
+  holder: Holder;
+  /** As the token claims them. */
+  claimedScopes: readonly string[];
+}
 
 /**
- * Turns an OAuth token into access, with one query and that of `admit`.
- * @param admit is called once the token has proved to be good, before the plan and the rights of its member are looked at
- * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be had; as `admit` and `accessFor`
+ * Verifies an OAuth token, with one query.
+ * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be read
  */
-export type TokenVerifier = (em: EntityManager, token: string, admit: Admit) => Promise<Access<AccessToken>>;
+export type TokenVerifier = (em: EntityManager, token: string) => Promise<VerifiedToken>;
 
 /** The verifier of a service without an issuer. */
 export const noTokens: TokenVerifier = async () => {
@@ -146,13 +151,16 @@ function refuseEnded({ revoked, expired }: KeyRecord): void {
 }
 
 /** A caller's member, as messages name it. */
-const MEMBER: Record<Caller["kind"], string> = {
+const MEMBER: Record<AccessCaller["kind"], string> = {
   api_key: "The member who created this key",
   oauth_token: "The member whom this token acts for",
 };
 
 /** The facts on a caller's member and team that decide on its rights. */
-export type Holder = Pick<KeyRecord, "team_id" | "team_name" | "plan" | "time_zone" | "role" | "member_left">;
+export type Holder = Pick<
+  KeyRecord,
+  "team_id" | "team_name" | "plan" | "time_zone" | "requests_per_minute" | "role" | "member_left"
+>;
 
 /**
  * The access of a caller whose credential is good. Refusals come in this order: the plan, a member who left, a forbidden
@@ -160,7 +168,7 @@ export type Holder = Pick<KeyRecord, "team_id" | "team_name" | "plan" | "time_zo
  * @param granted scopes as minted, or as the token claims them
  * @throws {ApiError} with the code of the first of these that applies
  */
-export function accessFor<C extends Caller>(caller: C, holder: Holder, granted: readonly string[]): Access<C> {
+export function accessFor<C extends AccessCaller>(caller: C, holder: Holder, granted: readonly string[]): Access<C> {
   if (holder.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
   if (holder.member_left) throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} has left the team.`);
 
@@ -253,12 +261,7 @@ async function identify(
   if (others.some((other) => other.token !== token)) {
     throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
   }
-  if (bearer && looksLikeToken(token)) {
-    return verifyToken(em, token, async (caller) => {
-      const { limits } = sender;
-      refuseBeyond(sender, caller, await limits.count(em, caller.id, limits.limitFor(caller.requestsPerMinute)));
-    });
-  }
+  if (bearer && looksLikeToken(token)) return identifyByToken(em, await verifyToken(em, token), sender);
 
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
@@ -278,6 +281,19 @@ async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, se
   const { id, requests_per_minute: requestsPerMinute, api_version: apiVersion } = row;
   refuseBeyond(sender, { id, requestsPerMinute, apiVersion }, window(id));
   return accessOf(row);
+}
+
+/** Tokens of one client in a team are counted together. */
+async function identifyByToken(
+  em: EntityManager,
+  { caller, holder, claimedScopes }: VerifiedToken,
+  sender: Sender,
+): Promise<Access<AccessToken>> {
+  const { limits } = sender;
+  const requestsPerMinute = holder.requests_per_minute;
+  const window = await limits.count(em, caller.id, limits.limitFor(requestsPerMinute));
+  refuseBeyond(sender, { ...caller, requestsPerMinute }, window);
+  return accessFor(caller, holder, claimedScopes);
 }
 
 /**
@@ -317,7 +333,7 @@ export function requireScope({ caller, scopes, grantedScopes, role }: Access, ..
   throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} is ${role} now, which does not hold ${named}.`);
 }
 
-function insufficientScope({ kind }: Caller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
+function insufficientScope({ kind }: AccessCaller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
   const named = `This needs the scope ${anyOf.join(" or ")}`;
   if (kind === "api_key") return new ApiError("insufficient_scope", `${named}, which the key was not granted.`);
   return anyOf.every((scope) => SEND_SCOPES.includes(scope))
