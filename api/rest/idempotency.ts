@@ -20,7 +20,7 @@ import { toApiError } from "./failures.ts";
 import type { RawInput } from "./input.ts";
 
 const HEADER = "Idempotency-Key";
-const MAX_LENGTH = 255;
+export const MAX_LENGTH = 255;
 const PRINTABLE = /^[\x20-\x7e]+$/;
 
 /** Whether an Idempotency-Key acts on a route. */

@@ -4,7 +4,7 @@ import type { InputSchema } from "./definition.ts";
 import { describeIssue, paramName } from "./messages.ts";
 
 /** Deeper than any body the API takes; a limit keeps hostile ones from exhausting the stack. */
-const MAX_DEPTH = 32;
+export const MAX_DEPTH = 32;
 /** Problems that one message names. */
 const MAX_PROBLEMS = 20;
 

@@ -2,8 +2,6 @@ import { Router } from "express";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import type { Deps } from "../deps.ts";
 import { send } from "../rest/http.ts";
-import { ERRORS_PAGE } from "./errors-page.ts";
-import { WEBHOOKS_PAGE } from "./webhooks-page.ts";
 
 const json = (status: number, value: unknown, headers: Record<string, string> = {}) => ({
   status,
@@ -11,23 +9,11 @@ const json = (status: number, value: unknown, headers: Record<string, string> = 
   body: JSON.stringify(value),
 });
 
-/**
- * `/healthz`: the process runs. `/readyz`: its dependencies are reachable, or 503 naming those that are not.
- * `/docs/errors`: the page behind the `doc_url` of every error. `/docs/webhooks`: the page behind the `User-Agent` of
- * deliveries.
- */
+/** `/healthz`: the process runs. `/readyz`: its dependencies are reachable, or 503 naming those that are not. */
 export function systemRouter({ readiness }: Pick<Deps, "readiness">): Router {
   const router = Router();
 
   router.get("/healthz", (_req, res) => send(res, json(200, { status: "ok" })));
-
-  router.get("/docs/errors", (_req, res) => {
-    res.set("Content-Type", "text/html; charset=utf-8").send(ERRORS_PAGE);
-  });
-
-  router.get("/docs/webhooks", (_req, res) => {
-    res.set("Content-Type", "text/html; charset=utf-8").send(WEBHOOKS_PAGE);
-  });
 
   router.get("/readyz", async (_req, res) => {
     const { ready, ...dependencies } = await readiness.read();

@@ -5,11 +5,11 @@ import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription
 import { deleted, name, timestamp } from "../fields.ts";
 import { idParam } from "../rest/route.ts";
 
-const MIN_URL_LENGTH = 8;
-const MAX_URL_LENGTH = 2_048;
+export const MIN_URL_LENGTH = 8;
+export const MAX_URL_LENGTH = 2_048;
 const MAX_DESCRIPTION_LENGTH = 1_000;
 export const MAX_EVENT_LENGTH = 64;
-const MAX_EVENTS = 64;
+export const MAX_EVENTS = 64;
 
 export const webhookParams = z.strictObject({ webhookId: idParam });
 export const deliveryParams = z.strictObject({ webhookId: idParam, deliveryId: idParam });
