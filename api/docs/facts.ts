@@ -20,7 +20,7 @@ import { newsletterSendsRouter } from "../newsletters/sends.ts";
 import { DEADLINE_MS } from "../rest/adapter.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import { MAX_BODY_BYTES, MAX_BODY_VALUES, UPLOAD_LIMITS } from "../rest/http.ts";
-import { MAX_LENGTH as MAX_KEY_LENGTH } from "../rest/idempotency.ts";
+import { MAX_KEY_LENGTH } from "../rest/idempotency.ts";
 import { MAX_DEPTH } from "../rest/input.ts";
 import { DEFAULT_LIMIT, MAX_CURSOR_LENGTH, MAX_LIMIT, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { TURNS_OF_A_KEY } from "../rest/procedures.ts";
