@@ -9,24 +9,112 @@ function followColorScheme() {
   apply();
 }
 
-/** Requests go to the origin that served this page, by whatever name it was reached. */
-const onThisOrigin = ({ url, ...server }) => {
-  const { pathname } = new URL(url, location.href);
-  return { ...server, url: location.origin + pathname.replace(/\/$/, "") };
+/** The value behind a path of names in the document. */
+const valueAt = (root, names) => names.reduce((value, name) => value?.[name], root);
+
+/** The value behind a reference of the document to itself, "#/components/schemas/List". */
+function target(root, reference) {
+  const names = reference.slice("#/".length).split("/");
+  return valueAt(
+    root,
+    names.map((name) => decodeURIComponent(name).replaceAll("~1", "/").replaceAll("~0", "~")),
+  );
+}
+
+/**
+ * A copy of a value with what its references name in their place. A schema gets its name as its title. A reference inside
+ * of what it names stays.
+ */
+function resolved(root, value, around = []) {
+  if (value === null || typeof value !== "object") return value;
+  if (Array.isArray(value)) return value.map((item) => resolved(root, item, around));
+  const { $ref: reference, ...beside } = value;
+  if (typeof reference !== "string") {
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, resolved(root, item, around)]));
+  }
+  if (around.includes(reference)) return value;
+  const title = reference.startsWith("#/components/schemas/") ? { title: reference.split("/").at(-1) } : {};
+  return resolved(root, { ...title, ...target(root, reference), ...beside }, [...around, reference]);
+}
+
+/** The operations of a document's paths. */
+const operationsOf = ({ paths }) => Object.values(paths).flatMap((item) => Object.values(item));
+
+/** Changes each value of an object. */
+const mapValues = (object, change) =>
+  Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
+
+/** The response headers that every success of the document has. */
+function commonHeaders(root) {
+  const successes = operationsOf(root).flatMap(({ responses }) =>
+    Object.entries(responses).flatMap(([status, { headers = {} }]) => (status < 300 ? [Object.keys(headers)] : [])),
+  );
+  const [first = [], ...others] = successes;
+  return first.filter((name) => others.every((names) => names.includes(name)));
+}
+
+/**
+ * The document as people read and try it. Programs find all of it in the document itself.
+ * - An error is one line per code, which leads to its remedy.
+ * - The operations that follow after one are links.
+ * - The headers of every answer are named once.
+ * - A field for a parameter begins empty: the example of a cursor or of an Idempotency-Key would only be refused.
+ */
+function forReaders(root) {
+  const tagOf = new Map(operationsOf(root).map(({ operationId, tags }) => [operationId, tags[0]]));
+  const common = commonHeaders(root);
+  const linkTo = ({ operationId }) =>
+    `[${operationId}](#/${encodeURIComponent(tagOf.get(operationId).replaceAll(" ", "_"))}/${operationId})`;
+  const response = (given, status) => {
+    const { links = {}, headers = {}, description, ...rest } = given.$ref ? target(root, given.$ref) : given;
+    if (status >= 400) return { description: description.replaceAll(/^- `(\w+)`/gm, "- [`$1`](/docs/errors#$1)") };
+    const next = Object.values(links).map(linkTo);
+    return {
+      ...rest,
+      headers: Object.fromEntries(Object.entries(headers).filter(([name]) => !common.includes(name))),
+      description: next.length === 0 ? description : `${description}\n\nNext: ${next.join(", ")}.`,
+    };
+  };
+  const parameter = (given) => {
+    const { example, examples, ...rest } = given.$ref ? target(root, given.$ref) : given;
+    return rest;
+  };
+  const operation = ({ parameters = [], responses, ...rest }) => ({
+    ...rest,
+    parameters: parameters.map(parameter),
+    responses: mapValues(responses, response),
+  });
+  // The renderer warns of every dialect but its own.
+  const { jsonSchemaDialect, ...rest } = root;
+  const { origin } = location;
+  const headers = common.map((name) => `\`${name}\``).join(", ");
+  return {
+    ...rest,
+    info: { ...root.info, description: `${root.info.description}\n\nEvery success carries the headers ${headers}.` },
+    paths: mapValues(root.paths, (item) => mapValues(item, operation)),
+    // Requests go to the origin that served this page, by whatever name it was reached.
+    servers: root.servers.map((server) => ({ ...server, url: origin + new URL(server.url, origin).pathname })),
+  };
+}
+
+/** Resolves references in a moment: the renderer's own way reads the whole document for each operation that is opened. */
+const resolveQuickly = {
+  fn: { resolveSubtree: async (root, names) => ({ spec: resolved(root, valueAt(root, names)), errors: [] }) },
 };
 
 async function show() {
   const response = await fetch("/openapi.json");
   if (!response.ok) throw new Error(`/openapi.json answered ${response.status}`);
-  const document = await response.json();
+  const spec = forReaders(await response.json());
   container.replaceChildren();
   globalThis.SwaggerUIBundle({
     domNode: container,
-    spec: { ...document, servers: (document.servers ?? []).map(onThisOrigin) },
+    spec,
+    plugins: [resolveQuickly],
     layout: "BaseLayout",
     deepLinking: true,
     docExpansion: "list",
-    defaultModelsExpandDepth: 0,
+    defaultModelsExpandDepth: -1,
     displayRequestDuration: true,
     filter: true,
     // No third party is asked whether the document is valid.
@@ -36,7 +124,7 @@ async function show() {
 
 followColorScheme();
 show().catch((error) => {
-  const problem = globalThis.document.createElement("p");
+  const problem = document.createElement("p");
   problem.setAttribute("role", "alert");
   problem.textContent = `The reference cannot be shown: ${error.message}. Try again in a moment.`;
   container.replaceChildren(problem);
