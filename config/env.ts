@@ -100,6 +100,12 @@ const settings = z.object({
     (text) => isIP(text) !== 0 || isNetwork(text),
     "must be addresses or networks such as 10.0.0.0/8, separated by commas",
   ),
+  /** Load balancers that a request passes one after the other; each adds an address to X-Forwarded-For. */
+  PROXY_HOPS: integer(0, 10).default(0),
+  /** Requests of one API key in a minute; a team's own allowance may be smaller. */
+  RATE_LIMIT_PER_MINUTE: integer(1, 1_000_000_000).default(600),
+  /** Failed authentications of one address, or one IPv6 network of 64 bits, in a minute. */
+  FAILED_AUTHENTICATIONS_PER_MINUTE: integer(1, 1_000_000_000).default(120),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
   /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */
@@ -184,11 +190,16 @@ const settings = z.object({
   WEBHOOK_TIMEOUT_MS: integer(100, 60_000).default(15_000),
 });
 
-/** With half a version a worker would run unversioned, although its operator asked for a version. */
-const consistent = settings.superRefine(({ WORKER_DEPLOYMENT_NAME: name, WORKER_BUILD_ID: build }, context) => {
-  if ((name === undefined) === (build === undefined)) return;
-  const missing = name === undefined ? "WORKER_DEPLOYMENT_NAME" : "WORKER_BUILD_ID";
-  context.addIssue({ code: "custom", path: [missing], message: "is missing" });
+/** Settings that need each other. */
+const consistent = settings.superRefine((env, context) => {
+  const refuseMissing = (name: keyof Env) => context.addIssue({ code: "custom", path: [name], message: "is missing" });
+  // With half a version a worker would run unversioned, although its operator asked for a version.
+  const { WORKER_DEPLOYMENT_NAME: name, WORKER_BUILD_ID: build } = env;
+  if ((name === undefined) !== (build === undefined)) {
+    refuseMissing(name === undefined ? "WORKER_DEPLOYMENT_NAME" : "WORKER_BUILD_ID");
+  }
+  // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
+  if (env.PROXY_HOPS > 0 && env.PROXY_ADDRESSES.length === 0) refuseMissing("PROXY_ADDRESSES");
 });
 
 export type Env = z.infer<typeof settings>;

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import type { Env } from "../../config/env.ts";
 import { CURRENT_API_VERSION, DEFAULT_DAILY_SEND_CAP } from "../../domain/access/keys.ts";
+import { WINDOW_SECONDS } from "../../domain/access/request-limit.ts";
 import { MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
 import { ADDRESS_WINDOW_DAYS } from "../../domain/audience/confirmation-limits.ts";
 import { ERRORS } from "../../domain/errors.ts";
@@ -63,6 +64,11 @@ export function factsOf(env: Env, basePath: string) {
     error_types: errorTypes,
     retried: errors.filter(({ retry }) => retry === "as_is"),
     gates,
+    rate: {
+      per_minute: env.RATE_LIMIT_PER_MINUTE,
+      failures_per_minute: env.FAILED_AUTHENTICATIONS_PER_MINUTE,
+      window_seconds: WINDOW_SECONDS,
+    },
     page: {
       default_limit: DEFAULT_LIMIT,
       max_limit: MAX_LIMIT,

@@ -2,6 +2,7 @@ import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
 import { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import stringify from "safe-stable-stringify";
 import { ApiError } from "../../domain/errors.ts";
+import { type ClientAddresses, clientAddresses } from "../client-address.ts";
 import type { CallContext } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import type { Success } from "./answer.ts";
@@ -51,12 +52,13 @@ function once<T>(compute: () => T): () => T {
 interface Backend {
   routes: AnyTRPCRouter;
   deps: Deps;
+  clients: ClientAddresses;
   uploads: UploadLimits;
 }
 
 /** Calls the procedure of an endpoint. The query string and the body are read when the procedure asks for them. */
 async function call(
-  { routes, deps, uploads }: Backend,
+  { routes, deps, clients, uploads }: Backend,
   { meta, name, type }: Endpoint,
   req: Request,
   res: Response,
@@ -71,6 +73,9 @@ async function call(
     ...deps,
     requestId: locals.requestId,
     headers: req.headersDistinct,
+    client: clients.ofRequest(req),
+    // A request that lasts too long has its answer before it ends.
+    setHeaders: (headers) => void (res.headersSent || res.set(headers)),
     ended: ended.signal,
     query,
     target: `${meta.method} ${meta.path} ${stringify(params)}`,
@@ -127,6 +132,7 @@ function undecodableParam(path: string, endpoints: readonly Endpoint[]): string 
 export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLimits = UPLOAD_LIMITS): Router {
   const router = Router({ caseSensitive: true });
   const endpoints = endpointsOf(routes);
+  const clients = clientAddresses(deps.env);
   const links = linksOf(deps.env.PUBLIC_URL);
   const shapes = new Map<string, { path: string; methods: Set<string> }>();
 
@@ -136,7 +142,7 @@ export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLim
     router[verb](expressPath(path), async (req, res) => {
       localsOf(res).route = path;
       const answer = (standStill: StandStill) =>
-        call({ routes, deps, uploads }, endpoint, req, res, standStill).then(render, (error) =>
+        call({ routes, deps, clients, uploads }, endpoint, req, res, standStill).then(render, (error) =>
           replay(thrownBy(error), links),
         );
       send(res, await beforeDeadline(DEADLINE_MS[kind], answer));

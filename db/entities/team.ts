@@ -16,6 +16,8 @@ const TeamSchema = defineEntity({
     plan: p.text().$type<Plan>(),
     /** IANA name; send days are days in this zone. */
     timeZone: p.text().default("UTC"),
+    /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment's limit. */
+    requestsPerMinute: p.integer().nullable(),
     ...timestamps,
   },
 });

@@ -92,6 +92,9 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "newsletter_lists_list_id_index" on "newsletter_lists" ("list_id");`);
     this.addSql(
+      `create table "request_counts" ("starts_at" timestamptz(3) not null, "caller_id" text not null, "count" int not null, primary key ("starts_at", "caller_id"));`,
+    );
+    this.addSql(
       `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "salt" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
     );
     this.addSql(
@@ -148,7 +151,7 @@ export class Migration20261121000000_Initial extends Migration {
       `alter table "suppressions" add constraint "suppressions_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
-      `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "requests_per_minute" int null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create table "unsubscribes" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "reason" text not null, "source" text not null, "campaign_id" text null, "unsubscribed_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -274,6 +277,9 @@ export class Migration20261121000000_Initial extends Migration {
 
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);
+    // A request's count is not worth a flush of the log: a crash empties the table, and its windows are a minute long.
+    this.addSql(`alter table "request_counts" set unlogged;`);
+    this.addSql(`alter table "request_counts" set (fillfactor = 50);`);
     // Room for the outcome: a status stands in no index, so writing it stays within the page.
     this.addSql(`alter table "webhook_deliveries" set (fillfactor = 80);`);
 

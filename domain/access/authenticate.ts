@@ -2,10 +2,20 @@ import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import type { Plan, Role } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
-import type { Vault } from "../crypto.ts";
+import { executePrepared, textStatement } from "../../db/prepared.ts";
+import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
+import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
-import { KEY_PREFIX, parseKey, presentKeyId } from "./keys.ts";
+import { hashSecret, KEY_PREFIX, type ParsedKey, parseKey, presentKeyId } from "./keys.ts";
+import {
+  type Allowance,
+  addressCaller,
+  countingSql,
+  RESET_MS,
+  type RequestLimits,
+  WINDOW_START,
+  type WindowCount,
+} from "./request-limit.ts";
 import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.ts";
 
 /** The key of a request, as its record is now. */
@@ -39,8 +49,25 @@ export interface Access {
 /** Every value of every header, as `IncomingMessage.headersDistinct` gives them, so that a second value is noticed. */
 export type HeaderValues = NodeJS.Dict<string[]>;
 
-/** Turns an OAuth token into access. @throws {ApiError} `invalid_token` */
-export type TokenVerifier = (token: string) => Promise<Access>;
+/** The facts on a caller that the limit on its requests needs. */
+export interface CountedCaller {
+  /** Its requests are counted together: `<team id>/oauth_<client_id>` for an OAuth client. */
+  id: string;
+  /** What the team's plan allows each caller; null where it leaves that to the deployment. */
+  requestsPerMinute: number | null;
+  /** The version for requests that name none. */
+  apiVersion: string;
+}
+
+/** Counts the request of a caller whose credential is good. @throws {ApiError} `rate_limit_exceeded` */
+export type Admit = (caller: CountedCaller) => Promise<void>;
+
+/**
+ * Turns an OAuth token into access.
+ * @param admit is called once the token has proved to be good, before the plan and the rights of its member are looked at
+ * @throws {ApiError} `invalid_token`; as `admit`
+ */
+export type TokenVerifier = (em: EntityManager, token: string, admit: Admit) => Promise<Access>;
 
 const noTokens: TokenVerifier = async () => {
   throw new ApiError("invalid_token");
@@ -86,6 +113,7 @@ const keyRecords = (em: EntityManager) =>
       "team.name as team_name",
       "team.plan",
       "team.time_zone",
+      "team.requests_per_minute",
       "member.role",
       // Not now(): a transaction that checks again at its end may have begun before the key expired.
       sql<boolean>`key.expires_at <= clock_timestamp()`.as("expired"),
@@ -95,14 +123,70 @@ const keyRecords = (em: EntityManager) =>
 
 type KeyRecord = Awaited<ReturnType<ReturnType<typeof keyRecords>["executeTakeFirstOrThrow"]>>;
 
-async function findKey(em: EntityManager, publicId: string): Promise<KeyRecord | undefined> {
-  const statement = keyRecords(em).where("key.public_id", "=", publicId);
-  // Every request runs it, and planning its joins takes longer than executing them.
-  const { rows } = await executePrepared(em, "find_key", statement);
-  return rows[0];
+const recordOf = (em: EntityManager, publicId: string) => keyRecords(em).where("key.public_id", "=", publicId);
+
+/**
+ * The statement of every request: finds a key, and counts the request if the secret is the key's and the client's address
+ * has failures left. A client that knows a key's public id alone does not use up its allowance.
+ *
+ * $1 public id, $2 the address as a caller, $3 hash of the secret, $4 failures of an address, $5 requests of a key.
+ */
+const findKeySql = (records: string): string => `
+  with found as materialized (
+    select record.*, coalesce(
+      (select count from request_counts where starts_at = ${WINDOW_START} and caller_id = $2), 0) as failures
+    from (${records}) as record
+  ), counted as (${countingSql({
+    caller: "id",
+    from: "from found where secret_hash = $3 and failures < $4",
+    limit: "(select least($5::int, requests_per_minute) from found)",
+  })})
+  select found.*, (select count from counted) as count, ${RESET_MS} as reset_ms from found`;
+
+/** Text of the statement. To build it at each request would take longer than to count the request. */
+let findKeyText: string | undefined;
+
+type CountedRecord = KeyRecord & { failures: number; count: number | null; reset_ms: number };
+
+interface FoundKey extends KeyRecord {
+  /** Of the client's address, in the window that is open. */
+  failures: number;
+  window: WindowCount;
+}
+
+/** The key of a request, which is counted. @returns undefined where no key has the id */
+async function findKey(
+  em: EntityManager,
+  publicId: string,
+  secretHash: string,
+  { limits, client }: Sender,
+): Promise<FoundKey | undefined> {
+  findKeyText ??= findKeySql(recordOf(em, publicId).compile().sql);
+  const values = [publicId, addressCaller(client), secretHash, limits.maxFailures, limits.limitFor(null)];
+  const statement = textStatement<CountedRecord>(findKeyText, values);
+  try {
+    const { rows } = await executePrepared(em, "find_key", statement);
+    const [row] = rows;
+    return row && { ...row, window: { count: row.count, resetMs: row.reset_ms } };
+  } catch (error) {
+    if (isUnreachable(error) || isCancelled(error)) throw error;
+    // The key may be found though requests cannot be counted: the disk is full, or the server takes no writes.
+    const record = await recordOf(em, publicId).executeTakeFirst();
+    if (!record) return undefined;
+    const isCounted = equalConstantTime(record.secret_hash, secretHash);
+    const limit = limits.limitFor(record.requests_per_minute);
+    const window = isCounted ? limits.countAlone(record.id, limit, error) : { count: null, resetMs: 0 };
+    return { ...record, failures: 0, window };
+  }
 }
 
 const API_PLAN: Plan = "BUSINESS";
+
+/** @throws {ApiError} `api_key_revoked`, `api_key_expired` */
+function refuseEnded({ revoked, expired }: KeyRecord): void {
+  if (revoked) throw new ApiError("api_key_revoked");
+  if (expired) throw new ApiError("api_key_expired");
+}
 
 /**
  * The access that a key gives at this moment. Refusals come in this order: revoked, expired, the plan, a creator who
@@ -110,8 +194,7 @@ const API_PLAN: Plan = "BUSINESS";
  * @throws {ApiError} with the code of the first of these that applies
  */
 function accessOf(found: KeyRecord): Access {
-  if (found.revoked) throw new ApiError("api_key_revoked");
-  if (found.expired) throw new ApiError("api_key_expired");
+  refuseEnded(found);
   if (found.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
   if (found.member_left) {
     throw new ApiError("role_insufficient", "The member who created this key has left the team.");
@@ -142,33 +225,50 @@ function accessOf(found: KeyRecord): Access {
   };
 }
 
-/**
- * The place of the limit on failed authentications per address of a client: it runs before any look-up, so that an
- * address over the limit costs no query, and it sees each failure. No limit is built yet.
- * @throws {ApiError} `rate_limit_exceeded`, and the refusals of `identify`
- */
-export type AttemptLimit = (identify: () => Promise<Access>) => Promise<Access>;
+/** What every answer to a caller shows, also when the request is refused. */
+export interface Identified {
+  allowance: Allowance;
+  /** The version that the key is pinned to. */
+  apiVersion: string;
+}
 
-const unlimited: AttemptLimit = (identify) => identify();
+/** The sender of a request, and the limits on it. */
+export interface Sender {
+  limits: RequestLimits;
+  /** The address or network whose failed authentications are counted; null where it is not known. */
+  client: string | null;
+  /** Is called once the credential has proved to be genuine, before the request may be refused for anything else. */
+  onIdentified: (identified: Identified) => void;
+}
 
 /**
- * Identifies the caller of a request, with one query. Refusals come in this order: no credential, two that differ, a bad
- * OAuth token, a malformed key, an unknown id or wrong secret, the other environment's prefix, then those of `accessOf`.
+ * Identifies the caller of a request, with one query. Refusals come in this order: an address with too many failures, no
+ * credential, two that differ, a bad OAuth token, a malformed key, an unknown id or wrong secret, the other environment's
+ * prefix, a key that was revoked or has expired, too many requests, then the other ones of `accessOf`.
  * @throws {ApiError} with the code of the first of these that applies
  */
 export function authenticate(
   em: EntityManager,
   vault: Vault,
   headers: HeaderValues,
-  { verifyToken = noTokens, limit = unlimited }: { verifyToken?: TokenVerifier; limit?: AttemptLimit } = {},
+  sender: Sender,
+  verifyToken: TokenVerifier = noTokens,
 ): Promise<Access> {
-  return limit(() => identify(em, vault, headers, verifyToken));
+  return sender.limits.attempt(em, sender.client, () => identify(em, vault, headers, sender, verifyToken));
+}
+
+/** @throws {ApiError} `rate_limit_exceeded` */
+function refuseBeyond({ limits, onIdentified }: Sender, caller: CountedCaller, window: WindowCount): void {
+  const { allowance, refused } = limits.allowanceAfter(window, limits.limitFor(caller.requestsPerMinute));
+  onIdentified({ allowance, apiVersion: caller.apiVersion });
+  if (refused) throw refused;
 }
 
 async function identify(
   em: EntityManager,
   vault: Vault,
   headers: HeaderValues,
+  sender: Sender,
   verifyToken: TokenVerifier,
 ): Promise<Access> {
   const [credential, ...others] = credentialsIn(headers);
@@ -177,14 +277,33 @@ async function identify(
   if (others.some((other) => other.token !== token)) {
     throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
   }
-  if (bearer && looksLikeToken(token)) return verifyToken(token);
+  if (bearer && looksLikeToken(token)) {
+    return verifyToken(em, token, async (caller) => {
+      const { limits } = sender;
+      refuseBeyond(sender, caller, await limits.count(em, caller.id, limits.limitFor(caller.requestsPerMinute)));
+    });
+  }
 
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
-  const found = await findKey(em, parsed.publicId);
-  const matches = vault.verifyHash(found?.secret_hash ?? NO_HASH, "api-key", parsed.secret);
+  return identifyByKey(em, vault, parsed, sender);
+}
+
+async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, sender: Sender): Promise<Access> {
+  const { limits, client } = sender;
+  // A process that started without Postgres gets the key of its hashes with its first connection.
+  if (!vault.canHash()) await em.fork().execute("select 1");
+  const secretHash = hashSecret(vault, key.secret);
+  const found = await findKey(em, key.publicId, secretHash, sender);
+  // Another process has counted the address's last failures.
+  const isBlocked = found !== undefined && found.failures >= limits.maxFailures;
+  if (client !== null && isBlocked) throw limits.block(client, found.window.resetMs);
+  const matches = equalConstantTime(found?.secret_hash ?? NO_HASH, secretHash);
   if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
-  if (found.environment !== parsed.environment) throw new ApiError("api_key_environment_mismatch");
+  if (found.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
+  refuseEnded(found);
+  const { id, requests_per_minute: requestsPerMinute, api_version: apiVersion } = found;
+  refuseBeyond(sender, { id, requestsPerMinute, apiVersion }, found.window);
   return accessOf(found);
 }
 

@@ -13,7 +13,7 @@ const touched = { created_at: AT, updated_at: AT };
  * columns, the test against the values that the driver gives.
  */
 const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
-  teams: { id: tenant.team_id, name: "Team", plan: "BUSINESS", time_zone: "UTC", ...touched },
+  teams: { id: tenant.team_id, name: "Team", plan: "BUSINESS", time_zone: "UTC", requests_per_minute: 100, ...touched },
   members: {
     id: "mbr_columns",
     team_id: tenant.team_id,
@@ -125,6 +125,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     completed_at: AT,
     ...touched,
   },
+  request_counts: { starts_at: AT, caller_id: "key_columns", count: 3 },
   newsletter_lists: { newsletter_id: "nl_columns", list_id: "list_columns" },
   send_previews: {
     id: "send_columns",

@@ -17,6 +17,9 @@ const BAD = {
   MAX_CONNECTIONS: "0",
   MAX_CONNECTIONS_PER_ADDRESS: "many",
   PROXY_ADDRESSES: "10.0.0.0/33",
+  PROXY_HOPS: "11",
+  RATE_LIMIT_PER_MINUTE: "0",
+  FAILED_AUTHENTICATIONS_PER_MINUTE: "many",
   PUBLIC_URL: "example.com",
   TEMPORAL_ADDRESS: "http://127.0.0.1:7233",
   SIGNING_SECRET: "short",
@@ -93,6 +96,10 @@ describe("a stack that cannot start", () => {
       assert.match(await refusal({ [name]: value }), new RegExp(`\\b${name}\\b`));
     });
   }
+
+  it("names PROXY_ADDRESSES when PROXY_HOPS lacks it", async () => {
+    assert.match(await refusal({ PROXY_HOPS: "1" }), /^ +PROXY_ADDRESSES is not set/m);
+  });
 
   it("names every wrong setting at once", async () => {
     const output = await refusal({ LOG_LEVEL: "loud", SYSTEM_FROM: "x" });
