@@ -22,8 +22,11 @@ const anchorOf = (text: string): string =>
  */
 export function renderMarkdown(markdown: string): Rendered {
   const sections: Section[] = [];
-  const scrolling = (label: string, html: string): string =>
-    `<div class="scroll" role="region" aria-label="${label}" tabindex="0">${html}</div>\n`;
+  const regions: Record<"Code" | "Table", number> = { Code: 0, Table: 0 };
+  const scrolling = (kind: keyof typeof regions, html: string): string => {
+    regions[kind] += 1;
+    return `<div class="scroll" role="region" aria-label="${kind} ${regions[kind]}" tabindex="0">${html}</div>\n`;
+  };
   const marked = new Marked();
   marked.use({
     renderer: {

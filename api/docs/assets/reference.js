@@ -102,11 +102,20 @@ const resolveQuickly = {
   fn: { resolveSubtree: async (root, names) => ({ spec: resolved(root, valueAt(root, names)), errors: [] }) },
 };
 
+/** Names each choice for those who hear the page: the renderer leaves them without a name. */
+function nameChoices() {
+  for (const choice of container.querySelectorAll("select:not([aria-label])")) {
+    const parameter = choice.closest("[data-param-name]")?.dataset.paramName;
+    choice.setAttribute("aria-label", parameter ?? (choice.id === "servers" ? "Server" : "Example"));
+  }
+}
+
 async function show() {
   const response = await fetch("/openapi.json");
   if (!response.ok) throw new Error(`/openapi.json answered ${response.status}`);
   const spec = forReaders(await response.json());
   container.replaceChildren();
+  new MutationObserver(nameChoices).observe(container, { childList: true, subtree: true });
   globalThis.SwaggerUIBundle({
     domNode: container,
     spec,
