@@ -136,6 +136,9 @@ describe("The documentation in a browser", function () {
       await page.locator(`#${CREATE} .opblock-summary-control`).click();
       const link = page.locator(`#${CREATE} a[href="/docs/errors#resource_limit_reached"]`);
       await link.waitFor();
+      // A success leads to the operations that follow, in the same tab.
+      await page.locator(`#${CREATE} a`, { hasText: "retrieveWebhook" }).click();
+      await page.locator("#operations-Webhooks-retrieveWebhook.is-open button:focus").waitFor();
     });
   });
 

@@ -64,7 +64,7 @@ function forReaders(root) {
   const tagOf = new Map(operationsOf(root).map(({ operationId, tags }) => [operationId, tags[0]]));
   const common = commonHeaders(root);
   const linkTo = ({ operationId }) =>
-    `[${operationId}](#/${encodeURIComponent(tagOf.get(operationId).replaceAll(" ", "_"))}/${operationId})`;
+    `[${operationId}](#/${encodeURIComponent(tagOf.get(operationId))}/${operationId})`;
   const response = (given, status) => {
     const { links = {}, headers = {}, description, ...rest } = given.$ref ? target(root, given.$ref) : given;
     if (status >= 400) return { description: description.replaceAll(/^- `(\w+)`/gm, "- [`$1`](/docs/errors#$1)") };
@@ -116,7 +116,7 @@ async function show() {
   const spec = forReaders(await response.json());
   container.replaceChildren();
   new MutationObserver(nameChoices).observe(container, { childList: true, subtree: true });
-  globalThis.SwaggerUIBundle({
+  const ui = globalThis.SwaggerUIBundle({
     domNode: container,
     spec,
     plugins: [resolveQuickly],
@@ -128,6 +128,15 @@ async function show() {
     filter: true,
     // No third party is asked whether the document is valid.
     validatorUrl: null,
+  });
+  // The renderer opens links of a text in another tab, which would not have the key.
+  container.addEventListener("click", (event) => {
+    const link = event.target.closest('.renderedMarkdown a[href^="#/"]');
+    if (!link) return;
+    event.preventDefault();
+    ui.getSystem().layoutActions.parseDeepLinkHash(link.hash);
+    const [, tag, operationId] = decodeURIComponent(link.hash).split("/");
+    document.querySelector(`[id="operations-${tag.replaceAll(" ", "_")}-${operationId}"] button`).focus();
   });
 }
 
