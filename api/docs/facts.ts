@@ -10,7 +10,12 @@ import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/gates.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
-import { FAILING_AFTER, SWITCH_OFF_FAILURES, SWITCH_OFF_HOURS } from "../../domain/webhooks/endpoint-health.ts";
+import {
+  FAILING_AFTER,
+  FIRST_PROBE_SECONDS,
+  SWITCH_OFF_FAILURES,
+  SWITCH_OFF_HOURS,
+} from "../../domain/webhooks/endpoint-health.ts";
 import { MAX_ENDPOINTS } from "../../domain/webhooks/endpoints.ts";
 import { MAX_HEADERS, MAX_TOTAL_BYTES, MAX_VALUE_LENGTH } from "../../domain/webhooks/headers.ts";
 import { DELIVERY_KEPT_DAYS, EVENT_KEPT_DAYS } from "../../domain/webhooks/retention.ts";
@@ -25,6 +30,7 @@ import { MAX_KEY_LENGTH } from "../rest/idempotency.ts";
 import { MAX_DEPTH } from "../rest/input.ts";
 import { DEFAULT_LIMIT, MAX_CURSOR_LENGTH, MAX_LIMIT, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { TURNS_OF_A_KEY } from "../rest/procedures.ts";
+import { VERSIONS } from "../rest/versions.ts";
 import { MAX_BATCH as MAX_SUPPRESSIONS } from "../suppressions/schema.ts";
 import { MAX_EVENTS, MAX_URL_LENGTH, MIN_URL_LENGTH } from "../webhooks/schema.ts";
 import { durationText } from "./units.ts";
@@ -58,6 +64,7 @@ export function factsOf(env: Env, basePath: string) {
     base_path: basePath,
     base: origin + basePath,
     version: CURRENT_API_VERSION,
+    versions: VERSIONS,
     merge_tags: MERGE_TAGS,
     errors: ERRORS,
     errors_by_status: errorsByStatus,
@@ -128,6 +135,7 @@ export function factsOf(env: Env, basePath: string) {
       waits: list.format(waits.map(durationText)),
       total: durationText(waits.reduce((sum, wait) => sum + wait, 0)),
       failing_after: FAILING_AFTER,
+      first_probe_seconds: FIRST_PROBE_SECONDS,
       switch_off_hours: SWITCH_OFF_HOURS,
       switch_off_failures: SWITCH_OFF_FAILURES,
       delivery_days: DELIVERY_KEPT_DAYS,
