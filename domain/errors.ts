@@ -170,7 +170,7 @@ export const ERRORS = {
     "permission_error",
     "The API key lacks a scope; the message names it.",
     "after_remedy",
-    "Use a key that holds the scope.",
+    "Use a key or an access token that holds the scope.",
   ),
   role_insufficient: entry(
     403,
@@ -212,7 +212,7 @@ export const ERRORS = {
     "not_found_error",
     "No record has this id.",
     "never",
-    "Check the id and the environment of the key: another team's records and those of the other environment do not exist for it.",
+    "Check the path, the id and the environment of the key: another team's records and those of the other environment do not exist for it.",
   ),
   method_not_allowed: entry(
     405,
@@ -317,7 +317,7 @@ export const ERRORS = {
     "invalid_request_error",
     "Send application/json, uncompressed, gzip or deflate.",
     "never",
-    "Send `Content-Type: application/json` in UTF-8, and no Content-Encoding but gzip or deflate.",
+    "Send `Content-Type: application/json` in UTF-8, and no Content-Encoding but gzip or deflate. PATCH also takes `application/merge-patch+json`.",
   ),
   send_cap_exceeded: entry(
     429,

@@ -22,7 +22,6 @@ import { DELIVERY_KEPT_DAYS, EVENT_KEPT_DAYS } from "../../domain/webhooks/reten
 import { MAX_NAME_LENGTH } from "../fields.ts";
 import { MAX_BATCH as MAX_SUBSCRIBERS } from "../lists/schema.ts";
 import { MAX_BODY_BYTES as MAX_NEWSLETTER_BYTES, MAX_SUBJECT_LENGTH } from "../newsletters/schema.ts";
-import { newsletterSendsRouter } from "../newsletters/sends.ts";
 import { DEADLINE_MS } from "../rest/adapter.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import { MAX_BODY_BYTES, MAX_BODY_VALUES, UPLOAD_LIMITS } from "../rest/http.ts";
@@ -31,6 +30,7 @@ import { MAX_DEPTH } from "../rest/input.ts";
 import { DEFAULT_LIMIT, MAX_CURSOR_LENGTH, MAX_LIMIT, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { TURNS_OF_A_KEY } from "../rest/procedures.ts";
 import { VERSIONS } from "../rest/versions.ts";
+import { appRouter } from "../router.ts";
 import { MAX_BATCH as MAX_SUPPRESSIONS } from "../suppressions/schema.ts";
 import { MAX_EVENTS, MAX_URL_LENGTH, MIN_URL_LENGTH } from "../webhooks/schema.ts";
 import { durationText } from "./units.ts";
@@ -46,8 +46,10 @@ const errorTypes = [...Map.groupBy(errors, ({ type }) => type)].map(([name, grou
   statuses: [...new Set(group.map(({ status }) => status))].sort((a, b) => a - b),
 }));
 
+const routes = endpointsOf(appRouter).map(({ meta }) => meta);
 /** The refusals of a send-preview, in the order of its checks. */
-const gates = endpointsOf(newsletterSendsRouter).find(({ name }) => name === "sendPreview")?.meta.errors ?? [];
+const gates = routes.find(({ path }) => path === "/newsletters/{newsletterId}/send-preview")?.errors ?? [];
+const keyRequired = routes.filter(({ idempotency }) => idempotency === "required");
 
 const list = new Intl.ListFormat("en", { type: "conjunction" });
 
@@ -96,6 +98,7 @@ export function factsOf(env: Env, basePath: string) {
       max_chars: MAX_KEY_LENGTH,
       remembered_hours: REMEMBERED_HOURS,
       stalled_seconds: STALLED_SECONDS,
+      required: keyRequired.map(({ method, path }) => `${method} ${path}`),
     },
     batches: { subscribers: MAX_SUBSCRIBERS, suppressions: MAX_SUPPRESSIONS },
     address_chars: MAX_ADDRESS_LENGTH,
