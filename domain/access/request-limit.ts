@@ -10,7 +10,8 @@ import { ApiError } from "../errors.ts";
  * leaves no version of the row behind.
  */
 
-const WINDOW_SECONDS = 60;
+/** Length of a window. */
+export const WINDOW_SECONDS = 60;
 const WINDOW_MS = WINDOW_SECONDS * 1_000;
 /** Callers and addresses that a process remembers at most, so that many addresses do not fill its memory. */
 const MAX_REMEMBERED = 10_000;
