@@ -4,6 +4,7 @@ import helmet from "helmet";
 import { notFound } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
 import type { Deps } from "./deps.ts";
+import { documentRouter } from "./openapi/router.ts";
 import { restRouter } from "./rest/adapter.ts";
 import { linksOf, renderError } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
@@ -58,6 +59,7 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   app.disable("x-powered-by");
   app.disable("etag");
   app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), refuseLargeBodies, systemRouter(deps));
+  app.use(documentRouter(routes, deps.env.PUBLIC_URL, BASE_PATH));
   if (publicPages) app.use(publicPages);
   app.use(BASE_PATH, restRouter(routes, deps, uploads));
   app.use(() => {

@@ -2,9 +2,23 @@ import { z } from "zod";
 import { WITHHELD_REASONS } from "../db/entities/audience.ts";
 import { MAX_ADDRESS_LENGTH, normaliseAddress } from "../domain/address.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../domain/audience/rules.ts";
+import { exampleId, type IdKind } from "../domain/ids.ts";
 
 /** ISO 8601, UTC, milliseconds. */
-export const timestamp = z.iso.datetime();
+export const timestamp = z.iso.datetime().meta({ examples: ["2026-11-21T17:00:00.000Z"] });
+
+/** An id in an answer. */
+export const idOf = (kind: IdKind, description = "The id of the record.") =>
+  z.string().meta({ description, examples: [exampleId(kind)] });
+
+/** When a record was made and changed. */
+export const timestamps = {
+  created_at: timestamp.describe("When the record was created."),
+  updated_at: timestamp.describe("When the record was last changed."),
+};
+
+/** An email address in an answer. */
+export const shownAddress = z.string().meta({ examples: ["ada@example.com"] });
 
 /** Longest name of a list or a newsletter, in characters. */
 export const MAX_NAME_LENGTH = 200;
@@ -22,10 +36,13 @@ export const name = z
   .trim()
   .min(1)
   .max(MAX_NAME_LENGTH)
-  .refine((text) => !hasControlCharacter(text), "must not hold line breaks or control characters");
+  .refine((text) => !hasControlCharacter(text), "must not hold line breaks or control characters")
+  .meta({ description: "The name, for the team alone.", examples: ["Customers"] });
 
 /** A person's first or last name; null for none. */
-export const personName = oneLine(MAX_PERSON_NAME_LENGTH).nullable();
+export const personName = oneLine(MAX_PERSON_NAME_LENGTH)
+  .nullable()
+  .meta({ examples: ["Ada"] });
 
 /** An email address, parsed to the one spelling that is stored. */
 export const address = z
@@ -36,14 +53,30 @@ export const address = z
     if (normalised === undefined)
       addIssue({ code: "custom", message: "must be an email address, such as name@example.com" });
     return normalised ?? z.NEVER;
-  });
+  })
+  .meta({ description: "An email address; it is trimmed and lower-cased.", examples: ["ada@example.com"] });
+
+/** A filter by address, in any spelling. */
+export const addressFilter = z
+  .string()
+  .max(MAX_ADDRESS_LENGTH)
+  .optional()
+  .meta({ description: "Only records of this address.", examples: ["ada@example.com"] });
 
 /** The mail that asks for the confirmation of a double opt-in: when it was sent, and why it is withheld at present. */
 export const confirmationFields = {
-  confirmation_sent_at: timestamp.nullable(),
-  confirmation_withheld: z.enum(WITHHELD_REASONS).nullable(),
+  confirmation_sent_at: timestamp.nullable().meta({
+    description: "When the mail that asks for the confirmation was last sent; null if none was.",
+    examples: [null],
+  }),
+  confirmation_withheld: z
+    .enum(WITHHELD_REASONS)
+    .nullable()
+    .meta({ description: "Why no such mail is sent at present.", examples: [null] }),
 };
 
 /** The answer to the deletion of a record. */
-export const deleted = <Kind extends string>(object: Kind) =>
-  z.object({ object: z.literal(object), id: z.string(), deleted: z.literal(true) });
+export const deleted = <Kind extends string>(object: Kind, kind: IdKind, id: string) =>
+  z
+    .object({ object: z.literal(object), id: idOf(kind), deleted: z.literal(true) })
+    .meta({ id, description: "The answer to the deletion of a record." });

@@ -26,6 +26,9 @@ export type IdKind = keyof typeof ID_PREFIX;
 /** Longest ID that the API accepts in a path, in characters. */
 export const MAX_ID_LENGTH = 64;
 
+/** An ID for documents. */
+export const exampleId = (kind: IdKind): string => `${ID_PREFIX[kind]}_01m7zh34n8e49vnbt7e64rvp0c`;
+
 /** Makes a unique ID; later IDs sort later. */
 export function newId(kind: IdKind): string {
   return typeid(ID_PREFIX[kind]).toString();

@@ -11,14 +11,20 @@ const accounts = defineList({
   table: "email_accounts",
   sorts: ["updated_at", "created_at"],
   updatedSince: true,
-  filters: { status: z.enum(ACCOUNT_STATUSES).optional(), provider: z.enum(ACCOUNT_PROVIDERS).optional() },
+  filters: {
+    status: z.enum(ACCOUNT_STATUSES).optional().describe("Only accounts with this status."),
+    provider: z.enum(ACCOUNT_PROVIDERS).optional().describe("Only accounts of this provider."),
+  },
 });
 
 const page = route({
   method: "GET",
   path: "/accounts",
   scope: "accounts:read",
+  operationId: "listAccounts",
+  tag: "Sending accounts",
   summary: "List the connected sending accounts",
+  description: "Pages through the sending accounts of the team. No credential is shown.",
 })
   .input(z.strictObject({ query: accounts.query }))
   .output(z.array(emailAccount))
@@ -34,7 +40,10 @@ const retrieve = route({
   method: "GET",
   path: "/accounts/{accountId}",
   scope: "accounts:read",
+  operationId: "retrieveAccount",
+  tag: "Sending accounts",
   summary: "Retrieve a sending account",
+  description: "Answers one sending account. Only an `ACTIVE` one can send.",
 })
   .input(z.strictObject({ params: accountParams }))
   .output(emailAccount)

@@ -1,19 +1,22 @@
 import { z } from "zod";
 import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
-import { timestamp } from "../fields.ts";
-import { idParam } from "../rest/route.ts";
+import { idOf, shownAddress, timestamp, timestamps } from "../fields.ts";
+import { idParamOf } from "../rest/route.ts";
 
-export const accountParams = z.strictObject({ accountId: idParam });
+export const accountParams = z.strictObject({ accountId: idParamOf("account", "The id of the sending account.") });
 
 /** A sending account, without its credentials. */
-export const emailAccount = z.object({
-  object: z.literal("email_account"),
-  id: z.string(),
-  email: z.string(),
-  display_name: z.string(),
-  provider: z.enum(ACCOUNT_PROVIDERS),
-  status: z.enum(ACCOUNT_STATUSES),
-  last_checked_at: timestamp.nullable(),
-  created_at: timestamp,
-  updated_at: timestamp,
-});
+export const emailAccount = z
+  .object({
+    object: z.literal("email_account"),
+    id: idOf("account"),
+    email: shownAddress.meta({ description: "The address that it sends from.", examples: ["news@example.com"] }),
+    display_name: z.string().meta({ description: "The name beside the address.", examples: ["Example News"] }),
+    provider: z
+      .enum(ACCOUNT_PROVIDERS)
+      .meta({ description: "A hosted mailbox, or `SMTP_` for a relay.", examples: ["SMTP_OTHER"] }),
+    status: z.enum(ACCOUNT_STATUSES).meta({ description: "Only an `ACTIVE` account sends.", examples: ["ACTIVE"] }),
+    last_checked_at: timestamp.nullable().describe("When its login was last checked."),
+    ...timestamps,
+  })
+  .meta({ id: "EmailAccount", description: "A sending account, without its credentials." });

@@ -10,7 +10,7 @@ import {
   updateList,
 } from "../../domain/audience/lists.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, route, router } from "../rest/route.ts";
+import { impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentBatch, presentList, presentListSubscriber } from "./present.ts";
 import {
   deletedList,
@@ -31,7 +31,7 @@ const subscribers = defineList({
   idColumn: "subscriber_id",
   sorts: ["updated_at", "created_at"],
   updatedSince: true,
-  filters: { status: z.enum(SUBSCRIPTION_STATUSES).optional() },
+  filters: { status: z.enum(SUBSCRIPTION_STATUSES).optional().describe("Only subscriptions with this status.") },
   ranges: { filter: "status", values: SUBSCRIPTION_STATUSES },
 });
 
@@ -43,7 +43,13 @@ const create = route({
   readScope: "lists:read",
   idempotency: "optional",
   dryRun: true,
+  operationId: "createList",
+  tag: "Lists",
   summary: "Create a list",
+  description: paragraphs(
+    "Creates an empty list. With the opt-in `SINGLE` a subscription starts `CONFIRMED`; with `DOUBLE` it starts `PENDING`, and the subscriber gets a mail that asks for a confirmation.",
+    "A team has a limit of lists: one more is 409 `resource_limit_reached`.",
+  ),
   errors: ["resource_limit_reached"],
 })
   .input(z.strictObject({ body: listBody }))
@@ -54,14 +60,30 @@ const create = route({
     }),
   );
 
-const page = route({ method: "GET", path: "/lists", scope: "lists:read", summary: "List the lists" })
+const page = route({
+  method: "GET",
+  path: "/lists",
+  scope: "lists:read",
+  operationId: "listLists",
+  tag: "Lists",
+  summary: "List the lists",
+  description: "Pages through the lists of the team.",
+})
   .input(z.strictObject({ query: lists.query }))
   .output(z.array(list))
   .query(({ ctx, input }) =>
     lists.pageEntities(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), List, presentList),
   );
 
-const retrieve = route({ method: "GET", path: "/lists/{listId}", scope: "lists:read", summary: "Retrieve a list" })
+const retrieve = route({
+  method: "GET",
+  path: "/lists/{listId}",
+  scope: "lists:read",
+  operationId: "retrieveList",
+  tag: "Lists",
+  summary: "Retrieve a list",
+  description: "Answers one list, without its subscribers.",
+})
   .input(z.strictObject({ params: listParams }))
   .output(list)
   .query(async ({ ctx, input }) => ok(presentList(await readList(ctx.em, input.params.listId))));
@@ -73,7 +95,11 @@ const update = route({
   readScope: "lists:read",
   idempotency: "optional",
   dryRun: true,
+  operationId: "updateList",
+  tag: "Lists",
   summary: "Change a list",
+  description:
+    "Changes the fields that the body holds and leaves the others as they are. A change of `optin` applies to subscriptions that start later.",
 })
   .input(z.strictObject({ params: listParams, body: listPatch }))
   .output(list)
@@ -88,7 +114,13 @@ const remove = route({
   scope: "lists:write",
   readScope: "lists:read",
   dryRun: true,
+  operationId: "deleteList",
+  tag: "Lists",
   summary: "Delete a list with its subscriptions; the subscribers stay",
+  description: paragraphs(
+    "Deletes a list and its subscriptions for good. The subscribers stay, and so do suppressions and the record of opt-outs.",
+    "A list that a send still needs is not deleted: 409 `resource_state_invalid`.",
+  ),
   errors: ["resource_state_invalid"],
 })
   .input(z.strictObject({ params: listParams }))
@@ -104,7 +136,11 @@ const pageSubscribers = route({
   path: "/lists/{listId}/subscribers",
   scope: "lists:read",
   alsoScope: "subscribers:read",
+  operationId: "listListSubscribers",
+  tag: "Lists",
   summary: "List the subscribers of a list with the status of their subscriptions",
+  description:
+    "Pages through the subscribers of a list. The `id` of an item is the subscriber's; its status and timestamps are those of the subscription.",
 })
   .input(z.strictObject({ params: listParams, query: subscribers.query }))
   .output(z.array(listSubscriber))
@@ -128,7 +164,13 @@ const add = route({
   readScope: "lists:read",
   idempotency: "optional",
   dryRun: true,
+  operationId: "addListSubscribers",
+  tag: "Lists",
   summary: "Add subscribers to a list; an opt-out stays",
+  description: paragraphs(
+    "Puts up to 1,000 subscribers on a list. Each id is in one of the three arrays of the answer: `added`, `already_subscribed` or, for someone who opted out of the list, `opted_out`. An opt-out is never undone through the API.",
+    "On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`.",
+  ),
 })
   .input(z.strictObject({ params: listParams, body: membershipBody }))
   .output(listSubscriberBatch)
@@ -147,7 +189,13 @@ const removeMember = route({
   scope: "lists:write",
   readScope: "lists:read",
   dryRun: true,
+  operationId: "removeListSubscriber",
+  tag: "Lists",
   summary: "Remove a subscriber from a list",
+  description: paragraphs(
+    "Takes a subscriber off a list. The subscriber stays, with all other subscriptions.",
+    "A subscription that ended by an opt-out stays as the record of it: 409 `resource_state_invalid`.",
+  ),
   errors: ["resource_state_invalid"],
 })
   .input(z.strictObject({ params: membershipParams }))

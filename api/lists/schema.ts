@@ -1,69 +1,114 @@
 import { z } from "zod";
 import { OPTINS, SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { MAX_ID_LENGTH } from "../../domain/ids.ts";
-import { confirmationFields, deleted, name, timestamp } from "../fields.ts";
-import { idParam } from "../rest/route.ts";
+import { exampleId, MAX_ID_LENGTH } from "../../domain/ids.ts";
+import { confirmationFields, deleted, idOf, name, shownAddress, timestamp, timestamps } from "../fields.ts";
+import { idParamOf } from "../rest/route.ts";
 
 const MAX_DESCRIPTION_LENGTH = 1_000;
 /** Subscribers that one call may add to a list. */
 const MAX_BATCH = 1_000;
 
-const description = z.string().max(MAX_DESCRIPTION_LENGTH).nullable();
+const description = z
+  .string()
+  .max(MAX_DESCRIPTION_LENGTH)
+  .nullable()
+  .meta({ description: "A note for the team.", examples: ["Customers who asked for news"] });
+const optin = z.enum(OPTINS).meta({
+  description:
+    "`SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms.",
+  examples: ["DOUBLE"],
+});
+const status = z.enum(SUBSCRIPTION_STATUSES).meta({
+  description: "Only `CONFIRMED` subscriptions get mails.",
+  examples: ["CONFIRMED"],
+});
 
-export const listParams = z.strictObject({ listId: idParam });
-export const membershipParams = z.strictObject({ listId: idParam, subscriberId: idParam });
+const listId = idParamOf("list", "The id of the list.");
+
+export const listParams = z.strictObject({ listId });
+export const membershipParams = z.strictObject({
+  listId,
+  subscriberId: idParamOf("subscriber", "The id of the subscriber."),
+});
 
 export const listBody = z.strictObject({
   name,
-  optin: z.enum(OPTINS).default("SINGLE"),
+  optin: optin.default("SINGLE"),
   description: description.default(null),
 });
 
 export const listPatch = z.strictObject({
   name: name.optional(),
-  optin: z.enum(OPTINS).optional(),
+  optin: optin.optional(),
   description: description.optional(),
 });
 
 export const membershipBody = z.strictObject({
-  subscriber_ids: z.array(z.string().min(1).max(MAX_ID_LENGTH)).min(1).max(MAX_BATCH),
+  subscriber_ids: z
+    .array(z.string().min(1).max(MAX_ID_LENGTH))
+    .min(1)
+    .max(MAX_BATCH)
+    .meta({ description: "Ids of subscribers.", examples: [[exampleId("subscriber")]] }),
 });
 
-export const list = z.object({
-  object: z.literal("list"),
-  id: z.string(),
-  name: z.string(),
-  description: z.string().nullable(),
-  optin: z.enum(OPTINS),
-  created_at: timestamp,
-  updated_at: timestamp,
-});
+export const list = z
+  .object({
+    object: z.literal("list"),
+    id: idOf("list"),
+    name: z.string().meta({ examples: ["Customers"] }),
+    description: z
+      .string()
+      .nullable()
+      .meta({ description: "A note for the team.", examples: ["Customers who asked for news"] }),
+    optin,
+    ...timestamps,
+  })
+  .meta({ id: "List", description: "A list of subscribers." });
 
-export const deletedList = deleted("list");
+export const deletedList = deleted("list", "list", "DeletedList");
 
 /** A subscriber of a list. The id is the subscriber's, the timestamps are the subscription's. */
-export const listSubscriber = z.object({
-  object: z.literal("list_subscriber"),
-  id: z.string(),
-  list_id: z.string(),
-  email: z.string(),
-  first_name: z.string().nullable(),
-  last_name: z.string().nullable(),
-  status: z.enum(SUBSCRIPTION_STATUSES),
-  confirmed_at: timestamp.nullable(),
-  ...confirmationFields,
-  unsubscribed_at: timestamp.nullable(),
-  created_at: timestamp,
-  updated_at: timestamp,
-});
+export const listSubscriber = z
+  .object({
+    object: z.literal("list_subscriber"),
+    id: idOf("subscriber", "The id of the subscriber."),
+    list_id: idOf("list", "The id of the list."),
+    email: shownAddress,
+    first_name: z
+      .string()
+      .nullable()
+      .meta({ examples: ["Ada"] }),
+    last_name: z
+      .string()
+      .nullable()
+      .meta({ examples: ["Lovelace"] }),
+    status,
+    confirmed_at: timestamp.nullable().describe("When the subscription became `CONFIRMED`."),
+    ...confirmationFields,
+    unsubscribed_at: timestamp
+      .nullable()
+      .meta({ description: "When the subscriber opted out of the list.", examples: [null] }),
+    created_at: timestamp.describe("When the subscription was created."),
+    updated_at: timestamp.describe("When the subscription was last changed."),
+  })
+  .meta({ id: "ListSubscriber", description: "A subscriber of a list with the subscription to it." });
 
-export const deletedListSubscriber = deleted("list_subscriber");
+export const deletedListSubscriber = deleted("list_subscriber", "subscriber", "DeletedListSubscriber");
 
 /** The outcome of adding subscribers; each id is in one of the three arrays. */
-export const listSubscriberBatch = z.object({
-  object: z.literal("list_subscriber_batch"),
-  list_id: z.string(),
-  added: z.array(z.string()),
-  already_subscribed: z.array(z.string()),
-  opted_out: z.array(z.string()),
-});
+export const listSubscriberBatch = z
+  .object({
+    object: z.literal("list_subscriber_batch"),
+    list_id: idOf("list", "The id of the list."),
+    added: z.array(z.string()).meta({
+      description: "Ids of subscribers whose subscription was created.",
+      examples: [[exampleId("subscriber")]],
+    }),
+    already_subscribed: z
+      .array(z.string())
+      .meta({ description: "Ids of subscribers who were on the list already.", examples: [[]] }),
+    opted_out: z
+      .array(z.string())
+      .meta({ description: "Ids of subscribers who opted out of the list; they stay off it.", examples: [[]] }),
+  })
+  .meta({ id: "ListSubscriberBatch", description: "The outcome of adding subscribers to a list." });

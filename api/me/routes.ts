@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ok, route, router } from "../rest/route.ts";
+import { ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentKey } from "./present.ts";
 import { apiKey } from "./schema.ts";
 
@@ -7,7 +7,13 @@ const getMe = route({
   method: "GET",
   path: "/me",
   scope: null,
+  operationId: "retrieveMe",
+  tag: "Identity",
   summary: "Retrieve the API key of the request: its team, its scopes and its API version",
+  description: paragraphs(
+    "Answers which key the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can find out what else it may do.",
+    "`granted_scopes` are those of the key's creation; `scopes` are those of them that the role of its creator still allows.",
+  ),
 })
   .input(z.strictObject({}))
   .output(apiKey)

@@ -2,17 +2,28 @@ import { z } from "zod";
 import { ENVIRONMENTS } from "../../db/entities/shared.ts";
 import { ROLES } from "../../db/entities/team.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
+import { idOf } from "../fields.ts";
 
 /** The key a request came with, as the API shows it. */
-export const apiKey = z.object({
-  object: z.literal("api_key"),
-  id: z.string(),
-  key_id: z.string(),
-  environment: z.enum(ENVIRONMENTS),
-  team: z.object({ id: z.string() }),
-  role: z.enum(ROLES),
-  role_at_issue: z.enum(ROLES),
-  api_version: z.string(),
-  scopes: z.array(z.enum(SCOPES)),
-  granted_scopes: z.array(z.enum(SCOPES)),
-});
+export const apiKey = z
+  .object({
+    object: z.literal("api_key"),
+    id: idOf("apiKey"),
+    key_id: z
+      .string()
+      .meta({ description: "The part of the key that may be shown.", examples: ["mk_live_5f0c1c4a4d3f0c2a"] }),
+    environment: z.enum(ENVIRONMENTS).describe("Test keys have records of their own and never send."),
+    team: z.object({ id: idOf("team", "The id of the team.") }),
+    role: z.enum(ROLES).meta({ description: "The role of the key's creator at this moment.", examples: ["ADMIN"] }),
+    role_at_issue: z.enum(ROLES).meta({ description: "Their role when the key was created.", examples: ["ADMIN"] }),
+    api_version: z
+      .string()
+      .meta({ description: "The dated version that the key is pinned to.", examples: ["2026-08-15"] }),
+    scopes: z
+      .array(z.enum(SCOPES))
+      .meta({ description: "What the key may do at this moment.", examples: [["lists:read", "lists:write"]] }),
+    granted_scopes: z
+      .array(z.enum(SCOPES))
+      .meta({ description: "What the key was created with.", examples: [["lists:read", "lists:write"]] }),
+  })
+  .meta({ id: "ApiKey", description: "The API key of a request." });

@@ -12,7 +12,7 @@ import {
 } from "../../domain/newsletters.ts";
 import { readCounts } from "../../domain/sends/counts.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, route, router } from "../rest/route.ts";
+import { impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentNewsletter, presentWithRecipients } from "./present.ts";
 import {
   deletedNewsletter,
@@ -27,7 +27,7 @@ const newsletters = defineList({
   table: "newsletters",
   sorts: ["updated_at", "created_at"],
   updatedSince: true,
-  filters: { status: z.enum(BROADCAST_STATUSES).optional() },
+  filters: { status: z.enum(BROADCAST_STATUSES).optional().describe("Only newsletters with this status.") },
   largeColumn: "body",
 });
 
@@ -39,7 +39,13 @@ const create = route({
   readScope: "newsletters:read",
   idempotency: "optional",
   dryRun: true,
+  operationId: "createNewsletter",
+  tag: "Newsletters",
   summary: "Draft a newsletter",
+  description: paragraphs(
+    "Creates a newsletter, always as a `DRAFT`. A draft may be incomplete: its send-preview is refused until it is complete. Its lists, its sending account, `send_at` and `send_days` are set in the app.",
+    "`subject` and `body` are Liquid templates, which are checked here. A team has a limit of newsletters: one more is 409 `resource_limit_reached`. Templates that take long to check count against a limit of their own: 429 `rate_limit_exceeded`.",
+  ),
   errors: ["rate_limit_exceeded", "resource_limit_reached"],
 })
   .input(z.strictObject({ body: newsletterBody }))
@@ -55,7 +61,11 @@ const page = route({
   method: "GET",
   path: "/newsletters",
   scope: "newsletters:read",
+  operationId: "listNewsletters",
+  tag: "Newsletters",
   summary: "List the newsletters",
+  description:
+    "Pages through the newsletters of the team, each with its body. A page ends before it exceeds 2 MiB, so it may hold fewer newsletters than `limit` and have more after it.",
 })
   .input(z.strictObject({ query: newsletters.query }))
   .output(z.array(newsletter))
@@ -75,7 +85,11 @@ const retrieve = route({
   method: "GET",
   path: "/newsletters/{newsletterId}",
   scope: "newsletters:read",
+  operationId: "retrieveNewsletter",
+  tag: "Newsletters",
   summary: "Retrieve a newsletter with the states of its recipients",
+  description:
+    "Answers one newsletter. From its confirmation on, `recipients` counts its recipients in each state; the counts add up to `total`.",
 })
   .input(z.strictObject({ params: newsletterParams }))
   .output(newsletterWithRecipients)
@@ -93,7 +107,11 @@ const update = route({
   readScope: "newsletters:read",
   idempotency: "optional",
   dryRun: true,
+  operationId: "updateNewsletter",
+  tag: "Newsletters",
   summary: "Change a draft",
+  description:
+    "Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` changes: any other is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.",
   errors: ["rate_limit_exceeded", "resource_state_invalid"],
 })
   .input(z.strictObject({ params: newsletterParams, body: newsletterPatch }))
@@ -114,7 +132,11 @@ const remove = route({
   scope: "newsletters:write",
   readScope: "newsletters:read",
   dryRun: true,
+  operationId: "deleteNewsletter",
+  tag: "Newsletters",
   summary: "Delete a draft",
+  description:
+    "Deletes a draft for good. A newsletter that is no `DRAFT` any more stays: 409 `resource_state_invalid`.",
   errors: ["resource_state_invalid"],
 })
   .input(z.strictObject({ params: newsletterParams }))

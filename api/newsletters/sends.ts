@@ -7,14 +7,14 @@ import { checkDraft, readPreview, resolvePreview, tokenFacts } from "../../domai
 import type { SendResource } from "../../domain/sends/resource.ts";
 import { confirmationToken } from "../../domain/sends/token.ts";
 import type { RequestContext } from "../context.ts";
-import { idParam, impact, ok, route, router } from "../rest/route.ts";
+import { idParamOf, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { previewIdFor, runSendUpdate } from "../sends/gateway.ts";
 import { presentPreview, presentSend } from "./present.ts";
 import { newsletterSend, newsletterSendPreview } from "./schema.ts";
 
 const newsletter = (id: string): SendResource => ({ type: "newsletter", id });
 
-const params = z.strictObject({ newsletterId: idParam });
+const params = z.strictObject({ newsletterId: idParamOf("newsletter", "The id of the newsletter.") });
 
 /** The claim on the Idempotency-Key; the routes here require the header. */
 function claimOf({ idempotency }: RequestContext): IdempotencyHandle {
@@ -43,7 +43,21 @@ const sendPreview = route({
   dryRun: true,
   readScope: "newsletters:read",
   recall: (ctx, facts) => showPreview(ctx, facts as PreviewFacts),
+  operationId: "previewNewsletterSend",
+  tag: "Newsletters",
   summary: "Resolve the recipients of a newsletter, and get the token that confirms its send",
+  description: paragraphs(
+    "The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.",
+    "The token is valid for 15 minutes, for one send and for this API key alone. It is void as soon as the plan changes: when a subscriber joins or leaves a targeted list, a suppression or an opt-out arrives, or the content or the sending account changes.",
+    "A dry run answers the same checks and counts, and no token.",
+  ),
+  links: {
+    sendNewsletter: {
+      description: "Confirm this preview",
+      parameters: { newsletterId: "$response.body#/data/newsletter_id" },
+      requestBody: { confirmation_token: "$response.body#/data/confirmation/token" },
+    },
+  },
   errors: [
     "send_not_permitted",
     "resource_state_invalid",
@@ -98,7 +112,19 @@ const send = route({
   scope: "newsletters:send",
   idempotency: "required",
   recall: (_ctx, facts) => presentSend(facts as ArmedSend),
+  operationId: "sendNewsletter",
+  tag: "Newsletters",
   summary: "Confirm a preview with its token: reserve credits and schedule the send",
+  description: paragraphs(
+    "The second of the two calls that send a newsletter. It verifies the token of the preview, runs every check again, resolves the recipients again and refuses if anything changed. Then it reserves the credits and schedules the newsletter: it starts within about a minute, or on the next allowed day where the newsletter restricts them.",
+    "This cannot be undone through the API. It takes no `dry_run`: the preview is that.",
+  ),
+  links: {
+    retrieveNewsletter: {
+      description: "Watch the send",
+      parameters: { newsletterId: "$response.body#/data/newsletter_id" },
+    },
+  },
   errors: [
     "send_not_permitted",
     "confirmation_invalid",
@@ -113,7 +139,18 @@ const send = route({
     "quota_exceeded",
   ],
 })
-  .input(z.strictObject({ params, body: z.strictObject({ confirmation_token: z.string().min(1).max(512) }) }))
+  .input(
+    z.strictObject({
+      params,
+      body: z.strictObject({
+        confirmation_token: z
+          .string()
+          .min(1)
+          .max(512)
+          .meta({ description: "`confirmation.token` of the preview.", examples: ["v1.c2VuZC1wcmV2aWV3.ZXhhbXBsZQ"] }),
+      }),
+    }),
+  )
   .output(newsletterSend)
   .send(async ({ ctx, input }) => {
     const { em, tenant, access, vault, temporal } = ctx;

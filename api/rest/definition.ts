@@ -2,6 +2,7 @@ import type { z } from "zod";
 import type { Scope } from "../../domain/access/scopes.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
+import type { Tag } from "../openapi/tags.ts";
 
 /** The effect of a write, as `meta.impact` shows it on a dry run. */
 export interface Impact {
@@ -66,6 +67,13 @@ export const ok = <T>(data: T, around: Omit<Ok<T>, "data"> = {}): Ok<T> => ({ da
 
 export type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
 
+/** How an operation that follows gets its request from this one, in runtime expressions of OpenAPI. */
+export interface RouteLink {
+  description: string;
+  parameters: Readonly<Record<string, string>>;
+  requestBody?: Readonly<Record<string, string>>;
+}
+
 /** The declaration of a route; the middlewares, the adapter and the OpenAPI document read it. */
 export interface RouteMeta {
   method: Method;
@@ -87,10 +95,29 @@ export interface RouteMeta {
   secret?: boolean;
   /** Makes the payload of a remembered answer from the facts that were remembered in its place. */
   recall?: (ctx: RequestContext, facts: unknown) => unknown;
+  /** The name of the operation in the OpenAPI document and in clients: a verb and its object. It is never changed. */
+  operationId: string;
+  /** The group of the operation in the document. */
+  tag: Tag;
+  /** A few words, without a full stop. */
   summary: string;
+  /** The operation and its rules, in Markdown. What every operation does alike is added by the document. */
+  description: string;
+  /** Operations that follow from a success, by operationId, besides those on a record that it created. */
+  links?: Readonly<Record<string, RouteLink>>;
   /** The codes it can answer beyond those any route can. */
   errors?: readonly ErrorCode[];
 }
+
+/** Whether an Idempotency-Key acts on a route. */
+export const keyPolicy = ({
+  method,
+  idempotency,
+}: Pick<RouteMeta, "method" | "idempotency">): "none" | "optional" | "required" =>
+  idempotency ?? (method === "GET" || method === "DELETE" ? "none" : "optional");
+
+/** The paragraphs of a description. */
+export const paragraphs = (...texts: readonly string[]): string => texts.join("\n\n");
 
 /** `z.strictObject({ params, query, body })`, each of them a strict object itself. */
 export type InputSchema = z.ZodObject<{ params?: z.ZodType; query?: z.ZodType; body?: z.ZodType }>;

@@ -15,17 +15,14 @@ import {
 } from "../../domain/idempotency.ts";
 import type { CallContext, RequestContext } from "../context.ts";
 import type { Success } from "./answer.ts";
-import type { RouteDefinition, RouteMeta } from "./definition.ts";
+import { keyPolicy, type RouteDefinition, type RouteMeta } from "./definition.ts";
 import { toApiError } from "./failures.ts";
 import type { RawInput } from "./input.ts";
 
 const HEADER = "Idempotency-Key";
-const MAX_LENGTH = 255;
+/** Of an Idempotency-Key, in characters. */
+export const MAX_KEY_LENGTH = 255;
 const PRINTABLE = /^[\x20-\x7e]+$/;
-
-/** Whether an Idempotency-Key acts on a route. */
-const keyPolicy = ({ method, idempotency }: RouteMeta): "none" | "optional" | "required" =>
-  idempotency ?? (method === "GET" || method === "DELETE" ? "none" : "optional");
 
 /**
  * The Idempotency-Key that acts on a request; null when there is none or the route takes none.
@@ -39,10 +36,10 @@ export function readKey(headers: HeaderValues, route: RouteMeta): string | null 
     if (policy === "required") throw new ApiError("idempotency_key_required");
     return null;
   }
-  if (others.length > 0 || key.length > MAX_LENGTH || !PRINTABLE.test(key)) {
+  if (others.length > 0 || key.length > MAX_KEY_LENGTH || !PRINTABLE.test(key)) {
     throw new ApiError(
       "validation_failed",
-      `${HEADER} must be given once and hold 1 to ${MAX_LENGTH} printable ASCII characters.`,
+      `${HEADER} must be given once and hold 1 to ${MAX_KEY_LENGTH} printable ASCII characters.`,
       { param: HEADER },
     );
   }

@@ -28,15 +28,35 @@ const limit = z
   .refine((text) => /^\d{1,9}$/.test(text) && Number(text) >= 1 && Number(text) <= MAX_LIMIT, {
     error: ({ input }) => `must be a whole number from 1 to ${MAX_LIMIT}${itIs(input)}`,
   })
-  .transform(Number);
+  .transform(Number)
+  .meta({
+    type: "integer",
+    minimum: 1,
+    maximum: MAX_LIMIT,
+    description: "Records of a page at most.",
+    examples: [100],
+  });
 
 /** A date-time with a zone. No record is older than 1970. */
-const since = z.iso.datetime({ offset: true }).transform((text) => Math.max(Date.parse(text), 0));
+const since = z.iso
+  .datetime({ offset: true })
+  .transform((text) => Math.max(Date.parse(text), 0))
+  .meta({
+    description: "Only records that were changed at that time or later: `synced_through` of the previous run.",
+    examples: ["2026-11-21T17:00:00.000Z"],
+  });
 
 const paging = {
   limit: limit.default(DEFAULT_LIMIT),
-  cursor: z.string().max(MAX_CURSOR_LENGTH).optional(),
-  order: z.enum(ORDERS).default("desc"),
+  cursor: z
+    .string()
+    .max(MAX_CURSOR_LENGTH)
+    .optional()
+    .meta({
+      description: "`meta.next_cursor` of the page before, with all other parameters as they were.",
+      examples: ["MTc4Njc5NjAwMDAwMC4uc3ViXzAxbTd6aDM0.Zm9yLWV4YW1wbGU"],
+    }),
+  order: z.enum(ORDERS).default("desc").describe("Newest first, or oldest first."),
 };
 
 /** How one list endpoint pages. */
@@ -145,7 +165,9 @@ export function defineList<
   const [defaultSort] = sorts;
   const query = z.strictObject({
     ...paging,
-    ...(sortable ? { sort: z.enum(sorts).default(defaultSort) } : {}),
+    ...(sortable
+      ? { sort: z.enum(sorts).default(defaultSort).describe("The time that the records are sorted by.") }
+      : {}),
     ...(updatedSince ? { updated_since: since.optional() } : {}),
     ...(spec.filters as Filters),
   });

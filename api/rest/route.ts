@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { MAX_ID_LENGTH } from "../../domain/ids.ts";
+import { exampleId, type IdKind, MAX_ID_LENGTH } from "../../domain/ids.ts";
 import type { RequestContext } from "../context.ts";
 import type { HandlerResult, InputSchema, RouteDefinition, RouteKind, RouteMeta } from "./definition.ts";
 import { procedureFor } from "./procedures.ts";
 
-export { impact, ok } from "./definition.ts";
+export { impact, ok, paragraphs } from "./definition.ts";
 export { router } from "./procedures.ts";
 
 type Handler<Input, Data> = (call: { ctx: RequestContext; input: Input }) => Promise<HandlerResult<Data>>;
@@ -66,3 +66,7 @@ export function route(meta: RouteMeta) {
 
 /** An id in a path, 1 to 64 characters: a longer one is `validation_failed`, any other that names no record `not_found`. */
 export const idParam = z.string().min(1).max(MAX_ID_LENGTH);
+
+/** The same of a known kind, as the document shows it. */
+export const idParamOf = (kind: IdKind, description: string) =>
+  idParam.meta({ description, examples: [exampleId(kind)] });

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { Subscriber } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
-import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
+import { lookupAddress } from "../../domain/address.ts";
 import { createSubscriber, readSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
+import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router } from "../rest/route.ts";
 import { presentSubscriber, presentWithSubscriptions } from "./present.ts";
@@ -18,7 +19,7 @@ const subscribers = defineList({
   table: "subscribers",
   sorts: ["updated_at", "created_at"],
   updatedSince: true,
-  filters: { email: z.string().max(MAX_ADDRESS_LENGTH).optional() },
+  filters: { email: addressFilter },
 });
 
 const create = route({
@@ -29,7 +30,11 @@ const create = route({
   readScope: "subscribers:read",
   idempotency: "optional",
   dryRun: true,
+  operationId: "createSubscriber",
+  tag: "Subscribers",
   summary: "Create a subscriber, on no list yet",
+  description:
+    "Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`.",
   errors: ["resource_already_exists"],
 })
   .input(z.strictObject({ body: subscriberBody }))
@@ -44,7 +49,10 @@ const page = route({
   method: "GET",
   path: "/subscribers",
   scope: "subscribers:read",
+  operationId: "listSubscribers",
+  tag: "Subscribers",
   summary: "List the subscribers",
+  description: "Pages through the subscribers of the team. With `email` it finds the one with that address.",
 })
   .input(z.strictObject({ query: subscribers.query }))
   .output(z.array(subscriber))
@@ -59,7 +67,10 @@ const retrieve = route({
   method: "GET",
   path: "/subscribers/{subscriberId}",
   scope: "subscribers:read",
+  operationId: "retrieveSubscriber",
+  tag: "Subscribers",
   summary: "Retrieve a subscriber with their subscriptions",
+  description: "Answers one subscriber with the subscriptions to all lists.",
 })
   .input(z.strictObject({ params: subscriberParams }))
   .output(subscriberWithSubscriptions)
@@ -75,7 +86,11 @@ const update = route({
   readScope: "subscribers:read",
   idempotency: "optional",
   dryRun: true,
+  operationId: "updateSubscriber",
+  tag: "Subscribers",
   summary: "Change a subscriber",
+  description:
+    "Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`.",
   errors: ["resource_already_exists"],
 })
   .input(z.strictObject({ params: subscriberParams, body: subscriberPatch }))

@@ -1,43 +1,59 @@
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { address, confirmationFields, personName, timestamp } from "../fields.ts";
-import { idParam } from "../rest/route.ts";
+import { address, confirmationFields, idOf, personName, shownAddress, timestamp, timestamps } from "../fields.ts";
+import { idParamOf } from "../rest/route.ts";
 
-export const subscriberParams = z.strictObject({ subscriberId: idParam });
+export const subscriberParams = z.strictObject({ subscriberId: idParamOf("subscriber", "The id of the subscriber.") });
+
+const lastName = personName.meta({ examples: ["Lovelace"] });
 
 export const subscriberBody = z.strictObject({
   email: address,
   first_name: personName.default(null),
-  last_name: personName.default(null),
+  last_name: lastName.default(null),
 });
 
 export const subscriberPatch = z.strictObject({
   email: address.optional(),
   first_name: personName.optional(),
-  last_name: personName.optional(),
+  last_name: lastName.optional(),
 });
 
-export const subscriber = z.object({
-  object: z.literal("subscriber"),
-  id: z.string(),
-  email: z.string(),
-  first_name: z.string().nullable(),
-  last_name: z.string().nullable(),
-  created_at: timestamp,
-  updated_at: timestamp,
-});
+export const subscriber = z
+  .object({
+    object: z.literal("subscriber"),
+    id: idOf("subscriber"),
+    email: shownAddress,
+    first_name: z
+      .string()
+      .nullable()
+      .meta({ examples: ["Ada"] }),
+    last_name: z
+      .string()
+      .nullable()
+      .meta({ examples: ["Lovelace"] }),
+    ...timestamps,
+  })
+  .meta({ id: "Subscriber", description: "A person with an email address." });
 
 /** A subscriber with their subscriptions. */
-export const subscriberWithSubscriptions = subscriber.extend({
-  subscriptions: z.array(
-    z.object({
-      list_id: z.string(),
-      status: z.enum(SUBSCRIPTION_STATUSES),
-      confirmed_at: timestamp.nullable(),
-      ...confirmationFields,
-      unsubscribed_at: timestamp.nullable(),
-      created_at: timestamp,
-      updated_at: timestamp,
-    }),
-  ),
-});
+export const subscriberWithSubscriptions = subscriber
+  .extend({
+    subscriptions: z.array(
+      z
+        .object({
+          list_id: idOf("list", "The id of the list."),
+          status: z
+            .enum(SUBSCRIPTION_STATUSES)
+            .meta({ description: "Only `CONFIRMED` subscriptions get mails.", examples: ["CONFIRMED"] }),
+          confirmed_at: timestamp.nullable().describe("When the subscription became `CONFIRMED`."),
+          ...confirmationFields,
+          unsubscribed_at: timestamp
+            .nullable()
+            .meta({ description: "When the subscriber opted out of the list.", examples: [null] }),
+          ...timestamps,
+        })
+        .meta({ id: "Subscription", description: "The place of a subscriber on one list." }),
+    ),
+  })
+  .meta({ id: "SubscriberWithSubscriptions", description: "A subscriber with the subscriptions to all lists." });

@@ -1,10 +1,11 @@
 import { z } from "zod";
 import { SUPPRESSION_REASONS, Suppression } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
-import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
+import { lookupAddress } from "../../domain/address.ts";
 import { liftSuppression, readSuppression, suppress } from "../../domain/suppressions.ts";
+import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, route, router } from "../rest/route.ts";
+import { impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentBatch, presentSuppression } from "./present.ts";
 import {
   addressParams,
@@ -22,8 +23,12 @@ const suppressions = defineList({
   sorts: ["updated_at", "created_at"],
   updatedSince: true,
   filters: {
-    email: z.string().max(MAX_ADDRESS_LENGTH).optional(),
-    reason: z.string().max(MAX_REASON_LENGTH).optional(),
+    email: addressFilter,
+    reason: z
+      .string()
+      .max(MAX_REASON_LENGTH)
+      .optional()
+      .meta({ description: "Only suppressions of this reason.", examples: ["bounce:hard"] }),
   },
   ranges: { filter: "reason", values: SUPPRESSION_REASONS },
 });
@@ -32,7 +37,11 @@ const page = route({
   method: "GET",
   path: "/suppressions",
   scope: "suppressions:read",
+  operationId: "listSuppressions",
+  tag: "Suppressions",
   summary: "List the suppressed addresses of the team",
+  description:
+    "Pages through the do-not-mail list of the team: addresses that were put there by hand, and those of bounces, complaints and opt-outs.",
 })
   .input(z.strictObject({ query: suppressions.query }))
   .output(z.array(suppression))
@@ -51,7 +60,13 @@ const create = route({
   readScope: "suppressions:read",
   idempotency: "optional",
   dryRun: true,
+  operationId: "createSuppressions",
+  tag: "Suppressions",
   summary: "Add addresses to the team's do-not-mail list",
+  description: paragraphs(
+    "Puts up to 100 addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in `added`; those that are on the list already are in `already_suppressed` and keep their reason and their `updated_at`, so that the same batch can be sent again.",
+    "No contact, subscriber or subscription is changed. No `suppression.added` event is sent.",
+  ),
 })
   .input(z.strictObject({ body: suppressionBody }))
   .output(suppressionBatch)
@@ -65,7 +80,11 @@ const retrieve = route({
   method: "GET",
   path: "/suppressions/{email}",
   scope: "suppressions:read",
+  operationId: "retrieveSuppression",
+  tag: "Suppressions",
   summary: "Look up whether an address is suppressed",
+  description:
+    "Looks up an address on the do-not-mail list. An address that is not on it is 404 `not_found`. The address is percent-encoded in the path.",
 })
   .input(z.strictObject({ params: addressParams }))
   .output(suppression)
@@ -77,7 +96,13 @@ const remove = route({
   scope: "suppressions:delete",
   readScope: "suppressions:read",
   dryRun: true,
+  operationId: "deleteSuppression",
+  tag: "Suppressions",
   summary: "Delete a suppression; opt-outs per list stay",
+  description: paragraphs(
+    "Takes an address off the do-not-mail list, whatever the reason it is there for. The record of opt-outs stays, and an opt-out from a list still holds. A bounce or a complaint that happens again puts the address back.",
+    "The answer does not repeat the address.",
+  ),
 })
   .input(z.strictObject({ params: suppressionParams }))
   .output(deletedSuppression)

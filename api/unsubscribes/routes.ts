@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { UNSUBSCRIBE_SOURCES, Unsubscribe } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
-import { lookupAddress, MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
-import { MAX_ID_LENGTH } from "../../domain/ids.ts";
+import { lookupAddress } from "../../domain/address.ts";
+import { exampleId, MAX_ID_LENGTH } from "../../domain/ids.ts";
+import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { presentUnsubscribe } from "./present.ts";
@@ -14,9 +15,20 @@ const unsubscribes = defineList({
   table: "unsubscribes",
   sorts: ["unsubscribed_at", "created_at"],
   filters: {
-    email: z.string().max(MAX_ADDRESS_LENGTH).optional(),
-    source: z.string().max(MAX_SOURCE_LENGTH).optional(),
-    campaign_id: z.string().max(MAX_ID_LENGTH).optional(),
+    email: addressFilter,
+    source: z
+      .string()
+      .max(MAX_SOURCE_LENGTH)
+      .optional()
+      .meta({ description: "Only opt-outs of this source.", examples: ["one_click"] }),
+    campaign_id: z
+      .string()
+      .max(MAX_ID_LENGTH)
+      .optional()
+      .meta({
+        description: "Only opt-outs from a mail of this newsletter or campaign.",
+        examples: [exampleId("newsletter")],
+      }),
   },
   sortColumns: { created_at: "unsubscribed_at" },
   ranges: { filter: "source", values: UNSUBSCRIBE_SOURCES },
@@ -26,7 +38,11 @@ const page = route({
   method: "GET",
   path: "/unsubscribes",
   scope: "suppressions:read",
+  operationId: "listUnsubscribes",
+  tag: "Suppressions",
   summary: "List the opt-outs, each with its time and its mail",
+  description:
+    "Pages through the opt-outs, which are never changed or deleted. There is no `updated_since`: page by `unsubscribed_at` and keep the newest value.",
 })
   .input(z.strictObject({ query: unsubscribes.query }))
   .output(z.array(unsubscribe))

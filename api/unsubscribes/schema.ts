@@ -1,13 +1,22 @@
 import { z } from "zod";
-import { timestamp } from "../fields.ts";
+import { exampleId } from "../../domain/ids.ts";
+import { idOf, shownAddress, timestamp } from "../fields.ts";
 
-export const unsubscribe = z.object({
-  object: z.literal("unsubscribe"),
-  id: z.string(),
-  email: z.string(),
-  reason: z.string(),
-  source: z.string(),
-  campaign_id: z.string().nullable(),
-  unsubscribed_at: timestamp,
-  created_at: timestamp,
-});
+export const unsubscribe = z
+  .object({
+    object: z.literal("unsubscribe"),
+    id: idOf("unsubscribe"),
+    email: shownAddress,
+    reason: z.string().meta({ description: "Why the record exists.", examples: ["UNSUBSCRIBED"] }),
+    source: z.string().meta({
+      description: "How: `link` for a page, `one_click` for the button of a mail program. Others may follow.",
+      examples: ["link"],
+    }),
+    campaign_id: z
+      .string()
+      .nullable()
+      .meta({ description: "The newsletter or campaign whose mail was left.", examples: [exampleId("newsletter")] }),
+    unsubscribed_at: timestamp.describe("When the recipient opted out."),
+    created_at: timestamp.describe("When the record was created."),
+  })
+  .meta({ id: "Unsubscribe", description: "An opt-out of a recipient. It is never changed." });

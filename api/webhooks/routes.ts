@@ -16,7 +16,7 @@ import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
 import { nextProbeAt } from "../../domain/webhooks/waiting.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, route, router } from "../rest/route.ts";
+import { impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";
 import {
   deletedWebhook,
@@ -36,15 +36,22 @@ const webhooks = defineList({
   sorts: ["updated_at", "created_at"],
   updatedSince: true,
   filters: {
-    active: z.stringbool({ truthy: ["true"], falsy: ["false"], case: "sensitive" }).optional(),
-    event: z.string().max(MAX_EVENT_LENGTH).optional(),
+    active: z
+      .stringbool({ truthy: ["true"], falsy: ["false"], case: "sensitive" })
+      .optional()
+      .meta({ type: "boolean", description: "Only active endpoints, or only inactive ones.", examples: [true] }),
+    event: z
+      .string()
+      .max(MAX_EVENT_LENGTH)
+      .optional()
+      .meta({ description: "Only endpoints that subscribe to this event.", examples: ["unsubscribe.created"] }),
   },
 });
 const deliveries = defineList({
   table: "webhook_deliveries",
   sorts: ["created_at"],
   sortable: false,
-  filters: { status: z.enum(DELIVERY_STATUSES).optional() },
+  filters: { status: z.enum(DELIVERY_STATUSES).optional().describe("Only deliveries with this status.") },
   walkedFilter: "status",
   largeColumn: "response_body",
 });
@@ -53,7 +60,10 @@ const page = route({
   method: "GET",
   path: "/webhooks",
   scope: "webhooks:read",
+  operationId: "listWebhooks",
+  tag: "Webhooks",
   summary: "List the webhook endpoints that were registered through the API",
+  description: "Pages through the webhook endpoints that were registered through the API, without their secrets.",
 })
   .input(z.strictObject({ query: webhooks.query }))
   .output(z.array(webhook))
@@ -74,7 +84,14 @@ const create = route({
   idempotency: "optional",
   secret: true,
   dryRun: true,
+  operationId: "createWebhook",
+  tag: "Webhooks",
   summary: "Register a webhook endpoint; its secret is shown this once",
+  description: paragraphs(
+    "Registers a URL that gets the events it subscribes to. The answer holds the `secret` that verifies their signature; it is shown this once.",
+    'The URL must be reachable from the public Internet: a host that resolves to a private or loopback address is refused. `["*"]` subscribes to every event there is now, and is stored as their names. Events with addresses of people (`contact.*`, `subscriber.*`, `subscription.*`, `email.*`, `event.tracked`, `suppression.*`, `unsubscribe.created`) need `contacts:read` or `suppressions:read` on the key besides.',
+    "A team has a limit of endpoints: one more is 409 `resource_limit_reached`, on any plan.",
+  ),
   errors: ["resource_limit_reached"],
 })
   .input(z.strictObject({ body: webhookBody }))
@@ -91,7 +108,11 @@ const catalogue = route({
   method: "GET",
   path: "/webhooks/events",
   scope: "webhooks:read",
+  operationId: "listWebhookEventTypes",
+  tag: "Webhooks",
   summary: "List the events that an endpoint can subscribe to",
+  description:
+    "Answers every event that an endpoint can subscribe to, in one page. The catalogue grows; a name is never changed or reused.",
 })
   .input(z.strictObject({}))
   .output(z.array(eventType))
@@ -101,7 +122,10 @@ const retrieve = route({
   method: "GET",
   path: "/webhooks/{webhookId}",
   scope: "webhooks:read",
+  operationId: "retrieveWebhook",
+  tag: "Webhooks",
   summary: "Retrieve a webhook endpoint",
+  description: "Answers one webhook endpoint, without its secret. Of its own headers the names are shown alone.",
 })
   .input(z.strictObject({ params: webhookParams }))
   .output(webhook)
@@ -114,7 +138,13 @@ const update = route({
   readScope: "webhooks:read",
   idempotency: "optional",
   dryRun: true,
+  operationId: "updateWebhook",
+  tag: "Webhooks",
   summary: "Change, stop or re-activate a webhook endpoint",
+  description: paragraphs(
+    "Changes the fields that the body holds and leaves the others as they are. `events` and `headers` replace what is stored as a whole: `{}` removes every header. A changed `url` is checked as at the registration.",
+    "`active: false` stops the deliveries; `active: true` starts them again, and clears the count of failures of an endpoint that was switched off. The secret can be neither written nor read.",
+  ),
 })
   .input(z.strictObject({ params: webhookParams, body: webhookPatch }))
   .output(webhook)
@@ -135,7 +165,11 @@ const remove = route({
   scope: "webhooks:write",
   readScope: "webhooks:read",
   dryRun: true,
+  operationId: "deleteWebhook",
+  tag: "Webhooks",
   summary: "Delete a webhook endpoint with its delivery log",
+  description:
+    "Deletes a webhook endpoint with its delivery log, for good. Deliveries stop at once. Registering the URL again gives another secret.",
 })
   .input(z.strictObject({ params: webhookParams }))
   .output(deletedWebhook)
@@ -152,7 +186,11 @@ const log = route({
   method: "GET",
   path: "/webhooks/{webhookId}/deliveries",
   scope: "webhooks:read",
+  operationId: "listWebhookDeliveries",
+  tag: "Webhooks",
   summary: "List the attempts to deliver to a webhook endpoint",
+  description:
+    "Pages through the attempts of the last 30 days to deliver events to an endpoint, newest first. Each attempt is a record of its own. The payloads are not shown.",
 })
   .input(z.strictObject({ params: webhookParams, query: deliveries.query }))
   .output(z.array(delivery))
@@ -174,7 +212,11 @@ const replay = route({
   readScope: "webhooks:read",
   idempotency: "required",
   dryRun: true,
+  operationId: "replayWebhookDelivery",
+  tag: "Webhooks",
   summary: "Deliver an event to a webhook endpoint once more",
+  description:
+    "Queues the event of a delivery once more, as a new delivery with `is_replay`. The id of the event stays the same; the timestamp and the signature are made anew. An endpoint that is switched off is 409 `resource_state_invalid`.",
   errors: ["resource_state_invalid"],
 })
   .input(z.strictObject({ params: deliveryParams }))

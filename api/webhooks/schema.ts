@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { DELIVERY_STATUSES, DISABLED_REASONS } from "../../db/entities/webhook.ts";
+import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import { headerProblems, MAX_HEADERS } from "../../domain/webhooks/headers.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
-import { deleted, name, timestamp } from "../fields.ts";
-import { idParam } from "../rest/route.ts";
+import { deleted, idOf, name, timestamp, timestamps } from "../fields.ts";
+import { idParamOf } from "../rest/route.ts";
 
 const MIN_URL_LENGTH = 8;
 const MAX_URL_LENGTH = 2_048;
@@ -11,8 +12,12 @@ const MAX_DESCRIPTION_LENGTH = 1_000;
 export const MAX_EVENT_LENGTH = 64;
 const MAX_EVENTS = 64;
 
-export const webhookParams = z.strictObject({ webhookId: idParam });
-export const deliveryParams = z.strictObject({ webhookId: idParam, deliveryId: idParam });
+const webhookId = idParamOf("webhook", "The id of the webhook endpoint.");
+export const webhookParams = z.strictObject({ webhookId });
+export const deliveryParams = z.strictObject({
+  webhookId,
+  deliveryId: idParamOf("delivery", "The id of the delivery."),
+});
 
 /** Characters that a URL parser would drop or escape are refused, so that the URL shown is the URL called. */
 const url = z
@@ -22,16 +27,26 @@ const url = z
   .refine(
     (text) => !/[\s\p{Cc}]/u.test(text) && URL.canParse(text),
     "must be a URL, such as https://example.com/hook, without spaces",
-  );
+  )
+  .meta({ description: "A URL that is reachable from the public Internet.", examples: ["https://example.com/hooks"] });
 
 const events = z
-  .array(z.string().max(MAX_EVENT_LENGTH))
+  .array(
+    z
+      .string()
+      .max(MAX_EVENT_LENGTH)
+      .meta({ enum: ["*", ...EVENT_NAMES] }),
+  )
   .min(1)
   .max(MAX_EVENTS)
   .superRefine((names, { addIssue }) => {
     for (const { index, message } of eventProblems(names)) addIssue({ code: "custom", path: [index], message });
   })
-  .transform(resolveEvents);
+  .transform(resolveEvents)
+  .meta({
+    description: "Names of events; `*` stands for every event there is now.",
+    examples: [["newsletter.completed", "unsubscribe.created"]],
+  });
 
 const tooMany = (given: unknown): boolean =>
   typeof given === "object" && given !== null && Object.keys(given).length > MAX_HEADERS;
@@ -44,9 +59,17 @@ const headers = z
     for (const { name: header, message } of headerProblems(given)) {
       addIssue({ code: "custom", path: header === undefined ? [] : [header], message });
     }
+  })
+  .meta({
+    type: "object",
+    additionalProperties: { type: "string" },
+    maxProperties: MAX_HEADERS,
+    description: "Headers that are sent with every delivery. Their values are never shown again.",
+    examples: [{ Authorization: "Basic bWFpbDprZWVs" }],
   });
 
-const description = z.string().max(MAX_DESCRIPTION_LENGTH).nullable();
+const DESCRIPTION = { description: "A note for the team.", examples: ["Feeds the CRM"] };
+const description = z.string().max(MAX_DESCRIPTION_LENGTH).nullable().meta(DESCRIPTION);
 
 export const webhookBody = z.strictObject({
   url,
@@ -62,59 +85,103 @@ export const webhookPatch = z.strictObject({
   name: name.optional(),
   description: description.optional(),
   headers: headers.optional(),
-  active: z.boolean().optional(),
+  active: z.boolean().optional().describe("False stops the deliveries, true starts them again."),
 });
 
-export const webhook = z.object({
-  object: z.literal("webhook_endpoint"),
-  id: z.string(),
-  name: z.string(),
-  url: z.string(),
-  events: z.array(z.string()),
-  active: z.boolean(),
-  description: z.string().nullable(),
-  signature_version: z.literal("v1"),
-  api_version: z.string(),
-  header_names: z.array(z.string()),
-  consecutive_failures: z.int(),
-  last_success_at: timestamp.nullable(),
-  last_failure_at: timestamp.nullable(),
-  disabled_at: timestamp.nullable(),
-  disabled_reason: z.enum(DISABLED_REASONS).nullable(),
-  created_at: timestamp,
-  updated_at: timestamp,
-});
+export const webhook = z
+  .object({
+    object: z.literal("webhook_endpoint"),
+    id: idOf("webhook"),
+    name: z.string().meta({ examples: ["CRM"] }),
+    url: z.string().meta({ examples: ["https://example.com/hooks"] }),
+    events: z
+      .array(z.string())
+      .meta({ description: "Names of events.", examples: [["newsletter.completed", "unsubscribe.created"]] }),
+    active: z.boolean().describe("Whether events are delivered to it."),
+    description: z.string().nullable().meta(DESCRIPTION),
+    signature_version: z.literal("v1"),
+    api_version: z
+      .string()
+      .meta({ description: "The dated version that shapes the payloads.", examples: ["2026-08-15"] }),
+    header_names: z
+      .array(z.string())
+      .meta({ description: "Names of its own headers; the values are not shown.", examples: [["Authorization"]] }),
+    consecutive_failures: z.int().meta({ description: "Failures since the last success.", minimum: 0, examples: [0] }),
+    last_success_at: timestamp.nullable().describe("When a delivery last succeeded."),
+    last_failure_at: timestamp.nullable().meta({ description: "When a delivery last failed.", examples: [null] }),
+    disabled_at: timestamp.nullable().meta({ description: "When it became inactive.", examples: [null] }),
+    disabled_reason: z
+      .enum(DISABLED_REASONS)
+      .nullable()
+      .meta({ description: "Whether the service switched it off, or a `PATCH` did.", examples: [null] }),
+    ...timestamps,
+  })
+  .meta({ id: "WebhookEndpoint", description: "A URL that gets events, without its secret." });
 
 /** As its registration answers: with the secret, this once. */
-export const newWebhook = webhook.extend({ secret: z.string() });
+export const newWebhook = webhook
+  .extend({
+    secret: z.string().meta({
+      description: "Verifies the signatures. It is shown this once.",
+      examples: ["whsec_example0example0example0example0example0"],
+    }),
+  })
+  .meta({
+    id: "NewWebhookEndpoint",
+    description: "A webhook endpoint as its registration answers it: with its secret.",
+  });
 
-export const deletedWebhook = deleted("webhook_endpoint");
+export const deletedWebhook = deleted("webhook_endpoint", "webhook", "DeletedWebhookEndpoint");
 
 /** One attempt. A field whose value is not known is null. */
-export const delivery = z.object({
-  object: z.literal("webhook_delivery"),
-  id: z.string(),
-  webhook_id: z.string(),
-  event_id: z.string(),
-  event_type: z.string(),
-  attempt: z.int(),
-  status: z.enum(DELIVERY_STATUSES),
-  response_status: z.int().nullable(),
-  response_body: z.string().nullable(),
-  error_message: z.string().nullable(),
-  duration_ms: z.int().nullable(),
-  is_replay: z.boolean(),
-  replay_of_id: z.string().nullable(),
-  next_attempt_at: timestamp.nullable(),
-  created_at: timestamp,
-  updated_at: timestamp,
-});
+export const delivery = z
+  .object({
+    object: z.literal("webhook_delivery"),
+    id: idOf("delivery"),
+    webhook_id: idOf("webhook", "The id of the webhook endpoint."),
+    event_id: idOf("event", "The id of the event, the same in every retry and replay."),
+    event_type: z.string().meta({ examples: ["unsubscribe.created"] }),
+    attempt: z.int().meta({ description: "Counts from 1.", minimum: 1, examples: [1] }),
+    status: z.enum(DELIVERY_STATUSES).meta({
+      description:
+        "`PENDING`: queued or on its way. `SUCCEEDED`: answered with a 2xx. `RETRYING`: failed, another attempt follows. `FAILED`: failed. `BLOCKED`: never sent.",
+      examples: ["SUCCEEDED"],
+    }),
+    response_status: z
+      .int()
+      .nullable()
+      .meta({ description: "The status of the endpoint's answer.", examples: [200] }),
+    response_body: z
+      .string()
+      .nullable()
+      .meta({ description: "The beginning of that answer.", examples: ["ok"] }),
+    error_message: z
+      .string()
+      .nullable()
+      .meta({ description: "Why it failed.", examples: [null] }),
+    duration_ms: z
+      .int()
+      .nullable()
+      .meta({ description: "Milliseconds from start to end.", examples: [84] }),
+    is_replay: z.boolean().meta({ description: "Whether it was queued by hand.", examples: [false] }),
+    replay_of_id: z
+      .string()
+      .nullable()
+      .meta({ description: "The delivery that it repeats.", examples: [null] }),
+    next_attempt_at: timestamp.nullable().meta({ description: "When the next attempt is due.", examples: [null] }),
+    ...timestamps,
+  })
+  .meta({ id: "WebhookDelivery", description: "One attempt to deliver an event, without its payload." });
 
 /** The id of an event type is its name. */
-export const eventType = z.object({
-  object: z.literal("webhook_event_type"),
-  id: z.string(),
-  type: z.string(),
-  description: z.string(),
-  object_type: z.string(),
-});
+export const eventType = z
+  .object({
+    object: z.literal("webhook_event_type"),
+    id: z.string().meta({ description: "The name.", examples: ["unsubscribe.created"] }),
+    type: z.string().meta({ description: "The name to subscribe with.", examples: ["unsubscribe.created"] }),
+    description: z.string().meta({ examples: ["A recipient unsubscribed."] }),
+    object_type: z
+      .string()
+      .meta({ description: "The `object` of the record in its payload.", examples: ["unsubscribe"] }),
+  })
+  .meta({ id: "WebhookEventType", description: "An event that an endpoint can subscribe to." });

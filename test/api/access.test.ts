@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { ok, route, router } from "../../api/rest/route.ts";
+import { ok, router } from "../../api/rest/route.ts";
 import type { Role } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { authenticate } from "../../domain/access/authenticate.ts";
@@ -10,6 +10,7 @@ import { ApiError } from "../../domain/errors.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 
 const code = (answer: ApiAnswer): string => answer.body.error?.code ?? `${answer.status}`;

@@ -2,13 +2,14 @@ import assert from "node:assert/strict";
 import { request } from "node:http";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { z } from "zod";
-import { idParam, impact, ok, route, router } from "../../api/rest/route.ts";
+import { idParam, impact, ok, router } from "../../api/rest/route.ts";
 import { Team } from "../../db/entities/team.ts";
 import { ApiError, ERRORS, isErrorCode, notFound } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
 
 const body = z.strictObject({
   name: z.string().min(1).max(10),

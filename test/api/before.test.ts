@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { impact, ok, route, router } from "../../api/rest/route.ts";
+import { impact, ok, router } from "../../api/rest/route.ts";
 import { Team } from "../../db/entities/team.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
 
 /** The checks that ran, and whether a transaction was open. */
 let checks: { name: string; inTransaction: boolean; tenant: string }[] = [];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { impact, ok, route, router } from "../../api/rest/route.ts";
+import { impact, ok, router } from "../../api/rest/route.ts";
 import { List } from "../../db/entities/audience.ts";
 import { Team } from "../../db/entities/team.ts";
 import { kysely } from "../../db/orm.ts";
@@ -9,6 +9,7 @@ import { newId } from "../../domain/ids.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
 import { snapshotTables } from "../support/tables.ts";
 
 const input = z.strictObject({ body: z.strictObject({ outcome: z.string() }) });

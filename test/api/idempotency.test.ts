@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { mock } from "node:test";
 import { z } from "zod";
-import { ok, route, router } from "../../api/rest/route.ts";
+import { ok, router } from "../../api/rest/route.ts";
 import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
 import { Team } from "../../db/entities/team.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -12,6 +12,7 @@ import { type ApiAnswer, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
 
 /** Lets a test hold a handler in the middle and watch it. */
 const stage = new EventEmitter();

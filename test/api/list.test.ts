@@ -5,7 +5,7 @@ import pg from "pg";
 import { z } from "zod";
 import { instantOfText } from "../../api/rest/instant.ts";
 import { decodeCursor, defineList, encodeCursor } from "../../api/rest/list.ts";
-import { route, router } from "../../api/rest/route.ts";
+import { router } from "../../api/rest/route.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
@@ -14,6 +14,7 @@ import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { openRecordingOrm } from "../support/recording.ts";
+import { route } from "../support/routes.ts";
 
 const lists = defineList({
   table: "lists",

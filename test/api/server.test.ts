@@ -5,12 +5,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { pino } from "pino";
 import { z } from "zod";
-import { ok, route, router } from "../../api/rest/route.ts";
+import { ok, router } from "../../api/rest/route.ts";
 import { openServer } from "../../api/server.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 
 const MAX_BODY_BYTES = 2 * 1024 * 1024;

@@ -5,7 +5,7 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import { text } from "node:stream/consumers";
 import { pino } from "pino";
 import { z } from "zod";
-import { ok, route, router } from "../../api/rest/route.ts";
+import { ok, router } from "../../api/rest/route.ts";
 import { openReadiness } from "../../api/system/readiness.ts";
 import { formatKeys } from "../../config/env.ts";
 import { scrub, scrubError } from "../../config/scrub.ts";
@@ -19,6 +19,7 @@ import { type ApiClient, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, unique } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 
 const none = z.strictObject({});

@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { z } from "zod";
-import { ok, route, router } from "../../api/rest/route.ts";
+import { ok, router } from "../../api/rest/route.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
 
 /** Reads that wait for the test to let them end, by team. */
 const held = new Map<string, (() => void)[]>();

@@ -1,0 +1,168 @@
+import { z } from "zod";
+import { SCOPES } from "../../domain/access/scopes.ts";
+import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { exampleId } from "../../domain/ids.ts";
+import { idOf, timestamp } from "../fields.ts";
+import type { Impact, QuotaImpact } from "../rest/definition.ts";
+import type { Links } from "../rest/envelope.ts";
+import { MAX_KEY_LENGTH } from "../rest/idempotency.ts";
+import type { JsonSchema, Schemas } from "./schemas.ts";
+
+/** The dated version that the document describes. */
+export const DOCUMENT_VERSION = "2026-08-15";
+
+const requestId = idOf("request", "The id of the request. On a replayed answer it is that of the first request.");
+const count = z.int().meta({ minimum: 0, examples: [1] });
+
+const quotaImpact: z.ZodType<QuotaImpact> = z
+  .object({
+    kind: z.enum(["contact_slots", "email_credits"]).meta({ examples: ["email_credits"] }),
+    amount: z.int().meta({ description: "What the request would use.", examples: [120] }),
+    used: z.int().meta({ description: "In use already.", examples: [4200] }),
+    limit: z.int().meta({ description: "What the team may use.", examples: [10000] }),
+    remaining: z.int().meta({ description: "What is left of the limit.", examples: [5800] }),
+  })
+  .meta({ id: "QuotaImpact", description: "The use of a limit by the request, and where the team stands." });
+
+const impact: z.ZodType<Impact> = z
+  .object({
+    object: z.literal("impact"),
+    would_create: count.describe("Records that the request would create."),
+    would_update: count.describe("Records that the request would change."),
+    would_delete: count.describe("Records that the request would delete."),
+    affected_count: count.describe("Records that the request would touch."),
+    affected_ids: z.array(z.string()).meta({ description: "Ids of existing records among them.", examples: [[]] }),
+    quota: quotaImpact.nullable().meta({ description: "Null when the request uses no limit.", examples: [null] }),
+  })
+  .meta({ id: "Impact", description: "The effect that a write would have." });
+
+/** The `meta` of each kind of answer. */
+export const METAS = {
+  read: z.object({ request_id: requestId }).meta({ id: "ReadMeta", description: "The `meta` of a single record." }),
+  page: z
+    .object({
+      request_id: requestId,
+      has_more: z.boolean().meta({ description: "Whether there are records after this page.", examples: [false] }),
+      next_cursor: z
+        .string()
+        .nullable()
+        .meta({
+          description: "The `cursor` of the next page; null on the last one.",
+          examples: [null],
+        }),
+    })
+    .meta({ id: "PageMeta", description: "The `meta` of a page." }),
+  syncedPage: z
+    .object({
+      request_id: requestId,
+      has_more: z.boolean().meta({ description: "Whether there are records after this page.", examples: [true] }),
+      next_cursor: z
+        .string()
+        .nullable()
+        .meta({
+          description: "The `cursor` of the next page; null on the last one.",
+          examples: ["MTc4Njc5NjAwMDAwMC4uc3ViXzAxbTd6aDM0bjhlNDl2bmJ0N2U2NHJ2cDBj.Zm9yLWV4YW1wbGU"],
+        }),
+      synced_through: timestamp.describe("The `updated_since` of the next incremental run, once all pages are read."),
+    })
+    .meta({ id: "SyncedPageMeta", description: "The `meta` of a page of records that can be synchronised." }),
+  write: z
+    .object({ request_id: requestId, dry_run: z.literal(false) })
+    .meta({ id: "WriteMeta", description: "The `meta` of a write that was done." }),
+  dryRun: z
+    .object({ request_id: requestId, dry_run: z.literal(true), impact })
+    .meta({ id: "DryRunMeta", description: "The `meta` of a dry run." }),
+} as const;
+
+export const dryRunResponse = z
+  .object({ data: z.null(), meta: METAS.dryRun })
+  .meta({ id: "DryRunResponse", description: "The answer to a dry run: nothing was done." });
+
+const codes = Object.keys(ERRORS) as [ErrorCode, ...ErrorCode[]];
+const types = [...new Set(Object.values(ERRORS).map(({ type }) => type))];
+
+const error = z
+  .object({
+    type: z.enum(types).describe("The family of the error."),
+    code: z.enum(codes).describe("The error. Branch on it: a code is never renamed or reused."),
+    message: z.string().describe("The cause and the remedy, for people. Its wording may change."),
+    param: z.string().optional().describe("The one field or parameter at fault, e.g. `emails[3]`."),
+    doc_url: z.string().describe("The page about the code."),
+    request_id: requestId,
+  })
+  .meta({ id: "Error", description: "A refusal or a failure." });
+
+/** The body of an answer that is no success and has one of a few codes. */
+export function errorResponseOf(schemas: Schemas, few: readonly ErrorCode[]): JsonSchema {
+  const narrowed = { type: "object", properties: { code: { enum: few } } };
+  return {
+    type: "object",
+    properties: {
+      error: { allOf: [schemas.convert(error, "output"), narrowed] },
+      meta: schemas.convert(METAS.read, "output"),
+    },
+    required: ["error", "meta"],
+    additionalProperties: false,
+  };
+}
+
+/** An error as a client gets it. */
+function errorExample(code: ErrorCode, { docs }: Links): JsonSchema {
+  const { type, meaning } = ERRORS[code];
+  const request_id = exampleId("request");
+  const error = { type, code, message: meaning, doc_url: `${docs}/errors#${code}`, request_id };
+  return { summary: meaning, value: { error, meta: { request_id } } };
+}
+
+/** An example of each of these errors, by its code. */
+export const errorExamples = (used: ReadonlySet<ErrorCode>, links: Links): Record<string, JsonSchema> =>
+  Object.fromEntries(codes.filter((code) => used.has(code)).map((code) => [code, errorExample(code, links)]));
+
+const idempotencyKey = (required: boolean, description: string): JsonSchema => ({
+  name: "Idempotency-Key",
+  in: "header",
+  required,
+  description,
+  schema: { type: "string", minLength: 1, maxLength: MAX_KEY_LENGTH, pattern: "^[\\x20-\\x7e]+$" },
+  example: "7f3c2f0e-5b1d-4c57-9d3c-2f6f9a4d8e11",
+});
+
+const REPEATS =
+  "For 24 hours the same key with the same request repeats the first answer, with `Idempotent-Replayed: true`, and does nothing; with another request it is 409 `idempotency_key_reused`.";
+
+/** Parameters of many operations. */
+export const PARAMETERS = {
+  IdempotencyKey: idempotencyKey(false, `Makes a repeated request safe; strongly recommended. ${REPEATS}`),
+  RequiredIdempotencyKey: idempotencyKey(true, `Makes a repeated request safe; required here. ${REPEATS}`),
+  DryRun: {
+    name: "dry_run",
+    in: "query",
+    required: false,
+    description:
+      "With `true` the request is checked and resolved like a real one, and nothing is done: the answer has `data: null` and the effect in `meta.impact`.",
+    schema: { type: "boolean", default: false },
+    example: true,
+  },
+  ServiceVersion: {
+    name: "Service-Version",
+    in: "header",
+    required: false,
+    description: "The dated version to serve the request by; that of the API key unless given.",
+    schema: { type: "string", enum: [DOCUMENT_VERSION] },
+    example: DOCUMENT_VERSION,
+  },
+} as const satisfies Record<string, JsonSchema>;
+
+export const SECURITY_SCHEMES = {
+  ApiKey: {
+    type: "apiKey",
+    in: "header",
+    name: "x-api-key",
+    description: `An API key, \`mk_live_…\` or \`mk_test_…\`. It holds scopes out of: ${SCOPES.map((scope) => `\`${scope}\``).join(", ")}. Test keys have records of their own and never send.`,
+  },
+  Bearer: {
+    type: "http",
+    scheme: "bearer",
+    description: "The same API key, or an OAuth access token, which never holds a scope that sends.",
+  },
+} as const satisfies Record<string, JsonSchema>;

@@ -1,0 +1,61 @@
+import type { AnyTRPCRouter } from "@trpc/server";
+import { endpointsOf } from "../rest/endpoints.ts";
+import { linksOf } from "../rest/envelope.ts";
+import { DOCUMENT_VERSION, errorExamples, PARAMETERS, SECURITY_SCHEMES } from "./components.ts";
+import { errorsOf } from "./errors.ts";
+import { HEADERS } from "./headers.ts";
+import { linksFrom } from "./links.ts";
+import { operationOf } from "./operation.ts";
+import { documentPaths } from "./paths.ts";
+import { type JsonSchema, Schemas } from "./schemas.ts";
+import { TAGS } from "./tags.ts";
+import { webhooksOf } from "./webhooks.ts";
+
+const DESCRIPTION = `Builds an audience, drafts newsletters, sends them by a preview and a confirmation, keeps the do-not-mail list and delivers signed webhooks.
+
+Every success is \`{ data, meta }\`, every other answer \`{ error, meta }\`; \`meta.request_id\` names the request. Timestamps are ISO 8601 in UTC with milliseconds. A list is read in pages by \`cursor\`. On \`PATCH\` the fields that are left out stay as they are.`;
+
+/**
+ * The OpenAPI 3.1 document of the API, made from the routes that serve it.
+ * @param publicUrl of the service, as its users reach it
+ * @param basePath of the REST API
+ */
+export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, basePath: string): JsonSchema {
+  const schemas = new Schemas();
+  const responses = new Map<string, JsonSchema>();
+  const definitions = endpointsOf(routes).map(({ meta }) => meta);
+  const paths: Record<string, JsonSchema> = {};
+  const pathOf = documentPaths(definitions);
+  for (const definition of definitions) {
+    const { path, nameOf } = pathOf(definition);
+    const item = paths[path] ?? {};
+    paths[path] = item;
+    const links = linksFrom(definition, definitions, pathOf);
+    item[definition.method.toLowerCase()] = operationOf(schemas, responses, definition, { nameOf, links });
+  }
+  const webhooks = webhooksOf(schemas);
+  const codes = new Set(definitions.flatMap((definition) => [...errorsOf(definition).values()].flat()));
+  return {
+    openapi: "3.1.0",
+    jsonSchemaDialect: "https://json-schema.org/draft/2020-12/schema",
+    info: {
+      title: "Mailkeel",
+      version: DOCUMENT_VERSION,
+      summary: "Email marketing",
+      description: DESCRIPTION,
+      license: { name: "Apache-2.0", identifier: "Apache-2.0" },
+    },
+    servers: [{ url: new URL(basePath, publicUrl).href }],
+    tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
+    paths,
+    webhooks,
+    components: {
+      schemas: Object.fromEntries([...schemas.byName].sort(([a], [b]) => (a < b ? -1 : 1))),
+      responses: Object.fromEntries(responses),
+      parameters: PARAMETERS,
+      headers: HEADERS,
+      examples: errorExamples(codes, linksOf(publicUrl)),
+      securitySchemes: SECURITY_SCHEMES,
+    },
+  };
+}

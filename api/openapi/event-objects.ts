@@ -1,0 +1,104 @@
+import { z } from "zod";
+import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
+import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
+import { exampleId } from "../../domain/ids.ts";
+import type { EventObject, ObjectType } from "../../domain/webhooks/objects.ts";
+import { confirmationFields, idOf, shownAddress, timestamp, timestamps } from "../fields.ts";
+import { newsletter } from "../newsletters/schema.ts";
+import { subscriber } from "../subscribers/schema.ts";
+import { suppression } from "../suppressions/schema.ts";
+import { unsubscribe } from "../unsubscribes/schema.ts";
+
+const nullableId = (kind: Parameters<typeof exampleId>[0], description: string, example = true) =>
+  z
+    .string()
+    .nullable()
+    .meta({ description, examples: [example ? exampleId(kind) : null] });
+
+/** Without its body, which may be larger than receivers accept. */
+const newsletterOfEvent = newsletter
+  .omit({ body: true })
+  .meta({ id: "NewsletterOfEvent", description: "A newsletter as events show it: without its body." });
+
+/** The record in the payload of each kind of event. */
+export const EVENT_OBJECTS = {
+  contact: z
+    .object({
+      object: z.literal("contact"),
+      id: z.string().meta({ examples: ["con_01m7zh34n8e49vnbt7e64rvp0c"] }),
+      email: shownAddress,
+      ...timestamps,
+    })
+    .meta({ id: "ContactOfEvent", description: "A contact as events show it." }),
+  subscriber,
+  subscription: z
+    .object({
+      object: z.literal("subscription"),
+      list_id: idOf("list", "The id of the list."),
+      subscriber_id: idOf("subscriber", "The id of the subscriber."),
+      email: shownAddress,
+      status: z.enum(SUBSCRIPTION_STATUSES).meta({ examples: ["CONFIRMED"] }),
+      confirmed_at: timestamp.nullable(),
+      ...confirmationFields,
+      unsubscribed_at: timestamp.nullable().meta({ examples: [null] }),
+      ...timestamps,
+    })
+    .meta({ id: "SubscriptionOfEvent", description: "A subscription as events show it; it is named by its two ids." }),
+  newsletter: newsletterOfEvent,
+  campaign: newsletterOfEvent
+    .omit({ lists: true })
+    .extend({ object: z.literal("campaign"), id: z.string().meta({ examples: ["camp_01m7zh34n8e49vnbt7e64rvp0c"] }) })
+    .meta({ id: "CampaignOfEvent", description: "A campaign as events show it." }),
+  email: z
+    .object({
+      object: z.literal("email"),
+      id: z
+        .string()
+        .meta({ description: "The left part of its Message-ID.", examples: ["01m7zh34n8e49vnbt7e64rvp0c"] }),
+      newsletter_id: nullableId("newsletter", "The newsletter that it is of."),
+      campaign_id: nullableId("newsletter", "The campaign that it is of.", false),
+      subscriber_id: nullableId("subscriber", "The subscriber that it was sent to."),
+      contact_id: nullableId("subscriber", "The contact that it was sent to.", false),
+      email: shownAddress,
+      status: z.enum(["SENT", "REJECTED", "BOUNCED", "COMPLAINED"]),
+      reason: z
+        .string()
+        .nullable()
+        .meta({ description: "A code.", examples: [null] }),
+      attempts: z.int().meta({ description: "Attempts to send it.", minimum: 0, examples: [1] }),
+      updated_at: timestamp,
+    })
+    .meta({ id: "EmailOfEvent", description: "One mail to one recipient." }),
+  event: z
+    .object({
+      object: z.literal("event"),
+      id: idOf("event"),
+      kind: z.enum(["open", "click"]),
+      email_id: z.string().meta({ description: "The id of the mail.", examples: ["01m7zh34n8e49vnbt7e64rvp0c"] }),
+      email: shownAddress,
+      url: z
+        .string()
+        .nullable()
+        .meta({ description: "The link that was followed.", examples: [null] }),
+      created_at: timestamp,
+    })
+    .meta({ id: "TrackedEvent", description: "An open or a click." }),
+  suppression,
+  unsubscribe,
+  email_account: z
+    .object({
+      object: z.literal("email_account"),
+      id: idOf("account"),
+      email: shownAddress.meta({ examples: ["news@example.com"] }),
+      display_name: z.string().meta({ examples: ["Example News"] }),
+      provider: z.enum(ACCOUNT_PROVIDERS).meta({ examples: ["SMTP_OTHER"] }),
+      status: z.enum(ACCOUNT_STATUSES).meta({ examples: ["ERROR"] }),
+      last_error: z
+        .string()
+        .nullable()
+        .meta({ description: "A code.", examples: ["login_refused"] }),
+      last_checked_at: timestamp.nullable(),
+      ...timestamps,
+    })
+    .meta({ id: "EmailAccountOfEvent", description: "A sending account as events show it." }),
+} as const satisfies { [Type in ObjectType]: z.ZodType<EventObject<Type>> };

@@ -1,0 +1,185 @@
+import { STATUS_CODES } from "node:http";
+import { z } from "zod";
+import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { keyPolicy, type RouteDefinition } from "../rest/definition.ts";
+import { dryRunResponse, errorResponseOf, METAS } from "./components.ts";
+import { errorsOf, isPaged } from "./errors.ts";
+import { COMMON_HEADERS, type HeaderName } from "./headers.ts";
+import { isObject, type JsonSchema, refTo, type Schemas } from "./schemas.ts";
+
+const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+const code = (text: string): string => `\`${text}\``;
+
+const headersOf = (names: readonly HeaderName[]): JsonSchema =>
+  Object.fromEntries(names.map((name) => [name, refTo("headers", name)]));
+
+const json = (schema: JsonSchema, examples: JsonSchema): JsonSchema => ({
+  "application/json": { schema, examples },
+});
+
+/** Answers whose codes and headers are the same for every operation. */
+const SHARED_STATUSES: ReadonlySet<number> = new Set([401, 408, 413, 415, 500, 503]);
+/** Answers that carry `Retry-After`. */
+const RETRY_STATUSES: ReadonlySet<number> = new Set([409, 429, 503]);
+/** Refusals that are remembered under an Idempotency-Key. */
+const REMEMBERED_STATUSES: ReadonlySet<number> = new Set([402, 403, 404, 409]);
+
+const sharedName = (status: number): string => (STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, "");
+
+function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode[], replayed: boolean): JsonSchema {
+  const headers: HeaderName[] = [...COMMON_HEADERS];
+  if (status === 401) headers.push("WWW-Authenticate");
+  if (RETRY_STATUSES.has(status)) headers.push("Retry-After");
+  if (replayed && REMEMBERED_STATUSES.has(status)) headers.push("Idempotent-Replayed");
+  return {
+    description: codes.map((name) => `- ${code(name)}: ${ERRORS[name].meaning}`).join("\n"),
+    headers: headersOf(headers),
+    content: json(
+      errorResponseOf(schemas, codes),
+      Object.fromEntries(codes.map((name) => [name, refTo("examples", name)])),
+    ),
+  };
+}
+
+/** The errors of an operation; those that every operation has become components. */
+function errorAnswers(schemas: Schemas, shared: Map<string, JsonSchema>, definition: RouteDefinition): JsonSchema {
+  const replayed = keyPolicy(definition) !== "none";
+  return Object.fromEntries(
+    [...errorsOf(definition)].map(([status, codes]) => {
+      if (!SHARED_STATUSES.has(status)) return [status, errorAnswer(schemas, status, codes, replayed)];
+      const name = sharedName(status);
+      shared.set(name, errorAnswer(schemas, status, codes, false));
+      return [status, refTo("responses", name)];
+    }),
+  );
+}
+
+function metaOf(definition: RouteDefinition): z.ZodType {
+  const { kind, input, output } = definition;
+  if (kind !== "read") return METAS.write;
+  if (!isPaged(definition)) return output instanceof z.ZodArray ? METAS.page : METAS.read;
+  const query = input.shape.query as z.ZodObject;
+  return "updated_since" in query.shape ? METAS.syncedPage : METAS.page;
+}
+
+/** The successes of an operation: the real one, and that of a dry run, which may share its status. */
+function successes(schemas: Schemas, definition: RouteDefinition, links: JsonSchema): JsonSchema {
+  const { status = 200, dryRun = false, output, operationId, summary } = definition;
+  const data = schemas.convert(output, "output");
+  const meta = schemas.convert(metaOf(definition), "output");
+  const done = schemas.add(`${capitalised(operationId)}Response`, {
+    type: "object",
+    description: `The answer of ${code(operationId)}.`,
+    properties: { data, meta },
+    required: ["data", "meta"],
+    additionalProperties: false,
+  });
+  const headers: HeaderName[] = [...COMMON_HEADERS];
+  if (keyPolicy(definition) !== "none") headers.push("Idempotent-Replayed");
+
+  const real = { done: { summary, value: schemas.exampleOf(done) } };
+  const rehearsed = schemas.convert(dryRunResponse, "output");
+  const dry = { dry_run: { summary: "A dry run", value: schemas.exampleOf(rehearsed) } };
+  const answer = (description: string, names: readonly HeaderName[], content: JsonSchema): JsonSchema => ({
+    description,
+    headers: headersOf(names),
+    content,
+  });
+  if (!dryRun) return { [status]: { ...answer("Done.", headers, json(done, real)), ...links } };
+  if (status === 200) {
+    const either = { oneOf: [done, rehearsed] };
+    return { 200: { ...answer("Done, or a dry run.", headers, json(either, { ...real, ...dry })), ...links } };
+  }
+  const created: HeaderName[] = status === 201 ? [...headers, "Location"] : headers;
+  return {
+    200: answer("A dry run: nothing was done.", COMMON_HEADERS, json(rehearsed, dry)),
+    [status]: { ...answer("Done.", created, json(done, real)), ...links },
+  };
+}
+
+/** The parameters in one place, from the fields of a schema. */
+function parametersIn(
+  schemas: Schemas,
+  place: "path" | "query",
+  schema: z.ZodType | undefined,
+  nameOf = (name: string) => name,
+): JsonSchema[] {
+  if (!schema) return [];
+  const { properties, required = [] } = schemas.convert(schema, "input");
+  return Object.entries(isObject(properties) ? properties : {}).map(([name, field]) => {
+    const { description, ...rest } = field as JsonSchema;
+    return {
+      name: nameOf(name),
+      in: place,
+      required: (required as string[]).includes(name),
+      description,
+      schema: rest,
+      example: schemas.exampleOf(field as JsonSchema),
+    };
+  });
+}
+
+function parametersOf(schemas: Schemas, definition: RouteDefinition, nameOf: (param: string) => string): JsonSchema[] {
+  const { input, dryRun = false } = definition;
+  const policy = keyPolicy(definition);
+  return [
+    ...parametersIn(schemas, "path", input.shape.params, nameOf),
+    ...parametersIn(schemas, "query", input.shape.query),
+    ...(dryRun ? [refTo("parameters", "DryRun")] : []),
+    ...(policy === "optional" ? [refTo("parameters", "IdempotencyKey")] : []),
+    ...(policy === "required" ? [refTo("parameters", "RequiredIdempotencyKey")] : []),
+    refTo("parameters", "ServiceVersion"),
+  ];
+}
+
+function bodyOf(schemas: Schemas, { input, operationId }: RouteDefinition): JsonSchema {
+  const { body } = input.shape;
+  if (!body) return {};
+  const schema = schemas.add(`${capitalised(operationId)}Body`, schemas.convert(body, "input"));
+  const example = { value: schemas.exampleOf(schema) };
+  return { requestBody: { required: true, content: json(schema, { example }) } };
+}
+
+/** What the operation's own description leaves to the document: scopes, the Idempotency-Key and the dry run. */
+function commonRules(definition: RouteDefinition): string[] {
+  const { scope, alsoScope, readScope, dryRun = false } = definition;
+  const scopes = [scope, alsoScope].filter((name) => name !== null && name !== undefined).map(code);
+  const lines = [scopes.length === 0 ? "**Scope:** none." : `**Scope:** ${scopes.join(" and ")}.`];
+  const policy = keyPolicy(definition);
+  if (definition.method === "DELETE") {
+    lines.push("**Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.");
+  } else if (policy === "optional") {
+    lines.push("**Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.");
+  } else if (policy === "required") {
+    lines.push("**Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.");
+  }
+  if (dryRun) {
+    const besides = readScope ? `, which needs ${code(readScope)} besides` : "";
+    lines.push(`**Dry run:** \`?dry_run=true\` answers the effect and does nothing${besides}.`);
+  }
+  return lines;
+}
+
+/** One operation of the document. */
+export function operationOf(
+  schemas: Schemas,
+  shared: Map<string, JsonSchema>,
+  definition: RouteDefinition,
+  { nameOf, links }: { nameOf: (param: string) => string; links: JsonSchema },
+): JsonSchema {
+  const { operationId, tag, summary, description, scope, alsoScope } = definition;
+  const scopes = [scope, alsoScope].filter((name) => name !== null && name !== undefined);
+  return {
+    operationId,
+    tags: [tag],
+    summary,
+    description: [description, ...commonRules(definition)].join("\n\n"),
+    security: [{ ApiKey: scopes }, { Bearer: scopes }],
+    parameters: parametersOf(schemas, definition, nameOf),
+    ...bodyOf(schemas, definition),
+    responses: {
+      ...successes(schemas, definition, links),
+      ...errorAnswers(schemas, shared, definition),
+    },
+  };
+}

@@ -1,0 +1,97 @@
+import { z } from "zod";
+
+/** A JSON Schema of dialect 2020-12, or a part of the document. */
+export interface JsonSchema {
+  [keyword: string]: unknown;
+}
+
+export const isObject = (value: unknown): value is JsonSchema =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** A reference to a named part of the document. */
+export const refTo = (section: string, name: string): { $ref: string } => ({ $ref: `#/components/${section}/${name}` });
+
+const DEFS = "#/$defs/";
+
+/** A copy of a JSON value with every reference into `$defs` pointing into the document's components. */
+function withComponentRefs(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withComponentRefs);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) =>
+      name === "$ref" && typeof inner === "string" && inner.startsWith(DEFS)
+        ? [name, refTo("schemas", inner.slice(DEFS.length)).$ref]
+        : [name, withComponentRefs(inner)],
+    ),
+  );
+}
+
+/**
+ * Removes what zod writes for its own validator: the long pattern of a format, and the bounds of every safe integer. Puts
+ * back the examples that zod leaves out where a schema transforms: ours are always those of what is sent.
+ */
+const override: NonNullable<z.core.ToJSONSchemaParams["override"]> = ({ zodSchema, jsonSchema }) => {
+  const { examples } = z.globalRegistry.get(zodSchema) ?? {};
+  if (Array.isArray(examples)) jsonSchema.examples = examples;
+  if (jsonSchema.format === "date-time") delete jsonSchema.pattern;
+  if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+  if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+};
+
+/** The schemas of the document's `components`. A zod schema with an `id` in its meta becomes one of them. */
+export class Schemas {
+  readonly byName = new Map<string, JsonSchema>();
+
+  /** Names a schema. @throws {Error} when another schema has the name */
+  add(name: string, schema: JsonSchema): { $ref: string } {
+    const known = this.byName.get(name);
+    if (known && JSON.stringify(known) !== JSON.stringify(schema)) throw new Error(`two schemas are called ${name}`);
+    this.byName.set(name, schema);
+    return refTo("schemas", name);
+  }
+
+  /**
+   * A zod schema as JSON Schema, with references to components.
+   * @param io `input` for what a client sends, `output` for what it gets
+   */
+  convert(schema: z.ZodType, io: "input" | "output"): JsonSchema {
+    const { $schema, $defs = {}, ...root } = z.toJSONSchema(schema, { io, unrepresentable: "any", override });
+    for (const [name, definition] of Object.entries($defs)) {
+      this.add(name, withComponentRefs(definition) as JsonSchema);
+    }
+    return withComponentRefs(root) as JsonSchema;
+  }
+
+  /** The schema itself, where it is a reference to one. */
+  resolve(schema: JsonSchema): JsonSchema {
+    const { $ref } = schema;
+    if (typeof $ref !== "string") return schema;
+    const found = this.byName.get($ref.slice($ref.lastIndexOf("/") + 1));
+    if (!found) throw new Error(`${$ref} is not there`);
+    return this.resolve(found);
+  }
+
+  /**
+   * A value of a schema, made from the examples of its fields; of fields without one, from their defaults and types.
+   * @throws {Error} for a schema that gives no value
+   */
+  exampleOf(schema: JsonSchema): unknown {
+    const { examples, const: constant, enum: values, default: preset, anyOf, oneOf, type, properties, items } = schema;
+    if (Array.isArray(examples)) return examples[0];
+    if (constant !== undefined) return constant;
+    if (Array.isArray(values)) return values[0];
+    if (schema["$ref"] !== undefined) return this.exampleOf(this.resolve(schema));
+    if (preset !== undefined && preset !== null) return preset;
+    const choices = anyOf ?? oneOf;
+    if (Array.isArray(choices)) return this.exampleOf(choices[0] as JsonSchema);
+    if (type === "array" && isObject(items)) return [this.exampleOf(items)];
+    if (type === "object") {
+      const fields = Object.entries(isObject(properties) ? properties : {});
+      return Object.fromEntries(fields.map(([name, field]) => [name, this.exampleOf(field as JsonSchema)]));
+    }
+    if (type === "integer" || type === "number") return schema["minimum"] ?? 0;
+    if (type === "boolean") return true;
+    if (type === "null") return null;
+    throw new Error(`no example of ${JSON.stringify(schema)}`);
+  }
+}

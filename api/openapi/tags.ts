@@ -1,0 +1,15 @@
+/** The groups of operations in the document, in its order, each with its description. */
+export const TAGS = {
+  Identity: "The API key that a request carries.",
+  Lists: "Lists of subscribers. The opt-in setting of a list decides how a subscription starts.",
+  Subscribers: "People with an email address, and their subscriptions to lists.",
+  Newsletters:
+    "One-off mails to the subscribers of lists. Through the API a newsletter is drafted, and sent by two calls: a preview, and a confirmation with the token of that preview.",
+  Suppressions:
+    "The team's do-not-mail list. Every send leaves out its addresses; it deletes nothing. Opt-outs are here too.",
+  "Sending accounts":
+    "The mailboxes and SMTP relays that mails leave from. They are connected in the app and read here.",
+  Webhooks: "Endpoints that get signed events by HTTP POST, and the log of their deliveries.",
+} as const satisfies Record<string, string>;
+
+export type Tag = keyof typeof TAGS;

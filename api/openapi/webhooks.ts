@@ -1,0 +1,85 @@
+import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
+import { DOCUMENT_VERSION } from "./components.ts";
+import { EVENT_OBJECTS } from "./event-objects.ts";
+import type { JsonSchema, Schemas } from "./schemas.ts";
+
+const pascal = (text: string): string =>
+  text.replaceAll(/(?:^|[._])(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+/** The headers of every delivery: description, example, whether it is always there. */
+const HEADERS: Readonly<Record<string, [description: string, example: string, required?: boolean]>> = {
+  "X-Service-Signature": [
+    "`t=<unix seconds>,v1=<hex>`. The hex is the HMAC-SHA256 of `<timestamp>.<raw body>`, keyed with the endpoint's whole secret. During a rotation of the secret there are several `v1`; one that matches is enough. Compare in constant time, and refuse a timestamp that is more than 300 seconds from now.",
+    "t=1795278000,v1=5f0c1c4a4d3f0c2a0e5d9b8a7c6f5e4d3c2b1a0f9e8d7c6b5a4f3e2d1c0b9a8f",
+  ],
+  "X-Service-Timestamp": ["The time inside of the signature, in unix seconds.", "1795278000"],
+  "X-Service-Event": ["The name of the event.", ""],
+  "X-Service-Event-Id": [
+    "The id of the event, the same in every retry and replay: deduplicate on it.",
+    "evt_01m7zh3d8ye49vnby82y6vbx93",
+  ],
+  "X-Service-Delivery-Id": ["The id of this attempt, as in the delivery log.", "dlv_01m7zh3d9te49vnbz1c4x7sq0a"],
+  "X-Service-Webhook-Id": ["The endpoint.", "whk_01m7zh34n8e49vnbt7e64rvp0c"],
+  "X-Service-Api-Version": ["The dated version that shapes the payload.", DOCUMENT_VERSION],
+  "X-Service-Replay": ["`true` for a replay; absent otherwise.", "true", false],
+};
+
+function payloadOf(schemas: Schemas, event: EventName): JsonSchema {
+  const { objectType, description } = EVENTS[event];
+  return schemas.add(`${pascal(event)}Event`, {
+    type: "object",
+    description,
+    properties: {
+      id: { type: "string", description: "The id of the event.", examples: ["evt_01m7zh3d8ye49vnby82y6vbx93"] },
+      object: { type: "string", const: "event" },
+      type: { type: "string", const: event },
+      api_version: { type: "string", const: DOCUMENT_VERSION },
+      created_at: { type: "string", format: "date-time", examples: ["2026-11-21T17:00:00.000Z"] },
+      data: {
+        type: "object",
+        properties: { object: schemas.convert(EVENT_OBJECTS[objectType], "output") },
+        required: ["object"],
+        additionalProperties: false,
+      },
+    },
+    required: ["id", "object", "type", "api_version", "created_at", "data"],
+    additionalProperties: false,
+  });
+}
+
+/** The events of the catalogue, each as the request that an endpoint gets. */
+export function webhooksOf(schemas: Schemas): Record<string, JsonSchema> {
+  const names = Object.keys(EVENTS) as EventName[];
+  return Object.fromEntries(
+    names.map((event) => {
+      const schema = payloadOf(schemas, event);
+      const { description } = EVENTS[event];
+      const parameters = Object.entries(HEADERS).map(([name, [text, example, required = true]]) => ({
+        name,
+        in: "header",
+        required,
+        description: text,
+        schema: { type: "string" },
+        example: example || event,
+      }));
+      const post = {
+        operationId: `on${pascal(event)}`,
+        tags: ["Webhooks"],
+        summary: description.replace(/\.$/, ""),
+        description: `${description} The record is as it stood right after the change. Events arrive at least once and in no particular order.`,
+        security: [],
+        parameters,
+        requestBody: {
+          required: true,
+          content: { "application/json": { schema, examples: { example: { value: schemas.exampleOf(schema) } } } },
+        },
+        responses: {
+          "2XX": { description: "Delivered." },
+          "4XX": { description: "Refused for good, and not tried again; except 408 and 429, which are." },
+          default: { description: "Tried again." },
+        },
+      };
+      return [event, { post }];
+    }),
+  );
+}
