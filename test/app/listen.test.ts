@@ -5,7 +5,7 @@ import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname } from "node:path";
 import { buffer, text } from "node:stream/consumers";
-import { verifyWebhook } from "../../client/webhooks.ts";
+import { verifyWebhook } from "../../client/index.ts";
 import { kysely } from "../../db/orm.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import { deleteDeadListeners } from "../../domain/webhooks/listener.ts";
