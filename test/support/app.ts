@@ -3,8 +3,10 @@ import type { AddressInfo } from "node:net";
 import type { AnyTRPCRouter } from "@trpc/server";
 import { type AppOptions, BASE_PATH, createApp } from "../../api/app.ts";
 import { closeDeps, type Deps, openDeps } from "../../api/deps.ts";
+import { appRouter } from "../../api/router.ts";
 import { openServer, SERVER_TIMES, type ServerTimes } from "../../api/server.ts";
 import type { Env } from "../../config/env.ts";
+import { leaveUndocumented } from "./api.ts";
 import { stack } from "./stack.ts";
 
 export interface TestApp {
@@ -47,8 +49,10 @@ export async function serveRoutes(
   const server = openServer(app, { ...deps, times: { ...SERVER_TIMES, ...times } });
   await once(server.listen(0, "127.0.0.1"), "listening");
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const base = `${origin}${BASE_PATH}`;
+  if (routes !== appRouter) leaveUndocumented(base);
   return {
-    base: `${origin}${BASE_PATH}`,
+    base,
     origin,
     deps,
     close: async () => {

@@ -1,0 +1,142 @@
+/** Compares answers of the API with its OpenAPI document. What the document does not name fails. */
+import assert from "node:assert/strict";
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
+import { BASE_PATH } from "../../api/app.ts";
+import { openApiDocument } from "../../api/openapi/document.ts";
+import { isObject, type JsonSchema } from "../../api/openapi/schemas.ts";
+import { appRouter } from "../../api/router.ts";
+
+/** Headers of HTTP itself and of the security policy, which the document leaves to them. */
+const OF_HTTP: ReadonlySet<string> = new Set([
+  "connection",
+  "content-length",
+  "content-security-policy",
+  "content-type",
+  "cross-origin-opener-policy",
+  "cross-origin-resource-policy",
+  "date",
+  "keep-alive",
+  "origin-agent-cluster",
+  "referrer-policy",
+  "strict-transport-security",
+  "transfer-encoding",
+  "x-content-type-options",
+  "x-dns-prefetch-control",
+  "x-download-options",
+  "x-frame-options",
+  "x-permitted-cross-domain-policies",
+  "x-xss-protection",
+]);
+/** Codes of answers to requests that no operation takes. */
+const OF_NO_OPERATION = ["not_found", "method_not_allowed"];
+
+const DOCUMENT = "document";
+const PUBLIC_URL = "https://mail.example.com";
+const INSTANT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
+
+const segment = (name: string): string => name.replaceAll("~", "~0").replaceAll("/", "~1");
+const pointer = (...names: readonly string[]): string => names.map((name) => `/${segment(name)}`).join("");
+
+interface Compiled {
+  document: JsonSchema;
+  /** The validator of a schema at a JSON pointer into the document. */
+  at: (pointer: string) => ValidateFunction;
+  /** The operation that serves a request, as a pointer. */
+  operationOf: (method: string, path: string) => string | undefined;
+}
+
+let compiled: Compiled | undefined;
+
+/** Reads the value at a JSON pointer, and through references. */
+function read(document: JsonSchema, path: string): { value: unknown; path: string } {
+  let value: unknown = document;
+  for (const name of path.split("/").slice(1)) {
+    value = isObject(value) ? value[name.replaceAll("~1", "/").replaceAll("~0", "~")] : undefined;
+  }
+  const ref = isObject(value) ? value["$ref"] : undefined;
+  return typeof ref === "string" ? read(document, ref.slice(1)) : { value, path };
+}
+
+function compile(): Compiled {
+  const document = openApiDocument(appRouter, PUBLIC_URL, BASE_PATH);
+  const ajv = new Ajv2020({ strict: false, allErrors: true, formats: { "date-time": INSTANT } });
+  ajv.addSchema(document, DOCUMENT);
+  const operations = Object.entries(read(document, "/paths").value as Record<string, JsonSchema>).flatMap(
+    ([template, item]) =>
+      Object.keys(item).map((method) => ({
+        method: method.toUpperCase(),
+        pattern: new RegExp(`^${template.replaceAll(/\{\w+\}/g, "[^/]+")}/?$`),
+        path: pointer("paths", template, method),
+        params: template.split("{").length,
+      })),
+  );
+  // A fixed segment stands before a parameter in its place.
+  operations.sort((a, b) => a.params - b.params);
+  const validators = new Map<string, ValidateFunction>();
+  return {
+    document,
+    at: (path) => {
+      const validate = validators.get(path) ?? ajv.compile({ $ref: `${DOCUMENT}#${encodeURI(path)}` });
+      validators.set(path, validate);
+      return validate;
+    },
+    operationOf: (method, path) => {
+      const verb = method === "HEAD" ? "GET" : method;
+      return operations.find((one) => one.method === verb && one.pattern.test(path))?.path;
+    },
+  };
+}
+
+export interface AnswerToCheck {
+  method: string;
+  /** With the base path. */
+  url: URL;
+  status: number;
+  headers: Headers;
+  /** Parsed; null where there is none. */
+  body: unknown;
+}
+
+/** @throws {AssertionError} for a status, a header or a field that the document does not name for the operation */
+export function assertDocumented({ method, url, status, headers, body }: AnswerToCheck): void {
+  compiled ??= compile();
+  const { document, at, operationOf } = compiled;
+  const path = url.pathname.slice(BASE_PATH.length);
+  const operation = operationOf(method, path);
+  const what = `${method} ${operation?.split("/")[2]?.replaceAll("~1", "/") ?? path} answered ${status}`;
+  if (operation === undefined) {
+    const code = isObject(body) && isObject(body["error"]) ? body["error"]["code"] : undefined;
+    if (method !== "HEAD" && method !== "OPTIONS")
+      assert.ok(OF_NO_OPERATION.includes(String(code)), `${what}: ${code}`);
+    return;
+  }
+  const response = read(document, `${operation}/responses/${status}`);
+  assert.ok(isObject(response.value), `${what}, which the document does not name: ${JSON.stringify(body)}`);
+
+  const declared = isObject(response.value["headers"]) ? response.value["headers"] : {};
+  const names = new Map(Object.keys(declared).map((name) => [name.toLowerCase(), name]));
+  for (const [name, value] of headers) {
+    const documented = names.get(name);
+    assert.ok(documented ?? OF_HTTP.has(name), `${what} with the header ${name}, which the document does not name`);
+    if (documented === undefined) continue;
+    const { path: header } = read(document, `${response.path}/headers/${documented}`);
+    const { value: schema } = read(document, `${header}/schema`);
+    const given = isObject(schema) && schema["type"] === "integer" ? Number(value) : value;
+    assert.ok(at(`${header}/schema`)(given), `${what} with ${name}: ${value}`);
+  }
+  for (const [name, documented] of names) {
+    const { value } = read(document, `${response.path}/headers/${documented}`);
+    const required = isObject(value) && value["required"] === true;
+    assert.ok(!required || headers.has(name), `${what} without the header ${documented}`);
+  }
+
+  if (method === "HEAD") return;
+  const validate = at(`${response.path}${pointer("content", "application/json", "schema")}`);
+  if (validate(body)) return;
+  const problems = (validate.errors ?? []).map(
+    ({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`,
+  );
+  assert.fail(
+    `${what} with a body unlike the document:\n${problems.join("\n")}\n${JSON.stringify(body).slice(0, 2_000)}`,
+  );
+}
