@@ -1,29 +1,63 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { promisify } from "node:util";
+import { isObject, type JsonSchema } from "../../api/openapi/schemas.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
-import type { Json } from "../support/api.ts";
+import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
+import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { assertDocumented, documentOf, validatorAt } from "../support/document.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
+
+const run = promisify(execFile);
+const REDOCLY = new URL("../../node_modules/@redocly/cli/bin/cli.js", import.meta.url).pathname;
+const VERBS = ["get", "post", "patch", "put", "delete"];
+
+interface Place {
+  pointer: string;
+  value: JsonSchema;
+}
+
+/** Every object inside of a document, with its JSON pointer. */
+function* objectsIn(value: unknown, pointer = ""): Generator<Place> {
+  if (isObject(value)) yield { pointer, value };
+  if (typeof value !== "object" || value === null) return;
+  for (const [name, inner] of Object.entries(value)) {
+    yield* objectsIn(inner, `${pointer}/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`);
+  }
+}
+
+/** The operations of the API, by operationId. */
+function operationsOf(document: Json): Map<string, Json> {
+  const items: Json[] = Object.values(document.paths);
+  const operations = items.flatMap((item) => VERBS.filter((verb) => item[verb]).map((verb) => item[verb]));
+  return new Map(operations.map((operation) => [operation.operationId, operation]));
+}
 
 describe("the OpenAPI document", () => {
   let url: string;
+  let document: Json;
+  let team: TestTeam;
 
   before(async () => {
     url = new URL("/openapi.json", (await stack()).api).href;
+    document = await (await fetch(url)).json();
+    team = await makeTeam();
   });
 
-  it("is served at /openapi.json, names every route and is not sent again while it is the same", async () => {
+  it("is served at /openapi.json, names every route once and is not sent again while it is the same", async () => {
     const answer = await fetch(url);
     assert.equal(answer.status, 200);
     assert.equal(answer.headers.get("content-type"), "application/json; charset=utf-8");
     assert.equal(answer.headers.get("cache-control"), "no-cache");
-    const document: Json = await answer.json();
     assert.equal(document.openapi, "3.1.0");
-    const operations = Object.values<Record<string, { operationId: string }>>(document.paths).flatMap((item) =>
-      Object.values(item).map(({ operationId }) => operationId),
-    );
     const declared = endpointsOf(appRouter).map(({ meta }) => meta.operationId);
-    assert.deepEqual(operations.sort(), declared.sort());
-    assert.equal(new Set(operations).size, operations.length);
+    assert.deepEqual([...operationsOf(document).keys()].sort(), declared.sort());
+    assert.equal(new Set(declared).size, declared.length);
+    assert.deepEqual(Object.keys(document.webhooks), EVENT_NAMES);
 
     const etag = answer.headers.get("etag");
     assert.ok(etag);
@@ -32,4 +66,127 @@ describe("the OpenAPI document", () => {
     assert.equal(again.status, 304);
     assert.equal(await again.text(), "");
   });
+
+  it("is sent compressed to a client that takes gzip, and as it is to any other", async () => {
+    const packed = await fetch(url, { headers: { "accept-encoding": "gzip" } });
+    assert.equal(packed.headers.get("content-encoding"), "gzip");
+    assert.deepEqual(await packed.json(), document);
+    const plain = await fetch(url, { headers: { "accept-encoding": "identity" } });
+    assert.equal(plain.headers.get("content-encoding"), null);
+    assert.deepEqual(await plain.json(), document);
+  });
+
+  it("passes the recommended rules of Redocly without an error or a warning", async () => {
+    const folder = await mkdtemp(`${tmpdir()}/openapi-`);
+    try {
+      // A server of this machine would be a warning.
+      const published = { ...document, servers: [{ url: "https://mail.mailkeel.test/api/v2" }] };
+      await writeFile(`${folder}/openapi.json`, JSON.stringify(published));
+      const args = [REDOCLY, "lint", "openapi.json", "--extends=recommended", "--format=json"];
+      const env = { ...process.env, REDOCLY_TELEMETRY: "off", REDOCLY_SUPPRESS_UPDATE_NOTICE: "true" };
+      const options = { cwd: folder, env, maxBuffer: 2 ** 26 };
+      const { stdout } = await run(process.execPath, args, options).catch((failed: { stdout: string }) => failed);
+      const { problems, totals }: Json = JSON.parse(stdout);
+      const found = problems.map(({ ruleId, message, location }: Json) => [ruleId, message, location[0]?.pointer]);
+      assert.deepEqual(found, []);
+      assert.deepEqual([totals.errors, totals.warnings], [0, 0]);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it("holds examples that fit their schemas, of every body, parameter and header", () => {
+    const whole = documentOf();
+    let examples = 0;
+    const fits = (schema: string, value: unknown) => {
+      const validate = validatorAt(schema);
+      assert.ok(validate(value), `${schema}: ${JSON.stringify(value)} ${JSON.stringify(validate.errors)}`);
+      examples++;
+    };
+    const exampleIn = (example: Json) =>
+      example.$ref ? (whole as Json).components.examples[example.$ref.split("/").at(-1)].value : example.value;
+    const without: string[] = [];
+    for (const { pointer, value } of objectsIn(whole)) {
+      const inData = /\/(examples|example|default|const)(\/|$)/.test(pointer);
+      if (inData || !isObject(value["schema"])) continue;
+      const given: unknown[] = [
+        ...(value["example"] === undefined ? [] : [value["example"]]),
+        ...Object.values(isObject(value["examples"]) ? value["examples"] : {}).map(exampleIn),
+        ...(Array.isArray(value["schema"]["examples"]) ? value["schema"]["examples"] : []),
+      ];
+      if (given.length === 0 && value["schema"]["const"] === undefined) without.push(pointer);
+      for (const example of given) fits(`${pointer}/schema`, example);
+    }
+    assert.deepEqual(without, []);
+    assert.ok(examples > 500, `${examples} examples`);
+  });
+
+  it("describes every operation, parameter and answer, and leaves no schema open or empty", () => {
+    for (const [id, { summary, description, parameters, tags, responses }] of operationsOf(document)) {
+      for (const text of [summary, description]) assert.ok(text?.length > 5, id);
+      assert.equal(tags.length, 1, id);
+      for (const parameter of parameters) assert.ok(parameter.$ref ?? parameter.description, `${id} ${parameter.name}`);
+      for (const status of ["400", "401", "402", "403", "413", "415", "429", "500", "503"]) {
+        assert.ok(responses[status], `${id} ${status}`);
+      }
+    }
+    for (const [name, schema] of Object.entries<Json>(document.components.schemas)) {
+      assert.ok(schema.description ?? name.endsWith("Body"), name);
+      for (const { pointer, value } of objectsIn(schema)) {
+        if (/\/(examples|default)(\/|$)/.test(pointer) || !/(^|\/properties\/\w+|\/items|\/anyOf\/\d)$/.test(pointer))
+          continue;
+        assert.ok(Object.keys(value).length > 0, `${name}${pointer} is empty`);
+        if (value["type"] === "object") assert.notEqual(value["additionalProperties"], undefined, `${name}${pointer}`);
+      }
+    }
+  });
+
+  it("links operations that exist, by parameters that they take", () => {
+    const operations = operationsOf(document);
+    const links = [...operations.values()].flatMap(({ operationId, responses }) =>
+      Object.values<Json>(responses).flatMap(({ links = {} }) =>
+        Object.values<Json>(links).map((link) => ({ from: operationId, ...link })),
+      ),
+    );
+    for (const { from, operationId, parameters } of links) {
+      const names = operations.get(operationId)?.parameters.map(({ name }: Json) => name);
+      for (const name of Object.keys(parameters)) assert.ok(names?.includes(name), `${from} → ${operationId}: ${name}`);
+    }
+    const pairs = links.map(({ from, operationId }) => `${from} → ${operationId}`);
+    for (const pair of [
+      "createList → retrieveList",
+      "createSubscriber → retrieveSubscriber",
+      "createNewsletter → previewNewsletterSend",
+      "previewNewsletterSend → sendNewsletter",
+      "createWebhook → retrieveWebhook",
+    ]) {
+      assert.ok(pairs.includes(pair), pair);
+    }
+  });
+
+  it("is what the tests hold every answer to: a status, a header or a field that it does not name fails", async () => {
+    const created = await api(team.keys.live).post("/lists", { name: "Documented" });
+    const answered = { method: "POST", url: new URL("/api/v2/lists", url), ...pick(created) };
+    assertDocumented(answered);
+    const fails = (change: Partial<typeof answered>, message: RegExp) =>
+      assert.throws(() => assertDocumented({ ...answered, ...change }), { message });
+
+    fails({ status: 418 }, /answered 418, which the document does not name/);
+    fails({ status: 200 }, /the body of POST \/lists answered 200 is unlike the document/);
+    const headers = new Headers(created.headers);
+    headers.set("x-secret", "1");
+    fails({ headers }, /with the header x-secret, which the document does not name/);
+    fails({ headers: new Headers() }, /without the header X-Request-Id/);
+    const { data, meta } = created.body;
+    fails({ body: { data: { ...data, team_id: "x" }, meta } }, /\/data must NOT have additional properties/);
+    fails({ body: { data: { ...data, created_at: "2026-01-01" }, meta } }, /\/data\/created_at must match format/);
+    fails({ body: { data, meta: { ...meta, took_ms: 1 } } }, /\/meta must NOT have additional properties/);
+
+    const refused = await api(team.keys.live).get("/lists?limit=0");
+    const { error } = refused.body;
+    const body = { ...refused.body, error: { ...error, code: "resource_already_exists" } };
+    assert.throws(() => assertDocumented({ method: "GET", url: answered.url, ...pick(refused), body }), /error\/code/);
+  });
 });
+
+const pick = ({ status, headers, body }: ApiAnswer) => ({ status, headers, body });

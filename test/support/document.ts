@@ -1,5 +1,6 @@
 /** Compares answers of the API with its OpenAPI document. What the document does not name fails. */
 import assert from "node:assert/strict";
+import type { IncomingHttpHeaders } from "node:http";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { BASE_PATH } from "../../api/app.ts";
 import { openApiDocument } from "../../api/openapi/document.ts";
@@ -45,7 +46,18 @@ interface Compiled {
   operationOf: (method: string, path: string) => string | undefined;
 }
 
-let compiled: Compiled | undefined;
+let made: Compiled | undefined;
+
+function compiled(): Compiled {
+  made ??= compile();
+  return made;
+}
+
+/** The document, made as the API makes it. */
+export const documentOf = (): JsonSchema => compiled().document;
+
+/** The validator of the schema at a JSON pointer into the document. */
+export const validatorAt = (path: string): ValidateFunction => compiled().at(path);
 
 /** Reads the value at a JSON pointer, and through references. */
 function read(document: JsonSchema, path: string): { value: unknown; path: string } {
@@ -59,7 +71,9 @@ function read(document: JsonSchema, path: string): { value: unknown; path: strin
 
 function compile(): Compiled {
   const document = openApiDocument(appRouter, PUBLIC_URL, BASE_PATH);
-  const ajv = new Ajv2020({ strict: false, allErrors: true, formats: { "date-time": INSTANT } });
+  // Compiling takes most of the time: most validators are used a few times.
+  const quickly = { inlineRefs: false, code: { optimize: false } };
+  const ajv = new Ajv2020({ strict: false, allErrors: true, formats: { "date-time": INSTANT }, ...quickly });
   ajv.addSchema(document, DOCUMENT);
   const operations = Object.entries(read(document, "/paths").value as Record<string, JsonSchema>).flatMap(
     ([template, item]) =>
@@ -97,10 +111,42 @@ export interface AnswerToCheck {
   body: unknown;
 }
 
+function assertValid(validate: ValidateFunction, value: unknown, what: string): void {
+  if (validate(value)) return;
+  const problems = (validate.errors ?? []).map(
+    ({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`,
+  );
+  const shown = JSON.stringify(value).slice(0, 2_000);
+  assert.fail(`${what} is unlike the document:\n${problems.join("\n")}\n${shown}`);
+}
+
+const requestOf = (event: string): string => pointer("webhooks", event, "post");
+
+/** @throws {AssertionError} for an event whose record is not as the document says */
+export function assertEventDocumented(event: string, object: unknown): void {
+  const { at, document } = compiled();
+  const schema = `${requestOf(event)}${pointer("requestBody", "content", "application/json", "schema")}`;
+  const { path } = read(document, schema);
+  assertValid(at(`${path}${pointer("properties", "data", "properties", "object")}`), object, `the record of ${event}`);
+}
+
+/** @throws {AssertionError} for a delivery without a header that the document names, or with another `x-service-` header */
+export function assertDeliveryHeadersDocumented(headers: IncomingHttpHeaders): void {
+  const event = String(headers["x-service-event"]);
+  const { value } = read(compiled().document, `${requestOf(event)}/parameters`);
+  assert.ok(Array.isArray(value), `a delivery of ${event}, which the document does not name`);
+  const declared = new Map<string, boolean>(value.map(({ name, required }) => [name.toLowerCase(), required]));
+  for (const [name, required] of declared) {
+    assert.ok(!required || headers[name] !== undefined, `a delivery of ${event} without ${name}`);
+  }
+  for (const name of Object.keys(headers)) {
+    assert.ok(!name.startsWith("x-service-") || declared.has(name), `a delivery of ${event} with ${name}`);
+  }
+}
+
 /** @throws {AssertionError} for a status, a header or a field that the document does not name for the operation */
 export function assertDocumented({ method, url, status, headers, body }: AnswerToCheck): void {
-  compiled ??= compile();
-  const { document, at, operationOf } = compiled;
+  const { document, at, operationOf } = compiled();
   const path = url.pathname.slice(BASE_PATH.length);
   const operation = operationOf(method, path);
   const what = `${method} ${operation?.split("/")[2]?.replaceAll("~1", "/") ?? path} answered ${status}`;
@@ -131,12 +177,5 @@ export function assertDocumented({ method, url, status, headers, body }: AnswerT
   }
 
   if (method === "HEAD") return;
-  const validate = at(`${response.path}${pointer("content", "application/json", "schema")}`);
-  if (validate(body)) return;
-  const problems = (validate.errors ?? []).map(
-    ({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`,
-  );
-  assert.fail(
-    `${what} with a body unlike the document:\n${problems.join("\n")}\n${JSON.stringify(body).slice(0, 2_000)}`,
-  );
+  assertValid(at(`${response.path}${pointer("content", "application/json", "schema")}`), body, `the body of ${what}`);
 }

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { buffer } from "node:stream/consumers";
+import { assertDeliveryHeadersDocumented } from "./document.ts";
 import { eventually } from "./eventually.ts";
 
 /** A delivery as it arrived. */
@@ -43,6 +44,7 @@ export async function openReceiver(
     const one = { path: request.url ?? "", headers: request.headers, body, at: performance.now() };
     receiver.received.push(one);
     receiver.behave(one, response, request);
+    if (request.headers["x-service-event"] !== undefined) assertDeliveryHeadersDocumented(request.headers);
   };
   const server = tls ? createTlsServer(tls, listener) : createServer(listener);
   server.listen(port, "127.0.0.1");

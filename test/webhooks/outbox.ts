@@ -5,6 +5,7 @@ import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import type { Json } from "../support/api.ts";
+import { assertEventDocumented } from "../support/document.ts";
 import type { TestTeam } from "../support/factories.ts";
 
 type Owner = Pick<TestTeam, "em" | "team" | "vault">;
@@ -63,6 +64,7 @@ export async function emittedEvents({ em, team }: Pick<Owner, "em" | "team">): P
   return rows.map(({ type, object }) => {
     const record = JSON.parse(object);
     assert.equal(record.object, EVENTS[type].objectType, `the record of ${type}`);
+    assertEventDocumented(type, record);
     return { type, object: record };
   });
 }
