@@ -170,7 +170,7 @@ class Generator {
     return [
       "// Made from the OpenAPI document by `npm run client`: do not edit it.",
       'import { Changes, type Listing, listingOf } from "./pages.ts";',
-      'import { type Answer, type DryRunOption, type Outcome, type Page, pathOf, type RequestOptions, type Transport, type WriteOptions } from "./transport.ts";',
+      'import { type Answer, type DryRunOption, type Outcome, type Page, type RequestOptions, type Transport, type WriteOptions } from "./transport.ts";',
       `\n/** The dated version of the API that these types describe. */\nexport const SERVICE_VERSION = ${literal(this.#document.info.version)};\n`,
       ...this.#reachable(used).map(([name, schema]) => declare(pascal(name), schema)),
       this.#errorCodes(),
@@ -254,14 +254,14 @@ class Generator {
     const optionsType = [takesKey ? "WriteOptions" : "RequestOptions", ...(takesDryRun ? ["DryRunOption"] : [])].join(
       " & ",
     );
-    const at = ids.length > 0 ? `pathOf(${literal(path)}, { ${ids.join(", ")} })` : literal(path);
+    const at = `path: ${literal(path)}${ids.length > 0 ? `, ids: { ${ids.join(", ")} }` : ""}`;
     const given = ids.map((id) => `${id}: string`);
     if (bodyType) given.push(`body: ${bodyType}`);
     const about = comment(summary && `${summary}.`, description);
 
     if (isPaged && queryType) {
       const item = typeOf(data.items ?? {});
-      const call = `{ method: "GET", path: ${at}, query }`;
+      const call = `{ method: "GET", ${at}, query }`;
       const source = [
         `${about}${name}(${[...given, `query: ${queryType} = {}`, `options?: ${optionsType}`].join(", ")}): Listing<${item}> {`,
         `  const readPage = (query: ${queryType}): Promise<Page<${item}>> => this.#transport.request(${call}, options);`,
@@ -281,7 +281,7 @@ class Generator {
     const result = takesDryRun ? `Outcome<${typeOf(data)}, Impact, O>` : `Answer<${typeOf(data)}>`;
     if (queryType) given.push(`query: ${queryType}${query.some(({ required }) => required) ? "" : " = {}"}`);
     given.push(`options?: ${takesDryRun ? "O" : optionsType}`);
-    const parts = [`method: ${literal(method.toUpperCase())}`, `path: ${at}`];
+    const parts = [`method: ${literal(method.toUpperCase())}`, at];
     if (queryType) parts.push("query");
     if (bodyType) parts.push("body");
     if (isWrite && takesKey) parts.push("takesKey: true");

@@ -1,15 +1,6 @@
 // Made from the OpenAPI document by `npm run client`: do not edit it.
 import { Changes, type Listing, listingOf } from "./pages.ts";
-import {
-  type Answer,
-  type DryRunOption,
-  type Outcome,
-  type Page,
-  pathOf,
-  type RequestOptions,
-  type Transport,
-  type WriteOptions,
-} from "./transport.ts";
+import type { Answer, DryRunOption, Outcome, Page, RequestOptions, Transport, WriteOptions } from "./transport.ts";
 
 /** The dated version of the API that these types describe. */
 export const SERVICE_VERSION = "2026-08-15";
@@ -1578,7 +1569,7 @@ export class ListsResource {
    * **Scope:** `lists:read`.
    */
   retrieve(listId: string, options?: RequestOptions): Promise<Answer<List>> {
-    return this.#transport.request({ method: "GET", path: pathOf("/lists/{listId}", { listId }) }, options);
+    return this.#transport.request({ method: "GET", path: "/lists/{listId}", ids: { listId } }, options);
   }
 
   /**
@@ -1598,7 +1589,7 @@ export class ListsResource {
     options?: O,
   ): Promise<Outcome<List, Impact, O>> {
     return this.#transport.request(
-      { method: "PATCH", path: pathOf("/lists/{listId}", { listId }), body, takesKey: true },
+      { method: "PATCH", path: "/lists/{listId}", ids: { listId }, body, takesKey: true },
       options,
     );
   }
@@ -1620,7 +1611,7 @@ export class ListsResource {
     listId: string,
     options?: O,
   ): Promise<Outcome<DeletedList, Impact, O>> {
-    return this.#transport.request({ method: "DELETE", path: pathOf("/lists/{listId}", { listId }) }, options);
+    return this.#transport.request({ method: "DELETE", path: "/lists/{listId}", ids: { listId } }, options);
   }
 
   /**
@@ -1636,10 +1627,7 @@ export class ListsResource {
     options?: RequestOptions,
   ): Listing<ListSubscriber> {
     const readPage = (query: ListListSubscribersQuery): Promise<Page<ListSubscriber>> =>
-      this.#transport.request(
-        { method: "GET", path: pathOf("/lists/{listId}/subscribers", { listId }), query },
-        options,
-      );
+      this.#transport.request({ method: "GET", path: "/lists/{listId}/subscribers", ids: { listId }, query }, options);
     return listingOf(readPage, query);
   }
 
@@ -1678,7 +1666,7 @@ export class ListsResource {
     options?: O,
   ): Promise<Outcome<ListSubscriberBatch, Impact, O>> {
     return this.#transport.request(
-      { method: "POST", path: pathOf("/lists/{listId}/subscribers", { listId }), body, takesKey: true },
+      { method: "POST", path: "/lists/{listId}/subscribers", ids: { listId }, body, takesKey: true },
       options,
     );
   }
@@ -1702,7 +1690,7 @@ export class ListsResource {
     options?: O,
   ): Promise<Outcome<DeletedListSubscriber, Impact, O>> {
     return this.#transport.request(
-      { method: "DELETE", path: pathOf("/lists/{listId}/subscribers/{subscriberId}", { listId, subscriberId }) },
+      { method: "DELETE", path: "/lists/{listId}/subscribers/{subscriberId}", ids: { listId, subscriberId } },
       options,
     );
   }
@@ -1769,7 +1757,7 @@ export class SubscribersResource {
    */
   retrieve(subscriberId: string, options?: RequestOptions): Promise<Answer<SubscriberWithSubscriptions>> {
     return this.#transport.request(
-      { method: "GET", path: pathOf("/subscribers/{subscriberId}", { subscriberId }) },
+      { method: "GET", path: "/subscribers/{subscriberId}", ids: { subscriberId } },
       options,
     );
   }
@@ -1791,7 +1779,7 @@ export class SubscribersResource {
     options?: O,
   ): Promise<Outcome<Subscriber, Impact, O>> {
     return this.#transport.request(
-      { method: "PATCH", path: pathOf("/subscribers/{subscriberId}", { subscriberId }), body, takesKey: true },
+      { method: "PATCH", path: "/subscribers/{subscriberId}", ids: { subscriberId }, body, takesKey: true },
       options,
     );
   }
@@ -1860,7 +1848,7 @@ export class NewslettersResource {
    */
   retrieve(newsletterId: string, options?: RequestOptions): Promise<Answer<NewsletterWithRecipients>> {
     return this.#transport.request(
-      { method: "GET", path: pathOf("/newsletters/{newsletterId}", { newsletterId }) },
+      { method: "GET", path: "/newsletters/{newsletterId}", ids: { newsletterId } },
       options,
     );
   }
@@ -1882,7 +1870,7 @@ export class NewslettersResource {
     options?: O,
   ): Promise<Outcome<Newsletter, Impact, O>> {
     return this.#transport.request(
-      { method: "PATCH", path: pathOf("/newsletters/{newsletterId}", { newsletterId }), body, takesKey: true },
+      { method: "PATCH", path: "/newsletters/{newsletterId}", ids: { newsletterId }, body, takesKey: true },
       options,
     );
   }
@@ -1903,7 +1891,7 @@ export class NewslettersResource {
     options?: O,
   ): Promise<Outcome<DeletedNewsletter, Impact, O>> {
     return this.#transport.request(
-      { method: "DELETE", path: pathOf("/newsletters/{newsletterId}", { newsletterId }) },
+      { method: "DELETE", path: "/newsletters/{newsletterId}", ids: { newsletterId } },
       options,
     );
   }
@@ -1928,7 +1916,7 @@ export class NewslettersResource {
     options?: O,
   ): Promise<Outcome<NewsletterSendPreview, Impact, O>> {
     return this.#transport.request(
-      { method: "POST", path: pathOf("/newsletters/{newsletterId}/send-preview", { newsletterId }), takesKey: true },
+      { method: "POST", path: "/newsletters/{newsletterId}/send-preview", ids: { newsletterId }, takesKey: true },
       options,
     );
   }
@@ -1946,7 +1934,7 @@ export class NewslettersResource {
    */
   send(newsletterId: string, body: SendNewsletterBody, options?: WriteOptions): Promise<Answer<NewsletterSend>> {
     return this.#transport.request(
-      { method: "POST", path: pathOf("/newsletters/{newsletterId}/send", { newsletterId }), body, takesKey: true },
+      { method: "POST", path: "/newsletters/{newsletterId}/send", ids: { newsletterId }, body, takesKey: true },
       options,
     );
   }
@@ -2015,7 +2003,7 @@ export class SuppressionsResource {
    */
   retrieve(emailOrSuppressionId: string, options?: RequestOptions): Promise<Answer<Suppression>> {
     return this.#transport.request(
-      { method: "GET", path: pathOf("/suppressions/{emailOrSuppressionId}", { emailOrSuppressionId }) },
+      { method: "GET", path: "/suppressions/{emailOrSuppressionId}", ids: { emailOrSuppressionId } },
       options,
     );
   }
@@ -2038,7 +2026,7 @@ export class SuppressionsResource {
     options?: O,
   ): Promise<Outcome<DeletedSuppression, Impact, O>> {
     return this.#transport.request(
-      { method: "DELETE", path: pathOf("/suppressions/{emailOrSuppressionId}", { emailOrSuppressionId }) },
+      { method: "DELETE", path: "/suppressions/{emailOrSuppressionId}", ids: { emailOrSuppressionId } },
       options,
     );
   }
@@ -2107,7 +2095,7 @@ export class AccountsResource {
    * **Scope:** `accounts:read`.
    */
   retrieve(accountId: string, options?: RequestOptions): Promise<Answer<EmailAccount>> {
-    return this.#transport.request({ method: "GET", path: pathOf("/accounts/{accountId}", { accountId }) }, options);
+    return this.#transport.request({ method: "GET", path: "/accounts/{accountId}", ids: { accountId } }, options);
   }
 }
 
@@ -2186,7 +2174,7 @@ export class WebhooksResource {
    * **Scope:** `webhooks:read`.
    */
   retrieve(webhookId: string, options?: RequestOptions): Promise<Answer<WebhookEndpoint>> {
-    return this.#transport.request({ method: "GET", path: pathOf("/webhooks/{webhookId}", { webhookId }) }, options);
+    return this.#transport.request({ method: "GET", path: "/webhooks/{webhookId}", ids: { webhookId } }, options);
   }
 
   /**
@@ -2208,7 +2196,7 @@ export class WebhooksResource {
     options?: O,
   ): Promise<Outcome<WebhookEndpoint, Impact, O>> {
     return this.#transport.request(
-      { method: "PATCH", path: pathOf("/webhooks/{webhookId}", { webhookId }), body, takesKey: true },
+      { method: "PATCH", path: "/webhooks/{webhookId}", ids: { webhookId }, body, takesKey: true },
       options,
     );
   }
@@ -2228,7 +2216,7 @@ export class WebhooksResource {
     webhookId: string,
     options?: O,
   ): Promise<Outcome<DeletedWebhookEndpoint, Impact, O>> {
-    return this.#transport.request({ method: "DELETE", path: pathOf("/webhooks/{webhookId}", { webhookId }) }, options);
+    return this.#transport.request({ method: "DELETE", path: "/webhooks/{webhookId}", ids: { webhookId } }, options);
   }
 
   /**
@@ -2245,7 +2233,7 @@ export class WebhooksResource {
   ): Listing<WebhookDelivery> {
     const readPage = (query: ListWebhookDeliveriesQuery): Promise<Page<WebhookDelivery>> =>
       this.#transport.request(
-        { method: "GET", path: pathOf("/webhooks/{webhookId}/deliveries", { webhookId }), query },
+        { method: "GET", path: "/webhooks/{webhookId}/deliveries", ids: { webhookId }, query },
         options,
       );
     return listingOf(readPage, query);
@@ -2270,7 +2258,8 @@ export class WebhooksResource {
     return this.#transport.request(
       {
         method: "POST",
-        path: pathOf("/webhooks/{webhookId}/deliveries/{deliveryId}/replay", { webhookId, deliveryId }),
+        path: "/webhooks/{webhookId}/deliveries/{deliveryId}/replay",
+        ids: { webhookId, deliveryId },
         takesKey: true,
       },
       options,

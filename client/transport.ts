@@ -14,9 +14,9 @@ const MAX_RETRY_AFTER_MS = 60_000;
 /** How the client calls the service. */
 export interface ClientOptions extends RequestOptions {
   /** `mk_live_…` or `mk_test_…`. */
-  apiKey?: string;
+  apiKey?: string | undefined;
   /** An OAuth access token, in place of an API key. */
-  accessToken?: string;
+  accessToken?: string | undefined;
   /** With the version: `https://mail.example.com/api/v2`. */
   baseUrl: string;
   /** In place of the global `fetch`, for example to log requests. */
@@ -81,8 +81,9 @@ export type Outcome<Data, Impact, Options> = Options extends { dryRun: true } ? 
 /** What one operation needs of a request. */
 export interface Call {
   method: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
-  /** Below the base URL, its parameters filled in. */
+  /** Below the base URL, parameters in braces: `/lists/{listId}`. */
   path: string;
+  ids?: Readonly<Record<string, string>>;
   query?: object | undefined;
   body?: unknown;
   /** An Idempotency-Key acts on it. */
@@ -142,14 +143,14 @@ export class Transport {
   }
 
   async #try<Result extends Answer<unknown>>(
-    { method, path, query, body }: Call,
+    { method, path, ids = {}, query, body }: Call,
     options: Omit<ClientOptions & DryRunOption, "idempotencyKey"> & {
       idempotencyKey: string | undefined;
       ended: AbortSignal;
     },
   ): Promise<Result> {
     const { baseUrl, apiKey, accessToken, serviceVersion, idempotencyKey, dryRun, ended, signal } = options;
-    const url = new URL(`${baseUrl}${path}`);
+    const url = new URL(`${baseUrl}${pathOf(path, ids)}`);
     const parameters = { ...query, ...(dryRun ? { dry_run: true } : {}) };
     for (const [name, value] of Object.entries(parameters)) {
       if (value !== undefined) url.searchParams.set(name, String(value));
@@ -163,6 +164,7 @@ export class Transport {
 
     const { timeoutMs = TIMEOUT_MS } = options;
     const timeout = AbortSignal.timeout(timeoutMs);
+    // An error shows no id: that of a suppression is an address.
     const what = `${method} ${path}`;
     let response: Response;
     let text: string;
@@ -257,9 +259,9 @@ const inCamelCase = (meta: Record<string, unknown>): Record<string, unknown> =>
  * Fills in a path's parameters.
  * @throws {MailkeelError} for one that would make another path of it
  */
-export function pathOf(template: string, parameters: Readonly<Record<string, string>>): string {
+function pathOf(template: string, ids: Readonly<Record<string, string>>): string {
   return template.replace(/\{(\w+)\}/g, (_, name: string) => {
-    const value = parameters[name];
+    const value = ids[name];
     // A URL drops such segments.
     if (value === undefined || /^\.{0,2}$/.test(value)) throw new MailkeelError(`${name} is not an id: "${value}"`);
     return encodeURIComponent(value);

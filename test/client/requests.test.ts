@@ -103,8 +103,11 @@ describe("A request of the client", function () {
     const { code } = await failureOf(mailkeel.suppressions.retrieve("a/b?c#d@example.com"), NotFoundError);
     assert.equal(code, "not_found");
     assert.match(proxy.requests[0]?.url ?? "", /\/suppressions\/a%2Fb%3Fc%23d%40example\.com$/);
-    for (const id of ["", ".", ".."]) assert.throws(() => mailkeel.lists.retrieve(id), MailkeelError);
+    for (const id of ["", ".", ".."]) await failureOf(mailkeel.lists.retrieve(id), MailkeelError);
     assert.equal(proxy.requests.length, 1);
+    proxy.next("lose answer");
+    const lost = await failureOf(mailkeel.suppressions.retrieve("ada@example.com", { maxRetries: 0 }), ConnectionError);
+    assert.ok(!lost.message.includes("ada@"), lost.message);
   });
 
   it("carries an access token in place of a key, and exactly one of the two", async () => {
