@@ -93,6 +93,7 @@ async function listen(
   while (!ended.aborted) {
     await renew();
     for (const delivery of await readListenerDeliveries(em, tenant, webhookId)) {
+      await renew();
       // A delivery waits for a receiver that is down, and those after it wait with it.
       while (!ended.aborted && !(await forwarder.post(delivery))) {
         await renew();

@@ -3,6 +3,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { isoInstant } from "../../db/sql.ts";
 import { CURRENT_API_VERSION } from "../access/keys.ts";
 import type { Vault } from "../crypto.ts";
+import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { EventName } from "./catalogue.ts";
 import { type DeliveryFacts, deliveryHeaders } from "./delivery-headers.ts";
@@ -116,7 +117,11 @@ export async function renewListener(em: EntityManager, tenant: Tenant, webhookId
 
 /** Deletes a listener's endpoint with its deliveries, unless it is gone already. */
 export async function closeListener(em: EntityManager, webhookId: string): Promise<void> {
-  await deleteEndpoint(em, webhookId);
+  try {
+    await deleteEndpoint(em, webhookId);
+  } catch (error) {
+    if (!(error instanceof ApiError && error.code === "not_found")) throw error;
+  }
 }
 
 /** Deletes the listeners of all teams whose command ended without doing so. Their deliveries are left to the clean-up. */
