@@ -170,7 +170,7 @@ class Generator {
     return [
       "// Made from the OpenAPI document by `npm run client`: do not edit it.",
       'import { Changes, type Listing, listingOf } from "./pages.ts";',
-      'import { type Answer, type DryRunOption, type Outcome, type Page, type RequestOptions, type Transport, type WriteOptions } from "./transport.ts";',
+      'import type { Answer, DryRunOption, Outcome, Page, RequestOptions, Transport, WriteOptions } from "./transport.ts";',
       `\n/** The dated version of the API that these types describe. */\nexport const SERVICE_VERSION = ${literal(this.#document.info.version)};\n`,
       ...this.#reachable(used).map(([name, schema]) => declare(pascal(name), schema)),
       this.#errorCodes(),

@@ -67,7 +67,7 @@ async function forward(session: Session, { url, events, example, ...options }: L
 
 /** @throws {Error} when the receiver did not take every one */
 async function sendExamples(forwarder: Forwarder, types: readonly EventName[]): Promise<Outcome> {
-  for (const type of types) await forwarder.post(exampleDelivery(type), { "X-Service-Test": "true" });
+  for (const type of types) await forwarder.post(exampleDelivery(type));
   const { forwarded, failed } = forwarder;
   if (failed > 0 || forwarded < types.length) {
     throw new Error(`${types.length - forwarded + failed} of ${types.length} examples were not taken.`);
@@ -133,9 +133,9 @@ class Forwarder {
   }
 
   /** @returns whether the receiver answered */
-  async post(delivery: ListenerDelivery, more: Record<string, string> = {}): Promise<boolean> {
+  async post(delivery: ListenerDelivery): Promise<boolean> {
     const { type, eventId } = delivery.facts;
-    const headers = { ...listenerHeaders(delivery, this.secret), "User-Agent": this.#userAgent, ...more };
+    const headers = { ...listenerHeaders(delivery, this.secret), "User-Agent": this.#userAgent };
     try {
       const answer = await fetch(this.#url, {
         method: "POST",

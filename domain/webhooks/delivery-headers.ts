@@ -11,6 +11,8 @@ export interface DeliveryFacts {
   /** Dated version that shapes the payload. */
   apiVersion: string;
   isReplay: boolean;
+  /** It brings an example. */
+  isTest?: boolean;
 }
 
 /**
@@ -19,7 +21,7 @@ export interface DeliveryFacts {
  * @param body the raw body that is sent; it is signed with the time of the call
  */
 export function deliveryHeaders(
-  { deliveryId, webhookId, eventId, type, apiVersion, isReplay }: DeliveryFacts,
+  { deliveryId, webhookId, eventId, type, apiVersion, isReplay, isTest }: DeliveryFacts,
   secrets: readonly (string | KeyObject)[],
   body: string,
   custom: CustomHeaders = {},
@@ -36,5 +38,6 @@ export function deliveryHeaders(
     "X-Service-Webhook-Id": webhookId,
     "X-Service-Api-Version": apiVersion,
     ...(isReplay ? { "X-Service-Replay": "true" } : {}),
+    ...(isTest ? { "X-Service-Test": "true" } : {}),
   };
 }

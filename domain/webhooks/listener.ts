@@ -86,11 +86,11 @@ function deliveryOf(
 }
 
 /** A delivery of a type's example, as if it had just happened. */
-export const exampleDelivery = (type: EventName): ListenerDelivery =>
-  deliveryOf(
-    { deliveryId: newId("delivery"), webhookId: newId("webhook"), eventId: newId("event"), type, isReplay: false },
-    { eventCreatedAt: new Date().toISOString(), object: JSON.stringify(exampleRecord(type)) },
-  );
+export function exampleDelivery(type: EventName): ListenerDelivery {
+  const ids = { deliveryId: newId("delivery"), webhookId: newId("webhook"), eventId: newId("event") };
+  const event = { eventCreatedAt: new Date().toISOString(), object: JSON.stringify(exampleRecord(type)) };
+  return deliveryOf({ ...ids, type, isReplay: false, isTest: true }, event);
+}
 
 /** The headers of a listener's request, signed now: the same as a worker's. */
 export const listenerHeaders = ({ facts, body }: ListenerDelivery, secret: string): Record<string, string> =>
