@@ -51,9 +51,6 @@ export interface OpenApiDocument {
 
 const METHODS = ["get", "post", "patch", "put", "delete"];
 
-/** The media types of a body, the preferred one first. */
-const MEDIA_TYPES = ["application/json", "application/merge-patch+json"];
-
 const pascal = (text: string): string =>
   text.replace(/(?:^|[^a-zA-Z0-9]+)([a-zA-Z0-9])/g, (_, letter: string) => letter.toUpperCase());
 const camel = (text: string): string => pascal(text).replace(/^./, (letter) => letter.toLowerCase());
@@ -119,32 +116,40 @@ function objectType({ properties = {}, required = [], additionalProperties }: Sc
 const declare = (name: string, schema: Schema): string =>
   `${comment(schema.description)}export type ${name} = ${typeOf(schema)};\n`;
 
-/** A method of the client. */
-interface Method {
+/** The parts of an operation that a method of the client is written from. */
+interface Signature {
   /** `newsletters` */
   group: string;
   /** `create` */
   name: string;
-  /** Those that its types are made of. */
-  schemas: Schema[];
-  /** The types of its parameters. */
-  declarations: string[];
-  source: string;
+  /** `POST` */
+  httpMethod: string;
+  path: string;
+  /** Names of the parameters in the path. */
+  ids: string[];
+  /** The query parameters as one object, and its type's name. */
+  query: { type: string; schema: Schema } | undefined;
+  body: Schema | undefined;
+  /** The payload of a success. */
+  data: Schema;
+  takesKey: boolean;
+  takesDryRun: boolean;
+  /** The comment above it. */
+  about: string;
 }
 
 /**
  * The group of an operation is the first segment of its path. Its name is its id without the group's noun:
  * `listListSubscribers` of `lists` is `listSubscribers`.
  */
-function nameOf(path: string, operationId: string): Pick<Method, "group" | "name"> {
+function nameOf(path: string, operationId: string): Pick<Signature, "group" | "name"> {
   const group = camel(path.split("/")[1] ?? "");
   const noun = pascal(group).replace(/s$/, "");
   const [, verb = operationId, rest = ""] = new RegExp(`^([a-z]+)${noun}s?(?![a-z])(.*)$`).exec(operationId) ?? [];
   return { group, name: `${verb}${rest}` };
 }
 
-const schemaOf = ({ content = {} }: Content): Schema | undefined =>
-  MEDIA_TYPES.map((type) => content[type]?.schema).find((schema) => schema !== undefined);
+const schemaOf = ({ content = {} }: Content): Schema | undefined => content["application/json"]?.schema;
 
 /** Every schema that a value of the document refers to, by name. */
 function refsIn(value: unknown): string[] {
@@ -162,10 +167,11 @@ class Generator {
 
   generate(): string {
     const methods = Object.entries(this.#document.paths).flatMap(([path, item]) =>
-      METHODS.flatMap((method) => (item[method] ? [this.#method(method, path, item[method])] : [])),
+      METHODS.flatMap((method) => (item[method] ? [this.#signature(method, path, item[method])] : [])),
     );
     const events = this.#events();
-    const used = methods.flatMap(({ schemas }) => schemas).concat(events.schemas);
+    const queries = methods.flatMap(({ query }) => (query ? [query] : []));
+    const used = [methods.map(({ data, body }) => [data, body]), queries, IMPACT, events];
     const groups = Map.groupBy(methods, ({ group }) => group);
     return [
       "// Made from the OpenAPI document by `npm run client`: do not edit it.",
@@ -173,9 +179,10 @@ class Generator {
       'import type { Answer, DryRunOption, Outcome, Page, RequestOptions, Transport, WriteOptions } from "./transport.ts";',
       `\n/** The dated version of the API that these types describe. */\nexport const SERVICE_VERSION = ${literal(this.#document.info.version)};\n`,
       ...this.#reachable(used).map(([name, schema]) => declare(pascal(name), schema)),
-      this.#errorCodes(),
-      ...events.declarations,
-      ...methods.flatMap(({ declarations }) => declarations),
+      declare("ErrorCode", this.#errorCode()),
+      declare("WebhookEvents", events),
+      EVENT_TYPE,
+      ...queries.map(({ type, schema }) => declare(type, schema)),
       ...[...groups].map(([group, members]) => classOf(group, members)),
       resources([...groups.keys()]),
     ].join("\n");
@@ -189,7 +196,7 @@ class Generator {
   }
 
   /** The named schemas that others lead to, by name. */
-  #reachable(roots: readonly Schema[]): [name: string, schema: Schema][] {
+  #reachable(roots: unknown): [name: string, schema: Schema][] {
     const found = new Map<string, Schema>();
     const visit = (value: unknown): void => {
       for (const name of refsIn(value)) {
@@ -203,7 +210,7 @@ class Generator {
     return [...found].sort(([a], [b]) => (a < b ? -1 : 1));
   }
 
-  /** The payload of a success, and the effect that a dry run shows. */
+  /** The payload of a success. */
   #data({ operationId, responses }: Operation): Schema {
     const successes = Object.entries(responses).flatMap(([status, answer]) => (status.startsWith("2") ? [answer] : []));
     // A write that can be tried out answers `data: null` then, under a status of its own or the same one.
@@ -218,134 +225,140 @@ class Generator {
     return data;
   }
 
-  #method(method: string, path: string, operation: Operation): Method {
+  #signature(method: string, path: string, operation: Operation): Signature {
     const { operationId, summary, description, requestBody } = operation;
     const parameters = (operation.parameters ?? []).map((one) => this.#resolve("parameters", one));
     const inPlace = (place: Parameter["in"]) => parameters.filter((parameter) => parameter.in === place);
-    const ids = inPlace("path").map(({ name }) => name);
-    const isWrite = method !== "get";
-    const takesKey = inPlace("header").some(({ name }) => name.toLowerCase() === "idempotency-key");
-    const takesDryRun = inPlace("query").some(({ name }) => name === "dry_run");
     const query = inPlace("query").filter(({ name }) => name !== "dry_run");
-    const isPaged = query.some(({ name }) => name === "cursor");
-    const data = this.#data(operation);
-    const declarations: string[] = [];
-    const schemas = [data];
-
-    const queryType = query.length > 0 ? `${pascal(operationId)}Query` : undefined;
-    if (queryType) {
-      const properties = Object.fromEntries(
-        query.map(({ name, description, schema = {} }) => [
-          name,
-          { ...schema, ...(description ? { description } : {}) },
-        ]),
-      );
-      const schema = { type: "object", properties, required: requiredOf(query) };
-      declarations.push(declare(queryType, schema));
-      schemas.push(schema);
-    }
-    const body = requestBody && schemaOf(requestBody);
-    const bodyType = body && (body.$ref === undefined ? `${pascal(operationId)}Body` : typeOf(body));
-    if (body) schemas.push(body);
-    if (body && bodyType && body.$ref === undefined) declarations.push(declare(bodyType, body));
-    if (takesDryRun) schemas.push({ $ref: "#/components/schemas/Impact" });
-
-    const { group, name } = nameOf(path, operationId);
-    const optionsType = [takesKey ? "WriteOptions" : "RequestOptions", ...(takesDryRun ? ["DryRunOption"] : [])].join(
-      " & ",
-    );
-    const at = `path: ${literal(path)}${ids.length > 0 ? `, ids: { ${ids.join(", ")} }` : ""}`;
-    const given = ids.map((id) => `${id}: string`);
-    if (bodyType) given.push(`body: ${bodyType}`);
-    const about = comment(summary && `${summary}.`, description);
-
-    if (isPaged && queryType) {
-      const item = typeOf(data.items ?? {});
-      const call = `{ method: "GET", ${at}, query }`;
-      const source = [
-        `${about}${name}(${[...given, `query: ${queryType} = {}`, `options?: ${optionsType}`].join(", ")}): Listing<${item}> {`,
-        `  const readPage = (query: ${queryType}): Promise<Page<${item}>> => this.#transport.request(${call}, options);`,
-        "  return listingOf(readPage, query);",
-        "}",
-      ];
-      const hasChanges = query.some((parameter) => parameter.name === "updated_since");
-      return {
-        group,
-        name,
-        schemas,
-        declarations,
-        source: [...source, ...(hasChanges ? changesMethod(name, ids, item, queryType) : [])].join("\n"),
-      };
-    }
-    const generic = takesDryRun ? `<O extends ${optionsType}>` : "";
-    const result = takesDryRun ? `Outcome<${typeOf(data)}, Impact, O>` : `Answer<${typeOf(data)}>`;
-    if (queryType) given.push(`query: ${queryType}${query.some(({ required }) => required) ? "" : " = {}"}`);
-    given.push(`options?: ${takesDryRun ? "O" : optionsType}`);
-    const parts = [`method: ${literal(method.toUpperCase())}`, at];
-    if (queryType) parts.push("query");
-    if (bodyType) parts.push("body");
-    if (isWrite && takesKey) parts.push("takesKey: true");
-    const source = [
-      `${about}${name}${generic}(${given.join(", ")}): Promise<${result}> {`,
-      `  return this.#transport.request({ ${parts.join(", ")} }, options);`,
-      "}",
-    ].join("\n");
-    return { group, name, schemas, declarations, source };
+    return {
+      ...nameOf(path, operationId),
+      httpMethod: method.toUpperCase(),
+      path,
+      ids: inPlace("path").map(({ name }) => name),
+      query: query.length > 0 ? { type: `${pascal(operationId)}Query`, schema: objectOf(query) } : undefined,
+      body: requestBody && schemaOf(requestBody),
+      data: this.#data(operation),
+      takesKey: inPlace("header").some(({ name }) => name.toLowerCase() === "idempotency-key"),
+      takesDryRun: query.length < inPlace("query").length,
+      about: comment(summary && `${summary}.`, description),
+    };
   }
 
   /** Every code that a refusal may have. */
-  #errorCodes(): string {
+  #errorCode(): Schema {
     const code = this.#document.components?.schemas?.["Error"]?.properties?.["code"];
     if (!code) throw new Error("the document names no error codes");
-    return declare("ErrorCode", { ...code, description: "The codes of refusals. Codes are added, never renamed." });
+    return { ...code, description: "The codes of refusals. Codes are added, never renamed." };
   }
 
   /** The payload of each webhook, by its type. */
-  #events(): { schemas: Schema[]; declarations: string[] } {
+  #events(): Schema {
     const events = Object.entries(this.#document.webhooks ?? {}).map(([name, item]) => {
       const schema = item.post?.requestBody && schemaOf(item.post.requestBody);
       if (!schema) throw new Error(`the webhook ${name} documents no payload`);
       return [name, schema] as const;
     });
-    const fields = events.map(([name, schema]) => `${literal(name)}: ${typeOf(schema)};`);
     return {
-      schemas: events.map(([, schema]) => schema),
-      declarations: [
-        `${comment("The payload of each webhook event, by its type.")}export type WebhookEvents = {\n${indent(fields.join("\n"))}\n};\n`,
-        `${comment("The payload of a webhook: its `type` says which. Types are added: have a branch for one that is unknown.")}export type WebhookEvent = WebhookEvents[keyof WebhookEvents];\n`,
-      ],
+      type: "object",
+      description: "The payload of each webhook event, by its type.",
+      properties: Object.fromEntries(events),
+      required: events.map(([name]) => name),
     };
   }
 }
 
-const requiredOf = (parameters: readonly Parameter[]): string[] =>
-  parameters.filter(({ required }) => required).map(({ name }) => name);
+const IMPACT: Schema = { $ref: "#/components/schemas/Impact" };
 
-/** The incremental run over a list: `list` gives `changes`, `listSubscribers` gives `changesOfSubscribers`. */
-function changesMethod(name: string, ids: readonly string[], item: string, queryType: string): string[] {
-  const rest = name.replace(/^[a-z]+/, "");
-  const given = [
-    ...ids.map((id) => `${id}: string`),
-    "since?: string",
-    `query: Omit<${queryType}, "updated_since" | "sort" | "cursor"> = {}`,
-    "options?: RequestOptions",
-  ];
-  const call = `this.${name}(${[...ids, '{ ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) }', "options"].join(", ")})`;
-  return [
-    "",
-    comment("The records that changed since an instant, all of them without one. See `Changes`.").trimEnd(),
-    `changes${rest && `Of${rest}`}(${given.join(", ")}): Changes<${item}> {`,
-    `  return new Changes((page) => ${call});`,
+const EVENT_TYPE = `${comment("The payload of a webhook: its `type` says which. Types are added: have a branch for one that is unknown.")}export type WebhookEvent = WebhookEvents[keyof WebhookEvents];\n`;
+
+/** Parameters as the properties of one object. */
+const objectOf = (parameters: readonly Parameter[]): Schema => ({
+  type: "object",
+  properties: Object.fromEntries(
+    parameters.map(({ name, description, schema = {} }) => [
+      name,
+      { ...schema, ...(description ? { description } : {}) },
+    ]),
+  ),
+  required: parameters.filter(({ required }) => required).map(({ name }) => name),
+});
+
+const takesQuery = ({ query }: Signature, name: string): boolean => query?.schema.properties?.[name] !== undefined;
+
+/** The declarations of a method's parameters before the query. */
+const idsOf = ({ ids }: Signature): string[] => ids.map((id) => `${id}: string`);
+
+const atPath = ({ path, ids }: Signature): string =>
+  `path: ${literal(path)}${ids.length > 0 ? `, ids: { ${ids.join(", ")} }` : ""}`;
+
+/** The method of a list, and of its incremental run where it has one. */
+function listMethods(signature: Signature, queryType: string): string[] {
+  const { name, data, about } = signature;
+  const item = typeOf(data.items ?? {});
+  const given = [...idsOf(signature), `query: ${queryType} = {}`, "options?: RequestOptions"].join(", ");
+  const request = `this.#transport.request({ method: "GET", ${atPath(signature)}, query }, options)`;
+  const source = [
+    `${about}${name}(${given}): Listing<${item}> {`,
+    `  const readPage = (query: ${queryType}): Promise<Page<${item}>> => ${request};`,
+    "  return listingOf(readPage, query);",
     "}",
-  ];
+  ].join("\n");
+  return takesQuery(signature, "updated_since") ? [source, changesMethod(signature, item, queryType)] : [source];
 }
 
-function classOf(group: string, methods: readonly Method[]): string {
+/** The incremental run over a list: `list` gives `changes`, `listSubscribers` gives `changesOfSubscribers`. */
+function changesMethod(signature: Signature, item: string, queryType: string): string {
+  const { name, ids } = signature;
+  const rest = name.replace(/^[a-z]+/, "");
+  const query = `query: Omit<${queryType}, "updated_since" | "sort" | "cursor"> = {}`;
+  const given = [...idsOf(signature), "since?: string", query, "options?: RequestOptions"].join(", ");
+  const since = "...(since === undefined ? {} : { updated_since: since })";
+  const passed = [...ids, `{ ...page, ...query, sort: "updated_at", ${since} }`, "options"].join(", ");
+  return [
+    comment("The records that changed since an instant, all of them without one. See `Changes`.").trimEnd(),
+    `changes${rest && `Of${rest}`}(${given}): Changes<${item}> {`,
+    `  return new Changes((page) => this.${name}(${passed}));`,
+    "}",
+  ].join("\n");
+}
+
+/** The method of any other operation. */
+function callMethod(signature: Signature): string {
+  const { name, httpMethod, query, body, data, takesKey, takesDryRun, about } = signature;
+  const options = [takesKey ? "WriteOptions" : "RequestOptions", ...(takesDryRun ? ["DryRunOption"] : [])].join(" & ");
+  const generic = takesDryRun ? `<O extends ${options}>` : "";
+  const result = takesDryRun ? `Outcome<${typeOf(data)}, Impact, O>` : `Answer<${typeOf(data)}>`;
+  const given = [
+    ...idsOf(signature),
+    ...(body ? [`body: ${typeOf(body)}`] : []),
+    ...(query ? [`query: ${query.type}${query.schema.required?.length ? "" : " = {}"}`] : []),
+    `options?: ${takesDryRun ? "O" : options}`,
+  ];
+  const call = [
+    `method: ${literal(httpMethod)}`,
+    atPath(signature),
+    ...(query ? ["query"] : []),
+    ...(body ? ["body"] : []),
+    ...(takesKey ? ["takesKey: true"] : []),
+  ];
+  return [
+    `${about}${name}${generic}(${given.join(", ")}): Promise<${result}> {`,
+    `  return this.#transport.request({ ${call.join(", ")} }, options);`,
+    "}",
+  ].join("\n");
+}
+
+const methodsOf = (signature: Signature): string[] =>
+  signature.query && takesQuery(signature, "cursor")
+    ? listMethods(signature, signature.query.type)
+    : [callMethod(signature)];
+
+function classOf(group: string, methods: readonly Signature[]): string {
   const members = [
     "readonly #transport: Transport;",
     "constructor(transport: Transport) {\n  this.#transport = transport;\n}",
   ];
-  const sources = [...members, ...methods.map(({ source }) => source)];
+  const sources = [...members, ...methods.flatMap(methodsOf)];
   return `export class ${pascal(group)}Resource {\n${indent(sources.join("\n\n"))}\n}\n`;
 }
 
