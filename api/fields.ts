@@ -37,7 +37,7 @@ export const name = z
   .min(1)
   .max(MAX_NAME_LENGTH)
   .refine((text) => !hasControlCharacter(text), "must not hold line breaks or control characters")
-  .meta({ description: "The name, for the team alone.", examples: ["Customers"] });
+  .meta({ description: "The name; spaces around it are removed.", examples: ["Customers"] });
 
 /** A person's first or last name; null for none. */
 export const personName = oneLine(MAX_PERSON_NAME_LENGTH)

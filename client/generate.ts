@@ -129,7 +129,7 @@ interface Signature {
   ids: string[];
   /** The query parameters as one object, and its type's name. */
   query: { type: string; schema: Schema } | undefined;
-  body: Schema | undefined;
+  body: { schema: Schema; isRequired: boolean } | undefined;
   /** The payload of a success. */
   data: Schema;
   takesKey: boolean;
@@ -230,13 +230,14 @@ class Generator {
     const parameters = (operation.parameters ?? []).map((one) => this.#resolve("parameters", one));
     const inPlace = (place: Parameter["in"]) => parameters.filter((parameter) => parameter.in === place);
     const query = inPlace("query").filter(({ name }) => name !== "dry_run");
+    const bodySchema = requestBody && schemaOf(requestBody);
     return {
       ...nameOf(path, operationId),
       httpMethod: method.toUpperCase(),
       path,
       ids: inPlace("path").map(({ name }) => name),
       query: query.length > 0 ? { type: `${pascal(operationId)}Query`, schema: objectOf(query) } : undefined,
-      body: requestBody && schemaOf(requestBody),
+      body: bodySchema && { schema: bodySchema, isRequired: requestBody?.required === true },
       data: this.#data(operation),
       takesKey: inPlace("header").some(({ name }) => name.toLowerCase() === "idempotency-key"),
       takesDryRun: query.length < inPlace("query").length,
@@ -330,7 +331,7 @@ function callMethod(signature: Signature): string {
   const result = takesDryRun ? `Outcome<${typeOf(data)}, Impact, O>` : `Answer<${typeOf(data)}>`;
   const given = [
     ...idsOf(signature),
-    ...(body ? [`body: ${typeOf(body)}`] : []),
+    ...(body ? [`body${body.isRequired ? "" : "?"}: ${typeOf(body.schema)}`] : []),
     ...(query ? [`query: ${query.type}${query.schema.required?.length ? "" : " = {}"}`] : []),
     `options?: ${takesDryRun ? "O" : options}`,
   ];

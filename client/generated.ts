@@ -247,7 +247,7 @@ export type ContactUpdatedEvent = {
 };
 
 export type CreateListBody = {
-  /** The name, for the team alone. */
+  /** The name; spaces around it are removed. */
   name: string;
   /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
   optin?: "SINGLE" | "DOUBLE";
@@ -256,7 +256,7 @@ export type CreateListBody = {
 };
 
 export type CreateNewsletterBody = {
-  /** The name, for the team alone. */
+  /** The name; spaces around it are removed. */
   name: string;
   /** The subject, a Liquid template of one line. */
   subject?: string | null;
@@ -264,7 +264,7 @@ export type CreateNewsletterBody = {
   from_email?: string | null;
   /** The name in From. */
   from_name?: string | null;
-  /** The HTML, a Liquid template; it must hold a link to unsubscribe before it can be sent. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null;
 };
 
@@ -317,7 +317,7 @@ export type CreateWebhookBody = {
     | "account.error"
     | "account.recovered"
   >;
-  /** The name, for the team alone. */
+  /** The name; spaces around it are removed. */
   name?: string;
   /** A note for the team. */
   description?: string | null;
@@ -626,7 +626,7 @@ export type Newsletter = {
   from_email: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template; it must hold a link to unsubscribe before it can be sent. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
@@ -812,7 +812,7 @@ export type NewsletterWithRecipients = {
   from_email: string | null;
   /** The name in From. */
   from_name: string | null;
-  /** The HTML, a Liquid template; it must hold a link to unsubscribe before it can be sent. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. */
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
@@ -1110,7 +1110,7 @@ export type UnsubscribeCreatedEvent = {
 };
 
 export type UpdateListBody = {
-  /** The name, for the team alone. */
+  /** The name; spaces around it are removed. */
   name?: string;
   /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
   optin?: "SINGLE" | "DOUBLE";
@@ -1119,7 +1119,7 @@ export type UpdateListBody = {
 };
 
 export type UpdateNewsletterBody = {
-  /** The name, for the team alone. */
+  /** The name; spaces around it are removed. */
   name?: string;
   /** The subject, a Liquid template of one line. */
   subject?: string | null;
@@ -1127,7 +1127,7 @@ export type UpdateNewsletterBody = {
   from_email?: string | null;
   /** The name in From. */
   from_name?: string | null;
-  /** The HTML, a Liquid template; it must hold a link to unsubscribe before it can be sent. At most 1048576 bytes in UTF-8. */
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
   body?: string | null;
 };
 
@@ -1173,7 +1173,7 @@ export type UpdateWebhookBody = {
     | "account.error"
     | "account.recovered"
   >;
-  /** The name, for the team alone. */
+  /** The name; spaces around it are removed. */
   name?: string;
   /** A note for the team. */
   description?: string | null;
@@ -1599,7 +1599,7 @@ export class ListsResource {
    *
    * Deletes a list and its subscriptions for good. The subscribers stay, and so do suppressions and the record of opt-outs.
    *
-   * A list that a send still needs is not deleted: 409 `resource_state_invalid`.
+   * Drafts that target the list lose it. While a newsletter that is `SCHEDULED`, `SENDING` or `PAUSED` targets it, the answer is 409 `resource_state_invalid`.
    *
    * **Scope:** `lists:write`.
    *
@@ -1652,7 +1652,7 @@ export class ListsResource {
    *
    * Puts up to 1,000 subscribers on a list. Each id is in one of the three arrays of the answer: `added`, `already_subscribed` or, for someone who opted out of the list, `opted_out`. An opt-out is never undone through the API.
    *
-   * On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`.
+   * On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.
    *
    * **Scope:** `lists:write`.
    *
@@ -1822,9 +1822,9 @@ export class NewslettersResource {
   /**
    * Draft a newsletter.
    *
-   * Creates a newsletter, always as a `DRAFT`. A draft may be incomplete: its send-preview is refused until it is complete. Its lists, its sending account, `send_at` and `send_days` are set in the app.
+   * Creates a newsletter, always as a `DRAFT`. A draft may be incomplete: its send-preview is refused until it is complete. Its lists and its send days are set in the app.
    *
-   * `subject` and `body` are Liquid templates, which are checked here. A team has a limit of newsletters: one more is 409 `resource_limit_reached`. Templates that take long to check count against a limit of their own: 429 `rate_limit_exceeded`.
+   * `subject` and `body` are Liquid templates, which are checked here. A team has a limit of newsletters, sent ones among them: one more is 409 `resource_limit_reached`. While too many templates of the team wait to be checked, the answer is 429 `rate_limit_exceeded`.
    *
    * **Scope:** `newsletters:write`.
    *

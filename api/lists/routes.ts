@@ -119,7 +119,7 @@ const remove = route({
   summary: "Delete a list with its subscriptions; the subscribers stay",
   description: paragraphs(
     "Deletes a list and its subscriptions for good. The subscribers stay, and so do suppressions and the record of opt-outs.",
-    "A list that a send still needs is not deleted: 409 `resource_state_invalid`.",
+    "Drafts that target the list lose it. While a newsletter that is `SCHEDULED`, `SENDING` or `PAUSED` targets it, the answer is 409 `resource_state_invalid`.",
   ),
   errors: ["resource_state_invalid"],
 })
@@ -169,7 +169,7 @@ const add = route({
   summary: "Add subscribers to a list; an opt-out stays",
   description: paragraphs(
     "Puts up to 1,000 subscribers on a list. Each id is in one of the three arrays of the answer: `added`, `already_subscribed` or, for someone who opted out of the list, `opted_out`. An opt-out is never undone through the API.",
-    "On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`.",
+    "On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.",
   ),
 })
   .input(z.strictObject({ params: listParams, body: membershipBody }))

@@ -43,8 +43,8 @@ const create = route({
   tag: "Newsletters",
   summary: "Draft a newsletter",
   description: paragraphs(
-    "Creates a newsletter, always as a `DRAFT`. A draft may be incomplete: its send-preview is refused until it is complete. Its lists, its sending account, `send_at` and `send_days` are set in the app.",
-    "`subject` and `body` are Liquid templates, which are checked here. A team has a limit of newsletters: one more is 409 `resource_limit_reached`. Templates that take long to check count against a limit of their own: 429 `rate_limit_exceeded`.",
+    "Creates a newsletter, always as a `DRAFT`. A draft may be incomplete: its send-preview is refused until it is complete. Its lists and its send days are set in the app.",
+    "`subject` and `body` are Liquid templates, which are checked here. A team has a limit of newsletters, sent ones among them: one more is 409 `resource_limit_reached`. While too many templates of the team wait to be checked, the answer is 429 `rate_limit_exceeded`.",
   ),
   errors: ["rate_limit_exceeded", "resource_limit_reached"],
 })

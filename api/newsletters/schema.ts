@@ -29,7 +29,8 @@ const FROM_EMAIL = {
 };
 const FROM_NAME = { description: "The name in From.", examples: ["Example News"] };
 const BODY = {
-  description: "The HTML, a Liquid template; it must hold a link to unsubscribe before it can be sent.",
+  description:
+    "The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe.",
   examples: ['<p>Hello {{ first_name }}</p><p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p>'],
 };
 
@@ -156,9 +157,10 @@ export const newsletterSendPreview = z
       .describe("Complaints over delivered mail, as fractions. At the threshold the API sends nothing."),
     confirmation: z
       .object({
-        token: z
-          .string()
-          .meta({ description: "Confirms this plan, once.", examples: ["v1.c2VuZC1wcmV2aWV3.ZXhhbXBsZQ"] }),
+        token: z.string().meta({
+          description: "Confirms this plan, once.",
+          examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
+        }),
         expires_at: timestamp.describe("15 minutes after the preview."),
       })
       .describe("For the confirmation by `sendNewsletter`."),

@@ -147,7 +147,10 @@ const send = route({
           .string()
           .min(1)
           .max(512)
-          .meta({ description: "`confirmation.token` of the preview.", examples: ["v1.c2VuZC1wcmV2aWV3.ZXhhbXBsZQ"] }),
+          .meta({
+            description: "`confirmation.token` of the preview.",
+            examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
+          }),
       }),
     }),
   )

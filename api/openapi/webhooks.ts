@@ -22,6 +22,7 @@ const HEADERS: Readonly<Record<string, [description: string, example: string, re
   "X-Service-Webhook-Id": ["The endpoint.", "whk_01m7zh34n8e49vnbt7e64rvp0c"],
   "X-Service-Api-Version": ["The dated version that shapes the payload.", DOCUMENT_VERSION],
   "X-Service-Replay": ["`true` for a replay; absent otherwise.", "true", false],
+  "X-Service-Test": ["`true` for an example that was asked for; absent otherwise.", "true", false],
 };
 
 function payloadOf(schemas: Schemas, event: EventName): JsonSchema {

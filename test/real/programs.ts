@@ -1,6 +1,7 @@
 /** Programs of third parties that tests run against, installed where that is possible. */
 import { execFile } from "node:child_process";
-import { access, constants, mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { access, constants, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { promisify } from "node:util";
 
@@ -14,16 +15,24 @@ const POLICY = "/usr/sbin/policy-rc.d";
 
 /** Debian's package of each program. */
 const PACKAGES = { pgbouncer: "pgbouncer", postfix: "postfix", promtool: "prometheus" } as const;
-type Program = keyof typeof PACKAGES;
+type DebianProgram = keyof typeof PACKAGES;
+type Program = DebianProgram | "schemathesis";
 
-async function find(program: Program, folders: readonly string[] = FOLDERS): Promise<string | undefined> {
+/** The packages of PyPI that schemathesis consists of, with their digests: pip installs no others. */
+const SCHEMATHESIS = `${import.meta.dirname}/schemathesis.txt`;
+
+const CACHE = `${process.env["XDG_CACHE_HOME"] || `${homedir()}/.cache`}/mailkeel`;
+
+const isExecutable = (file: string): Promise<boolean> =>
+  access(file, constants.X_OK).then(
+    () => true,
+    () => false,
+  );
+
+async function find(program: DebianProgram, folders: readonly string[] = FOLDERS): Promise<string | undefined> {
   for (const folder of folders.filter(Boolean)) {
     const file = `${folder}/${program}`;
-    const found = await access(file, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    if (found) return file;
+    if (await isExecutable(file)) return file;
   }
   return undefined;
 }
@@ -55,7 +64,7 @@ async function install(name: string): Promise<void> {
 
 /** Unpacks a package into the user's cache, for one program of a package that would bring a service along. */
 async function unpack(name: string): Promise<string> {
-  const folder = `${process.env["XDG_CACHE_HOME"] || `${homedir()}/.cache`}/mailkeel/${name}`;
+  const folder = `${CACHE}/${name}`;
   await mkdir(folder, { recursive: true });
   await aptGet(["download", name], folder);
   const archive = (await readdir(folder)).find((file) => file.endsWith(".deb"));
@@ -65,9 +74,32 @@ async function unpack(name: string): Promise<string> {
   return `${folder}/usr/bin`;
 }
 
+const reasonOf = (error: unknown): string | undefined =>
+  error instanceof Error ? error.message.trim().split("\n").at(-1) : String(error);
+
+/** Installs schemathesis into an environment of Python in the user's cache, a new one whenever its packages change. */
+async function obtainSchemathesis(): Promise<{ path: string } | { missing: string }> {
+  const packages = createHash("sha256")
+    .update(await readFile(SCHEMATHESIS))
+    .digest("hex")
+    .slice(0, 12);
+  const folder = `${CACHE}/schemathesis-${packages}`;
+  const path = `${folder}/bin/schemathesis`;
+  if (await isExecutable(path)) return { path };
+  try {
+    await run("python3", ["-m", "venv", folder], { timeout: INSTALL_TIMEOUT_MS });
+    const pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
+    await run(`${folder}/bin/python`, [...pip, "-r", SCHEMATHESIS], { timeout: INSTALL_TIMEOUT_MS });
+    return { path };
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    return { missing: `schemathesis needs python3 with venv and PyPI: ${reasonOf(error)}` };
+  }
+}
+
 /** @returns the program's path, or why it is not to be had */
-async function obtain(program: Program): Promise<{ path: string } | { missing: string }> {
-  const cached = `${process.env["XDG_CACHE_HOME"] || `${homedir()}/.cache`}/mailkeel/${PACKAGES[program]}/usr/bin`;
+async function obtain(program: DebianProgram): Promise<{ path: string } | { missing: string }> {
+  const cached = `${CACHE}/${PACKAGES[program]}/usr/bin`;
   const there = await find(program, [...FOLDERS, cached]);
   if (there !== undefined) return { path: there };
   const advice = `${program} is not installed (Debian: apt-get install ${PACKAGES[program]})`;
@@ -78,8 +110,7 @@ async function obtain(program: Program): Promise<{ path: string } | { missing: s
     const path = await find(program, folders);
     return path === undefined ? { missing: `${advice}, and apt-get did not bring it` } : { path };
   } catch (error) {
-    const reason = error instanceof Error ? error.message.trim().split("\n").at(-1) : String(error);
-    return { missing: `${advice}, and apt-get failed: ${reason}` };
+    return { missing: `${advice}, and apt-get failed: ${reasonOf(error)}` };
   }
 }
 
@@ -91,7 +122,7 @@ export function needs(program: Program): () => string {
   let path = "";
   before(async function () {
     this.timeout(2 * INSTALL_TIMEOUT_MS);
-    const found = await obtain(program);
+    const found = await (program === "schemathesis" ? obtainSchemathesis() : obtain(program));
     if ("path" in found) {
       path = found.path;
       return;
