@@ -32,7 +32,7 @@ export const HEADERS = {
   "X-RateLimit-Remaining": count("The same as `RateLimit-Remaining`, in an older spelling.", 599),
   "X-RateLimit-Reset": count("The same as `RateLimit-Reset`, in an older spelling.", 42),
   "Cache-Control": text("Answers belong to one key and are never stored by a cache.", "no-store"),
-  Vary: text("The request headers that an answer depends on.", "x-api-key, Authorization, Service-Version"),
+  Vary: text("The request headers that an answer depends on.", "Authorization, X-API-Key, Service-Version"),
   Location: text("The path of the new record.", "/api/v2/lists/list_01m7zh34n8e49vnbt7e64rvp0c"),
   "Idempotent-Replayed": {
     description: "`true` on an answer that is repeated under an Idempotency-Key: nothing was done.",

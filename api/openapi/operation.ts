@@ -132,12 +132,17 @@ function parametersOf(schemas: Schemas, definition: RouteDefinition, nameOf: (pa
   ];
 }
 
-function bodyOf(schemas: Schemas, { input, operationId }: RouteDefinition): JsonSchema {
+/** The types that a request's body may have. A PATCH leaves out what does not change: it is a merge patch (RFC 7396). */
+const bodyTypes = (method: string): string[] =>
+  method === "PATCH" ? ["application/json", "application/merge-patch+json"] : ["application/json"];
+
+function bodyOf(schemas: Schemas, { method, input, operationId }: RouteDefinition): JsonSchema {
   const { body } = input.shape;
   if (!body) return {};
   const schema = schemas.add(`${capitalised(operationId)}Body`, schemas.convert(body, "input"));
-  const example = { value: schemas.exampleOf(schema) };
-  return { requestBody: { required: true, content: json(schema, { example }) } };
+  const media = { schema, examples: { example: { value: schemas.exampleOf(schema) } } };
+  const content = Object.fromEntries(bodyTypes(method).map((type) => [type, media]));
+  return { requestBody: { required: !body.safeParse(undefined).success, content } };
 }
 
 /** What the operation's own description leaves to the document: scopes, the Idempotency-Key and the dry run. */

@@ -235,7 +235,7 @@ describe("The Dockerfile", () => {
   });
 
   it("copies every folder that the API and the workers need", () => {
-    for (const folder of ["activities", "api", "app", "db", "domain", "stack", "workers", "workflows"]) {
+    for (const folder of ["activities", "api", "app", "client", "db", "domain", "stack", "workers", "workflows"]) {
       assert.ok(final.includes(`COPY ${folder} ./${folder}`), folder);
     }
   });
