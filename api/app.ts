@@ -3,6 +3,7 @@ import express, { type ErrorRequestHandler, type Express, type RequestHandler } 
 import helmet from "helmet";
 import { notFound } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
+import { BASE_PATH } from "./base-path.ts";
 import type { Deps } from "./deps.ts";
 import { restRouter } from "./rest/adapter.ts";
 import { linksOf, renderError } from "./rest/envelope.ts";
@@ -10,9 +11,6 @@ import { toApiError } from "./rest/failures.ts";
 import { localsOf, refuseLargeBodies, send, type UploadLimits } from "./rest/http.ts";
 import { appRouter } from "./router.ts";
 import { systemRouter } from "./system/router.ts";
-
-/** Path of the REST API. */
-export const BASE_PATH = "/api/v2";
 
 export interface AppOptions {
   /** The REST routes; all of them unless given. */

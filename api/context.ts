@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
 import type { EntityManager, MikroORM, Tenant } from "../db/orm.ts";
-import type { Access, HeaderValues } from "../domain/access/authenticate.ts";
+import type { Access, HeaderValues, TokenVerifier } from "../domain/access/authenticate.ts";
 import type { RequestLimits } from "../domain/access/request-limit.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
@@ -38,6 +38,7 @@ interface Services {
 export interface CallContext extends Services {
   orm: MikroORM;
   requestId: string;
+  verifyToken: TokenVerifier;
   /** Credentials and the Idempotency-Key are in here. */
   headers: HeaderValues;
   limits: RequestLimits;

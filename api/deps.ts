@@ -14,12 +14,15 @@ import type { Registry } from "prom-client";
 import type { Env } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
 import type { MikroORM } from "../db/orm.ts";
+import type { TokenVerifier } from "../domain/access/authenticate.ts";
+import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
 import { RequestLimits } from "../domain/access/request-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
+import { resourceUrl } from "./base-path.ts";
 import { openMetrics } from "./metrics.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 
@@ -49,6 +52,7 @@ export interface Deps {
   limits: RequestLimits;
   /** The metrics of this process. */
   metrics: Registry;
+  verifyToken: TokenVerifier;
 }
 
 /** Codes of calls that fail while the cluster or its workers do not answer. */
@@ -120,6 +124,17 @@ export function openTemporal(env: Env): TemporalGateway {
   };
 }
 
+/** The OAuth tokens that the settings allow; undefined without an issuer. */
+export function tokenRulesOf({
+  OAUTH_ISSUER,
+  OAUTH_JWKS_URL,
+  OAUTH_AUDIENCE,
+  PUBLIC_URL,
+}: Env): TokenRules | undefined {
+  if (OAUTH_ISSUER === undefined || OAUTH_JWKS_URL === undefined) return undefined;
+  return { issuer: OAUTH_ISSUER, keySetUrl: OAUTH_JWKS_URL, audience: OAUTH_AUDIENCE ?? resourceUrl(PUBLIC_URL) };
+}
+
 /** Opens the dependencies; none connects before its first use. */
 export async function openDeps(env: Env): Promise<Deps> {
   const log = openLog(env, "api");
@@ -140,6 +155,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     checkWebhookUrl: guardedUrl(openUrlGuard(env)),
     limits: new RequestLimits(env, countedAlone),
     metrics: registry,
+    verifyToken: openTokenVerifier(tokenRulesOf(env)),
   };
 }
 

@@ -54,13 +54,17 @@ export const ERRORS = {
   invalid_token: entry(401, "authentication_error", "The OAuth token is expired, revoked or not meant for this API."),
   plan_upgrade_required: entry(402, "quota_error", "API access needs the Business plan."),
   quota_exceeded: entry(402, "quota_error", "The team has used up what its plan allows."),
-  insufficient_scope: entry(403, "permission_error", "The API key lacks a scope; the message names it."),
+  insufficient_scope: entry(403, "permission_error", "The API key or OAuth token lacks a scope; the message names it."),
   role_insufficient: entry(
     403,
     "permission_error",
-    "The member who created the key no longer has the role for this, or has left the team.",
+    "The member who created the key, or whom the token acts for, no longer has the role for this, or has left the team.",
   ),
-  forbidden_scope_pair: entry(403, "permission_error", "The key holds two scopes that one key must not hold together."),
+  forbidden_scope_pair: entry(
+    403,
+    "permission_error",
+    "The key or token holds two scopes that none may hold together.",
+  ),
   send_not_permitted: entry(
     403,
     "permission_error",

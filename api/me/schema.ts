@@ -16,3 +16,8 @@ export const apiKey = z.object({
   scopes: z.array(z.enum(SCOPES)),
   granted_scopes: z.array(z.enum(SCOPES)),
 });
+
+/** The OAuth token a request came with: the same fields. No role was recorded when it was issued. */
+export const oauthToken = apiKey.extend({ object: z.literal("oauth_token"), role_at_issue: z.null() });
+
+export const identity = z.discriminatedUnion("object", [apiKey, oauthToken]);

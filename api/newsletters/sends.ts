@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { requireKey } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/idempotency.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
@@ -63,7 +64,8 @@ const sendPreview = route({
     const resource = newsletter(newsletterId);
     if (ctx.dryRun) return dryRunPreview(ctx, resource);
 
-    await checkDraft(em, tenant, resource, access.key);
+    const key = requireKey(access, "newsletters:send");
+    await checkDraft(em, tenant, resource, key);
     const previewId = previewIdFor(claimOf(ctx));
     await runSendUpdate(temporal, {
       name: "preview",
@@ -71,7 +73,7 @@ const sendPreview = route({
       resource,
       previewId,
       updateId: `preview/${ctx.requestId}`,
-      args: { apiKeyId: access.key.id },
+      args: { apiKeyId: key.id },
     });
     const facts: PreviewFacts = { newsletterId, previewId };
     return ok(await showPreview(ctx, facts), { facts });
@@ -79,7 +81,7 @@ const sendPreview = route({
 
 /** The same plan and the same gates, with no row and no token. */
 async function dryRunPreview({ em, tenant, access }: RequestContext, resource: SendResource) {
-  const { plan, cap } = await resolvePreview(em, tenant, resource, access.key);
+  const { plan, cap } = await resolvePreview(em, tenant, resource, requireKey(access, "newsletters:send"));
   const { eligible } = plan.counts;
   const quota = {
     kind: "email_credits",
@@ -119,7 +121,8 @@ const send = route({
     const { em, tenant, access, vault, temporal } = ctx;
     const resource = newsletter(input.params.newsletterId);
     const token = input.body.confirmation_token;
-    const check = () => checkConfirm(em, { tenant, resource, key: access.key, token, vault });
+    const key = requireKey(access, "newsletters:send");
+    const check = () => checkConfirm(em, { tenant, resource, key, token, vault });
     const previewId = await check();
     const idempotency = claimOf(ctx);
     await runSendUpdate(temporal, {
@@ -128,7 +131,7 @@ const send = route({
       resource,
       previewId,
       updateId: `confirm/${ctx.requestId}`,
-      args: { apiKeyId: access.key.id, idempotency },
+      args: { apiKeyId: key.id, idempotency },
       recheck: async () => {
         await check();
       },

@@ -59,12 +59,12 @@ function callerHeaders({ allowance: { limit, remaining, resetMs }, apiVersion }:
 }
 
 async function identify(call: CallContext) {
-  const { orm, vault, headers, limits, client, setHeaders, locals, log, requestId } = call;
+  const { orm, vault, headers, limits, client, verifyToken, setHeaders, locals, log, requestId } = call;
   const onIdentified = (identified: Identified) => setHeaders(callerHeaders(identified));
-  const access = await authenticate(orm.em, vault, headers, { limits, client, onIdentified });
+  const access = await authenticate(orm.em, vault, headers, { limits, client, onIdentified }, verifyToken);
   const { tenant } = access;
   locals.teamId = tenant.teamId;
-  const version = readVersion(headers, access.key.apiVersion);
+  const version = readVersion(headers, access.caller.apiVersion);
   setHeaders({ [VERSION_HEADER]: version });
   const known = { access, tenant, version, em: forTenant(orm.em, tenant) };
   return { ...known, log: log.child({ requestId, teamId: tenant.teamId }) };
@@ -99,7 +99,7 @@ const admitted = t.procedure
     if (alsoScope) requireScope(call.access, alsoScope);
     const dryRun = readDryRun(call.query().dryRun, call.access, definition);
     const key = readKey(call.headers, definition);
-    await TURNS[definition.kind].take(call.access.key.id, call.ended);
+    await TURNS[definition.kind].take(call.access.caller.id, call.ended);
     return next({ ctx: { call: { ...call, dryRun, key } } });
   });
 

@@ -81,7 +81,7 @@ const create = route({
   .output(newWebhook)
   .before(({ ctx, input }) => checkRegistration(ctx.access, input.body, ctx.checkWebhookUrl))
   .mutation(async ({ ctx, input }) => {
-    const registration = { ...ctx.tenant, origin: "API", apiVersion: ctx.access.key.apiVersion } as const;
+    const registration = { ...ctx.tenant, origin: "API", apiVersion: ctx.access.caller.apiVersion } as const;
     const { endpoint, secret } = await createEndpoint(ctx.em, ctx.vault, registration, input.body);
     const neededScopes = carriesContactData(endpoint.events) ? CONTACT_SCOPES : undefined;
     return ok({ ...presentWebhook(endpoint), secret }, { impact: impact({ would_create: 1 }), neededScopes });

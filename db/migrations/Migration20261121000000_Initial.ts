@@ -95,6 +95,10 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "request_counts" ("starts_at" timestamptz(3) not null, "caller_id" text not null, "count" int not null, primary key ("starts_at", "caller_id"));`,
     );
     this.addSql(
+      `create table "revoked_tokens" ("jti" text not null, "expires_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("jti"));`,
+    );
+    this.addSql(`create index "revoked_tokens_expires_at_index" on "revoked_tokens" ("expires_at");`);
+    this.addSql(
       `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "salt" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
     );
     this.addSql(

@@ -9,6 +9,7 @@ import { RequestLimits } from "../../domain/access/request-limit.ts";
 import { roleHolds, SCOPES } from "../../domain/access/scopes.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
+import { countStatements } from "../support/count-statements.ts";
 import { backdoor, makeTeam, type TestTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 
@@ -161,7 +162,8 @@ describe("authentication", () => {
     try {
       // The first connection of a process asks more: whether the database admits the process.
       await app.deps.connectDatabase();
-      assert.equal(await countStatements(app, team.keys.live), 1);
+      const ask = async () => assert.equal((await api(team.keys.live, app.base).get("/ping")).status, 200);
+      assert.equal(await countStatements(app, ask), 1);
     } finally {
       await app.close();
     }
@@ -178,22 +180,6 @@ describe("authentication", () => {
     const headers = { "x-api-key": [team.keys.live] };
     await assert.rejects(authenticate(nowhere, vault, headers, caller), { code: "rate_limit_exceeded" });
   });
-
-  /** Statements that reached Postgres during one request, counted at the driver. */
-  async function countStatements(app: TestApp, key: string): Promise<number> {
-    const pool = await app.deps.orm.em.getDriver().getConnection().getNativeClient();
-    let statements = 0;
-    const count = (client: { query: (...args: never[]) => unknown }) => {
-      const query = client.query.bind(client);
-      client.query = (...args: never[]) => {
-        statements++;
-        return query(...args);
-      };
-    };
-    pool.once("acquire", count);
-    assert.equal((await api(key, app.base).get("/ping")).status, 200);
-    return statements;
-  }
 });
 
 describe("GET /me", () => {

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { ok, route, router } from "../../api/rest/route.ts";
 import type { Env } from "../../config/env.ts";
-import { authenticate, type Sender, type TokenVerifier } from "../../domain/access/authenticate.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
 import { RequestLimits } from "../../domain/access/request-limit.ts";
 import { cleanUp } from "../../workers/maintenance.ts";
@@ -182,29 +181,6 @@ describe("Rate limits", function () {
       assert.equal(code(await api(team.keys.test, base).post("/notes", { text: "b" }, noted)), "201");
       const { base: another } = await serve({});
       assert.equal(code(await api(team.keys.live, another).post("/notes", { text: "c" }, noted)), "201");
-    });
-
-    it("hold for an OAuth client by its own name", async () => {
-      const { orm, vault } = await backdoor();
-      const { env } = await stack();
-      const limits = new RequestLimits({ ...env, RATE_LIMIT_PER_MINUTE: 2 }, assert.ifError);
-      const shown: number[] = [];
-      const sender: Sender = {
-        limits,
-        client: null,
-        onIdentified: ({ allowance }) => void shown.push(allowance.remaining),
-      };
-      const access = await authenticate(orm.em, vault, { "x-api-key": [team.keys.live] }, sender);
-      const id = unique("client");
-      const verify: TokenVerifier = async (_em, _token, admit) => {
-        await admit({ id, requestsPerMinute: null, apiVersion: "2026-08-15" });
-        return access;
-      };
-      const ask = () => authenticate(orm.em, vault, { authorization: ["Bearer a.b.c"] }, sender, verify);
-      await ask();
-      await ask();
-      await assert.rejects(ask(), { code: "rate_limit_exceeded" });
-      assert.deepEqual(shown, [1, 1, 0, 0]);
     });
 
     it("write no new version of the count for a refused request", async () => {

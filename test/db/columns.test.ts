@@ -201,6 +201,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   },
   daily_send_usage: { lineage_id: "key_columns", day: "2026-08-15", used: 2 },
   delivery_days: { ...tenant, day: "2026-08-15", delivered: 2, complaints: 1 },
+  revoked_tokens: { jti: "token_columns", expires_at: AT, created_at: AT },
   idempotency_records: {
     ...tenant,
     key_hash: "hash",

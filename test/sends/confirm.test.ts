@@ -441,7 +441,7 @@ describe("A confirm under the draft's lock", () => {
     const previewId = previewIdOf(await tokenOf(sender));
     assert.ok(previewId);
     const tenant: Tenant = { teamId: sender.team.id, environment: "LIVE" };
-    const { key } = await readAccess(sender.em.fork(), tenant, sender.liveKey.record.id, "newsletters:send");
+    const { caller: key } = await readAccess(sender.em.fork(), tenant, sender.liveKey.record.id, "newsletters:send");
 
     let read = 0;
     const html = `<p>${"Some words of a letter &amp; <b>more</b> &lt; &gt; ".repeat(19_000)}</p>`;
