@@ -7,9 +7,9 @@ import { RequestLimits } from "../../domain/access/request-limit.ts";
 import { cleanUp } from "../../workers/maintenance.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
-import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { type Keys, makeClient, makeDatabase, newKey, type OwnDatabase } from "../support/own-database.ts";
+import { windowWithRoom } from "../support/request-window.ts";
 import { stack } from "../support/stack.ts";
 
 const noInput = z.strictObject({});
@@ -38,18 +38,6 @@ const code = (answer: ApiAnswer): string => answer.body.error?.code ?? `${answer
 const header = (answer: ApiAnswer, name: string): number => Number(answer.headers.get(name) ?? Number.NaN);
 const count = (answers: readonly ApiAnswer[], wanted: string): number =>
   answers.filter((answer) => code(answer) === wanted).length;
-
-/** Waits until the window of a minute has room for a test. */
-async function windowWithRoom(): Promise<void> {
-  const em = (await backdoor()).orm.em.fork();
-  await eventually(
-    async () => {
-      const [row] = await em.execute<{ second: number }[]>("select extract(second from now())::int as second");
-      return row !== undefined && row.second < 40;
-    },
-    { withinMs: 30_000, everyMs: 200, what: "the first seconds of a minute" },
-  );
-}
 
 describe("Rate limits", function () {
   this.timeout(120_000);
