@@ -27,6 +27,7 @@ import {
   type TestClaims,
   type TestIssuer,
 } from "../support/oauth-issuer.ts";
+import { windowWithRoom } from "../support/request-window.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
 
@@ -146,6 +147,7 @@ describe("OAuth tokens", () => {
       const limited = await serveRoutes(appRouter, { changes: { ...issuer.settings, RATE_LIMIT_PER_MINUTE: 2 } });
       try {
         const another = await makeTeam();
+        await windowWithRoom();
         const ask = async (of: TestTeam, client_id: string) => {
           const token = await signToken(keyOf(issuer), await claimsFor(issuer, of, { client_id }));
           const answer = await api(undefined, limited.base).get("/me", authorised(token));
