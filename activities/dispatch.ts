@@ -136,7 +136,7 @@ async function mailSlice(
     }
   }
   settler.assertSettled();
-  if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch, dispatch.accountId);
+  if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch);
   const firstReturned = settler.firstReturnedSeq ?? Number.POSITIVE_INFINITY;
   return {
     end: mails.end,

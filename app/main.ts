@@ -11,6 +11,7 @@ import { keyCommands } from "./commands/keys.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
 import { secretCommands } from "./commands/secrets.ts";
 import { teamCommands } from "./commands/teams.ts";
+import { tokenCommands } from "./commands/tokens.ts";
 import { webhookCommands } from "./commands/webhooks.ts";
 import { lineOf } from "./output.ts";
 import { type Run, withSession } from "./session.ts";
@@ -40,6 +41,7 @@ const run: Run = async (work, options) => {
 const groups = [
   teamCommands,
   keyCommands,
+  tokenCommands,
   accountCommands,
   newsletterCommands,
   confirmationCommands,

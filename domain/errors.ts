@@ -54,13 +54,17 @@ export const ERRORS = {
   invalid_token: entry(401, "authentication_error", "The OAuth token is expired, revoked or not meant for this API."),
   plan_upgrade_required: entry(402, "quota_error", "API access needs the Business plan."),
   quota_exceeded: entry(402, "quota_error", "The team has used up what its plan allows."),
-  insufficient_scope: entry(403, "permission_error", "The API key lacks a scope; the message names it."),
+  insufficient_scope: entry(403, "permission_error", "The API key or OAuth token lacks a scope; the message names it."),
   role_insufficient: entry(
     403,
     "permission_error",
-    "The member who created the key no longer has the role for this, or has left the team.",
+    "The member who created the key, or whom the token acts for, no longer has the role for this, or has left the team.",
   ),
-  forbidden_scope_pair: entry(403, "permission_error", "The key holds two scopes that one key must not hold together."),
+  forbidden_scope_pair: entry(
+    403,
+    "permission_error",
+    "The key or token holds two scopes that none may hold together.",
+  ),
   send_not_permitted: entry(
     403,
     "permission_error",
@@ -72,7 +76,7 @@ export const ERRORS = {
     "The key's send_domains do not hold the domain of every from-address.",
   ),
   complaint_rate_exceeded: entry(403, "permission_error", "Complaints over 30 days reached 0.20 % of delivered mail."),
-  not_found: entry(404, "not_found_error", "No record has this id."),
+  not_found: entry(404, "not_found_error", "No record has this id, or no endpoint has this path."),
   method_not_allowed: entry(
     405,
     "invalid_request_error",
@@ -119,7 +123,11 @@ export const ERRORS = {
   ),
   resource_state_invalid: entry(409, "conflict_error", "The state of the record does not allow this."),
   payload_too_large: entry(413, "invalid_request_error", "The body is larger than is accepted."),
-  unsupported_media_type: entry(415, "invalid_request_error", "Send application/json, uncompressed, gzip or deflate."),
+  unsupported_media_type: entry(
+    415,
+    "invalid_request_error",
+    "Send application/json (to PATCH also application/merge-patch+json), uncompressed, gzip or deflate.",
+  ),
   send_cap_exceeded: entry(
     429,
     "rate_limit_error",
@@ -139,6 +147,11 @@ export const ERRORS = {
 } as const satisfies Record<string, ErrorEntry>;
 
 export type ErrorCode = keyof typeof ERRORS;
+
+/** Codes that no request gets yet, each with the reason. A test gets every other code from the API. */
+export const UNREACHED = {
+  version_unsupported: "The Service-Version header is not read yet.",
+} as const satisfies Partial<Record<ErrorCode, string>>;
 
 export const isErrorCode = (value: unknown): value is ErrorCode =>
   typeof value === "string" && Object.hasOwn(ERRORS, value);
@@ -173,5 +186,8 @@ export class ApiError extends Error {
   }
 }
 
-/** The answer for a record that does not exist and for one of another team: the two are alike to the byte. */
-export const notFound = (): ApiError => new ApiError("not_found");
+/**
+ * The answer for a record that does not exist and for one of another team: the two are alike to the byte.
+ * @param param the field that names the record, where it is not the path
+ */
+export const notFound = (param?: string): ApiError => new ApiError("not_found", "No record has this id.", { param });

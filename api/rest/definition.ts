@@ -38,6 +38,10 @@ export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
   };
 }
 
+/** The impact of a change to one record: none when every given field had its value already. */
+export const updateImpact = (id: string, isChanged: boolean): Impact =>
+  isChanged ? impact({ would_update: 1, affected_ids: [id] }) : impact({});
+
 /** A list of scopes, any one of which is enough. */
 export type AnyScope = readonly [Scope, ...Scope[]];
 

@@ -7,6 +7,7 @@ import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { type Ok, ok } from "./definition.ts";
+import { declareFilters } from "./filters.ts";
 import { readHorizonMs } from "./horizon.ts";
 import { itIs } from "./messages.ts";
 import { beginWithin, MAX_WALKED, mergeRanges, type Placed, walkMatching } from "./page-statement.ts";
@@ -163,6 +164,7 @@ export function defineList<
   const { table, idColumn = "id", sorts, sortable = true, updatedSince = false } = spec;
   const { ranges, walkedFilter, largeColumn } = spec;
   const [defaultSort] = sorts;
+  declareFilters(Object.keys(spec.filters ?? {}));
   const query = z.strictObject({
     ...paging,
     ...(sortable

@@ -16,7 +16,7 @@ import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
 import { nextProbeAt } from "../../domain/webhooks/waiting.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router } from "../rest/route.ts";
+import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";
 import {
   deletedWebhook,
@@ -98,7 +98,7 @@ const create = route({
   .output(newWebhook)
   .before(({ ctx, input }) => checkRegistration(ctx.access, input.body, ctx.checkWebhookUrl))
   .mutation(async ({ ctx, input }) => {
-    const registration = { ...ctx.tenant, origin: "API", apiVersion: ctx.access.key.apiVersion } as const;
+    const registration = { ...ctx.tenant, origin: "API", apiVersion: ctx.access.caller.apiVersion } as const;
     const { endpoint, secret } = await createEndpoint(ctx.em, ctx.vault, registration, input.body);
     const neededScopes = carriesContactData(endpoint.events) ? CONTACT_SCOPES : undefined;
     return ok({ ...presentWebhook(endpoint), secret }, { impact: impact({ would_create: 1 }), neededScopes });
@@ -150,11 +150,12 @@ const update = route({
   .output(webhook)
   .before(({ ctx, input }) => checkPatch(ctx.em, ctx.access, input.params.webhookId, input.body, ctx.checkWebhookUrl))
   .mutation(async ({ ctx, input }) => {
-    const changed = await updateEndpoint(ctx.em, ctx.vault, ctx.access, input.params.webhookId, input.body);
+    const { webhookId } = input.params;
+    const { record, isChanged } = await updateEndpoint(ctx.em, ctx.vault, ctx.access, webhookId, input.body);
     // A key without these scopes changes only what needs none; for another one it is not known whether they were needed.
     const holdsOne = CONTACT_SCOPES.some((scope) => ctx.access.scopes.includes(scope));
-    return ok(presentWebhook(changed), {
-      impact: impact({ would_update: 1, affected_ids: [changed.id] }),
+    return ok(presentWebhook(record), {
+      impact: updateImpact(record.id, isChanged),
       neededScopes: holdsOne && (input.body.events || input.body.url) ? CONTACT_SCOPES : undefined,
     });
   });

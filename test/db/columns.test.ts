@@ -13,7 +13,7 @@ const touched = { created_at: AT, updated_at: AT };
  * columns, the test against the values that the driver gives.
  */
 const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
-  teams: { id: tenant.team_id, name: "Team", plan: "BUSINESS", time_zone: "UTC", ...touched },
+  teams: { id: tenant.team_id, name: "Team", plan: "BUSINESS", time_zone: "UTC", requests_per_minute: 100, ...touched },
   members: {
     id: "mbr_columns",
     team_id: tenant.team_id,
@@ -45,7 +45,8 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   subscribers: {
     id: "sub_columns",
     ...tenant,
-    email: "person@example.com",
+    email: "person@bücher.example",
+    email_spelling: "person@xn--bcher-kva.example",
     first_name: "First",
     last_name: "Last",
     ...touched,
@@ -70,7 +71,14 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     email: "person+tag@example.com",
     settled_at: AT,
   },
-  suppressions: { id: "supp_columns", ...tenant, email: "person@example.com", reason: "MANUAL", ...touched },
+  suppressions: {
+    id: "supp_columns",
+    ...tenant,
+    email: "person@bücher.example",
+    email_spelling: "person@xn--bcher-kva.example",
+    reason: "MANUAL",
+    ...touched,
+  },
   unsubscribes: {
     id: "unsub_columns",
     ...tenant,
@@ -125,6 +133,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     completed_at: AT,
     ...touched,
   },
+  request_counts: { starts_at: AT, caller_id: "key_columns", count: 3 },
   newsletter_lists: { newsletter_id: "nl_columns", list_id: "list_columns" },
   send_previews: {
     id: "send_columns",
@@ -200,6 +209,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   },
   daily_send_usage: { lineage_id: "key_columns", day: "2026-08-15", used: 2 },
   delivery_days: { ...tenant, day: "2026-08-15", delivered: 2, complaints: 1 },
+  revoked_tokens: { jti: "token_columns", expires_at: AT, created_at: AT },
   idempotency_records: {
     ...tenant,
     key_hash: "hash",

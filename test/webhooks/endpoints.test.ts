@@ -379,7 +379,7 @@ describe("Webhook endpoints", () => {
         );
       const yesterday = new Date(Date.now() - 86_400_000);
       await insertDelivery(team, id, { event_type: QUIET_CONTACT_EVENT, created_at: yesterday });
-      assert.equal((await move("past")).url, `${PUBLIC_URL}/past`);
+      assert.equal((await move("past")).record.url, `${PUBLIC_URL}/past`);
       await insertDelivery(team, id, { event_type: QUIET_CONTACT_EVENT });
       await assert.rejects(move("present"), { code: "insufficient_scope" });
     });

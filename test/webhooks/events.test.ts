@@ -11,6 +11,7 @@ import { confirmUrl, unsubscribeUrl } from "../../domain/links.ts";
 import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
+import { exampleOf } from "../../domain/webhooks/examples.ts";
 import { RELAY_CHANNEL } from "../../domain/webhooks/notify-relay.ts";
 import type { EventObjects } from "../../domain/webhooks/objects.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
@@ -85,6 +86,14 @@ describe("The catalogue of events", () => {
       "account.recovered": "email_account",
     };
     assert.deepEqual(kinds, Object.fromEntries(EVENT_NAMES.map((name) => [name, EVENTS[name].objectType])));
+  });
+
+  it("has an example for every type, of its kind of record", () => {
+    for (const type of EVENT_NAMES) {
+      const { data, ...around } = exampleOf(type);
+      assert.deepEqual([around.object, around.type], ["event", type]);
+      assert.equal(data.object.object, EVENTS[type].objectType);
+    }
   });
 });
 
@@ -641,7 +650,7 @@ describe("Events of a send", () => {
     );
   });
 
-  it("report an account whose login is refused, and its recovery with the first mail it takes", async () => {
+  it("report an account whose login is refused, and its recovery with the first login that works", async () => {
     const sender = await makeSender({ recipients: 2 });
     await listen(sender, { events: ["account.error", "account.recovered"] });
     const since = emitted(sender);
