@@ -147,7 +147,7 @@ function setStatus(
   });
 }
 
-const isWorking = ({ status, lastError }: EmailAccount): boolean => status === "ACTIVE" && lastError == null;
+const isWorking = ({ status }: EmailAccount): boolean => status === "ACTIVE";
 
 const emitStatus = (
   em: EntityManager,

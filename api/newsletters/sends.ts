@@ -111,7 +111,10 @@ const confirmationBody = z
     confirmation_token: z
       .string()
       .nullish()
-      .meta({ description: "`confirmation.token` of the preview.", examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"] }),
+      .meta({
+        description: "`confirmation.token` of the preview.",
+        examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
+      }),
   })
   .optional();
 

@@ -15,7 +15,7 @@ export interface Impact {
   quota: QuotaImpact | null;
 }
 
-/** The team's use of a limit after a write. */
+/** How the team stands against a limit; `amount` is what the write takes of it. */
 export interface QuotaImpact {
   kind: "contact_slots" | "email_credits";
   amount: number;

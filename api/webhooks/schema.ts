@@ -88,6 +88,19 @@ export const webhookPatch = z.strictObject({
   active: z.boolean().optional().describe("False stops the deliveries, true starts them again."),
 });
 
+/** Which example to send; a request without a body takes the first event that the endpoint is subscribed to. */
+export const testBody = z
+  .strictObject({
+    type: z
+      .enum(EVENT_NAMES)
+      .optional()
+      .meta({
+        description: "An event that the endpoint is subscribed to; the first one unless given.",
+        examples: ["unsubscribe.created"],
+      }),
+  })
+  .default({});
+
 export const webhook = z
   .object({
     object: z.literal("webhook_endpoint"),

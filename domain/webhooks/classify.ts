@@ -60,6 +60,15 @@ export interface ClassifiedAnswer {
 }
 
 /**
+ * The outcome of a test delivery's answer. It is attempted once, and however it ends, other deliveries neither wait nor
+ * count failures because of it.
+ */
+export function classifyTest(id: string, answer: Answer): ClassifiedAnswer {
+  const { outcome, ...rest } = classifyAnswer(id, answer, true);
+  return { ...rest, outcome: { ...outcome, isTest: true }, retryAfterMs: 0 };
+}
+
+/**
  * The outcome of an answer: 2xx is a success; 4xx except 408 and 429 is final; all else is tried again
  * unless it was the last attempt. The status decides, whatever became of the body.
  */

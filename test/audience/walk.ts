@@ -118,6 +118,7 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
   "POST /newsletters/{newsletterId}/send": () => ({ confirmation_token: "none" }),
   "POST /webhooks": () => webhookBody(),
   "PATCH /webhooks/{webhookId}": () => ({ events: [QUIET_EVENT], name: "Changed" }),
+  "POST /webhooks/{webhookId}/test": () => ({ type: QUIET_EVENT }),
   "POST /suppressions": () => ({ emails: [uniqueEmail()] }),
 };
 

@@ -147,6 +147,23 @@ describe("The delivery log", () => {
     assertRefused(await client.get(`/webhooks/${other}/deliveries`, { query: { cursor } }), 400, "cursor_invalid");
   });
 
+  it("shows one attempt as its page does, under its own endpoint only", async () => {
+    const { id } = await insertDelivery(team, webhookId, { error_message: "Answered with 500.", status: "FAILED" });
+    await insertDelivery(team, webhookId);
+    const { body: page } = await client.get(`/webhooks/${webhookId}/deliveries`, { query: { status: "FAILED" } });
+    const { status, body } = await client.get(`/webhooks/${webhookId}/deliveries/${id}`);
+    assert.equal(status, 200);
+    assert.deepEqual([body.data], page.data);
+    const elsewhere = await insertAppEndpoint(team);
+    assertRefused(await client.get(`/webhooks/${elsewhere}/deliveries/${id}`), 404, "not_found");
+  });
+
+  it("shows no attempt of an endpoint that was deleted, though the clean-up deletes it later", async () => {
+    const { id } = await insertDelivery(team, webhookId);
+    await sql`delete from webhook_endpoints where id = ${webhookId}`.execute(db());
+    assertRefused(await client.get(`/webhooks/${webhookId}/deliveries/${id}`), 404, "not_found");
+  });
+
   describe("replaying a delivery", () => {
     const replay = (deliveryId: string, options: Parameters<ApiClient["post"]>[2] = {}, body?: Json) =>
       client.post(`/webhooks/${webhookId}/deliveries/${deliveryId}/replay`, body, {
