@@ -9,7 +9,7 @@ import { shortened } from "./messages.ts";
  */
 
 /** Every version that a request may name, the oldest first. */
-const VERSIONS = [CURRENT_API_VERSION] as const;
+export const VERSIONS = [CURRENT_API_VERSION] as const;
 export type ApiVersion = (typeof VERSIONS)[number];
 
 /** The header that names a version, on a request and on each answer to a caller. */

@@ -7,7 +7,7 @@ import { makeSender } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { needs } from "./programs.ts";
 
-/** Of each run: the phases repeat until it is over. */
+/** Of each run: its phases repeat until then. */
 const MAX_SECONDS = 90;
 /** Checks of the answers against the document, and of the requests that must be refused. */
 const CHECKS = [
