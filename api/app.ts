@@ -5,6 +5,7 @@ import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
 import { BASE_PATH } from "./base-path.ts";
 import type { Deps } from "./deps.ts";
+import { docsRouter } from "./docs/router.ts";
 import { documentRouter } from "./openapi/router.ts";
 import { restRouter } from "./rest/adapter.ts";
 import { endpointsOf } from "./rest/endpoints.ts";
@@ -83,6 +84,7 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   app.disable("x-powered-by");
   app.disable("etag");
   app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), refuseLargeBodies, systemRouter(deps));
+  app.use(docsRouter(deps.env, BASE_PATH));
   app.use(documentRouter(routes, deps.env.PUBLIC_URL, BASE_PATH));
   if (publicPages) app.use(publicPages);
   app.get(["/", BASE_PATH], showEntry(deps.env.PUBLIC_URL));

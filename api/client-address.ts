@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { BlockList, isIPv4 } from "node:net";
+import { BlockList, isIP, isIPv4 } from "node:net";
 import ipaddr from "ipaddr.js";
 import type { Env } from "../config/env.ts";
 
@@ -26,7 +26,7 @@ function networkOf(address: string): string {
 /** An address as a proxy may write it: `203.0.113.7`, `203.0.113.7:4000`, `2001:db8::7`, `[2001:db8::7]:4000`. */
 function readForwarded(text: string): string | null {
   const bare = text.trim().replace(/^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/, "$1$2");
-  return ipaddr.isValid(bare) && !/^\d+$/.test(bare) ? networkOf(plainAddress(bare)) : null;
+  return isIP(bare) !== 0 ? networkOf(plainAddress(bare)) : null;
 }
 
 /** Tells clients of the API apart by their addresses. */

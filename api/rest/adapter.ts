@@ -14,7 +14,7 @@ import { localsOf, PATCH_TYPES, readBody, readQuery, send, UPLOAD_LIMITS, type U
 import { Replayed } from "./idempotency.ts";
 
 /** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
-const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, send: 75_000 };
+export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, send: 75_000 };
 
 /** Waits for something that has limits of its own: the deadline stands still meanwhile, and begins anew afterwards. */
 type StandStill = <T>(wait: () => Promise<T>) => Promise<T>;

@@ -12,7 +12,7 @@ import { shortened } from "./messages.ts";
 /** Of a body, as it is sent and after it is inflated. */
 export const MAX_BODY_BYTES = 2 * 1024 * 1024;
 /** JSON values in a body: ten fields for each of the 1,000 records of a bulk call take a fifth of it. */
-const MAX_BODY_VALUES = 50_000;
+export const MAX_BODY_VALUES = 50_000;
 /** How long the rest of a request is discarded after an answer that did not wait for it. */
 const LINGER_MS = 2_000;
 const MEDIA_TYPE = /^application\/(json|merge-patch\+json)\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;

@@ -5,7 +5,7 @@ import { isFilter } from "./filters.ts";
 import { describeIssue, paramName } from "./messages.ts";
 
 /** Deeper than any body the API takes; a limit keeps hostile ones from exhausting the stack. */
-const MAX_DEPTH = 32;
+export const MAX_DEPTH = 32;
 /** Problems that one message names. */
 const MAX_PROBLEMS = 20;
 

@@ -12,11 +12,11 @@ import { readHorizonMs } from "./horizon.ts";
 import { itIs } from "./messages.ts";
 import { beginWithin, MAX_WALKED, mergeRanges, type Placed, walkMatching } from "./page-statement.ts";
 
-const DEFAULT_LIMIT = 25;
-const MAX_LIMIT = 100;
-const MAX_CURSOR_LENGTH = 256;
+export const DEFAULT_LIMIT = 25;
+export const MAX_LIMIT = 100;
+export const MAX_CURSOR_LENGTH = 256;
 /** Largest JSON of a page's records, in bytes: with the envelope around it an answer stays within 2 MiB. */
-const MAX_PAGE_BYTES = 2 * 1024 * 1024 - 4 * 1024;
+export const MAX_PAGE_BYTES = 2 * 1024 * 1024 - 4 * 1024;
 
 const ORDERS = ["asc", "desc"] as const;
 type Order = (typeof ORDERS)[number];

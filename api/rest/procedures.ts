@@ -84,7 +84,12 @@ function readDryRun(value: string | undefined, access: Access, { readScope }: Ro
  * Requests of one key that are under way at once in this process, from before its body is read until its answer has left.
  * Two reads keep Postgres busy while the process writes an answer; eight writes keep the process busy; a send mostly waits.
  */
-const TURNS: Record<RouteKind, Turns> = { read: new Turns(2), write: new Turns(8), send: new Turns(16) };
+export const TURNS_OF_A_KEY = { read: 2, write: 8, send: 16 } as const satisfies Record<RouteKind, number>;
+const TURNS: Record<RouteKind, Turns> = {
+  read: new Turns(TURNS_OF_A_KEY.read),
+  write: new Turns(TURNS_OF_A_KEY.write),
+  send: new Turns(TURNS_OF_A_KEY.send),
+};
 
 /**
  * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, rate limit,

@@ -2,20 +2,10 @@ import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import type { Plan, Role } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { executePrepared, textStatement } from "../../db/prepared.ts";
-import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
 import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
 import { hashSecret, KEY_PREFIX, type ParsedKey, parseKey, presentKeyId } from "./keys.ts";
-import {
-  type Allowance,
-  addressCaller,
-  countingSql,
-  RESET_MS,
-  type RequestLimits,
-  WINDOW_START,
-  type WindowCount,
-} from "./request-limit.ts";
+import type { Allowance, Lookup, RequestLimits, WindowCount } from "./request-limit.ts";
 import { isScope, refuseForbiddenPairs, roleHolds, type Scope, SEND_SCOPES } from "./scopes.ts";
 
 /** The facts that every kind of caller has. */
@@ -49,10 +39,11 @@ export interface AccessToken extends CallerFacts {
   tokenId: string;
 }
 
-export type Caller = AccessKey | AccessToken;
+/** The key or the token that a request came with. */
+export type AccessCaller = AccessKey | AccessToken;
 
 /** A request's caller, its team, and the scopes it has now. */
-export interface Access<C extends Caller = Caller> {
+export interface Access<C extends AccessCaller = AccessCaller> {
   caller: C;
   team: { id: string; name: string; timeZone: string };
   tenant: Tenant;
@@ -68,20 +59,24 @@ export interface Access<C extends Caller = Caller> {
 export type HeaderValues = NodeJS.Dict<string[]>;
 
 /** The facts on a caller that the limit on its requests needs. */
-export interface CountedCaller extends Pick<CallerFacts, "id" | "apiVersion"> {
+interface CountedCaller extends Pick<CallerFacts, "id" | "apiVersion"> {
   /** What the team's plan allows each caller; null where it leaves that to the deployment. */
   requestsPerMinute: number | null;
 }
 
-/** Counts the request of a caller whose credential is good. @throws {ApiError} `rate_limit_exceeded` */
-export type Admit = (caller: CountedCaller) => Promise<void>;
+/** An OAuth token that is good, and the member whom it acts for. */
+export interface VerifiedToken {
+  caller: AccessToken;
+  holder: Holder;
+  /** As the token claims them. */
+  claimedScopes: readonly string[];
+}
 
 /**
- * Turns an OAuth token into access, with one query and that of `admit`.
- * @param admit is called once the token has proved to be good, before the plan and the rights of its member are looked at
- * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be had; as `admit` and `accessFor`
+ * Verifies an OAuth token, with one query.
+ * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be read
  */
-export type TokenVerifier = (em: EntityManager, token: string, admit: Admit) => Promise<Access<AccessToken>>;
+export type TokenVerifier = (em: EntityManager, token: string) => Promise<VerifiedToken>;
 
 /** The verifier of a service without an issuer. */
 export const noTokens: TokenVerifier = async () => {
@@ -138,62 +133,14 @@ const keyRecords = (em: EntityManager) =>
 
 type KeyRecord = Awaited<ReturnType<ReturnType<typeof keyRecords>["executeTakeFirstOrThrow"]>>;
 
-const recordOf = (em: EntityManager, publicId: string) => keyRecords(em).where("key.public_id", "=", publicId);
-
-/**
- * The statement of every request: finds a key, and counts the request if the secret is the key's and the client's address
- * has failures left. A client that knows a key's public id alone does not use up its allowance.
- *
- * $1 public id, $2 the address as a caller, $3 hash of the secret, $4 failures of an address, $5 requests of a key.
- */
-const findKeySql = (records: string): string => `
-  with found as materialized (
-    select record.*, coalesce(
-      (select count from request_counts where starts_at = ${WINDOW_START} and caller_id = $2), 0) as failures
-    from (${records}) as record
-  ), counted as (${countingSql({
-    caller: "id",
-    from: "from found where secret_hash = $3 and failures < $4",
-    limit: "(select least($5::int, requests_per_minute) from found)",
-  })})
-  select found.*, (select count from counted) as count, ${RESET_MS} as reset_ms from found`;
-
-/** Text of the statement. To build it at each request would take longer than to count the request. */
-let findKeyText: string | undefined;
-
-type CountedRecord = KeyRecord & { failures: number; count: number | null; reset_ms: number };
-
-interface FoundKey extends KeyRecord {
-  /** Of the client's address, in the window that is open. */
-  failures: number;
-  window: WindowCount;
-}
-
-/** The key of a request, which is counted. @returns undefined where no key has the id */
-async function findKey(
-  em: EntityManager,
-  publicId: string,
-  secretHash: string,
-  { limits, client }: Sender,
-): Promise<FoundKey | undefined> {
-  findKeyText ??= findKeySql(recordOf(em, publicId).compile().sql);
-  const values = [publicId, addressCaller(client), secretHash, limits.maxFailures, limits.limitFor(null)];
-  const statement = textStatement<CountedRecord>(findKeyText, values);
-  try {
-    const { rows } = await executePrepared(em, "find_key", statement);
-    const [row] = rows;
-    return row && { ...row, window: { count: row.count, resetMs: row.reset_ms } };
-  } catch (error) {
-    if (isUnreachable(error) || isCancelled(error)) throw error;
-    // The key may be found though requests cannot be counted: the disk is full, or the server takes no writes.
-    const record = await recordOf(em, publicId).executeTakeFirst();
-    if (!record) return undefined;
-    const isCounted = equalConstantTime(record.secret_hash, secretHash);
-    const limit = limits.limitFor(record.requests_per_minute);
-    const window = isCounted ? limits.countAlone(record.id, limit, error) : { count: null, resetMs: 0 };
-    return { ...record, failures: 0, window };
-  }
-}
+/** The look-up of every request; it counts the request of a client that knows the secret, not the public id alone. */
+const keyLookup = (em: EntityManager, publicId: string, secretHash: string): Lookup<KeyRecord> => ({
+  name: "find_key",
+  query: () => keyRecords(em).where("key.public_id", "=", publicId),
+  callerId: "id",
+  isGood: "secret_hash = $2",
+  values: [publicId, secretHash],
+});
 
 const API_PLAN: Plan = "BUSINESS";
 
@@ -204,13 +151,16 @@ function refuseEnded({ revoked, expired }: KeyRecord): void {
 }
 
 /** A caller's member, as messages name it. */
-const MEMBER: Record<Caller["kind"], string> = {
+const MEMBER: Record<AccessCaller["kind"], string> = {
   api_key: "The member who created this key",
   oauth_token: "The member whom this token acts for",
 };
 
 /** The facts on a caller's member and team that decide on its rights. */
-export type Holder = Pick<KeyRecord, "team_id" | "team_name" | "plan" | "time_zone" | "role" | "member_left">;
+export type Holder = Pick<
+  KeyRecord,
+  "team_id" | "team_name" | "plan" | "time_zone" | "requests_per_minute" | "role" | "member_left"
+>;
 
 /**
  * The access of a caller whose credential is good. Refusals come in this order: the plan, a member who left, a forbidden
@@ -218,7 +168,7 @@ export type Holder = Pick<KeyRecord, "team_id" | "team_name" | "plan" | "time_zo
  * @param granted scopes as minted, or as the token claims them
  * @throws {ApiError} with the code of the first of these that applies
  */
-export function accessFor<C extends Caller>(caller: C, holder: Holder, granted: readonly string[]): Access<C> {
+export function accessFor<C extends AccessCaller>(caller: C, holder: Holder, granted: readonly string[]): Access<C> {
   if (holder.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
   if (holder.member_left) throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} has left the team.`);
 
@@ -311,12 +261,7 @@ async function identify(
   if (others.some((other) => other.token !== token)) {
     throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
   }
-  if (bearer && looksLikeToken(token)) {
-    return verifyToken(em, token, async (caller) => {
-      const { limits } = sender;
-      refuseBeyond(sender, caller, await limits.count(em, caller.id, limits.limitFor(caller.requestsPerMinute)));
-    });
-  }
+  if (bearer && looksLikeToken(token)) return identifyByToken(em, await verifyToken(em, token), sender);
 
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
@@ -324,21 +269,31 @@ async function identify(
 }
 
 async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, sender: Sender): Promise<Access> {
-  const { limits, client } = sender;
   // A process that started without Postgres gets the key of its hashes with its first connection.
   if (!vault.canHash()) await em.fork().execute("select 1");
   const secretHash = hashSecret(vault, key.secret);
-  const found = await findKey(em, key.publicId, secretHash, sender);
-  // Another process has counted the address's last failures.
-  const isBlocked = found !== undefined && found.failures >= limits.maxFailures;
-  if (client !== null && isBlocked) throw limits.block(client, found.window.resetMs);
-  const matches = equalConstantTime(found?.secret_hash ?? NO_HASH, secretHash);
+  const found = await sender.limits.find(em, sender.client, keyLookup(em, key.publicId, secretHash));
+  const matches = equalConstantTime(found?.row.secret_hash ?? NO_HASH, secretHash);
   if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
-  if (found.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
-  refuseEnded(found);
-  const { id, requests_per_minute: requestsPerMinute, api_version: apiVersion } = found;
-  refuseBeyond(sender, { id, requestsPerMinute, apiVersion }, found.window);
-  return accessOf(found);
+  const { row, window } = found;
+  if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
+  refuseEnded(row);
+  const { id, requests_per_minute: requestsPerMinute, api_version: apiVersion } = row;
+  refuseBeyond(sender, { id, requestsPerMinute, apiVersion }, window(id));
+  return accessOf(row);
+}
+
+/** Tokens of one client in a team are counted together. */
+async function identifyByToken(
+  em: EntityManager,
+  { caller, holder, claimedScopes }: VerifiedToken,
+  sender: Sender,
+): Promise<Access<AccessToken>> {
+  const { limits } = sender;
+  const requestsPerMinute = holder.requests_per_minute;
+  const window = await limits.count(em, caller.id, limits.limitFor(requestsPerMinute));
+  refuseBeyond(sender, { ...caller, requestsPerMinute }, window);
+  return accessFor(caller, holder, claimedScopes);
 }
 
 /**
@@ -378,7 +333,7 @@ export function requireScope({ caller, scopes, grantedScopes, role }: Access, ..
   throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} is ${role} now, which does not hold ${named}.`);
 }
 
-function insufficientScope({ kind }: Caller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
+function insufficientScope({ kind }: AccessCaller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
   const named = `This needs the scope ${anyOf.join(" or ")}`;
   if (kind === "api_key") return new ApiError("insufficient_scope", `${named}, which the key was not granted.`);
   return anyOf.every((scope) => SEND_SCOPES.includes(scope))

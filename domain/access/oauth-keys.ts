@@ -20,7 +20,7 @@ export const KEY_SET_TIMES: KeySetTimes = {
   timeoutMs: 5_000,
 };
 
-/** A key set of a hundred RSA keys has half of this. */
+/** A hundred RSA keys of 4,096 bits take a third of this. */
 const MAX_KEY_SET_BYTES = 262_144;
 
 /** A load that was not made, because the one before it failed a moment ago. */
@@ -41,7 +41,7 @@ const fetchBounded: FetchImplementation = async (url, options) => {
   return new Response(Buffer.concat(parts), { status: response.status });
 };
 
-/** Whether the token is at fault, not the issuer: it names no key of the set, or no key for sure. */
+/** Whether the token is at fault, not the issuer: it names no key of the set, or none where several fit. */
 const isTokensFault = (error: unknown): boolean =>
   error instanceof errors.JWKSNoMatchingKey ||
   error instanceof errors.JWKSMultipleMatchingKeys ||

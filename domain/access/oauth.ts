@@ -5,7 +5,7 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { ApiError } from "../errors.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
-import { type AccessToken, accessFor, noTokens, type TokenVerifier } from "./authenticate.ts";
+import { type AccessToken, noTokens, type TokenVerifier } from "./authenticate.ts";
 import { CURRENT_API_VERSION } from "./keys.ts";
 import { KEY_SET_TIMES, type KeySetTimes, openIssuerKeys } from "./oauth-keys.ts";
 
@@ -54,10 +54,7 @@ const claimsOf = z.object({
 });
 type Claims = z.infer<typeof claimsOf>;
 
-/** Other claims are checked for their presence by their schema. */
-const REQUIRED = ["exp"];
-
-/** Texts reach a header of the answer: nothing of the token but the names of claims that the service knows may be in them. */
+/** @param message reaches a header of the answer: of the token it may hold the names of the claims above, and nothing else */
 const refuse = (message: string): ApiError => new ApiError("invalid_token", message);
 
 const refuseClaim = (name: string): ApiError =>
@@ -115,21 +112,18 @@ function callerOf({ sub, team, env, client_id, jti }: Claims): AccessToken {
 }
 
 /**
- * Verifies tokens of one issuer. Refusals come in this order: length, signature, `typ`, the claims, a member who is not
- * the team's, revoked, the rate limit, then those of `accessFor`.
+ * Verifies tokens of one issuer. Refusals come in this order: length, signature, issuer, audience, times, `typ`, other
+ * claims, a member who is not the team's, revoked.
  * @param rules none: every token is refused
  */
-export function openTokenVerifier(
-  rules: TokenRules | undefined,
-  { times = KEY_SET_TIMES }: { times?: KeySetTimes } = {},
-): TokenVerifier {
+export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTimes = KEY_SET_TIMES): TokenVerifier {
   if (!rules) return noTokens;
   const findKey = openIssuerKeys(new URL(rules.keySetUrl), times);
   const options: JWTVerifyOptions = {
     algorithms: ALGORITHMS,
     issuer: rules.issuer,
     audience: rules.audience,
-    requiredClaims: REQUIRED,
+    requiredClaims: ["exp"],
     clockTolerance: CLOCK_TOLERANCE_SECONDS,
   };
   const verify = (token: string) =>
@@ -137,15 +131,13 @@ export function openTokenVerifier(
       throw refusalOf(error);
     });
 
-  return async (em, token, admit) => {
+  return async (em, token) => {
     if (token.length > MAX_TOKEN_LENGTH) throw refuse(`An OAuth token has at most ${MAX_TOKEN_LENGTH} characters.`);
     const claims = readClaims(await verify(token));
-    const caller = callerOf(claims);
     const holder = await findHolder(em, claims);
     if (holder?.team_id !== claims.team) throw refuse("The OAuth token names no member of its team.");
     if (holder.revoked) throw refuse("The OAuth token is revoked.");
-    await admit({ ...caller, requestsPerMinute: holder.requests_per_minute });
-    return accessFor(caller, holder, claims.scope);
+    return { caller: callerOf(claims), holder, claimedScopes: claims.scope };
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Env } from "../../config/env.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { executePrepared, textStatement } from "../../db/prepared.ts";
+import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
 import { ApiError } from "../errors.ts";
 
 /*
@@ -9,15 +10,16 @@ import { ApiError } from "../errors.ts";
  * leaves no version of the row behind.
  */
 
-const WINDOW_SECONDS = 60;
+/** Length of a window. */
+export const WINDOW_SECONDS = 60;
 const WINDOW_MS = WINDOW_SECONDS * 1_000;
 /** Callers and addresses that a process remembers at most, so that many addresses do not fill its memory. */
 const MAX_REMEMBERED = 10_000;
 
 /** SQL: the start of the window that is open. */
-export const WINDOW_START = `date_bin('${WINDOW_SECONDS} seconds', statement_timestamp(), 'epoch')`;
+const WINDOW_START = `date_bin('${WINDOW_SECONDS} seconds', statement_timestamp(), 'epoch')`;
 /** SQL: milliseconds until it ends, 1 at least. */
-export const RESET_MS = `ceil(extract(epoch from
+const RESET_MS = `ceil(extract(epoch from
   ${WINDOW_START} + interval '${WINDOW_SECONDS} seconds' - statement_timestamp()) * 1000)::int`;
 
 /**
@@ -25,7 +27,7 @@ export const RESET_MS = `ceil(extract(epoch from
  * reached the limit.
  * @param from whose rows are callers; without it `caller` is a value
  */
-export const countingSql = ({ caller, limit, from = "" }: { caller: string; limit: string; from?: string }): string => `
+const countingSql = ({ caller, limit, from = "" }: { caller: string; limit: string; from?: string }): string => `
   insert into request_counts as counts (starts_at, caller_id, count) select ${WINDOW_START}, ${caller}, 1 ${from}
   on conflict (starts_at, caller_id) do update set count = counts.count + 1 where counts.count < ${limit}
   returning count`;
@@ -41,6 +43,14 @@ export interface WindowCount {
   resetMs: number;
 }
 
+/** The same as a statement gives it. */
+interface CountRow {
+  count: number | null;
+  reset_ms: number;
+}
+
+const windowOf = ({ count, reset_ms: resetMs }: CountRow): WindowCount => ({ count, resetMs });
+
 /** What a limit leaves of the window that is open. */
 export interface Allowance {
   limit: number;
@@ -51,20 +61,71 @@ export interface Allowance {
 }
 
 /**
- * Counts one request of a caller, in a statement of its own. Where the caller is looked up in Postgres, put `countingSql` on
- * that statement instead.
+ * Counts one request of a caller, in a statement of its own.
  * @param limit of requests in a window
  */
 export async function countRequest(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
-  const statement = textStatement<{ count: number | null; reset_ms: number }>(COUNT_REQUEST, [callerId, limit]);
+  const statement = textStatement<CountRow>(COUNT_REQUEST, [callerId, limit]);
   const { rows } = await executePrepared(em, "count_request", statement);
   const [row] = rows;
   if (!row) throw new Error("a request was not counted");
-  return { count: row.count, resetMs: row.reset_ms };
+  return windowOf(row);
+}
+
+/** A look-up of the caller of a request by its credential. */
+export interface Lookup<Row> {
+  /** Of the statement; always the same for the same texts. */
+  name: string;
+  /** Gives one row at most. It is built at the first look-up, and where the statement that counts fails. */
+  query: () => { compile(): { sql: string }; executeTakeFirst(): Promise<Row | undefined> };
+  /** SQL on the row: the id that the caller's requests are counted by. */
+  callerId: string;
+  /** SQL on the row: whether the credential is good. Any other request is not counted. */
+  isGood: string;
+  /** The values of `query` in their order, and after them those of `callerId` and `isGood`. */
+  values: readonly unknown[];
+}
+
+/** The columns of a look-up that limit its caller. */
+interface LimitedRow {
+  /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment. */
+  requests_per_minute: number | null;
+}
+
+/** A caller that was looked up. */
+export interface FoundCaller<Row> {
+  row: Row;
+  /** The count after this request, of a credential that is good. Call it once. */
+  window: (callerId: string) => WindowCount;
+}
+
+/** Texts of the statements that look up and count, by name: to build one takes longer than to count. */
+const lookupTexts = new Map<string, string>();
+
+function textOf(lookup: Lookup<unknown>): string {
+  const text = lookupTexts.get(lookup.name) ?? lookupSql(lookup);
+  lookupTexts.set(lookup.name, text);
+  return text;
+}
+
+/** After the look-up's own values come the address as a caller, its failures at most, and the caller's requests at most. */
+function lookupSql({ query, callerId, isGood, values }: Lookup<unknown>): string {
+  const [address, failures, requests] = [1, 2, 3].map((place) => `$${values.length + place}`);
+  return `
+  with found as materialized (
+    select record.*, coalesce(
+      (select count from request_counts where starts_at = ${WINDOW_START} and caller_id = ${address}), 0) as failures
+    from (${query().compile().sql}) as record
+  ), counted as (${countingSql({
+    caller: callerId,
+    from: `from found where ${isGood} and failures < ${failures}`,
+    limit: `(select least(${requests}::int, requests_per_minute) from found)`,
+  })})
+  select found.*, (select count from counted) as count, ${RESET_MS} as reset_ms from found`;
 }
 
 /** The name under which the failures of an address or a network are counted; empty, which counts none, for null. */
-export const addressCaller = (client: string | null): string => (client === null ? "" : `address/${client}`);
+const addressCaller = (client: string | null): string => (client === null ? "" : `address/${client}`);
 
 /** A map that forgets its oldest entries beyond a number of them. */
 class Remembered<Value> extends Map<string, Value> {
@@ -83,7 +144,7 @@ type Settings = Pick<Env, "RATE_LIMIT_PER_MINUTE" | "FAILED_AUTHENTICATIONS_PER_
 /** The limits on the requests of callers and on the failed authentications of addresses, as one process knows them. */
 export class RequestLimits {
   /** Failed authentications of an address in a window. */
-  readonly maxFailures: number;
+  readonly #maxFailures: number;
   readonly #maxRequests: number;
   readonly #onCountedAlone: (error: unknown) => void;
   /** Addresses that have used up their failures, with the end of the window by `performance.now()`. */
@@ -95,7 +156,7 @@ export class RequestLimits {
   /** @param onCountedAlone is given the error for which Postgres did not count */
   constructor(settings: Settings, onCountedAlone: (error: unknown) => void) {
     this.#maxRequests = settings.RATE_LIMIT_PER_MINUTE;
-    this.maxFailures = settings.FAILED_AUTHENTICATIONS_PER_MINUTE;
+    this.#maxFailures = settings.FAILED_AUTHENTICATIONS_PER_MINUTE;
     this.#onCountedAlone = onCountedAlone;
   }
 
@@ -114,17 +175,47 @@ export class RequestLimits {
     return { allowance: { limit, remaining: 0, resetMs }, refused };
   }
 
+  /**
+   * Looks a caller up and counts its request, in one statement. While Postgres finds the caller and does not count, this
+   * process counts alone.
+   * @returns undefined where there is no such caller
+   * @throws {ApiError} `rate_limit_exceeded` when another process has counted the last failures of the client's address
+   */
+  async find<Row extends LimitedRow>(
+    em: EntityManager,
+    client: string | null,
+    lookup: Lookup<Row>,
+  ): Promise<FoundCaller<Row> | undefined> {
+    const values = [...lookup.values, addressCaller(client), this.#maxFailures, this.#maxRequests];
+    let row: (Row & CountRow & { failures: number }) | undefined;
+    try {
+      [row] = (
+        await executePrepared(em, lookup.name, textStatement<NonNullable<typeof row>>(textOf(lookup), values))
+      ).rows;
+    } catch (error) {
+      if (isUnreachable(error) || isCancelled(error)) throw error;
+      // The disk may be full, or the server takes no writes.
+      const uncounted = await lookup.query().executeTakeFirst();
+      const limit = this.limitFor(uncounted?.requests_per_minute ?? null);
+      return uncounted && { row: uncounted, window: (callerId) => this.#countAlone(callerId, limit, error) };
+    }
+    if (row === undefined) return undefined;
+    if (client !== null && row.failures >= this.#maxFailures) throw this.block(client, row.reset_ms);
+    const window = windowOf(row);
+    return { row, window: () => window };
+  }
+
   /** Counts one request of a caller; while Postgres does not, in this process alone. */
   async count(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
     try {
       return await countRequest(em, callerId, limit);
     } catch (error) {
-      return this.countAlone(callerId, limit, error);
+      return this.#countAlone(callerId, limit, error);
     }
   }
 
   /** @param error for which Postgres did not count */
-  countAlone(callerId: string, limit: number, error: unknown): WindowCount {
+  #countAlone(callerId: string, limit: number, error: unknown): WindowCount {
     this.#onCountedAlone(error);
     const now = Date.now();
     const from = now - (now % WINDOW_MS);
@@ -151,9 +242,9 @@ export class RequestLimits {
       return await identify();
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 401) throw error;
-      const { count, resetMs } = await this.count(em, addressCaller(client), this.maxFailures);
+      const { count, resetMs } = await this.count(em, addressCaller(client), this.#maxFailures);
       if (count === null) throw this.block(client, resetMs);
-      if (count >= this.maxFailures) this.block(client, resetMs);
+      if (count >= this.#maxFailures) this.block(client, resetMs);
       throw error;
     }
   }
@@ -166,7 +257,7 @@ export class RequestLimits {
 
   #refusal(resetMs: number): ApiError {
     return refusal(
-      `An address may fail to authenticate ${this.maxFailures} times in ${WINDOW_SECONDS} seconds.`,
+      `An address may fail to authenticate ${this.#maxFailures} times in ${WINDOW_SECONDS} seconds.`,
       resetMs,
     );
   }

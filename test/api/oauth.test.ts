@@ -49,7 +49,7 @@ async function change(sql: string, ...params: unknown[]): Promise<void> {
 async function serveWith(issuer: TestIssuer, times: Partial<KeySetTimes> = {}): Promise<TestApp> {
   const { env } = await stack();
   const rules = tokenRulesOf({ ...env, ...issuer.settings });
-  const verifyToken = openTokenVerifier(rules, { times: { ...KEY_SET_TIMES, ...times } });
+  const verifyToken = openTokenVerifier(rules, { ...KEY_SET_TIMES, ...times });
   return serveRoutes(appRouter, { changes: issuer.settings, with: { verifyToken } });
 }
 

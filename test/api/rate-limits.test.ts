@@ -3,13 +3,15 @@ import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import type { Env } from "../../config/env.ts";
 import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
+import { RequestLimits } from "../../domain/access/request-limit.ts";
 import { cleanUp } from "../../workers/maintenance.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
-import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { type Keys, makeClient, makeDatabase, newKey, type OwnDatabase } from "../support/own-database.ts";
+import { windowWithRoom } from "../support/request-window.ts";
 import { route } from "../support/routes.ts";
+import { stack } from "../support/stack.ts";
 
 const noInput = z.strictObject({});
 const routes = router({
@@ -37,18 +39,6 @@ const code = (answer: ApiAnswer): string => answer.body.error?.code ?? `${answer
 const header = (answer: ApiAnswer, name: string): number => Number(answer.headers.get(name) ?? Number.NaN);
 const count = (answers: readonly ApiAnswer[], wanted: string): number =>
   answers.filter((answer) => code(answer) === wanted).length;
-
-/** Waits until the window of a minute has room for a test. */
-async function windowWithRoom(): Promise<void> {
-  const em = (await backdoor()).orm.em.fork();
-  await eventually(
-    async () => {
-      const [row] = await em.execute<{ second: number }[]>("select extract(second from now())::int as second");
-      return row !== undefined && row.second < 40;
-    },
-    { withinMs: 30_000, everyMs: 200, what: "the first seconds of a minute" },
-  );
-}
 
 describe("Rate limits", function () {
   this.timeout(120_000);
@@ -182,6 +172,16 @@ describe("Rate limits", function () {
       assert.equal(code(await api(team.keys.live, another).post("/notes", { text: "c" }, noted)), "201");
     });
 
+    it("write no new version of the count for a refused request", async () => {
+      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 1 });
+      const version = () =>
+        execute("select ctid::text, count from request_counts where caller_id = ?", team.liveKey.record.id);
+      await api(team.keys.live, base).get("/ping");
+      const before = await version();
+      for (let i = 0; i < 5; i++) await api(team.keys.live, base).get("/ping");
+      assert.deepEqual(before, await version());
+    });
+
     it("keep their counts in a table without a log, and delete those of past windows", async () => {
       const [table] = await execute("select relpersistence from pg_class where relname = 'request_counts'");
       assert.equal(table?.["relpersistence"], "u");
@@ -278,6 +278,16 @@ describe("Rate limits", function () {
         "api_key_malformed",
         "rate_limit_exceeded",
       ]);
+    });
+
+    it("are remembered for a bounded number of addresses", async () => {
+      const { orm } = await backdoor();
+      const limits = new RequestLimits((await stack()).env, assert.ifError);
+      const isBlocked = (client: string) =>
+        limits.attempt(orm.em, client, async () => false).catch(({ code }) => code === "rate_limit_exceeded");
+      for (let i = 0; i <= 10_000; i++) limits.block(`client ${i}`, 60_000);
+      assert.deepEqual([await isBlocked("client 0"), await isBlocked("client 1")], [false, true]);
+      assert.equal(await isBlocked("client 10000"), true);
     });
 
     it("limit no address behind a load balancer that does not tell it", async () => {

@@ -372,7 +372,7 @@ describe("Webhook endpoints", () => {
       const { id } = await register({ events: [QUIET_EVENT] });
       const tenant = tenantOf(team);
       const scopes: Scope[] = ["webhooks:write"];
-      const access = { tenant, scopes, grantedScopes: scopes } as Access;
+      const access = { caller: { kind: "api_key" }, tenant, scopes, grantedScopes: scopes } as Access;
       const move = (to: string) =>
         transaction(forTenant(team.em, tenant), (tx) =>
           updateEndpoint(tx, team.vault, access, id, { url: `${PUBLIC_URL}/${to}` }),
