@@ -19,6 +19,8 @@ const json = (schema: JsonSchema, examples: JsonSchema): JsonSchema => ({
 
 /** Answers whose codes and headers are the same for every operation. */
 const SHARED_STATUSES: ReadonlySet<number> = new Set([401, 408, 413, 415, 500, 503]);
+/** Answers that carry a challenge: on a 403 with a missing scope. */
+const CHALLENGED_STATUSES: ReadonlySet<number> = new Set([401, 403]);
 /** Answers that carry `Retry-After`. */
 const RETRY_STATUSES: ReadonlySet<number> = new Set([409, 429, 503]);
 /** Refusals that are remembered under an Idempotency-Key. */
@@ -28,7 +30,7 @@ const sharedName = (status: number): string => (STATUS_CODES[status] ?? String(s
 
 function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode[], replayed: boolean): JsonSchema {
   const headers: HeaderName[] = [...COMMON_HEADERS];
-  if (status === 401) headers.push("WWW-Authenticate");
+  if (CHALLENGED_STATUSES.has(status)) headers.push("WWW-Authenticate");
   if (RETRY_STATUSES.has(status)) headers.push("Retry-After");
   if (replayed && REMEMBERED_STATUSES.has(status)) headers.push("Idempotent-Replayed");
   return {

@@ -172,7 +172,11 @@ describe("the OpenAPI document", () => {
       assert.throws(() => assertDocumented({ ...answered, ...change }), { message });
 
     fails({ status: 418 }, /answered 418, which the document does not name/);
-    fails({ status: 200 }, /the body of POST \/lists answered 200 is unlike the document/);
+    fails({ status: 200 }, /answered 200 with the header location, which the document does not name/);
+    const unplaced = new Headers(created.headers);
+    unplaced.delete("location");
+    fails({ headers: unplaced }, /without the header Location/);
+    fails({ status: 200, headers: unplaced }, /the body of POST \/lists answered 200 is unlike the document/);
     const headers = new Headers(created.headers);
     headers.set("x-secret", "1");
     fails({ headers }, /with the header x-secret, which the document does not name/);
