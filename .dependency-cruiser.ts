@@ -10,6 +10,7 @@ const WORKFLOW_STARTS = ["workflows/ids.ts", "workflows/search-attributes.ts", "
 
 /** Files or folders of ours that each layer may import besides its own. */
 export const LAYERS: Readonly<Record<string, readonly string[]>> = {
+  client: [],
   config: [],
   db: [],
   domain: ["db", "config (types)"],
@@ -18,14 +19,14 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   workers: ["activities", "config", "db", "domain", "workflows (types)", ...WORKFLOW_STARTS],
   api: ["config", "db", "domain", "workflows (types)", ...WORKFLOW_STARTS],
   stack: ["config", "db", "domain", ...WORKFLOW_STARTS],
-  app: ["activities/smtp/verify.ts", "config", "db", "domain", "stack", "workflows/ids.ts"],
-  test: ["activities", "api", "app", "config", "db", "domain", "stack", "workers", "workflows"],
+  app: ["activities/smtp/verify.ts", "client", "config", "db", "domain", "stack", "workflows/ids.ts"],
+  test: ["activities", "api", "app", "client", "config", "db", "domain", "stack", "workers", "workflows"],
   bench: ["activities", "app", "config", "db", "domain", "stack", "test/support", "workers", "workflows"],
 };
 
 const pattern = (name: string): string => `^${name.replaceAll(".", "\\.")}${name.endsWith(".ts") ? "$" : "/"}`;
 const OURS = `^(${Object.keys(LAYERS).join("|")})/`;
-const PRODUCT = "^(config|db|domain|workflows|activities|workers|api|stack|app)/";
+const PRODUCT = "^(client|config|db|domain|workflows|activities|workers|api|stack|app)/";
 
 const layerRules = Object.entries(LAYERS).flatMap(([layer, allowed]) => {
   const types = allowed.filter((name) => name.endsWith(" (types)")).map((name) => name.replace(" (types)", ""));
@@ -101,7 +102,7 @@ export default {
     // TypeScript 7 has no API that others could parse with.
     parser: "swc",
     doNotFollow: { path: "node_modules" },
-    exclude: { path: "^(\\.data|coverage)/" },
+    exclude: { path: "^(\\.data|coverage|client/dist)/" },
     enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "node", "default", "types"] },
   },
 } satisfies IConfiguration;

@@ -26,6 +26,7 @@ RUN apt-get update \
 ENV NODE_ENV=production
 COPY --from=dependencies /app/node_modules ./node_modules
 COPY package.json ./
+COPY client ./client
 COPY config ./config
 COPY db ./db
 COPY domain ./domain

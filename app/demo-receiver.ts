@@ -1,9 +1,7 @@
-import { createHmac, timingSafeEqual } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { buffer } from "node:stream/consumers";
-
-const TOLERANCE_SECONDS = 300;
+import { Mailkeel, WebhookSignatureError } from "../client/index.ts";
 
 /** A receiver of webhooks as a client would write one: it refuses deliveries without a valid signature. */
 export interface DemoReceiver {
@@ -29,11 +27,14 @@ export async function openReceiver(origin: string): Promise<DemoReceiver> {
     const body = await buffer(request);
     // A delivery to the endpoint of an earlier demo.
     if (header("webhook-id") !== endpoint?.id) return void response.writeHead(410).end();
-    if (!isSigned(endpoint.secret, header("signature"), body)) {
+    try {
+      const event = Mailkeel.unwrapWebhook({ body, signature: header("signature"), secret: endpoint.secret });
+      events.set(event.id, event.type);
+    } catch (error) {
+      if (!(error instanceof WebhookSignatureError)) throw error;
       refused++;
       return void response.writeHead(401).end();
     }
-    events.set(header("event-id"), header("event"));
     response.writeHead(204).end();
   }
 
@@ -59,15 +60,4 @@ export async function openReceiver(origin: string): Promise<DemoReceiver> {
       await closed;
     },
   };
-}
-
-function isSigned(secret: string, header: string, body: Buffer): boolean {
-  const entries = header.split(",").map((entry) => entry.split("="));
-  const timestamp = entries.find(([name]) => name === "t")?.[1] ?? "";
-  if (!/^\d+$/.test(timestamp) || Math.abs(Date.now() / 1_000 - Number(timestamp)) > TOLERANCE_SECONDS) return false;
-  const expected = createHmac("sha256", secret).update(`${timestamp}.`).update(body).digest();
-  return entries.some(([name, value = ""]) => {
-    const given = Buffer.from(value, "hex");
-    return name === "v1" && given.length === expected.length && timingSafeEqual(given, expected);
-  });
 }

@@ -1,26 +1,29 @@
 /** `npm run demo`: the main job over HTTP against the running service, from a CSV file to caught mails and webhooks. */
-import { randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
+import { Mailkeel, type NewsletterWithRecipients } from "../client/index.ts";
 import { SettingsError } from "../config/env.ts";
 import { forTenant, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import { type ImportReport, importSubscribers } from "../domain/csv-import.ts";
 import { attachList } from "../domain/newsletters.ts";
+import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { DEMO_FROM } from "../stack/demo-team.ts";
 import type { StackFile } from "../stack/state.ts";
 import { type DemoReceiver, openReceiver } from "./demo-receiver.ts";
-import { wholeNumber, words } from "./options.ts";
+import { eventNames, wholeNumber } from "./options.ts";
 import { lineOf, progressLine } from "./output.ts";
 import { inTenant, type Session, withSession } from "./session.ts";
 
 const POLL_MS = 250;
 const DONE = ["SENT", "CANCELLED", "FAILED"];
 /** Events whose number does not grow with the recipients. */
-const EVENTS = [
-  ...["scheduled", "started", "paused", "completed", "cancelled"].map((what) => `newsletter.${what}`),
+const EVENTS: EventName[] = [
+  ...(["scheduled", "started", "paused", "completed", "cancelled"] as const).map(
+    (what) => `newsletter.${what}` as const,
+  ),
   "email.rejected",
   "unsubscribe.created",
 ];
@@ -38,45 +41,6 @@ workflow, and SMTP.</p>
 const say = (text: string): void => console.log(text);
 const count = (value: number): string => value.toLocaleString("en");
 const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
-
-interface Newsletter {
-  id: string;
-  status: string;
-  started_at: string | null;
-  completed_at: string | null;
-  recipients: Record<string, number> | null;
-}
-
-interface Endpoint {
-  id: string;
-  url: string;
-  secret: string;
-}
-
-interface Preview {
-  recipients: { total: number; not_opted_in: number; suppressed: number; eligible: number };
-  confirmation: { token: string };
-}
-
-type Call = ReturnType<typeof client>;
-
-/** A client of the running API with the demo team's live key. */
-function client({ api, keys }: StackFile) {
-  return async <T>(method: "GET" | "POST" | "DELETE", path: string, body?: unknown): Promise<T> => {
-    const response = await fetch(`${api}${path}`, {
-      method,
-      headers: {
-        "x-api-key": keys.live,
-        ...(method === "POST" ? { "idempotency-key": randomUUID() } : {}),
-        ...(body === undefined ? {} : { "content-type": "application/json" }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    const answer = (await response.json()) as { data: T; error?: { code: string; message: string } };
-    if (answer.error) throw new Error(`${method} ${path}: ${answer.error.code}: ${answer.error.message}`);
-    return answer.data;
-  };
-}
 
 /** Lines of a CSV file with this many people in it. */
 function* generateCsv(recipients: number): Generator<string> {
@@ -111,11 +75,11 @@ async function importPeople(
   say(`  ${count(report.rows)} rows in ${seconds(performance.now() - startedAt)}; ${count(report.refused)} refused`);
 }
 
-async function watch(read: () => Promise<Newsletter>): Promise<Newsletter> {
+async function watch(mailkeel: Mailkeel, newsletterId: string): Promise<NewsletterWithRecipients> {
   const line = progressLine();
   for (;;) {
-    const newsletter = await read();
-    const { total = 0, queued = 0, sending = 0 } = newsletter.recipients ?? {};
+    const { data: newsletter } = await mailkeel.newsletters.retrieve(newsletterId);
+    const { total, queued, sending } = newsletter.recipients ?? { total: 0, queued: 0, sending: 0 };
     const done = total - queued - sending;
     const filled = total === 0 ? 0 : Math.round((done / total) * 30);
     line.show(`  ${newsletter.status} ${"█".repeat(filled).padEnd(30, "░")} ${count(done)} of ${count(total)}`);
@@ -128,7 +92,7 @@ async function watch(read: () => Promise<Newsletter>): Promise<Newsletter> {
 }
 
 /** Listens for webhooks and registers the endpoint; where that fails, prints why and gives undefined. */
-async function listen(call: Call, { webhooks }: StackFile, events: string[]) {
+async function listen(mailkeel: Mailkeel, { webhooks }: StackFile, events: EventName[]) {
   if (webhooks.receiver === null) {
     say("  left out: the service was started with WEBHOOK_ALLOWED_HOSTS of its own");
     return undefined;
@@ -142,15 +106,15 @@ async function listen(call: Call, { webhooks }: StackFile, events: string[]) {
   }
   try {
     // Endpoints of a demo that was interrupted.
-    for (const { id, url } of await call<Endpoint[]>("GET", "/webhooks?limit=100")) {
-      if (url === receiver.url) await call("DELETE", `/webhooks/${id}`);
+    for await (const { id, url } of mailkeel.webhooks.list()) {
+      if (url === receiver.url) await mailkeel.webhooks.delete(id);
     }
-    const endpoint = await call<Endpoint>("POST", "/webhooks", { name: "Demo", url: receiver.url, events });
+    const { data: endpoint } = await mailkeel.webhooks.create({ name: "Demo", url: receiver.url, events });
     receiver.expect(endpoint);
     say(`  ${endpoint.id} at ${endpoint.url}`);
     const close = async () => {
       try {
-        await call("DELETE", `/webhooks/${endpoint.id}`);
+        await mailkeel.webhooks.delete(endpoint.id);
       } finally {
         await receiver.close();
       }
@@ -163,14 +127,17 @@ async function listen(call: Call, { webhooks }: StackFile, events: string[]) {
 }
 
 /** Waits until every event has arrived, or none has for QUIET_MS. */
-async function receiveAll(call: Call, { receiver, endpoint }: { receiver: DemoReceiver; endpoint: Endpoint }) {
+async function receiveAll(
+  mailkeel: Mailkeel,
+  { receiver, endpoint }: { receiver: DemoReceiver; endpoint: { id: string } },
+) {
   const line = progressLine();
   const came = () => [...receiver.received().values()].reduce((sum, events) => sum + events, 0);
   let last = { events: came(), at: performance.now() };
   for (;;) {
     const events = came();
     if (events !== last.events) last = { events, at: performance.now() };
-    const pending = await call<unknown[]>("GET", `/webhooks/${endpoint.id}/deliveries?status=PENDING&limit=1`);
+    const { data: pending } = await mailkeel.webhooks.listDeliveries(endpoint.id, { status: "PENDING", limit: 1 });
     const hasEnded = receiver.received().has("newsletter.completed") && pending.length === 0;
     if (hasEnded || performance.now() - last.at > QUIET_MS) break;
     line.show(`  ${count(events)} events`);
@@ -182,15 +149,15 @@ async function receiveAll(call: Call, { receiver, endpoint }: { receiver: DemoRe
 async function demo(session: Session, { csv, recipients, events }: DemoOptions): Promise<void> {
   const { stack } = session;
   if (!stack) throw new SettingsError("The demo needs a running stack; start one with `npm start`.");
-  const call = client(stack);
+  const mailkeel = new Mailkeel({ apiKey: stack.keys.live, baseUrl: stack.api });
 
   say("1. A webhook endpoint of its own");
-  const listening = await listen(call, stack, events);
+  const listening = await listen(mailkeel, stack, events);
   try {
-    await sendLetter(session, stack, call, { csv, recipients });
+    await sendLetter(session, stack, mailkeel, { csv, recipients });
     if (listening) {
       const { receiver } = listening;
-      await receiveAll(call, listening);
+      await receiveAll(mailkeel, listening);
       const received = [...receiver.received()].map(([type, came]) => `${count(came)} ${type}`);
       say(`The webhooks:  ${received.join(", ") || "none"}; ${count(receiver.refused)} with a wrong signature`);
     }
@@ -202,17 +169,17 @@ async function demo(session: Session, { csv, recipients, events }: DemoOptions):
 async function sendLetter(
   session: Session,
   stack: StackFile,
-  call: Call,
+  mailkeel: Mailkeel,
   { csv: file, recipients }: Pick<DemoOptions, "csv" | "recipients">,
 ): Promise<void> {
   const tenant: Tenant = { teamId: stack.team.id, environment: "LIVE" };
 
   say("2. A list, and its subscribers from CSV");
-  const list = await call<{ id: string }>("POST", "/lists", { name: "Demo readers" });
+  const { data: list } = await mailkeel.lists.create({ name: "Demo readers" });
   await importPeople(session, tenant, list.id, file, recipients);
 
   say("3. A draft that targets the list");
-  const draft = await call<Newsletter>("POST", "/newsletters", {
+  const { data: draft } = await mailkeel.newsletters.create({
     name: `Demo of ${new Date().toISOString()}`,
     subject: "Hello {{ first_name }}",
     from_email: DEMO_FROM,
@@ -224,19 +191,19 @@ async function sendLetter(
 
   say("4. Preview: the recipients");
   const previewedAt = performance.now();
-  const preview = await call<Preview>("POST", `/newsletters/${draft.id}/send-preview`);
+  const { data: preview } = await mailkeel.newsletters.previewSend(draft.id);
   const { total, eligible, suppressed, not_opted_in } = preview.recipients;
   say(`  ${count(eligible)} of ${count(total)} (${count(suppressed)} suppressed, ${count(not_opted_in)} not opted in)`);
   const confirmedAt = performance.now();
 
   say("5. Confirm with the preview's token");
   const token = { confirmation_token: preview.confirmation.token };
-  const { send_at } = await call<{ send_at: string }>("POST", `/newsletters/${draft.id}/send`, token);
+  const { data: send } = await mailkeel.newsletters.send(draft.id, token);
   const scheduledAt = performance.now();
-  say(`  scheduled for ${send_at}`);
+  say(`  scheduled for ${send.send_at}`);
 
   say("6. It goes out");
-  const sent = await watch(() => call<Newsletter>("GET", `/newsletters/${draft.id}`));
+  const sent = await watch(mailkeel, draft.id);
   const tookMs = Date.parse(sent.completed_at ?? "") - Date.parse(sent.started_at ?? "");
   const states = Object.entries(sent.recipients ?? {}).filter(([state, people]) => state !== "total" && people > 0);
   say(`  ${sent.status}: ${states.map(([state, people]) => `${count(people)} ${state}`).join(", ")}`);
@@ -244,7 +211,7 @@ async function sendLetter(
   say("");
   say(
     `preview ${seconds(confirmedAt - previewedAt)}, confirm ${seconds(scheduledAt - confirmedAt)}, ` +
-      `sending ${seconds(tookMs)}: ${count(Math.round((sent.recipients?.["sent"] ?? 0) / (tookMs / 1_000)))} mails/s`,
+      `sending ${seconds(tookMs)}: ${count(Math.round((sent.recipients?.sent ?? 0) / (tookMs / 1_000)))} mails/s`,
   );
   say(`The mails:     ${stack.mail.api}`);
   if (stack.temporal.ui) say(`The workflow:  ${stack.temporal.ui}`);
@@ -254,14 +221,14 @@ async function sendLetter(
 interface DemoOptions {
   recipients: number;
   csv?: string | undefined;
-  events: string[];
+  events: EventName[];
 }
 
 const program = new Command("demo")
   .description("drives the main job over HTTP against a running service")
   .option("--recipients <count>", "people to generate", wholeNumber(1, 10_000_000), 1_000)
   .option("--csv <file>", "import this file instead")
-  .option("--events <names>", "comma-separated events to receive as webhooks, * for all", words, EVENTS)
+  .option("--events <names>", "comma-separated events to receive as webhooks, * for all", eventNames, EVENTS)
   .action(async (options: DemoOptions) => {
     try {
       await withSession(

@@ -8,6 +8,7 @@ import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
 import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
+import { listenCommand } from "./commands/listen.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
 import { secretCommands } from "./commands/secrets.ts";
 import { teamCommands } from "./commands/teams.ts";
@@ -47,6 +48,7 @@ const groups = [
   confirmationCommands,
   webhookCommands,
   deliveryCommands,
+  listenCommand,
   importCommand,
   secretCommands,
 ];

@@ -1,5 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
+import type { EventName } from "../domain/webhooks/catalogue.ts";
+import { eventProblems, resolveEvents } from "../domain/webhooks/subscription.ts";
 import { readEnvironment } from "./session.ts";
 
 /** Adds `--team`, which defaults to the demo team of a running stack. */
@@ -59,4 +61,19 @@ export function futureInstant(text: string): Date {
     throw new InvalidArgumentError("It is a point in time to come, such as 2030-01-31T12:00:00Z.");
   }
   return at;
+}
+
+/** An absolute URL. */
+export function absoluteUrl(text: string): string {
+  if (!URL.canParse(text)) throw new InvalidArgumentError("It is not a URL.");
+  return text;
+}
+
+/** Webhook events, comma-separated, or * for all. */
+export function eventNames(text: string): EventName[] {
+  const names = words(text);
+  const [problem] = eventProblems(names);
+  if (problem) throw new InvalidArgumentError(`${names[problem.index]} ${problem.message}.`);
+  if (names.length === 0) throw new InvalidArgumentError("Name one event at least.");
+  return resolveEvents(names);
 }

@@ -13,7 +13,7 @@ import type { Env } from "../config/env.ts";
 /** Purposes of signatures; each has a key of its own under each signing secret. */
 export type SigningPurpose = "cursor" | "confirmation" | "link";
 /** Purposes of stored hashes; each has a key of its own under the database's hash key. */
-export type HashPurpose = "api-key" | "idempotency";
+export type HashPurpose = "api-key" | "idempotency" | "webhook-listener";
 
 type Part = string | number;
 

@@ -10,6 +10,7 @@ import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import { kysely } from "../db/orm.ts";
+import { deleteDeadListeners } from "../domain/webhooks/listener.ts";
 import { deleteExpiredDeliveries } from "../domain/webhooks/retention.ts";
 import { RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
 import { pause } from "./pause.ts";
@@ -25,7 +26,8 @@ const CLEAN_UP_ROWS = 10_000;
 
 /**
  * Deletes expired rows: remembered answers, previews that were never used, confirmation mails that count no more, past
- * leases, refusals, usage windows and request counts, revocations of OAuth tokens that have expired, old webhook deliveries.
+ * leases, refusals, usage windows and request counts, revocations of OAuth tokens that have expired, old webhook
+ * deliveries, listeners whose command has ended.
  */
 export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
   const em = orm.em.fork();
@@ -48,6 +50,7 @@ export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "sto
   ]) {
     await statement.execute(db);
   }
+  await deleteDeadListeners(em);
   await deleteExpiredDeliveries(em, CLEAN_UP_ROWS, stopping);
 }
 

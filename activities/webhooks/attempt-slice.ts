@@ -3,12 +3,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { EntityManager } from "../../db/orm.ts";
 import { type AttemptOutcome, settleAttempts } from "../../domain/webhooks/attempts.ts";
 import { type Answer, type ClassifiedAnswer, classifyAnswer, classifyTest } from "../../domain/webhooks/classify.ts";
+import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
 import type { Destination, DueDelivery } from "../../domain/webhooks/open-attempt.ts";
 import { renderEvent } from "../../domain/webhooks/payload.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
-import { signatureHeader, signingKey } from "../../domain/webhooks/signature.ts";
+import { signingKey } from "../../domain/webhooks/signature.ts";
 import type { ActivityDeps } from "../deps.ts";
 import type { DeliveryClient } from "./http-client.ts";
 
@@ -104,20 +105,8 @@ export class AttemptSlice {
   #request(delivery: DueDelivery): Promise<Answer> {
     const { url, apiVersion, webhookId } = this.#destination;
     const body = renderEvent(apiVersion, delivery);
-    const timestamp = Math.floor(Date.now() / 1000);
-    const headers: Record<string, string> = {
-      ...this.#customHeaders,
-      "Content-Type": "application/json",
-      "X-Service-Signature": signatureHeader(this.#secrets, timestamp, body),
-      "X-Service-Timestamp": String(timestamp),
-      "X-Service-Event": delivery.type,
-      "X-Service-Event-Id": delivery.eventId,
-      "X-Service-Delivery-Id": delivery.id,
-      "X-Service-Webhook-Id": webhookId,
-      "X-Service-Api-Version": apiVersion,
-      ...(delivery.isReplay ? { "X-Service-Replay": "true" } : {}),
-      ...(delivery.isTest ? { "X-Service-Test": "true" } : {}),
-    };
+    const facts = { ...delivery, deliveryId: delivery.id, webhookId, apiVersion };
+    const headers = deliveryHeaders(facts, this.#secrets, body, this.#customHeaders);
     return this.#deps.client.post({ url, headers, body });
   }
 

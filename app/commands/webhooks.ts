@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { giveUpWaiting, readBacklog } from "../../domain/webhooks/backlog.ts";
@@ -6,8 +6,7 @@ import type { EventName } from "../../domain/webhooks/catalogue.ts";
 import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
 import { createEndpoint } from "../../domain/webhooks/endpoints.ts";
 import { rotateSecret } from "../../domain/webhooks/rotate.ts";
-import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
-import { wholeNumber, withTenant, words } from "../options.ts";
+import { absoluteUrl, eventNames, wholeNumber, withTenant } from "../options.ts";
 import { inTenant, type Outcome, ownerOf, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
 
 const DEFAULT_OVERLAP_HOURS = 24;
@@ -127,17 +126,4 @@ async function giveUp(session: Session, id: string): Promise<Outcome> {
   await ownerOf(session, "webhook_endpoints", id);
   const ended = await giveUpWaiting(session.orm.em.fork(), id);
   return { text: `${ended} given up; webhook:replay replays them`, data: { webhook: id, given_up: ended } };
-}
-
-function absoluteUrl(text: string): string {
-  if (!URL.canParse(text)) throw new InvalidArgumentError("It is not a URL.");
-  return text;
-}
-
-function eventNames(text: string): EventName[] {
-  const names = words(text);
-  const [problem] = eventProblems(names);
-  if (problem) throw new InvalidArgumentError(`${names[problem.index]} ${problem.message}.`);
-  if (names.length === 0) throw new InvalidArgumentError("Name one event at least.");
-  return resolveEvents(names);
 }

@@ -5,8 +5,11 @@ import { instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
 export const DISABLED_REASONS = ["delivery_failures", "manual"] as const;
 export type DisabledReason = (typeof DISABLED_REASONS)[number];
 
-/** API endpoints are a client's own; the app makes its own in the newsletter interface, and they are not listed. */
-export type EndpointOrigin = "API" | "APP";
+/**
+ * API endpoints are a client's own; the app makes its own in the newsletter interface, and they are not listed. A
+ * LISTENER is that of a developer's `webhook:listen`: the command takes its deliveries, no worker does.
+ */
+export type EndpointOrigin = "API" | "APP" | "LISTENER";
 
 const WebhookEndpointSchema = defineEntity({
   name: "WebhookEndpoint",

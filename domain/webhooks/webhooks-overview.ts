@@ -48,7 +48,8 @@ export async function overviewWebhooks(em: EntityManager): Promise<WebhooksOverv
         as outbox,
       (select count(*)::int from webhook_health h join webhook_endpoints e on e.id = h.webhook_id
         where ${isFailing("h")} and e.active) as failing,
-      (select count(*)::int from webhook_endpoints where disabled_reason = 'delivery_failures') as off,
+      (select count(*)::int from webhook_endpoints
+        where disabled_reason = 'delivery_failures' and origin <> 'LISTENER') as off,
       (select count(*)::int from webhook_groups where phase = 'FIRST') as first,
       (select count(*)::int from webhook_groups where phase = 'RETRYING') as retrying`.execute(db);
   // Endpoint by endpoint: the first of each that waits is one step along the index, however many follow it.

@@ -1,0 +1,2428 @@
+// Made from the OpenAPI document by `npm run client`: do not edit it.
+import { Changes, type Listing, listingOf } from "./pages.ts";
+import type { Answer, DryRunOption, Outcome, Page, RequestOptions, Transport, WriteOptions } from "./transport.ts";
+
+/** The dated version of the API that these types describe. */
+export const SERVICE_VERSION = "2026-08-15";
+
+/** A sending account cannot be used. */
+export type AccountErrorEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "account.error";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailAccountOfEvent;
+  };
+};
+
+/** A sending account works again. */
+export type AccountRecoveredEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "account.recovered";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailAccountOfEvent;
+  };
+};
+
+export type AddListSubscribersBody = {
+  /** Ids of subscribers. */
+  subscriber_ids: Array<string>;
+};
+
+/** The API key of a request. */
+export type ApiKey = {
+  object: "api_key";
+  /** The id of the record. */
+  id: string;
+  /** The part of the key that may be shown. */
+  key_id: string;
+  /** Test keys have records of their own and never send. */
+  environment: "LIVE" | "TEST";
+  team: {
+    /** The id of the team. */
+    id: string;
+  };
+  /** The role of the key's creator at this moment. */
+  role: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
+  /** Their role when the key was created. */
+  role_at_issue: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
+  /** The dated version that the key is pinned to. */
+  api_version: string;
+  /** What the key may do at this moment. */
+  scopes: Array<
+    | "lists:read"
+    | "lists:write"
+    | "subscribers:read"
+    | "subscribers:write"
+    | "contacts:read"
+    | "contacts:write"
+    | "newsletters:read"
+    | "newsletters:write"
+    | "newsletters:send"
+    | "campaigns:read"
+    | "campaigns:write"
+    | "campaigns:send"
+    | "webhooks:read"
+    | "webhooks:write"
+    | "suppressions:read"
+    | "suppressions:write"
+    | "suppressions:delete"
+    | "accounts:read"
+    | "analytics:read"
+    | "usage:read"
+  >;
+  /** What the key was created with. */
+  granted_scopes: Array<
+    | "lists:read"
+    | "lists:write"
+    | "subscribers:read"
+    | "subscribers:write"
+    | "contacts:read"
+    | "contacts:write"
+    | "newsletters:read"
+    | "newsletters:write"
+    | "newsletters:send"
+    | "campaigns:read"
+    | "campaigns:write"
+    | "campaigns:send"
+    | "webhooks:read"
+    | "webhooks:write"
+    | "suppressions:read"
+    | "suppressions:write"
+    | "suppressions:delete"
+    | "accounts:read"
+    | "analytics:read"
+    | "usage:read"
+  >;
+};
+
+/** A campaign's send was cancelled. */
+export type CampaignCancelledEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.cancelled";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A campaign's send has ended. */
+export type CampaignCompletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.completed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A campaign as events show it. */
+export type CampaignOfEvent = {
+  object: "campaign";
+  id: string;
+  /** The name, for the team alone. */
+  name: string;
+  /** The subject, a Liquid template of one line. */
+  subject: string | null;
+  /** The address in From. The sending account must be allowed to use it. */
+  from_email: string | null;
+  /** The name in From. */
+  from_name: string | null;
+  /** Only a `DRAFT` can be changed, deleted or sent. */
+  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
+  send_days: Array<number>;
+  /** When it is to be sent. */
+  send_at: string | null;
+  /** When its first mails left. */
+  started_at: string | null;
+  /** When its send ended. */
+  completed_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A campaign's send was paused. */
+export type CampaignPausedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.paused";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A campaign was confirmed and waits for its time. */
+export type CampaignScheduledEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.scheduled";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A campaign's first mails go out. */
+export type CampaignStartedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "campaign.started";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: CampaignOfEvent;
+  };
+};
+
+/** A contact was added. */
+export type ContactCreatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "contact.created";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: ContactOfEvent;
+  };
+};
+
+/** A contact was deleted. */
+export type ContactDeletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "contact.deleted";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: ContactOfEvent;
+  };
+};
+
+/** A contact as events show it. */
+export type ContactOfEvent = {
+  object: "contact";
+  id: string;
+  email: string;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A contact was changed. */
+export type ContactUpdatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "contact.updated";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: ContactOfEvent;
+  };
+};
+
+export type CreateListBody = {
+  /** The name; spaces around it are removed. */
+  name: string;
+  /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
+  optin?: "SINGLE" | "DOUBLE";
+  /** A note for the team. */
+  description?: string | null;
+};
+
+export type CreateNewsletterBody = {
+  /** The name; spaces around it are removed. */
+  name: string;
+  /** The subject, a Liquid template of one line. */
+  subject?: string | null;
+  /** The address in From. The sending account must be allowed to use it. */
+  from_email?: string | null;
+  /** The name in From. */
+  from_name?: string | null;
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  body?: string | null;
+};
+
+export type CreateSubscriberBody = {
+  /** An email address; it is trimmed and lower-cased. */
+  email: string;
+  first_name?: string | null;
+  last_name?: string | null;
+};
+
+export type CreateSuppressionsBody = {
+  /** Addresses; they are trimmed and lower-cased. */
+  emails: Array<string>;
+  /** The other reasons are written by the service. */
+  reason?: "MANUAL";
+};
+
+export type CreateWebhookBody = {
+  /** A URL that is reachable from the public Internet. */
+  url: string;
+  /** Names of events; `*` stands for every event there is now. */
+  events: Array<
+    | "*"
+    | "contact.created"
+    | "contact.updated"
+    | "contact.deleted"
+    | "subscriber.created"
+    | "subscriber.updated"
+    | "subscription.created"
+    | "subscription.confirmed"
+    | "subscription.removed"
+    | "newsletter.scheduled"
+    | "newsletter.started"
+    | "newsletter.paused"
+    | "newsletter.completed"
+    | "newsletter.cancelled"
+    | "campaign.scheduled"
+    | "campaign.started"
+    | "campaign.paused"
+    | "campaign.completed"
+    | "campaign.cancelled"
+    | "email.sent"
+    | "email.rejected"
+    | "email.bounced"
+    | "email.complained"
+    | "event.tracked"
+    | "suppression.added"
+    | "suppression.removed"
+    | "unsubscribe.created"
+    | "account.error"
+    | "account.recovered"
+  >;
+  /** The name; spaces around it are removed. */
+  name?: string;
+  /** A note for the team. */
+  description?: string | null;
+  /** Headers that are sent with every delivery. Their values are never shown again. */
+  headers?: Record<string, string>;
+};
+
+/** The answer to the deletion of a record. */
+export type DeletedList = {
+  object: "list";
+  /** The id of the record. */
+  id: string;
+  deleted: true;
+};
+
+/** The answer to the deletion of a record. */
+export type DeletedListSubscriber = {
+  object: "list_subscriber";
+  /** The id of the record. */
+  id: string;
+  deleted: true;
+};
+
+/** The answer to the deletion of a record. */
+export type DeletedNewsletter = {
+  object: "newsletter";
+  /** The id of the record. */
+  id: string;
+  deleted: true;
+};
+
+/** The answer to the deletion of a record. */
+export type DeletedSuppression = {
+  object: "suppression";
+  /** The id of the record. */
+  id: string;
+  deleted: true;
+};
+
+/** The answer to the deletion of a record. */
+export type DeletedWebhookEndpoint = {
+  object: "webhook_endpoint";
+  /** The id of the record. */
+  id: string;
+  deleted: true;
+};
+
+/** A sending account, without its credentials. */
+export type EmailAccount = {
+  object: "email_account";
+  /** The id of the record. */
+  id: string;
+  /** The address that it sends from. */
+  email: string;
+  /** The name beside the address. */
+  display_name: string;
+  /** A hosted mailbox, or `SMTP_` for a relay. */
+  provider:
+    | "GOOGLE"
+    | "MICROSOFT"
+    | "SMTP_AMAZON_SES"
+    | "SMTP_MAILGUN"
+    | "SMTP_POSTMARK"
+    | "SMTP_SENDGRID"
+    | "SMTP_OTHER";
+  /** Only an `ACTIVE` account sends. */
+  status: "PENDING" | "ACTIVE" | "ERROR" | "SUSPENDED" | "REVOKED";
+  /** When its login was last checked. */
+  last_checked_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A sending account as events show it. */
+export type EmailAccountOfEvent = {
+  object: "email_account";
+  /** The id of the record. */
+  id: string;
+  email: string;
+  display_name: string;
+  provider:
+    | "GOOGLE"
+    | "MICROSOFT"
+    | "SMTP_AMAZON_SES"
+    | "SMTP_MAILGUN"
+    | "SMTP_POSTMARK"
+    | "SMTP_SENDGRID"
+    | "SMTP_OTHER";
+  status: "PENDING" | "ACTIVE" | "ERROR" | "SUSPENDED" | "REVOKED";
+  /** A code. */
+  last_error: string | null;
+  last_checked_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A mail came back after it had been accepted. */
+export type EmailBouncedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "email.bounced";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailOfEvent;
+  };
+};
+
+/** A recipient reported a mail as spam. */
+export type EmailComplainedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "email.complained";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailOfEvent;
+  };
+};
+
+/** One mail to one recipient. */
+export type EmailOfEvent = {
+  object: "email";
+  /** The left part of its Message-ID. */
+  id: string;
+  /** The newsletter that it is of. */
+  newsletter_id: string | null;
+  /** The campaign that it is of. */
+  campaign_id: string | null;
+  /** The subscriber that it was sent to. */
+  subscriber_id: string | null;
+  /** The contact that it was sent to. */
+  contact_id: string | null;
+  email: string;
+  status: "SENT" | "REJECTED" | "BOUNCED" | "COMPLAINED";
+  /** A code. */
+  reason: string | null;
+  /** Attempts to send it. */
+  attempts: number;
+  updated_at: string;
+};
+
+/** A mail was refused for good by the sending account's server. */
+export type EmailRejectedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "email.rejected";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailOfEvent;
+  };
+};
+
+/** A mail was accepted by the sending account's server. */
+export type EmailSentEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "email.sent";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: EmailOfEvent;
+  };
+};
+
+/** A recipient opened a mail or followed a link in it. */
+export type EventTrackedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "event.tracked";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: TrackedEvent;
+  };
+};
+
+/** The effect that a write would have. */
+export type Impact = {
+  object: "impact";
+  /** Records that the request would create. */
+  would_create: number;
+  /** Records that the request would change. */
+  would_update: number;
+  /** Records that the request would delete. */
+  would_delete: number;
+  /** Records that the request would touch. */
+  affected_count: number;
+  /** Ids of existing records among them. */
+  affected_ids: Array<string>;
+  /** Null when the request uses no limit. */
+  quota: QuotaImpact | null;
+};
+
+/** A list of subscribers. */
+export type List = {
+  object: "list";
+  /** The id of the record. */
+  id: string;
+  name: string;
+  /** A note for the team. */
+  description: string | null;
+  /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
+  optin: "SINGLE" | "DOUBLE";
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A subscriber of a list with the subscription to it. */
+export type ListSubscriber = {
+  object: "list_subscriber";
+  /** The id of the subscriber. */
+  id: string;
+  /** The id of the list. */
+  list_id: string;
+  email: string;
+  first_name: string | null;
+  last_name: string | null;
+  /** Only `CONFIRMED` subscriptions get mails. */
+  status: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED";
+  /** When the subscription became `CONFIRMED`. */
+  confirmed_at: string | null;
+  /** When the mail that asks for the confirmation was last sent; null if none was. */
+  confirmation_sent_at: string | null;
+  /** Why no such mail is sent at present. */
+  confirmation_withheld: "suppressed" | "list_limit" | "address_limit" | "team_limit" | null;
+  /** When the subscriber opted out of the list. */
+  unsubscribed_at: string | null;
+  /** When the subscription was created. */
+  created_at: string;
+  /** When the subscription was last changed. */
+  updated_at: string;
+};
+
+/** The outcome of adding subscribers to a list. */
+export type ListSubscriberBatch = {
+  object: "list_subscriber_batch";
+  /** The id of the list. */
+  list_id: string;
+  /** Ids of subscribers whose subscription was created. */
+  added: Array<string>;
+  /** Ids of subscribers who were on the list already. */
+  already_subscribed: Array<string>;
+  /** Ids of subscribers who opted out of the list; they stay off it. */
+  opted_out: Array<string>;
+};
+
+/** A webhook endpoint as its registration answers it: with its secret. */
+export type NewWebhookEndpoint = {
+  object: "webhook_endpoint";
+  /** The id of the record. */
+  id: string;
+  name: string;
+  url: string;
+  /** Names of events. */
+  events: Array<string>;
+  /** Whether events are delivered to it. */
+  active: boolean;
+  /** A note for the team. */
+  description: string | null;
+  signature_version: "v1";
+  /** The dated version that shapes the payloads. */
+  api_version: string;
+  /** Names of its own headers; the values are not shown. */
+  header_names: Array<string>;
+  /** Failures since the last success. */
+  consecutive_failures: number;
+  /** When a delivery last succeeded. */
+  last_success_at: string | null;
+  /** When a delivery last failed. */
+  last_failure_at: string | null;
+  /** When it became inactive. */
+  disabled_at: string | null;
+  /** Whether the service switched it off, or a `PATCH` did. */
+  disabled_reason: "delivery_failures" | "manual" | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+  /** Verifies the signatures. It is shown this once. */
+  secret: string;
+};
+
+/** A one-off mail to the subscribers of lists. */
+export type Newsletter = {
+  object: "newsletter";
+  /** The id of the record. */
+  id: string;
+  /** The name, for the team alone. */
+  name: string;
+  /** The subject, a Liquid template of one line. */
+  subject: string | null;
+  /** The address in From. The sending account must be allowed to use it. */
+  from_email: string | null;
+  /** The name in From. */
+  from_name: string | null;
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. */
+  body: string | null;
+  /** Only a `DRAFT` can be changed, deleted or sent. */
+  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** Ids of the lists that it targets; they are set in the app. */
+  lists: Array<string>;
+  /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
+  send_days: Array<number>;
+  /** When it is to be sent. */
+  send_at: string | null;
+  /** When its first mails left. */
+  started_at: string | null;
+  /** When its send ended. */
+  completed_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A newsletter's send was cancelled. */
+export type NewsletterCancelledEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.cancelled";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A newsletter's send has ended. */
+export type NewsletterCompletedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.completed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A newsletter as events show it: without its body. */
+export type NewsletterOfEvent = {
+  object: "newsletter";
+  /** The id of the record. */
+  id: string;
+  /** The name, for the team alone. */
+  name: string;
+  /** The subject, a Liquid template of one line. */
+  subject: string | null;
+  /** The address in From. The sending account must be allowed to use it. */
+  from_email: string | null;
+  /** The name in From. */
+  from_name: string | null;
+  /** Only a `DRAFT` can be changed, deleted or sent. */
+  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** Ids of the lists that it targets; they are set in the app. */
+  lists: Array<string>;
+  /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
+  send_days: Array<number>;
+  /** When it is to be sent. */
+  send_at: string | null;
+  /** When its first mails left. */
+  started_at: string | null;
+  /** When its send ended. */
+  completed_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A newsletter's send was paused. */
+export type NewsletterPausedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.paused";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A newsletter was confirmed and waits for its time. */
+export type NewsletterScheduledEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.scheduled";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A confirmed send. */
+export type NewsletterSend = {
+  object: "newsletter_send";
+  /** The id of the record. */
+  id: string;
+  /** The id of the newsletter. */
+  newsletter_id: string;
+  status: "SCHEDULED";
+  /** Recipients of the send. */
+  recipients: number;
+  /** Email credits that were reserved. */
+  credits_reserved: number;
+  /** When the send starts. */
+  send_at: string;
+  send_cap: SendCap;
+};
+
+/** The plan of a send: its recipients, its cost and the token to confirm it. */
+export type NewsletterSendPreview = {
+  object: "newsletter_send_preview";
+  /** The id of the record. */
+  id: string;
+  /** The id of the newsletter. */
+  newsletter_id: string;
+  /** The recipients, after opt-ins and suppressions. */
+  recipients: {
+    /** Addresses on the targeted lists. */
+    total: number;
+    /** Left out: no confirmed subscription. */
+    not_opted_in: number;
+    /** Left out: on the do-not-mail list. */
+    suppressed: number;
+    /** Those that get the mail: `total` less the other two. */
+    eligible: number;
+  };
+  /** Email credits that the send uses; they are reserved at the confirmation. */
+  credits_required: number;
+  send_cap: SendCap;
+  /** The address in From. */
+  from_address: string;
+  /** The address of the sending account. */
+  sending_account_address: string;
+  /** Complaints over delivered mail, as fractions. At the threshold the API sends nothing. */
+  complaint_rate: {
+    rate: number;
+    threshold: number;
+    window_days: number;
+  };
+  /** For the confirmation by `sendNewsletter`. */
+  confirmation: {
+    /** Confirms this plan, once. */
+    token: string;
+    /** 15 minutes after the preview. */
+    expires_at: string;
+  };
+};
+
+/** A newsletter's first mails go out. */
+export type NewsletterStartedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "newsletter.started";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: NewsletterOfEvent;
+  };
+};
+
+/** A newsletter with its recipients by state. */
+export type NewsletterWithRecipients = {
+  object: "newsletter";
+  /** The id of the record. */
+  id: string;
+  /** The name, for the team alone. */
+  name: string;
+  /** The subject, a Liquid template of one line. */
+  subject: string | null;
+  /** The address in From. The sending account must be allowed to use it. */
+  from_email: string | null;
+  /** The name in From. */
+  from_name: string | null;
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. */
+  body: string | null;
+  /** Only a `DRAFT` can be changed, deleted or sent. */
+  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** Ids of the lists that it targets; they are set in the app. */
+  lists: Array<string>;
+  /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
+  send_days: Array<number>;
+  /** When it is to be sent. */
+  send_at: string | null;
+  /** When its first mails left. */
+  started_at: string | null;
+  /** When its send ended. */
+  completed_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+  /** Recipients by state, which add up to `total`; null before the confirmation. */
+  recipients: {
+    /** All recipients of the send. */
+    total: number;
+    /** Waiting. */
+    queued: number;
+    /** Their mail may be leaving right now. */
+    sending: number;
+    /** Accepted by the sending account's server. */
+    sent: number;
+    /** Refused for good by that server. */
+    rejected: number;
+    /** Refused for now; tried again. */
+    deferred: number;
+    /** The connection ended before the server's answer: their mail may have left. */
+    unknown: number;
+    /** Refused for now too often. */
+    expired: number;
+    /** Left out: suppressed or opted out after the confirmation. */
+    suppressed: number;
+    /** Left out: the send was cancelled. */
+    cancelled: number;
+  } | null;
+};
+
+/** The OAuth token of a request. */
+export type OAuthToken = {
+  object: "oauth_token";
+  /** The id of the record. */
+  id: string;
+  /** The part of the key that may be shown. */
+  key_id: string;
+  /** Test keys have records of their own and never send. */
+  environment: "LIVE" | "TEST";
+  team: {
+    /** The id of the team. */
+    id: string;
+  };
+  /** The role of the key's creator at this moment. */
+  role: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
+  role_at_issue: null;
+  /** The dated version that the key is pinned to. */
+  api_version: string;
+  /** What the key may do at this moment. */
+  scopes: Array<
+    | "lists:read"
+    | "lists:write"
+    | "subscribers:read"
+    | "subscribers:write"
+    | "contacts:read"
+    | "contacts:write"
+    | "newsletters:read"
+    | "newsletters:write"
+    | "newsletters:send"
+    | "campaigns:read"
+    | "campaigns:write"
+    | "campaigns:send"
+    | "webhooks:read"
+    | "webhooks:write"
+    | "suppressions:read"
+    | "suppressions:write"
+    | "suppressions:delete"
+    | "accounts:read"
+    | "analytics:read"
+    | "usage:read"
+  >;
+  /** What the key was created with. */
+  granted_scopes: Array<
+    | "lists:read"
+    | "lists:write"
+    | "subscribers:read"
+    | "subscribers:write"
+    | "contacts:read"
+    | "contacts:write"
+    | "newsletters:read"
+    | "newsletters:write"
+    | "newsletters:send"
+    | "campaigns:read"
+    | "campaigns:write"
+    | "campaigns:send"
+    | "webhooks:read"
+    | "webhooks:write"
+    | "suppressions:read"
+    | "suppressions:write"
+    | "suppressions:delete"
+    | "accounts:read"
+    | "analytics:read"
+    | "usage:read"
+  >;
+};
+
+/** The use of a limit by the request, and where the team stands. */
+export type QuotaImpact = {
+  kind: "contact_slots" | "email_credits";
+  /** What the request would use. */
+  amount: number;
+  /** In use already. */
+  used: number;
+  /** What the team may use. */
+  limit: number;
+  /** What is left of the limit. */
+  remaining: number;
+};
+
+/** Recipients that the key may mail in a UTC day, counted over its rotations. */
+export type SendCap = {
+  limit: number;
+  used_today: number;
+  remaining: number;
+};
+
+export type SendNewsletterBody = {
+  /** `confirmation.token` of the preview. */
+  confirmation_token?: string | null;
+};
+
+/** A person with an email address. */
+export type Subscriber = {
+  object: "subscriber";
+  /** The id of the record. */
+  id: string;
+  email: string;
+  first_name: string | null;
+  last_name: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A subscriber was added. */
+export type SubscriberCreatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscriber.created";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Subscriber;
+  };
+};
+
+/** A subscriber's address or name was changed. */
+export type SubscriberUpdatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscriber.updated";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Subscriber;
+  };
+};
+
+/** A subscriber with the subscriptions to all lists. */
+export type SubscriberWithSubscriptions = {
+  object: "subscriber";
+  /** The id of the record. */
+  id: string;
+  email: string;
+  first_name: string | null;
+  last_name: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+  subscriptions: Array<Subscription>;
+};
+
+/** The place of a subscriber on one list. */
+export type Subscription = {
+  /** The id of the list. */
+  list_id: string;
+  /** Only `CONFIRMED` subscriptions get mails. */
+  status: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED";
+  /** When the subscription became `CONFIRMED`. */
+  confirmed_at: string | null;
+  /** When the mail that asks for the confirmation was last sent; null if none was. */
+  confirmation_sent_at: string | null;
+  /** Why no such mail is sent at present. */
+  confirmation_withheld: "suppressed" | "list_limit" | "address_limit" | "team_limit" | null;
+  /** When the subscriber opted out of the list. */
+  unsubscribed_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A subscriber confirmed a double opt-in. */
+export type SubscriptionConfirmedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscription.confirmed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SubscriptionOfEvent;
+  };
+};
+
+/** A subscriber was put on a list. */
+export type SubscriptionCreatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscription.created";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SubscriptionOfEvent;
+  };
+};
+
+/** A subscription as events show it; it is named by its two ids. */
+export type SubscriptionOfEvent = {
+  object: "subscription";
+  /** The id of the list. */
+  list_id: string;
+  /** The id of the subscriber. */
+  subscriber_id: string;
+  email: string;
+  status: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED";
+  confirmed_at: string | null;
+  /** When the mail that asks for the confirmation was last sent; null if none was. */
+  confirmation_sent_at: string | null;
+  /** Why no such mail is sent at present. */
+  confirmation_withheld: "suppressed" | "list_limit" | "address_limit" | "team_limit" | null;
+  unsubscribed_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A subscriber was taken off a list, or opted out of it. */
+export type SubscriptionRemovedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "subscription.removed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: SubscriptionOfEvent;
+  };
+};
+
+/** An address that the team does not mail. */
+export type Suppression = {
+  object: "suppression";
+  /** The id of the record. */
+  id: string;
+  email: string;
+  /** Why: `MANUAL`, `UNSUBSCRIBED`, `bounce:hard`, `bounce:soft` or `bounce:complaint`. Others may follow. */
+  reason: string;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** An address was put on the do-not-mail list, other than through the API. */
+export type SuppressionAddedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "suppression.added";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Suppression;
+  };
+};
+
+/** The outcome of suppressing addresses. */
+export type SuppressionBatch = {
+  object: "suppression_batch";
+  /** Addresses that were put on the do-not-mail list. */
+  added: Array<string>;
+  /** Addresses that were on it already, and stay as they are. */
+  already_suppressed: Array<string>;
+};
+
+/** A suppression was lifted. */
+export type SuppressionRemovedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "suppression.removed";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Suppression;
+  };
+};
+
+export type TestWebhookBody = {
+  /** An event that the endpoint is subscribed to; the first one unless given. */
+  type?:
+    | "contact.created"
+    | "contact.updated"
+    | "contact.deleted"
+    | "subscriber.created"
+    | "subscriber.updated"
+    | "subscription.created"
+    | "subscription.confirmed"
+    | "subscription.removed"
+    | "newsletter.scheduled"
+    | "newsletter.started"
+    | "newsletter.paused"
+    | "newsletter.completed"
+    | "newsletter.cancelled"
+    | "campaign.scheduled"
+    | "campaign.started"
+    | "campaign.paused"
+    | "campaign.completed"
+    | "campaign.cancelled"
+    | "email.sent"
+    | "email.rejected"
+    | "email.bounced"
+    | "email.complained"
+    | "event.tracked"
+    | "suppression.added"
+    | "suppression.removed"
+    | "unsubscribe.created"
+    | "account.error"
+    | "account.recovered";
+};
+
+/** An open or a click. */
+export type TrackedEvent = {
+  object: "event";
+  /** The id of the record. */
+  id: string;
+  kind: "open" | "click";
+  /** The id of the mail. */
+  email_id: string;
+  email: string;
+  /** The link that was followed. */
+  url: string | null;
+  created_at: string;
+};
+
+/** An opt-out of a recipient. It is never changed. */
+export type Unsubscribe = {
+  object: "unsubscribe";
+  /** The id of the record. */
+  id: string;
+  email: string;
+  /** Why the record exists. */
+  reason: string;
+  /** How: `link` for a page, `one_click` for the button of a mail program. Others may follow. */
+  source: string;
+  /** The newsletter or campaign whose mail was left. */
+  campaign_id: string | null;
+  /** When the recipient opted out. */
+  unsubscribed_at: string;
+  /** When the record was created. */
+  created_at: string;
+};
+
+/** A recipient unsubscribed. */
+export type UnsubscribeCreatedEvent = {
+  /** The id of the event. */
+  id: string;
+  object: "event";
+  type: "unsubscribe.created";
+  api_version: "2026-08-15";
+  created_at: string;
+  data: {
+    object: Unsubscribe;
+  };
+};
+
+export type UpdateListBody = {
+  /** The name; spaces around it are removed. */
+  name?: string;
+  /** `SINGLE`: a subscription starts `CONFIRMED`. `DOUBLE`: it starts `PENDING` until the subscriber confirms. */
+  optin?: "SINGLE" | "DOUBLE";
+  /** A note for the team. */
+  description?: string | null;
+};
+
+export type UpdateNewsletterBody = {
+  /** The name; spaces around it are removed. */
+  name?: string;
+  /** The subject, a Liquid template of one line. */
+  subject?: string | null;
+  /** The address in From. The sending account must be allowed to use it. */
+  from_email?: string | null;
+  /** The name in From. */
+  from_name?: string | null;
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  body?: string | null;
+};
+
+export type UpdateSubscriberBody = {
+  /** An email address; it is trimmed and lower-cased. */
+  email?: string;
+  first_name?: string | null;
+  last_name?: string | null;
+};
+
+export type UpdateWebhookBody = {
+  /** A URL that is reachable from the public Internet. */
+  url?: string;
+  /** Names of events; `*` stands for every event there is now. */
+  events?: Array<
+    | "*"
+    | "contact.created"
+    | "contact.updated"
+    | "contact.deleted"
+    | "subscriber.created"
+    | "subscriber.updated"
+    | "subscription.created"
+    | "subscription.confirmed"
+    | "subscription.removed"
+    | "newsletter.scheduled"
+    | "newsletter.started"
+    | "newsletter.paused"
+    | "newsletter.completed"
+    | "newsletter.cancelled"
+    | "campaign.scheduled"
+    | "campaign.started"
+    | "campaign.paused"
+    | "campaign.completed"
+    | "campaign.cancelled"
+    | "email.sent"
+    | "email.rejected"
+    | "email.bounced"
+    | "email.complained"
+    | "event.tracked"
+    | "suppression.added"
+    | "suppression.removed"
+    | "unsubscribe.created"
+    | "account.error"
+    | "account.recovered"
+  >;
+  /** The name; spaces around it are removed. */
+  name?: string;
+  /** A note for the team. */
+  description?: string | null;
+  /** Headers that are sent with every delivery. Their values are never shown again. */
+  headers?: Record<string, string>;
+  /** False stops the deliveries, true starts them again. */
+  active?: boolean;
+};
+
+/** One attempt to deliver an event, without its payload. */
+export type WebhookDelivery = {
+  object: "webhook_delivery";
+  /** The id of the record. */
+  id: string;
+  /** The id of the webhook endpoint. */
+  webhook_id: string;
+  /** The id of the event, the same in every retry and replay. */
+  event_id: string;
+  event_type: string;
+  /** Counts from 1. */
+  attempt: number;
+  /** `PENDING`: queued or on its way. `SUCCEEDED`: answered with a 2xx. `RETRYING`: failed, another attempt follows. `FAILED`: failed. `BLOCKED`: never sent. */
+  status: "PENDING" | "SUCCEEDED" | "FAILED" | "RETRYING" | "BLOCKED";
+  /** The status of the endpoint's answer. */
+  response_status: number | null;
+  /** The beginning of that answer. */
+  response_body: string | null;
+  /** Why it failed. */
+  error_message: string | null;
+  /** Milliseconds from start to end. */
+  duration_ms: number | null;
+  /** Whether it was queued by hand. */
+  is_replay: boolean;
+  /** The delivery that it repeats. */
+  replay_of_id: string | null;
+  /** When the next attempt is due. */
+  next_attempt_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** A URL that gets events, without its secret. */
+export type WebhookEndpoint = {
+  object: "webhook_endpoint";
+  /** The id of the record. */
+  id: string;
+  name: string;
+  url: string;
+  /** Names of events. */
+  events: Array<string>;
+  /** Whether events are delivered to it. */
+  active: boolean;
+  /** A note for the team. */
+  description: string | null;
+  signature_version: "v1";
+  /** The dated version that shapes the payloads. */
+  api_version: string;
+  /** Names of its own headers; the values are not shown. */
+  header_names: Array<string>;
+  /** Failures since the last success. */
+  consecutive_failures: number;
+  /** When a delivery last succeeded. */
+  last_success_at: string | null;
+  /** When a delivery last failed. */
+  last_failure_at: string | null;
+  /** When it became inactive. */
+  disabled_at: string | null;
+  /** Whether the service switched it off, or a `PATCH` did. */
+  disabled_reason: "delivery_failures" | "manual" | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
+/** An event that an endpoint can subscribe to. */
+export type WebhookEventType = {
+  object: "webhook_event_type";
+  /** The name. */
+  id: string;
+  /** The name to subscribe with. */
+  type: string;
+  description: string;
+  /** The `object` of the record in its payload. */
+  object_type: string;
+};
+
+/** The codes of refusals. Codes are added, never renamed. */
+export type ErrorCode =
+  | "validation_failed"
+  | "unsupported_parameter"
+  | "idempotency_key_required"
+  | "invalid_json"
+  | "version_unsupported"
+  | "cursor_invalid"
+  | "filter_unsupported"
+  | "sort_unsupported"
+  | "expand_unsupported"
+  | "api_key_missing"
+  | "api_key_malformed"
+  | "api_key_invalid"
+  | "api_key_expired"
+  | "api_key_revoked"
+  | "api_key_environment_mismatch"
+  | "invalid_token"
+  | "plan_upgrade_required"
+  | "quota_exceeded"
+  | "insufficient_scope"
+  | "role_insufficient"
+  | "forbidden_scope_pair"
+  | "send_not_permitted"
+  | "send_domain_not_allowed"
+  | "complaint_rate_exceeded"
+  | "not_found"
+  | "method_not_allowed"
+  | "request_timeout"
+  | "idempotency_key_reused"
+  | "request_in_flight"
+  | "confirmation_required"
+  | "confirmation_stale"
+  | "confirmation_invalid"
+  | "send_plan_changed"
+  | "campaign_not_ready"
+  | "sending_domain_unverified"
+  | "resource_already_exists"
+  | "resource_limit_reached"
+  | "resource_state_invalid"
+  | "payload_too_large"
+  | "unsupported_media_type"
+  | "send_cap_exceeded"
+  | "rate_limit_exceeded"
+  | "internal_error"
+  | "service_unavailable";
+
+/** The payload of each webhook event, by its type. */
+export type WebhookEvents = {
+  "contact.created": ContactCreatedEvent;
+  "contact.updated": ContactUpdatedEvent;
+  "contact.deleted": ContactDeletedEvent;
+  "subscriber.created": SubscriberCreatedEvent;
+  "subscriber.updated": SubscriberUpdatedEvent;
+  "subscription.created": SubscriptionCreatedEvent;
+  "subscription.confirmed": SubscriptionConfirmedEvent;
+  "subscription.removed": SubscriptionRemovedEvent;
+  "newsletter.scheduled": NewsletterScheduledEvent;
+  "newsletter.started": NewsletterStartedEvent;
+  "newsletter.paused": NewsletterPausedEvent;
+  "newsletter.completed": NewsletterCompletedEvent;
+  "newsletter.cancelled": NewsletterCancelledEvent;
+  "campaign.scheduled": CampaignScheduledEvent;
+  "campaign.started": CampaignStartedEvent;
+  "campaign.paused": CampaignPausedEvent;
+  "campaign.completed": CampaignCompletedEvent;
+  "campaign.cancelled": CampaignCancelledEvent;
+  "email.sent": EmailSentEvent;
+  "email.rejected": EmailRejectedEvent;
+  "email.bounced": EmailBouncedEvent;
+  "email.complained": EmailComplainedEvent;
+  "event.tracked": EventTrackedEvent;
+  "suppression.added": SuppressionAddedEvent;
+  "suppression.removed": SuppressionRemovedEvent;
+  "unsubscribe.created": UnsubscribeCreatedEvent;
+  "account.error": AccountErrorEvent;
+  "account.recovered": AccountRecoveredEvent;
+};
+
+/** The payload of a webhook: its `type` says which. Types are added: have a branch for one that is unknown. */
+export type WebhookEvent = WebhookEvents[keyof WebhookEvents];
+
+export type ListListsQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at";
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string;
+};
+
+export type ListSubscribersQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at";
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string;
+  /** Only records of this address. */
+  email?: string;
+};
+
+export type ListNewslettersQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at";
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string;
+  /** Only newsletters with this status. */
+  status?: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+};
+
+export type ListSuppressionsQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at";
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string;
+  /** Only records of this address. */
+  email?: string;
+  /** Only suppressions of this reason. */
+  reason?: string;
+};
+
+export type ListUnsubscribesQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "unsubscribed_at" | "created_at";
+  /** Only records of this address. */
+  email?: string;
+  /** Only opt-outs of this source. */
+  source?: string;
+  /** Only opt-outs from a mail of this newsletter or campaign. */
+  campaign_id?: string;
+};
+
+export type ListAccountsQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at";
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string;
+  /** Only accounts with this status. */
+  status?: "PENDING" | "ACTIVE" | "ERROR" | "SUSPENDED" | "REVOKED";
+  /** Only accounts of this provider. */
+  provider?:
+    | "GOOGLE"
+    | "MICROSOFT"
+    | "SMTP_AMAZON_SES"
+    | "SMTP_MAILGUN"
+    | "SMTP_POSTMARK"
+    | "SMTP_SENDGRID"
+    | "SMTP_OTHER";
+};
+
+export type ListWebhooksQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at";
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string;
+  /** Only active endpoints, or only inactive ones. */
+  active?: boolean;
+  /** Only endpoints that subscribe to this event. */
+  event?: string;
+};
+
+export type ListListSubscribersQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at";
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string;
+  /** Only subscriptions with this status. */
+  status?: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED";
+};
+
+export type ListWebhookDeliveriesQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** Only deliveries with this status. */
+  status?: "PENDING" | "SUCCEEDED" | "FAILED" | "RETRYING" | "BLOCKED";
+};
+
+export class MeResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Retrieve the API key or OAuth token of the request: its team, its scopes and its API version.
+   *
+   * Answers which key or token the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can find out what else it may do.
+   *
+   * `granted_scopes` are those of the key's creation; `scopes` are those of them that the role of its creator still allows.
+   *
+   * **Scope:** none.
+   */
+  retrieve(options?: RequestOptions): Promise<Answer<ApiKey | OAuthToken>> {
+    return this.#transport.request({ method: "GET", path: "/me" }, options);
+  }
+}
+
+export class ListsResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the lists.
+   *
+   * Pages through the lists of the team.
+   *
+   * **Scope:** `lists:read`.
+   */
+  list(query: ListListsQuery = {}, options?: RequestOptions): Listing<List> {
+    const readPage = (query: ListListsQuery): Promise<Page<List>> =>
+      this.#transport.request({ method: "GET", path: "/lists", query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changes(
+    since?: string,
+    query: Omit<ListListsQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<List> {
+    return new Changes((page) =>
+      this.list(
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Create a list.
+   *
+   * Creates an empty list. With the opt-in `SINGLE` a subscription starts `CONFIRMED`; with `DOUBLE` it starts `PENDING`, and the subscriber gets a mail that asks for a confirmation.
+   *
+   * A team has a limit of lists: one more is 409 `resource_limit_reached`.
+   *
+   * **Scope:** `lists:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   */
+  create<O extends WriteOptions & DryRunOption>(body: CreateListBody, options?: O): Promise<Outcome<List, Impact, O>> {
+    return this.#transport.request({ method: "POST", path: "/lists", body, takesKey: true }, options);
+  }
+
+  /**
+   * Retrieve a list.
+   *
+   * Answers one list, without its subscribers.
+   *
+   * **Scope:** `lists:read`.
+   */
+  retrieve(listId: string, options?: RequestOptions): Promise<Answer<List>> {
+    return this.#transport.request({ method: "GET", path: "/lists/{listId}", ids: { listId } }, options);
+  }
+
+  /**
+   * Change a list.
+   *
+   * Changes the fields that the body holds and leaves the others as they are. A change of `optin` applies to subscriptions that start later.
+   *
+   * **Scope:** `lists:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   */
+  update<O extends WriteOptions & DryRunOption>(
+    listId: string,
+    body: UpdateListBody,
+    options?: O,
+  ): Promise<Outcome<List, Impact, O>> {
+    return this.#transport.request(
+      { method: "PATCH", path: "/lists/{listId}", ids: { listId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Delete a list with its subscriptions; the subscribers stay.
+   *
+   * Deletes a list and its subscriptions for good. The subscribers stay, and so do suppressions and the record of opt-outs.
+   *
+   * Drafts that target the list lose it. While a newsletter that is `SCHEDULED`, `SENDING` or `PAUSED` targets it, the answer is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `lists:write`.
+   *
+   * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   */
+  delete<O extends RequestOptions & DryRunOption>(
+    listId: string,
+    options?: O,
+  ): Promise<Outcome<DeletedList, Impact, O>> {
+    return this.#transport.request({ method: "DELETE", path: "/lists/{listId}", ids: { listId } }, options);
+  }
+
+  /**
+   * List the subscribers of a list with the status of their subscriptions.
+   *
+   * Pages through the subscribers of a list. The `id` of an item is the subscriber's; its status and timestamps are those of the subscription.
+   *
+   * **Scope:** `lists:read` and `subscribers:read`.
+   */
+  listSubscribers(
+    listId: string,
+    query: ListListSubscribersQuery = {},
+    options?: RequestOptions,
+  ): Listing<ListSubscriber> {
+    const readPage = (query: ListListSubscribersQuery): Promise<Page<ListSubscriber>> =>
+      this.#transport.request({ method: "GET", path: "/lists/{listId}/subscribers", ids: { listId }, query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changesOfSubscribers(
+    listId: string,
+    since?: string,
+    query: Omit<ListListSubscribersQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<ListSubscriber> {
+    return new Changes((page) =>
+      this.listSubscribers(
+        listId,
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Add subscribers to a list; an opt-out stays.
+   *
+   * Puts up to 1,000 subscribers on a list. Each id is in one of the three arrays of the answer: `added`, `already_subscribed` or, for someone who opted out of the list, `opted_out`. An opt-out is never undone through the API.
+   *
+   * On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.
+   *
+   * **Scope:** `lists:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   */
+  addSubscribers<O extends WriteOptions & DryRunOption>(
+    listId: string,
+    body: AddListSubscribersBody,
+    options?: O,
+  ): Promise<Outcome<ListSubscriberBatch, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/lists/{listId}/subscribers", ids: { listId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Remove a subscriber from a list.
+   *
+   * Takes a subscriber off a list. The subscriber stays, with all other subscriptions.
+   *
+   * A subscription that ended by an opt-out stays as the record of it: 409 `resource_state_invalid`.
+   *
+   * **Scope:** `lists:write`.
+   *
+   * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `lists:read` besides.
+   */
+  removeSubscriber<O extends RequestOptions & DryRunOption>(
+    listId: string,
+    subscriberId: string,
+    options?: O,
+  ): Promise<Outcome<DeletedListSubscriber, Impact, O>> {
+    return this.#transport.request(
+      { method: "DELETE", path: "/lists/{listId}/subscribers/{subscriberId}", ids: { listId, subscriberId } },
+      options,
+    );
+  }
+}
+
+export class SubscribersResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the subscribers.
+   *
+   * Pages through the subscribers of the team. With `email` it finds the one with that address.
+   *
+   * **Scope:** `subscribers:read`.
+   */
+  list(query: ListSubscribersQuery = {}, options?: RequestOptions): Listing<Subscriber> {
+    const readPage = (query: ListSubscribersQuery): Promise<Page<Subscriber>> =>
+      this.#transport.request({ method: "GET", path: "/subscribers", query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changes(
+    since?: string,
+    query: Omit<ListSubscribersQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<Subscriber> {
+    return new Changes((page) =>
+      this.list(
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Create a subscriber, on no list yet.
+   *
+   * Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`.
+   *
+   * **Scope:** `subscribers:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `subscribers:read` besides.
+   */
+  create<O extends WriteOptions & DryRunOption>(
+    body: CreateSubscriberBody,
+    options?: O,
+  ): Promise<Outcome<Subscriber, Impact, O>> {
+    return this.#transport.request({ method: "POST", path: "/subscribers", body, takesKey: true }, options);
+  }
+
+  /**
+   * Retrieve a subscriber with their subscriptions.
+   *
+   * Answers one subscriber with the subscriptions to all lists.
+   *
+   * **Scope:** `subscribers:read`.
+   */
+  retrieve(subscriberId: string, options?: RequestOptions): Promise<Answer<SubscriberWithSubscriptions>> {
+    return this.#transport.request(
+      { method: "GET", path: "/subscribers/{subscriberId}", ids: { subscriberId } },
+      options,
+    );
+  }
+
+  /**
+   * Change a subscriber.
+   *
+   * Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`.
+   *
+   * **Scope:** `subscribers:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `subscribers:read` besides.
+   */
+  update<O extends WriteOptions & DryRunOption>(
+    subscriberId: string,
+    body: UpdateSubscriberBody,
+    options?: O,
+  ): Promise<Outcome<Subscriber, Impact, O>> {
+    return this.#transport.request(
+      { method: "PATCH", path: "/subscribers/{subscriberId}", ids: { subscriberId }, body, takesKey: true },
+      options,
+    );
+  }
+}
+
+export class NewslettersResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the newsletters.
+   *
+   * Pages through the newsletters of the team, each with its body. A page ends before it exceeds 2 MiB, so it may hold fewer newsletters than `limit` and have more after it.
+   *
+   * **Scope:** `newsletters:read`.
+   */
+  list(query: ListNewslettersQuery = {}, options?: RequestOptions): Listing<Newsletter> {
+    const readPage = (query: ListNewslettersQuery): Promise<Page<Newsletter>> =>
+      this.#transport.request({ method: "GET", path: "/newsletters", query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changes(
+    since?: string,
+    query: Omit<ListNewslettersQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<Newsletter> {
+    return new Changes((page) =>
+      this.list(
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Draft a newsletter.
+   *
+   * Creates a newsletter, always as a `DRAFT`. A draft may be incomplete: its send-preview is refused until it is complete. Its lists and its send days are set in the app.
+   *
+   * `subject` and `body` are Liquid templates, which are checked here. A team has a limit of newsletters, sent ones among them: one more is 409 `resource_limit_reached`. While too many templates of the team wait to be checked, the answer is 429 `rate_limit_exceeded`.
+   *
+   * **Scope:** `newsletters:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   */
+  create<O extends WriteOptions & DryRunOption>(
+    body: CreateNewsletterBody,
+    options?: O,
+  ): Promise<Outcome<Newsletter, Impact, O>> {
+    return this.#transport.request({ method: "POST", path: "/newsletters", body, takesKey: true }, options);
+  }
+
+  /**
+   * Retrieve a newsletter with the states of its recipients.
+   *
+   * Answers one newsletter. From its confirmation on, `recipients` counts its recipients in each state; the counts add up to `total`.
+   *
+   * **Scope:** `newsletters:read`.
+   */
+  retrieve(newsletterId: string, options?: RequestOptions): Promise<Answer<NewsletterWithRecipients>> {
+    return this.#transport.request(
+      { method: "GET", path: "/newsletters/{newsletterId}", ids: { newsletterId } },
+      options,
+    );
+  }
+
+  /**
+   * Change a draft.
+   *
+   * Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` changes: any other is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.
+   *
+   * **Scope:** `newsletters:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   */
+  update<O extends WriteOptions & DryRunOption>(
+    newsletterId: string,
+    body: UpdateNewsletterBody,
+    options?: O,
+  ): Promise<Outcome<Newsletter, Impact, O>> {
+    return this.#transport.request(
+      { method: "PATCH", path: "/newsletters/{newsletterId}", ids: { newsletterId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Delete a draft.
+   *
+   * Deletes a draft for good. A newsletter that is no `DRAFT` any more stays: 409 `resource_state_invalid`.
+   *
+   * **Scope:** `newsletters:write`.
+   *
+   * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   */
+  delete<O extends RequestOptions & DryRunOption>(
+    newsletterId: string,
+    options?: O,
+  ): Promise<Outcome<DeletedNewsletter, Impact, O>> {
+    return this.#transport.request(
+      { method: "DELETE", path: "/newsletters/{newsletterId}", ids: { newsletterId } },
+      options,
+    );
+  }
+
+  /**
+   * Resolve the recipients of a newsletter, and get the token that confirms its send.
+   *
+   * The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.
+   *
+   * The token is valid for 15 minutes, for one send and for this API key alone. It is void as soon as the plan changes: when a subscriber joins or leaves a targeted list, a suppression or an opt-out arrives, or the content or the sending account changes.
+   *
+   * A dry run answers the same checks and counts, and no token.
+   *
+   * **Scope:** `newsletters:send`.
+   *
+   * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `newsletters:read` besides.
+   */
+  previewSend<O extends WriteOptions & DryRunOption>(
+    newsletterId: string,
+    options?: O,
+  ): Promise<Outcome<NewsletterSendPreview, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/newsletters/{newsletterId}/send-preview", ids: { newsletterId }, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Confirm a preview with its token: reserve credits and schedule the send.
+   *
+   * The second of the two calls that send a newsletter. It verifies the token of the preview, runs every check again, resolves the recipients again and refuses if anything changed. Then it reserves the credits and schedules the newsletter: it starts within about a minute, or on the next allowed day where the newsletter restricts them.
+   *
+   * This cannot be undone through the API. It takes no `dry_run`: the preview is that.
+   *
+   * **Scope:** `newsletters:send`.
+   *
+   * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
+   */
+  send(newsletterId: string, body?: SendNewsletterBody, options?: WriteOptions): Promise<Answer<NewsletterSend>> {
+    return this.#transport.request(
+      { method: "POST", path: "/newsletters/{newsletterId}/send", ids: { newsletterId }, body, takesKey: true },
+      options,
+    );
+  }
+}
+
+export class SuppressionsResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the suppressed addresses of the team.
+   *
+   * Pages through the do-not-mail list of the team: addresses that were put there by hand, and those of bounces, complaints and opt-outs.
+   *
+   * **Scope:** `suppressions:read`.
+   */
+  list(query: ListSuppressionsQuery = {}, options?: RequestOptions): Listing<Suppression> {
+    const readPage = (query: ListSuppressionsQuery): Promise<Page<Suppression>> =>
+      this.#transport.request({ method: "GET", path: "/suppressions", query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changes(
+    since?: string,
+    query: Omit<ListSuppressionsQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<Suppression> {
+    return new Changes((page) =>
+      this.list(
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Add addresses to the team's do-not-mail list.
+   *
+   * Puts up to 100 addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in `added`; those that are on the list already are in `already_suppressed` and keep their reason and their `updated_at`, so that the same batch can be sent again.
+   *
+   * No contact, subscriber or subscription is changed. No `suppression.added` event is sent.
+   *
+   * **Scope:** `suppressions:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `suppressions:read` besides.
+   */
+  create<O extends WriteOptions & DryRunOption>(
+    body: CreateSuppressionsBody,
+    options?: O,
+  ): Promise<Outcome<SuppressionBatch, Impact, O>> {
+    return this.#transport.request({ method: "POST", path: "/suppressions", body, takesKey: true }, options);
+  }
+
+  /**
+   * Look up whether an address is suppressed.
+   *
+   * Looks up an address on the do-not-mail list. An address that is not on it is 404 `not_found`. The address is percent-encoded in the path.
+   *
+   * **Scope:** `suppressions:read`.
+   */
+  retrieve(emailOrSuppressionId: string, options?: RequestOptions): Promise<Answer<Suppression>> {
+    return this.#transport.request(
+      { method: "GET", path: "/suppressions/{emailOrSuppressionId}", ids: { emailOrSuppressionId } },
+      options,
+    );
+  }
+
+  /**
+   * Delete a suppression; opt-outs per list stay.
+   *
+   * Takes an address off the do-not-mail list, whatever the reason it is there for. The record of opt-outs stays, and an opt-out from a list still holds. A bounce or a complaint that happens again puts the address back.
+   *
+   * The answer does not repeat the address.
+   *
+   * **Scope:** `suppressions:delete`.
+   *
+   * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `suppressions:read` besides.
+   */
+  delete<O extends RequestOptions & DryRunOption>(
+    emailOrSuppressionId: string,
+    options?: O,
+  ): Promise<Outcome<DeletedSuppression, Impact, O>> {
+    return this.#transport.request(
+      { method: "DELETE", path: "/suppressions/{emailOrSuppressionId}", ids: { emailOrSuppressionId } },
+      options,
+    );
+  }
+}
+
+export class UnsubscribesResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the opt-outs, each with its time and its mail.
+   *
+   * Pages through the opt-outs, which are never changed or deleted. There is no `updated_since`: page by `unsubscribed_at` and keep the newest value.
+   *
+   * **Scope:** `suppressions:read`.
+   */
+  list(query: ListUnsubscribesQuery = {}, options?: RequestOptions): Listing<Unsubscribe> {
+    const readPage = (query: ListUnsubscribesQuery): Promise<Page<Unsubscribe>> =>
+      this.#transport.request({ method: "GET", path: "/unsubscribes", query }, options);
+    return listingOf(readPage, query);
+  }
+}
+
+export class AccountsResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the connected sending accounts.
+   *
+   * Pages through the sending accounts of the team. No credential is shown.
+   *
+   * **Scope:** `accounts:read`.
+   */
+  list(query: ListAccountsQuery = {}, options?: RequestOptions): Listing<EmailAccount> {
+    const readPage = (query: ListAccountsQuery): Promise<Page<EmailAccount>> =>
+      this.#transport.request({ method: "GET", path: "/accounts", query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changes(
+    since?: string,
+    query: Omit<ListAccountsQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<EmailAccount> {
+    return new Changes((page) =>
+      this.list(
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Retrieve a sending account.
+   *
+   * Answers one sending account. Only an `ACTIVE` one can send.
+   *
+   * **Scope:** `accounts:read`.
+   */
+  retrieve(accountId: string, options?: RequestOptions): Promise<Answer<EmailAccount>> {
+    return this.#transport.request({ method: "GET", path: "/accounts/{accountId}", ids: { accountId } }, options);
+  }
+}
+
+export class WebhooksResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the webhook endpoints that were registered through the API.
+   *
+   * Pages through the webhook endpoints that were registered through the API, without their secrets.
+   *
+   * **Scope:** `webhooks:read`.
+   */
+  list(query: ListWebhooksQuery = {}, options?: RequestOptions): Listing<WebhookEndpoint> {
+    const readPage = (query: ListWebhooksQuery): Promise<Page<WebhookEndpoint>> =>
+      this.#transport.request({ method: "GET", path: "/webhooks", query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changes(
+    since?: string,
+    query: Omit<ListWebhooksQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<WebhookEndpoint> {
+    return new Changes((page) =>
+      this.list(
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Register a webhook endpoint; its secret is shown this once.
+   *
+   * Registers a URL that gets the events it subscribes to. The answer holds the `secret` that verifies their signature; it is shown this once.
+   *
+   * The URL must be reachable from the public Internet: a host that resolves to a private or loopback address is refused. `["*"]` subscribes to every event there is now, and is stored as their names. Events with addresses of people (`contact.*`, `subscriber.*`, `subscription.*`, `email.*`, `event.tracked`, `suppression.*`, `unsubscribe.created`) need `contacts:read` or `suppressions:read` on the key besides.
+   *
+   * A team has a limit of endpoints: one more is 409 `resource_limit_reached`, on any plan.
+   *
+   * **Scope:** `webhooks:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   */
+  create<O extends WriteOptions & DryRunOption>(
+    body: CreateWebhookBody,
+    options?: O,
+  ): Promise<Outcome<NewWebhookEndpoint, Impact, O>> {
+    return this.#transport.request({ method: "POST", path: "/webhooks", body, takesKey: true }, options);
+  }
+
+  /**
+   * List the events that an endpoint can subscribe to.
+   *
+   * Answers every event that an endpoint can subscribe to, in one page. The catalogue grows; a name is never changed or reused.
+   *
+   * **Scope:** `webhooks:read`.
+   */
+  listEventTypes(options?: RequestOptions): Promise<Answer<Array<WebhookEventType>>> {
+    return this.#transport.request({ method: "GET", path: "/webhooks/events" }, options);
+  }
+
+  /**
+   * Retrieve a webhook endpoint.
+   *
+   * Answers one webhook endpoint, without its secret. Of its own headers the names are shown alone.
+   *
+   * **Scope:** `webhooks:read`.
+   */
+  retrieve(webhookId: string, options?: RequestOptions): Promise<Answer<WebhookEndpoint>> {
+    return this.#transport.request({ method: "GET", path: "/webhooks/{webhookId}", ids: { webhookId } }, options);
+  }
+
+  /**
+   * Change, stop or re-activate a webhook endpoint.
+   *
+   * Changes the fields that the body holds and leaves the others as they are. `events` and `headers` replace what is stored as a whole: `{}` removes every header. A changed `url` is checked as at the registration.
+   *
+   * `active: false` stops the deliveries; `active: true` starts them again, and clears the count of failures of an endpoint that was switched off. The secret can be neither written nor read.
+   *
+   * **Scope:** `webhooks:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   */
+  update<O extends WriteOptions & DryRunOption>(
+    webhookId: string,
+    body: UpdateWebhookBody,
+    options?: O,
+  ): Promise<Outcome<WebhookEndpoint, Impact, O>> {
+    return this.#transport.request(
+      { method: "PATCH", path: "/webhooks/{webhookId}", ids: { webhookId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Delete a webhook endpoint with its delivery log.
+   *
+   * Deletes a webhook endpoint with its delivery log, for good. Deliveries stop at once. Registering the URL again gives another secret.
+   *
+   * **Scope:** `webhooks:write`.
+   *
+   * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   */
+  delete<O extends RequestOptions & DryRunOption>(
+    webhookId: string,
+    options?: O,
+  ): Promise<Outcome<DeletedWebhookEndpoint, Impact, O>> {
+    return this.#transport.request({ method: "DELETE", path: "/webhooks/{webhookId}", ids: { webhookId } }, options);
+  }
+
+  /**
+   * List the attempts to deliver to a webhook endpoint.
+   *
+   * Pages through the attempts of the last 30 days to deliver events to an endpoint, newest first. Each attempt is a record of its own. The payloads are not shown.
+   *
+   * **Scope:** `webhooks:read`.
+   */
+  listDeliveries(
+    webhookId: string,
+    query: ListWebhookDeliveriesQuery = {},
+    options?: RequestOptions,
+  ): Listing<WebhookDelivery> {
+    const readPage = (query: ListWebhookDeliveriesQuery): Promise<Page<WebhookDelivery>> =>
+      this.#transport.request(
+        { method: "GET", path: "/webhooks/{webhookId}/deliveries", ids: { webhookId }, query },
+        options,
+      );
+    return listingOf(readPage, query);
+  }
+
+  /**
+   * Deliver the example of an event to a webhook endpoint.
+   *
+   * Queues a delivery of the example of an event, signed like any other and with the header `X-Service-Test: true`. It stands in the delivery log; it is attempted once, and its outcome does not count towards a switch-off.
+   *
+   * The endpoint must be subscribed to the event. An inactive endpoint answers 409 `resource_state_invalid`; more than 20 tests of the team a minute are 429 `rate_limit_exceeded`.
+   *
+   * **Scope:** `webhooks:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   */
+  test<O extends WriteOptions & DryRunOption>(
+    webhookId: string,
+    body?: TestWebhookBody,
+    options?: O,
+  ): Promise<Outcome<WebhookDelivery, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/webhooks/{webhookId}/test", ids: { webhookId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Retrieve an attempt to deliver to a webhook endpoint.
+   *
+   * Answers one attempt of the delivery log, without the payload of its event.
+   *
+   * **Scope:** `webhooks:read`.
+   */
+  retrieveDelivery(webhookId: string, deliveryId: string, options?: RequestOptions): Promise<Answer<WebhookDelivery>> {
+    return this.#transport.request(
+      { method: "GET", path: "/webhooks/{webhookId}/deliveries/{deliveryId}", ids: { webhookId, deliveryId } },
+      options,
+    );
+  }
+
+  /**
+   * Deliver an event to a webhook endpoint once more.
+   *
+   * Queues the event of a delivery once more, as a new delivery with `is_replay`. The id of the event stays the same; the timestamp and the signature are made anew. An endpoint that is switched off is 409 `resource_state_invalid`.
+   *
+   * **Scope:** `webhooks:write`.
+   *
+   * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   */
+  replayDelivery<O extends WriteOptions & DryRunOption>(
+    webhookId: string,
+    deliveryId: string,
+    options?: O,
+  ): Promise<Outcome<WebhookDelivery, Impact, O>> {
+    return this.#transport.request(
+      {
+        method: "POST",
+        path: "/webhooks/{webhookId}/deliveries/{deliveryId}/replay",
+        ids: { webhookId, deliveryId },
+        takesKey: true,
+      },
+      options,
+    );
+  }
+}
+
+/** Every operation of the API, by resource. */
+export class Resources {
+  readonly me: MeResource;
+  readonly lists: ListsResource;
+  readonly subscribers: SubscribersResource;
+  readonly newsletters: NewslettersResource;
+  readonly suppressions: SuppressionsResource;
+  readonly unsubscribes: UnsubscribesResource;
+  readonly accounts: AccountsResource;
+  readonly webhooks: WebhooksResource;
+
+  constructor(transport: Transport) {
+    this.me = new MeResource(transport);
+    this.lists = new ListsResource(transport);
+    this.subscribers = new SubscribersResource(transport);
+    this.newsletters = new NewslettersResource(transport);
+    this.suppressions = new SuppressionsResource(transport);
+    this.unsubscribes = new UnsubscribesResource(transport);
+    this.accounts = new AccountsResource(transport);
+    this.webhooks = new WebhooksResource(transport);
+  }
+}

@@ -1,0 +1,24 @@
+import { Resources, SERVICE_VERSION, type WebhookEvent } from "./generated.ts";
+import { type ClientOptions, Transport } from "./transport.ts";
+import { type Delivery, unwrapWebhook } from "./webhooks.ts";
+
+/**
+ * The API of one team:
+ *
+ *     const mailkeel = new Mailkeel({ apiKey, baseUrl: "https://mail.example.com/api/v2" });
+ *     const { data: list } = await mailkeel.lists.create({ name: "Readers" });
+ */
+export class Mailkeel extends Resources {
+  /** @throws {MailkeelError} for options that no request can be made with */
+  constructor(options: ClientOptions) {
+    super(new Transport({ serviceVersion: SERVICE_VERSION, ...options }));
+  }
+
+  /**
+   * The event of a webhook's delivery, once its signature was checked.
+   * @throws {WebhookSignatureError} when it is not signed with the secret, or not within 300 seconds of now
+   */
+  static unwrapWebhook(delivery: Delivery): WebhookEvent {
+    return unwrapWebhook<WebhookEvent>(delivery);
+  }
+}

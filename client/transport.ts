@@ -1,0 +1,269 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { type ApiError, apiErrorOf, ConnectionError, type ErrorType, MailkeelError, TimeoutError } from "./errors.ts";
+import { mayRetry, retryDelayMs } from "./retry.ts";
+
+/** Longer than the service's own deadline for an answer, 75 s for a send: it then says itself that it was too long. */
+const TIMEOUT_MS = 80_000;
+/** Enough for a request whose first try was cut off: its Idempotency-Key is free again after 90 s. */
+const TOTAL_TIMEOUT_MS = 240_000;
+const MAX_RETRIES = 4;
+/** The rate limit's window: no shorter wait would do. */
+const MAX_RETRY_AFTER_MS = 60_000;
+
+/** How the client calls the service. */
+export interface ClientOptions extends RequestOptions {
+  /** `mk_live_…` or `mk_test_…`. */
+  apiKey?: string | undefined;
+  /** An OAuth access token, in place of an API key. */
+  accessToken?: string | undefined;
+  /** With the version: `https://mail.example.com/api/v2`. */
+  baseUrl: string;
+  /** In place of the global `fetch`, for example to log requests. */
+  fetch?: typeof fetch;
+}
+
+/** How one request is made. */
+export interface RequestOptions {
+  /** Ends the request, its retries and the waits between them; the signal's reason is thrown. */
+  signal?: AbortSignal;
+  /** For each try; 80,000 unless given. */
+  timeoutMs?: number;
+  /** For all tries and the waits between them; 240,000 unless given. */
+  totalTimeoutMs?: number;
+  /** After the first try; 4 unless given, 0 for none. */
+  maxRetries?: number;
+  /** The longest Retry-After that is waited for; 60,000 unless given. After a longer one the refusal is thrown at once. */
+  maxRetryAfterMs?: number;
+  /** Dated version of the API, in place of the one that this client was made for. */
+  serviceVersion?: string;
+}
+
+export interface WriteOptions extends RequestOptions {
+  /** At most 255 printable ASCII characters. A random one is made for each call unless given. */
+  idempotencyKey?: string;
+}
+
+/** Of the writes that can be tried out. */
+export interface DryRunOption {
+  /** Checks and resolves the request, changes nothing and answers the impact that it would have. */
+  dryRun?: true;
+}
+
+export interface Meta {
+  requestId: string;
+  /** The answer is that of an earlier request under the same Idempotency-Key; this one wrote nothing. */
+  replayed: boolean;
+}
+
+export interface Answer<Data, More = unknown> {
+  data: Data;
+  meta: Meta & More;
+}
+
+/** The fields of `meta` with a page of a list. */
+export interface PageMeta {
+  hasMore: boolean;
+  nextCursor: string | null;
+  /** On lists that can be sorted by `updated_at`: `updated_since` of the next incremental run. */
+  syncedThrough?: string;
+}
+
+/** One page of a list. */
+export type Page<Item> = Answer<Item[], PageMeta>;
+
+/** The answer to a dry run: the effect that the write would have. */
+export type DryRun<Impact> = Answer<null, { dryRun: true; impact: Impact }>;
+
+/** The answer to a write that can be tried out. */
+export type Outcome<Data, Impact, Options> = Options extends { dryRun: true } ? DryRun<Impact> : Answer<Data>;
+
+/** What one operation needs of a request. */
+export interface Call {
+  method: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
+  /** Below the base URL, parameters in braces: `/lists/{listId}`. */
+  path: string;
+  ids?: Readonly<Record<string, string>>;
+  query?: object | undefined;
+  body?: unknown;
+  /** An Idempotency-Key acts on it. */
+  takesKey?: boolean;
+}
+
+/** The envelope of the service, as far as it is there. */
+interface Envelope {
+  data?: unknown;
+  meta?: Record<string, unknown>;
+  error?: {
+    type: ErrorType;
+    code: string;
+    message: string;
+    param?: string;
+    doc_url?: string;
+    request_id?: string;
+  };
+}
+
+/** Makes requests with the client's credential, and retries those that may be retried. */
+export class Transport {
+  readonly #options: ClientOptions;
+
+  /** @throws {MailkeelError} for options that no request can be made with */
+  constructor(options: ClientOptions) {
+    const { apiKey, accessToken, baseUrl } = options;
+    if (Boolean(apiKey) === Boolean(accessToken)) throw new MailkeelError("Give either apiKey or accessToken.");
+    if (!URL.canParse(baseUrl)) throw new MailkeelError(`baseUrl is not a URL: ${baseUrl}`);
+    this.#options = { ...options, baseUrl: baseUrl.replace(/\/+$/, "") };
+  }
+
+  /**
+   * Makes a request, again where it may be made again.
+   * @throws {ApiError} the service's last refusal
+   * @throws {ConnectionError} when no answer of the service came
+   */
+  async request<Result extends Answer<unknown>>(call: Call, given: WriteOptions & DryRunOption = {}): Promise<Result> {
+    const options = { ...this.#options, ...given };
+    const { maxRetries = MAX_RETRIES, maxRetryAfterMs = MAX_RETRY_AFTER_MS, signal } = options;
+    const totalMs = options.totalTimeoutMs ?? TOTAL_TIMEOUT_MS;
+    const until = performance.now() + totalMs;
+    const ended = anyOf([signal, AbortSignal.timeout(totalMs)]);
+    const idempotencyKey = call.takesKey ? (options.idempotencyKey ?? randomUUID()) : undefined;
+    const isRepeatable = call.method === "GET" || options.dryRun === true || idempotencyKey !== undefined;
+    for (let retry = 1; ; retry++) {
+      try {
+        return await this.#try<Result>(call, { ...options, idempotencyKey, ended });
+      } catch (error) {
+        if (retry > maxRetries || ended.aborted || !mayRetry(error, isRepeatable)) throw error;
+        const waitMs = retryDelayMs(error, retry);
+        const isTooLong = waitMs > maxRetryAfterMs || performance.now() + waitMs > until;
+        if (isTooLong) throw error;
+        await delay(waitMs, undefined, { signal }).catch(() => signal?.throwIfAborted());
+      }
+    }
+  }
+
+  async #try<Result extends Answer<unknown>>(
+    { method, path, ids = {}, query, body }: Call,
+    options: Omit<ClientOptions & DryRunOption, "idempotencyKey"> & {
+      idempotencyKey: string | undefined;
+      ended: AbortSignal;
+    },
+  ): Promise<Result> {
+    const { baseUrl, apiKey, accessToken, serviceVersion, idempotencyKey, dryRun, ended, signal } = options;
+    const url = new URL(`${baseUrl}${pathOf(path, ids)}`);
+    const parameters = { ...query, ...(dryRun ? { dry_run: true } : {}) };
+    for (const [name, value] of Object.entries(parameters)) {
+      if (value !== undefined) url.searchParams.set(name, String(value));
+    }
+    const headers = new Headers({ accept: "application/json" });
+    if (apiKey) headers.set("x-api-key", apiKey);
+    if (accessToken) headers.set("authorization", `Bearer ${accessToken}`);
+    if (serviceVersion) headers.set("service-version", serviceVersion);
+    if (idempotencyKey !== undefined) headers.set("idempotency-key", idempotencyKey);
+    if (body !== undefined) headers.set("content-type", "application/json");
+
+    const { timeoutMs = TIMEOUT_MS } = options;
+    const timeout = AbortSignal.timeout(timeoutMs);
+    // An error shows no id: that of a suppression is an address.
+    const what = `${method} ${path}`;
+    let response: Response;
+    let text: string;
+    try {
+      response = await (options.fetch ?? fetch)(url, {
+        method,
+        headers,
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        // Another host must not get the credential.
+        redirect: "manual",
+        signal: anyOf([ended, timeout]),
+      });
+      text = await response.text();
+    } catch (cause) {
+      signal?.throwIfAborted();
+      if (ended.aborted || timeout.aborted) {
+        throw new TimeoutError(`${what}: no answer in time`, { idempotencyKey, cause });
+      }
+      throw new ConnectionError(`${what}: ${reasonOf(cause)}`, { idempotencyKey, cause });
+    }
+    return answerOf<Result>(response, text, (why) => {
+      const message = `${what}: ${why}`;
+      // A proxy's refusal while the service behind it is away; anything else would come again.
+      return response.status >= 500
+        ? new ConnectionError(message, { idempotencyKey })
+        : new MailkeelError(`${message}; is baseUrl right?`);
+    });
+  }
+}
+
+const anyOf = (signals: readonly (AbortSignal | undefined)[]): AbortSignal =>
+  AbortSignal.any(signals.filter((signal) => signal !== undefined));
+
+/** `fetch` says only that it failed, and why in its cause. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { cause } = error;
+  const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
+  return [error.message, code].filter((part) => part !== "").join(": ");
+}
+
+function envelopeOf(text: string): Envelope | undefined {
+  try {
+    const parsed: unknown = JSON.parse(text);
+    return typeof parsed === "object" && parsed !== null ? parsed : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** @param unexpected the error for an answer that is not in the service's envelope */
+function answerOf<Result extends Answer<unknown>>(
+  { ok, status, headers }: Response,
+  text: string,
+  unexpected: (why: string) => Error,
+): Result {
+  const envelope = envelopeOf(text);
+  if (ok && envelope?.meta && "data" in envelope) {
+    const replayed = headers.get("idempotent-replayed") === "true";
+    // The one place that takes the document's word for the shape of an answer.
+    return { data: envelope.data, meta: { ...inCamelCase(envelope.meta), replayed } } as Result;
+  }
+  if (ok || typeof envelope?.error?.code !== "string") {
+    throw unexpected(`the answer with status ${status} is not one of the API's`);
+  }
+  throw refusalOf(status, headers, envelope.error);
+}
+
+function refusalOf(status: number, headers: Headers, error: NonNullable<Envelope["error"]>): ApiError {
+  const retryAfter = headers.get("retry-after") ?? "";
+  return apiErrorOf({
+    status,
+    type: error.type,
+    code: error.code,
+    message: error.message,
+    param: error.param,
+    docUrl: error.doc_url,
+    requestId: error.request_id,
+    retryAfter: /^\d+$/.test(retryAfter) ? Number(retryAfter) : undefined,
+  });
+}
+
+const inCamelCase = (meta: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(meta).map(([name, value]) => [
+      name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()),
+      value,
+    ]),
+  );
+
+/**
+ * Fills in a path's parameters.
+ * @throws {MailkeelError} for one that would make another path of it
+ */
+function pathOf(template: string, ids: Readonly<Record<string, string>>): string {
+  return template.replace(/\{(\w+)\}/g, (_, name: string) => {
+    const value = ids[name];
+    // A URL drops such segments.
+    if (value === undefined || /^\.{0,2}$/.test(value)) throw new MailkeelError(`${name} is not an id: "${value}"`);
+    return encodeURIComponent(value);
+  });
+}

@@ -1,0 +1,43 @@
+import type { KeyObject } from "node:crypto";
+import type { CustomHeaders } from "./headers.ts";
+import { signatureHeader } from "./signature.ts";
+
+/** The facts in the headers of a delivery. */
+export interface DeliveryFacts {
+  deliveryId: string;
+  webhookId: string;
+  eventId: string;
+  type: string;
+  /** Dated version that shapes the payload. */
+  apiVersion: string;
+  isReplay: boolean;
+  /** It brings an example. */
+  isTest?: boolean;
+}
+
+/**
+ * The headers of a request that delivers an event, but for those of the connection.
+ * @param secrets newest first; texts or the keys that `signingKey` made of them
+ * @param body the raw body that is sent; it is signed with the time of the call
+ */
+export function deliveryHeaders(
+  { deliveryId, webhookId, eventId, type, apiVersion, isReplay, isTest }: DeliveryFacts,
+  secrets: readonly (string | KeyObject)[],
+  body: string,
+  custom: CustomHeaders = {},
+): Record<string, string> {
+  const timestamp = Math.floor(Date.now() / 1000);
+  return {
+    ...custom,
+    "Content-Type": "application/json",
+    "X-Service-Signature": signatureHeader(secrets, timestamp, body),
+    "X-Service-Timestamp": String(timestamp),
+    "X-Service-Event": type,
+    "X-Service-Event-Id": eventId,
+    "X-Service-Delivery-Id": deliveryId,
+    "X-Service-Webhook-Id": webhookId,
+    "X-Service-Api-Version": apiVersion,
+    ...(isReplay ? { "X-Service-Replay": "true" } : {}),
+    ...(isTest ? { "X-Service-Test": "true" } : {}),
+  };
+}

@@ -1,0 +1,134 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { CURRENT_API_VERSION } from "../access/keys.ts";
+import type { Vault } from "../crypto.ts";
+import { ApiError } from "../errors.ts";
+import { newId } from "../ids.ts";
+import type { EventName } from "./catalogue.ts";
+import { type DeliveryFacts, deliveryHeaders } from "./delivery-headers.ts";
+import { createEndpoint, deleteEndpoint } from "./endpoints.ts";
+import { exampleRecord } from "./examples.ts";
+import { renderEvent } from "./payload.ts";
+
+/** Deliveries that a listener takes at once. */
+const TAKEN_AT_ONCE = 100;
+
+/** A delivery for the command of a listener to make. */
+export interface ListenerDelivery {
+  facts: DeliveryFacts;
+  /** JSON, to be sent as it is. */
+  body: string;
+}
+
+/**
+ * The secret that signs a tenant's deliveries to listeners: the same each time, so that a receiver is set up once. It
+ * follows from the database's hash key, and no endpoint has it.
+ */
+export const listenerSecret = (vault: Vault, { teamId, environment }: Tenant): string =>
+  `whsec_${vault.hash("webhook-listener", teamId, environment)}`;
+
+/**
+ * Makes the endpoint of a listener. It is off in the way in which events are kept for an endpoint, so the relay writes its
+ * deliveries, BLOCKED, and no worker connects to its URL.
+ * @returns its id
+ */
+export async function openListener(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  { url, events }: { url: string; events: EventName[] },
+): Promise<string> {
+  const registration = { ...tenant, origin: "LISTENER", apiVersion: CURRENT_API_VERSION } as const;
+  const fields = { url, events, name: "webhook:listen", description: null, headers: {} };
+  const { endpoint } = await createEndpoint(em, vault, registration, fields);
+  await kysely(em)
+    .updateTable("webhook_endpoints")
+    .set({ active: false, disabled_reason: "delivery_failures", disabled_at: sql`now()` })
+    .where(ofTenant(tenant))
+    .where("id", "=", endpoint.id)
+    .execute();
+  return endpoint.id;
+}
+
+/** The oldest deliveries of a listener; they stay until they are dropped. */
+export async function readListenerDeliveries(
+  em: EntityManager,
+  tenant: Tenant,
+  webhookId: string,
+): Promise<ListenerDelivery[]> {
+  const rows = await kysely(em)
+    .selectFrom("webhook_deliveries as d")
+    .innerJoin("webhook_events as v", "v.id", "d.event_id")
+    .select(["d.id", "d.event_id", "d.event_type", "d.is_replay", "v.object"])
+    .select(isoInstant(sql.ref("v.created_at")).as("event_created_at"))
+    .where(ofTenant(tenant, "d"))
+    .where(ofTenant(tenant, "v"))
+    .where("d.webhook_id", "=", webhookId)
+    .orderBy("d.created_at")
+    .orderBy("d.id")
+    .limit(TAKEN_AT_ONCE)
+    .execute();
+  return rows.map(({ id, event_id, event_type, is_replay, event_created_at, object }) =>
+    deliveryOf(
+      { deliveryId: id, webhookId, eventId: event_id, type: event_type, isReplay: is_replay },
+      { eventCreatedAt: event_created_at, object },
+    ),
+  );
+}
+
+function deliveryOf(
+  facts: Omit<DeliveryFacts, "apiVersion">,
+  event: { eventCreatedAt: string; object: string },
+): ListenerDelivery {
+  const apiVersion = CURRENT_API_VERSION;
+  return { facts: { ...facts, apiVersion }, body: renderEvent(apiVersion, { ...facts, ...event }) };
+}
+
+/** A delivery of a type's example, as if it had just happened. */
+export function exampleDelivery(type: EventName): ListenerDelivery {
+  const ids = { deliveryId: newId("delivery"), webhookId: newId("webhook"), eventId: newId("event") };
+  const event = { eventCreatedAt: new Date().toISOString(), object: JSON.stringify(exampleRecord(type)) };
+  return deliveryOf({ ...ids, type, isReplay: false, isTest: true }, event);
+}
+
+/** The headers of a listener's request, signed now: the same as a worker's. */
+export const listenerHeaders = ({ facts, body }: ListenerDelivery, secret: string): Record<string, string> =>
+  deliveryHeaders(facts, [secret], body);
+
+/** Drops a delivery that the listener has made. */
+export async function dropListenerDelivery(em: EntityManager, tenant: Tenant, deliveryId: string): Promise<void> {
+  await kysely(em).deleteFrom("webhook_deliveries").where(ofTenant(tenant)).where("id", "=", deliveryId).execute();
+}
+
+/**
+ * Shows that the listener's command still runs: the clean-up deletes one that does not.
+ * @returns false when the endpoint is gone
+ */
+export async function renewListener(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
+  const { numUpdatedRows } = await kysely(em)
+    .updateTable("webhook_endpoints")
+    .set({ updated_at: sql`now()` })
+    .where(ofTenant(tenant))
+    .where("id", "=", webhookId)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
+}
+
+/** Deletes a listener's endpoint with its deliveries, unless it is gone already. */
+export async function closeListener(em: EntityManager, webhookId: string): Promise<void> {
+  try {
+    await deleteEndpoint(em, webhookId);
+  } catch (error) {
+    if (!(error instanceof ApiError && error.code === "not_found")) throw error;
+  }
+}
+
+/** Deletes the listeners of all teams whose command ended without doing so. Their deliveries are left to the clean-up. */
+export async function deleteDeadListeners(em: EntityManager): Promise<void> {
+  await sql`
+    with dead as (
+      delete from webhook_endpoints where origin = 'LISTENER' and updated_at < now() - interval '5 minutes' returning id
+    )
+    insert into deleted_webhooks (webhook_id) select id from dead`.execute(kysely(em));
+}

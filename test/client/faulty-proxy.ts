@@ -1,0 +1,104 @@
+import { once } from "node:events";
+import { createServer, type IncomingHttpHeaders } from "node:http";
+import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
+import { stack } from "../support/stack.ts";
+
+/** How the proxy treats one request. */
+export type Fault =
+  /** The service gets it and answers, and its answer is lost. */
+  | "lose answer"
+  /** The service does not get it. */
+  | "lose request"
+  /** The service does not get it, and the connection stays open without an answer. */
+  | "hang"
+  /** The proxy answers in the service's place. */
+  | { status: number; headers?: Record<string, string>; body?: string };
+
+/** A request as the proxy got it. */
+export interface Passed {
+  method: string;
+  /** Path and query. */
+  url: string;
+  headers: IncomingHttpHeaders;
+  body: string;
+  /** `performance.now()` */
+  at: number;
+}
+
+/** A proxy before the stack's API with faults that a test asks for. */
+export interface FaultyProxy {
+  /** As the API's own, with the version. */
+  baseUrl: string;
+  origin: string;
+  requests: Passed[];
+  /** Forgets earlier requests and faults; the next requests meet these faults, those after them none. */
+  next(...faults: Fault[]): void;
+  close(): Promise<void>;
+}
+
+export async function openFaultyProxy(): Promise<FaultyProxy> {
+  const { api } = await stack();
+  const target = new URL(api);
+  let faults: Fault[] = [];
+  const server = createServer(async (request, response) => {
+    const body = await buffer(request);
+    const { method = "", url = "", headers } = request;
+    proxy.requests.push({ method, url, headers, body: body.toString(), at: performance.now() });
+    const fault = faults.shift();
+    if (fault === "hang") return;
+    if (fault === "lose request") return void request.socket.destroy();
+    if (typeof fault === "object") {
+      response.writeHead(fault.status, fault.headers).end(fault.body);
+      return;
+    }
+    const { host: _, connection: __, "content-length": ___, "transfer-encoding": ____, ...passed } = headers;
+    const answer = await fetch(new URL(url, target), {
+      method,
+      headers: Object.entries(passed).map(([name, value]) => [name, String(value)] as [string, string]),
+      ...(body.length > 0 ? { body: new Uint8Array(body) } : {}),
+    });
+    const text = await answer.text();
+    if (fault === "lose answer") return void request.socket.destroy();
+    const returned = [...answer.headers].filter(
+      ([name]) => !/^(connection|keep-alive|transfer-encoding|content-(length|encoding))$/.test(name),
+    );
+    response.writeHead(answer.status, Object.fromEntries(returned)).end(text);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const proxy: FaultyProxy = {
+    baseUrl: `${origin}${target.pathname}`,
+    origin,
+    requests: [],
+    next: (...given) => {
+      faults = given;
+      proxy.requests = [];
+    },
+    close: async () => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+  return proxy;
+}
+
+/** A refusal as the service answers it. */
+export function refusal(status: number, type: string, code: string, retryAfter?: number): Fault {
+  const error = {
+    type,
+    code,
+    message: "A message.",
+    doc_url: `https://example.com/docs/errors#${code}`,
+    request_id: "req_1",
+  };
+  return {
+    status,
+    headers: {
+      "content-type": "application/json",
+      ...(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) }),
+    },
+    body: JSON.stringify({ error, meta: { request_id: "req_1" } }),
+  };
+}
