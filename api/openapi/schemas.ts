@@ -41,6 +41,8 @@ const override: NonNullable<z.core.ToJSONSchemaParams["override"]> = ({ zodSchem
 /** The schemas of the document's `components`. A zod schema with an `id` in its meta becomes one of them. */
 export class Schemas {
   readonly byName = new Map<string, JsonSchema>();
+  /** Conversions that were made: most schemas stand in many operations. */
+  readonly #converted = { input: new Map<z.ZodType, JsonSchema>(), output: new Map<z.ZodType, JsonSchema>() };
 
   /** Names a schema. @throws {Error} when another schema has the name */
   add(name: string, schema: JsonSchema): { $ref: string } {
@@ -55,11 +57,15 @@ export class Schemas {
    * @param io `input` for what a client sends, `output` for what it gets
    */
   convert(schema: z.ZodType, io: "input" | "output"): JsonSchema {
+    const known = this.#converted[io].get(schema);
+    if (known) return known;
     const { $schema, $defs = {}, ...root } = z.toJSONSchema(schema, { io, unrepresentable: "any", override });
     for (const [name, definition] of Object.entries($defs)) {
       this.add(name, withComponentRefs(definition) as JsonSchema);
     }
-    return withComponentRefs(root) as JsonSchema;
+    const converted = withComponentRefs(root) as JsonSchema;
+    this.#converted[io].set(schema, converted);
+    return converted;
   }
 
   /** The schema itself, where it is a reference to one. */
