@@ -2,7 +2,11 @@ import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
+import { api } from "../support/api.ts";
 import { stack } from "../support/stack.ts";
+
+/** Headers of one message between two hosts. */
+const OF_MESSAGE = new Set(["connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding"]);
 
 /** How the proxy treats one request. */
 export type Fault =
@@ -26,11 +30,10 @@ export interface Passed {
   at: number;
 }
 
-/** A proxy before the stack's API with faults that a test asks for. */
+/** A proxy before the stack's API with faults that a test asks for. The API's answers are compared with its document. */
 export interface FaultyProxy {
   /** As the API's own, with the version. */
   baseUrl: string;
-  origin: string;
   requests: Passed[];
   /** Forgets earlier requests and faults; the next requests meet these faults, those after them none. */
   next(...faults: Fault[]): void;
@@ -38,8 +41,7 @@ export interface FaultyProxy {
 }
 
 export async function openFaultyProxy(): Promise<FaultyProxy> {
-  const { api } = await stack();
-  const target = new URL(api);
+  const base = new URL((await stack()).api).pathname;
   let faults: Fault[] = [];
   const server = createServer(async (request, response) => {
     const body = await buffer(request);
@@ -53,24 +55,24 @@ export async function openFaultyProxy(): Promise<FaultyProxy> {
       return;
     }
     const { host: _, connection: __, "content-length": ___, "transfer-encoding": ____, ...passed } = headers;
-    const answer = await fetch(new URL(url, target), {
+    const given = { headers: Object.fromEntries(Object.entries(passed).map(([name, value]) => [name, String(value)])) };
+    const answer = await api().call(
       method,
-      headers: Object.entries(passed).map(([name, value]) => [name, String(value)] as [string, string]),
-      ...(body.length > 0 ? { body: new Uint8Array(body) } : {}),
-    });
-    const text = await answer.text();
-    if (fault === "lose answer") return void request.socket.destroy();
-    const returned = [...answer.headers].filter(
-      ([name]) => !/^(connection|keep-alive|transfer-encoding|content-(length|encoding))$/.test(name),
+      url.slice(base.length),
+      body.length > 0 ? body.toString() : undefined,
+      given,
     );
-    response.writeHead(answer.status, Object.fromEntries(returned)).end(text);
+    if (fault === "lose answer") return void request.socket.destroy();
+    response.writeHead(
+      answer.status,
+      Object.fromEntries([...answer.headers].filter(([name]) => !OF_MESSAGE.has(name))),
+    );
+    response.end(answer.text);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const proxy: FaultyProxy = {
-    baseUrl: `${origin}${target.pathname}`,
-    origin,
+    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}${base}`,
     requests: [],
     next: (...given) => {
       faults = given;
