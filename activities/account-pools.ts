@@ -1,6 +1,6 @@
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { passwordContext } from "../domain/accounts.ts";
+import { passwordContext, recordLogin, recordRefusedLogin } from "../domain/accounts.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { AccountFailure } from "../domain/mail/outcome.ts";
 import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
@@ -12,7 +12,7 @@ import {
   renewLease,
   type SendingAccount,
 } from "../domain/sends/account-capacity.ts";
-import { forgetRefusals, type Refusal, recordRefusal } from "../domain/sends/account-refusals.ts";
+import type { Refusal } from "../domain/sends/account-refusals.ts";
 import { SmtpPool } from "./smtp/pool.ts";
 
 /** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
@@ -144,7 +144,7 @@ export class AccountPools {
         pass: pass === null ? undefined : vault.decrypt(pass, passwordContext(accountId)),
         timeoutMs,
         maxConnections: connections,
-        onAccess: (failure) => this.#recordAccess(accountId, failure),
+        onAccess: (failure) => this.#recordAccess(account, failure),
       });
       held = {
         pool,
@@ -207,12 +207,13 @@ export class AccountPools {
   }
 
   /** Records that the server refused the account, or lets it in again, for all processes. */
-  #recordAccess(accountId: string, failure: AccountFailure | undefined): void {
+  #recordAccess(account: SendingAccount, failure: AccountFailure | undefined): void {
     const { orm, log } = this.#options;
+    const { accountId } = account;
     if (failure) this.#refused.add(accountId);
     else if (!this.#refused.delete(accountId)) return;
     const record = () =>
-      failure ? recordRefusal(orm.em.fork(), accountId, failure) : forgetRefusals(orm.em.fork(), accountId);
+      failure ? recordRefusedLogin(orm.em.fork(), account, failure) : recordLogin(orm.em.fork(), account);
     void this.#inTurn(accountId, record).catch((error: unknown) =>
       log.warn({ accountId, err: error }, "whether the server lets an account in could not be recorded"),
     );

@@ -18,6 +18,7 @@ import { Allowance } from "./dispatch/allowance.ts";
 import { composeMails } from "./dispatch/content.ts";
 import { Settler } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
+import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
 import type { DrainEnd } from "./smtp/pool.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
@@ -27,12 +28,18 @@ const POLICY_REFUSALS_TO_PAUSE = 20;
 /** How soon a lane asks again for an account whose connections other workers hold. */
 const CONNECTIONS_BUSY_MS = 1_000;
 
+/**
+ * Slices of one team that a process mails at once. Each takes one of the process's slots for activities, for as long as
+ * its relay takes to answer: more of them would make the sends of other teams wait for a slow relay.
+ */
+const SLICES_PER_TEAM = 4;
+
 /** The workflow's next step. */
 type Next =
   | { next: "continue" }
   /** Nothing is queued; the next deferred recipient is due in `waitMs`. */
   | { next: "deferred"; waitMs: number }
-  /** The account's limits or connections are used up; they are free again in `waitMs`. */
+  /** The account's limits or connections, or its team's slots, are used up; they are free again in `waitMs`. */
   | { next: "account_full"; waitMs: number }
   /**
    * The send cannot be mailed; a `temporary` failure may pass by itself. `retryInMs`: when its account may connect again,
@@ -47,7 +54,7 @@ type Next =
 export type SliceResult = { mailed: number; unknown: number } & Next;
 
 /** `tryNow`: an operator's command; the slice does not wait for an account that its server refused a moment ago. */
-export type SliceInput = Lane & { tryNow?: true };
+export type SliceInput = Lane & { teamId: string; tryNow?: true };
 
 export interface DispatchActivities {
   /** Mails one slice of a send's lane: at most DISPATCH_SLICE_ROWS recipients or DISPATCH_SLICE_MS. */
@@ -58,8 +65,11 @@ export function createDispatchActivities(deps: ActivityDeps): DispatchActivities
   const { orm, vault, log, workerId, env } = deps;
   const guard = openSmtpGuard(env);
   const pools = new AccountPools({ orm, vault, log, workerId, guard, timeoutMs: env.SMTP_TIMEOUT_MS });
+  const slots = new TeamSlots(SLICES_PER_TEAM);
+  const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
   return {
-    dispatchSlice: (slice) => whileBeating(() => dispatchSlice(deps, pools, slice)),
+    dispatchSlice: (slice) =>
+      whileBeating(() => slots.run(slice.teamId, () => dispatchSlice(deps, pools, slice), noSlot)),
     close: () => pools.close(),
   };
 }
@@ -136,7 +146,7 @@ async function mailSlice(
     }
   }
   settler.assertSettled();
-  if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch, dispatch.accountId);
+  if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch);
   const firstReturned = settler.firstReturnedSeq ?? Number.POSITIVE_INFINITY;
   return {
     end: mails.end,

@@ -1,19 +1,20 @@
 import type { AnyTRPCRouter } from "@trpc/server";
 import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
 import helmet from "helmet";
-import { notFound } from "../domain/errors.ts";
+import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
+import { BASE_PATH } from "./base-path.ts";
 import type { Deps } from "./deps.ts";
+import { docsRouter } from "./docs/router.ts";
 import { documentRouter } from "./openapi/router.ts";
 import { restRouter } from "./rest/adapter.ts";
-import { linksOf, renderError } from "./rest/envelope.ts";
+import { endpointsOf } from "./rest/endpoints.ts";
+import { linksOf, renderError, renderSuccess } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
 import { localsOf, refuseLargeBodies, send, type UploadLimits } from "./rest/http.ts";
+import { nearPathsAmong } from "./rest/near-paths.ts";
 import { appRouter } from "./router.ts";
 import { systemRouter } from "./system/router.ts";
-
-/** Path of the REST API. */
-export const BASE_PATH = "/api/v2";
 
 export interface AppOptions {
   /** The REST routes; all of them unless given. */
@@ -53,18 +54,42 @@ function requestLog(log: Deps["log"]): RequestHandler {
   };
 }
 
+/** Names the reference and the OpenAPI document, at `/` and at the base path. */
+function showEntry(publicUrl: string): RequestHandler {
+  const entry = {
+    object: "api",
+    id: "v2",
+    base_url: new URL(BASE_PATH, publicUrl).href,
+    reference: linksOf(publicUrl).docs,
+    document: new URL("/openapi.json", publicUrl).href,
+  };
+  return (_req, res) => {
+    send(res, { status: 200, headers: {}, body: renderSuccess(localsOf(res).requestId, entry, {}) });
+  };
+}
+
+/** Refuses a path that no endpoint has. The message holds nothing of the path itself, which may hold an address. */
+function refusePath(routes: AnyTRPCRouter): RequestHandler {
+  const nearPaths = nearPathsAmong(endpointsOf(routes).map(({ meta }) => meta.path));
+  return ({ path }) => {
+    const near = nearPaths(path).map((known) => `${BASE_PATH}${known}`);
+    const hint = near.length === 0 ? "" : ` Near this path: ${near.join(", ")}.`;
+    throw new ApiError("not_found", `There is no such endpoint.${hint} GET / names the reference.`);
+  };
+}
+
 /** The whole HTTP application over its dependencies. */
 export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads }: AppOptions = {}): Express {
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
   app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), refuseLargeBodies, systemRouter(deps));
+  app.use(docsRouter(deps.env, BASE_PATH));
   app.use(documentRouter(routes, deps.env.PUBLIC_URL, BASE_PATH));
   if (publicPages) app.use(publicPages);
+  app.get(["/", BASE_PATH], showEntry(deps.env.PUBLIC_URL));
   app.use(BASE_PATH, restRouter(routes, deps, uploads));
-  app.use(() => {
-    throw notFound();
-  });
+  app.use(refusePath(routes));
 
   const links = linksOf(deps.env.PUBLIC_URL);
   const refuse: ErrorRequestHandler = (thrown, _req, res, _next) => {

@@ -1,11 +1,13 @@
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
 import type { EntityManager, MikroORM, Tenant } from "../db/orm.ts";
-import type { Access, HeaderValues } from "../domain/access/authenticate.ts";
+import type { Access, HeaderValues, TokenVerifier } from "../domain/access/authenticate.ts";
+import type { RequestLimits } from "../domain/access/request-limit.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
 import type { TemporalGateway } from "./deps.ts";
+import type { ApiVersion } from "./rest/versions.ts";
 
 /** Fields of a request for the log; none of them is personal data. */
 export interface Locals {
@@ -36,8 +38,14 @@ interface Services {
 export interface CallContext extends Services {
   orm: MikroORM;
   requestId: string;
+  verifyToken: TokenVerifier;
   /** Credentials and the Idempotency-Key are in here. */
   headers: HeaderValues;
+  limits: RequestLimits;
+  /** The address or network that sent the request; null where it is not known. */
+  client: string | null;
+  /** Puts headers on the answer, whatever the answer will be. */
+  setHeaders: (headers: Record<string, string>) => void;
   /** Aborted once the answer has left the process, or the client has gone. */
   ended: AbortSignal;
   /** Decodes the query string. @throws {ApiError} `validation_failed` */
@@ -57,6 +65,8 @@ export interface RequestContext extends Services {
   tenant: Tenant;
   access: Access;
   requestId: string;
+  /** The dated version of the API that the request is made in. */
+  version: ApiVersion;
   target: string;
   /** True when nothing may be committed; the transaction is rolled back. */
   dryRun: boolean;

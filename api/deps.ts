@@ -10,14 +10,20 @@ import {
 } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { Logger } from "pino";
+import type { Registry } from "prom-client";
 import type { Env } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
 import type { MikroORM } from "../db/orm.ts";
+import type { TokenVerifier } from "../domain/access/authenticate.ts";
+import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
+import { RequestLimits } from "../domain/access/request-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
+import { resourceUrl } from "./base-path.ts";
+import { openMetrics } from "./metrics.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 
 /** Calls the Temporal cluster. The cluster may not be reachable, so every call has a deadline. */
@@ -43,6 +49,10 @@ export interface Deps {
   temporal: TemporalGateway;
   readiness: ReadinessCheck;
   checkWebhookUrl: CheckUrl;
+  verifyToken: TokenVerifier;
+  limits: RequestLimits;
+  /** The metrics of this process. */
+  metrics: Registry;
 }
 
 /** Codes of calls that fail while the cluster or its workers do not answer. */
@@ -114,6 +124,17 @@ export function openTemporal(env: Env): TemporalGateway {
   };
 }
 
+/** The OAuth tokens that the settings allow; undefined without an issuer. */
+export function tokenRulesOf({
+  OAUTH_ISSUER,
+  OAUTH_JWKS_URL,
+  OAUTH_AUDIENCE,
+  PUBLIC_URL,
+}: Env): TokenRules | undefined {
+  if (OAUTH_ISSUER === undefined || OAUTH_JWKS_URL === undefined) return undefined;
+  return { issuer: OAUTH_ISSUER, keySetUrl: OAUTH_JWKS_URL, audience: OAUTH_AUDIENCE ?? resourceUrl(PUBLIC_URL) };
+}
+
 /** Opens the dependencies; none connects before its first use. */
 export async function openDeps(env: Env): Promise<Deps> {
   const log = openLog(env, "api");
@@ -121,6 +142,7 @@ export async function openDeps(env: Env): Promise<Deps> {
   if (warning !== undefined) log.warn(warning);
   const temporal = openTemporal(env);
   const vault = openVault(env);
+  const { registry, countedAlone } = openMetrics(log);
   const { orm, connect } = await openAdmitted(env, vault, { poolMax: env.DATABASE_POOL_MAX, work: "request" });
   return {
     env,
@@ -131,6 +153,9 @@ export async function openDeps(env: Env): Promise<Deps> {
     temporal,
     readiness: openReadiness(env, temporal, log),
     checkWebhookUrl: guardedUrl(openUrlGuard(env)),
+    verifyToken: openTokenVerifier(tokenRulesOf(env)),
+    limits: new RequestLimits(env, countedAlone),
+    metrics: registry,
   };
 }
 

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { WITHHELD_REASONS } from "../db/entities/audience.ts";
-import { MAX_ADDRESS_LENGTH, normaliseAddress } from "../domain/address.ts";
+import { MAX_ADDRESS_LENGTH, normaliseAddress, spellingOf } from "../domain/address.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../domain/audience/rules.ts";
 import { exampleId, type IdKind } from "../domain/ids.ts";
+import { itIs } from "./rest/messages.ts";
 
 /** ISO 8601, UTC, milliseconds. */
 export const timestamp = z.iso.datetime().meta({ examples: ["2026-11-21T17:00:00.000Z"] });
@@ -44,16 +45,18 @@ export const personName = oneLine(MAX_PERSON_NAME_LENGTH)
   .nullable()
   .meta({ examples: ["Ada"] });
 
-/** An email address, parsed to the one spelling that is stored. */
+/** A bad address is quoted, to the client that sent it: one of a hundred is hard to find by its number alone. */
+const notAnAddress = (text: unknown) => `must be an email address, such as name@example.com${itIs(text)}`;
+
+/** An email address, parsed to the spelling in which it comes back. */
 export const address = z
   .string()
-  .max(MAX_ADDRESS_LENGTH)
-  .transform((text, { addIssue }) => {
-    const normalised = normaliseAddress(text);
-    if (normalised === undefined)
-      addIssue({ code: "custom", message: "must be an email address, such as name@example.com" });
-    return normalised ?? z.NEVER;
+  .max(MAX_ADDRESS_LENGTH, {
+    error: ({ input }) => `must be at most ${MAX_ADDRESS_LENGTH} characters long${itIs(input)}`,
+    abort: true,
   })
+  .refine((text) => normaliseAddress(text) !== undefined, { error: ({ input }) => notAnAddress(input), abort: true })
+  .transform(spellingOf)
   .meta({ description: "An email address; it is trimmed and lower-cased.", examples: ["ada@example.com"] });
 
 /** A filter by address, in any spelling. */

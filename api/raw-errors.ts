@@ -2,7 +2,7 @@ import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { ApiError, type ErrorCode } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
-import { type Links, renderError } from "./rest/envelope.ts";
+import { ANSWER_HEADERS, type Links, renderError } from "./rest/envelope.ts";
 
 /** Refusals by the error code of Node's parser; any other error is a request that is not valid HTTP. */
 const REFUSALS: Record<string, [ErrorCode, string]> = {
@@ -22,9 +22,10 @@ export function answerRawErrors(server: Server, links: Links): void {
     const requestId = newId("request");
     const { status, headers, body } = renderError(requestId, new ApiError(code, message), links);
     const lines = Object.entries({
+      ...ANSWER_HEADERS,
+      "X-Content-Type-Options": "nosniff",
       ...headers,
       "X-Request-Id": requestId,
-      "Content-Type": "application/json; charset=utf-8",
       "Content-Length": String(Buffer.byteLength(body)),
       Connection: "close",
     }).map(([name, value]) => `${name}: ${value}\r\n`);

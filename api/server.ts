@@ -1,8 +1,9 @@
 import { createServer, type RequestListener, type Server } from "node:http";
-import { BlockList, isIPv4, type Socket } from "node:net";
-import ipaddr from "ipaddr.js";
+import type { Socket } from "node:net";
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
+import { atMostOnceAMinute } from "../config/log.ts";
+import { clientAddresses } from "./client-address.ts";
 import { answerRawErrors } from "./raw-errors.ts";
 import { linksOf } from "./rest/envelope.ts";
 import { declaresTooMuch } from "./rest/http.ts";
@@ -34,11 +35,9 @@ export const SERVER_TIMES: ServerTimes = {
 const MAX_HEADER_BYTES = 64 * 1024;
 /** Requests of one connection that may lack their answers. Hardly any client sends a second before it has the first. */
 const MAX_PIPELINED = 8;
-/** How often connections that one limit refuses are reported at most. */
-const REPORT_EVERY_MS = 60_000;
 
 /** The settings that limit connections. */
-type ConnectionLimits = Pick<Env, "MAX_CONNECTIONS" | "MAX_CONNECTIONS_PER_ADDRESS" | "PROXY_ADDRESSES">;
+type ConnectionLimits = Pick<Env, "MAX_CONNECTIONS" | "MAX_CONNECTIONS_PER_ADDRESS" | "PROXY_ADDRESSES" | "PROXY_HOPS">;
 
 /**
  * The HTTP server around the application: limits on connections and times, and answers in the API's envelope to
@@ -100,23 +99,19 @@ function inviteBodies(server: Server): void {
 /** Closes a connection beyond the limits at once. Those of load balancers count among all, but not per address. */
 function limitConnections(server: Server, limits: ConnectionLimits, log: Logger): void {
   server.maxConnections = limits.MAX_CONNECTIONS;
-  const proxies = blockList(limits.PROXY_ADDRESSES);
+  const clients = clientAddresses(limits);
   const open = new Map<string, number>();
-  const reportedAt = { MAX_CONNECTIONS: -Infinity, MAX_CONNECTIONS_PER_ADDRESS: -Infinity };
-  const report = (limit: keyof typeof reportedAt) => {
-    if (performance.now() - reportedAt[limit] < REPORT_EVERY_MS) return;
-    reportedAt[limit] = performance.now();
-    log.warn({ limit, most: limits[limit] }, "connections are refused");
-  };
+  const rarely = atMostOnceAMinute();
+  const report = (limit: "MAX_CONNECTIONS" | "MAX_CONNECTIONS_PER_ADDRESS") =>
+    rarely(limit, () => log.warn({ limit, most: limits[limit] }, "connections are refused"));
 
   server.on("drop", () => report("MAX_CONNECTIONS"));
   server.on("connection", (socket: Socket) => {
     const { remoteAddress } = socket;
     // It has gone already.
     if (remoteAddress === undefined) return void socket.destroy();
-    const address = plainAddress(remoteAddress);
-    if (proxies.check(address, isIPv4(address) ? "ipv4" : "ipv6")) return;
-    const client = clientOf(address);
+    const client = clients.ofConnection(remoteAddress);
+    if (client === null) return;
     const count = (open.get(client) ?? 0) + 1;
     if (count > limits.MAX_CONNECTIONS_PER_ADDRESS) {
       report("MAX_CONNECTIONS_PER_ADDRESS");
@@ -129,24 +124,4 @@ function limitConnections(server: Server, limits: ConnectionLimits, log: Logger)
       else open.delete(client);
     });
   });
-}
-
-/** An address without its zone; one of IPv4 as such also on a socket that serves both versions. */
-const plainAddress = (address: string): string => ipaddr.process(address.replace(/%.*$/, "")).toString();
-
-/** Whose connections are counted together: an address, or an IPv6 network, of which a client mostly has all addresses. */
-function clientOf(address: string): string {
-  const ip = ipaddr.parse(address);
-  return ip instanceof ipaddr.IPv6 ? ip.parts.slice(0, 4).join(":") : address;
-}
-
-/** @param ranges addresses, or networks such as 10.0.0.0/8 */
-function blockList(ranges: readonly string[]): BlockList {
-  const list = new BlockList();
-  for (const range of ranges) {
-    const [address = "", prefix] = range.split("/");
-    const family = isIPv4(address) ? "ipv4" : "ipv6";
-    list.addSubnet(address, prefix === undefined ? (family === "ipv4" ? 32 : 128) : Number(prefix), family);
-  }
-  return list;
 }

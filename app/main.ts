@@ -12,6 +12,7 @@ import { listenCommand } from "./commands/listen.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
 import { secretCommands } from "./commands/secrets.ts";
 import { teamCommands } from "./commands/teams.ts";
+import { tokenCommands } from "./commands/tokens.ts";
 import { webhookCommands } from "./commands/webhooks.ts";
 import { lineOf } from "./output.ts";
 import { type Run, withSession } from "./session.ts";
@@ -41,6 +42,7 @@ const run: Run = async (work, options) => {
 const groups = [
   teamCommands,
   keyCommands,
+  tokenCommands,
   accountCommands,
   newsletterCommands,
   confirmationCommands,

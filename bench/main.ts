@@ -52,6 +52,16 @@ withStackOptions(program.command("hostile"))
   .option("--rows <n>", "subscribers of the hostile team", wholeNumber(1), 200_000)
   .action(async (options) => show(await (await import("./hostile.ts")).benchHostile(options)));
 
+withStackOptions(program.command("api"))
+  .description("requests of an API client beside a bare Express route that makes one query: rates, latencies, CPU")
+  .option("--seconds <n>", "how long one run lasts", wholeNumber(1), 3)
+  .option("--repeat <n>", "runs of each kind of request", wholeNumber(1), 3)
+  .option("--clients <n>", "connections, each with one request at a time", wholeNumber(1), 16)
+  .option("--rows <list>", "subscribers of the teams whose lists are read", sizes, [10, 100_000, 1_000_000])
+  .option("--only <kind...>", "some kinds of requests, by their names in the table")
+  .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
+  .action(async (options) => show(await (await import("./api.ts")).benchApi(options)));
+
 program
   .command("fill")
   .description("messages filled per second, by kind of template")

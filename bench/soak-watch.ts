@@ -71,11 +71,16 @@ export class Watch {
     return kysely(this.#orm.em.fork());
   }
 
-  /** Sends that have not ended, or whose credits are not settled. */
-  openSends(): Promise<{ id: string; status: string }[]> {
+  /** Sends that have not ended, or whose credits are not settled, each with the refusal that its account waits for. */
+  openSends(): Promise<{ id: string; status: string; refusal: unknown }[]> {
     return this.#db
       .selectFrom("sends")
-      .select(["id", "status"])
+      .select([
+        "id",
+        "status",
+        sql<unknown>`(select json_agg(r) from account_refusals r join send_lanes l using (account_id)
+          where l.send_id = sends.id)`.as("refusal"),
+      ])
       .where("team_id", "in", [...this.#teams, ""])
       .where("settled_at", "is", null)
       .execute();

@@ -92,6 +92,8 @@ interface Soak {
   over: () => boolean;
   counts: Map<string, number>;
   update: (sendId: string, name: "pause" | "resume" | "cancel" | "retry") => Promise<string | undefined>;
+  /** What an operator sees of a send: its details, and its activities that are under way. */
+  look: (sendId: string) => Promise<string>;
 }
 
 const count = ({ counts }: Soak, what: string): void => void counts.set(what, (counts.get(what) ?? 0) + 1);
@@ -366,7 +368,10 @@ async function bringHome(soak: Soak): Promise<void> {
     const open = await soak.watch.openSends().catch(() => undefined);
     if (open?.length === 0) return;
     if (Date.now() > deadline) {
-      for (const { id, status } of open ?? []) soak.watch.violated(`${id} is still ${status} at the end`);
+      for (const { id, status, refusal } of open ?? []) {
+        const seen = await soak.look(id).catch((error) => `no details: ${error}`);
+        soak.watch.violated(`${id} is still ${status} at the end: ${seen} Refusal: ${JSON.stringify(refusal)}`);
+      }
       return;
     }
     await Promise.all((open ?? []).map(({ id, status }) => status === "PAUSED" && soak.update(id, "resume")));
@@ -394,6 +399,17 @@ async function run(minutes: number, seed: number, receiverPort: number): Promise
         return undefined;
       }
     },
+    look: (sendId) =>
+      temporal.client.withDeadline(Date.now() + UPDATE_DEADLINE_MS, async () => {
+        const handle = temporal.client.workflow.getHandle(sendWorkflowId(sendId));
+        const { status, historyLength, raw } = await handle.describe();
+        const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
+        const pending = (raw.pendingActivities ?? []).map(
+          ({ activityType, attempt, state, lastWorkerIdentity }) =>
+            `${activityType?.name}, attempt ${attempt}, state ${state}, ${lastWorkerIdentity}`,
+        );
+        return `${status.name} after ${historyLength} events, "${currentDetails}", [${pending.join("; ")}]`;
+      }),
   };
   const line = () => {
     const seconds = Math.round((Date.now() - startedAt) / 1_000);

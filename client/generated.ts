@@ -855,6 +855,72 @@ export type NewsletterWithRecipients = {
   } | null;
 };
 
+/** The OAuth token of a request. */
+export type OAuthToken = {
+  object: "oauth_token";
+  /** The id of the record. */
+  id: string;
+  /** The part of the key that may be shown. */
+  key_id: string;
+  /** Test keys have records of their own and never send. */
+  environment: "LIVE" | "TEST";
+  team: {
+    /** The id of the team. */
+    id: string;
+  };
+  /** The role of the key's creator at this moment. */
+  role: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
+  role_at_issue: null;
+  /** The dated version that the key is pinned to. */
+  api_version: string;
+  /** What the key may do at this moment. */
+  scopes: Array<
+    | "lists:read"
+    | "lists:write"
+    | "subscribers:read"
+    | "subscribers:write"
+    | "contacts:read"
+    | "contacts:write"
+    | "newsletters:read"
+    | "newsletters:write"
+    | "newsletters:send"
+    | "campaigns:read"
+    | "campaigns:write"
+    | "campaigns:send"
+    | "webhooks:read"
+    | "webhooks:write"
+    | "suppressions:read"
+    | "suppressions:write"
+    | "suppressions:delete"
+    | "accounts:read"
+    | "analytics:read"
+    | "usage:read"
+  >;
+  /** What the key was created with. */
+  granted_scopes: Array<
+    | "lists:read"
+    | "lists:write"
+    | "subscribers:read"
+    | "subscribers:write"
+    | "contacts:read"
+    | "contacts:write"
+    | "newsletters:read"
+    | "newsletters:write"
+    | "newsletters:send"
+    | "campaigns:read"
+    | "campaigns:write"
+    | "campaigns:send"
+    | "webhooks:read"
+    | "webhooks:write"
+    | "suppressions:read"
+    | "suppressions:write"
+    | "suppressions:delete"
+    | "accounts:read"
+    | "analytics:read"
+    | "usage:read"
+  >;
+};
+
 /** The use of a limit by the request, and where the team stands. */
 export type QuotaImpact = {
   kind: "contact_slots" | "email_credits";
@@ -877,7 +943,7 @@ export type SendCap = {
 
 export type SendNewsletterBody = {
   /** `confirmation.token` of the preview. */
-  confirmation_token: string;
+  confirmation_token?: string | null;
 };
 
 /** A person with an email address. */
@@ -1062,6 +1128,39 @@ export type SuppressionRemovedEvent = {
   data: {
     object: Suppression;
   };
+};
+
+export type TestWebhookBody = {
+  /** An event that the endpoint is subscribed to; the first one unless given. */
+  type?:
+    | "contact.created"
+    | "contact.updated"
+    | "contact.deleted"
+    | "subscriber.created"
+    | "subscriber.updated"
+    | "subscription.created"
+    | "subscription.confirmed"
+    | "subscription.removed"
+    | "newsletter.scheduled"
+    | "newsletter.started"
+    | "newsletter.paused"
+    | "newsletter.completed"
+    | "newsletter.cancelled"
+    | "campaign.scheduled"
+    | "campaign.started"
+    | "campaign.paused"
+    | "campaign.completed"
+    | "campaign.cancelled"
+    | "email.sent"
+    | "email.rejected"
+    | "email.bounced"
+    | "email.complained"
+    | "event.tracked"
+    | "suppression.added"
+    | "suppression.removed"
+    | "unsubscribe.created"
+    | "account.error"
+    | "account.recovered";
 };
 
 /** An open or a click. */
@@ -1497,15 +1596,15 @@ export class MeResource {
   }
 
   /**
-   * Retrieve the API key of the request: its team, its scopes and its API version.
+   * Retrieve the API key or OAuth token of the request: its team, its scopes and its API version.
    *
-   * Answers which key the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can find out what else it may do.
+   * Answers which key or token the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can find out what else it may do.
    *
    * `granted_scopes` are those of the key's creation; `scopes` are those of them that the role of its creator still allows.
    *
    * **Scope:** none.
    */
-  retrieve(options?: RequestOptions): Promise<Answer<ApiKey>> {
+  retrieve(options?: RequestOptions): Promise<Answer<ApiKey | OAuthToken>> {
     return this.#transport.request({ method: "GET", path: "/me" }, options);
   }
 }
@@ -1932,7 +2031,7 @@ export class NewslettersResource {
    *
    * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
    */
-  send(newsletterId: string, body: SendNewsletterBody, options?: WriteOptions): Promise<Answer<NewsletterSend>> {
+  send(newsletterId: string, body?: SendNewsletterBody, options?: WriteOptions): Promise<Answer<NewsletterSend>> {
     return this.#transport.request(
       { method: "POST", path: "/newsletters/{newsletterId}/send", ids: { newsletterId }, body, takesKey: true },
       options,
@@ -2237,6 +2336,44 @@ export class WebhooksResource {
         options,
       );
     return listingOf(readPage, query);
+  }
+
+  /**
+   * Deliver the example of an event to a webhook endpoint.
+   *
+   * Queues a delivery of the example of an event, signed like any other and with the header `X-Service-Test: true`. It stands in the delivery log; it is attempted once, and its outcome does not count towards a switch-off.
+   *
+   * The endpoint must be subscribed to the event. An inactive endpoint answers 409 `resource_state_invalid`; more than 20 tests of the team a minute are 429 `rate_limit_exceeded`.
+   *
+   * **Scope:** `webhooks:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `webhooks:read` besides.
+   */
+  test<O extends WriteOptions & DryRunOption>(
+    webhookId: string,
+    body?: TestWebhookBody,
+    options?: O,
+  ): Promise<Outcome<WebhookDelivery, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/webhooks/{webhookId}/test", ids: { webhookId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Retrieve an attempt to deliver to a webhook endpoint.
+   *
+   * Answers one attempt of the delivery log, without the payload of its event.
+   *
+   * **Scope:** `webhooks:read`.
+   */
+  retrieveDelivery(webhookId: string, deliveryId: string, options?: RequestOptions): Promise<Answer<WebhookDelivery>> {
+    return this.#transport.request(
+      { method: "GET", path: "/webhooks/{webhookId}/deliveries/{deliveryId}", ids: { webhookId, deliveryId } },
+      options,
+    );
   }
 
   /**

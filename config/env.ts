@@ -100,8 +100,23 @@ const settings = z.object({
     (text) => isIP(text) !== 0 || isNetwork(text),
     "must be addresses or networks such as 10.0.0.0/8, separated by commas",
   ),
+  /** Load balancers that a request passes one after the other; each adds an address to X-Forwarded-For. */
+  PROXY_HOPS: integer(0, 10).default(0),
+  /** Requests of one API key in a minute; a team's own allowance may be smaller. */
+  RATE_LIMIT_PER_MINUTE: integer(1, 1_000_000_000).default(600),
+  /** Failed authentications of one address, or one IPv6 network of 64 bits, in a minute. */
+  FAILED_AUTHENTICATIONS_PER_MINUTE: integer(1, 1_000_000_000).default(120),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
+  /** Issuer of OAuth tokens, as their `iss` claim spells it; with OAUTH_JWKS_URL, or neither: then no token is taken. */
+  OAUTH_ISSUER: url("https:", "http:").optional(),
+  /** URL of the issuer's key set, its `jwks_uri`. */
+  OAUTH_JWKS_URL: url("https:", "http:").optional(),
+  /** Audience of its tokens; unless set, the URL of the API. */
+  OAUTH_AUDIENCE: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,255}$/, "must be printable ASCII characters without spaces")
+    .optional(),
   /** Address of the Temporal frontend, host:port. TLS and API keys: the TEMPORAL_* variables of Temporal's envconfig. */
   TEMPORAL_ADDRESS: z.string().regex(/^[^\s:]+:\d+$/, "must be host:port"),
   /** Temporal namespace. */
@@ -184,11 +199,24 @@ const settings = z.object({
   WEBHOOK_TIMEOUT_MS: integer(100, 60_000).default(15_000),
 });
 
-/** With half a version a worker would run unversioned, although its operator asked for a version. */
-const consistent = settings.superRefine(({ WORKER_DEPLOYMENT_NAME: name, WORKER_BUILD_ID: build }, context) => {
-  if ((name === undefined) === (build === undefined)) return;
-  const missing = name === undefined ? "WORKER_DEPLOYMENT_NAME" : "WORKER_BUILD_ID";
-  context.addIssue({ code: "custom", path: [missing], message: "is missing" });
+/**
+ * Settings that work together only. With half a version a worker would run unversioned, although its operator asked for a
+ * version; with half an issuer the API would refuse its tokens.
+ */
+const PAIRS = [
+  ["WORKER_DEPLOYMENT_NAME", "WORKER_BUILD_ID"],
+  ["OAUTH_ISSUER", "OAUTH_JWKS_URL"],
+] as const;
+
+const consistent = settings.superRefine((given, context) => {
+  for (const pair of PAIRS) {
+    const missing = pair.filter((name) => given[name] === undefined);
+    if (missing.length === 1) context.addIssue({ code: "custom", path: [...missing], message: "is missing" });
+  }
+  // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
+  if (given.PROXY_HOPS > 0 && given.PROXY_ADDRESSES.length === 0) {
+    context.addIssue({ code: "custom", path: ["PROXY_ADDRESSES"], message: "is missing" });
+  }
 });
 
 export type Env = z.infer<typeof settings>;

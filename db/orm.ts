@@ -6,6 +6,7 @@ import type { ClientBase } from "pg";
 import { accountEntities } from "./entities/account.ts";
 import { audienceEntities } from "./entities/audience.ts";
 import { idempotencyEntities } from "./entities/idempotency.ts";
+import { requestEntities } from "./entities/request.ts";
 import { secretEntities } from "./entities/secret.ts";
 import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
@@ -32,6 +33,7 @@ const entities = [
   ...idempotencyEntities,
   ...webhookEntities,
   ...secretEntities,
+  ...requestEntities,
 ] as const;
 
 /**

@@ -1,13 +1,14 @@
 import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { type AccountProvider, type AccountStatus, EmailAccount, type SmtpSecurity } from "../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
-import type { SmtpReason } from "./mail/outcome.ts";
-import { forgetRefusals } from "./sends/account-refusals.ts";
+import type { AccountFailure, SmtpReason } from "./mail/outcome.ts";
+import type { SendingAccount } from "./sends/account-capacity.ts";
+import { forgetRefusals, recordRefusal } from "./sends/account-refusals.ts";
 import { emit } from "./webhooks/emit.ts";
 import { accountRecord } from "./webhooks/records.ts";
 
@@ -146,7 +147,7 @@ function setStatus(
   });
 }
 
-const isWorking = ({ status, lastError }: EmailAccount): boolean => status === "ACTIVE" && lastError == null;
+const isWorking = ({ status }: EmailAccount): boolean => status === "ACTIVE";
 
 const emitStatus = (
   em: EntityManager,
@@ -172,37 +173,62 @@ const ACCOUNT_FAILURES: ReadonlySet<string> = new Set<SmtpReason>([
 /** Whether a send was paused by a failure of its account, which lasts until the account is repaired. */
 export const isAccountFailure = (reason: string): boolean => ACCOUNT_FAILURES.has(reason);
 
-/** Records the failure of an ACTIVE account that has none yet. Its status stays ACTIVE: an operator decides about that. */
-export async function recordAccountFailure(
-  em: EntityManager,
-  tenant: Tenant,
-  accountId: string,
-  reason: string,
-): Promise<void> {
+/** The failure that a login does not show: the server takes no mail from the account's address. */
+const SENDER_REFUSED = "sender_refused" satisfies SmtpReason;
+
+/**
+ * The condition that a send under way may mail over an account. One in ERROR is tried: a login that works, or a mail that
+ * its server takes, makes it ACTIVE again. New sends are refused meanwhile.
+ * @param accounts alias of `email_accounts`
+ */
+export const mayMail = (accounts: string): RawBuilder<boolean> =>
+  sql<boolean>`(${sql.ref(`${accounts}.status`)} in ('ACTIVE', 'ERROR'))`;
+
+/** Takes an ACTIVE account to ERROR; another status stays as it is. */
+export async function recordAccountFailure(em: EntityManager, account: SendingAccount, reason: string): Promise<void> {
   const recorded = await kysely(em)
     .updateTable("email_accounts")
-    .set({ last_error: reason })
-    .where(ofTenant(tenant))
-    .where("id", "=", accountId)
-    .where("last_error", "is", null)
+    .set({ status: "ERROR", last_error: reason, last_checked_at: sql<string>`now()` })
+    .where(ofTenant(account))
+    .where("id", "=", account.accountId)
     .where("status", "=", "ACTIVE")
     .executeTakeFirst();
-  if (recorded.numUpdatedRows > 0n) await emitStatus(em, tenant, "account.error", accountId);
+  if (recorded.numUpdatedRows > 0n) await emitStatus(em, account, "account.error", account.accountId);
 }
 
 /** Records that an account's server takes mail again. */
-export function recordAccountRecovery(em: EntityManager, tenant: Tenant, accountId: string): Promise<void> {
+export const recordAccountRecovery = (em: EntityManager, account: SendingAccount): Promise<void> =>
+  transaction(em, (tx) => recover(tx, account));
+
+/**
+ * Records that an account's server refused a connection while none was logged in: no process tries another one for a
+ * while, and after a refusal for good the account is in ERROR.
+ */
+export function recordRefusedLogin(em: EntityManager, account: SendingAccount, failure: AccountFailure): Promise<void> {
   return transaction(em, async (tx) => {
-    const recorded = await kysely(tx)
-      .updateTable("email_accounts")
-      .set({ last_error: null })
-      .where(ofTenant(tenant))
-      .where("id", "=", accountId)
-      .where("last_error", "is not", null)
-      .where("status", "=", "ACTIVE")
-      .executeTakeFirst();
-    if (recorded.numUpdatedRows > 0n) await emitStatus(tx, tenant, "account.recovered", accountId);
+    if (!failure.temporary) await recordAccountFailure(tx, account, failure.reason);
+    await recordRefusal(tx, account.accountId, failure);
   });
+}
+
+/** Records that a login worked after a refusal. */
+export function recordLogin(em: EntityManager, account: SendingAccount): Promise<void> {
+  return transaction(em, async (tx) => {
+    await recover(tx, account, sql<boolean>`last_error is distinct from ${SENDER_REFUSED}`);
+    await forgetRefusals(tx, account.accountId);
+  });
+}
+
+async function recover(em: EntityManager, account: SendingAccount, condition = sql<boolean>`true`): Promise<void> {
+  const recorded = await kysely(em)
+    .updateTable("email_accounts")
+    .set({ status: "ACTIVE", last_error: null, last_checked_at: sql<string>`now()` })
+    .where(ofTenant(account))
+    .where("id", "=", account.accountId)
+    .where("status", "=", "ERROR")
+    .where(condition)
+    .executeTakeFirst();
+  if (recorded.numUpdatedRows > 0n) await emitStatus(em, account, "account.recovered", account.accountId);
 }
 
 async function checkLogin(

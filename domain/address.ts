@@ -17,8 +17,8 @@ const REFUSED_IN_LOCAL = /["\p{C}\p{Z}]/u;
 const SYNTAX = { ignore_max_length: true } as const;
 
 /**
- * Returns the spelling under which an address is stored and compared: trimmed, in lower case, its domain in Unicode
- * even when it was given in punycode.
+ * Returns the spelling under which addresses are compared: trimmed, in lower case, in one Unicode form, the domain in
+ * Unicode even when it was given in punycode.
  * @returns undefined for an invalid address
  */
 export function normaliseAddress(text: string): string | undefined {
@@ -46,8 +46,35 @@ export function requireAddress(text: string, param: string): string {
   return address;
 }
 
+/** An address as a client sees it again: as it was written, trimmed and in lower case. */
+export const spellingOf = (text: string): string => text.trim().toLowerCase();
+
+/** The columns of an address. */
+export interface StoredAddress {
+  /** The spelling to compare by. */
+  email: string;
+  /** The client's own spelling; null where it is the one to compare by. */
+  emailSpelling: string | null;
+}
+
+/** @param text a valid address in any spelling */
+export function storedAddress(text: string): StoredAddress {
+  const email = lookupAddress(text);
+  const spelling = spellingOf(text);
+  return { email, emailSpelling: spelling === email ? null : spelling };
+}
+
+/** The spelling of a stored address that clients see. */
+export const shownAddress = ({
+  email,
+  emailSpelling,
+}: {
+  email: string;
+  emailSpelling?: string | null | undefined;
+}): string => emailSpelling ?? email;
+
 /** The spelling to look an address up by; a text that is no address matches no row. */
-export const lookupAddress = (text: string): string => normaliseAddress(text) ?? text.trim().toLowerCase();
+export const lookupAddress = (text: string): string => normaliseAddress(text) ?? spellingOf(text);
 
 /** The domain of a normalised address, in Unicode. */
 export const addressDomain = (address: string): string => address.slice(address.lastIndexOf("@") + 1);

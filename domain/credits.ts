@@ -38,6 +38,24 @@ export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<
   return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
 }
 
+/** The team's credits against what it was granted: `used` are those reserved and consumed. Whole email credits. */
+export interface CreditUsage {
+  limit: number;
+  used: number;
+  remaining: number;
+}
+
+/** What the team has used of its credits by now; zeros when it was never granted any. */
+export async function creditUsage(em: EntityManager, tenant: Tenant): Promise<CreditUsage> {
+  const { rows } = await sql<{ granted: string; available: string }>`
+    select coalesce((select available from credit_balances where ${ofTenant(tenant)}), 0) as available,
+      coalesce((select sum(amount) from credit_entries where ${ofTenant(tenant)} and kind = 'GRANT'), 0) as granted
+  `.execute(kysely(em));
+  const limit = Number(rows[0]?.granted ?? 0);
+  const remaining = Number(rows[0]?.available ?? 0);
+  return { limit, used: limit - remaining, remaining };
+}
+
 /**
  * How many balances differ from the sum of their ledger; anything but 0 is a defect. It reads the whole ledger, in one
  * statement: a movement meanwhile is seen on both sides or on neither.

@@ -23,10 +23,10 @@ export interface Vault {
   sign(purpose: SigningPurpose, ...parts: Part[]): string;
   /** Compares in constant time with the result of `sign` under each signing secret. */
   verify(signature: string, purpose: SigningPurpose, ...parts: Part[]): boolean;
+  /** Whether it has the database's hash key. */
+  canHash(): boolean;
   /** HMAC-SHA256 under the database's hash key, which no rotation changes, base64url. */
   hash(purpose: HashPurpose, ...parts: Part[]): string;
-  /** Compares in constant time with the result of `hash`. */
-  verifyHash(hash: string, purpose: HashPurpose, ...parts: Part[]): boolean;
   /** Gives the vault the database's hash key, base64; `admit` does so at a process's first connection. */
   setHashKey(key: string): void;
   /** AES-256-GCM: `keyId.iv.tag.ciphertext`, base64url. `context` binds the text to its row. */
@@ -95,8 +95,8 @@ export function openVault({ SIGNING_SECRET, ENCRYPTION_KEYS }: Pick<Env, "SIGNIN
       firstOf(signers, "SIGNING_SECRET");
       return signers.some((signer) => equalConstantTime(signature, signed(signer, purpose, parts)));
     },
+    canHash: () => hasher !== undefined,
     hash,
-    verifyHash: (given, purpose, ...parts) => equalConstantTime(given, hash(purpose, ...parts)),
     setHashKey(key) {
       hasher = macs<HashPurpose>(Buffer.from(key, "base64"));
     },

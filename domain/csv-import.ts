@@ -4,7 +4,7 @@ import { type Info, parse } from "csv-parse";
 import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { normaliseAddress } from "./address.ts";
+import { normaliseAddress, type StoredAddress, storedAddress } from "./address.ts";
 import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
 import { notFound } from "./errors.ts";
@@ -64,9 +64,8 @@ export interface ImportReport {
   list?: { added: number; confirmed: number; alreadySubscribed: number; optedOut: number };
 }
 
-interface Row {
+interface Row extends StoredAddress {
   line: number;
-  email: string;
   firstName: string | null;
   lastName: string | null;
 }
@@ -92,7 +91,7 @@ export async function importSubscribers(
   const lock = `import/${tenant.teamId}/${tenant.environment}`;
   await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
   await sql`create temporary table import_rows
-    (line int, id text, email text, first_name text, last_name text) on commit drop`.execute(db);
+    (line int, id text, email text, email_spelling text, first_name text, last_name text) on commit drop`.execute(db);
 
   const { rows, refused } = await stageFile(em, input, options);
   // In the file's order, which is that of the ids: indexes grow at their end.
@@ -253,13 +252,17 @@ function readRow(header: Column[], { line, fields }: { line: number; fields: str
   for (const [i, column] of header.entries()) values[column] = (fields[i] ?? "").trim();
   if (fields.some((field) => field.includes(NOT_UTF8))) return "not valid UTF-8";
   if (values.email === "") return "no email address";
-  const email = normaliseAddress(values.email);
-  if (email === undefined) return "email is not an email address";
+  if (normaliseAddress(values.email) === undefined) return "email is not an email address";
   for (const column of ["first_name", "last_name"] as const) {
     if (values[column].length > MAX_PERSON_NAME_LENGTH) return `${column} is longer than ${MAX_PERSON_NAME_LENGTH}`;
     if (hasControlCharacter(values[column])) return `${column} holds a control character`;
   }
-  return { line, email, firstName: values.first_name || null, lastName: values.last_name || null };
+  return {
+    line,
+    ...storedAddress(values.email),
+    firstName: values.first_name || null,
+    lastName: values.last_name || null,
+  };
 }
 
 async function stage(em: EntityManager, rows: Row[]): Promise<void> {
@@ -267,6 +270,7 @@ async function stage(em: EntityManager, rows: Row[]): Promise<void> {
     ${rows.map((row) => row.line)}::int[],
     ${rows.map(() => newId("subscriber"))}::text[],
     ${rows.map((row) => row.email)}::text[],
+    ${rows.map((row) => row.emailSpelling)}::text[],
     ${rows.map((row) => row.firstName)}::text[],
     ${rows.map((row) => row.lastName)}::text[])`.execute(kysely(em));
 }
@@ -306,8 +310,8 @@ function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknow
     em,
     sql`
     with written as (
-      insert into subscribers as s (id, team_id, environment, email, first_name, last_name)
-      select p.id, ${tenant.teamId}, ${tenant.environment}, p.email, p.first_name, p.last_name
+      insert into subscribers as s (id, team_id, environment, email, email_spelling, first_name, last_name)
+      select p.id, ${tenant.teamId}, ${tenant.environment}, p.email, p.email_spelling, p.first_name, p.last_name
       from import_people p where ${slice} order by p.n
       on conflict (team_id, environment, email) do update
         set first_name = coalesce(excluded.first_name, s.first_name),
@@ -315,7 +319,7 @@ function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknow
         where (s.first_name, s.last_name) is distinct from
           (coalesce(excluded.first_name, s.first_name), coalesce(excluded.last_name, s.last_name))
       -- A row that this statement inserted was never locked or changed.
-      returning xmax = 0 as created, id, email, first_name, last_name, created_at, updated_at
+      returning xmax = 0 as created, id, email, email_spelling, first_name, last_name, created_at, updated_at
     ), ${emitAndCount(tenant, "subscriber.created", "subscriber.updated", subscriberRecord)}`,
   );
 }

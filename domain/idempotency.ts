@@ -4,10 +4,13 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts"
 import type { Vault } from "./crypto.ts";
 import { ApiError } from "./errors.ts";
 
+/** How long an answer is remembered. */
+export const REMEMBERED_HOURS = 24;
 /** When a claim of now is forgotten with its answer, on the database's clock. */
-const IN_A_DAY = sql<string>`now() + interval '24 hours'`;
+const IN_A_DAY = sql<string>`now() + ${sql.lit(`${REMEMBERED_HOURS} hours`)}::interval`;
 /** An attempt that has neither answered nor renewed its claim for this time is presumed dead, and taken over. */
-const STALLED = sql`interval '90 seconds'`;
+export const STALLED_SECONDS = 90;
+const STALLED = sql`${sql.lit(`${STALLED_SECONDS} seconds`)}::interval`;
 /** A living attempt renews its claim this often: two renewals may fail before it is presumed dead. */
 const RENEW_EVERY_MS = 30_000;
 /** Most attempts take a moment: a client that comes back then finds the answer. */

@@ -8,7 +8,7 @@ import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { examineContent, isCrowded } from "./mail/examination.ts";
 import { describeProblem } from "./mail/template-problem.ts";
-import { changesOf, type Patch } from "./patch.ts";
+import { changesOf, isDirty, type Patch, type Patched } from "./patch.ts";
 import { holdPlace } from "./record-limit.ts";
 
 /** A draft may lack these: they are null until the send's gates require them. */
@@ -53,11 +53,12 @@ export async function updateDraft(
   em: EntityManager,
   newsletterId: string,
   patch: Patch<DraftFields>,
-): Promise<Newsletter> {
+): Promise<Patched<Newsletter>> {
   const draft = await lockDraft(em, newsletterId);
   em.assign(draft, changesOf(patch));
+  const isChanged = isDirty(em, draft);
   await em.flush();
-  return em.refreshOrFail(draft);
+  return { record: await em.refreshOrFail(draft), isChanged };
 }
 
 /**

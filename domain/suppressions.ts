@@ -2,14 +2,14 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { Suppression, type SuppressionReason } from "../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { lookupAddress } from "./address.ts";
+import { lookupAddress, storedAddress } from "./address.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emit } from "./webhooks/emit.ts";
 import { suppressionRecord } from "./webhooks/records.ts";
 
 export interface SuppressionOutcome {
-  /** Addresses, each in one of the two, in the order in which they were given. */
+  /** Addresses as they were given, each in one of the two, in that order. */
   added: string[];
   alreadySuppressed: string[];
 }
@@ -18,7 +18,7 @@ export interface SuppressionOutcome {
  * Puts addresses on the team's do-not-mail list. One that is on it keeps its reason and its `updated_at`. Nothing else
  * changes: subscribers and their subscriptions stay as they are. Reason MANUAL makes no event: the API client that adds
  * the address knows.
- * @param emails normalised addresses; repeated ones count once
+ * @param emails valid addresses; one that is repeated, in whatever spelling, counts once, in its first spelling
  */
 export async function suppress(
   em: EntityManager,
@@ -26,17 +26,21 @@ export async function suppress(
   emails: readonly string[],
   reason: SuppressionReason,
 ): Promise<SuppressionOutcome> {
-  const distinct = [...new Set(emails)];
-  if (distinct.length === 0) return { added: [], alreadySuppressed: [] };
+  const distinct = new Map<string, string | null>();
+  for (const { email, emailSpelling } of emails.map(storedAddress)) {
+    if (!distinct.has(email)) distinct.set(email, emailSpelling);
+  }
+  if (distinct.size === 0) return { added: [], alreadySuppressed: [] };
   const inserted = await kysely(em)
     .insertInto("suppressions")
     .values(
       // Every caller inserts in the order of the addresses, so that two overlapping batches do not deadlock.
-      [...distinct].sort().map((email) => ({
+      [...distinct.keys()].sort().map((email) => ({
         id: newId("suppression"),
         team_id: tenant.teamId,
         environment: tenant.environment,
         email,
+        email_spelling: distinct.get(email) ?? null,
         reason,
       })),
     )
@@ -48,10 +52,9 @@ export async function suppress(
     const ids = inserted.map((row) => row.id);
     await emit(em, tenant, "suppression.added", suppressionRows(tenant, sql`s.id = any(${ids})`));
   }
-  return {
-    added: distinct.filter((email) => added.has(email)),
-    alreadySuppressed: distinct.filter((email) => !added.has(email)),
-  };
+  const shown = (isAdded: boolean) =>
+    [...distinct].flatMap(([email, spelling]) => (added.has(email) === isAdded ? [spelling ?? email] : []));
+  return { added: shown(true), alreadySuppressed: shown(false) };
 }
 
 /** Records of the tenant's suppressions `s` that meet a condition, for their events. */

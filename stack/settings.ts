@@ -46,6 +46,12 @@ export const STACK_SETTINGS = Object.keys(settings.shape) as (keyof StackSetting
 /** Servers of sending accounts that the embedded stack may reach though they are not public: those of this machine. */
 export const LOOPBACK_SMTP = "127.0.0.1:*,[::1]:*,localhost:*";
 
+/** Limits that tests and measurements do not reach: they send from one address, and measure the API, not its limits. */
+export const NO_RATE_LIMITS = {
+  RATE_LIMIT_PER_MINUTE: "1000000000",
+  FAILED_AUTHENTICATIONS_PER_MINUTE: "1000000000",
+};
+
 /** Variables that programs need; none of them names a database or a cluster. */
 const SHELL =
   /^(PATH|HOME|USER|SHELL|TERM|TMPDIR|LANG|XDG_CACHE_HOME|LOG_LEVEL|TEMPORAL_CLI|(NODE_|GO|LC_|SSL_).*|.*_proxy)$/i;

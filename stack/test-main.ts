@@ -7,7 +7,7 @@ import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, sta
 import { tmpdir } from "node:os";
 import { reservePorts } from "./infra.ts";
 import { removeDataDir } from "./postgres.ts";
-import { FREE_PORTS, readStackSettings, shellVariables } from "./settings.ts";
+import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "./settings.ts";
 import { Stack } from "./stack.ts";
 import { explain, onSignals } from "./terminal.ts";
 
@@ -23,12 +23,13 @@ const ROOT = `${import.meta.dirname}/..`;
 /** Loaded into the processes of the stack: writes down the statements they run. */
 const STATEMENT_RECORDER = new URL("../test/support/statements/record.ts", import.meta.url).href;
 
-/** Settings that make waits short. */
+/** Settings that make waits short and requests many. */
 const QUICK = {
   DEFERRAL_LADDER_SECONDS: "1,1,2",
   SMTP_TIMEOUT_MS: "5000",
   WEBHOOK_LADDER_SECONDS: "0,1,1,2",
   WEBHOOK_TIMEOUT_MS: "2000",
+  ...NO_RATE_LIMITS,
 };
 
 /** Ports of webhook receivers per lane: the only addresses of this machine that webhooks may reach. */

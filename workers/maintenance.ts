@@ -26,7 +26,8 @@ const CLEAN_UP_ROWS = 10_000;
 
 /**
  * Deletes expired rows: remembered answers, previews that were never used, confirmation mails that count no more, past
- * leases, refusals and usage windows, old webhook deliveries, listeners whose command has ended.
+ * leases, refusals, usage windows and request counts, revocations of OAuth tokens that have expired, old webhook
+ * deliveries, listeners whose command has ended.
  */
 export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
   const em = orm.em.fork();
@@ -38,9 +39,13 @@ export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "sto
       select ctid from send_previews where used_at is null and expires_at < now() - interval '2 days' limit ${CLEAN_UP_ROWS}))`,
     sql`delete from confirmation_mails where ctid = any(array(
       select ctid from confirmation_mails where day < (now() - interval '9 days')::date limit ${CLEAN_UP_ROWS}))`,
+    // A verifier's clock may be behind that of the database.
+    sql`delete from revoked_tokens where expires_at < now() - interval '1 day'`,
     sql`delete from account_leases where expires_at < now() - interval '1 hour'`,
     sql`delete from account_refusals where retry_at < now() - interval '1 day'`,
     sql`delete from account_usage where starts_at < now() - interval '7 days'`,
+    // A window is a minute long.
+    sql`delete from request_counts where starts_at < now() - interval '2 minutes'`,
     sql`delete from daily_send_usage where day < (now() - interval '60 days')::date`,
   ]) {
     await statement.execute(db);

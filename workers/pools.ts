@@ -46,6 +46,8 @@ export const POOLS = {
     taskQueue: TASK_QUEUES.dispatch,
     // Links in mails; passwords of sending accounts.
     secrets: ["SIGNING_SECRET", "ENCRYPTION_KEYS"],
+    // Slices mostly wait for relays; each team has a few of them at most.
+    activities: 40,
     start: (deps) => {
       const { close, ...activities } = createDispatchActivities(deps);
       return { activities, close };

@@ -50,7 +50,7 @@ export const sendSteps: SendActivities = {
  * Mails a slice of a send's lane. An activity that fails three times is a result: a failure that may pass by itself. So is
  * a cancelled one that no worker had, or whose worker is presumed dead.
  */
-export async function mailSlice(teamId: string, slice: SliceInput): Promise<SliceResult> {
+export async function mailSlice(slice: SliceInput): Promise<SliceResult> {
   const { dispatchSlice } = proxyActivities<DispatchActivities>({
     taskQueue: TASK_QUEUES.dispatch,
     startToCloseTimeout: "10 minutes",
@@ -59,7 +59,7 @@ export async function mailSlice(teamId: string, slice: SliceInput): Promise<Slic
     // A live worker finishes the mails in flight.
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     // Fairness acts between tasks only, which is why a slice gives way: one large team does not hold up the others.
-    priority: { fairnessKey: teamId },
+    priority: { fairnessKey: slice.teamId },
     summary: "mail a slice",
   });
   try {

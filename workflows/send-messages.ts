@@ -70,7 +70,7 @@ export const DETAILS = {
     "Its workflow was terminated or failed, so it was restored paused. Updates: resume, or cancel to end it for good.",
   deferred: "Only deferred recipients are left; waits for the next retry. Updates: retry, cancel.",
   accountFull:
-    "Its account has no connection or no mail of its limits left; continues when it has. Updates: pause, cancel.",
+    "Its account's connections or limits are used up, or its team mails as much as it may at once; continues when it can. Updates: pause, cancel.",
   accountFails: (reason: string, waitMs: number) =>
     `Cannot be mailed at present (${reason}); tries again in ${seconds(waitMs)}. Updates: retry, pause, cancel.`,
   settled: (sent: number, unknown: number) =>

@@ -206,7 +206,8 @@ class Send {
     const scope = new CancellationScope();
     this.#slice = scope;
     view.slice = "under way";
-    const slice: SliceInput = { sendId: this.#id, accountId, ...(this.#triesNow && { tryNow: true }) };
+    const lane = { sendId: this.#id, accountId, teamId: this.#input.teamId };
+    const slice: SliceInput = { ...lane, ...(this.#triesNow && { tryNow: true }) };
     this.#triesNow = false;
     const end = (result: SliceResult) => {
       // The result is out of date when an operator ended the slice or retries it, or when it found the send not SENDING.
@@ -219,7 +220,7 @@ class Send {
       view.isStale ||= isVoid;
       view.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
     };
-    void scope.run(() => mailSlice(this.#input.teamId, slice)).then(end);
+    void scope.run(() => mailSlice(slice)).then(end);
   }
 
   /** Cancels the slice under way. A live worker finishes the mails in flight, and can stage no more. */

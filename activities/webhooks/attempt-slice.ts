@@ -2,7 +2,7 @@ import type { KeyObject } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EntityManager } from "../../db/orm.ts";
 import { type AttemptOutcome, settleAttempts } from "../../domain/webhooks/attempts.ts";
-import { type Answer, type ClassifiedAnswer, classifyAnswer } from "../../domain/webhooks/classify.ts";
+import { type Answer, type ClassifiedAnswer, classifyAnswer, classifyTest } from "../../domain/webhooks/classify.ts";
 import { deliveryHeaders } from "../../domain/webhooks/delivery-headers.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
 import type { CustomHeaders } from "../../domain/webhooks/headers.ts";
@@ -83,9 +83,12 @@ export class AttemptSlice {
       for (const delivery of queue) {
         // Not in one expression: `#unsettled` may be another array once the answer is here.
         const answer = await this.#request(delivery);
-        const classified = classifyAnswer(delivery.id, answer, this.#retries.isLast);
+        const classified = delivery.isTest
+          ? classifyTest(delivery.id, answer)
+          : classifyAnswer(delivery.id, answer, this.#retries.isLast);
         this.#unsettled.push(classified);
-        this.#failuresInRow = classified.outcome.status === "RETRYING" ? this.#failuresInRow + 1 : 0;
+        const { isTest, status } = classified.outcome;
+        if (!isTest) this.#failuresInRow = status === "RETRYING" ? this.#failuresInRow + 1 : 0;
         if (performance.now() - this.#settledAt > SETTLE_EVERY_MS) void this.#settleSoon();
         if (performance.now() > beginUntil || this.#deps.stopping.aborted) return;
         // The endpoint is failing by now: the other deliveries wait without using up an attempt.

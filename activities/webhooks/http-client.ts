@@ -9,6 +9,8 @@ import { type Connection, Connections, NotConnected, type Phase } from "./connec
 const MAX_READ_BYTES = 65_536;
 /** Bytes of it that are kept at most. */
 const MAX_KEPT_BYTES = 16_384;
+/** How long the body is read at most: the status has decided, and an endless body must not hold up other requests. */
+const MAX_BODY_MS = 3_000;
 
 export interface DeliveryRequest {
   url: string;
@@ -32,7 +34,7 @@ export interface DeliveryClient {
 
 export interface DeliveryClientOptions {
   guard: UrlGuard;
-  /** Longest time of a whole request: look-up, connection, sending and the answer with its body */
+  /** Longest time of a whole request: look-up, connection, sending, and the answer with what is read of its body */
   timeoutMs: number;
   /** Sent with every request. */
   userAgent: string;
@@ -67,7 +69,10 @@ interface ExchangeDeps {
   userAgent: string;
 }
 
-/** One POST from the look-up to the end of the answer's body. The first event that ends it decides the answer. */
+/**
+ * One POST from the look-up to the end of the answer's body. The first event that ends it decides the answer; after the
+ * answer's head only how much of the body is known.
+ */
 class RequestExchange implements Dispatcher.DispatchHandler {
   readonly #request: DeliveryRequest;
   readonly #deps: ExchangeDeps;
@@ -84,6 +89,8 @@ class RequestExchange implements Dispatcher.DispatchHandler {
   #began = false;
   #status: number | undefined;
   #retryAfter: string | undefined;
+  /** The body's coding, which is not undone: no request asks for one. */
+  #encoding: string | undefined;
   #body: BodyReader | undefined;
 
   constructor(request: DeliveryRequest, deps: ExchangeDeps) {
@@ -99,8 +106,7 @@ class RequestExchange implements Dispatcher.DispatchHandler {
     } catch (error) {
       return error instanceof AddressRefused ? Promise.resolve(this.#blocked(error)) : Promise.reject(error);
     }
-    // A busy process runs its timers before it reads: an answer that has already arrived counts.
-    this.#timer = setTimeout(() => setImmediate(() => this.#timeOut()), this.#deps.timeoutMs);
+    this.#limit(this.#deps.timeoutMs);
     signal?.addEventListener("abort", this.#onAbort);
     this.#send(this.#url);
     return this.#answer.promise;
@@ -128,8 +134,10 @@ class RequestExchange implements Dispatcher.DispatchHandler {
     if (status < 200 || !this.#connection) return;
     this.#connection.phase = "reading";
     this.#status = status;
-    const retryAfter = headers["retry-after"];
+    const { "retry-after": retryAfter, "content-encoding": encoding } = headers;
     if (typeof retryAfter === "string") this.#retryAfter = retryAfter;
+    if (typeof encoding === "string") this.#encoding = encoding.trim().toLowerCase();
+    this.#limit(Math.min(MAX_BODY_MS, Math.max(0, this.#deps.timeoutMs - this.#durationMs)));
   }
 
   onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -156,15 +164,30 @@ class RequestExchange implements Dispatcher.DispatchHandler {
     }
     this.#cutOff(() => {
       if (isOurs(error)) this.#answer.reject(error);
-      else this.#answer.resolve(this.#failed(error));
+      else if (this.#status === undefined) this.#answer.resolve(this.#failed(error));
+      else this.#answer.resolve(this.#answered(bodyProblem(error)));
     });
+  }
+
+  /** Ends the exchange after so many milliseconds from now, unless it ends before or gets another limit. */
+  #limit(ms: number): void {
+    clearTimeout(this.#timer);
+    const timer = setTimeout(() => {
+      // A busy process runs its timers before it reads: an answer that has already arrived counts.
+      setImmediate(() => {
+        if (this.#timer === timer) this.#timeOut();
+      });
+    }, ms);
+    this.#timer = timer;
   }
 
   #timeOut(): void {
     const { timeoutMs } = this.#deps;
     const phase = this.#connection?.phase ?? "resolving";
-    const message = `${TIMEOUTS[phase]} within ${timeoutMs / 1_000} s.`;
-    this.#cutOff(() => this.#answer.resolve(this.#failure("timeout", message)));
+    this.#cutOff(() => {
+      if (phase === "reading") this.#answer.resolve(this.#answered(BODY_TOO_SLOW));
+      else this.#answer.resolve(this.#failure("timeout", `${TIMEOUTS[phase]} within ${timeoutMs / 1_000} s.`));
+    });
   }
 
   #end(settle: (connection: Connection) => void): void {
@@ -187,12 +210,15 @@ class RequestExchange implements Dispatcher.DispatchHandler {
     return Math.round(performance.now() - this.#startedAt);
   }
 
-  #answered(): Answered {
+  /** @param problem why the body is incomplete */
+  #answered(problem?: string): Answered {
     const retryAfterSeconds = this.#retryAfter === undefined ? undefined : parseRetryAfter(this.#retryAfter);
+    const bodyProblems = [problem, this.#body && encodingProblem(this.#encoding)].filter((part) => part !== undefined);
     return {
       kind: "answered",
       status: this.#status ?? 0,
       body: this.#body?.text() ?? "",
+      ...(bodyProblems.length > 0 ? { bodyProblem: bodyProblems.join(" ") } : {}),
       ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
       durationMs: this.#durationMs,
     };
@@ -207,8 +233,7 @@ class RequestExchange implements Dispatcher.DispatchHandler {
   }
 
   #failure(code: FailureCode, message: string): Failed {
-    const status = this.#status === undefined ? {} : { status: this.#status };
-    return { kind: "failed", code, message, ...status, durationMs: this.#durationMs };
+    return { kind: "failed", code, message, durationMs: this.#durationMs };
   }
 
   #blocked({ reason, message }: AddressRefused): Blocked {
@@ -216,13 +241,14 @@ class RequestExchange implements Dispatcher.DispatchHandler {
   }
 }
 
-const TIMEOUTS: Record<Phase, string> = {
+const TIMEOUTS: Record<Exclude<Phase, "reading">, string> = {
   resolving: "The URL's host name could not be looked up",
   connecting: "No connection to the endpoint was made",
   securing: "The endpoint did not finish the TLS handshake",
   waiting: "The endpoint did not answer",
-  reading: "The body of the endpoint's answer did not end",
 };
+
+const BODY_TOO_SLOW = "The body of the answer did not end in time and is cut off.";
 
 type Failure = [code: FailureCode, message: string];
 
@@ -274,10 +300,26 @@ function requestFailure(error: Error): Failure {
   if (code === "ETIMEDOUT") return ["timeout", "The connection to the endpoint went dead."];
   if (code === "UND_ERR_INVALID_ARG" || code === "UND_ERR_NOT_SUPPORTED")
     return ["unsendable", "The request cannot be sent with the endpoint's custom headers; change them."];
-  if (code === "UND_ERR_RES_CONTENT_LENGTH_MISMATCH")
-    return ["reset", "The body of the endpoint's answer was shorter or longer than announced."];
   if (code === "UND_ERR_HEADERS_OVERFLOW") return ["protocol", "The headers of the endpoint's answer are too large."];
   return ["protocol", "The endpoint's answer is not valid HTTP/1.1."];
+}
+
+/** Why the body of an answer whose status is known is incomplete. */
+function bodyProblem(error: Error): string {
+  const code = codeOf(error);
+  if (isLost(error)) return "The endpoint closed the connection before the body of its answer was complete.";
+  if (code === "ETIMEDOUT")
+    return "The connection to the endpoint went dead before the body of its answer was complete.";
+  if (code === "UND_ERR_RES_CONTENT_LENGTH_MISMATCH")
+    return "The body of the endpoint's answer was shorter or longer than announced.";
+  return "The body of the endpoint's answer is not valid HTTP/1.1 and is cut off.";
+}
+
+/** That a body is shown without its coding undone. @param encoding Content-Encoding in lower case */
+function encodingProblem(encoding: string | undefined): string | undefined {
+  if (encoding === undefined || encoding === "" || encoding === "identity") return undefined;
+  const name = /^[a-z0-9-]{1,20}$/.test(encoding) ? ` (${encoding})` : "";
+  return `The body of the answer is compressed${name}, which was not asked for, and is kept as it came.`;
 }
 
 /** The beginning of a body as text: whole characters, U+FFFD for bytes that are no UTF-8 and for NUL. */

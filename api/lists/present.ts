@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { List, SubscriptionStatus, WithheldReason } from "../../db/entities/audience.ts";
+import { shownAddress } from "../../domain/address.ts";
 import type { MembershipOutcome } from "../../domain/audience/lists.ts";
 import { instant, instantOfText, instantOfTextOrNull } from "../rest/instant.ts";
 import type { list, listSubscriber, listSubscriberBatch } from "./schema.ts";
@@ -19,6 +20,7 @@ interface ListSubscriberRow {
   subscriber_id: string;
   list_id: string;
   email: string;
+  email_spelling: string | null;
   first_name: string | null;
   last_name: string | null;
   status: SubscriptionStatus;
@@ -34,7 +36,7 @@ export const presentListSubscriber = (row: ListSubscriberRow): z.input<typeof li
   object: "list_subscriber",
   id: row.subscriber_id,
   list_id: row.list_id,
-  email: row.email,
+  email: shownAddress({ email: row.email, emailSpelling: row.email_spelling }),
   first_name: row.first_name,
   last_name: row.last_name,
   status: row.status,

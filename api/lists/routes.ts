@@ -10,7 +10,7 @@ import {
   updateList,
 } from "../../domain/audience/lists.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router } from "../rest/route.ts";
+import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { presentBatch, presentList, presentListSubscriber } from "./present.ts";
 import {
   deletedList,
@@ -104,8 +104,8 @@ const update = route({
   .input(z.strictObject({ params: listParams, body: listPatch }))
   .output(list)
   .mutation(async ({ ctx, input }) => {
-    const changed = await updateList(ctx.em, input.params.listId, input.body);
-    return ok(presentList(changed), { impact: impact({ would_update: 1, affected_ids: [changed.id] }) });
+    const { record, isChanged } = await updateList(ctx.em, input.params.listId, input.body);
+    return ok(presentList(record), { impact: updateImpact(record.id, isChanged) });
   });
 
 const remove = route({
@@ -127,8 +127,10 @@ const remove = route({
   .output(deletedList)
   .mutation(async ({ ctx, input }) => {
     const id = input.params.listId;
-    await deleteList(ctx.em, ctx.tenant, id);
-    return ok({ object: "list", id, deleted: true }, { impact: impact({ would_delete: 1, affected_ids: [id] }) });
+    const subscriptions = await deleteList(ctx.em, ctx.tenant, id);
+    // Only the list is named: it may have a million subscriptions, which have no ids of their own.
+    const effect = { would_delete: 1 + subscriptions, affected_ids: [id] };
+    return ok({ object: "list", id, deleted: true }, { impact: impact(effect) });
   });
 
 const pageSubscribers = route({
@@ -150,7 +152,7 @@ const pageSubscribers = route({
       .selectFrom("subscriptions")
       .innerJoin("subscribers", "subscribers.id", "subscriptions.subscriber_id")
       .selectAll("subscriptions")
-      .select(["subscribers.email", "subscribers.first_name", "subscribers.last_name"])
+      .select(["subscribers.email", "subscribers.email_spelling", "subscribers.first_name", "subscribers.last_name"])
       .where("subscriptions.list_id", "=", id);
     const { status } = input.query;
     if (status) rows = rows.where("subscriptions.status", "=", status);

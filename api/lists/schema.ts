@@ -6,7 +6,7 @@ import { idParamOf } from "../rest/route.ts";
 
 const MAX_DESCRIPTION_LENGTH = 1_000;
 /** Subscribers that one call may add to a list. */
-const MAX_BATCH = 1_000;
+export const MAX_BATCH = 1_000;
 
 const description = z
   .string()

@@ -1,16 +1,19 @@
 import type { z } from "zod";
 import type { Access } from "../../domain/access/authenticate.ts";
-import type { apiKey } from "./schema.ts";
+import type { identity } from "./schema.ts";
 
-export const presentKey = ({ key, team, role, scopes, grantedScopes }: Access): z.input<typeof apiKey> => ({
-  object: "api_key",
-  id: key.id,
-  key_id: key.keyId,
-  environment: key.environment,
-  team: { id: team.id },
-  role,
-  role_at_issue: key.roleAtIssue,
-  api_version: key.apiVersion,
-  scopes,
-  granted_scopes: grantedScopes,
-});
+/** The credential of a request, as the API shows it. */
+export function presentIdentity({ caller, team, role, scopes, grantedScopes }: Access): z.input<typeof identity> {
+  const facts = {
+    key_id: caller.keyId,
+    environment: caller.environment,
+    team: { id: team.id },
+    role,
+    api_version: caller.apiVersion,
+    scopes,
+    granted_scopes: grantedScopes,
+  };
+  return caller.kind === "api_key"
+    ? { object: caller.kind, id: caller.id, role_at_issue: caller.roleAtIssue, ...facts }
+    : { object: caller.kind, id: caller.tokenId, role_at_issue: null, ...facts };
+}

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ok, paragraphs, route, router } from "../rest/route.ts";
-import { presentKey } from "./present.ts";
-import { apiKey } from "./schema.ts";
+import { presentIdentity } from "./present.ts";
+import { identity } from "./schema.ts";
 
 const getMe = route({
   method: "GET",
@@ -9,14 +9,14 @@ const getMe = route({
   scope: null,
   operationId: "retrieveMe",
   tag: "Identity",
-  summary: "Retrieve the API key of the request: its team, its scopes and its API version",
+  summary: "Retrieve the API key or OAuth token of the request: its team, its scopes and its API version",
   description: paragraphs(
-    "Answers which key the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can find out what else it may do.",
+    "Answers which key or token the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can find out what else it may do.",
     "`granted_scopes` are those of the key's creation; `scopes` are those of them that the role of its creator still allows.",
   ),
 })
   .input(z.strictObject({}))
-  .output(apiKey)
-  .query(async ({ ctx }) => ok(presentKey(ctx.access)));
+  .output(identity)
+  .query(async ({ ctx }) => ok(presentIdentity(ctx.access)));
 
 export const meRouter = router({ get: getMe });

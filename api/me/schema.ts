@@ -27,3 +27,10 @@ export const apiKey = z
       .meta({ description: "What the key was created with.", examples: [["lists:read", "lists:write"]] }),
   })
   .meta({ id: "ApiKey", description: "The API key of a request." });
+
+/** The OAuth token a request came with: the same fields. No role was recorded when it was issued. */
+export const oauthToken = apiKey
+  .extend({ object: z.literal("oauth_token"), role_at_issue: z.null() })
+  .meta({ id: "OAuthToken", description: "The OAuth token of a request." });
+
+export const identity = z.discriminatedUnion("object", [apiKey, oauthToken]);

@@ -12,7 +12,7 @@ import {
 } from "../../domain/newsletters.ts";
 import { readCounts } from "../../domain/sends/counts.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router } from "../rest/route.ts";
+import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { presentNewsletter, presentWithRecipients } from "./present.ts";
 import {
   deletedNewsletter,
@@ -119,11 +119,10 @@ const update = route({
   .before(({ ctx, input }) => checkTemplates(ctx.tenant, input.body))
   .mutation(async ({ ctx, input }) => {
     const { from_email: fromEmail, from_name: fromName, ...rest } = input.body;
-    const draft = await updateDraft(ctx.em, input.params.newsletterId, { ...rest, fromEmail, fromName });
-    const lists = await readListIds(ctx.em, draft.id);
-    return ok(presentNewsletter(draft, lists), {
-      impact: impact({ would_update: 1, affected_ids: [draft.id] }),
-    });
+    const patch = { ...rest, fromEmail, fromName };
+    const { record, isChanged } = await updateDraft(ctx.em, input.params.newsletterId, patch);
+    const lists = await readListIds(ctx.em, record.id);
+    return ok(presentNewsletter(record, lists), { impact: updateImpact(record.id, isChanged) });
   });
 
 const remove = route({

@@ -15,8 +15,8 @@ import {
 import { idParamOf } from "../rest/route.ts";
 
 /** Longest line RFC 5322 allows; a subject is one. */
-const MAX_SUBJECT_LENGTH = 998;
-const MAX_BODY_BYTES = 1024 * 1024;
+export const MAX_SUBJECT_LENGTH = 998;
+export const MAX_BODY_BYTES = 1024 * 1024;
 /** As JSON, which writes a quote in two bytes and a control character in six: an answer with it stays within 2 MiB. */
 const MAX_BODY_JSON_BYTES = (2 * 1024 - 256) * 1024;
 

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { requireKey } from "../../domain/access/authenticate.ts";
+import { creditUsage } from "../../domain/credits.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/idempotency.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
@@ -77,7 +79,8 @@ const sendPreview = route({
     const resource = newsletter(newsletterId);
     if (ctx.dryRun) return dryRunPreview(ctx, resource);
 
-    await checkDraft(em, tenant, resource, access.key);
+    const key = requireKey(access, "newsletters:send");
+    await checkDraft(em, tenant, resource, key);
     const previewId = previewIdFor(claimOf(ctx));
     await runSendUpdate(temporal, {
       name: "preview",
@@ -85,7 +88,7 @@ const sendPreview = route({
       resource,
       previewId,
       updateId: `preview/${ctx.requestId}`,
-      args: { apiKeyId: access.key.id },
+      args: { apiKeyId: key.id },
     });
     const facts: PreviewFacts = { newsletterId, previewId };
     return ok(await showPreview(ctx, facts), { facts });
@@ -93,17 +96,27 @@ const sendPreview = route({
 
 /** The same plan and the same gates, with no row and no token. */
 async function dryRunPreview({ em, tenant, access }: RequestContext, resource: SendResource) {
-  const { plan, cap } = await resolvePreview(em, tenant, resource, access.key);
+  const { plan } = await resolvePreview(em, tenant, resource, requireKey(access, "newsletters:send"));
   const { eligible } = plan.counts;
-  const quota = {
-    kind: "email_credits",
-    amount: eligible,
-    used: cap.usedToday,
-    limit: cap.limit,
-    remaining: cap.remaining,
-  } as const;
+  const quota = { kind: "email_credits", amount: eligible, ...(await creditUsage(em, tenant)) } as const;
   return { impact: impact({ affected_count: eligible, affected_ids: [resource.id], quota }) };
 }
+
+/**
+ * The token may be missing here: the confirm asks for it, behind the refusals that come first. Clients write an unset one
+ * as null or "".
+ */
+const confirmationBody = z
+  .strictObject({
+    confirmation_token: z
+      .string()
+      .nullish()
+      .meta({
+        description: "`confirmation.token` of the preview.",
+        examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
+      }),
+  })
+  .optional();
 
 const send = route({
   method: "POST",
@@ -127,6 +140,7 @@ const send = route({
   },
   errors: [
     "send_not_permitted",
+    "confirmation_required",
     "confirmation_invalid",
     "confirmation_stale",
     "resource_state_invalid",
@@ -139,27 +153,14 @@ const send = route({
     "quota_exceeded",
   ],
 })
-  .input(
-    z.strictObject({
-      params,
-      body: z.strictObject({
-        confirmation_token: z
-          .string()
-          .min(1)
-          .max(512)
-          .meta({
-            description: "`confirmation.token` of the preview.",
-            examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
-          }),
-      }),
-    }),
-  )
+  .input(z.strictObject({ params, body: confirmationBody }))
   .output(newsletterSend)
   .send(async ({ ctx, input }) => {
     const { em, tenant, access, vault, temporal } = ctx;
     const resource = newsletter(input.params.newsletterId);
-    const token = input.body.confirmation_token;
-    const check = () => checkConfirm(em, { tenant, resource, key: access.key, token, vault });
+    const token = input.body?.confirmation_token ?? null;
+    const key = requireKey(access, "newsletters:send");
+    const check = () => checkConfirm(em, { tenant, resource, key, token, vault });
     const previewId = await check();
     const idempotency = claimOf(ctx);
     await runSendUpdate(temporal, {
@@ -168,7 +169,7 @@ const send = route({
       resource,
       previewId,
       updateId: `confirm/${ctx.requestId}`,
-      args: { apiKeyId: access.key.id, idempotency },
+      args: { apiKeyId: key.id, idempotency },
       recheck: async () => {
         await check();
       },

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { exampleId } from "../../domain/ids.ts";
@@ -6,10 +7,8 @@ import { idOf, timestamp } from "../fields.ts";
 import type { Impact, QuotaImpact } from "../rest/definition.ts";
 import type { Links } from "../rest/envelope.ts";
 import { MAX_KEY_LENGTH } from "../rest/idempotency.ts";
+import { VERSION_HEADER, VERSIONS } from "../rest/versions.ts";
 import type { JsonSchema, Schemas } from "./schemas.ts";
-
-/** The dated version that the document describes. */
-export const DOCUMENT_VERSION = "2026-08-15";
 
 const requestId = idOf("request", "The id of the request. On a replayed answer it is that of the first request.");
 const count = z.int().meta({ minimum: 0, examples: [1] });
@@ -144,12 +143,12 @@ export const PARAMETERS = {
     example: true,
   },
   ServiceVersion: {
-    name: "Service-Version",
+    name: VERSION_HEADER,
     in: "header",
     required: false,
     description: "The dated version to serve the request by; that of the API key unless given.",
-    schema: { type: "string", enum: [DOCUMENT_VERSION] },
-    example: DOCUMENT_VERSION,
+    schema: { type: "string", enum: [...VERSIONS] },
+    example: CURRENT_API_VERSION,
   },
 } as const satisfies Record<string, JsonSchema>;
 

@@ -1,7 +1,8 @@
 import type { AnyTRPCRouter } from "@trpc/server";
+import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import { linksOf } from "../rest/envelope.ts";
-import { DOCUMENT_VERSION, errorExamples, PARAMETERS, SECURITY_SCHEMES } from "./components.ts";
+import { errorExamples, PARAMETERS, SECURITY_SCHEMES } from "./components.ts";
 import { errorsOf } from "./errors.ts";
 import { HEADERS } from "./headers.ts";
 import { linksFrom } from "./links.ts";
@@ -40,7 +41,7 @@ export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, basePa
     jsonSchemaDialect: "https://json-schema.org/draft/2020-12/schema",
     info: {
       title: "Mailkeel",
-      version: DOCUMENT_VERSION,
+      version: CURRENT_API_VERSION,
       summary: "Email marketing",
       description: DESCRIPTION,
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },

@@ -1,3 +1,4 @@
+import { ANSWER_HEADERS } from "../rest/envelope.ts";
 import type { JsonSchema } from "./schemas.ts";
 
 interface HeaderEntry {
@@ -31,9 +32,15 @@ export const HEADERS = {
   "X-RateLimit-Limit": count("The same as `RateLimit-Limit`, in an older spelling.", 600),
   "X-RateLimit-Remaining": count("The same as `RateLimit-Remaining`, in an older spelling.", 599),
   "X-RateLimit-Reset": count("The same as `RateLimit-Reset`, in an older spelling.", 42),
-  "Cache-Control": text("Answers belong to one key and are never stored by a cache.", "no-store"),
-  Vary: text("The request headers that an answer depends on.", "Authorization, X-API-Key, Service-Version"),
-  Location: text("The path of the new record.", "/api/v2/lists/list_01m7zh34n8e49vnbt7e64rvp0c"),
+  "Cache-Control": {
+    ...text("Answers belong to one caller: no cache may store them.", ANSWER_HEADERS["Cache-Control"]),
+    required: true,
+  },
+  Vary: { ...text("The request headers that an answer depends on.", ANSWER_HEADERS.Vary), required: true },
+  Location: {
+    ...text("The path of the new record.", "/api/v2/lists/list_01m7zh34n8e49vnbt7e64rvp0c"),
+    required: true,
+  },
   "Idempotent-Replayed": {
     description: "`true` on an answer that is repeated under an Idempotency-Key: nothing was done.",
     schema: { type: "string", const: "true" },

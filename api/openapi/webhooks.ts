@@ -1,5 +1,6 @@
+import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
 import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
-import { DOCUMENT_VERSION } from "./components.ts";
+import { exampleOf } from "../../domain/webhooks/examples.ts";
 import { EVENT_OBJECTS } from "./event-objects.ts";
 import type { JsonSchema, Schemas } from "./schemas.ts";
 
@@ -20,7 +21,7 @@ const HEADERS: Readonly<Record<string, [description: string, example: string, re
   ],
   "X-Service-Delivery-Id": ["The id of this attempt, as in the delivery log.", "dlv_01m7zh3d9te49vnbz1c4x7sq0a"],
   "X-Service-Webhook-Id": ["The endpoint.", "whk_01m7zh34n8e49vnbt7e64rvp0c"],
-  "X-Service-Api-Version": ["The dated version that shapes the payload.", DOCUMENT_VERSION],
+  "X-Service-Api-Version": ["The dated version that shapes the payload.", CURRENT_API_VERSION],
   "X-Service-Replay": ["`true` for a replay; absent otherwise.", "true", false],
   "X-Service-Test": ["`true` for an example that was asked for; absent otherwise.", "true", false],
 };
@@ -34,7 +35,7 @@ function payloadOf(schemas: Schemas, event: EventName): JsonSchema {
       id: { type: "string", description: "The id of the event.", examples: ["evt_01m7zh3d8ye49vnby82y6vbx93"] },
       object: { type: "string", const: "event" },
       type: { type: "string", const: event },
-      api_version: { type: "string", const: DOCUMENT_VERSION },
+      api_version: { type: "string", const: CURRENT_API_VERSION },
       created_at: { type: "string", format: "date-time", examples: ["2026-11-21T17:00:00.000Z"] },
       data: {
         type: "object",
@@ -72,7 +73,7 @@ export function webhooksOf(schemas: Schemas): Record<string, JsonSchema> {
         parameters,
         requestBody: {
           required: true,
-          content: { "application/json": { schema, examples: { example: { value: schemas.exampleOf(schema) } } } },
+          content: { "application/json": { schema, examples: { example: { value: exampleOf(event) } } } },
         },
         responses: {
           "2XX": { description: "Delivered." },

@@ -2,6 +2,7 @@ import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
 import { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import stringify from "safe-stable-stringify";
 import { ApiError } from "../../domain/errors.ts";
+import { type ClientAddresses, clientAddresses } from "../client-address.ts";
 import type { CallContext } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import type { Success } from "./answer.ts";
@@ -9,11 +10,11 @@ import type { RouteKind } from "./definition.ts";
 import { type Endpoint, endpointsOf, expressPath, shapeOf } from "./endpoints.ts";
 import { type HttpAnswer, type Links, linksOf, renderError, renderSuccess } from "./envelope.ts";
 import { thrownBy, unavailable } from "./failures.ts";
-import { localsOf, readBody, readQuery, send, UPLOAD_LIMITS, type UploadLimits } from "./http.ts";
+import { localsOf, PATCH_TYPES, readBody, readQuery, send, UPLOAD_LIMITS, type UploadLimits } from "./http.ts";
 import { Replayed } from "./idempotency.ts";
 
 /** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
-const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, send: 75_000 };
+export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, send: 75_000 };
 
 /** Waits for something that has limits of its own: the deadline stands still meanwhile, and begins anew afterwards. */
 type StandStill = <T>(wait: () => Promise<T>) => Promise<T>;
@@ -47,16 +48,20 @@ function once<T>(compute: () => T): () => T {
   };
 }
 
+/** Why the signal of a call is aborted. Without a reason each abort would make an exception with its stack. */
+const ENDED = "the call has ended";
+
 /** What a call needs besides its request. */
 interface Backend {
   routes: AnyTRPCRouter;
   deps: Deps;
+  clients: ClientAddresses;
   uploads: UploadLimits;
 }
 
 /** Calls the procedure of an endpoint. The query string and the body are read when the procedure asks for them. */
 async function call(
-  { routes, deps, uploads }: Backend,
+  { routes, deps, clients, uploads }: Backend,
   { meta, name, type }: Endpoint,
   req: Request,
   res: Response,
@@ -66,11 +71,14 @@ async function call(
   const query = once(() => readQuery(req.originalUrl, meta.dryRun === true));
   const locals = localsOf(res);
   const ended = new AbortController();
-  res.once("close", () => ended.abort());
+  res.once("close", () => ended.abort(ENDED));
   const context: CallContext = {
     ...deps,
     requestId: locals.requestId,
     headers: req.headersDistinct,
+    client: clients.ofRequest(req),
+    // A request that lasts too long has its answer before it ends.
+    setHeaders: (headers) => void (res.headersSent || res.set(headers)),
     ended: ended.signal,
     query,
     target: `${meta.method} ${meta.path} ${stringify(params)}`,
@@ -90,15 +98,27 @@ async function call(
   return (await callTRPCProcedure(procedure)) as Success;
 }
 
-function render({ status, requestId, data, meta }: Success): HttpAnswer {
-  return { status, headers: {}, body: renderSuccess(requestId, data, meta) };
+type Render = (success: Success) => HttpAnswer;
+
+const render: Render = ({ status, requestId, data, meta }) => ({
+  status,
+  headers: {},
+  body: renderSuccess(requestId, data, meta),
+});
+
+/** As `render`; the answer to a create names the path of the new record, which is below the path it was posted to. */
+function renderCreated({ baseUrl, path }: Request, success: Success): HttpAnswer {
+  const answer = render(success);
+  const { id } = Object(success.data) as { id?: unknown };
+  if (success.status !== 201 || typeof id !== "string") return answer;
+  return { ...answer, headers: { Location: `${baseUrl}${path}/${encodeURIComponent(id)}` } };
 }
 
 /** Renders a replayed answer. Any other error is thrown again, for the error handler of the app. */
-function replay(thrown: unknown, links: Links): HttpAnswer {
+function replay(thrown: unknown, success: Render, links: Links): HttpAnswer {
   if (!(thrown instanceof Replayed)) throw thrown;
   const { requestId, answer } = thrown;
-  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : render(answer);
+  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : success(answer);
   return { ...rendered, headers: { ...rendered.headers, "Idempotent-Replayed": "true" } };
 }
 
@@ -125,19 +145,24 @@ function undecodableParam(path: string, endpoints: readonly Endpoint[]): string 
 
 /** The Express router of every route in a tRPC router: a request becomes a procedure's call, its result an answer. */
 export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLimits = UPLOAD_LIMITS): Router {
-  const router = Router({ caseSensitive: true });
+  // Strict about a trailing slash: a path whose last id is empty by mistake would otherwise be that of the whole list.
+  const router = Router({ caseSensitive: true, strict: true });
   const endpoints = endpointsOf(routes);
+  const clients = clientAddresses(deps.env);
   const links = linksOf(deps.env.PUBLIC_URL);
   const shapes = new Map<string, { path: string; methods: Set<string> }>();
+  const retrieved = new Set(endpoints.filter(({ type }) => type === "query").map(({ meta }) => shapeOf(meta.path)));
 
   for (const endpoint of endpoints) {
     const { method, path, kind } = endpoint.meta;
     const verb = method.toLowerCase() as Lowercase<typeof method>;
+    const isCreate = endpoint.meta.status === 201 && retrieved.has(`${shapeOf(path)}/{}`);
     router[verb](expressPath(path), async (req, res) => {
       localsOf(res).route = path;
+      const success: Render = isCreate ? (created) => renderCreated(req, created) : render;
       const answer = (standStill: StandStill) =>
-        call({ routes, deps, uploads }, endpoint, req, res, standStill).then(render, (error) =>
-          replay(thrownBy(error), links),
+        call({ routes, deps, clients, uploads }, endpoint, req, res, standStill).then(success, (error) =>
+          replay(thrownBy(error), success, links),
         );
       send(res, await beforeDeadline(DEADLINE_MS[kind], answer));
     });
@@ -147,10 +172,14 @@ export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLim
     if (method === "GET") shape.methods.add("HEAD");
   }
   for (const { path, methods } of shapes.values()) {
-    router.all(expressPath(path), (_req, res) => {
+    const allowed = [...methods, "OPTIONS"].join(", ");
+    router.all(expressPath(path), (req, res) => {
       localsOf(res).route = path;
-      res.set("Allow", [...methods].join(", "));
-      throw new ApiError("method_not_allowed");
+      res.set("Allow", allowed);
+      if (req.method !== "OPTIONS") throw new ApiError("method_not_allowed", `This path takes ${allowed}.`);
+      // No header of CORS: a key in a page could be read by its visitors, so browsers must not call from other origins.
+      if (methods.has("PATCH")) res.set("Accept-Patch", PATCH_TYPES);
+      res.status(204).end();
     });
   }
 

@@ -15,7 +15,7 @@ export interface Impact {
   quota: QuotaImpact | null;
 }
 
-/** The team's use of a limit after a write. */
+/** How the team stands against a limit; `amount` is what the write takes of it. */
 export interface QuotaImpact {
   kind: "contact_slots" | "email_credits";
   amount: number;
@@ -37,6 +37,10 @@ export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
     quota: effect.quota ?? null,
   };
 }
+
+/** The impact of a change to one record: none when every given field had its value already. */
+export const updateImpact = (id: string, isChanged: boolean): Impact =>
+  isChanged ? impact({ would_update: 1, affected_ids: [id] }) : impact({});
 
 /** A list of scopes, any one of which is enough. */
 export type AnyScope = readonly [Scope, ...Scope[]];

@@ -1,4 +1,5 @@
-import { type ApiError, ERRORS } from "../../domain/errors.ts";
+import { type ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { BASE_PATH } from "../base-path.ts";
 import { shortened } from "./messages.ts";
 
 /** Of a message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
@@ -12,6 +13,20 @@ export interface HttpAnswer {
   body: string;
 }
 
+/**
+ * Headers of every JSON answer, besides those of its own. Answers hold personal data and secrets, so no cache may store
+ * them. `Vary` says to a cache that does so all the same that an answer belongs to its credential and its version.
+ */
+export const ANSWER_HEADERS = {
+  "Content-Type": "application/json; charset=utf-8",
+  "Cache-Control": "no-store",
+  Vary: "Authorization, X-API-Key, Service-Version",
+} as const;
+
+/** Paths of the OAuth metadata: that of the API as RFC 9728 builds it, and without the API's path, where some clients look. */
+export const METADATA_ROOT = "/.well-known/oauth-protected-resource";
+export const METADATA_PATH = `${METADATA_ROOT}${BASE_PATH}`;
+
 /** URLs of the pages behind `doc_url`, and of the OAuth metadata. */
 export interface Links {
   docs: string;
@@ -20,7 +35,7 @@ export interface Links {
 
 export const linksOf = (publicUrl: string): Links => ({
   docs: new URL("/docs", publicUrl).href,
-  resourceMetadata: new URL("/.well-known/oauth-protected-resource", publicUrl).href,
+  resourceMetadata: new URL(METADATA_PATH, publicUrl).href,
 });
 
 /** The body of a success: the payload, and the `meta` of every success. */
@@ -28,9 +43,16 @@ export function renderSuccess(requestId: string, data: unknown, meta: Record<str
   return JSON.stringify({ data, meta: { request_id: requestId, ...meta } });
 }
 
-function challenge(error: ApiError, { resourceMetadata }: Links): string {
+/** Errors of RFC 6750, 3.1. A request without a good API key gets a challenge without an error. */
+const CHALLENGED: ReadonlySet<ErrorCode> = new Set(["invalid_token", "insufficient_scope"]);
+
+function challenge({ code, message }: ApiError, { resourceMetadata }: Links): string {
   const parts = ['realm="mailkeel"'];
-  if (error.code === "invalid_token") parts.push('error="invalid_token"');
+  if (CHALLENGED.has(code)) {
+    // All that RFC 6750, 3 allows in a description.
+    const description = message.replaceAll(/[^\x20\x21\x23-\x5b\x5d-\x7e]/g, "'");
+    parts.push(`error="${code}"`, `error_description="${description}"`);
+  }
   parts.push(`resource_metadata="${resourceMetadata}"`);
   return `Bearer ${parts.join(", ")}`;
 }
@@ -40,7 +62,7 @@ export function renderError(requestId: string, error: ApiError, links: Links): H
   const { status, type, meaning } = ERRORS[error.code];
   const headers: Record<string, string> = {};
   if (error.retryAfterSeconds !== undefined) headers["Retry-After"] = String(Math.ceil(error.retryAfterSeconds));
-  if (status === 401) headers["WWW-Authenticate"] = challenge(error, links);
+  if (status === 401 || CHALLENGED.has(error.code)) headers["WWW-Authenticate"] = challenge(error, links);
   const body = {
     error: {
       type,

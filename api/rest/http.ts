@@ -6,16 +6,18 @@ import getRawBody from "raw-body";
 import { ApiError } from "../../domain/errors.ts";
 import type { Locals, Query } from "../context.ts";
 import { hasMoreValues } from "./count-values.ts";
-import type { HttpAnswer } from "./envelope.ts";
+import { ANSWER_HEADERS, type HttpAnswer } from "./envelope.ts";
 import { shortened } from "./messages.ts";
 
 /** Of a body, as it is sent and after it is inflated. */
 export const MAX_BODY_BYTES = 2 * 1024 * 1024;
 /** JSON values in a body: ten fields for each of the 1,000 records of a bulk call take a fifth of it. */
-const MAX_BODY_VALUES = 50_000;
+export const MAX_BODY_VALUES = 50_000;
 /** How long the rest of a request is discarded after an answer that did not wait for it. */
 const LINGER_MS = 2_000;
-const MEDIA_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
+const MEDIA_TYPE = /^application\/(json|merge-patch\+json)\s*(?:;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
+/** Types of a PATCH's body: it leaves out what does not change, so it is a merge patch (RFC 7396), called so or not. */
+export const PATCH_TYPES = "application/merge-patch+json, application/json";
 
 /** The fields of a request for the log, which the layers of the app fill. */
 export const localsOf = (res: Response): Locals => res.locals as Locals;
@@ -23,11 +25,18 @@ export const localsOf = (res: Response): Locals => res.locals as Locals;
 /** Sends an answer; does nothing for a client that has gone. */
 export function send(res: Response, { status, headers, body }: HttpAnswer): void {
   if (res.headersSent || res.destroyed) return;
-  res.status(status).set(headers);
-  res.set({ "Content-Type": "application/json; charset=utf-8", "Content-Length": String(Buffer.byteLength(body)) });
+  res.statusCode = status;
+  setHeaders(res, ANSWER_HEADERS);
+  setHeaders(res, headers);
+  res.setHeader("Content-Length", Buffer.byteLength(body));
   if (hasNoBody(res.req)) return void res.end(body);
   // A body in the same packet as the head has arrived by then.
   process.nextTick(() => (res.req.complete ? res.end(body) : sendEarly(res, body)));
+}
+
+/** Without Express's `set`, which looks each name and value over. */
+function setHeaders(res: Response, headers: Readonly<Record<string, string>>): void {
+  for (const name in headers) res.setHeader(name, headers[name] ?? "");
 }
 
 /** Whether the head of a request says that no body follows. */
@@ -115,10 +124,11 @@ const ENCODINGS: Readonly<Record<string, Inflate>> = {
 };
 
 /** The refusal of a body that is not JSON in UTF-8 in a known encoding, by its headers. */
-function refuseMediaType(headers: IncomingHttpHeaders): ApiError | undefined {
-  const type = headers["content-type"];
-  if (type === undefined || !MEDIA_TYPE.test(type.trim())) {
-    return new ApiError("unsupported_media_type", "Send the body as application/json in UTF-8.");
+function refuseMediaType({ method, headers }: IncomingMessage): ApiError | undefined {
+  const [, type] = MEDIA_TYPE.exec(headers["content-type"]?.trim() ?? "") ?? [];
+  if (type === undefined || (type.toLowerCase() !== "json" && method !== "PATCH")) {
+    const types = method === "PATCH" ? "application/merge-patch+json or application/json" : "application/json";
+    return new ApiError("unsupported_media_type", `Send the body as ${types} in UTF-8.`);
   }
   return Object.hasOwn(ENCODINGS, encodingOf(headers)) ? undefined : new ApiError("unsupported_media_type");
 }
@@ -190,7 +200,7 @@ function parseJson(bytes: Buffer): unknown {
 export async function readBody(req: Request, limits: UploadLimits): Promise<unknown> {
   const { headers } = req;
   if (hasNoBody(req)) return undefined;
-  const refusal = refuseMediaType(headers);
+  const refusal = refuseMediaType(req);
   // A body in chunks may turn out to be empty, and has no type then.
   if (refusal && headers["transfer-encoding"] === undefined) throw refusal;
   const bytes = await receive(req, limits);

@@ -47,11 +47,18 @@ export function readKey(headers: HeaderValues, route: RouteMeta): string | null 
 }
 
 /**
- * The request as its Idempotency-Key knows it. The answer to a route with a secret belongs to the lineage of the key that
- * asked first: for any other lineage it is another request.
+ * The request as its Idempotency-Key knows it. The answer to a route with a secret belongs to the lineage of the key, or
+ * to the OAuth client, that asked first: for any other one it is another request. So is a request in another version: its
+ * body may mean something else, and the remembered answer has the shape of the first one's version.
  */
 export function keyedRequest(
-  { vault, tenant, access, requestId }: Pick<RequestContext, "vault" | "tenant" | "access" | "requestId">,
+  {
+    vault,
+    tenant,
+    access,
+    version,
+    requestId,
+  }: Pick<RequestContext, "vault" | "tenant" | "access" | "version" | "requestId">,
   key: string,
   { method, path, input, secret = false }: Pick<RouteDefinition, "method" | "path" | "input" | "secret">,
   { params, query, body }: RawInput,
@@ -59,12 +66,12 @@ export function keyedRequest(
   const { teamId, environment } = tenant;
   // On a route without a body, none and `{}` are one request. `?? ""`: the library's type allows for a value that is no JSON.
   const parts = stringify({ params, query, ...(input.shape.body ? { body } : {}) }) ?? "";
-  const owner = secret ? [access.key.lineageId] : [];
+  const owner = secret ? [access.caller.lineageId] : [];
   return {
     tenant,
     requestId,
     keyHash: vault.hash("idempotency", "key", teamId, environment, key),
-    fingerprint: vault.hash("idempotency", "request", method, path, parts, ...owner),
+    fingerprint: vault.hash("idempotency", "request", version, method, path, parts, ...owner),
   };
 }
 

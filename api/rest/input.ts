@@ -1,10 +1,11 @@
 import { z } from "zod";
-import { ApiError } from "../../domain/errors.ts";
+import { ApiError, type ErrorCode } from "../../domain/errors.ts";
 import type { InputSchema } from "./definition.ts";
+import { isFilter } from "./filters.ts";
 import { describeIssue, paramName } from "./messages.ts";
 
 /** Deeper than any body the API takes; a limit keeps hostile ones from exhausting the stack. */
-const MAX_DEPTH = 32;
+export const MAX_DEPTH = 32;
 /** Problems that one message names. */
 const MAX_PROBLEMS = 20;
 
@@ -17,21 +18,35 @@ export interface RawInput {
 
 type Part = keyof RawInput;
 
-const refuse = (param: string | undefined, message: string) => new ApiError("validation_failed", message, { param });
+/** The codes of query parameters that have one of their own. */
+const QUERY_CODES: Readonly<Record<string, "sort_unsupported" | "cursor_invalid">> = {
+  sort: "sort_unsupported",
+  cursor: "cursor_invalid",
+};
+
+/** The code for a value that is not valid. @param path of the value, from the request's part on */
+const codeOf = ([part, name]: readonly PropertyKey[]) =>
+  (part === "query" && Object.hasOwn(QUERY_CODES, String(name)) && QUERY_CODES[String(name)]) || "validation_failed";
+
+/** @param path from the request's part on */
+const refuse = (path: readonly PropertyKey[], problem: (subject: string) => string) => {
+  const param = paramName(path.slice(1));
+  return new ApiError(codeOf(path), problem(param ?? "The body"), { param });
+};
 
 /**
  * Refuses values that no field may hold: text that Postgres cannot store (NUL, lone surrogates), a `__proto__`, and nesting
  * beyond `MAX_DEPTH`.
- * @param path of the value; the same list serves all values inside, which are up to 50,000
+ * @param path of the value, from the request's part on; the same list serves all values inside, which are up to 50,000
  */
 function refuseUnstorable(value: unknown, path: PropertyKey[]): void {
-  if (path.length > MAX_DEPTH) throw refuse(undefined, `The body is nested over ${MAX_DEPTH} levels deep.`);
+  if (path.length > MAX_DEPTH + 1) throw refuse([], (body) => `${body} is nested over ${MAX_DEPTH} levels deep.`);
   if (typeof value === "string") refuseText(value, path);
   else if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) refuseInside(value[i], i, path);
   } else if (value !== null && typeof value === "object") {
     for (const name of Object.keys(value)) {
-      if (name === "__proto__") throw refuse(paramName([...path, name]), "A field must not be called __proto__.");
+      if (name === "__proto__") throw refuse([...path, name], () => "A field must not be called __proto__.");
       // A field's name is text too; the field around it is the one to name.
       refuseText(name, path);
       refuseInside((value as Record<string, unknown>)[name], name, path);
@@ -47,17 +62,13 @@ function refuseInside(value: unknown, name: PropertyKey, path: PropertyKey[]): v
 
 function refuseText(text: string, path: readonly PropertyKey[]): void {
   if (!text.includes("\0") && text.isWellFormed()) return;
-  const subject = paramName(path) ?? "The body";
-  throw refuse(paramName(path), `${subject} must not hold NUL characters or lone surrogates.`);
+  throw refuse(path, (subject) => `${subject} must not hold NUL characters or lone surrogates.`);
 }
 
 const PARTS: readonly Part[] = ["params", "query", "body"];
 
-/** Codes of their own for parameters that have one. */
-const QUERY_CODES = { sort: "sort_unsupported", expand: "expand_unsupported" } as const;
-
 interface Problem {
-  code: "validation_failed" | "unsupported_parameter" | (typeof QUERY_CODES)[keyof typeof QUERY_CODES];
+  code: ErrorCode;
   param: string | undefined;
   /** A sentence without its full stop. */
   message: string;
@@ -66,39 +77,46 @@ interface Problem {
 /** How many problems an issue is. */
 const countOf = (issue: z.core.$ZodIssue): number => (issue.code === "unrecognized_keys" ? issue.keys.length : 1);
 
-function* problemsOf(issue: z.core.$ZodIssue): Generator<Problem> {
+/** The refusal of a query parameter that an endpoint does not have. Lists are asked for what other lists can do. */
+function unknownParameter(key: string, isList: boolean): [code: ErrorCode, problem: string] {
+  if (isList && key === "expand") return ["expand_unsupported", "is not supported by this list"];
+  if (isList && isFilter(key)) return ["filter_unsupported", "is a filter of other lists and not of this one"];
+  return ["unsupported_parameter", "is not a parameter of this endpoint"];
+}
+
+function* problemsOf(issue: z.core.$ZodIssue, isList: boolean): Generator<Problem> {
   const [part, ...path] = issue.path;
   const param = paramName(path);
   if (issue.code === "unrecognized_keys") {
-    const code = part === "query" ? "unsupported_parameter" : "validation_failed";
-    const place = part === "query" ? "parameter of this endpoint" : "field of this request";
     for (const key of issue.keys) {
       const name = paramName([...path, key]);
-      yield { code, param: name, message: `${name} is not a ${place}; leave it out` };
+      const [code, problem] =
+        part === "query"
+          ? unknownParameter(key, isList)
+          : (["validation_failed", "is not a field of this request"] as const);
+      yield { code, param: name, message: `${name} ${problem}; leave it out` };
     }
   } else if (part === "body" && param === undefined) {
     yield { code: "validation_failed", param, message: "The body must be a JSON object" };
   } else {
-    const [first] = path;
-    const own = part === "query" && Object.entries(QUERY_CODES).find(([name]) => name === first);
-    yield { code: own ? own[1] : "validation_failed", param, message: `${param} ${issue.message}` };
+    yield { code: codeOf(issue.path), param, message: `${param} ${issue.message}` };
   }
 }
 
 /** The first problems of a request: those of its path, then of its query, then of its body. */
-function* inOrder(issues: readonly z.core.$ZodIssue[]): Generator<Problem> {
+function* inOrder(issues: readonly z.core.$ZodIssue[], isList: boolean): Generator<Problem> {
   for (const part of PARTS) {
-    for (const issue of issues) if (issue.path[0] === part) yield* problemsOf(issue);
+    for (const issue of issues) if (issue.path[0] === part) yield* problemsOf(issue, isList);
   }
 }
 
 /** The refusal of a request with these issues: the code of the first (path, then query, then body), a sentence each. */
-function refusalOf(issues: readonly z.core.$ZodIssue[]): ApiError {
+function refusalOf(issues: readonly z.core.$ZodIssue[], isList: boolean): ApiError {
   let first: Problem | undefined;
   let looked = 0;
   const sentences = new Set<string>();
   // A request may have 50,000 problems: no more of them are put into words than the message names.
-  for (const problem of inOrder(issues)) {
+  for (const problem of inOrder(issues, isList)) {
     first ??= problem;
     looked++;
     sentences.add(`${problem.message}.`);
@@ -118,7 +136,8 @@ const NOTHING = z.strictObject({});
  */
 export function completeInput(input: InputSchema): z.ZodType {
   const { params = NOTHING, query = NOTHING, body = NOTHING.optional() } = input.shape;
-  for (const part of [params, query, body]) {
+  for (const given of [params, query, body]) {
+    const part = given instanceof z.ZodOptional ? given.unwrap() : given;
     if (part instanceof z.ZodObject && !(part.def.catchall instanceof z.ZodNever)) {
       throw new Error("Every part of a route's input must be a strict object");
     }
@@ -128,14 +147,17 @@ export function completeInput(input: InputSchema): z.ZodType {
 
 /**
  * The input parser of a route's procedure, and the one place where zod's issues become the API's message.
+ * @param schema of all parts of the request
+ * @param output of the route: one that answers an array is a list, whose unknown parameters have codes of their own
  * @throws {ApiError} from the parser
  */
-export const parserOf =
-  (schema: z.ZodType) =>
-  (raw: unknown): unknown => {
+export function parserOf(schema: z.ZodType, output: z.ZodType): (raw: unknown) => unknown {
+  const isList = output instanceof z.ZodArray;
+  return (raw) => {
     const parts = raw as RawInput;
-    for (const part of PARTS) refuseUnstorable(parts[part], []);
+    for (const part of PARTS) refuseUnstorable(parts[part], [part]);
     const result = schema.safeParse(parts, { error: describeIssue });
     if (result.success) return result.data;
-    throw refusalOf(result.error.issues);
+    throw refusalOf(result.error.issues, isList);
   };
+}

@@ -7,15 +7,16 @@ import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { type Ok, ok } from "./definition.ts";
+import { declareFilters } from "./filters.ts";
 import { readHorizonMs } from "./horizon.ts";
 import { itIs } from "./messages.ts";
 import { beginWithin, MAX_WALKED, mergeRanges, type Placed, walkMatching } from "./page-statement.ts";
 
-const DEFAULT_LIMIT = 25;
-const MAX_LIMIT = 100;
-const MAX_CURSOR_LENGTH = 256;
+export const DEFAULT_LIMIT = 25;
+export const MAX_LIMIT = 100;
+export const MAX_CURSOR_LENGTH = 256;
 /** Largest JSON of a page's records, in bytes: with the envelope around it an answer stays within 2 MiB. */
-const MAX_PAGE_BYTES = 2 * 1024 * 1024 - 4 * 1024;
+export const MAX_PAGE_BYTES = 2 * 1024 * 1024 - 4 * 1024;
 
 const ORDERS = ["asc", "desc"] as const;
 type Order = (typeof ORDERS)[number];
@@ -80,10 +81,10 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
    */
   ranges?: { filter: keyof Filters & keyof Database[Table] & string; values: readonly string[] };
   /**
-   * A filter on the column of its name that no index serves: `rows` leaves it out, and a page ends early after a walk of
-   * 10,000 rows, with what it found.
+   * Values of a filter on the column of its name that no index serves: `rows` leaves them out, and a page ends early after
+   * a walk of 10,000 rows, with what it found.
    */
-  walkedFilter?: keyof Filters & keyof Database[Table] & string;
+  walked?: { filter: keyof Filters & keyof Database[Table] & string; values: readonly string[] };
   /** A column whose values may be large: a page ends early when it is large enough. */
   largeColumn?: keyof Database[Table] & string;
 }
@@ -161,8 +162,9 @@ export function defineList<
   Filters extends z.ZodRawShape = Record<never, never>,
 >(spec: ListSpec<Table, Sort, Filters>) {
   const { table, idColumn = "id", sorts, sortable = true, updatedSince = false } = spec;
-  const { ranges, walkedFilter, largeColumn } = spec;
+  const { ranges, walked, largeColumn } = spec;
   const [defaultSort] = sorts;
+  declareFilters(Object.keys(spec.filters ?? {}));
   const query = z.strictObject({
     ...paging,
     ...(sortable
@@ -212,17 +214,17 @@ export function defineList<
     }
 
     let statement = sql<Row & Placed>`${selected}`;
-    const walkedValue = walkedFilter && (filters as Record<string, unknown>)[walkedFilter];
+    const walkedValue = walked?.values.find((value) => value === (filters as Record<string, unknown>)[walked.filter]);
     if (ranges && Object.values(filters).every((value) => value === undefined)) {
       const column = sql.ref(`${table}.${ranges.filter}`);
       const parts = ranges.values.map(
         (value) => sql<Row & Placed>`${selected.where(sql<boolean>`${column} = ${value}`)}`,
       );
       statement = mergeRanges(parts, order, limit + 1);
-    } else if (walkedFilter && walkedValue !== undefined) {
+    } else if (walked && walkedValue !== undefined) {
       const place = sql<string>`row_number() over (order by ${sortedBy} ${sql.raw(order)}, ${id} ${sql.raw(order)})`;
       const walk = selected.select(place.as("page_place")).limit(MAX_WALKED);
-      statement = walkMatching(sql<Row & Placed>`${walk}`, walkedFilter, walkedValue, order, limit + 1);
+      statement = walkMatching(sql<Row & Placed>`${walk}`, walked.filter, walkedValue, order, limit + 1);
     }
     if (largeColumn) statement = beginWithin(statement, largeColumn, MAX_PAGE_BYTES, order);
     const { rows: found } = await statement.execute(kysely(ctx.em));

@@ -1,7 +1,7 @@
 import { initTRPC } from "@trpc/server";
 import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type Access, authenticate, requireScope } from "../../domain/access/authenticate.ts";
+import { type Access, authenticate, type Identified, requireScope } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { claimKey, type IdempotencyHandle, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
 import type { CallContext } from "../context.ts";
@@ -11,12 +11,14 @@ import { thrownBy } from "./failures.ts";
 import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
 import { completeInput, parserOf, type RawInput } from "./input.ts";
 import { Turns } from "./turns.ts";
+import { type ApiVersion, readVersion, VERSION_HEADER } from "./versions.ts";
 
 /** An admitted call: the caller is known and may use the route. */
 interface AdmittedCall extends CallContext {
   em: EntityManager;
   tenant: Tenant;
   access: Access;
+  version: ApiVersion;
   dryRun: boolean;
   /** The Idempotency-Key that acts on the call, if any. */
   key: string | null;
@@ -42,11 +44,30 @@ function declared(meta: RouteDefinition | undefined): RouteDefinition {
   return meta;
 }
 
-async function identify({ orm, vault, headers, locals, log, requestId }: CallContext) {
-  const access = await authenticate(orm.em, vault, headers);
+/** The headers on every answer to a caller that is known. The X- spellings serve clients that were made for others. */
+function callerHeaders({ allowance: { limit, remaining, resetMs }, apiVersion }: Identified): Record<string, string> {
+  const values = [`${limit}`, `${remaining}`, `${Math.ceil(resetMs / 1_000)}`] as const;
+  return {
+    "RateLimit-Limit": values[0],
+    "RateLimit-Remaining": values[1],
+    "RateLimit-Reset": values[2],
+    "X-RateLimit-Limit": values[0],
+    "X-RateLimit-Remaining": values[1],
+    "X-RateLimit-Reset": values[2],
+    [VERSION_HEADER]: apiVersion,
+  };
+}
+
+async function identify(call: CallContext) {
+  const { orm, vault, headers, limits, client, setHeaders, locals, log, requestId, verifyToken } = call;
+  const onIdentified = (identified: Identified) => setHeaders(callerHeaders(identified));
+  const access = await authenticate(orm.em, vault, headers, { limits, client, onIdentified }, verifyToken);
   const { tenant } = access;
   locals.teamId = tenant.teamId;
-  return { access, tenant, em: forTenant(orm.em, tenant), log: log.child({ requestId, teamId: tenant.teamId }) };
+  const version = readVersion(headers, access.caller.apiVersion);
+  setHeaders({ [VERSION_HEADER]: version });
+  const known = { access, tenant, version, em: forTenant(orm.em, tenant) };
+  return { ...known, log: log.child({ requestId, teamId: tenant.teamId }) };
 }
 
 /** Whether nothing is to be committed. @throws {ApiError} `validation_failed`; a missing `readScope` */
@@ -63,14 +84,16 @@ function readDryRun(value: string | undefined, access: Access, { readScope }: Ro
  * Requests of one key that are under way at once in this process, from before its body is read until its answer has left.
  * Two reads keep Postgres busy while the process writes an answer; eight writes keep the process busy; a send mostly waits.
  */
-const TURNS: Record<RouteKind, Turns> = { read: new Turns(2), write: new Turns(8), send: new Turns(16) };
+export const TURNS_OF_A_KEY = { read: 2, write: 8, send: 16 } as const satisfies Record<RouteKind, number>;
+const TURNS: Record<RouteKind, Turns> = {
+  read: new Turns(TURNS_OF_A_KEY.read),
+  write: new Turns(TURNS_OF_A_KEY.write),
+  send: new Turns(TURNS_OF_A_KEY.send),
+};
 
 /**
- * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, scope, query
- * string and `dry_run`, Idempotency-Key.
- *
- * Rate limits and the Service-Version header belong here: the limit on failed authentications per address is the
- * `AttemptLimit` that `authenticate` takes, a limit per key and the version are middlewares behind the first one.
+ * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, rate limit,
+ * rights of the caller, Service-Version, scope, query string and `dry_run`, Idempotency-Key.
  */
 const admitted = t.procedure
   .use(async ({ ctx: { call }, next }) => next({ ctx: { call: { ...call, ...(await identify(call)) } } }))
@@ -81,7 +104,7 @@ const admitted = t.procedure
     if (alsoScope) requireScope(call.access, alsoScope);
     const dryRun = readDryRun(call.query().dryRun, call.access, definition);
     const key = readKey(call.headers, definition);
-    await TURNS[definition.kind].take(call.access.key.id, call.ended);
+    await TURNS[definition.kind].take(call.access.caller.id, call.ended);
     return next({ ctx: { call: { ...call, dryRun, key } } });
   });
 
@@ -184,6 +207,6 @@ const BEHIND_INPUT = { read: reading, write: writing, send: sending } as const;
 
 /** The base procedure of a route: admission, input, and the middlewares of its kind. */
 export function procedureFor(definition: RouteDefinition) {
-  const parsed = admitted.meta(definition).input(parserOf(completeInput(definition.input)));
+  const parsed = admitted.meta(definition).input(parserOf(completeInput(definition.input), definition.output));
   return parsed.concat(BEHIND_INPUT[definition.kind]);
 }

@@ -1,12 +1,13 @@
 import type { z } from "zod";
 import type { Subscriber, Subscription } from "../../db/entities/audience.ts";
+import { shownAddress } from "../../domain/address.ts";
 import { instant, instantOrNull } from "../rest/instant.ts";
 import type { subscriber, subscriberWithSubscriptions } from "./schema.ts";
 
 export const presentSubscriber = (person: Subscriber): z.input<typeof subscriber> => ({
   object: "subscriber",
   id: person.id,
-  email: person.email,
+  email: shownAddress(person),
   first_name: person.firstName ?? null,
   last_name: person.lastName ?? null,
   created_at: instant(person.createdAt),

@@ -5,7 +5,7 @@ import { lookupAddress } from "../../domain/address.ts";
 import { createSubscriber, readSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
 import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, route, router } from "../rest/route.ts";
+import { impact, ok, route, router, updateImpact } from "../rest/route.ts";
 import { presentSubscriber, presentWithSubscriptions } from "./present.ts";
 import {
   subscriber,
@@ -98,8 +98,9 @@ const update = route({
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName } = input.body;
     const { subscriberId } = input.params;
-    const changed = await updateSubscriber(ctx.em, ctx.tenant, subscriberId, { email, firstName, lastName });
-    return ok(presentSubscriber(changed), { impact: impact({ would_update: 1, affected_ids: [changed.id] }) });
+    const patch = { email, firstName, lastName };
+    const { record, isChanged } = await updateSubscriber(ctx.em, ctx.tenant, subscriberId, patch);
+    return ok(presentSubscriber(record), { impact: updateImpact(record.id, isChanged) });
   });
 
 export const subscribersRouter = router({ create, page, retrieve, update });

@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { Suppression } from "../../db/entities/audience.ts";
+import { shownAddress } from "../../domain/address.ts";
 import type { SuppressionOutcome } from "../../domain/suppressions.ts";
 import { instant } from "../rest/instant.ts";
 import type { suppression, suppressionBatch } from "./schema.ts";
@@ -7,7 +8,7 @@ import type { suppression, suppressionBatch } from "./schema.ts";
 export const presentSuppression = (row: Suppression): z.input<typeof suppression> => ({
   object: "suppression",
   id: row.id,
-  email: row.email,
+  email: shownAddress(row),
   reason: row.reason,
   created_at: instant(row.createdAt),
   updated_at: instant(row.updatedAt),

@@ -4,7 +4,7 @@ import { address, deleted, idOf, shownAddress, timestamps } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
 
 /** Addresses that one call may suppress. */
-const MAX_BATCH = 100;
+export const MAX_BATCH = 100;
 const MIN_ADDRESS_LENGTH = 3;
 
 export const addressParams = z.strictObject({

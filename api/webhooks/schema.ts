@@ -6,11 +6,11 @@ import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription
 import { deleted, idOf, name, timestamp, timestamps } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
 
-const MIN_URL_LENGTH = 8;
-const MAX_URL_LENGTH = 2_048;
+export const MIN_URL_LENGTH = 8;
+export const MAX_URL_LENGTH = 2_048;
 const MAX_DESCRIPTION_LENGTH = 1_000;
 export const MAX_EVENT_LENGTH = 64;
-const MAX_EVENTS = 64;
+export const MAX_EVENTS = 64;
 
 const webhookId = idParamOf("webhook", "The id of the webhook endpoint.");
 export const webhookParams = z.strictObject({ webhookId });
@@ -87,6 +87,19 @@ export const webhookPatch = z.strictObject({
   headers: headers.optional(),
   active: z.boolean().optional().describe("False stops the deliveries, true starts them again."),
 });
+
+/** Which example to send; a request without a body takes the first event that the endpoint is subscribed to. */
+export const testBody = z
+  .strictObject({
+    type: z
+      .enum(EVENT_NAMES)
+      .optional()
+      .meta({
+        description: "An event that the endpoint is subscribed to; the first one unless given.",
+        examples: ["unsubscribe.created"],
+      }),
+  })
+  .default({});
 
 export const webhook = z
   .object({

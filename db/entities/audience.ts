@@ -47,8 +47,10 @@ const SubscriberSchema = defineEntity({
   properties: {
     id: p.text().primary(),
     ...tenancy,
-    /** Trimmed and lower-cased; domain as typed, in Unicode. */
+    /** In the spelling that addresses are compared by. */
     email: p.text(),
+    /** The client's own spelling, where it differs. */
+    emailSpelling: p.text().nullable(),
     firstName: p.text().nullable(),
     lastName: p.text().nullable(),
     ...timestamps,
@@ -128,6 +130,8 @@ const SuppressionSchema = defineEntity({
     id: p.text().primary(),
     ...tenancy,
     email: p.text(),
+    /** As a subscriber's. */
+    emailSpelling: p.text().nullable(),
     /** One of `SUPPRESSION_REASONS`. */
     reason: p.text(),
     ...timestamps,

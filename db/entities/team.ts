@@ -16,6 +16,8 @@ const TeamSchema = defineEntity({
     plan: p.text().$type<Plan>(),
     /** IANA name; send days are days in this zone. */
     timeZone: p.text().default("UTC"),
+    /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment's limit. */
+    requestsPerMinute: p.integer().nullable(),
     ...timestamps,
   },
 });
@@ -72,4 +74,20 @@ const ApiKeySchema = defineEntity({
 export class ApiKey extends ApiKeySchema.class {}
 ApiKeySchema.setClass(ApiKey);
 
-export const teamEntities = [TeamSchema, MemberSchema, ApiKeySchema] as const;
+/** An OAuth token that is accepted no longer, though it has not expired. It belongs to the issuer, not to a tenant. */
+const RevokedTokenSchema = defineEntity({
+  name: "RevokedToken",
+  tableName: "revoked_tokens",
+  indexes: [{ properties: ["expiresAt"] }],
+  properties: {
+    /** The token's `jti` claim. */
+    jti: p.text().primary(),
+    /** When the token expires; null where that is not known. */
+    expiresAt: instant().nullable(),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+export class RevokedToken extends RevokedTokenSchema.class {}
+RevokedTokenSchema.setClass(RevokedToken);
+
+export const teamEntities = [TeamSchema, MemberSchema, ApiKeySchema, RevokedTokenSchema] as const;

@@ -108,6 +108,8 @@ const WebhookEventSchema = defineEntity({
     type: p.text(),
     /** JSON of the record the event is about. */
     object: p.text(),
+    /** The example of its type, which a client had sent to an endpoint. */
+    isTest: p.boolean().default(false),
     createdAt: instant(),
     keptUntil: instant(),
   },
@@ -115,6 +117,12 @@ const WebhookEventSchema = defineEntity({
 
 export const DELIVERY_STATUSES = ["PENDING", "SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+
+/** The statuses of attempts that did not succeed. */
+export const DELIVERY_FAILURES = ["FAILED", "RETRYING", "BLOCKED"] as const satisfies DeliveryStatus[];
+export type DeliveryFailure = (typeof DELIVERY_FAILURES)[number];
+export const isFailure = (status: DeliveryStatus): status is DeliveryFailure =>
+  DELIVERY_FAILURES.some((failure) => failure === status);
 
 /** One attempt to deliver one event to one endpoint; the next attempt is a row of its own. */
 const WebhookDeliverySchema = defineEntity({
@@ -140,6 +148,15 @@ const WebhookDeliverySchema = defineEntity({
     /** Another attempt followed, which is a row of its own. */
     retried: p.boolean().default(false),
     status: p.text().$type<DeliveryStatus>().default("PENDING"),
+    /**
+     * FAILED, RETRYING or BLOCKED as `status` says, null otherwise. The log's index names it instead of `status`: a success
+     * leaves it null, and so writes no index.
+     */
+    failure: p
+      .text()
+      .$type<DeliveryFailure>()
+      .nullable()
+      .generated("(case when status in ('FAILED', 'RETRYING', 'BLOCKED') then status end) stored"),
     responseStatus: p.smallint().nullable(),
     /** At most 16 KiB, valid UTF-8 without NUL. */
     responseBody: p.text().nullable(),
@@ -158,9 +175,10 @@ export type GroupPhase = "FIRST" | "RETRYING";
 
 /**
  * Why a group was formed. NEW: its deliveries were never in a group. BACKLOG: they waited while their endpoint was failing,
- * or for a place to retry. PROBE: one delivery that shows whether a failing endpoint works again.
+ * or for a place to retry. PROBE: one delivery that shows whether a failing endpoint works again. TEST: a test delivery,
+ * which waits for no place and for no probe.
  */
-export const GROUP_LANES = ["NEW", "BACKLOG", "PROBE"] as const;
+export const GROUP_LANES = ["NEW", "BACKLOG", "PROBE", "TEST"] as const;
 export type GroupLane = (typeof GROUP_LANES)[number];
 
 /** Deliveries of one endpoint that one workflow carries. A NEW group has the id of its first delivery. */

@@ -92,6 +92,13 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "newsletter_lists_list_id_index" on "newsletter_lists" ("list_id");`);
     this.addSql(
+      `create table "request_counts" ("starts_at" timestamptz(3) not null, "caller_id" text not null, "count" int not null, primary key ("starts_at", "caller_id"));`,
+    );
+    this.addSql(
+      `create table "revoked_tokens" ("jti" text not null, "expires_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("jti"));`,
+    );
+    this.addSql(`create index "revoked_tokens_expires_at_index" on "revoked_tokens" ("expires_at");`);
+    this.addSql(
       `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "salt" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
     );
     this.addSql(
@@ -114,7 +121,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "send_recipients" ("send_id" text not null, "seq" int not null, "member_id" text not null, "email" text not null, "first_name" text null, "last_name" text null, "list_id" text null, "state" text not null default 'QUEUED', "epoch" int not null default 0, "attempts" smallint not null default 0, "first_deferred_at" timestamptz(3) null, "retry_at" timestamptz(3) null, "reason" text null, "updated_at" timestamptz(3) not null default now(), "account_id" text null, primary key ("send_id", "seq"));`,
     );
     this.addSql(
-      `create table "subscribers" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "first_name" text null, "last_name" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "subscribers" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create index "subscribers_team_id_environment_updated_at_id_index" on "subscribers" ("team_id", "environment", "updated_at", "id");`,
@@ -136,7 +143,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "subscriptions_list_id_status_created_at_subscriber_id_index" on "subscriptions" ("list_id", "status", "created_at", "subscriber_id");`,
     );
     this.addSql(
-      `create table "suppressions" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "reason" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "suppressions" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "reason" text not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create index "suppressions_team_id_environment_reason_updated_at_id_index" on "suppressions" ("team_id", "environment", "reason", "updated_at", "id");`,
@@ -148,7 +155,7 @@ export class Migration20261121000000_Initial extends Migration {
       `alter table "suppressions" add constraint "suppressions_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
-      `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "requests_per_minute" int null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create table "unsubscribes" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "reason" text not null, "source" text not null, "campaign_id" text null, "unsubscribed_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -161,7 +168,7 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "unsubscribes_email" on "unsubscribes" ("team_id", "environment", "email");`);
     this.addSql(
-      `create table "webhook_deliveries" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "event_id" text not null, "event_type" text not null, "first_id" text null, "group_id" text null, "ended_ungrouped" boolean not null default false, "attempt" smallint not null default 1, "attempts_used" smallint not null default 0, "retried" boolean not null default false, "status" text not null default 'PENDING', "response_status" smallint null, "response_body" text null, "error_message" text null, "duration_ms" int null, "is_replay" boolean not null default false, "replay_of_id" text null, "next_attempt_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "webhook_deliveries" ("id" text not null, "team_id" text not null, "environment" text not null, "webhook_id" text not null, "event_id" text not null, "event_type" text not null, "first_id" text null, "group_id" text null, "ended_ungrouped" boolean not null default false, "attempt" smallint not null default 1, "attempts_used" smallint not null default 0, "retried" boolean not null default false, "status" text not null default 'PENDING', "failure" text generated always as (case when status in ('FAILED', 'RETRYING', 'BLOCKED') then status end) stored null, "response_status" smallint null, "response_body" text null, "error_message" text null, "duration_ms" int null, "is_replay" boolean not null default false, "replay_of_id" text null, "next_attempt_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create index "webhook_deliveries_webhook_id_created_at_id_index" on "webhook_deliveries" ("webhook_id", "created_at", "id");`,
@@ -176,7 +183,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "webhook_endpoints_team_id_environment_created_at_id_index" on "webhook_endpoints" ("team_id", "environment", "created_at", "id");`,
     );
     this.addSql(
-      `create table "webhook_events" ("id" text not null, "team_id" text not null, "environment" text not null, "type" text not null, "object" text not null, "created_at" timestamptz(3) not null, "kept_until" timestamptz(3) not null, primary key ("id"));`,
+      `create table "webhook_events" ("id" text not null, "team_id" text not null, "environment" text not null, "type" text not null, "object" text not null, "is_test" boolean not null default false, "created_at" timestamptz(3) not null, "kept_until" timestamptz(3) not null, primary key ("id"));`,
     );
     this.addSql(`create index "webhook_events_kept_until_index" on "webhook_events" ("kept_until");`);
     this.addSql(
@@ -274,7 +281,10 @@ export class Migration20261121000000_Initial extends Migration {
 
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);
-    // Room for the outcome: a status stands in no index, so writing it stays within the page.
+    // A request's count is not worth a flush of the log: a crash empties the table, and its windows are a minute long.
+    this.addSql(`alter table "request_counts" set unlogged;`);
+    this.addSql(`alter table "request_counts" set (fillfactor = 50);`);
+    // Room for the outcome: the status stands in no index, so writing a success stays within the page.
     this.addSql(`alter table "webhook_deliveries" set (fillfactor = 80);`);
 
     this.addSql(
@@ -289,6 +299,9 @@ export class Migration20261121000000_Initial extends Migration {
     // One row per person and mailing, however often the link is pressed.
     this.addSql(`create unique index "unsubscribes_once" on "unsubscribes"
       ("team_id", "environment", "campaign_id", "email") where "campaign_id" is not null;`);
+    // The log of an endpoint by the status of its failures.
+    this.addSql(`create index "webhook_deliveries_failure" on "webhook_deliveries"
+      ("webhook_id", "failure", "created_at", "id") where "failure" is not null;`);
     // Deliveries that wait for a workflow, by endpoint and age: those never attempted, and those that a workflow returned.
     // A column of its own tells those that ended without a workflow: an index that named the status would have to be
     // written, with every other index of the row, at each outcome.
@@ -305,6 +318,9 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create index "webhook_deliveries_replay_of" on "webhook_deliveries" ("replay_of_id") where "replay_of_id" is not null;`,
     );
+    // How many test deliveries a team asked for in the last minute.
+    this.addSql(`create index "webhook_events_tests" on "webhook_events" ("team_id", "environment", "created_at")
+      where "is_test";`);
     this.addSql(
       `create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_at") where "notice_due_at" is not null;`,
     );

@@ -2,48 +2,85 @@ import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import type { Plan, Role } from "../../db/entities/team.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
-import type { Vault } from "../crypto.ts";
+import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
-import { KEY_PREFIX, parseKey, presentKeyId } from "./keys.ts";
-import { isScope, refuseForbiddenPairs, roleHolds, type Scope } from "./scopes.ts";
+import { hashSecret, KEY_PREFIX, type ParsedKey, parseKey, presentKeyId } from "./keys.ts";
+import type { Allowance, Lookup, RequestLimits, WindowCount } from "./request-limit.ts";
+import { isScope, refuseForbiddenPairs, roleHolds, type Scope, SEND_SCOPES } from "./scopes.ts";
 
-/** The key of a request, as its record is now. */
-export interface AccessKey {
+/** The facts that every kind of caller has. */
+interface CallerFacts {
+  /** Requests are counted and take turns by it: the id of a key's record, `<team id>/oauth_<client_id>` for a token. */
   id: string;
-  /** The part of the key that may be shown: `mk_live_<id>`. */
+  /** The part of the credential that may be shown: `mk_live_<id>`, or `oauth_<client_id>`. */
   keyId: string;
   environment: Environment;
+  /** The member who minted the key, or whom the token acts for. */
   memberId: string;
+  /** Within the team, remembered answers that hold a secret belong to it: a key's lineage, or an OAuth client. */
+  lineageId: string;
+  /** The version for requests that name none. */
+  apiVersion: string;
+}
+
+/** The API key of a request, as its record is now. */
+export interface AccessKey extends CallerFacts {
+  kind: "api_key";
   roleAtIssue: Role;
   sendDomains: string[];
   requiresApproval: boolean;
   dailySendCap: number;
-  lineageId: string;
-  apiVersion: string;
 }
 
-/** The caller of a request: its key, its team, and the scopes it has now. */
-export interface Access {
-  key: AccessKey;
+/** The OAuth token of a request, as its claims are. */
+export interface AccessToken extends CallerFacts {
+  kind: "oauth_token";
+  /** The `jti` claim, by which it can be revoked. */
+  tokenId: string;
+}
+
+/** The key or the token that a request came with. */
+export type AccessCaller = AccessKey | AccessToken;
+
+/** A request's caller, its team, and the scopes it has now. */
+export interface Access<C extends AccessCaller = AccessCaller> {
+  caller: C;
   team: { id: string; name: string; timeZone: string };
   tenant: Tenant;
-  /** The role of the key's creator now. */
+  /** The role of the caller's member now. */
   role: Role;
   /** Those of `grantedScopes` that the role still holds. */
   scopes: Scope[];
-  /** As minted. */
+  /** As minted, or as in the token, without those that a token cannot hold. */
   grantedScopes: Scope[];
 }
 
 /** Every value of every header, as `IncomingMessage.headersDistinct` gives them, so that a second value is noticed. */
 export type HeaderValues = NodeJS.Dict<string[]>;
 
-/** Turns an OAuth token into access. @throws {ApiError} `invalid_token` */
-export type TokenVerifier = (token: string) => Promise<Access>;
+/** The facts on a caller that the limit on its requests needs. */
+interface CountedCaller extends Pick<CallerFacts, "id" | "apiVersion"> {
+  /** What the team's plan allows each caller; null where it leaves that to the deployment. */
+  requestsPerMinute: number | null;
+}
 
-const noTokens: TokenVerifier = async () => {
-  throw new ApiError("invalid_token");
+/** An OAuth token that is good, and the member whom it acts for. */
+export interface VerifiedToken {
+  caller: AccessToken;
+  holder: Holder;
+  /** As the token claims them. */
+  claimedScopes: readonly string[];
+}
+
+/**
+ * Verifies an OAuth token, with one query.
+ * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be read
+ */
+export type TokenVerifier = (em: EntityManager, token: string) => Promise<VerifiedToken>;
+
+/** The verifier of a service without an issuer. */
+export const noTokens: TokenVerifier = async () => {
+  throw new ApiError("invalid_token", "This service takes no OAuth tokens; send an API key.");
 };
 
 const BEARER = /^bearer(?: +(.*))?$/i;
@@ -86,6 +123,7 @@ const keyRecords = (em: EntityManager) =>
       "team.name as team_name",
       "team.plan",
       "team.time_zone",
+      "team.requests_per_minute",
       "member.role",
       // Not now(): a transaction that checks again at its end may have begun before the key expired.
       sql<boolean>`key.expires_at <= clock_timestamp()`.as("expired"),
@@ -95,80 +133,126 @@ const keyRecords = (em: EntityManager) =>
 
 type KeyRecord = Awaited<ReturnType<ReturnType<typeof keyRecords>["executeTakeFirstOrThrow"]>>;
 
-async function findKey(em: EntityManager, publicId: string): Promise<KeyRecord | undefined> {
-  const statement = keyRecords(em).where("key.public_id", "=", publicId);
-  // Every request runs it, and planning its joins takes longer than executing them.
-  const { rows } = await executePrepared(em, "find_key", statement);
-  return rows[0];
-}
+/** The look-up of every request; it counts the request of a client that knows the secret, not the public id alone. */
+const keyLookup = (em: EntityManager, publicId: string, secretHash: string): Lookup<KeyRecord> => ({
+  name: "find_key",
+  query: () => keyRecords(em).where("key.public_id", "=", publicId),
+  callerId: "id",
+  isGood: "secret_hash = $2",
+  values: [publicId, secretHash],
+});
 
 const API_PLAN: Plan = "BUSINESS";
 
+/** @throws {ApiError} `api_key_revoked`, `api_key_expired` */
+function refuseEnded({ revoked, expired }: KeyRecord): void {
+  if (revoked) throw new ApiError("api_key_revoked");
+  if (expired) throw new ApiError("api_key_expired");
+}
+
+/** A caller's member, as messages name it. */
+const MEMBER: Record<AccessCaller["kind"], string> = {
+  api_key: "The member who created this key",
+  oauth_token: "The member whom this token acts for",
+};
+
+/** The facts on a caller's member and team that decide on its rights. */
+export type Holder = Pick<
+  KeyRecord,
+  "team_id" | "team_name" | "plan" | "time_zone" | "requests_per_minute" | "role" | "member_left"
+>;
+
 /**
- * The access that a key gives at this moment. Refusals come in this order: revoked, expired, the plan, a creator who
- * left, a forbidden pair of scopes.
+ * The access of a caller whose credential is good. Refusals come in this order: the plan, a member who left, a forbidden
+ * pair of scopes.
+ * @param granted scopes as minted, or as the token claims them
  * @throws {ApiError} with the code of the first of these that applies
  */
-function accessOf(found: KeyRecord): Access {
-  if (found.revoked) throw new ApiError("api_key_revoked");
-  if (found.expired) throw new ApiError("api_key_expired");
-  if (found.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
-  if (found.member_left) {
-    throw new ApiError("role_insufficient", "The member who created this key has left the team.");
-  }
+export function accessFor<C extends AccessCaller>(caller: C, holder: Holder, granted: readonly string[]): Access<C> {
+  if (holder.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
+  if (holder.member_left) throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} has left the team.`);
 
   // A scope that was withdrawn from the list since the key was minted grants nothing.
-  const grantedScopes = found.granted_scopes.filter(isScope);
-  const scopes = grantedScopes.filter((scope) => roleHolds(found.role, scope));
-  refuseForbiddenPairs(scopes);
+  const known = granted.filter(isScope);
+  const isHeld = (scope: Scope) => roleHolds(holder.role, scope);
+  refuseForbiddenPairs(known.filter(isHeld));
+  const grantedScopes = known.filter((scope) => caller.kind === "api_key" || !SEND_SCOPES.includes(scope));
   return {
-    key: {
-      id: found.id,
-      keyId: presentKeyId(found.environment, found.public_id),
-      environment: found.environment,
-      memberId: found.member_id,
-      roleAtIssue: found.role_at_issue,
-      sendDomains: found.send_domains,
-      requiresApproval: found.requires_approval,
-      dailySendCap: found.daily_send_cap,
-      lineageId: found.lineage_id,
-      apiVersion: found.api_version,
-    },
-    team: { id: found.team_id, name: found.team_name, timeZone: found.time_zone },
-    tenant: { teamId: found.team_id, environment: found.environment },
-    role: found.role,
-    scopes,
+    caller,
+    team: { id: holder.team_id, name: holder.team_name, timeZone: holder.time_zone },
+    tenant: { teamId: holder.team_id, environment: caller.environment },
+    role: holder.role,
+    scopes: grantedScopes.filter(isHeld),
     grantedScopes,
   };
 }
 
 /**
- * The place of the limit on failed authentications per address of a client: it runs before any look-up, so that an
- * address over the limit costs no query, and it sees each failure. No limit is built yet.
- * @throws {ApiError} `rate_limit_exceeded`, and the refusals of `identify`
+ * The access that a key gives at this moment. Refusals come in this order: revoked, expired, then those of `accessFor`.
+ * @throws {ApiError} with the code of the first of these that applies
  */
-export type AttemptLimit = (identify: () => Promise<Access>) => Promise<Access>;
+function accessOf(found: KeyRecord): Access<AccessKey> {
+  refuseEnded(found);
+  const key: AccessKey = {
+    kind: "api_key",
+    id: found.id,
+    keyId: presentKeyId(found.environment, found.public_id),
+    environment: found.environment,
+    memberId: found.member_id,
+    roleAtIssue: found.role_at_issue,
+    sendDomains: found.send_domains,
+    requiresApproval: found.requires_approval,
+    dailySendCap: found.daily_send_cap,
+    lineageId: found.lineage_id,
+    apiVersion: found.api_version,
+  };
+  return accessFor(key, found, found.granted_scopes);
+}
 
-const unlimited: AttemptLimit = (identify) => identify();
+/** What every answer to a caller shows, also when the request is refused. */
+export interface Identified {
+  allowance: Allowance;
+  /** The version that the key is pinned to. */
+  apiVersion: string;
+}
+
+/** The sender of a request, and the limits on it. */
+export interface Sender {
+  limits: RequestLimits;
+  /** The address or network whose failed authentications are counted; null where it is not known. */
+  client: string | null;
+  /** Is called once the credential has proved to be genuine, before the request may be refused for anything else. */
+  onIdentified: (identified: Identified) => void;
+}
 
 /**
- * Identifies the caller of a request, with one query. Refusals come in this order: no credential, two that differ, a bad
- * OAuth token, a malformed key, an unknown id or wrong secret, the other environment's prefix, then those of `accessOf`.
+ * Identifies the caller of a request, with one query. Refusals come in this order: an address with too many failures, no
+ * credential, two that differ, a bad OAuth token, a malformed key, an unknown id or wrong secret, the other environment's
+ * prefix, a key that was revoked or has expired, too many requests, then the other ones of `accessOf`.
  * @throws {ApiError} with the code of the first of these that applies
  */
 export function authenticate(
   em: EntityManager,
   vault: Vault,
   headers: HeaderValues,
-  { verifyToken = noTokens, limit = unlimited }: { verifyToken?: TokenVerifier; limit?: AttemptLimit } = {},
+  sender: Sender,
+  verifyToken: TokenVerifier = noTokens,
 ): Promise<Access> {
-  return limit(() => identify(em, vault, headers, verifyToken));
+  return sender.limits.attempt(em, sender.client, () => identify(em, vault, headers, sender, verifyToken));
+}
+
+/** @throws {ApiError} `rate_limit_exceeded` */
+function refuseBeyond({ limits, onIdentified }: Sender, caller: CountedCaller, window: WindowCount): void {
+  const { allowance, refused } = limits.allowanceAfter(window, limits.limitFor(caller.requestsPerMinute));
+  onIdentified({ allowance, apiVersion: caller.apiVersion });
+  if (refused) throw refused;
 }
 
 async function identify(
   em: EntityManager,
   vault: Vault,
   headers: HeaderValues,
+  sender: Sender,
   verifyToken: TokenVerifier,
 ): Promise<Access> {
   const [credential, ...others] = credentialsIn(headers);
@@ -177,15 +261,39 @@ async function identify(
   if (others.some((other) => other.token !== token)) {
     throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
   }
-  if (bearer && looksLikeToken(token)) return verifyToken(token);
+  if (bearer && looksLikeToken(token)) return identifyByToken(em, await verifyToken(em, token), sender);
 
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
-  const found = await findKey(em, parsed.publicId);
-  const matches = vault.verifyHash(found?.secret_hash ?? NO_HASH, "api-key", parsed.secret);
+  return identifyByKey(em, vault, parsed, sender);
+}
+
+async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, sender: Sender): Promise<Access> {
+  // A process that started without Postgres gets the key of its hashes with its first connection.
+  if (!vault.canHash()) await em.fork().execute("select 1");
+  const secretHash = hashSecret(vault, key.secret);
+  const found = await sender.limits.find(em, sender.client, keyLookup(em, key.publicId, secretHash));
+  const matches = equalConstantTime(found?.row.secret_hash ?? NO_HASH, secretHash);
   if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
-  if (found.environment !== parsed.environment) throw new ApiError("api_key_environment_mismatch");
-  return accessOf(found);
+  const { row, window } = found;
+  if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
+  refuseEnded(row);
+  const { id, requests_per_minute: requestsPerMinute, api_version: apiVersion } = row;
+  refuseBeyond(sender, { id, requestsPerMinute, apiVersion }, window(id));
+  return accessOf(row);
+}
+
+/** Tokens of one client in a team are counted together. */
+async function identifyByToken(
+  em: EntityManager,
+  { caller, holder, claimedScopes }: VerifiedToken,
+  sender: Sender,
+): Promise<Access<AccessToken>> {
+  const { limits } = sender;
+  const requestsPerMinute = holder.requests_per_minute;
+  const window = await limits.count(em, caller.id, limits.limitFor(requestsPerMinute));
+  refuseBeyond(sender, { ...caller, requestsPerMinute }, window);
+  return accessFor(caller, holder, claimedScopes);
 }
 
 /**
@@ -201,7 +309,7 @@ export async function readAccess(
   apiKeyId: string,
   scope: Scope,
   { lock = false }: { lock?: boolean } = {},
-): Promise<Access> {
+): Promise<Access<AccessKey>> {
   const found = await keyRecords(em)
     .where("key.id", "=", apiKeyId)
     .where(ofTenant(tenant, "key"))
@@ -215,13 +323,30 @@ export async function readAccess(
 
 /**
  * Lets a request pass that needs the scope, or any one of several.
- * @throws {ApiError} `insufficient_scope` when the key was granted none of them, `role_insufficient` when it was, but
- * the creator's role no longer holds it
+ * @throws {ApiError} `insufficient_scope` when the caller was granted none of them, `role_insufficient` when it was, but
+ * the role of its member no longer holds it
  */
-export function requireScope({ scopes, grantedScopes, role }: Access, ...anyOf: [Scope, ...Scope[]]): void {
+export function requireScope({ caller, scopes, grantedScopes, role }: Access, ...anyOf: [Scope, ...Scope[]]): void {
   if (anyOf.some((scope) => scopes.includes(scope))) return;
+  if (!anyOf.some((scope) => grantedScopes.includes(scope))) throw insufficientScope(caller, anyOf);
   const named = anyOf.join(" or ");
-  throw anyOf.some((scope) => grantedScopes.includes(scope))
-    ? new ApiError("role_insufficient", `The key's creator is ${role} now, which does not hold ${named}.`)
-    : new ApiError("insufficient_scope", `This needs the scope ${named}, which the key was not granted.`);
+  throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} is ${role} now, which does not hold ${named}.`);
+}
+
+function insufficientScope({ kind }: AccessCaller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
+  const named = `This needs the scope ${anyOf.join(" or ")}`;
+  if (kind === "api_key") return new ApiError("insufficient_scope", `${named}, which the key was not granted.`);
+  return anyOf.every((scope) => SEND_SCOPES.includes(scope))
+    ? new ApiError("insufficient_scope", `${named}, which no OAuth client can hold; use an API key.`)
+    : new ApiError("insufficient_scope", `${named}, which the token does not hold.`);
+}
+
+/**
+ * The API key of a request that none but a key can make: each send tells apart the keys that preview and confirm it.
+ * @param scope the scope that the request needs
+ * @throws {ApiError} `insufficient_scope` for an OAuth client
+ */
+export function requireKey({ caller }: Access, scope: Scope): AccessKey {
+  if (caller.kind === "api_key") return caller;
+  throw insufficientScope(caller, [scope]);
 }

@@ -51,14 +51,14 @@ const HOLDS: Record<Role, ReadonlySet<Scope>> = {
 /** Whether a member of this role may hold the scope. */
 export const roleHolds = (role: Role, scope: Scope): boolean => HOLDS[role].has(scope);
 
-/** One key must not both lift addresses off the do-not-mail list and mail them. */
-const FORBIDDEN_PAIRS: readonly (readonly [Scope, Scope])[] = [
-  ["suppressions:delete", "newsletters:send"],
-  ["suppressions:delete", "campaigns:send"],
-];
+/** The send tier: scopes that only an API key which a member minted can hold, never an OAuth client. */
+export const SEND_SCOPES: readonly Scope[] = ["newsletters:send", "campaigns:send"];
+
+/** One credential must not both lift addresses off the do-not-mail list and mail them. */
+const FORBIDDEN_PAIRS: readonly (readonly [Scope, Scope])[] = SEND_SCOPES.map((send) => ["suppressions:delete", send]);
 
 /** @throws {ApiError} `forbidden_scope_pair` when two of the scopes must not stand together */
 export function refuseForbiddenPairs(scopes: readonly Scope[]): void {
   const pair = FORBIDDEN_PAIRS.find((pair) => pair.every((scope) => scopes.includes(scope)));
-  if (pair) throw new ApiError("forbidden_scope_pair", `No key may hold ${pair.join(" together with ")}.`);
+  if (pair) throw new ApiError("forbidden_scope_pair", `No key or token may hold ${pair.join(" together with ")}.`);
 }

@@ -4,7 +4,7 @@ import { List, type Optin, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { changesOf, type Patch } from "../patch.ts";
+import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { holdPlace } from "../record-limit.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriptionRecord } from "../webhooks/records.ts";
@@ -42,12 +42,13 @@ export async function readList(em: EntityManager, listId: string): Promise<List>
  * Changes a list. A changed `optin` decides how subscriptions start from now on; existing ones stay as they are.
  * @throws {ApiError} `not_found`
  */
-export async function updateList(em: EntityManager, listId: string, patch: Patch<ListFields>): Promise<List> {
+export async function updateList(em: EntityManager, listId: string, patch: Patch<ListFields>): Promise<Patched<List>> {
   const list = await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!list) throw notFound();
   em.assign(list, changesOf(patch));
+  const isChanged = isDirty(em, list);
   await em.flush();
-  return em.refreshOrFail(list);
+  return { record: await em.refreshOrFail(list), isChanged };
 }
 
 /** Records of the tenant's subscriptions `s` that meet a condition, for their events. */
@@ -58,10 +59,11 @@ const subscriptionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({
 
 /**
  * Deletes a list with its subscriptions and takes it off the drafts that target it. The subscribers stay.
+ * @returns how many subscriptions it had
  * @throws {ApiError} `not_found`; `resource_state_invalid` while a newsletter that is not finished targets it,
  *   because the send would lose its recipients half-way
  */
-export async function deleteList(em: EntityManager, tenant: Tenant, listId: string): Promise<void> {
+export async function deleteList(em: EntityManager, tenant: Tenant, listId: string): Promise<number> {
   const list = await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!list) throw notFound();
   const targeting = await kysely(em)
@@ -88,7 +90,14 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
   // An opt-out reported its removal when it was made.
   const left = sql`s.list_id = ${listId} and s.status <> 'UNSUBSCRIBED'`;
   await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, left));
+  // Not left to the foreign key, which does not say how many there were.
+  const { numDeletedRows } = await kysely(em)
+    .deleteFrom("subscriptions")
+    .where(ofTenant(tenant))
+    .where("list_id", "=", listId)
+    .executeTakeFirstOrThrow();
   await em.remove(list).flush();
+  return Number(numDeletedRows);
 }
 
 /** Moves `updated_at` of newsletters whose targets change. */
@@ -168,7 +177,7 @@ async function assertSubscribers(
     .execute();
   const known = new Set(rows.map((row) => row.id));
   const unknown = given.findIndex((id) => !known.has(id));
-  if (unknown >= 0) throw new ApiError("not_found", undefined, { param: `subscriber_ids[${unknown}]` });
+  if (unknown >= 0) throw notFound(`subscriber_ids[${unknown}]`);
 }
 
 const readStatuses = (em: EntityManager, tenant: Tenant, listId: string, subscriberIds: string[]) =>

@@ -2,15 +2,16 @@ import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgre
 import { sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { storedAddress } from "../address.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { changesOf, type Patch } from "../patch.ts";
+import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
 import { pending } from "./initial-status.ts";
 
 export interface SubscriberFields {
-  /** Normalised, see domain/address.ts. */
+  /** Valid, in any spelling. */
   email: string;
   firstName: string | null;
   lastName: string | null;
@@ -28,6 +29,7 @@ export async function createSubscriber(
   tenant: Tenant,
   { email, firstName, lastName }: SubscriberFields,
 ): Promise<Subscriber> {
+  const address = storedAddress(email);
   // A conditional statement, which costs less than a flush: this is the most frequent write.
   const row = await kysely(em)
     .insertInto("subscribers")
@@ -35,7 +37,8 @@ export async function createSubscriber(
       id: newId("subscriber"),
       team_id: tenant.teamId,
       environment: tenant.environment,
-      email,
+      email: address.email,
+      email_spelling: address.emailSpelling,
       first_name: firstName,
       last_name: lastName,
     })
@@ -77,22 +80,18 @@ export async function updateSubscriber(
   tenant: Tenant,
   subscriberId: string,
   patch: Patch<SubscriberFields>,
-): Promise<Subscriber> {
+): Promise<Patched<Subscriber>> {
   const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!subscriber) throw notFound();
-  const moved = patch.email !== undefined && patch.email !== subscriber.email;
-  const changed = isChange(subscriber, patch);
-  em.assign(subscriber, changesOf(patch));
+  const address = patch.email === undefined ? undefined : storedAddress(patch.email);
+  const moved = address !== undefined && address.email !== subscriber.email;
+  em.assign(subscriber, changesOf({ ...patch, ...address }));
+  const isChanged = isDirty(em, subscriber);
   await flushUnique(em);
   if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
-  if (changed) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
-  return em.refreshOrFail(subscriber);
+  if (isChanged) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
+  return { record: await em.refreshOrFail(subscriber), isChanged };
 }
-
-const isChange = (subscriber: Subscriber, { email, firstName, lastName }: Patch<SubscriberFields>): boolean =>
-  (email !== undefined && email !== subscriber.email) ||
-  (firstName !== undefined && firstName !== (subscriber.firstName ?? null)) ||
-  (lastName !== undefined && lastName !== (subscriber.lastName ?? null));
 
 async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscriberId: string): Promise<void> {
   await kysely(em)

@@ -17,7 +17,8 @@ interface Check {
 }
 /** The API checks the token, before anything is locked. */
 interface TokenCheck extends Check {
-  token: string;
+  /** Null or empty when the client sent none. */
+  token: string | null;
   vault: Vault;
 }
 /** The activity checks the plan of the preview that the token named, under the draft's lock. */
@@ -46,7 +47,7 @@ export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCh
 
   assertKeyMaySend(key); // send_not_permitted
   const draft = await sendable(resource).readDraft(em, tenant, resource.id, { lock: underLock }); // not_found
-  const preview = underLock ? await findPreview(em, check) : await previewOfToken(em, check); // confirmation_invalid
+  const preview = underLock ? await findPreview(em, check) : await previewOfToken(em, check); // confirmation_required, confirmation_invalid
   if (preview.voided_at !== null) throw new Refusal("confirmation_stale", "voided");
   if (preview.used_at !== null) throw new Refusal("confirmation_stale", "used");
   if (preview.expired) throw new Refusal("confirmation_stale", "expired");
@@ -65,8 +66,12 @@ export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCh
   return { draft, counts, ...gates };
 }
 
-/** @throws {ApiError} `confirmation_invalid` for a token that is not ours, or of another team or resource */
+/**
+ * @throws {ApiError} `confirmation_required` without a token; `confirmation_invalid` for one that is not ours, or of
+ * another team or resource
+ */
 async function previewOfToken(em: EntityManager, { tenant, resource, token, vault }: TokenCheck): Promise<PreviewRow> {
+  if (!token) throw new ApiError("confirmation_required");
   const previewId = previewIdOf(token);
   const preview = previewId === undefined ? undefined : await readPreview(em, tenant, resource, previewId);
   if (!preview || !isGenuine(vault, token, tokenFacts(preview))) throw new ApiError("confirmation_invalid");

@@ -56,7 +56,7 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   let plan: CheckedPlan;
   try {
     // The API authenticated the key before this confirm waited for its turn.
-    ({ key } = await readAccess(em, tenant, request.apiKeyId, scope));
+    ({ caller: key } = await readAccess(em, tenant, request.apiKeyId, scope));
     plan = await checkConfirm(em, { tenant, resource, key, previewId });
   } catch (error) {
     if (error instanceof ApiError && (await hasArmed(em, request))) return;

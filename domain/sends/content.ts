@@ -23,7 +23,7 @@ export async function readContent(em: EntityManager, dispatch: OpenedDispatch): 
   const { fromName, ...content } = await sendable(resource).readContent(em, dispatch, resource.id);
   const account = await kysely(em)
     .selectFrom("email_accounts")
-    .select(["hourly_limit", "daily_limit", "display_name", "last_error"])
+    .select(["hourly_limit", "daily_limit", "display_name", "status"])
     .where("id", "=", accountId)
     .where(ofTenant(dispatch))
     .executeTakeFirstOrThrow();
@@ -31,6 +31,6 @@ export async function readContent(em: EntityManager, dispatch: OpenedDispatch): 
     ...content,
     fromName: fromName ?? account.display_name,
     limits: { hourly: account.hourly_limit, daily: account.daily_limit },
-    accountFailed: account.last_error !== null,
+    accountFailed: account.status === "ERROR",
   };
 }

@@ -3,6 +3,7 @@ import type { AccountStatus } from "../../db/entities/account.ts";
 import type { BroadcastStatus, SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { Scope } from "../access/scopes.ts";
+import { addressDomain, lookupAddress } from "../address.ts";
 import type { SendResource } from "./resource.ts";
 
 /** The facts of a plan besides its members. */
@@ -68,7 +69,8 @@ export interface Sendable {
   readDraft(em: EntityManager, tenant: Tenant, id: string, options: { lock: boolean }): Promise<Draft>;
   /**
    * Selects one row per address that the resource targets: `id`, `email`, `first_name`, `last_name`, `list_id`,
-   * `opted_in` and `suppressed` (the team's do-not-mail list holds the address).
+   * `opted_in`, `suppressed` (the team's do-not-mail list holds the address) and `memberships`: a text that changes when
+   * the address is targeted by other lists, or with another status on one of them.
    */
   selectMembers(subject: PlanSubject): RawBuilder<unknown>;
   /**
@@ -87,7 +89,7 @@ export interface Sendable {
 }
 
 /**
- * The account that mails for a from-address: the account with that very address, else one that is allowed for its
+ * The account that mails for a from-address, in any spelling of it: the account with that very address, else one that is allowed for its
  * domain, an ACTIVE one before others, the oldest among equals.
  */
 export async function pickAccount(
@@ -95,13 +97,14 @@ export async function pickAccount(
   tenant: Tenant,
   fromEmail: string,
 ): Promise<SendingAccount | null> {
-  const domain = fromEmail.slice(fromEmail.lastIndexOf("@") + 1);
+  const email = lookupAddress(fromEmail);
+  const domain = addressDomain(email);
   const account = await kysely(em)
     .selectFrom("email_accounts")
     .select(["id", "email as address", "status"])
     .where(ofTenant(tenant))
-    .where(({ or, eb }) => or([eb("email", "=", fromEmail), sql<boolean>`${domain} = any(allowed_domains)`]))
-    .orderBy(sql`email = ${fromEmail}`, "desc")
+    .where(({ or, eb }) => or([eb("email", "=", email), sql<boolean>`${domain} = any(allowed_domains)`]))
+    .orderBy(sql`email = ${email}`, "desc")
     .orderBy(sql`status = 'ACTIVE'`, "desc")
     .orderBy("id")
     .limit(1)

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { addressDomain, lookupAddress } from "../address.ts";
 import { creditBalance } from "../credits.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
@@ -90,7 +91,7 @@ function assertAccountActive({ account }: Pick<Draft, "account">): SendingAccoun
 
 function assertSendDomain({ fromEmail }: Pick<Draft, "fromEmail">, { sendDomains }: SendingKey): void {
   if (sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
-  const domain = fromEmail?.slice(fromEmail.lastIndexOf("@") + 1).toLowerCase();
+  const domain = fromEmail === null ? undefined : addressDomain(lookupAddress(fromEmail));
   if (!sendDomains.some((allowed) => allowed.toLowerCase() === domain)) {
     throw new Refusal("send_domain_not_allowed", "domain_not_allowed");
   }

@@ -2,6 +2,7 @@ import { type Expression, type RawBuilder, type SqlBool, sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { mayMail } from "../accounts.ts";
 import type { EventName } from "../webhooks/catalogue.ts";
 import { isWanted } from "../webhooks/emit.ts";
 import { foldCounts } from "./counts.ts";
@@ -171,7 +172,7 @@ export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch)
   const { sendId, accountId, epoch } = dispatch;
   const db = kysely(em);
   const { rows: lanes } = await sql<{ live: boolean; active: boolean }>`
-    select s.status = 'SENDING' and l.epoch = ${epoch} as live, coalesce(a.status = 'ACTIVE', false) as active
+    select s.status = 'SENDING' and l.epoch = ${epoch} as live, coalesce(${mayMail("a")}, false) as active
     from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
     left join email_accounts a on a.id = l.account_id and ${ofTenant(dispatch, "a")}
     where s.id = ${sendId} and ${ofTenant(dispatch, "s")}`.execute(db);

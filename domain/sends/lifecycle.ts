@@ -82,7 +82,7 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
       .executeTakeFirstOrThrow();
     const tenant = { teamId: moved.team_id, environment: moved.environment };
     if (pauseReason !== null && isAccountFailure(pauseReason)) {
-      await recordAccountFailure(tx, tenant, moved.account_id, pauseReason);
+      await recordAccountFailure(tx, { ...tenant, accountId: moved.account_id }, pauseReason);
     }
     await sendable({ type: moved.resource_type, id: moved.resource_id }).markMoved(tx, tenant, moved.resource_id, {
       sendId,

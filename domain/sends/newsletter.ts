@@ -47,20 +47,22 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
 
 /**
  * Subscribers of the targeted lists, each address once: opted in when confirmed on at least one of them, `list_id` the
- * first such list. On one list no grouping is needed, which halves the cost of a large plan.
+ * first such list. On one list no grouping is needed, which halves the cost of a large plan. The hashes of several
+ * memberships are combined by XOR, which needs no order: no two of an address are equal.
  */
 const selectMembers: Sendable["selectMembers"] = ({ listIds, ...tenant }) => {
   const [only, ...others] = listIds;
   const memberships =
     only !== undefined && others.length === 0
-      ? sql`select subscriber_id, status = 'CONFIRMED' as opted_in, list_id
+      ? sql`select subscriber_id, status = 'CONFIRMED' as opted_in, list_id, status as memberships
             from subscriptions where list_id = ${only} and ${ofTenant(tenant)}`
       : sql`select subscriber_id, bool_or(status = 'CONFIRMED') as opted_in,
-              coalesce(min(list_id) filter (where status = 'CONFIRMED'), min(list_id)) as list_id
+              coalesce(min(list_id) filter (where status = 'CONFIRMED'), min(list_id)) as list_id,
+              bit_xor(hashtextextended(list_id || '|' || status, 0))::text as memberships
             from subscriptions where list_id = any(${[...listIds]}) and ${ofTenant(tenant)}
             group by subscriber_id`;
   return sql`
-    select s.id, s.email, s.first_name, s.last_name, m.list_id, m.opted_in, x.id is not null as suppressed
+    select s.id, s.email, s.first_name, s.last_name, m.list_id, m.opted_in, x.id is not null as suppressed, m.memberships
     from (${memberships}) m
     join subscribers s on s.id = m.subscriber_id and ${ofTenant(tenant, "s")}
     left join suppressions x on ${ofTenant(tenant, "x")} and x.email = s.email`;

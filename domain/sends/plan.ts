@@ -12,7 +12,7 @@ export interface PlanCounts {
   eligible: number;
 }
 
-/** Order-independent fingerprint of every member as (id, address, class). */
+/** Order-independent fingerprint of every member as (id, address, memberships with their status, suppressed). */
 export interface MemberDigest {
   xor: string;
   sum: string;
@@ -33,17 +33,14 @@ export const planMembers = (subject: PlanSubject) => sendable(subject.resource).
 export async function countMembers(em: EntityManager, subject: PlanSubject): Promise<PlanCounts & MemberDigest> {
   const { rows } = await sql<PlanCounts & MemberDigest>`
     select count(*)::int as "total",
-      (count(*) filter (where class = 'n'))::int as "notOptedIn",
-      (count(*) filter (where class = 's'))::int as "suppressed",
-      (count(*) filter (where class = 'e'))::int as "eligible",
+      (count(*) filter (where not opted_in))::int as "notOptedIn",
+      (count(*) filter (where opted_in and suppressed))::int as "suppressed",
+      (count(*) filter (where opted_in and not suppressed))::int as "eligible",
       coalesce(bit_xor(hashtextextended(member, 0)), 0)::text as "xor",
       coalesce(sum(hashtextextended(member, 1)), 0)::text as "sum"
     from (
-      select class, id || '|' || email || '|' || class as member
-      from (
-        select id, email, case when not opted_in then 'n' when suppressed then 's' else 'e' end as class
-        from (${planMembers(subject)}) members
-      ) classes
+      select opted_in, suppressed, id || '|' || email || '|' || memberships || '|' || suppressed as member
+      from (${planMembers(subject)}) members
     ) digested`.execute(kysely(em));
   const [counted] = rows;
   if (!counted) throw new Error("an aggregate query returned no row");
@@ -51,8 +48,9 @@ export async function countMembers(em: EntityManager, subject: PlanSubject): Pro
 }
 
 /**
- * The digest a confirmation token is bound to: a change of recipients, content or sender changes it. It holds no clock,
- * cap, complaint rate, balance or account status; those are gates.
+ * The digest a confirmation token is bound to: a change of a targeted membership or its status, of a suppression of
+ * anyone targeted, of the content or of the sender changes it. It holds no clock, cap, complaint rate, balance or account
+ * status; those are gates.
  */
 export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDigest): string {
   const facts = [

@@ -70,7 +70,7 @@ export interface PreviewRequest extends Tenant {
  */
 export async function writePreview(em: EntityManager, request: PreviewRequest): Promise<void> {
   const { previewId, resource, apiKeyId, teamId, environment } = request;
-  const { key } = await readAccess(em, request, apiKeyId, sendable(resource).scope);
+  const { caller: key } = await readAccess(em, request, apiKeyId, sendable(resource).scope);
   const { draft, plan, account, cap, complaintRate } = await resolvePreview(em, { teamId, environment }, resource, key);
   const { counts, digest } = plan;
   const facts = {

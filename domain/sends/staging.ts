@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
+import { mayMail } from "../accounts.ts";
 import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
 import { sendable } from "./sendable.ts";
 
@@ -34,7 +35,7 @@ export interface StagedBatch {
 
 /**
  * Takes the next recipients from QUEUED to SENDING in one statement, which requires the send to be SENDING, its lane to
- * be under this very epoch and its account to be ACTIVE. Recipients that were suppressed, opted out of every
+ * be under this very epoch and its account to be one that may mail. Recipients that were suppressed, opted out of every
  * targeted list, were deleted or changed address since the confirm become SUPPRESSED instead.
  *
  * The shared locks on the send and the lane order this against a pause and against `openDispatch`: a statement of an
@@ -70,7 +71,7 @@ export async function stageBatch(
       select s.id, s.team_id, s.environment, s.resource_id
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
       where s.id = ${sendId} and ${ofTenant(dispatch, "s")} and s.status = 'SENDING' and l.epoch = ${epoch}
-        and exists (select 1 from email_accounts a where a.id = l.account_id and ${ofTenant(dispatch, "a")} and a.status = 'ACTIVE')
+        and exists (select 1 from email_accounts a where a.id = l.account_id and ${ofTenant(dispatch, "a")} and ${mayMail("a")})
       for share of s, l
     ), picked as (
       select r.ctid as row, r.email, r.member_id, live.team_id, live.environment, live.resource_id

@@ -17,6 +17,8 @@ export interface AttemptOutcome {
   responseBody: string | null;
   errorMessage: string | null;
   durationMs: number;
+  /** Of a test delivery, which says nothing about the endpoint's health. */
+  isTest?: boolean;
 }
 
 /**
@@ -50,7 +52,8 @@ export function settleAttempts(
       ) as o (id, status, response_status, response_body, error_message, duration_ms)
       where d.id = o.id and d.status = 'PENDING'`,
     );
-    await updateHealth(tx, webhookId, outcomes, kind);
+    const counted = outcomes.filter(({ isTest }) => !isTest);
+    if (counted.length > 0) await updateHealth(tx, webhookId, counted, kind);
   });
 }
 

@@ -1,6 +1,6 @@
 import type { AttemptOutcome } from "./attempts.ts";
 
-/** Why an attempt got no complete answer, as a code that may stand in a workflow's history. */
+/** Why an attempt got no answer, as a code that may stand in a workflow's history. */
 export type FailureCode =
   | "timeout"
   | "name_not_resolved"
@@ -11,24 +11,24 @@ export type FailureCode =
   | "protocol"
   | "unsendable";
 
-/** The endpoint gave an answer, with any status. */
+/** The endpoint answered with any status; its body may be incomplete. */
 export interface Answered {
   kind: "answered";
   status: number;
   /** Valid UTF-8 without NUL, at most 16 KiB of it. */
   body: string;
+  /** Why the body is not all there, or cannot be read, fit for the delivery log of the endpoint's owner. */
+  bodyProblem?: string;
   /** From Retry-After, whole seconds from now, 0 for a date that is past; as the endpoint gave it, without a limit. */
   retryAfterSeconds?: number;
   durationMs: number;
 }
 
-/** The attempt was made and got no complete answer. The message is fit for the delivery log of the endpoint's owner. */
+/** The attempt was made and got no status. The message is fit for the delivery log of the endpoint's owner. */
 export interface Failed {
   kind: "failed";
   code: FailureCode;
   message: string;
-  /** Of an answer whose body did not come to its end. */
-  status?: number;
   durationMs: number;
 }
 
@@ -60,8 +60,17 @@ export interface ClassifiedAnswer {
 }
 
 /**
+ * The outcome of a test delivery's answer. It is attempted once, and however it ends, other deliveries neither wait nor
+ * count failures because of it.
+ */
+export function classifyTest(id: string, answer: Answer): ClassifiedAnswer {
+  const { outcome, ...rest } = classifyAnswer(id, answer, true);
+  return { ...rest, outcome: { ...outcome, isTest: true }, retryAfterMs: 0 };
+}
+
+/**
  * The outcome of an answer: 2xx is a success; 4xx except 408 and 429 is final; all else is tried again
- * unless it was the last attempt.
+ * unless it was the last attempt. The status decides, whatever became of the body.
  */
 export function classifyAnswer(id: string, answer: Answer, last: boolean): ClassifiedAnswer {
   const { durationMs } = answer;
@@ -75,20 +84,20 @@ export function classifyAnswer(id: string, answer: Answer, last: boolean): Class
     };
   }
   if (answer.kind === "failed") {
-    const responseStatus = answer.status ?? null;
     return {
-      outcome: { ...base, responseStatus, status: failed, errorMessage: answer.message },
+      outcome: { ...base, status: failed, errorMessage: answer.message },
       reason: answer.code,
       retryAfterMs: 0,
     };
   }
-  const { status, body } = answer;
-  const answered = { ...base, responseStatus: status, responseBody: body };
+  const { status, body, bodyProblem = null } = answer;
+  const answered = { ...base, responseStatus: status, responseBody: body, errorMessage: bodyProblem };
   if (status >= 200 && status < 300) return { outcome: { ...answered, status: "SUCCEEDED" }, retryAfterMs: 0 };
   const final = status >= 400 && status < 500 && status !== REQUEST_TIMEOUT && status !== TOO_MANY_REQUESTS;
   const mayAskToWait = status === TOO_MANY_REQUESTS || status === SERVICE_UNAVAILABLE;
+  const errorMessage = [explain(status, final), bodyProblem].filter((part) => part !== null).join(" ");
   return {
-    outcome: { ...answered, status: final ? "FAILED" : failed, errorMessage: explain(status, final) },
+    outcome: { ...answered, status: final ? "FAILED" : failed, errorMessage },
     reason: `http_${status}`,
     retryAfterMs: mayAskToWait ? Math.min(answer.retryAfterSeconds ?? 0, MAX_RETRY_AFTER_SECONDS) * 1000 : 0,
   };

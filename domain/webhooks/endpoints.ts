@@ -7,7 +7,7 @@ import { AddressRefused, NameNotResolved } from "../address-guard.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { changesOf, type Patch } from "../patch.ts";
+import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { holdPlace, type LimitedRecords } from "../record-limit.ts";
 import type { EventName } from "./catalogue.ts";
 import { clearFailures, probeNow } from "./endpoint-health.ts";
@@ -226,9 +226,9 @@ export async function updateEndpoint(
   access: Access,
   webhookId: string,
   patch: Patch<EndpointPatch>,
-): Promise<EndpointRow> {
-  await changeEndpoint(em, vault, access, webhookId, patch);
-  return readEndpoint(em, access.tenant, webhookId);
+): Promise<Patched<EndpointRow>> {
+  const isChanged = await changeEndpoint(em, vault, access, webhookId, patch);
+  return { record: await readEndpoint(em, access.tenant, webhookId), isChanged };
 }
 
 /**
@@ -237,13 +237,14 @@ export async function updateEndpoint(
  */
 const SINCE_CHECK = sql<string>`now() - interval '10 minutes'`;
 
+/** @returns whether anything was changed */
 async function changeEndpoint(
   em: EntityManager,
   vault: Vault,
   access: Access,
   webhookId: string,
   { headers, active, ...fields }: Patch<EndpointPatch>,
-): Promise<void> {
+): Promise<boolean> {
   // The edit may be the repair. Before the endpoint is locked: a settlement locks the two in this order.
   if (fields.url !== undefined || headers !== undefined || active === true) {
     if (await probeNow(em, access.tenant, webhookId)) notifyRelayAfterCommit(em);
@@ -259,7 +260,9 @@ async function changeEndpoint(
   if (headers !== undefined) replaceHeaders(vault, endpoint, headers);
   if (active === true && !endpoint.active) await activate(em, endpoint);
   if (active === false) deactivate(endpoint);
+  const isChanged = isDirty(em, endpoint);
   await em.flush();
+  return isChanged;
 }
 
 function replaceHeaders(vault: Vault, endpoint: WebhookEndpoint, headers: CustomHeaders): void {

@@ -216,13 +216,16 @@ const UNSTARTED_SECONDS = 5;
 /** Older ones are left to the reconciler: an operator may have ended their workflow. */
 const UNSTARTED_UNTIL_SECONDS = 120;
 
-/** Groups whose first attempt has not begun: the relay that formed them may have died before it started their workflow. */
+/**
+ * Groups whose first attempt has not begun: the relay that formed them may have died before it started their workflow, and
+ * no relay formed the group of a test delivery.
+ */
 export async function unstartedGroups(em: EntityManager, limit: number): Promise<Group[]> {
   const { rows } = await sql<Group>`
     select id, webhook_id as "webhookId", team_id as "teamId", size, ${nextAttempt} as attempt,
       false as "localFirstAttempt"
     from webhook_groups g
-    where begun_at is null and created_at < now() - make_interval(secs => ${UNSTARTED_SECONDS})
+    where begun_at is null and (created_at < now() - make_interval(secs => ${UNSTARTED_SECONDS}) or lane = 'TEST')
       and created_at > now() - make_interval(secs => ${UNSTARTED_UNTIL_SECONDS})
     order by created_at limit ${limit}`.execute(kysely(em));
   return rows;

@@ -3,9 +3,9 @@ export type CustomHeaders = Record<string, string>;
 
 export const MAX_HEADERS = 20;
 const MAX_NAME_LENGTH = 128;
-const MAX_VALUE_LENGTH = 1_000;
+export const MAX_VALUE_LENGTH = 1_000;
 /** Of all of them as they go over the wire: common servers take 16 KiB of headers in all. */
-const MAX_TOTAL_BYTES = 8 * 1_024;
+export const MAX_TOTAL_BYTES = 8 * 1_024;
 /** A colon, a space, a line end. */
 const BYTES_AROUND = 4;
 

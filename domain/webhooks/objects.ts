@@ -85,7 +85,7 @@ interface Fields {
     display_name: string;
     provider: AccountProvider;
     status: AccountStatus;
-    /** The code of an error that its status does not show, e.g. `login_refused`. */
+    /** The code of the failure behind ERROR, e.g. `login_refused`; of another status null, or the failure before it. */
     last_error: string | null;
     last_checked_at: Instant | null;
   };

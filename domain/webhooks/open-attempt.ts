@@ -26,6 +26,8 @@ export interface DueDelivery {
   eventId: string;
   type: string;
   isReplay: boolean;
+  /** It brings an example: it is attempted once. */
+  isTest: boolean;
   /** JSON of the record the event is about. */
   object: string;
   /** ISO 8601. */
@@ -89,7 +91,7 @@ export function openAttempt(em: EntityManager, { groupId, attempt, keepForMs }: 
     if (group.attempting) await replaceRows(tx, groupId, "PENDING", OUTCOME_UNKNOWN);
     const isProbe = group.lane === "PROBE" && group.phase === "FIRST" && group.is_failing;
     const mustWait =
-      (group.is_failing && !isProbe) ||
+      (group.is_failing && !isProbe && group.lane !== "TEST") ||
       (group.phase === "RETRYING" && !(await hasFreePlace(tx, groupId, group.webhook_id)));
     if (mustWait) return { state: "returned", deliveries: await returnGroup(tx, groupId, group.attempt, attempt) };
 
@@ -225,7 +227,7 @@ async function readDue(em: EntityManager, groupId: string): Promise<DueDelivery[
     em,
     "attempt_due",
     sql<DueDelivery>`
-    select d.id, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay", v.object,
+    select d.id, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay", v.is_test as "isTest", v.object,
       ${isoInstant(sql.ref("v.created_at"))} as "eventCreatedAt"
     from webhook_deliveries d join webhook_events v on v.id = d.event_id
     where d.group_id = ${groupId} and d.status = 'PENDING' order by d.id`,

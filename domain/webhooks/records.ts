@@ -33,10 +33,15 @@ function instants<Column extends string>(row: string, ...columns: Column[]): { [
 
 const nothing = sql`null`;
 
+/** The address of a row of `subscribers` or `suppressions`, in the client's spelling. */
+const shownEmail = (row: string) =>
+  sql<string>`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)})`;
+
 /** Of a row of `subscribers`. */
 export const subscriberRecord = (row: string): RawBuilder<EventObject<"subscriber">> =>
   record("subscriber", {
-    ...plain(row, "id", "email", "first_name", "last_name"),
+    ...plain(row, "id", "first_name", "last_name"),
+    email: shownEmail(row),
     ...instants(row, "created_at", "updated_at"),
   });
 
@@ -44,14 +49,18 @@ export const subscriberRecord = (row: string): RawBuilder<EventObject<"subscribe
 export const subscriptionRecord = (row: string): RawBuilder<EventObject<"subscription">> =>
   record("subscription", {
     ...plain(row, "list_id", "subscriber_id"),
-    email: sql`(select email from subscribers where id = ${sql.ref(`${row}.subscriber_id`)})`,
+    email: sql`(select ${shownEmail("person")} from subscribers person where person.id = ${sql.ref(`${row}.subscriber_id`)})`,
     ...plain(row, "status", "confirmation_withheld"),
     ...instants(row, "confirmed_at", "confirmation_sent_at", "unsubscribed_at", "created_at", "updated_at"),
   });
 
 /** Of a row of `suppressions`. */
 export const suppressionRecord = (row: string): RawBuilder<EventObject<"suppression">> =>
-  record("suppression", { ...plain(row, "id", "email", "reason"), ...instants(row, "created_at", "updated_at") });
+  record("suppression", {
+    ...plain(row, "id", "reason"),
+    email: shownEmail(row),
+    ...instants(row, "created_at", "updated_at"),
+  });
 
 /** Of a row of `unsubscribes`. */
 export const unsubscribeRecord = (row: string): RawBuilder<EventObject<"unsubscribe">> =>

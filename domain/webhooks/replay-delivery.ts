@@ -5,21 +5,29 @@ import { notifyRelayAfterCommit } from "./notify-relay.ts";
 import { keepEvents } from "./retention.ts";
 
 /**
+ * An endpoint of the tenant. Until the caller's transaction ends it is neither deleted nor, by an edit, switched off.
+ * @throws {ApiError} `not_found`
+ */
+export async function holdEndpoint(em: EntityManager, tenant: Tenant, webhookId: string) {
+  const endpoint = await kysely(em)
+    .selectFrom("webhook_endpoints")
+    .select(["active", "events"])
+    .where("id", "=", webhookId)
+    .where(ofTenant(tenant))
+    .forKeyShare()
+    .executeTakeFirst();
+  if (!endpoint) throw notFound();
+  return endpoint;
+}
+
+/**
  * Queues the event of a delivery for its endpoint once more, as a delivery of its own, for the relay to put in a group.
  * @throws {ApiError} `not_found` for either; `resource_state_invalid` when the endpoint is not active, or the event is
  *   no longer kept
  */
 export async function replayDelivery(em: EntityManager, tenant: Tenant, webhookId: string, deliveryId: string) {
   const db = kysely(em);
-  const endpoint = await db
-    .selectFrom("webhook_endpoints")
-    .select("active")
-    .where("id", "=", webhookId)
-    .where(ofTenant(tenant))
-    // Neither deleted nor, by an edit, switched off before the new row is there.
-    .forKeyShare()
-    .executeTakeFirst();
-  if (!endpoint) throw notFound();
+  const endpoint = await holdEndpoint(em, tenant, webhookId);
   const delivery = await db
     .selectFrom("webhook_deliveries")
     .select(["event_id", "event_type"])

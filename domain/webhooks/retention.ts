@@ -2,9 +2,11 @@ import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 
 /** How long a delivery stays in the log, on the database's clock. */
-const KEPT = sql`interval '30 days'`;
+export const DELIVERY_KEPT_DAYS = 30;
+const KEPT = sql`${sql.lit(`${DELIVERY_KEPT_DAYS} days`)}::interval`;
 /** An event outlives its youngest delivery: until then it can be replayed. */
-export const EVENT_KEPT: RawBuilder<unknown> = sql`interval '31 days'`;
+export const EVENT_KEPT_DAYS = 31;
+export const EVENT_KEPT: RawBuilder<unknown> = sql`${sql.lit(`${EVENT_KEPT_DAYS} days`)}::interval`;
 /** By then no attempt that began before its endpoint was deleted is still under way. */
 const LATE = sql`interval '1 hour'`;
 

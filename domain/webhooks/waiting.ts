@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { notFound } from "../errors.ts";
 import { isFailing } from "./endpoint-health.ts";
 
 /** Where a delivery stands among those of its endpoint: the id of its first attempt, which all its attempts share. */
@@ -60,6 +61,30 @@ export function oldestWaiting(
 export const nextProbeAt = (delivery: string): RawBuilder<string | null> => sql<string | null>`case
   when ${isWaiting(delivery)} then (select h.probe_at from webhook_health h
     where h.webhook_id = ${sql.ref(`${delivery}.webhook_id`)} and ${isFailing("h")}) end`;
+
+/** Deliveries as the API shows them, with `next_probe_at`. */
+export const deliveryRows = (em: EntityManager) =>
+  kysely(em)
+    .selectFrom("webhook_deliveries")
+    .selectAll("webhook_deliveries")
+    .select(nextProbeAt("webhook_deliveries").as("next_probe_at"));
+
+/**
+ * A delivery in the log of one of the tenant's endpoints.
+ * @throws {ApiError} `not_found`
+ */
+export async function readDelivery(em: EntityManager, tenant: Tenant, webhookId: string, deliveryId: string) {
+  const delivery = await deliveryRows(em)
+    // The log of a deleted endpoint is not shown while the clean-up deletes it.
+    .innerJoin("webhook_endpoints", "webhook_endpoints.id", "webhook_deliveries.webhook_id")
+    .where("webhook_deliveries.id", "=", deliveryId)
+    .where("webhook_deliveries.webhook_id", "=", webhookId)
+    .where(ofTenant(tenant, "webhook_deliveries"))
+    .where(ofTenant(tenant, "webhook_endpoints"))
+    .executeTakeFirst();
+  if (!delivery) throw notFound();
+  return delivery;
+}
 
 /**
  * Ends deliveries that wait for an endpoint, the oldest first: those that failed before are FAILED, the others become

@@ -120,7 +120,8 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
           ${createdAt} from ${many}`,
       sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, status, created_at)
         select 'whd_' || n, ${tenant}, ${webhookId}, 'event', 'email.sent',
-          case when n <= 100 then 'FAILED' else 'SUCCEEDED' end, ${createdAt} from ${many}`,
+          case when n <= 100 then 'FAILED' when n <= 150 then 'RETRYING' when n <= 200 then 'BLOCKED'
+            when n <= 300 then 'PENDING' else 'SUCCEEDED' end, ${createdAt} from ${many}`,
       sql`vacuum analyze`,
     ]) {
       await insert.execute(db);
@@ -171,15 +172,33 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
         { campaign_id: "nl_3" },
       ],
     },
-    { path: `/webhooks/${webhookId}/deliveries`, sorts: [] },
+    {
+      path: `/webhooks/${webhookId}/deliveries`,
+      sorts: [],
+      filters: [{ status: "FAILED" }, { status: "RETRYING" }, { status: "BLOCKED" }],
+    },
   ];
 
-  it("let a filter of the delivery log by status walk 10,000 rows a page, and lead on to what is behind them", async () => {
+  it("let a filter of the delivery log by a failure find all rows there are, in order", async () => {
+    for (const [status, from, to] of [
+      ["FAILED", 1, 100],
+      ["RETRYING", 101, 150],
+      ["BLOCKED", 151, 200],
+    ] as const) {
+      const { body } = await look(`/webhooks/${webhookId}/deliveries`, { status, order: "asc", limit: "100" });
+      const expected = Array.from({ length: to - from + 1 }, (_, i) => `whd_${from + i}`);
+      assert.deepEqual(
+        body.data.map(({ id }: Json) => id),
+        expected,
+      );
+    }
+  });
+
+  it("let a filter of the delivery log by PENDING walk 10,000 rows a page, and lead on to what is behind them", async () => {
     const path = `/webhooks/${webhookId}/deliveries`;
     for (const [status, order, rows] of [
-      ["FAILED", "desc", 100],
-      ["FAILED", "asc", 100],
-      ["PENDING", "desc", 0],
+      ["PENDING", "desc", 100],
+      ["PENDING", "asc", 100],
     ] as const) {
       const seen: string[] = [];
       let pages = 0;
@@ -189,7 +208,7 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
         seen.push(...body.data.map(({ id }: Json) => id));
         cursor = body.meta.next_cursor;
       }
-      const expected = Array.from({ length: rows }, (_, i) => `whd_${order === "asc" ? i + 1 : rows - i}`);
+      const expected = Array.from({ length: rows }, (_, i) => `whd_${200 + (order === "asc" ? i + 1 : rows - i)}`);
       assert.deepEqual(seen, expected);
       assert.ok(pages <= MANY / 10_000 + 5, `${pages} pages`);
     }

@@ -185,11 +185,14 @@ describe("lists", () => {
         `${payload}A.${signature}`,
         `${cursor} `,
         cursor.toLowerCase(),
+        "",
+        `${cursor}\0`,
+        "x".repeat(257),
+        cursor.repeat(4),
       ];
       for (const text of madeUp) {
         assert.equal(code(await get(`/lists?cursor=${encodeURIComponent(text)}`)), "cursor_invalid", text);
       }
-      assert.equal(code(await get(`/lists?cursor=${"x".repeat(257)}`)), "validation_failed");
     });
 
     it("decode to the encoded value, stay within 256 characters, and no change of a character passes", async () => {

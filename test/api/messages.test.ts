@@ -3,6 +3,7 @@ import { z } from "zod";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { completeInput, parserOf, type RawInput } from "../../api/rest/input.ts";
 import { appRouter } from "../../api/router.ts";
+import { kysely } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
@@ -39,7 +40,8 @@ function* badRequests(input: z.ZodObject): Generator<RawInput> {
   const empty: RawInput = { params: {}, query: {}, body: undefined };
   yield empty;
   for (const value of BAD_VALUES) yield { ...empty, body: value };
-  for (const [part, schema] of Object.entries(input.shape)) {
+  for (const [part, given] of Object.entries(input.shape)) {
+    const schema = given instanceof z.ZodOptional ? given.unwrap() : given;
     assert.ok(schema instanceof z.ZodObject);
     for (const field of [...Object.keys(schema.shape), "unknown"]) {
       for (const value of BAD_VALUES) yield { ...empty, [part]: { [field]: value } };
@@ -54,9 +56,9 @@ function defaultMessages(schema: z.ZodType, raw: RawInput): string[] {
   return issues.flatMap(({ message }, i) => (marked[i]?.message === "default" ? [message] : []));
 }
 
-function messageOf(schema: z.ZodType, raw: RawInput): string | undefined {
+function messageOf(schema: z.ZodType, output: z.ZodType, raw: RawInput): string | undefined {
   try {
-    parserOf(schema)(raw);
+    parserOf(schema, output)(raw);
     return undefined;
   } catch (error) {
     assert.ok(error instanceof ApiError, String(error));
@@ -70,7 +72,7 @@ describe("Messages about a request that is not valid", () => {
       const schema = completeInput(meta.input);
       let refused = 0;
       for (const raw of badRequests(meta.input)) {
-        const message = messageOf(schema, raw);
+        const message = messageOf(schema, meta.output, raw);
         if (message === undefined) continue;
         refused++;
         for (const words of defaultMessages(schema, raw)) assert.ok(!message.includes(words), message);
@@ -105,6 +107,7 @@ describe("Messages about a request that is not valid", () => {
       ["a parameter that is given twice", () => api(team.keys.live).get(`/lists?${HOSTILE}=1&${HOSTILE}=2`)],
       ["a half character", () => api(team.keys.live).post("/lists", { name: "a", [`${"x".repeat(63)}😀`]: 1 })],
       ["a name in a record", () => api(team.keys.live).post("/webhooks", { headers: { [HOSTILE + long]: "a" } })],
+      ["an address", () => api(team.keys.live).post("/suppressions", { emails: [`${HOSTILE}@x`] })],
       [
         "many names",
         () =>
@@ -129,6 +132,24 @@ describe("Messages about a request that is not valid", () => {
     }
   });
 
+  it("that quotes an address is not kept under the Idempotency-Key", async () => {
+    const { keys, em, team } = await makeTeam();
+    const idempotencyKey = "k";
+    const refused = await api(keys.live).post("/suppressions", { emails: ["nobody"] }, { idempotencyKey });
+    assert.equal(refused.body.error.param, "emails[0]");
+    const records = await kysely(em)
+      .selectFrom("idempotency_records")
+      .select(["payload"])
+      .where("team_id", "=", team.id)
+      .execute();
+    assert.deepEqual(
+      records.filter(({ payload }) => payload !== null),
+      [],
+    );
+    const next = await api(keys.live).post("/suppressions", { emails: ["a@example.com"] }, { idempotencyKey });
+    assert.equal(next.status, 200, next.text);
+  });
+
   describe("name the field, the bad value or its size, and the remedy", () => {
     let team: TestTeam;
     before(async () => {
@@ -150,10 +171,23 @@ describe("Messages about a request that is not valid", () => {
       ],
       [() => post("/lists", { name: "a", extra: 1 }), "extra is not a field of this request; leave it out."],
       [() => post("/lists", []), "The body must be a JSON object."],
-      [() => post("/subscribers", { email: "nobody" }), "email must be an email address, such as name@example.com."],
+      [
+        () => post("/subscribers", { email: "nobody" }),
+        'email must be an email address, such as name@example.com; it is "nobody".',
+      ],
+      [
+        () => post("/suppressions", { emails: ["a@example.com", "b@example.com", "nobody", "c@", "d@example.com"] }),
+        'emails[2] must be an email address, such as name@example.com; it is "nobody". emails[3] must be an email address, such as name@example.com; it is "c@".',
+      ],
+      [
+        () => post("/suppressions", { emails: ["a@example.com", `${"b".repeat(400)}@example.com`] }),
+        `emails[1] must be at most 320 characters long; it is "${"b".repeat(64)}…".`,
+      ],
       [() => post("/suppressions", { emails: [] }), "emails must have at least 1 item; it has 0."],
       [() => get("/lists?limit=ten"), 'limit must be a whole number from 1 to 100; it is "ten".'],
       [() => get("/lists?page=2"), "page is not a parameter of this endpoint; leave it out."],
+      [() => get("/lists?expand=subscribers"), "expand is not supported by this list; leave it out."],
+      [() => get("/lists?active=true"), "active is a filter of other lists and not of this one; leave it out."],
       [
         () => get("/lists?updated_since=yesterday"),
         'updated_since must be an ISO 8601 date and time with a time zone, such as 2026-08-15T10:00:00Z; it is "yesterday".',

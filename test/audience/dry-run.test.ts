@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { Scope } from "../../domain/access/scopes.ts";
+import { api } from "../support/api.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf } from "./walk.ts";
 
@@ -59,6 +60,44 @@ describe("dry_run on every write", () => {
       assert.equal(body.error.code, "unsupported_parameter");
     });
   }
+
+  for (const endpoint of WRITES.filter(({ meta }) => meta.method === "PATCH")) {
+    it(`${nameOf(endpoint)} counts nothing when nothing would change`, async () => {
+      const { values, ...team } = await makeEstate();
+      const key = keyFor(team, endpoint);
+      const dry = async () => {
+        const { body, text } = await callRoute(endpoint, key, values, { query: { dry_run: "true" } });
+        assert.ok(body.meta.impact, text);
+        return body.meta.impact;
+      };
+      const { affected_ids, ...counts } = await dry();
+      assert.deepEqual([counts.would_update, counts.affected_count, affected_ids.length], [1, 1, 1]);
+      assert.equal((await callRoute(endpoint, key, values)).status, 200);
+      const none = {
+        would_create: 0,
+        would_update: 0,
+        would_delete: 0,
+        affected_count: 0,
+        affected_ids: [],
+        quota: null,
+      };
+      assert.deepEqual(await dry(), { object: "impact", ...none });
+      const path = endpoint.meta.path.replace(/\{(\w+)\}/, (_, name: string) => values[name] ?? "");
+      const empty = await api(key).call("PATCH", path, {}, { query: { dry_run: "true" } });
+      assert.deepEqual(empty.body.meta.impact, { object: "impact", ...none });
+    });
+  }
+
+  it("counts the subscriptions that a list takes along, and names the list alone", async () => {
+    const { values, newcomerId, keys } = await makeEstate();
+    const client = api(keys.live);
+    const { listId = "" } = values;
+    await client.post(`/lists/${listId}/subscribers`, { subscriber_ids: [newcomerId] });
+    const { body, text } = await client.delete(`/lists/${listId}`, { query: { dry_run: "true" } });
+    const { would_delete, affected_count, affected_ids } = body.meta?.impact ?? {};
+    assert.deepEqual([would_delete, affected_count, affected_ids], [3, 3, [listId]], text);
+    assert.equal((await client.get(`/lists/${listId}/subscribers`)).body.data.length, 2);
+  });
 
   it("is refused where the real write would be", async () => {
     const patch = WRITES.find((endpoint) => nameOf(endpoint) === "PATCH /newsletters/{newsletterId}");

@@ -16,14 +16,19 @@ describe("Subscribers", () => {
     return answer.body.data;
   };
 
-  it("creates one, on no list, with the address in its stored spelling", async () => {
+  it("creates one, on no list, with the address trimmed and in lower case", async () => {
     const local = unique("anna");
     const { id, created_at, updated_at, ...rest } = await make({
       email: ` ${local.toUpperCase()}@xn--mnchen-3ya.DE `,
       first_name: "Änne",
     });
     assert.match(id, /^sub_/);
-    assert.deepEqual(rest, { object: "subscriber", email: `${local}@münchen.de`, first_name: "Änne", last_name: null });
+    assert.deepEqual(rest, {
+      object: "subscriber",
+      email: `${local}@xn--mnchen-3ya.de`,
+      first_name: "Änne",
+      last_name: null,
+    });
     const read = await client.get(`/subscribers/${id}`);
     assert.deepEqual(read.body.data, { ...rest, id, created_at, updated_at, subscriptions: [] });
   });

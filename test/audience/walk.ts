@@ -118,6 +118,7 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
   "POST /newsletters/{newsletterId}/send": () => ({ confirmation_token: "none" }),
   "POST /webhooks": () => webhookBody(),
   "PATCH /webhooks/{webhookId}": () => ({ events: [QUIET_EVENT], name: "Changed" }),
+  "POST /webhooks/{webhookId}/test": () => ({ type: QUIET_EVENT }),
   "POST /suppressions": () => ({ emails: [uniqueEmail()] }),
 };
 
@@ -131,6 +132,21 @@ export const paramsOf = ({ meta }: Endpoint): string[] =>
 export const keyFor = ({ keys }: TestTeam, { meta }: Endpoint): string =>
   meta.scope === "suppressions:delete" ? keys.cleanup : keys.live;
 
+/** A route's path with these values in it. */
+export const pathOf = ({ meta }: Endpoint, values: PathValues): string =>
+  meta.path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+    const value = values[name];
+    assert.ok(value, `test/audience/walk.ts must know a value for {${name}}`);
+    return encodeURIComponent(value);
+  });
+
+/** A body that the route accepts; undefined where it takes none. */
+export function bodyOf(endpoint: Endpoint, subscriberId = newId("subscriber")): Json {
+  const body = BODIES[nameOf(endpoint)]?.(subscriberId);
+  assert.ok(body || !endpoint.meta.input.shape.body, `test/audience/walk.ts must know a body for ${nameOf(endpoint)}`);
+  return body;
+}
+
 /** Calls a route with these values in its path. */
 export function callRoute(
   endpoint: Endpoint,
@@ -138,13 +154,8 @@ export function callRoute(
   values: PathValues,
   { subscriberId = newId("subscriber"), query }: { subscriberId?: string; query?: Record<string, string> } = {},
 ): Promise<ApiAnswer> {
-  const path = endpoint.meta.path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
-    const value = values[name];
-    assert.ok(value, `test/audience/walk.ts must know a value for {${name}}`);
-    return encodeURIComponent(value);
-  });
-  const body = BODIES[nameOf(endpoint)]?.(subscriberId);
-  assert.ok(body || !endpoint.meta.input.shape.body, `test/audience/walk.ts must know a body for ${nameOf(endpoint)}`);
+  const path = pathOf(endpoint, values);
+  const body = bodyOf(endpoint, subscriberId);
   const idempotencyKey = endpoint.meta.idempotency === "required" ? unique("key") : undefined;
   return api(key).call(endpoint.meta.method, path, body, { query, idempotencyKey });
 }

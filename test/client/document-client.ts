@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { BASE_PATH } from "../../api/app.ts";
+import { BASE_PATH } from "../../api/base-path.ts";
 import { openApiDocument } from "../../api/openapi/document.ts";
 import { appRouter } from "../../api/router.ts";
 import { generateClient, type OpenApiDocument } from "../../client/generate.ts";

@@ -118,7 +118,7 @@ describe("docker-compose.temporal.yml", () => {
     });
   }
 
-  it("passes the settings on networks and load balancers to the processes that heed them", () => {
+  it("passes the settings on networks, load balancers and rate limits to the processes that heed them", () => {
     const heeding = (setting: string) =>
       ours.flatMap(([name, { environment }]) =>
         String(environment?.[setting]).startsWith(`\${${setting}:-`) ? [name] : [],
@@ -126,7 +126,10 @@ describe("docker-compose.temporal.yml", () => {
     for (const setting of ["EGRESS_DENIED_NETWORKS", "SMTP_ALLOWED_HOSTS", "WEBHOOK_HTTPS_ONLY"]) {
       assert.deepEqual(heeding(setting).sort(), ["api", "dispatch", "webhooks"], setting);
     }
-    assert.deepEqual(heeding("PROXY_ADDRESSES"), ["api"]);
+    const ofApi = ["PROXY_ADDRESSES", "PROXY_HOPS", "RATE_LIMIT_PER_MINUTE", "FAILED_AUTHENTICATIONS_PER_MINUTE"];
+    for (const setting of [...ofApi, "OAUTH_ISSUER", "OAUTH_JWKS_URL", "OAUTH_AUDIENCE"]) {
+      assert.deepEqual(heeding(setting), ["api"], setting);
+    }
   });
 
   it("pins every image it does not build", () => {

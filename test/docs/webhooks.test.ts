@@ -93,7 +93,7 @@ func main() {
   },
 };
 
-const text = await readFile(`${import.meta.dirname}/../../docs/webhooks.md`, "utf8");
+const text = await readFile(`${import.meta.dirname}/../../api/docs/guides/webhooks.md`, "utf8");
 
 const snippetOf = (fence: string): string =>
   new RegExp(`^\`\`\`${fence}\\n(.*?)^\`\`\`$`, "ms").exec(text)?.[1] ?? assert.fail(`no ${fence} in the document`);
@@ -125,7 +125,7 @@ async function ask({ fence, snippet, files, command: [command, ...args] }: Langu
 for (const [name, language] of Object.entries(LANGUAGES)) {
   // Not mocha's skip: `.ci/run` allows no skipped test, and a machine may have no Go.
   const here = await isHere(language.version);
-  describe(`The ${name} in docs/webhooks.md${here ? "" : ", which this machine cannot run"}`, () => {
+  describe(`The ${name} in the webhooks guide${here ? "" : ", which this machine cannot run"}`, () => {
     if (!here) return;
     let answers: boolean[];
     before(async function () {
@@ -140,7 +140,7 @@ for (const [name, language] of Object.entries(LANGUAGES)) {
   });
 }
 
-describe("docs/webhooks.md", () => {
+describe("The webhooks guide", () => {
   it("names every header that cannot be set", () => {
     for (const header of RESERVED_HEADERS) assert.ok(text.includes(`\`${header}\``), header);
   });

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { gzipSync } from "node:zlib";
 import { confirmUrl, readUnsubscribeToken, unsubscribeUrl } from "../../domain/links.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { api, type Json } from "../support/api.ts";
@@ -171,6 +172,24 @@ describe("Pages for recipients", () => {
         }
       }
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+    });
+
+    it("takes no compressed form: a small one could inflate to a large one", async () => {
+      const mail = await mailLetter(team);
+      const before = await snapshotTables(team.em, team.team.id);
+      const answer = await fetch(linkTo(mail), {
+        method: "POST",
+        body: gzipSync("List-Unsubscribe=One-Click"),
+        headers: { "content-encoding": "gzip", "content-type": "application/x-www-form-urlencoded" },
+      });
+      await assertPage(answer, 415);
+      assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+    });
+
+    it("reads a form of many names without an end in linear time", async () => {
+      const mail = await mailLetter(team);
+      await assertPage(await post(linkTo(mail), "List-Unsubscribe".repeat(1_000)), 200);
+      assert.equal((await unsubscribesOf(mail))[0].source, "link");
     });
 
     it("refuses an oversized form", async () => {

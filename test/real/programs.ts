@@ -13,8 +13,13 @@ const FOLDERS = [...(process.env["PATH"] ?? "").split(":"), "/usr/sbin", "/usr/l
 /** Debian asks it before it starts a service that was just installed; 101 means no. */
 const POLICY = "/usr/sbin/policy-rc.d";
 
-/** Debian's package of each program. */
-const PACKAGES = { pgbouncer: "pgbouncer", postfix: "postfix", promtool: "prometheus" } as const;
+/** Debian's packages of each program; a browser shows no text without a font. */
+const PACKAGES = {
+  chromium: "chromium fonts-dejavu-core",
+  pgbouncer: "pgbouncer",
+  postfix: "postfix",
+  promtool: "prometheus",
+} as const;
 type DebianProgram = keyof typeof PACKAGES;
 type Program = DebianProgram | "schemathesis";
 
@@ -48,15 +53,15 @@ async function aptGet(args: string[], cwd: string): Promise<void> {
   });
 }
 
-/** Installs a package; no service of it is started. */
-async function install(name: string): Promise<void> {
+/** Installs packages; no service of them is started. */
+async function install(names: string): Promise<void> {
   const refuse = "#!/bin/sh\nexit 101\n";
   const ours = await writeFile(POLICY, refuse, { mode: 0o755, flag: "wx" }).then(
     () => true,
     () => false,
   );
   try {
-    await aptGet(["install", "--no-install-recommends", name], "/");
+    await aptGet(["install", "--no-install-recommends", ...names.split(" ")], "/");
   } finally {
     if (ours) await rm(POLICY, { force: true });
   }

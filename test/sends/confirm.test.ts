@@ -14,6 +14,7 @@ import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import {
   addSubscribers,
+  anotherNewsletter,
   confirm,
   credits,
   freshKey,
@@ -224,6 +225,26 @@ describe("A confirm", () => {
     refused(await preview({ client: sender.client, newsletterId: other.newsletterId }), 404, "not_found");
   });
 
+  it("asks for a token, behind the refusals that come first", async () => {
+    const sender = await makeSender();
+    const send = ({ client, newsletterId }: Pick<Sender, "client" | "newsletterId">, body?: unknown) =>
+      client.post(`/newsletters/${newsletterId}/send`, body, { idempotencyKey: freshKey() });
+    const testKey = { client: api(sender.keys.test), newsletterId: sender.newsletterId };
+    refused(await send(testKey, {}), 403, "send_not_permitted");
+    refused(await send({ ...sender, newsletterId: newId("newsletter") }, {}), 404, "not_found");
+    for (const body of [undefined, {}, { confirmation_token: null }, { confirmation_token: "" }]) {
+      refused(await send(sender, body), 409, "confirmation_required");
+    }
+    for (const confirmation_token of [1, true, ["x"], {}]) {
+      const answer = await send(sender, { confirmation_token });
+      refused(answer, 400, "validation_failed");
+      assert.equal(answer.body.error.param, "confirmation_token");
+    }
+    refused(await send(sender, null), 400, "validation_failed");
+    refused(await send(sender, { token: "x" }), 400, "validation_failed");
+    refused(await send(sender, { confirmation_token: "x".repeat(10_000) }), 409, "confirmation_invalid");
+  });
+
   it("requires an Idempotency-Key and refuses a dry run", async () => {
     const sender = await makeSender();
     const path = `/newsletters/${sender.newsletterId}/send`;
@@ -290,6 +311,60 @@ describe("A confirm", () => {
       assert.equal((await confirm(sender, await tokenOf(sender))).status, 202);
     });
   }
+
+  /** A newsletter to two lists: person 0 is CONFIRMED on the first, PENDING on the second, and person 1 on none but the first. */
+  async function makeSenderToTwoLists(): Promise<Sender & { otherListId: string; subscriberIds: string[] }> {
+    const sender = await makeSender({ recipients: [], credits: 10 });
+    const subscriberIds = await addSubscribers(sender, sender.listId, [
+      ...people(2, sender.audience),
+      { email: `pending@${sender.audience}`, status: "PENDING" },
+      { email: `gone@${sender.audience}`, status: "UNSUBSCRIBED" },
+    ]);
+    const other = await sender.client.post("/lists", { name: "Others", optin: "DOUBLE" });
+    const otherListId: string = other.body.data.id;
+    await transaction(sender.em, (tx) => attachList(tx, sender.newsletterId, otherListId));
+    await sender.client.post(`/lists/${otherListId}/subscribers`, { subscriber_ids: subscriberIds.slice(0, 1) });
+    return { ...sender, otherListId, subscriberIds };
+  }
+  const memberships: Record<string, (sender: Awaited<ReturnType<typeof makeSenderToTwoLists>>) => Promise<unknown>> = {
+    "a recipient joins another targeted list": ({ client, otherListId, subscriberIds }) =>
+      client.post(`/lists/${otherListId}/subscribers`, { subscriber_ids: [subscriberIds[1]] }),
+    "a recipient leaves one of two targeted lists": ({ client, otherListId, subscriberIds }) =>
+      client.delete(`/lists/${otherListId}/subscribers/${subscriberIds[0]}`),
+    "a recipient's subscription to another targeted list is confirmed": ({ em, otherListId }) =>
+      sql`update subscriptions set status = 'CONFIRMED' where list_id = ${otherListId}`.execute(kysely(em)),
+    "a recipient opts out of another targeted list": ({ em, otherListId }) =>
+      sql`update subscriptions set status = 'UNSUBSCRIBED' where list_id = ${otherListId}`.execute(kysely(em)),
+    "a subscriber who has not opted in leaves": ({ client, listId, subscriberIds }) =>
+      client.delete(`/lists/${listId}/subscribers/${subscriberIds[2]}`),
+    "a subscriber who has not opted in opts out": ({ em, listId, subscriberIds }) =>
+      sql`update subscriptions set status = 'UNSUBSCRIBED'
+        where list_id = ${listId} and subscriber_id = ${subscriberIds[2]}`.execute(kysely(em)),
+    "a subscriber who has not opted in is suppressed": ({ client, audience }) =>
+      client.post("/suppressions", { emails: [`pending@${audience}`] }),
+    "a subscriber who opted out is suppressed": ({ client, audience }) =>
+      client.post("/suppressions", { emails: [`gone@${audience}`] }),
+  };
+  for (const [name, change] of Object.entries(memberships)) {
+    it(`is refused as send_plan_changed when ${name}, though the recipients stay the same`, async () => {
+      const sender = await makeSenderToTwoLists();
+      const before = await preview(sender);
+      await change(sender);
+      refused(await confirm(sender, before.body.data.confirmation.token), 409, "send_plan_changed");
+      const after = await preview(sender);
+      assert.deepEqual([before.body.data.recipients.eligible, after.body.data.recipients.eligible], [2, 2]);
+      assert.equal((await confirm(sender, after.body.data.confirmation.token)).status, 202);
+    });
+  }
+
+  it("is not refused when the lists, people and suppressions around the plan change", async () => {
+    const sender = await makeSenderToTwoLists();
+    const token = await tokenOf(sender);
+    const untargeted = await sender.client.post("/lists", { name: "Untargeted" });
+    await sender.client.post(`/lists/${untargeted.body.data.id}/subscribers`, { subscriber_ids: sender.subscriberIds });
+    await sender.client.post("/suppressions", { emails: [`nobody@${sender.audience}`] });
+    assert.equal((await confirm(sender, token)).status, 202);
+  });
 
   it("is refused as send_plan_changed for another key of the team", async () => {
     const sender = await makeSender();
@@ -413,11 +488,30 @@ describe("A preview", () => {
     assert.equal(answer.body.data, null);
     assert.equal(answer.body.meta.dry_run, true);
     assert.deepEqual(answer.body.meta.impact.affected_ids, [sender.newsletterId]);
-    assert.equal(answer.body.meta.impact.quota.amount, 2);
+    const quota = { kind: "email_credits", amount: 2, used: 0, limit: 9, remaining: 9 };
+    assert.deepEqual(answer.body.meta.impact.quota, quota);
     const { rows } = await sql`select 1 from send_previews where resource_id = ${sender.newsletterId}`.execute(
       kysely(sender.em),
     );
     assert.equal(rows.length, 0);
+  });
+});
+
+describe("The quota of a preview's dry run", () => {
+  it("is the team's credits: what was granted, and of it what is reserved, consumed and left", async () => {
+    const sender = await makeSender({ recipients: 3, credits: 10, dailySendCap: 500 });
+    const second = await anotherNewsletter(sender);
+    const third = await anotherNewsletter(sender);
+    await sendAndWait(sender);
+    await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int + 2) % 7 + 1]
+      where id = ${second.newsletterId}`.execute(kysely(sender.em));
+    await startSend(second);
+    const answer = await third.client.post(`/newsletters/${third.newsletterId}/send-preview`, undefined, {
+      idempotencyKey: freshKey(),
+      query: { dry_run: true },
+    });
+    const quota = { kind: "email_credits", amount: 3, used: 6, limit: 10, remaining: 4 };
+    assert.deepEqual(answer.body.meta?.impact.quota, quota, answer.text);
   });
 });
 
@@ -441,7 +535,7 @@ describe("A confirm under the draft's lock", () => {
     const previewId = previewIdOf(await tokenOf(sender));
     assert.ok(previewId);
     const tenant: Tenant = { teamId: sender.team.id, environment: "LIVE" };
-    const { key } = await readAccess(sender.em.fork(), tenant, sender.liveKey.record.id, "newsletters:send");
+    const { caller: key } = await readAccess(sender.em.fork(), tenant, sender.liveKey.record.id, "newsletters:send");
 
     let read = 0;
     const html = `<p>${"Some words of a letter &amp; <b>more</b> &lt; &gt; ".repeat(19_000)}</p>`;

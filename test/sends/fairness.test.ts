@@ -77,3 +77,34 @@ describe("Fairness", () => {
     }).timeout(120_000);
   }
 });
+
+describe("A relay that does not answer", () => {
+  /** More than one team may take, fewer than its sends. */
+  const SLOTS = 6;
+  const SENDS = 8;
+
+  it("keeps no more than some slots of a worker, and the sends of other teams are mailed meanwhile", async () => {
+    const own = await openNamespace();
+    const gate = await startSmtpProxy({ held: true });
+    try {
+      const slots = { ACTIVITY_CONCURRENCY: String(SLOTS), SMTP_TIMEOUT_MS: "60000" };
+      await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", slots)]);
+      const slow = own.within(await makeSender({ recipients: 1, account: gate.account }));
+      const others = await Promise.all(Array.from({ length: SENDS - 1 }, () => anotherNewsletter(slow)));
+      for (const sender of [slow, ...others]) await startSend(sender);
+      await eventually(() => gate.open > 0, { withinMs: 30_000, what: "a slice at the relay" });
+
+      const quick = own.within(await makeSender({ recipients: 3 }));
+      await startSend(quick);
+      await untilStatus(quick, ["SENT"], 30_000);
+      assert.equal((await caughtMails(slow)).length, 0, "the relay answers nobody yet");
+
+      gate.release();
+      for (const sender of [slow, ...others]) await untilStatus(sender, ["SENT"], 60_000);
+      assert.equal((await caughtMails(slow)).length, SENDS);
+    } finally {
+      gate.close();
+      await own.close();
+    }
+  }).timeout(150_000);
+});

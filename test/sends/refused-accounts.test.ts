@@ -10,10 +10,13 @@ import { eventually } from "../support/eventually.ts";
 import { openNamespace } from "../support/namespace.ts";
 import {
   anotherNewsletter,
+  confirm,
   ledgerStates,
   makeSender,
+  preview,
   type Sender,
   startSend,
+  tokenOf,
   untilStatus,
 } from "../support/sending.ts";
 import { temporalClient } from "../support/temporal.ts";
@@ -213,6 +216,73 @@ describe("A sending account that its server refuses", () => {
       await assertOnce([sender], 100);
     });
   }
+
+  const account = async ({ client, accountId }: Sender) => (await client.get(`/accounts/${accountId}`)).body.data;
+
+  it("is in ERROR until a login works, for GET /accounts, an incremental one and the gates, not for a send under way", async function () {
+    this.timeout(60_000);
+    await relayWith();
+    const sender = await senderTo(relay, 5, 3);
+    const [confirmed, previewed] = [await anotherNewsletter(sender), await anotherNewsletter(sender)];
+    const token = await tokenOf(previewed);
+    const before = await account(sender);
+    const { body: page } = await sender.client.get("/accounts");
+    assert.equal(before.status, "ACTIVE");
+
+    relay.refusing = { stage: "login", code: 535 };
+    const { data } = await startSend(sender);
+    await untilStatus(sender, ["PAUSED"]);
+    const failed = await account(sender);
+    assert.deepEqual([failed.status, failed.last_checked_at !== before.last_checked_at], ["ERROR", true]);
+    const since = { updated_since: page.meta.synced_through, status: "ERROR" };
+    const changed = await eventually(async () => {
+      const { body } = await sender.client.get("/accounts", { query: since });
+      return body.data.length > 0 ? body.data : undefined;
+    });
+    assert.deepEqual(changed, [failed]);
+    for (const answer of [await preview(confirmed), await confirm(previewed, token)]) {
+      assert.deepEqual([answer.status, answer.body.error?.code], [409, "sending_domain_unverified"], answer.text);
+    }
+
+    relay.refusing = undefined;
+    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
+    await untilStatus(sender, ["SENT"]);
+    const working = await account(sender);
+    assert.equal(working.status, "ACTIVE");
+    assert.ok(working.updated_at > failed.updated_at && working.last_checked_at > failed.last_checked_at);
+    await startSend(confirmed);
+    await startSend(previewed);
+  });
+
+  it("is in ERROR at once though its send is cancelled, and ACTIVE again after account:resume", async function () {
+    this.timeout(60_000);
+    await relayWith();
+    relay.refusing = { stage: "greeting", code: 554 };
+    const sender = await senderTo(relay, 5, 3);
+    const { data } = await startSend(sender);
+    await eventually(async () => (await account(sender)).status === "ERROR", { what: "ERROR", withinMs: 20_000 });
+    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("cancel");
+    await untilStatus(sender, ["CANCELLED"]);
+    assert.equal((await app("account:resume", "--account", sender.accountId)).code, 1);
+    assert.equal((await account(sender)).status, "ERROR");
+    relay.refusing = undefined;
+    assert.equal((await app("account:resume", "--account", sender.accountId)).code, 0);
+    assert.equal((await account(sender)).status, "ACTIVE");
+  });
+
+  it("stays ACTIVE while its refusal may pass", async function () {
+    this.timeout(60_000);
+    await relayWith();
+    relay.refusing = { stage: "login", code: 454 };
+    const sender = await senderTo(relay, 5, 3);
+    const { data } = await startSend(sender);
+    await untilRefused();
+    await untilDetails(temporal, data.id, "login_refused");
+    assert.equal((await account(sender)).status, "ACTIVE");
+    relay.refusing = undefined;
+    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("retry");
+    await untilStatus(sender, ["SENT"]);
+  });
 
   it("is asked once for eight sends at once, and account:resume lets all continue", async function () {
     this.timeout(90_000);

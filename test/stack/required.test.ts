@@ -23,13 +23,22 @@ describe("The settings", () => {
     });
   }
 
-  const VERSION = { WORKER_DEPLOYMENT_NAME: "mailkeel", WORKER_BUILD_ID: "1" };
+  const PAIRS = {
+    "a worker's version": { WORKER_DEPLOYMENT_NAME: "mailkeel", WORKER_BUILD_ID: "1" },
+    "an issuer of OAuth tokens": {
+      OAUTH_ISSUER: "https://issuer.example.com",
+      OAUTH_JWKS_URL: "https://issuer.example.com/jwks.json",
+    },
+  };
 
-  it("take a worker's version whole or not at all", () => {
-    assert.equal(readEnv({ ...GIVEN, ...VERSION }).WORKER_BUILD_ID, "1");
-    for (const name of Object.keys(VERSION)) {
-      const half = (error: unknown) => error instanceof SettingsError && error.message.includes(`${name} is not set`);
-      assert.throws(() => readEnv({ ...GIVEN, ...VERSION, [name]: "" }), half);
-    }
-  });
+  for (const [what, pair] of Object.entries(PAIRS)) {
+    it(`take ${what} whole or not at all`, () => {
+      const read: Record<string, unknown> = readEnv({ ...GIVEN, ...pair });
+      for (const [name, value] of Object.entries(pair)) {
+        assert.equal(read[name], value);
+        const half = (error: unknown) => error instanceof SettingsError && error.message.includes(`${name} is not set`);
+        assert.throws(() => readEnv({ ...GIVEN, ...pair, [name]: "" }), half);
+      }
+    });
+  }
 });

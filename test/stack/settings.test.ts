@@ -17,7 +17,13 @@ const BAD = {
   MAX_CONNECTIONS: "0",
   MAX_CONNECTIONS_PER_ADDRESS: "many",
   PROXY_ADDRESSES: "10.0.0.0/33",
+  PROXY_HOPS: "11",
+  RATE_LIMIT_PER_MINUTE: "0",
+  FAILED_AUTHENTICATIONS_PER_MINUTE: "many",
   PUBLIC_URL: "example.com",
+  OAUTH_ISSUER: "issuer.example.com",
+  OAUTH_JWKS_URL: "/jwks.json",
+  OAUTH_AUDIENCE: "two words",
   TEMPORAL_ADDRESS: "http://127.0.0.1:7233",
   SIGNING_SECRET: "short",
   ENCRYPTION_KEYS: "k1:short",
@@ -93,6 +99,10 @@ describe("a stack that cannot start", () => {
       assert.match(await refusal({ [name]: value }), new RegExp(`\\b${name}\\b`));
     });
   }
+
+  it("names PROXY_ADDRESSES when PROXY_HOPS lacks it", async () => {
+    assert.match(await refusal({ PROXY_HOPS: "1" }), /^ +PROXY_ADDRESSES is not set/m);
+  });
 
   it("names every wrong setting at once", async () => {
     const output = await refusal({ LOG_LEVEL: "loud", SYSTEM_FROM: "x" });

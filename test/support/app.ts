@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import type { AnyTRPCRouter } from "@trpc/server";
-import { type AppOptions, BASE_PATH, createApp } from "../../api/app.ts";
+import { type AppOptions, createApp } from "../../api/app.ts";
+import { BASE_PATH } from "../../api/base-path.ts";
 import { closeDeps, type Deps, openDeps } from "../../api/deps.ts";
 import { appRouter } from "../../api/router.ts";
 import { openServer, SERVER_TIMES, type ServerTimes } from "../../api/server.ts";

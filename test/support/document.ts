@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { IncomingHttpHeaders } from "node:http";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
-import { BASE_PATH } from "../../api/app.ts";
+import { BASE_PATH } from "../../api/base-path.ts";
 import { openApiDocument } from "../../api/openapi/document.ts";
 import { isObject, type JsonSchema } from "../../api/openapi/schemas.ts";
 import { appRouter } from "../../api/router.ts";

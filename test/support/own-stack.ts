@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
 import { removeDataDir } from "../../stack/postgres.ts";
-import { FREE_PORTS, readStackSettings, shellVariables } from "../../stack/settings.ts";
+import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "../../stack/settings.ts";
 import { Stack } from "../../stack/stack.ts";
 import { closeAll } from "./factories.ts";
 
@@ -24,8 +24,8 @@ export interface StackChoice {
 }
 
 /**
- * Runs `work` while a stack with the settings of `npm start` is up, which is durable; the tests' factories then work on
- * that stack.
+ * Runs `work` while a stack with the settings of `npm start` is up, but without its rate limits. It is durable; the tests'
+ * factories then work on that stack.
  */
 export async function withStack<T>(
   { stack: given, cpuProf, settings, quiet }: StackChoice,
@@ -37,7 +37,7 @@ export async function withStack<T>(
     return work().finally(closeAll);
   }
   const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-bench-`);
-  const source: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", ...measuredVariables(), ...settings };
+  const source: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", ...NO_RATE_LIMITS, ...measuredVariables(), ...settings };
   if (cpuProf) source["NODE_OPTIONS"] = `--cpu-prof --cpu-prof-dir=${resolve(cpuProf)}`;
   const stack = new Stack({
     settings: readStackSettings({ ...source, ...FREE_PORTS, DATA_DIR: dataDir }),

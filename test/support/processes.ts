@@ -3,6 +3,7 @@ import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { formatKeys } from "../../config/env.ts";
+import { NO_RATE_LIMITS } from "../../stack/settings.ts";
 import type { PoolName } from "../../workflows/ids.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
@@ -52,6 +53,7 @@ export async function workerSettings(): Promise<Record<string, string | undefine
     SMTP_ALLOWED_HOSTS: env.SMTP_ALLOWED_HOSTS.join(","),
     PUBLIC_URL: env.PUBLIC_URL,
     LOG_LEVEL: "silent",
+    ...NO_RATE_LIMITS,
   };
 }
 

@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Env, readEnv } from "../../config/env.ts";
 import { migrate } from "../../db/orm.ts";
-import { LOOPBACK_SMTP } from "../../stack/settings.ts";
+import { LOOPBACK_SMTP, NO_RATE_LIMITS } from "../../stack/settings.ts";
 
 /** The stack that the tests run against. */
 export interface TestStack {
@@ -51,6 +51,7 @@ function givenStack(file: string): TestStack {
     ENCRYPTION_KEYS: secrets["encryptionKeys"],
     PUBLIC_URL: new URL(api).origin,
     LOG_LEVEL: "silent",
+    ...NO_RATE_LIMITS,
   });
   return { api, origin: new URL(api).origin, env, temporal, mail, health, pids };
 }
@@ -77,6 +78,7 @@ async function loneApi(server: string): Promise<TestStack> {
     PUBLIC_URL: "http://127.0.0.1:3000",
     LOG_LEVEL: process.env["LOG_LEVEL"] ?? "error",
     PORT: "0",
+    ...NO_RATE_LIMITS,
   };
   await migrate(settings.MIGRATION_DATABASE_URL, settings.DATABASE_URL);
   child = fork(API_MAIN, { env: { PATH: process.env["PATH"], ...settings } });

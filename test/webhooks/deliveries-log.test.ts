@@ -128,9 +128,13 @@ describe("The delivery log", () => {
   });
 
   it("takes no sort and no updated_since, and claims no synced_through", async () => {
-    for (const name of ["sort", "updated_since", "event"]) {
+    for (const [name, code] of Object.entries({
+      sort: "unsupported_parameter",
+      updated_since: "unsupported_parameter",
+      event: "filter_unsupported",
+    })) {
       const answer = await page({ [name]: "created_at" });
-      assertRefused(answer, 400, "unsupported_parameter");
+      assertRefused(answer, 400, code);
       assert.equal(answer.body.error.param, name);
     }
     assert.ok(!("synced_through" in (await page()).body.meta));
@@ -141,6 +145,23 @@ describe("The delivery log", () => {
     for (let i = 0; i < 2; i++) await insertDelivery(team, webhookId);
     const cursor = (await page({ limit: 1 })).body.meta.next_cursor;
     assertRefused(await client.get(`/webhooks/${other}/deliveries`, { query: { cursor } }), 400, "cursor_invalid");
+  });
+
+  it("shows one attempt as its page does, under its own endpoint only", async () => {
+    const { id } = await insertDelivery(team, webhookId, { error_message: "Answered with 500.", status: "FAILED" });
+    await insertDelivery(team, webhookId);
+    const { body: page } = await client.get(`/webhooks/${webhookId}/deliveries`, { query: { status: "FAILED" } });
+    const { status, body } = await client.get(`/webhooks/${webhookId}/deliveries/${id}`);
+    assert.equal(status, 200);
+    assert.deepEqual([body.data], page.data);
+    const elsewhere = await insertAppEndpoint(team);
+    assertRefused(await client.get(`/webhooks/${elsewhere}/deliveries/${id}`), 404, "not_found");
+  });
+
+  it("shows no attempt of an endpoint that was deleted, though the clean-up deletes it later", async () => {
+    const { id } = await insertDelivery(team, webhookId);
+    await sql`delete from webhook_endpoints where id = ${webhookId}`.execute(db());
+    assertRefused(await client.get(`/webhooks/${webhookId}/deliveries/${id}`), 404, "not_found");
   });
 
   describe("replaying a delivery", () => {

@@ -372,14 +372,14 @@ describe("Webhook endpoints", () => {
       const { id } = await register({ events: [QUIET_EVENT] });
       const tenant = tenantOf(team);
       const scopes: Scope[] = ["webhooks:write"];
-      const access = { tenant, scopes, grantedScopes: scopes } as Access;
+      const access = { caller: { kind: "api_key" }, tenant, scopes, grantedScopes: scopes } as Access;
       const move = (to: string) =>
         transaction(forTenant(team.em, tenant), (tx) =>
           updateEndpoint(tx, team.vault, access, id, { url: `${PUBLIC_URL}/${to}` }),
         );
       const yesterday = new Date(Date.now() - 86_400_000);
       await insertDelivery(team, id, { event_type: QUIET_CONTACT_EVENT, created_at: yesterday });
-      assert.equal((await move("past")).url, `${PUBLIC_URL}/past`);
+      assert.equal((await move("past")).record.url, `${PUBLIC_URL}/past`);
       await insertDelivery(team, id, { event_type: QUIET_CONTACT_EVENT });
       await assert.rejects(move("present"), { code: "insufficient_scope" });
     });

@@ -650,7 +650,7 @@ describe("Events of a send", () => {
     );
   });
 
-  it("report an account whose login is refused, and its recovery with the first mail it takes", async () => {
+  it("report an account whose login is refused, and its recovery with the first login that works", async () => {
     const sender = await makeSender({ recipients: 2 });
     await listen(sender, { events: ["account.error", "account.recovered"] });
     const since = emitted(sender);

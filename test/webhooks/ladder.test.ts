@@ -61,12 +61,14 @@ describe("The outcome of an answer", () => {
     .record({
       status: fc.integer({ min: 100, max: 999 }),
       body: fc.string(),
+      bodyProblem: fc.option(fc.string({ minLength: 1 }), { nil: undefined }),
       retryAfterSeconds: fc.option(fc.nat(), { nil: undefined }),
       durationMs,
     })
-    .map(({ retryAfterSeconds, ...rest }): Answer & { kind: "answered" } => ({
+    .map(({ bodyProblem, retryAfterSeconds, ...rest }): Answer & { kind: "answered" } => ({
       kind: "answered",
       ...rest,
+      ...(bodyProblem === undefined ? {} : { bodyProblem }),
       ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
     }));
   const codes: FailureCode[] = [
@@ -86,10 +88,11 @@ describe("The outcome of an answer", () => {
     .record({ reason: fc.string(), message: fc.string(), durationMs })
     .map((rest): Answer => ({ kind: "blocked", ...rest }));
 
-  it("is a success for 2xx, final for 4xx except 408 and 429, and a retry for every other status", () => {
+  it("is a success for 2xx, final for 4xx except 408 and 429, and a retry for every other status, cut off or not", () => {
     for (let status = 100; status < 1_000; status++) {
+      const cutOff = status % 2 === 0 ? { bodyProblem: "cut off" } : {};
       const of = (last: boolean) =>
-        classifyAnswer("d", { kind: "answered", status, body: "b", durationMs: 1 }, last).outcome.status;
+        classifyAnswer("d", { kind: "answered", status, body: "b", ...cutOff, durationMs: 1 }, last).outcome.status;
       const success = status >= 200 && status <= 299;
       const final = status >= 400 && status <= 499 && ![408, 429].includes(status);
       assert.equal(of(false), success ? "SUCCEEDED" : final ? "FAILED" : "RETRYING", String(status));
@@ -140,7 +143,9 @@ describe("The outcome of an answer", () => {
         assert.equal(outcome.responseStatus, answer.status);
         assert.equal(outcome.responseBody, answer.body);
         assert.equal(outcome.durationMs, answer.durationMs);
-        assert.equal(outcome.errorMessage === null, outcome.status === "SUCCEEDED");
+        const { bodyProblem } = answer;
+        if (bodyProblem !== undefined) assert.ok(outcome.errorMessage?.endsWith(bodyProblem));
+        else assert.equal(outcome.errorMessage === null, outcome.status === "SUCCEEDED");
         assert.equal(reason, outcome.status === "SUCCEEDED" ? undefined : `http_${answer.status}`);
       }),
     );

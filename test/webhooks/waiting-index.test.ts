@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
+import { settleAttempts } from "../../domain/webhooks/attempts.ts";
 import { formGroups } from "../../domain/webhooks/grouping.ts";
 import { endpointsWaiting, oldestWaiting } from "../../domain/webhooks/waiting.ts";
 import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
@@ -137,8 +138,42 @@ describe("Deliveries that wait for a group", () => {
       .catch((error: unknown) => assert.equal(error, rolledBack));
   }).timeout(60_000);
 
+  it("have their success written without any index, and a failure with the index of the log", async () => {
+    const rolledBack = new Error("rolled back");
+    const { id } = await makeEndpoint(await makeTeam(), { url: PUBLIC_URL });
+    await em
+      .fork()
+      .transactional(async (tx) => {
+        const ids = Array.from({ length: 5 }, () => newId("delivery"));
+        await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, group_id)
+          select d, 'team', 'LIVE', ${id}, 'event', 'newsletter.started', 'group' from unnest(${ids}::text[]) d`.execute(
+          kysely(tx),
+        );
+        const hot = async () => {
+          const { rows } = await sql<{ hot: number }>`
+            select pg_stat_get_xact_tuples_hot_updated('webhook_deliveries'::regclass)::int as hot`.execute(kysely(tx));
+          return rows[0]?.hot ?? 0;
+        };
+        const answer = { responseStatus: 200, responseBody: "ok", errorMessage: null, durationMs: 1 };
+        const settle = (ids: string[], status: "SUCCEEDED" | "FAILED") => {
+          const outcomes = ids.map((id) => ({ id, status, ...answer }));
+          return settleAttempts(tx, id, outcomes, 0, { isProbe: false, askedWaitMs: 0 });
+        };
+        await settle(ids.slice(0, 3), "SUCCEEDED");
+        assert.equal(await hot(), 3);
+        await settle(ids.slice(3), "FAILED");
+        assert.equal(await hot(), 3);
+        const { rows } = await sql<{ failed: number }>`
+          select count(*)::int as failed from webhook_deliveries
+          where webhook_id = ${id} and failure = 'FAILED'`.execute(kysely(tx));
+        assert.equal(rows[0]?.failed, 2);
+        throw rolledBack;
+      })
+      .catch((error: unknown) => assert.equal(error, rolledBack));
+  });
+
   // Postgres writes all indexes of a row when a column that one of them names is changed, in its condition as well.
-  it("stand in no index that names a column which an outcome changes", async () => {
+  it("stand in no index that names a column which a success changes", async () => {
     const { rows } = await sql<{ definition: string }>`
       select indexdef as definition from pg_indexes where tablename = 'webhook_deliveries'`.execute(kysely(em));
     assert.ok(rows.length >= 4);

@@ -1,0 +1,69 @@
+import type { IncomingMessage } from "node:http";
+import { BlockList, isIP, isIPv4 } from "node:net";
+import ipaddr from "ipaddr.js";
+import type { Env } from "../config/env.ts";
+
+/** An address without its zone; one of IPv4 as such also on a socket that serves both versions. */
+const plainAddress = (address: string): string => ipaddr.process(address.replace(/%.*$/, "")).toString();
+
+/** @param ranges addresses, or networks such as 10.0.0.0/8 */
+function blockList(ranges: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const range of ranges) {
+    const [address = "", prefix] = range.split("/");
+    const family = isIPv4(address) ? "ipv4" : "ipv6";
+    list.addSubnet(address, prefix === undefined ? (family === "ipv4" ? 32 : 128) : Number(prefix), family);
+  }
+  return list;
+}
+
+/** Whose requests are counted together: an address, or an IPv6 network, of which a client mostly has all addresses. */
+function networkOf(address: string): string {
+  const ip = ipaddr.parse(address);
+  return ip instanceof ipaddr.IPv6 ? ip.parts.slice(0, 4).join(":") : address;
+}
+
+/** An address as a proxy may write it: `203.0.113.7`, `203.0.113.7:4000`, `2001:db8::7`, `[2001:db8::7]:4000`. */
+function readForwarded(text: string): string | null {
+  const bare = text.trim().replace(/^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/, "$1$2");
+  return isIP(bare) !== 0 ? networkOf(plainAddress(bare)) : null;
+}
+
+/** Tells clients of the API apart by their addresses. */
+export interface ClientAddresses {
+  /**
+   * The client of a connection, as `networkOf` counts it.
+   * @returns null for a load balancer's connection, which carries the requests of many clients
+   */
+  ofConnection(remoteAddress: string): string | null;
+  /**
+   * The client of a request: that of its connection; on a load balancer's, the entry of X-Forwarded-For that the outermost
+   * of PROXY_HOPS balancers has added, counted from the right: a client may have written the ones before it.
+   * @returns null where it is not known
+   */
+  ofRequest(request: Pick<IncomingMessage, "socket" | "headersDistinct">): string | null;
+}
+
+/** Finds clients by the settings on load balancers. */
+export function clientAddresses({
+  PROXY_ADDRESSES,
+  PROXY_HOPS,
+}: Pick<Env, "PROXY_ADDRESSES" | "PROXY_HOPS">): ClientAddresses {
+  const proxies = blockList(PROXY_ADDRESSES);
+  const ofConnection = (remoteAddress: string): string | null => {
+    const address = plainAddress(remoteAddress);
+    return proxies.check(address, isIPv4(address) ? "ipv4" : "ipv6") ? null : networkOf(address);
+  };
+  return {
+    ofConnection,
+    ofRequest: ({ socket, headersDistinct }) => {
+      const { remoteAddress } = socket;
+      // The connection has gone: the answer will reach no one.
+      if (remoteAddress === undefined) return null;
+      const client = ofConnection(remoteAddress);
+      if (client !== null || PROXY_HOPS === 0) return client;
+      const forwarded = (headersDistinct["x-forwarded-for"] ?? []).join(",").split(",");
+      return readForwarded(forwarded.at(-PROXY_HOPS) ?? "");
+    },
+  };
+}

@@ -1,0 +1,149 @@
+// Renders the reference from the document of this origin. Runs in the browser as it is.
+const container = document.getElementById("reference");
+
+/** Follows the colour scheme of the system, as the rest of the page does. */
+function followColorScheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const apply = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+  dark.addEventListener("change", apply);
+  apply();
+}
+
+/** The value behind a path of names in the document. */
+const valueAt = (root, names) => names.reduce((value, name) => value?.[name], root);
+
+/** The value behind a reference of the document to itself, "#/components/schemas/List". */
+function target(root, reference) {
+  const names = reference.slice("#/".length).split("/");
+  return valueAt(
+    root,
+    names.map((name) => decodeURIComponent(name).replaceAll("~1", "/").replaceAll("~0", "~")),
+  );
+}
+
+/**
+ * A copy of a value with what its references name in their place. A schema gets its name as its title. A reference inside
+ * of what it names stays.
+ */
+function resolved(root, value, around = []) {
+  if (value === null || typeof value !== "object") return value;
+  if (Array.isArray(value)) return value.map((item) => resolved(root, item, around));
+  const { $ref: reference, ...beside } = value;
+  if (typeof reference !== "string") {
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, resolved(root, item, around)]));
+  }
+  if (around.includes(reference)) return value;
+  const title = reference.startsWith("#/components/schemas/") ? { title: reference.split("/").at(-1) } : {};
+  return resolved(root, { ...title, ...target(root, reference), ...beside }, [...around, reference]);
+}
+
+/** The operations of a document's paths. */
+const operationsOf = ({ paths }) => Object.values(paths).flatMap((item) => Object.values(item));
+
+/** Changes each value of an object. */
+const mapValues = (object, change) =>
+  Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
+
+/** The response headers that every success of the document has. */
+function commonHeaders(root) {
+  const successes = operationsOf(root).flatMap(({ responses }) =>
+    Object.entries(responses).flatMap(([status, { headers = {} }]) => (status < 300 ? [Object.keys(headers)] : [])),
+  );
+  const [first = [], ...others] = successes;
+  return first.filter((name) => others.every((names) => names.includes(name)));
+}
+
+/**
+ * The document as people read and try it. Programs find all of it in the document itself.
+ * - An error is one line per code, which leads to its remedy.
+ * - The operations that follow after one are links.
+ * - The headers of every answer are named once.
+ * - A field for a parameter begins empty: the example of a cursor or of an Idempotency-Key would only be refused.
+ */
+function forReaders(root) {
+  const tagOf = new Map(operationsOf(root).map(({ operationId, tags }) => [operationId, tags[0]]));
+  const common = commonHeaders(root);
+  const linkTo = ({ operationId }) =>
+    `[${operationId}](#/${encodeURIComponent(tagOf.get(operationId))}/${operationId})`;
+  const response = (given, status) => {
+    const { links = {}, headers = {}, description, ...rest } = given.$ref ? target(root, given.$ref) : given;
+    if (status >= 400) return { description: description.replaceAll(/^- `(\w+)`/gm, "- [`$1`](/docs/errors#$1)") };
+    const next = Object.values(links).map(linkTo);
+    return {
+      ...rest,
+      headers: Object.fromEntries(Object.entries(headers).filter(([name]) => !common.includes(name))),
+      description: next.length === 0 ? description : `${description}\n\nNext: ${next.join(", ")}.`,
+    };
+  };
+  const parameter = (given) => {
+    const { example, examples, ...rest } = given.$ref ? target(root, given.$ref) : given;
+    return rest;
+  };
+  const operation = ({ parameters = [], responses, ...rest }) => ({
+    ...rest,
+    parameters: parameters.map(parameter),
+    responses: mapValues(responses, response),
+  });
+  // The renderer warns of every dialect but its own.
+  const { jsonSchemaDialect, ...rest } = root;
+  const { origin } = location;
+  const headers = common.map((name) => `\`${name}\``).join(", ");
+  return {
+    ...rest,
+    info: { ...root.info, description: `${root.info.description}\n\nEvery success carries the headers ${headers}.` },
+    paths: mapValues(root.paths, (item) => mapValues(item, operation)),
+    // Requests go to the origin that served this page, by whatever name it was reached.
+    servers: root.servers.map((server) => ({ ...server, url: origin + new URL(server.url, origin).pathname })),
+  };
+}
+
+/** Resolves references in a moment: the renderer's own way reads the whole document for each operation that is opened. */
+const resolveQuickly = {
+  fn: { resolveSubtree: async (root, names) => ({ spec: resolved(root, valueAt(root, names)), errors: [] }) },
+};
+
+/** Names each choice for those who hear the page: the renderer leaves them without a name. */
+function nameChoices() {
+  for (const choice of container.querySelectorAll("select:not([aria-label])")) {
+    const parameter = choice.closest("[data-param-name]")?.dataset.paramName;
+    choice.setAttribute("aria-label", parameter ?? (choice.id === "servers" ? "Server" : "Example"));
+  }
+}
+
+async function show() {
+  const response = await fetch("/openapi.json");
+  if (!response.ok) throw new Error(`/openapi.json answered ${response.status}`);
+  const spec = forReaders(await response.json());
+  container.replaceChildren();
+  new MutationObserver(nameChoices).observe(container, { childList: true, subtree: true });
+  const ui = globalThis.SwaggerUIBundle({
+    domNode: container,
+    spec,
+    plugins: [resolveQuickly],
+    layout: "BaseLayout",
+    deepLinking: true,
+    docExpansion: "list",
+    defaultModelsExpandDepth: -1,
+    displayRequestDuration: true,
+    filter: true,
+    // No third party is asked whether the document is valid.
+    validatorUrl: null,
+  });
+  // The renderer opens links of a text in another tab, which would not have the key.
+  container.addEventListener("click", (event) => {
+    const link = event.target.closest('.renderedMarkdown a[href^="#/"]');
+    if (!link) return;
+    event.preventDefault();
+    ui.getSystem().layoutActions.parseDeepLinkHash(link.hash);
+    const [, tag, operationId] = decodeURIComponent(link.hash).split("/");
+    document.querySelector(`[id="operations-${tag.replaceAll(" ", "_")}-${operationId}"] button`).focus();
+  });
+}
+
+followColorScheme();
+show().catch((error) => {
+  const problem = document.createElement("p");
+  problem.setAttribute("role", "alert");
+  problem.textContent = `The reference cannot be shown: ${error.message}. Try again in a moment.`;
+  container.replaceChildren(problem);
+});

@@ -1,0 +1,35 @@
+import { type Command, InvalidArgumentError } from "commander";
+import { MAX_TOKEN_ID_LENGTH, revokeToken } from "../../domain/access/oauth.ts";
+import { futureInstant } from "../options.ts";
+import type { Run } from "../session.ts";
+
+/** The id of a token. A whole token would stay in the shell's history. */
+function tokenId(text: string): string {
+  if (text.split(".").length === 3 && text.startsWith("ey")) {
+    throw new InvalidArgumentError("It is the token's jti claim, not the token.");
+  }
+  if (text === "" || text.length > MAX_TOKEN_ID_LENGTH) {
+    throw new InvalidArgumentError(`It has 1 to ${MAX_TOKEN_ID_LENGTH} characters.`);
+  }
+  return text;
+}
+
+/** OAuth tokens. The issuer knows them; their revocations are known here. */
+export function tokenCommands(program: Command, run: Run): void {
+  program
+    .command("token:revoke")
+    .description("refuse an OAuth token from now on")
+    .argument("<jti>", "the token's jti claim; GET /me shows it as id", tokenId)
+    .option(
+      "--expires <instant>",
+      "when the token expires, ISO 8601; unless given, it is refused for good",
+      futureInstant,
+    )
+    .action((jti: string, { expires = null }: { expires?: Date | null }) =>
+      run(async ({ orm }) => {
+        await revokeToken(orm.em.fork(), { tokenId: jti, expiresAt: expires });
+        const expires_at = expires?.toISOString() ?? null;
+        return { text: `OAuth token ${jti} is revoked`, data: { token: { id: jti, revoked: true, expires_at } } };
+      }),
+    );
+}

@@ -1,0 +1,113 @@
+/** Ordinary requests against one URL, from a process of their own, so that its CPU is not the service's. */
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
+import { Pool } from "undici";
+
+/** The requests of a run; `{n}` in the body and the Idempotency-Key is replaced by a number of its own. */
+export interface ApiLoad {
+  /** Scheme, host and port. */
+  origin: string;
+  method: "GET" | "POST";
+  path: string;
+  headers: Record<string, string>;
+  body?: string;
+  /** Connections, each with one request at a time. */
+  clients: number;
+  seconds: number;
+  /** Begins so many requests a second at a steady pace instead of each after the one before. */
+  perSecond?: number;
+}
+
+/** What a run measured. */
+export interface LoadResult {
+  /** Answered requests per second. */
+  rate: number;
+  p50: number;
+  p99: number;
+  /** Answers by status, without the expected 200 and 201. */
+  unexpected: Record<string, number>;
+}
+
+/** A process that makes load. */
+export interface LoadProcess {
+  run(load: ApiLoad): Promise<LoadResult>;
+  close(): void;
+}
+
+export function startApiLoad(): LoadProcess {
+  const child: ChildProcess = fork(import.meta.filename, { env: { PATH: process.env["PATH"] } });
+  return {
+    run: async (load) => {
+      child.send(load);
+      const [result] = (await once(child, "message")) as [LoadResult];
+      return result;
+    },
+    close: () => void child.kill("SIGKILL"),
+  };
+}
+
+/** How long a steady pace waits for the answers that it still lacks. */
+const LATE_MS = 5_000;
+let numbered = 0;
+
+async function run({ origin, method, path, headers, body, clients, seconds, perSecond }: ApiLoad): Promise<LoadResult> {
+  const pool = new Pool(origin, { connections: clients, pipelining: 1 });
+  const latencies: number[] = [];
+  const unexpected: Record<string, number> = {};
+  const stem = `${process.pid}-${Date.now().toString(36)}`;
+  const one = async (begunAt: number) => {
+    const n = `${stem}-${numbered++}`;
+    const filled = Object.entries(headers).map(([name, value]) => [name, value.replace("{n}", n)]);
+    const answer = await pool.request({
+      method,
+      path,
+      headers: Object.fromEntries(filled),
+      ...(body === undefined ? {} : { body: body.replace("{n}", n) }),
+    });
+    await answer.body.dump({ limit: 64 * 1024 * 1024 });
+    latencies.push(performance.now() - begunAt);
+    if (answer.statusCode > 201) unexpected[answer.statusCode] = (unexpected[answer.statusCode] ?? 0) + 1;
+  };
+  const startedAt = performance.now();
+  const endsAt = startedAt + seconds * 1_000;
+  if (perSecond === undefined) {
+    const lane = async () => {
+      while (performance.now() < endsAt) await one(performance.now());
+    };
+    await Promise.all(Array.from({ length: clients }, lane));
+  } else {
+    await atPace(perSecond, startedAt, endsAt, one);
+  }
+  const rate = latencies.length / ((performance.now() - startedAt) / 1_000);
+  await pool.destroy();
+  latencies.sort((a, b) => a - b);
+  const quantile = (q: number) => latencies[Math.floor(latencies.length * q)] ?? Number.NaN;
+  return { rate, p50: quantile(0.5), p99: quantile(0.99), unexpected };
+}
+
+/** Latencies count from when a request was due, so that a stall shows in all requests that were due meanwhile. */
+async function atPace(perSecond: number, startedAt: number, endsAt: number, one: (begunAt: number) => Promise<void>) {
+  const pending = new Set<Promise<void>>();
+  for (let n = 0; ; n++) {
+    const dueAt = startedAt + (n * 1_000) / perSecond;
+    if (dueAt >= endsAt) break;
+    const early = dueAt - performance.now();
+    if (early > 0) await delay(early);
+    const request = one(dueAt).finally(() => pending.delete(request));
+    pending.add(request);
+  }
+  await Promise.race([Promise.all(pending), delay(LATE_MS, undefined, { ref: false })]);
+}
+
+if (process.send && process.argv[1] === import.meta.filename) {
+  process.on("message", (load: ApiLoad) => {
+    run(load).then(
+      (result) => process.send?.(result),
+      (error) => {
+        console.error(error);
+        process.exit(1);
+      },
+    );
+  });
+}

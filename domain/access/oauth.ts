@@ -1,0 +1,160 @@
+import { errors, type JWTVerifyOptions, type JWTVerifyResult, jwtVerify } from "jose";
+import { sql } from "kysely";
+import { z } from "zod";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
+import { ApiError } from "../errors.ts";
+import { MAX_ID_LENGTH } from "../ids.ts";
+import { type AccessToken, noTokens, type TokenVerifier } from "./authenticate.ts";
+import { CURRENT_API_VERSION } from "./keys.ts";
+import { KEY_SET_TIMES, type KeySetTimes, openIssuerKeys } from "./oauth-keys.ts";
+
+/** The tokens that the service takes. */
+export interface TokenRules {
+  /** Compared with the `iss` claim character by character. */
+  issuer: string;
+  /** Must be in the `aud` claim. */
+  audience: string;
+  /** URL of the issuer's JSON Web Key Set. */
+  keySetUrl: string;
+}
+
+/** In characters. Looked at before anything else of a token. */
+export const MAX_TOKEN_LENGTH = 8_192;
+
+/** Of a `jti` claim, in characters. */
+export const MAX_TOKEN_ID_LENGTH = 255;
+
+/** How far the issuer's clock and this one may differ. */
+export const CLOCK_TOLERANCE_SECONDS = 30;
+
+/** Signatures by a key that the issuer alone holds. With an HMAC, a verifier's key could sign too. */
+const ALGORITHMS = [
+  ...["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
+  ...["ES256", "ES384", "ES512", "EdDSA", "Ed25519"],
+];
+
+/** The `typ` header of an access token: as RFC 9068 asks, or as many issuers write it. Other kinds of JWT are refused. */
+const TYPES: ReadonlySet<string> = new Set(["at+jwt", "jwt"]);
+
+const printable = (maxLength: number) =>
+  z
+    .string()
+    .max(maxLength)
+    .regex(/^[\x20-\x7e]+$/);
+
+const claimsOf = z.object({
+  sub: printable(MAX_ID_LENGTH),
+  team: printable(MAX_ID_LENGTH),
+  env: z.enum(["live", "test"]),
+  scope: z.string().transform((text) => [...new Set(text.split(" "))]),
+  client_id: printable(255),
+  // Without it the token could not be revoked.
+  jti: printable(MAX_TOKEN_ID_LENGTH),
+});
+type Claims = z.infer<typeof claimsOf>;
+
+/** @param message reaches a header of the answer: of the token it may hold the names of the claims above, and nothing else */
+const refuse = (message: string): ApiError => new ApiError("invalid_token", message);
+
+const refuseClaim = (name: string): ApiError =>
+  refuse(`The OAuth token's ${name} is missing or not as this API takes it.`);
+
+/** The refusal of a token that jose does not accept; any other failure is thrown on. */
+function refusalOf(error: unknown): ApiError {
+  if (error instanceof errors.JWTExpired) return refuse("The OAuth token has expired.");
+  if (error instanceof errors.JWTClaimValidationFailed) return refuseClaim(error.claim);
+  if (error instanceof errors.JOSEError) {
+    return refuse("The OAuth token is malformed, or no key of its issuer has signed it.");
+  }
+  throw error;
+}
+
+function readClaims({ protectedHeader: { typ }, payload }: JWTVerifyResult): Claims {
+  if (typ !== undefined && !TYPES.has(typ.toLowerCase().replace(/^application\//, ""))) throw refuseClaim("typ");
+  const { success, data, error } = claimsOf.safeParse(payload);
+  if (!success) throw refuseClaim(String(error.issues[0]?.path[0]));
+  return data;
+}
+
+/** The member whom a token acts for and its team, and whether the token is revoked. */
+async function findHolder(em: EntityManager, { sub, jti }: Claims) {
+  const statement = kysely(em)
+    .selectFrom("members as member")
+    .innerJoin("teams as team", "team.id", "member.team_id")
+    .select((from) => [
+      "team.id as team_id",
+      "team.name as team_name",
+      "team.plan",
+      "team.time_zone",
+      "team.requests_per_minute",
+      "member.role",
+      sql<boolean>`member.removed_at is not null`.as("member_left"),
+      from.exists(from.selectFrom("revoked_tokens").select(sql.lit(1).as("one")).where("jti", "=", jti)).as("revoked"),
+    ])
+    .where("member.id", "=", sub);
+  const { rows } = await executePrepared(em, "find_token_holder", statement);
+  return rows[0];
+}
+
+function callerOf({ sub, team, env, client_id, jti }: Claims): AccessToken {
+  const keyId = `oauth_${client_id}`;
+  return {
+    kind: "oauth_token",
+    id: `${team}/${keyId}`,
+    tokenId: jti,
+    keyId,
+    environment: env === "live" ? "LIVE" : "TEST",
+    memberId: sub,
+    lineageId: keyId,
+    apiVersion: CURRENT_API_VERSION,
+  };
+}
+
+/**
+ * Verifies tokens of one issuer. Refusals come in this order: length, signature, issuer, audience, times, `typ`, other
+ * claims, a member who is not the team's, revoked.
+ * @param rules none: every token is refused
+ */
+export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTimes = KEY_SET_TIMES): TokenVerifier {
+  if (!rules) return noTokens;
+  const findKey = openIssuerKeys(new URL(rules.keySetUrl), times);
+  const options: JWTVerifyOptions = {
+    algorithms: ALGORITHMS,
+    issuer: rules.issuer,
+    audience: rules.audience,
+    requiredClaims: ["exp"],
+    clockTolerance: CLOCK_TOLERANCE_SECONDS,
+  };
+  const verify = (token: string) =>
+    jwtVerify(token, findKey, options).catch((error) => {
+      throw refusalOf(error);
+    });
+
+  return async (em, token) => {
+    if (token.length > MAX_TOKEN_LENGTH) throw refuse(`An OAuth token has at most ${MAX_TOKEN_LENGTH} characters.`);
+    const claims = readClaims(await verify(token));
+    const holder = await findHolder(em, claims);
+    if (holder?.team_id !== claims.team) throw refuse("The OAuth token names no member of its team.");
+    if (holder.revoked) throw refuse("The OAuth token is revoked.");
+    return { caller: callerOf(claims), holder, claimedScopes: claims.scope };
+  };
+}
+
+/** A token that is accepted no longer. */
+export interface Revocation {
+  /** The token's `jti` claim. */
+  tokenId: string;
+  /** When the token expires: the revocation is deleted after that. None: it is kept for good. */
+  expiresAt: Date | null;
+}
+
+/** Refuses a token from now on. A second revocation of the same token sets its expiry anew. */
+export async function revokeToken(em: EntityManager, { tokenId, expiresAt }: Revocation): Promise<void> {
+  const values = { expires_at: expiresAt?.toISOString() ?? null };
+  await kysely(em)
+    .insertInto("revoked_tokens")
+    .values({ jti: tokenId, ...values })
+    .onConflict((conflict) => conflict.column("jti").doUpdateSet(values))
+    .execute();
+}

@@ -1,0 +1,264 @@
+import type { Env } from "../../config/env.ts";
+import type { EntityManager } from "../../db/orm.ts";
+import { executePrepared, textStatement } from "../../db/prepared.ts";
+import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
+import { ApiError } from "../errors.ts";
+
+/*
+ * Requests are counted in windows of a minute, which begin at whole minutes of the database's clock: all processes of the
+ * API count in the same row, so that a limit is exact over all of them. A request beyond the limit is not counted, and
+ * leaves no version of the row behind.
+ */
+
+/** Length of a window. */
+export const WINDOW_SECONDS = 60;
+const WINDOW_MS = WINDOW_SECONDS * 1_000;
+/** Callers and addresses that a process remembers at most, so that many addresses do not fill its memory. */
+const MAX_REMEMBERED = 10_000;
+
+/** SQL: the start of the window that is open. */
+const WINDOW_START = `date_bin('${WINDOW_SECONDS} seconds', statement_timestamp(), 'epoch')`;
+/** SQL: milliseconds until it ends, 1 at least. */
+const RESET_MS = `ceil(extract(epoch from
+  ${WINDOW_START} + interval '${WINDOW_SECONDS} seconds' - statement_timestamp()) * 1000)::int`;
+
+/**
+ * SQL that adds one to a caller's count in the window that is open, and returns it; it returns no row when the count has
+ * reached the limit.
+ * @param from whose rows are callers; without it `caller` is a value
+ */
+const countingSql = ({ caller, limit, from = "" }: { caller: string; limit: string; from?: string }): string => `
+  insert into request_counts as counts (starts_at, caller_id, count) select ${WINDOW_START}, ${caller}, 1 ${from}
+  on conflict (starts_at, caller_id) do update set count = counts.count + 1 where counts.count < ${limit}
+  returning count`;
+
+const COUNT_REQUEST = `with counted as (${countingSql({ caller: "$1::text", limit: "$2::int" })})
+  select (select count from counted) as count, ${RESET_MS} as reset_ms`;
+
+/** A caller's requests in the window that is open. */
+export interface WindowCount {
+  /** With this request; null when the limit was reached before it. */
+  count: number | null;
+  /** Milliseconds until the window ends. */
+  resetMs: number;
+}
+
+/** The same as a statement gives it. */
+interface CountRow {
+  count: number | null;
+  reset_ms: number;
+}
+
+const windowOf = ({ count, reset_ms: resetMs }: CountRow): WindowCount => ({ count, resetMs });
+
+/** What a limit leaves of the window that is open. */
+export interface Allowance {
+  limit: number;
+  /** Requests that are left after this one. */
+  remaining: number;
+  /** Milliseconds until the next window. */
+  resetMs: number;
+}
+
+/**
+ * Counts one request of a caller, in a statement of its own.
+ * @param limit of requests in a window
+ */
+export async function countRequest(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
+  const statement = textStatement<CountRow>(COUNT_REQUEST, [callerId, limit]);
+  const { rows } = await executePrepared(em, "count_request", statement);
+  const [row] = rows;
+  if (!row) throw new Error("a request was not counted");
+  return windowOf(row);
+}
+
+/** A look-up of the caller of a request by its credential. */
+export interface Lookup<Row> {
+  /** Of the statement; always the same for the same texts. */
+  name: string;
+  /** Gives one row at most. It is built at the first look-up, and where the statement that counts fails. */
+  query: () => { compile(): { sql: string }; executeTakeFirst(): Promise<Row | undefined> };
+  /** SQL on the row: the id that the caller's requests are counted by. */
+  callerId: string;
+  /** SQL on the row: whether the credential is good. Any other request is not counted. */
+  isGood: string;
+  /** The values of `query` in their order, and after them those of `callerId` and `isGood`. */
+  values: readonly unknown[];
+}
+
+/** The columns of a look-up that limit its caller. */
+interface LimitedRow {
+  /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment. */
+  requests_per_minute: number | null;
+}
+
+/** A caller that was looked up. */
+export interface FoundCaller<Row> {
+  row: Row;
+  /** The count after this request, of a credential that is good. Call it once. */
+  window: (callerId: string) => WindowCount;
+}
+
+/** Texts of the statements that look up and count, by name: to build one takes longer than to count. */
+const lookupTexts = new Map<string, string>();
+
+function textOf(lookup: Lookup<unknown>): string {
+  const text = lookupTexts.get(lookup.name) ?? lookupSql(lookup);
+  lookupTexts.set(lookup.name, text);
+  return text;
+}
+
+/** After the look-up's own values come the address as a caller, its failures at most, and the caller's requests at most. */
+function lookupSql({ query, callerId, isGood, values }: Lookup<unknown>): string {
+  const [address, failures, requests] = [1, 2, 3].map((place) => `$${values.length + place}`);
+  return `
+  with found as materialized (
+    select record.*, coalesce(
+      (select count from request_counts where starts_at = ${WINDOW_START} and caller_id = ${address}), 0) as failures
+    from (${query().compile().sql}) as record
+  ), counted as (${countingSql({
+    caller: callerId,
+    from: `from found where ${isGood} and failures < ${failures}`,
+    limit: `(select least(${requests}::int, requests_per_minute) from found)`,
+  })})
+  select found.*, (select count from counted) as count, ${RESET_MS} as reset_ms from found`;
+}
+
+/** The name under which the failures of an address or a network are counted; empty, which counts none, for null. */
+const addressCaller = (client: string | null): string => (client === null ? "" : `address/${client}`);
+
+/** A map that forgets its oldest entries beyond a number of them. */
+class Remembered<Value> extends Map<string, Value> {
+  override set(key: string, value: Value): this {
+    const [oldest] = this.size >= MAX_REMEMBERED && !this.has(key) ? this.keys() : [];
+    if (oldest !== undefined) this.delete(oldest);
+    return super.set(key, value);
+  }
+}
+
+const refusal = (message: string, resetMs: number): ApiError =>
+  new ApiError("rate_limit_exceeded", message, { retryAfterSeconds: Math.ceil(resetMs / 1_000) });
+
+type Settings = Pick<Env, "RATE_LIMIT_PER_MINUTE" | "FAILED_AUTHENTICATIONS_PER_MINUTE">;
+
+/** The limits on the requests of callers and on the failed authentications of addresses, as one process knows them. */
+export class RequestLimits {
+  /** Failed authentications of an address in a window. */
+  readonly #maxFailures: number;
+  readonly #maxRequests: number;
+  readonly #onCountedAlone: (error: unknown) => void;
+  /** Addresses that have used up their failures, with the end of the window by `performance.now()`. */
+  readonly #blocked = new Remembered<number>();
+  /** Counts of this process alone, in windows of its own clock. */
+  readonly #counts = new Remembered<number>();
+  #countsFrom = 0;
+
+  /** @param onCountedAlone is given the error for which Postgres did not count */
+  constructor(settings: Settings, onCountedAlone: (error: unknown) => void) {
+    this.#maxRequests = settings.RATE_LIMIT_PER_MINUTE;
+    this.#maxFailures = settings.FAILED_AUTHENTICATIONS_PER_MINUTE;
+    this.#onCountedAlone = onCountedAlone;
+  }
+
+  /** Requests of a caller in a window, by its team's own allowance: the smaller of the two limits. */
+  limitFor(requestsPerMinute: number | null): number {
+    return Math.min(this.#maxRequests, requestsPerMinute ?? this.#maxRequests);
+  }
+
+  /**
+   * The allowance after a request that was counted, which the request's answer shows.
+   * @returns also the refusal, where the limit was reached before
+   */
+  allowanceAfter({ count, resetMs }: WindowCount, limit: number): { allowance: Allowance; refused?: ApiError } {
+    if (count !== null) return { allowance: { limit, remaining: Math.max(0, limit - count), resetMs } };
+    const refused = refusal(`The limit is ${limit} requests per ${WINDOW_SECONDS} seconds.`, resetMs);
+    return { allowance: { limit, remaining: 0, resetMs }, refused };
+  }
+
+  /**
+   * Looks a caller up and counts its request, in one statement. While Postgres finds the caller and does not count, this
+   * process counts alone.
+   * @returns undefined where there is no such caller
+   * @throws {ApiError} `rate_limit_exceeded` when another process has counted the last failures of the client's address
+   */
+  async find<Row extends LimitedRow>(
+    em: EntityManager,
+    client: string | null,
+    lookup: Lookup<Row>,
+  ): Promise<FoundCaller<Row> | undefined> {
+    const values = [...lookup.values, addressCaller(client), this.#maxFailures, this.#maxRequests];
+    let row: (Row & CountRow & { failures: number }) | undefined;
+    try {
+      [row] = (
+        await executePrepared(em, lookup.name, textStatement<NonNullable<typeof row>>(textOf(lookup), values))
+      ).rows;
+    } catch (error) {
+      if (isUnreachable(error) || isCancelled(error)) throw error;
+      // The disk may be full, or the server takes no writes.
+      const uncounted = await lookup.query().executeTakeFirst();
+      const limit = this.limitFor(uncounted?.requests_per_minute ?? null);
+      return uncounted && { row: uncounted, window: (callerId) => this.#countAlone(callerId, limit, error) };
+    }
+    if (row === undefined) return undefined;
+    if (client !== null && row.failures >= this.#maxFailures) throw this.block(client, row.reset_ms);
+    const window = windowOf(row);
+    return { row, window: () => window };
+  }
+
+  /** Counts one request of a caller; while Postgres does not, in this process alone. */
+  async count(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
+    try {
+      return await countRequest(em, callerId, limit);
+    } catch (error) {
+      return this.#countAlone(callerId, limit, error);
+    }
+  }
+
+  /** @param error for which Postgres did not count */
+  #countAlone(callerId: string, limit: number, error: unknown): WindowCount {
+    this.#onCountedAlone(error);
+    const now = Date.now();
+    const from = now - (now % WINDOW_MS);
+    if (from !== this.#countsFrom) this.#counts.clear();
+    this.#countsFrom = from;
+    const count = (this.#counts.get(callerId) ?? 0) + 1;
+    const resetMs = from + WINDOW_MS - now;
+    if (count > limit) return { count: null, resetMs };
+    this.#counts.set(callerId, count);
+    return { count, resetMs };
+  }
+
+  /**
+   * Runs the authentication of a client, unless its address is blocked, and counts it when it fails. Of any number of
+   * attempts at once, as many as the limit allows learn why they failed.
+   * @param client an address or a network; null where it is not known, and nothing is limited
+   * @throws {ApiError} `rate_limit_exceeded`, and the refusals of `identify`
+   */
+  async attempt<T>(em: EntityManager, client: string | null, identify: () => Promise<T>): Promise<T> {
+    if (client === null) return identify();
+    const restMs = (this.#blocked.get(client) ?? 0) - performance.now();
+    if (restMs > 0) throw this.#refusal(restMs);
+    try {
+      return await identify();
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+      const { count, resetMs } = await this.count(em, addressCaller(client), this.#maxFailures);
+      if (count === null) throw this.block(client, resetMs);
+      if (count >= this.#maxFailures) this.block(client, resetMs);
+      throw error;
+    }
+  }
+
+  /** Refuses the client's requests until the window ends, without a query. @returns the refusal of this one */
+  block(client: string, resetMs: number): ApiError {
+    this.#blocked.set(client, performance.now() + resetMs);
+    return this.#refusal(resetMs);
+  }
+
+  #refusal(resetMs: number): ApiError {
+    return refusal(
+      `An address may fail to authenticate ${this.#maxFailures} times in ${WINDOW_SECONDS} seconds.`,
+      resetMs,
+    );
+  }
+}

@@ -1,0 +1,91 @@
+import { sql } from "kysely";
+import type { GroupLane } from "../../db/entities/webhook.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { ApiError } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { type EventName, isEventName } from "./catalogue.ts";
+import { exampleRecord } from "./examples.ts";
+import { holdEndpoint } from "./replay-delivery.ts";
+import { EVENT_KEPT } from "./retention.ts";
+
+/** Test deliveries that a team may ask for in a minute, per environment: one for each endpoint that it may have. */
+export const TESTS_PER_MINUTE = 20;
+
+/**
+ * Queues the example of an event for an endpoint, as a delivery of its own. It is in a group from the start, which waits
+ * neither for other deliveries nor for a probe: the relay's next sweep starts its workflow.
+ * @param type one that the endpoint is subscribed to; the first of those unless given
+ * @throws {ApiError} `not_found`; `resource_state_invalid` when the endpoint is not active; `validation_failed` for a type
+ *   that it is not subscribed to; `rate_limit_exceeded` beyond `TESTS_PER_MINUTE`
+ */
+export async function sendTest(em: EntityManager, tenant: Tenant, webhookId: string, type?: EventName) {
+  const endpoint = await holdEndpoint(em, tenant, webhookId);
+  if (!endpoint.active) {
+    throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then test it.");
+  }
+  const subscribed = endpoint.events.filter(isEventName);
+  const [sent] = type === undefined ? subscribed : subscribed.filter((name) => name === type);
+  if (sent === undefined) {
+    throw new ApiError("validation_failed", "type must be an event that the endpoint is subscribed to.", {
+      param: "type",
+    });
+  }
+  await holdTest(em, tenant);
+  return insertTest(em, tenant, webhookId, sent);
+}
+
+/** Keeps room for one more test of the last minute until the caller's transaction ends. */
+async function holdTest(em: EntityManager, tenant: Tenant): Promise<void> {
+  const db = kysely(em);
+  const lock = `webhook_tests/${tenant.teamId}/${tenant.environment}`;
+  await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
+  const { rows } = await sql<{ count: number; waitSeconds: number | null }>`
+    select count(*)::int as count,
+      ceil(extract(epoch from min(created_at) + interval '1 minute' - clock_timestamp()))::int as "waitSeconds"
+    from (
+      select created_at from webhook_events
+      where ${ofTenant(tenant)} and is_test and created_at > clock_timestamp() - interval '1 minute'
+      order by created_at desc limit ${TESTS_PER_MINUTE}
+    ) latest`.execute(db);
+  const { count = 0, waitSeconds = null } = rows[0] ?? {};
+  if (count < TESTS_PER_MINUTE) return;
+  throw new ApiError("rate_limit_exceeded", `A team may send ${TESTS_PER_MINUTE} test deliveries a minute.`, {
+    retryAfterSeconds: Math.max(1, waitSeconds ?? 1),
+  });
+}
+
+/** Writes the event, its delivery and the group that carries it. */
+async function insertTest(em: EntityManager, tenant: Tenant, webhookId: string, type: EventName) {
+  const db = kysely(em);
+  const owner = { team_id: tenant.teamId, environment: tenant.environment };
+  const eventId = newId("event");
+  const groupId = newId("group");
+  await db
+    .insertInto("webhook_events")
+    .values({
+      ...owner,
+      id: eventId,
+      type,
+      object: JSON.stringify(exampleRecord(type)),
+      is_test: true,
+      created_at: sql<string>`clock_timestamp()`,
+      kept_until: sql<string>`now() + ${EVENT_KEPT}`,
+    })
+    .execute();
+  await db
+    .insertInto("webhook_groups")
+    .values({ ...owner, id: groupId, webhook_id: webhookId, size: 1, lane: "TEST" satisfies GroupLane })
+    .execute();
+  return db
+    .insertInto("webhook_deliveries")
+    .values({
+      ...owner,
+      id: newId("delivery"),
+      webhook_id: webhookId,
+      event_id: eventId,
+      event_type: type,
+      group_id: groupId,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}

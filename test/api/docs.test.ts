@@ -1,0 +1,234 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { BASE_PATH } from "../../api/base-path.ts";
+import { factsOf } from "../../api/docs/facts.ts";
+import { GUIDES } from "../../api/docs/guides.ts";
+import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
+import type { Json } from "../support/api.ts";
+import { stack } from "../support/stack.ts";
+
+const ROOT = `${import.meta.dirname}/../..`;
+const PAGES = ["/docs", ...GUIDES.map(({ path }) => path)];
+
+const origin = async (): Promise<string> => (await stack()).origin;
+
+async function read(path: string): Promise<string> {
+  const response = await fetch(`${await origin()}${path}`);
+  assert.equal(response.status, 200, path);
+  return response.text();
+}
+
+const unescaped = (html: string): string =>
+  html
+    .replaceAll("&#39;", "'")
+    .replaceAll("&#34;", '"')
+    .replaceAll("&quot;", '"')
+    .replaceAll("&lt;", "<")
+    .replaceAll("&gt;", ">")
+    .replaceAll("&amp;", "&");
+
+/** The text of a page, without its elements. */
+const textOf = (html: string): string => unescaped(html.replaceAll(/<[^>]*>/g, "")).replaceAll(/\s+/g, " ");
+const plain = (markdown: string): string => markdown.replaceAll("`", "");
+
+const idsOf = (html: string): string[] => [...html.matchAll(/ id="([^"]+)"/g)].map(([, id = ""]) => id);
+const linksOf = (html: string): string[] => [...html.matchAll(/ (?:href|src)="([^"]+)"/g)].map(([, link = ""]) => link);
+
+/** The shell commands of a guide, as a reader copies them. */
+const commandsOf = (html: string): string =>
+  [...html.matchAll(/<code class="language-sh">(.*?)<\/code>/gs)].map(([, code = ""]) => unescaped(code)).join("\n");
+
+/** A newline after each answer keeps them apart. */
+const CURL = 'curl() { command curl "$@"; echo; }';
+
+/**
+ * Runs commands in a folder that looks like the project's while the stack of the tests runs in it.
+ * @returns the answers that they print
+ */
+async function paste(commands: string): Promise<Json[]> {
+  const folder = await mkdtemp(join(tmpdir(), "docs-"));
+  const file = process.env["MAILKEEL_STACK"];
+  assert.ok(file, "the stack of the tests runs");
+  try {
+    for (const name of await readdir(ROOT))
+      if (!name.startsWith(".")) await symlink(join(ROOT, name), join(folder, name));
+    await symlink(dirname(file), join(folder, ".data"));
+    const { stdout } = await promisify(execFile)("sh", ["-eu", "-c", `${CURL}\n${commands}`], {
+      cwd: folder,
+      timeout: 120_000,
+    });
+    return stdout.split("\n").flatMap((line) => (line.startsWith("{") ? [JSON.parse(line)] : []));
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+describe("The documentation", () => {
+  it("has a page for every guide, each valid on its own: a title, one h1, the navigation, no id twice", async () => {
+    for (const path of PAGES) {
+      const html = await read(path);
+      assert.match(html, /<html lang="en">/, path);
+      assert.match(html, /<title>[^<]+<\/title>/, path);
+      assert.equal(html.match(/<h1/g)?.length, 1, path);
+      assert.match(html, /<a class="skip" href="#content">/, path);
+      assert.equal(html.match(/aria-current="page"/g)?.length, 1, path);
+      const ids = idsOf(html);
+      assert.equal(new Set(ids).size, ids.length, `${path}: ${ids}`);
+      assert.doesNotMatch(html, /\{\{ (?!first_name|list_name)|\{%|undefined|NaN|\[object/, path);
+    }
+  });
+
+  it("links only to what exists: pages, anchors, assets and the document", async () => {
+    const ids = new Map<string, string[]>();
+    for (const path of PAGES) ids.set(path, idsOf(await read(path)));
+    for (const from of PAGES) {
+      for (const link of linksOf(await read(from))) {
+        const { pathname, hash, protocol } = new URL(link, `${await origin()}${from}`);
+        assert.match(protocol, /^https?:$/, link);
+        const known = ids.get(pathname);
+        if (known && hash) assert.ok(known.includes(hash.slice(1)), `${from} links to ${link}`);
+        if (!known) assert.equal((await fetch(`${await origin()}${pathname}`)).status, 200, `${from} links to ${link}`);
+      }
+    }
+  });
+
+  it("lets no page run a script of its text, load from elsewhere or stand in another site's frame", async () => {
+    for (const path of PAGES) {
+      const { headers } = await fetch(`${await origin()}${path}`);
+      const policy = headers.get("content-security-policy") ?? "";
+      for (const part of ["default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"]) {
+        assert.ok(policy.includes(part), `${path}: ${policy}`);
+      }
+      assert.doesNotMatch(policy, /unsafe|https?:|\*/, path);
+      assert.equal(policy.includes("script-src"), path === "/docs", path);
+      const html = await read(path);
+      assert.doesNotMatch(html, /<script(?![^>]* src=)|<style|\sstyle=|\son\w+=/, path);
+      for (const link of linksOf(html.slice(0, html.indexOf("<body>")))) assert.match(link, /^\/docs\/assets\//);
+    }
+  });
+
+  it("sends pages compressed and not again while they are the same, and assets to be kept for ever", async () => {
+    const base = await origin();
+    const page = await fetch(`${base}/docs/errors`);
+    assert.equal(page.headers.get("cache-control"), "no-cache");
+    assert.equal(page.headers.get("content-encoding"), "gzip");
+    assert.equal(page.headers.get("vary"), "Accept-Encoding");
+    const etag = page.headers.get("etag") ?? "";
+    const again = await fetch(`${base}/docs/errors`, {
+      headers: { "if-none-match": etag, "cache-control": "max-age=0" },
+    });
+    assert.deepEqual([again.status, await again.text()], [304, ""]);
+    const uncompressed = await fetch(`${base}/docs/errors`, { headers: { "accept-encoding": "identity" } });
+    assert.equal(uncompressed.headers.get("content-encoding"), null);
+    assert.equal(await uncompressed.text(), await page.text());
+
+    const assets = linksOf(await read("/docs")).filter((link) => link.startsWith("/docs/assets/"));
+    assert.ok(assets.some((path) => path.endsWith("/swagger-ui-bundle.js")));
+    for (const path of assets) {
+      const { status, headers } = await fetch(`${base}${path}`);
+      assert.equal(status, 200, path);
+      assert.equal(headers.get("cache-control"), "public, max-age=31536000, immutable");
+      assert.match(headers.get("content-type") ?? "", /^(text\/(css|javascript); charset=utf-8|image\/svg\+xml)$/);
+      assert.equal(headers.get("x-content-type-options"), "nosniff");
+    }
+  });
+
+  it("serves no other file", async () => {
+    const paths = [
+      "/docs/assets/",
+      "/docs/assets/site.css",
+      "/docs/assets/x/site.css",
+      "/docs/guides/errors.md",
+      "/docs/nothing",
+    ];
+    for (const path of [...paths, "/docs/assets/..%2f..%2frouter.ts", "/docs/..%2f..%2fpackage.json"]) {
+      assert.equal((await fetch(`${await origin()}${path}`)).status, 404, path);
+    }
+  });
+
+  it("says of every error code its meaning, its remedy and whether to retry, at the code's anchor", async () => {
+    const html = await read("/docs/errors");
+    const sections = new Map(
+      html.split(/(?=<h[23] )/).map((part) => [/ id="([^"]+)"/.exec(part)?.[1] ?? "", textOf(part)]),
+    );
+    for (const [code, { meaning, remedy, type }] of Object.entries(ERRORS)) {
+      const section = sections.get(code) ?? assert.fail(`no section ${code}`);
+      for (const sentence of [plain(meaning), plain(remedy), type])
+        assert.ok(section.includes(sentence), `${code}: ${sentence}`);
+      assert.match(section, /Retry with waits\.|Retry after the remedy\.|Do not retry unchanged\./, code);
+    }
+  });
+
+  it("advises to repeat exactly the requests that may succeed unchanged", () => {
+    const expected: ErrorCode[] = [
+      "request_timeout",
+      "request_in_flight",
+      "rate_limit_exceeded",
+      "internal_error",
+      "service_unavailable",
+    ];
+    const retried = Object.entries(ERRORS).filter(([, { retry }]) => retry === "as_is");
+    assert.deepEqual(
+      retried.map(([code]) => code),
+      expected,
+    );
+    for (const [code, { retry, type }] of Object.entries(ERRORS)) {
+      if (type === "invalid_request_error") assert.equal(retry, "never", code);
+    }
+  });
+
+  it("lists every event with its record, and whether it carries an address", async () => {
+    const html = await read("/docs/webhooks");
+    for (const name of EVENT_NAMES) {
+      const row = html.split("<tr>").find((each) => each.includes(`<td><code>${name}</code>`));
+      const cells = [...(row ?? "").matchAll(/<td>(.*?)<\/td>/gs)].map(([, cell = ""]) => textOf(cell));
+      const { objectType, contactData, description } = EVENTS[name];
+      assert.deepEqual(cells, [name, objectType, contactData ? "yes" : "no", description]);
+    }
+  });
+
+  it("shows the limits that are in force, also where a setting changes them", async () => {
+    const { env } = await stack();
+    const facts = factsOf({ ...env, MAX_LISTS: 7, WEBHOOK_LADDER_SECONDS: [0, 90, 3_600] }, BASE_PATH);
+    assert.deepEqual(
+      [facts.records.lists, facts.webhooks.attempts, facts.webhooks.waits, facts.webhooks.total],
+      [7, 3, "1 minute and 30 seconds and 1 hour", "1 hour and 1 minute and 30 seconds"],
+    );
+    const text = textOf(await read("/docs/limits"));
+    for (const shown of [
+      "1 to 100, 25 unless given",
+      "2 MiB",
+      `lists ${env.MAX_LISTS.toLocaleString("en")}`,
+      "15 minutes, one use",
+    ]) {
+      assert.ok(text.includes(shown), shown);
+    }
+  });
+
+  it("has commands in Getting started that work when they are pasted, and again", async function () {
+    this.timeout(120_000);
+    const commands = commandsOf(await read("/docs/getting-started"));
+    for (let time = 1; time <= 2; time++) {
+      const answers = await paste(commands);
+      const seen = answers.map(
+        ({ data, error, meta }) => error?.code ?? meta.impact?.object ?? (Array.isArray(data) ? "page" : data.object),
+      );
+      assert.deepEqual(seen, ["api_key", "not_found", "list_subscriber_batch", "page", "newsletter", "impact"]);
+      assert.equal(answers[0].data.environment, "TEST");
+      assert.equal(answers[3].data.length, 1);
+    }
+  });
+
+  it("has commands in Sending safely that send", async function () {
+    this.timeout(120_000);
+    const answers = await paste(commandsOf(await read("/docs/sending")));
+    const sent = answers.find(({ data }) => data?.object === "newsletter_send");
+    assert.equal(sent?.data.status, "SCHEDULED", JSON.stringify(answers));
+    assert.equal(sent?.data.recipients, 1);
+  });
+});

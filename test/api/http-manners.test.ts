@@ -1,0 +1,286 @@
+import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { BASE_PATH } from "../../api/base-path.ts";
+import { endpointsOf } from "../../api/rest/endpoints.ts";
+import { nearPathsAmong } from "../../api/rest/near-paths.ts";
+import { appRouter } from "../../api/router.ts";
+import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { stack } from "../support/stack.ts";
+import { webhookBody } from "../support/webhooks.ts";
+
+const PATHS = endpointsOf(appRouter).map(({ meta }) => meta.path);
+
+/** Headers that differ between two requests of one kind. */
+const OWN_HEADERS = ["connection", "date", "keep-alive", "x-request-id"];
+
+/** What an answer says besides that. */
+const likeness = ({ status, headers, text: body }: ApiAnswer) => {
+  const id = headers.get("x-request-id") ?? "";
+  const others = [...headers].filter(([name]) => !OWN_HEADERS.includes(name));
+  return { status, headers: others, body: body.replaceAll(id, "") };
+};
+
+describe("The manners of the API over HTTP", () => {
+  let team: TestTeam;
+  let client: ApiClient;
+  before(async () => {
+    team = await makeTeam();
+    client = api(team.keys.live);
+  });
+
+  describe("caching", () => {
+    const assertUncached = (headers: Headers) => {
+      assert.equal(headers.get("cache-control"), "no-store");
+      assert.equal(headers.get("vary"), "Authorization, X-API-Key, Service-Version");
+    };
+
+    it("is forbidden for every answer, which belongs to its credential and its version", async () => {
+      const list = await client.post("/lists", { name: "a" });
+      const answers = [
+        list,
+        await client.get("/me"),
+        await client.get("/lists"),
+        await client.get("/lists/absent"),
+        await client.get("/nowhere"),
+        await client.patch(`/lists/${list.body.data.id}`, { name: "b" }),
+        await client.put("/lists"),
+        await api().get("/me"),
+        await client.call("HEAD", "/lists"),
+      ];
+      assert.deepEqual(
+        answers.map(({ status }) => status),
+        [201, 200, 200, 404, 404, 200, 405, 401, 200],
+      );
+      for (const { headers } of answers) assertUncached(headers);
+    });
+
+    it("is forbidden too for the answer to a request that is not valid HTTP", async () => {
+      const { hostname, port } = new URL((await stack()).origin);
+      const socket = connect(Number(port), hostname);
+      socket.write("nonsense\r\n\r\n");
+      const [head = ""] = (await text(socket)).split("\r\n\r\n");
+      const headers = new Headers(
+        head
+          .split("\r\n")
+          .slice(1)
+          .map((line): [string, string] => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)]),
+      );
+      assertUncached(headers);
+      assert.equal(headers.get("x-content-type-options"), "nosniff");
+    });
+  });
+
+  describe("Location", () => {
+    const bodies = (): Record<string, object> => ({
+      "/lists": { name: "a" },
+      "/subscribers": { email: uniqueEmail() },
+      "/newsletters": { name: "a" },
+      "/webhooks": webhookBody(),
+    });
+
+    it("names the record of a create, also on a replay, and stands on no other answer", async () => {
+      for (const [path, body] of Object.entries(bodies())) {
+        const idempotencyKey = unique("location");
+        const created = await client.post(path, body, { idempotencyKey });
+        assert.equal(created.status, 201, created.text);
+        const location = created.headers.get("location");
+        assert.equal(location, `${BASE_PATH}${path}/${created.body.data.id}`);
+        const read = await client.get(location.slice(BASE_PATH.length));
+        assert.equal(read.body.data.id, created.body.data.id);
+        assert.equal(read.headers.get("location"), null);
+
+        const replayed = await client.post(path, body, { idempotencyKey });
+        assert.equal(replayed.headers.get("idempotent-replayed"), "true");
+        assert.equal(replayed.headers.get("location"), location);
+      }
+      const again = bodies();
+      for (const [path, body] of Object.entries(again)) {
+        const dry = await client.post(path, body, { query: { dry_run: true } });
+        assert.deepEqual([dry.status, dry.headers.get("location")], [200, null], dry.text);
+      }
+    });
+
+    it("stands on every create there is", () => {
+      const creates = endpointsOf(appRouter).filter(({ meta }) => meta.status === 201);
+      assert.deepEqual(creates.map(({ meta }) => meta.path).toSorted(), Object.keys(bodies()).toSorted());
+    });
+  });
+
+  describe("a merge patch", () => {
+    const merge = { headers: { "content-type": "application/merge-patch+json" } };
+
+    it("is taken by PATCH under its own type, and leaves what it omits", async () => {
+      const { id } = (await client.post("/lists", { name: "a", description: "kept" })).body.data;
+      for (const type of ["application/merge-patch+json", "Application/Merge-Patch+JSON; charset=utf-8"]) {
+        const name = unique("name");
+        const answer = await client.patch(`/lists/${id}`, { name }, { headers: { "content-type": type } });
+        assert.equal(answer.status, 200, answer.text);
+        assert.deepEqual([answer.body.data.name, answer.body.data.description], [name, "kept"]);
+      }
+      const { body } = await client.patch(`/lists/${id}`, { description: null }, merge);
+      assert.equal(body.data.description, null);
+    });
+
+    it("is refused by a POST, and so is a PATCH of another type, with the types to send", async () => {
+      const posted = await client.post("/lists", { name: "a" }, merge);
+      assert.deepEqual([posted.status, posted.body.error.code], [415, "unsupported_media_type"]);
+      const { id } = (await client.post("/lists", { name: "a" })).body.data;
+      const headers = { "content-type": "application/json-patch+json" };
+      const patched = await client.patch(`/lists/${id}`, [], { headers });
+      assert.equal(patched.status, 415);
+      assert.match(patched.body.error.message, /application\/merge-patch\+json or application\/json/);
+    });
+
+    it("is one request under an Idempotency-Key, whichever type it is sent as", async () => {
+      const { id } = (await client.post("/lists", { name: "a" })).body.data;
+      const idempotencyKey = unique("merge");
+      const first = await client.patch(`/lists/${id}`, { name: "b" }, { idempotencyKey });
+      const second = await client.patch(`/lists/${id}`, { name: "b" }, { idempotencyKey, ...merge });
+      assert.equal(second.headers.get("idempotent-replayed"), "true");
+      assert.equal(second.text, first.text);
+    });
+  });
+
+  describe("HEAD", () => {
+    it("gives the status and the headers of GET, without its body", async () => {
+      const { id } = (await client.post("/lists", { name: "a" })).body.data;
+      for (const path of ["/me", `/lists/${id}`, "/lists/absent", "/nowhere", "/webhooks/events"]) {
+        const got = likeness(await client.get(path));
+        const head = likeness(await client.call("HEAD", path));
+        assert.deepEqual(head, { ...got, body: "" }, path);
+      }
+      assert.equal((await api().call("HEAD", "/me")).status, 401);
+    });
+
+    it("is refused where there is no GET", async () => {
+      const answer = await client.call("HEAD", "/lists/x/subscribers/y");
+      assert.deepEqual([answer.status, answer.headers.get("allow")], [405, "DELETE, OPTIONS"]);
+    });
+  });
+
+  describe("OPTIONS", () => {
+    it("answers 204 with the methods of the path, to any caller alike", async () => {
+      const { id } = (await client.post("/lists", { name: "a" })).body.data;
+      const ask = (caller: ApiClient, path: string) => caller.call("OPTIONS", path);
+      for (const path of [`/lists/${id}`, "/lists/absent"]) {
+        for (const caller of [client, api(), api("nonsense")]) {
+          const answer = await ask(caller, path);
+          assert.deepEqual([answer.status, answer.text], [204, ""]);
+          assert.equal(answer.headers.get("allow"), "GET, HEAD, PATCH, DELETE, OPTIONS");
+          assert.equal(answer.headers.get("accept-patch"), "application/merge-patch+json, application/json");
+        }
+      }
+      const page = await ask(api(), "/lists");
+      assert.deepEqual(
+        [page.headers.get("allow"), page.headers.get("accept-patch")],
+        ["POST, GET, HEAD, OPTIONS", null],
+      );
+      assert.equal((await ask(api(), "/nowhere")).status, 404);
+    });
+
+    it("lets no page of another origin call the API", async () => {
+      const headers = { origin: "https://elsewhere.example", "access-control-request-method": "GET" };
+      for (const method of ["OPTIONS", "GET"]) {
+        const answer = await client.call(method, "/lists", undefined, { headers });
+        const allowing = [...answer.headers].filter(([name]) => name.startsWith("access-control-"));
+        assert.deepEqual(allowing, []);
+      }
+    });
+  });
+
+  describe("a path", () => {
+    it("is decoded once", async () => {
+      const local = unique("a%2Fb+c");
+      const email = `${local}@example.com`;
+      const { added } = (await client.post("/suppressions", { emails: [email] })).body.data;
+      const read = await client.get(`/suppressions/${encodeURIComponent(email)}`);
+      assert.deepEqual([read.status, read.body.data.email], [200, added[0]]);
+      assert.equal((await client.get(`/suppressions/${encodeURIComponent(encodeURIComponent(email))}`)).status, 404);
+      assert.equal((await client.get(`/suppressions/${email}`)).status, 404);
+
+      const slashed = `${unique("a/b")}@example.com`;
+      await client.post("/suppressions", { emails: [slashed] });
+      assert.equal((await client.get(`/suppressions/${encodeURIComponent(slashed)}`)).status, 200);
+    });
+
+    it("with a slash in an id names no other endpoint", async () => {
+      const { id } = (await client.post("/lists", { name: "a" })).body.data;
+      const answer = await client.get(`/lists/${encodeURIComponent(`${id}/subscribers`)}`);
+      assert.deepEqual([answer.status, answer.body.error.message], [404, "No record has this id."]);
+    });
+
+    it("with an empty id is none of the list's, and names the endpoint that was meant", async () => {
+      for (const [path, meant] of [
+        ["/lists/", "/lists/{listId}"],
+        ["/lists//subscribers", "/lists/{listId}/subscribers"],
+        ["/suppressions/", "/suppressions/{email}"],
+        ["//lists", "/lists"],
+      ] as const) {
+        const { status, body } = await client.get(path);
+        assert.deepEqual([status, body.error.code], [404, "not_found"], path);
+        assert.ok(body.error.message.includes(`${BASE_PATH}${meant}`), body.error.message);
+      }
+    });
+
+    it("that no endpoint has is answered so, with near ones, and nothing of the path", async () => {
+      const { origin } = await stack();
+      for (const [url, meant] of [
+        ["/api/v2/list", "/lists"],
+        ["/api/v2/newsletters/nl_1/preview", "/newsletters/{newsletterId}/send-preview"],
+        ["/api/v2/subscribers/someone%40example.com/lists", "/subscribers/{subscriberId}"],
+        ["/api/v2/webhook/events", "/webhooks/events"],
+        ["/v1/lists", "/lists"],
+        ["/lists/someone", "/lists/{listId}"],
+      ] as const) {
+        for (const key of [team.keys.live, undefined]) {
+          const answer = await api(key, origin).get(url);
+          assert.deepEqual([answer.status, answer.body.error.code], [404, "not_found"]);
+          assert.match(answer.body.error.message, /^There is no such endpoint\. Near this path: /);
+          assert.ok(answer.body.error.message.includes(`${BASE_PATH}${meant}`), answer.body.error.message);
+          assert.ok(!answer.text.includes("someone"), answer.text);
+        }
+      }
+      const far = await client.get("/quite-another-thing");
+      assert.equal(far.body.error.message, "There is no such endpoint. GET / names the reference.");
+    });
+
+    it("is compared with others in little time, however long it is", () => {
+      const nearPaths = nearPathsAmong(PATHS);
+      assert.deepEqual(nearPaths(`/lists/${"x".repeat(10_000)}`), []);
+      assert.deepEqual(nearPaths("/".repeat(60_000)), []);
+      const started = performance.now();
+      for (let i = 0; i < 100; i++) nearPaths(`/${"newsletters/".repeat(8)}`);
+      assert.ok(performance.now() - started < 2_000);
+    });
+
+    it("of an absent record and of another team's give answers alike to the byte", async () => {
+      const other = await makeTeam();
+      const { id } = (await api(other.keys.live).post("/lists", { name: "theirs" })).body.data;
+      const absent = `${id.slice(0, -1)}${id.endsWith("0") ? "1" : "0"}`;
+      for (const below of ["", "/subscribers"]) {
+        const theirs = likeness(await client.get(`/lists/${id}${below}`));
+        assert.deepEqual(theirs, likeness(await client.get(`/lists/${absent}${below}`)));
+        assert.equal(theirs.status, 404);
+      }
+    });
+  });
+
+  it("begin at / and at the base path, which name the reference and the document", async () => {
+    const { origin } = await stack();
+    for (const url of [origin, `${origin}/`, `${origin}${BASE_PATH}`, `${origin}${BASE_PATH}/`]) {
+      const response = await fetch(url);
+      assert.equal(response.status, 200, url);
+      const { data, meta } = (await response.json()) as { data: Record<string, string>; meta: { request_id: string } };
+      assert.equal(meta.request_id, response.headers.get("x-request-id"));
+      assert.deepEqual(data, {
+        object: "api",
+        id: "v2",
+        base_url: `${origin}${BASE_PATH}`,
+        reference: `${origin}/docs`,
+        document: `${origin}/openapi.json`,
+      });
+    }
+  });
+});

@@ -1,0 +1,336 @@
+import assert from "node:assert/strict";
+import { z } from "zod";
+import { ok, router } from "../../api/rest/route.ts";
+import type { Env } from "../../config/env.ts";
+import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
+import { RequestLimits } from "../../domain/access/request-limit.ts";
+import { cleanUp } from "../../workers/maintenance.ts";
+import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { type Keys, makeClient, makeDatabase, newKey, type OwnDatabase } from "../support/own-database.ts";
+import { windowWithRoom } from "../support/request-window.ts";
+import { route } from "../support/routes.ts";
+import { stack } from "../support/stack.ts";
+
+const noInput = z.strictObject({});
+const routes = router({
+  ping: route({ method: "GET", path: "/ping", scope: null, summary: "Answers" })
+    .input(noInput)
+    .output(z.null())
+    .query(async () => ok(null)),
+  lists: route({ method: "GET", path: "/scoped", scope: "lists:read", summary: "Needs a scope" })
+    .input(noInput)
+    .output(z.null())
+    .query(async () => ok(null)),
+  defect: route({ method: "GET", path: "/defect", scope: null, summary: "Fails" })
+    .input(noInput)
+    .output(z.null())
+    .query(async () => {
+      throw new Error("a defect");
+    }),
+  note: route({ method: "POST", path: "/notes", status: 201, scope: null, summary: "Takes a note" })
+    .input(z.strictObject({ body: z.strictObject({ text: z.string() }) }))
+    .output(z.object({ text: z.string() }))
+    .mutation(async ({ input }) => ok({ text: input.body.text })),
+});
+
+const code = (answer: ApiAnswer): string => answer.body.error?.code ?? `${answer.status}`;
+const header = (answer: ApiAnswer, name: string): number => Number(answer.headers.get(name) ?? Number.NaN);
+const count = (answers: readonly ApiAnswer[], wanted: string): number =>
+  answers.filter((answer) => code(answer) === wanted).length;
+
+describe("Rate limits", function () {
+  this.timeout(120_000);
+  let team: TestTeam;
+  const apps: TestApp[] = [];
+  beforeEach(async () => {
+    team = await makeTeam();
+    await windowWithRoom();
+  });
+  afterEach(async () => {
+    for (const app of apps.splice(0)) await app.close();
+  });
+  const serve = async (changes: Partial<Env>) => {
+    const app = await serveRoutes(routes, { changes });
+    apps.push(app);
+    return app;
+  };
+  const execute = async (sql: string, ...params: unknown[]) =>
+    (await backdoor()).orm.em.fork().execute<Record<string, unknown>[]>(sql, params);
+
+  describe("of a key", () => {
+    it("let exactly 20 of 50 requests at once pass over two processes of the API", async () => {
+      const both = [await serve({ RATE_LIMIT_PER_MINUTE: 20 }), await serve({ RATE_LIMIT_PER_MINUTE: 20 })];
+      const answers = await Promise.all(
+        Array.from({ length: 25 }, () => both.map(({ base }) => api(team.keys.live, base).get("/ping"))).flat(),
+      );
+
+      assert.deepEqual([count(answers, "200"), count(answers, "rate_limit_exceeded")], [20, 30]);
+      const passed = answers.filter(({ status }) => status === 200);
+      const left = passed.map((answer) => header(answer, "ratelimit-remaining")).sort((a, b) => a - b);
+      assert.deepEqual(
+        left,
+        Array.from({ length: 20 }, (_, i) => i),
+      );
+      for (const answer of answers.filter(({ status }) => status === 429)) {
+        assert.equal(answer.body.error.type, "rate_limit_error");
+        assert.equal(header(answer, "ratelimit-remaining"), 0);
+        const seconds = answer.headers.get("retry-after") ?? "";
+        assert.match(seconds, /^[1-9]\d?$/);
+        assert.ok(Number(seconds) <= 60, seconds);
+        assert.equal(answer.headers.get("ratelimit-reset"), seconds);
+      }
+    });
+
+    it("show on every answer to a known caller what is left, in both spellings", async () => {
+      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 7 });
+      const client = api((await team.mint({ scopes: [] })).key, base);
+      const noted: CallOptions = { idempotencyKey: unique("note") };
+      const calls = [
+        ["200", () => client.get("/ping")],
+        ["insufficient_scope", () => client.get("/scoped")],
+        ["unsupported_parameter", () => client.get("/ping?x=1")],
+        ["internal_error", () => client.get("/defect")],
+        ["201", () => client.post("/notes", { text: "a" }, noted)],
+        ["201", () => client.post("/notes", { text: "a" }, noted)],
+        ["idempotency_key_reused", () => client.post("/notes", { text: "b" }, noted)],
+        ["rate_limit_exceeded", () => client.get("/ping")],
+      ] as const;
+      let left = 7;
+      for (const [wanted, call] of calls) {
+        const answer = await call();
+        assert.equal(code(answer), wanted);
+        left = Math.max(0, left - 1);
+        const reset = header(answer, "ratelimit-reset");
+        assert.ok(Number.isInteger(reset) && reset >= 1 && reset <= 60, `${reset}`);
+        for (const prefix of ["ratelimit", "x-ratelimit"]) {
+          const shown = ["limit", "remaining", "reset"].map((name) => header(answer, `${prefix}-${name}`));
+          assert.deepEqual(shown, [7, left, reset], `${wanted}, ${prefix}`);
+        }
+      }
+    });
+
+    it("show nothing of a key to a caller that does not hold it, and do not count that", async () => {
+      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 3 });
+      const parts = parseKey(team.keys.live);
+      assert.ok(parts);
+      const guessed = formatKey({ ...parts, secret: generateKey("LIVE").secret });
+      for (let i = 0; i < 5; i++) {
+        const answer = await api(guessed, base).get("/ping");
+        assert.equal(code(answer), "api_key_invalid");
+        assert.equal(answer.headers.get("ratelimit-limit"), null);
+      }
+      assert.equal(header(await api(team.keys.live, base).get("/ping"), "ratelimit-remaining"), 2);
+    });
+
+    it("come right after authentication, before plan and scope", async () => {
+      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 2 });
+      const { key, record } = await team.mint({ scopes: [] });
+      const client = api(key, base);
+      assert.equal(code(await client.get("/scoped")), "insufficient_scope");
+      await execute("update teams set plan = 'FREE' where id = ?", team.team.id);
+      assert.equal(code(await client.get("/scoped")), "plan_upgrade_required");
+      assert.equal(code(await client.get("/scoped?x=1")), "rate_limit_exceeded");
+      await execute("update api_keys set revoked_at = now() where id = ?", record.id);
+      assert.equal(code(await client.get("/scoped")), "api_key_revoked");
+    });
+
+    it("are smaller where the team's own allowance is", async () => {
+      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 20 });
+      await execute("update teams set requests_per_minute = 2 where id = ?", team.team.id);
+      const answers = await Promise.all(Array.from({ length: 5 }, () => api(team.keys.live, base).get("/ping")));
+      assert.deepEqual([count(answers, "200"), count(answers, "rate_limit_exceeded")], [2, 3]);
+      assert.ok(answers.every((answer) => header(answer, "ratelimit-limit") === 2));
+
+      await execute("update teams set requests_per_minute = 50 where id = ?", team.team.id);
+      assert.equal(header(await api(team.keys.live, base).get("/ping"), "ratelimit-limit"), 20);
+    });
+
+    it("count each key for itself, and begin anew with the next window", async () => {
+      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 1 });
+      const client = api(team.keys.live, base);
+      assert.deepEqual(
+        [code(await client.get("/ping")), code(await client.get("/ping"))],
+        ["200", "rate_limit_exceeded"],
+      );
+      assert.equal(code(await api(team.keys.test, base).get("/ping")), "200");
+      await execute(
+        "update request_counts set starts_at = starts_at - interval '1 minute' where caller_id = ?",
+        team.liveKey.record.id,
+      );
+      assert.equal(code(await client.get("/ping")), "200");
+    });
+
+    it("leave the Idempotency-Key of a refused request free for any other", async () => {
+      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 1 });
+      const noted: CallOptions = { idempotencyKey: unique("note") };
+      await api(team.keys.live, base).get("/ping");
+      assert.equal(code(await api(team.keys.live, base).post("/notes", { text: "a" }, noted)), "rate_limit_exceeded");
+      assert.equal(code(await api(team.keys.test, base).post("/notes", { text: "b" }, noted)), "201");
+      const { base: another } = await serve({});
+      assert.equal(code(await api(team.keys.live, another).post("/notes", { text: "c" }, noted)), "201");
+    });
+
+    it("write no new version of the count for a refused request", async () => {
+      const { base } = await serve({ RATE_LIMIT_PER_MINUTE: 1 });
+      const version = () =>
+        execute("select ctid::text, count from request_counts where caller_id = ?", team.liveKey.record.id);
+      await api(team.keys.live, base).get("/ping");
+      const before = await version();
+      for (let i = 0; i < 5; i++) await api(team.keys.live, base).get("/ping");
+      assert.deepEqual(before, await version());
+    });
+
+    it("keep their counts in a table without a log, and delete those of past windows", async () => {
+      const [table] = await execute("select relpersistence from pg_class where relname = 'request_counts'");
+      assert.equal(table?.["relpersistence"], "u");
+      const { base } = await serve({});
+      await api(team.keys.live, base).get("/ping");
+      const past = unique("caller");
+      await execute("insert into request_counts values (now() - interval '5 minutes', ?, 1)", past);
+      await cleanUp({ orm: (await backdoor()).orm, stopping: new AbortController().signal });
+      const left = await execute(
+        "select caller_id from request_counts where caller_id in (?, ?)",
+        past,
+        team.liveKey.record.id,
+      );
+      assert.deepEqual(left, [{ caller_id: team.liveKey.record.id }]);
+    });
+  });
+
+  describe("of failed authentications", () => {
+    /** An API behind one load balancer, which this test plays. */
+    const BEHIND_PROXY = { PROXY_ADDRESSES: ["127.0.0.0/8"], PROXY_HOPS: 1 };
+    let address: string;
+    beforeEach(() => {
+      // Of a documentation prefix: a network of its own for each test.
+      const [a = "0", b = "0"] = unique("").slice(1).match(/.{4}/g) ?? [];
+      address = `2001:db8:${a}:${b}::1`;
+    });
+    const from = (forwarded: string): CallOptions => ({ headers: { "x-forwarded-for": forwarded } });
+
+    it("answer exactly 10 of 40 attempts at once with 401, over two processes of the API", async () => {
+      const settings = { ...BEHIND_PROXY, FAILED_AUTHENTICATIONS_PER_MINUTE: 10 };
+      const both = [await serve(settings), await serve(settings)];
+      const attempts = [undefined, "nonsense", formatKey(generateKey("LIVE")), formatKey(generateKey("TEST"))];
+      const answers = await Promise.all(
+        Array.from({ length: 5 }, () =>
+          both.flatMap(({ base }) => attempts.map((key) => api(key, base).get("/ping", from(address)))),
+        ).flat(),
+      );
+      const failed = answers.filter(({ status }) => status === 401);
+      assert.equal(failed.length, 10);
+      assert.equal(count(answers, "rate_limit_exceeded"), 30);
+      for (const answer of answers.filter(({ status }) => status === 429)) {
+        const seconds = answer.headers.get("retry-after") ?? "";
+        assert.match(seconds, /^[1-9]\d?$/);
+        assert.equal(answer.headers.get("ratelimit-limit"), null);
+      }
+
+      for (const { base } of both) {
+        assert.equal(code(await api(team.keys.live, base).get("/ping", from(address))), "rate_limit_exceeded");
+        // The same network of 64 bits, and another one.
+        assert.equal(code(await api(team.keys.live, base).get("/ping", from(`${address}f`))), "rate_limit_exceeded");
+        assert.equal(code(await api(team.keys.live, base).get("/ping", from("2001:db8::1"))), "200");
+      }
+      const [counted] = await execute("select count from request_counts where caller_id = ?", team.liveKey.record.id);
+      assert.equal(counted?.["count"], 2, "a refused address does not use up a key's allowance");
+    });
+
+    it("block an address in a process that has seen none of its failures", async () => {
+      const [one, other] = [
+        await serve({ ...BEHIND_PROXY, FAILED_AUTHENTICATIONS_PER_MINUTE: 2 }),
+        await serve({ ...BEHIND_PROXY, FAILED_AUTHENTICATIONS_PER_MINUTE: 2 }),
+      ];
+      for (let i = 0; i < 2; i++) assert.equal((await api("x", one.base).get("/ping", from(address))).status, 401);
+      const refused = await api(team.keys.live, other.base).get("/ping", from(address));
+      assert.equal(code(refused), "rate_limit_exceeded");
+      assert.equal(refused.headers.get("ratelimit-limit"), null);
+    });
+
+    it("do not count what succeeds, and no refusal of a known caller", async () => {
+      const { base } = await serve({ ...BEHIND_PROXY, FAILED_AUTHENTICATIONS_PER_MINUTE: 1 });
+      const client = api((await team.mint({ scopes: [] })).key, base);
+      for (let i = 0; i < 3; i++) {
+        assert.equal(code(await client.get("/ping", from(address))), "200");
+        assert.equal(code(await client.get("/scoped", from(address))), "insufficient_scope");
+      }
+      assert.equal(code(await api(undefined, base).get("/ping", from(address))), "api_key_missing");
+      assert.equal(code(await client.get("/ping", from(address))), "rate_limit_exceeded");
+    });
+
+    it("count the revoked, the expired and the key under the other prefix", async () => {
+      const { base } = await serve({ ...BEHIND_PROXY, FAILED_AUTHENTICATIONS_PER_MINUTE: 4 });
+      const swapped = team.keys.test.replace("mk_test_", "mk_live_");
+      const revoked = await team.mint();
+      const expired = await team.mint();
+      await execute("update api_keys set revoked_at = now() where id = ?", revoked.record.id);
+      await execute("update api_keys set expires_at = now() where id = ?", expired.record.id);
+      const codes = [];
+      for (const key of [swapped, revoked.key, expired.key, "x", team.keys.live]) {
+        codes.push(code(await api(key, base).get("/ping", from(address))));
+      }
+      assert.deepEqual(codes, [
+        "api_key_environment_mismatch",
+        "api_key_revoked",
+        "api_key_expired",
+        "api_key_malformed",
+        "rate_limit_exceeded",
+      ]);
+    });
+
+    it("are remembered for a bounded number of addresses", async () => {
+      const { orm } = await backdoor();
+      const limits = new RequestLimits((await stack()).env, assert.ifError);
+      const isBlocked = (client: string) =>
+        limits.attempt(orm.em, client, async () => false).catch(({ code }) => code === "rate_limit_exceeded");
+      for (let i = 0; i <= 10_000; i++) limits.block(`client ${i}`, 60_000);
+      assert.deepEqual([await isBlocked("client 0"), await isBlocked("client 1")], [false, true]);
+      assert.equal(await isBlocked("client 10000"), true);
+    });
+
+    it("limit no address behind a load balancer that does not tell it", async () => {
+      const { base } = await serve({ PROXY_ADDRESSES: ["127.0.0.0/8"], FAILED_AUTHENTICATIONS_PER_MINUTE: 1 });
+      for (let i = 0; i < 3; i++) assert.equal((await api("x", base).get("/ping", from(address))).status, 401);
+      assert.equal(code(await api(team.keys.live, base).get("/ping", from(address))), "200");
+    });
+  });
+
+  describe("while Postgres cannot count", () => {
+    let database: OwnDatabase;
+    const keys: Keys = { signing: [newKey("k1")], encryption: [newKey("e1")] };
+    beforeEach(async () => {
+      database = await makeDatabase();
+    });
+    afterEach(() => database.drop());
+
+    it("hold in each process alone, and a metric says so", async () => {
+      const { key } = await makeClient(database, keys);
+      const settings = { DATABASE_URL: database.url, SIGNING_SECRET: keys.signing, ENCRYPTION_KEYS: keys.encryption };
+      const app = await serve({ ...settings, RATE_LIMIT_PER_MINUTE: 3, FAILED_AUTHENTICATIONS_PER_MINUTE: 2 });
+      const countedAlone = async () =>
+        (await app.deps.metrics.getSingleMetric("mailkeel_requests_counted_alone_total")?.get())?.values[0]?.value;
+      const owner = database.orm.em.fork();
+      const ask = async (given = key) => code(await api(given, app.base).get("/ping"));
+      assert.equal(await ask(), "200");
+      assert.equal(await countedAlone(), 0);
+
+      await owner.execute("revoke insert, update on request_counts from public");
+      await owner.execute("alter table request_counts rename to request_counts_away");
+      const answers = [];
+      for (let i = 0; i < 4; i++) answers.push(await api(key, app.base).get("/ping"));
+      assert.deepEqual(answers.map(code), ["200", "200", "200", "rate_limit_exceeded"]);
+      assert.deepEqual(
+        answers.map((answer) => header(answer, "ratelimit-remaining")),
+        [2, 1, 0, 0],
+      );
+      assert.equal(await countedAlone(), 4);
+      assert.deepEqual(
+        [await ask("x"), await ask("x"), await ask("x")],
+        ["api_key_malformed", "api_key_malformed", "rate_limit_exceeded"],
+      );
+      assert.equal(await countedAlone(), 6);
+    });
+  });
+});

@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { request } from "node:http";
+import { z } from "zod";
+import { keyedRequest } from "../../api/rest/idempotency.ts";
+import { ok, router } from "../../api/rest/route.ts";
+import type { ApiVersion } from "../../api/rest/versions.ts";
+import type { Access } from "../../domain/access/authenticate.ts";
+import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
+
+const VERSION = "2026-08-15";
+
+const routes = router({
+  version: route({ method: "GET", path: "/version", scope: null, summary: "Gives the version" })
+    .input(z.strictObject({}))
+    .output(z.string())
+    .query(async ({ ctx }) => ok(ctx.version)),
+  scoped: route({ method: "GET", path: "/scoped", scope: "lists:read", summary: "Needs a scope" })
+    .input(z.strictObject({}))
+    .output(z.null())
+    .query(async () => ok(null)),
+  note: route({ method: "POST", path: "/notes", scope: null, summary: "Takes a note" })
+    .input(z.strictObject({ body: z.strictObject({ text: z.string() }) }))
+    .output(z.null())
+    .mutation(async () => ok(null)),
+});
+
+describe("Service-Version", () => {
+  let app: TestApp;
+  let team: TestTeam;
+  before(async () => {
+    app = await serveRoutes(routes);
+    team = await makeTeam();
+  });
+  after(() => app.close());
+  const named = (version: string): CallOptions => ({ headers: { "service-version": version } });
+  const echoed = ({ headers }: ApiAnswer) => headers.get("service-version");
+
+  it("names the version that applies to a request, and is echoed", async () => {
+    const answer = await api(team.keys.live, app.base).get("/version", named(VERSION));
+    assert.equal(answer.body.data, VERSION);
+    assert.equal(echoed(answer), VERSION);
+  });
+
+  it("is the key's own where the request names none, on refusals too", async () => {
+    const client = api((await team.mint({ scopes: [] })).key, app.base);
+    const answer = await client.get("/version");
+    assert.deepEqual([answer.body.data, echoed(answer)], [VERSION, VERSION]);
+    for (const [path, status] of [
+      ["/scoped", 403],
+      ["/version?x=1", 400],
+    ] as const) {
+      const refused = await client.get(path);
+      assert.deepEqual([refused.status, echoed(refused)], [status, VERSION]);
+    }
+    assert.equal(echoed(await api("x", app.base).get("/version")), null);
+  });
+
+  it("is refused where it names no version there is, before the scope", async () => {
+    const client = api((await team.mint({ scopes: [] })).key, app.base);
+    for (const version of ["2026-08-14", "2027-01-01", "2026-8-15", "v2", "latest", "", `${VERSION}, ${VERSION}`]) {
+      const answer = await client.get("/scoped", named(version));
+      assert.equal(answer.status, 400, version);
+      const { code, type, param, message } = answer.body.error;
+      assert.deepEqual([code, type, param], ["version_unsupported", "invalid_request_error", "Service-Version"]);
+      assert.ok(message.includes(VERSION), message);
+      assert.equal(echoed(answer), VERSION, "the answer is in the key's own version");
+    }
+  });
+
+  it("is refused where it is given twice with values that differ", async () => {
+    const ask = (versions: string[]) =>
+      new Promise<number | undefined>((resolve, reject) => {
+        const given = versions.flatMap((version) => ["Service-Version", version]);
+        const headers = ["host", "localhost", "x-api-key", team.keys.live, ...given];
+        request(`${app.base}/version`, { headers }, (response) => {
+          response.resume();
+          resolve(response.statusCode);
+        })
+          .on("error", reject)
+          .end();
+      });
+    assert.equal(await ask([VERSION, VERSION]), 200);
+    assert.equal(await ask([VERSION, "2026-08-14"]), 400);
+  });
+
+  it("leaves the Idempotency-Key free when it is refused, and does not tell the key's own version from a named one", async () => {
+    const client = api(team.keys.live, app.base);
+    const idempotencyKey = unique("note");
+    const refused = await client.post("/notes", { text: "a" }, { ...named("2026-08-14"), idempotencyKey });
+    assert.equal(refused.status, 400);
+    assert.equal((await client.post("/notes", { text: "b" }, { idempotencyKey })).status, 200);
+    const again = await client.post("/notes", { text: "b" }, { ...named(VERSION), idempotencyKey });
+    assert.deepEqual([again.status, again.headers.get("idempotent-replayed")], [200, "true"]);
+    assert.equal(echoed(again), VERSION);
+  });
+
+  it("belongs to a request under an Idempotency-Key: the same in another version is another one", async () => {
+    const { vault } = await backdoor();
+    const tenant = { teamId: team.team.id, environment: "LIVE" } as const;
+    const input = z.strictObject({});
+    const fingerprint = (version: string) =>
+      keyedRequest(
+        { vault, tenant, access: {} as Access, version: version as ApiVersion, requestId: "req" },
+        "key",
+        { method: "POST", path: "/notes", input },
+        { params: {}, query: {}, body: undefined },
+      ).fingerprint;
+    assert.equal(fingerprint(VERSION), fingerprint(VERSION));
+    assert.notEqual(fingerprint(VERSION), fingerprint("2027-01-01"));
+  });
+});

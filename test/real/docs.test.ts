@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import axe from "axe-core";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import { GUIDES } from "../../api/docs/guides.ts";
+import type { Json } from "../support/api.ts";
+import { stack } from "../support/stack.ts";
+import { needs } from "./programs.ts";
+
+const PHONE = { width: 375, height: 740 };
+/** A busy machine renders the reference within seconds. */
+const PATIENCE_MS = 60_000;
+/** Most presses of Tab between two things of the page. */
+const MAX_TABS = 60;
+
+const ME = "operations-Identity-retrieveMe";
+const CREATE = "operations-Webhooks-createWebhook";
+
+/** The demo team's test key. */
+function testKey(): string {
+  const file = process.env["MAILKEEL_STACK"];
+  assert.ok(file, "the stack of the tests runs");
+  return JSON.parse(readFileSync(file, "utf8")).keys.test;
+}
+
+const widthOf = (page: Page): Promise<number> => page.evaluate("document.documentElement.scrollWidth");
+
+/** Rules that the renderer of the reference breaks: its headings, its own `main`, the locks inside of its summaries. */
+const RENDERERS_OWN = [
+  "heading-order",
+  "landmark-main-is-top-level",
+  "landmark-no-duplicate-main",
+  "landmark-unique",
+  "nested-interactive",
+  "scrollable-region-focusable",
+];
+
+/** The rules of axe that a page breaks, each with the first elements that break it. */
+async function violationsOf(page: Page, except: readonly string[] = []): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const rules = Object.fromEntries(except.map((rule) => [rule, { enabled: false }]));
+  const { violations } = (await page.evaluate(`axe.run(${JSON.stringify({ rules })})`)) as axe.AxeResults;
+  return violations.map(
+    ({ id, nodes }) =>
+      `${id}: ${nodes
+        .slice(0, 3)
+        .map(({ html }) => html.slice(0, 200))
+        .join(" | ")}`,
+  );
+}
+
+describe("The documentation in a browser", function () {
+  this.timeout(5 * PATIENCE_MS);
+  const program = needs("chromium");
+  let browser: Browser;
+  let origin: string;
+
+  before(async () => {
+    ({ origin } = await stack());
+    // Chromium's sandbox refuses to run as root.
+    const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+    browser = await chromium.launch({ executablePath: program(), args });
+  });
+  after(() => browser?.close());
+
+  /** Runs `work` on a page; fails on any message of the console, failed request or request to another origin. */
+  async function inPage(options: BrowserContextOptions, work: (page: Page) => Promise<void>): Promise<void> {
+    const context = await browser.newContext(options);
+    context.setDefaultTimeout(PATIENCE_MS);
+    const page = await context.newPage();
+    const problems: string[] = [];
+    page.on("console", (message) => problems.push(`console: ${message.text()}`));
+    page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
+    page.on("requestfailed", (request) => {
+      // A picture may still be on its way when the next page is opened.
+      const reason = request.failure()?.errorText;
+      if (reason !== "net::ERR_ABORTED") problems.push(`failed: ${request.url()} ${reason}`);
+    });
+    page.on("request", (request) => {
+      const url = new URL(request.url());
+      if (url.protocol !== "data:" && url.origin !== origin) problems.push(`elsewhere: ${url.href}`);
+    });
+    try {
+      await work(page);
+      assert.deepEqual(problems, []);
+    } finally {
+      await context.close();
+    }
+  }
+
+  async function openReference(page: Page): Promise<void> {
+    await page.goto(`${origin}/docs`);
+    await page.locator(`#${ME}`).waitFor();
+  }
+
+  for (const colorScheme of ["light", "dark"] as const) {
+    it(`shows every guide and the reference without an error, in ${colorScheme} colours, as axe asks for`, async () => {
+      await inPage({ colorScheme }, async (page) => {
+        for (const { path } of GUIDES) {
+          const answer = await page.goto(`${origin}${path}`);
+          assert.equal(answer?.status(), 200, path);
+          assert.deepEqual(await violationsOf(page), [], path);
+        }
+        await openReference(page);
+        await page.locator(`#${CREATE} .opblock-summary-control`).click();
+        await page.locator(`#${CREATE} .try-out__btn`).waitFor();
+        assert.deepEqual(await violationsOf(page, RENDERERS_OWN), [], "the reference");
+      });
+    });
+  }
+
+  it("shows every guide and the reference on a phone, nothing wider than its screen", async () => {
+    await inPage({ viewport: PHONE }, async (page) => {
+      for (const { path } of GUIDES) {
+        await page.goto(`${origin}${path}`);
+        assert.ok((await widthOf(page)) <= PHONE.width, path);
+      }
+      await openReference(page);
+      assert.ok((await widthOf(page)) <= PHONE.width, "the list of operations");
+      for (const operation of [ME, CREATE]) {
+        await page.locator(`#${operation} .opblock-summary-control`).click();
+        await page.locator(`#${operation} .try-out__btn`).click();
+        await page.locator(`#${operation} .execute`).waitFor();
+        assert.ok((await widthOf(page)) <= PHONE.width, operation);
+      }
+    });
+  });
+
+  it("shows every operation and every webhook of the document in the reference", async () => {
+    await inPage({}, async (page) => {
+      await openReference(page);
+      const { paths, webhooks }: Json = await (await fetch(`${origin}/openapi.json`)).json();
+      const operations = Object.values<object>({ ...paths, ...webhooks }).flatMap((item) => Object.keys(item));
+      assert.equal(await page.locator(".opblock").count(), operations.length);
+      // An error leads to its remedy.
+      await page.locator(`#${CREATE} .opblock-summary-control`).click();
+      const link = page.locator(`#${CREATE} a[href="/docs/errors#resource_limit_reached"]`);
+      await link.waitFor();
+      // A success leads to the operations that follow, in the same tab.
+      await page.locator(`#${CREATE} a`, { hasText: "retrieveWebhook" }).click();
+      await page.locator("#operations-Webhooks-retrieveWebhook.is-open button:focus").waitFor();
+    });
+  });
+
+  it("tries a request with a test key, by the keyboard alone", async () => {
+    await inPage({}, async (page) => {
+      await openReference(page);
+      /** Presses Tab until the element that has the focus matches, and sees that the focus is visible. */
+      const tabTo = async (selector: string): Promise<void> => {
+        for (let presses = 0; presses < MAX_TABS; presses++) {
+          await page.keyboard.press("Tab");
+          const focus = page.locator("*:focus");
+          if (!(await focus.evaluate((element, wanted) => element.matches(wanted), selector))) continue;
+          const outline = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle");
+          assert.notEqual(outline, "none", selector);
+          return;
+        }
+        assert.fail(`Tab does not reach ${selector}`);
+      };
+      await page.keyboard.press("Tab");
+      assert.equal(await page.locator("*:focus").textContent(), "Skip to the content");
+      await tabTo('nav a[href="/docs/errors"]');
+      await tabTo("button.authorize");
+      await page.keyboard.press("Enter");
+      // The dialog takes the focus into one of its fields.
+      await page.locator(".auth-container input:focus").waitFor();
+      await page.keyboard.type(testKey());
+      await page.keyboard.press("Enter");
+      await tabTo("button.btn-done");
+      await page.keyboard.press("Enter");
+      await tabTo(`#${ME} .opblock-summary-control`);
+      await page.keyboard.press("Enter");
+      await page.locator(`#${ME} .try-out__btn`).waitFor();
+      await tabTo(`#${ME} .try-out__btn`);
+      await page.keyboard.press("Enter");
+      await page.locator(`#${ME} .execute`).waitFor();
+      await tabTo(`#${ME} .execute`);
+      await page.keyboard.press("Enter");
+      const answer = page.locator(`#${ME} .live-responses-table`);
+      await answer.waitFor();
+      assert.equal((await answer.locator("tbody .response-col_status").first().textContent())?.trim(), "200");
+      assert.match((await answer.textContent()) ?? "", /"environment": "TEST"/);
+    });
+  });
+});
