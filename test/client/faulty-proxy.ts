@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createServer, type IncomingHttpHeaders } from "node:http";
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { api } from "../support/api.ts";
@@ -37,13 +37,21 @@ export interface FaultyProxy {
   requests: Passed[];
   /** Forgets earlier requests and faults; the next requests meet these faults, those after them none. */
   next(...faults: Fault[]): void;
+  /** @throws what kept it from passing an answer on, such as one that the document does not name */
   close(): Promise<void>;
 }
 
 export async function openFaultyProxy(): Promise<FaultyProxy> {
   const base = new URL((await stack()).api).pathname;
   let faults: Fault[] = [];
-  const server = createServer(async (request, response) => {
+  const server = createServer((request, response) => {
+    serve(request, response).catch((error: unknown) => {
+      failure = error;
+      request.socket.destroy();
+    });
+  });
+  let failure: unknown;
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await buffer(request);
     const { method = "", url = "", headers } = request;
     proxy.requests.push({ method, url, headers, body: body.toString(), at: performance.now() });
@@ -68,7 +76,7 @@ export async function openFaultyProxy(): Promise<FaultyProxy> {
       Object.fromEntries([...answer.headers].filter(([name]) => !OF_MESSAGE.has(name))),
     );
     response.end(answer.text);
-  });
+  }
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const proxy: FaultyProxy = {
@@ -81,6 +89,7 @@ export async function openFaultyProxy(): Promise<FaultyProxy> {
     close: async () => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
+      if (failure !== undefined) throw failure;
     },
   };
   return proxy;
