@@ -49,10 +49,10 @@ export interface Deps {
   temporal: TemporalGateway;
   readiness: ReadinessCheck;
   checkWebhookUrl: CheckUrl;
-  verifyToken: TokenVerifier;
   limits: RequestLimits;
   /** The metrics of this process. */
   metrics: Registry;
+  verifyToken: TokenVerifier;
 }
 
 /** Codes of calls that fail while the cluster or its workers do not answer. */
@@ -153,9 +153,9 @@ export async function openDeps(env: Env): Promise<Deps> {
     temporal,
     readiness: openReadiness(env, temporal, log),
     checkWebhookUrl: guardedUrl(openUrlGuard(env)),
-    verifyToken: openTokenVerifier(tokenRulesOf(env)),
     limits: new RequestLimits(env, countedAlone),
     metrics: registry,
+    verifyToken: openTokenVerifier(tokenRulesOf(env)),
   };
 }
 

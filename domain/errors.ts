@@ -393,5 +393,4 @@ export class ApiError extends Error {
  * The answer for a record that does not exist and for one of another team: the two are alike to the byte.
  * @param param the field that names the record, where it is not the path
  */
-export const notFound = (param?: string): ApiError =>
-  new ApiError("not_found", "No record has this id, or no endpoint has this path.", { param });
+export const notFound = (param?: string): ApiError => new ApiError("not_found", "No record has this id.", { param });

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { keyPolicy, type RouteDefinition } from "../rest/definition.ts";
 
@@ -25,8 +26,8 @@ const OF_EVERY_OPERATION: readonly ErrorCode[] = [
   "service_unavailable",
 ];
 
-/** Those of every operation with a page, which takes a cursor. */
-const OF_PAGES: readonly ErrorCode[] = ["cursor_invalid", "filter_unsupported", "expand_unsupported"];
+/** Those of every list: it may be asked for what other lists can do. */
+const OF_LISTS: readonly ErrorCode[] = ["filter_unsupported", "expand_unsupported"];
 
 /** The names of the query parameters that a route declares. */
 export function queryNames({ input }: Pick<RouteDefinition, "input">): string[] {
@@ -45,7 +46,8 @@ export function errorsOf(definition: RouteDefinition): Map<number, ErrorCode[]> 
   const codes = new Set<ErrorCode>([...OF_EVERY_OPERATION, ...errors]);
   if (scope !== null) codes.add("insufficient_scope");
   if (input.shape.params) codes.add("not_found");
-  if (isPaged(definition)) for (const code of OF_PAGES) codes.add(code);
+  if (definition.output instanceof z.ZodArray) for (const code of OF_LISTS) codes.add(code);
+  if (isPaged(definition)) codes.add("cursor_invalid");
   if (queryNames(definition).includes("sort")) codes.add("sort_unsupported");
   if (policy === "required") codes.add("idempotency_key_required");
   if (policy !== "none") codes.add("idempotency_key_reused").add("request_in_flight");

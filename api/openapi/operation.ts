@@ -28,7 +28,8 @@ const sharedName = (status: number): string => (STATUS_CODES[status] ?? String(s
 
 function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode[], replayed: boolean): JsonSchema {
   const headers: HeaderName[] = [...COMMON_HEADERS];
-  if (status === 401) headers.push("WWW-Authenticate");
+  // A token that lacks a scope is challenged too (RFC 6750, 3.1).
+  if (status === 401 || codes.includes("insufficient_scope")) headers.push("WWW-Authenticate");
   if (RETRY_STATUSES.has(status)) headers.push("Retry-After");
   if (replayed && REMEMBERED_STATUSES.has(status)) headers.push("Idempotent-Replayed");
   return {

@@ -10,8 +10,18 @@ import type { RouteKind } from "./definition.ts";
 import { type Endpoint, endpointsOf, expressPath, shapeOf } from "./endpoints.ts";
 import { type HttpAnswer, type Links, linksOf, renderError, renderSuccess } from "./envelope.ts";
 import { thrownBy, unavailable } from "./failures.ts";
-import { localsOf, PATCH_TYPES, readBody, readQuery, send, UPLOAD_LIMITS, type UploadLimits } from "./http.ts";
+import {
+  localsOf,
+  mayBeLarge,
+  PATCH_TYPES,
+  readBody,
+  readQuery,
+  send,
+  UPLOAD_LIMITS,
+  type UploadLimits,
+} from "./http.ts";
 import { Replayed } from "./idempotency.ts";
+import { Turns } from "./turns.ts";
 
 /** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
 export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, send: 75_000 };
@@ -51,6 +61,12 @@ function once<T>(compute: () => T): () => T {
 /** Why the signal of a call is aborted. Without a reason each abort would make an exception with its stack. */
 const ENDED = "the call has ended";
 
+/**
+ * Requests of one team with a large body that are under way at once in this process, whatever number of keys it has: a
+ * body of 2 MiB takes several times as much memory until it is written.
+ */
+const LARGE_BODIES = new Turns(4);
+
 /** What a call needs besides its request. */
 interface Backend {
   routes: AnyTRPCRouter;
@@ -84,7 +100,11 @@ async function call(
     target: `${meta.method} ${meta.path} ${stringify(params)}`,
     locals,
   };
-  const body = () => standStill(() => readBody(req, uploads));
+  const body = () =>
+    standStill(async () => {
+      if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", ended.signal);
+      return readBody(req, uploads);
+    });
   const getRawInput = once(async () => ({ params, query: query().parameters, body: await body() }));
   const procedure = {
     router: routes,

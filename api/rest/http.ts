@@ -193,6 +193,15 @@ function parseJson(bytes: Buffer): unknown {
   }
 }
 
+/** Of a body that is small whatever it holds, in bytes. */
+const SMALL_BODY_BYTES = 64 * 1024;
+
+/** Whether a request's body may take some MiB of memory: it is long, compressed, or of a length that is not known. */
+export const mayBeLarge = ({ headers }: IncomingMessage): boolean =>
+  headers["transfer-encoding"] !== undefined ||
+  encodingOf(headers) !== "identity" ||
+  Number(headers["content-length"] ?? 0) > SMALL_BODY_BYTES;
+
 /**
  * The JSON body of a request; undefined when it has none, or an empty one.
  * @throws {ApiError} `unsupported_media_type`, `payload_too_large`, `invalid_json`, `request_timeout`

@@ -59,7 +59,7 @@ function callerHeaders({ allowance: { limit, remaining, resetMs }, apiVersion }:
 }
 
 async function identify(call: CallContext) {
-  const { orm, vault, headers, limits, client, setHeaders, locals, log, requestId, verifyToken } = call;
+  const { orm, vault, headers, limits, client, verifyToken, setHeaders, locals, log, requestId } = call;
   const onIdentified = (identified: Identified) => setHeaders(callerHeaders(identified));
   const access = await authenticate(orm.em, vault, headers, { limits, client, onIdentified }, verifyToken);
   const { tenant } = access;

@@ -58,25 +58,25 @@ export interface Access<C extends AccessCaller = AccessCaller> {
 /** Every value of every header, as `IncomingMessage.headersDistinct` gives them, so that a second value is noticed. */
 export type HeaderValues = NodeJS.Dict<string[]>;
 
-/** The facts on a caller that the limit on its requests needs. */
-interface CountedCaller extends Pick<CallerFacts, "id" | "apiVersion"> {
-  /** What the team's plan allows each caller; null where it leaves that to the deployment. */
-  requestsPerMinute: number | null;
-}
-
 /** An OAuth token that is good, and the member whom it acts for. */
 export interface VerifiedToken {
   caller: AccessToken;
   holder: Holder;
   /** As the token claims them. */
-  claimedScopes: readonly string[];
+  granted: readonly string[];
+  /** The client's requests in the team, with this one. */
+  window: WindowCount;
 }
 
 /**
- * Verifies an OAuth token, with one query.
- * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be read
+ * Verifies an OAuth token and counts the request of its client, with one query.
+ * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be read; as `RequestLimits.find`
  */
-export type TokenVerifier = (em: EntityManager, token: string) => Promise<VerifiedToken>;
+export type TokenVerifier = (
+  em: EntityManager,
+  token: string,
+  sender: Pick<Sender, "limits" | "client">,
+) => Promise<VerifiedToken>;
 
 /** The verifier of a service without an issuer. */
 export const noTokens: TokenVerifier = async () => {
@@ -193,26 +193,27 @@ export function accessFor<C extends AccessCaller>(caller: C, holder: Holder, gra
  */
 function accessOf(found: KeyRecord): Access<AccessKey> {
   refuseEnded(found);
-  const key: AccessKey = {
-    kind: "api_key",
-    id: found.id,
-    keyId: presentKeyId(found.environment, found.public_id),
-    environment: found.environment,
-    memberId: found.member_id,
-    roleAtIssue: found.role_at_issue,
-    sendDomains: found.send_domains,
-    requiresApproval: found.requires_approval,
-    dailySendCap: found.daily_send_cap,
-    lineageId: found.lineage_id,
-    apiVersion: found.api_version,
-  };
-  return accessFor(key, found, found.granted_scopes);
+  return accessFor(keyOf(found), found, found.granted_scopes);
 }
+
+const keyOf = (found: KeyRecord): AccessKey => ({
+  kind: "api_key",
+  id: found.id,
+  keyId: presentKeyId(found.environment, found.public_id),
+  environment: found.environment,
+  memberId: found.member_id,
+  roleAtIssue: found.role_at_issue,
+  sendDomains: found.send_domains,
+  requiresApproval: found.requires_approval,
+  dailySendCap: found.daily_send_cap,
+  lineageId: found.lineage_id,
+  apiVersion: found.api_version,
+});
 
 /** What every answer to a caller shows, also when the request is refused. */
 export interface Identified {
   allowance: Allowance;
-  /** The version that the key is pinned to. */
+  /** The version for requests that name none. */
   apiVersion: string;
 }
 
@@ -228,7 +229,7 @@ export interface Sender {
 /**
  * Identifies the caller of a request, with one query. Refusals come in this order: an address with too many failures, no
  * credential, two that differ, a bad OAuth token, a malformed key, an unknown id or wrong secret, the other environment's
- * prefix, a key that was revoked or has expired, too many requests, then the other ones of `accessOf`.
+ * prefix, a key that was revoked or has expired, too many requests, then those of `accessFor`.
  * @throws {ApiError} with the code of the first of these that applies
  */
 export function authenticate(
@@ -241,11 +242,20 @@ export function authenticate(
   return sender.limits.attempt(em, sender.client, () => identify(em, vault, headers, sender, verifyToken));
 }
 
-/** @throws {ApiError} `rate_limit_exceeded` */
-function refuseBeyond({ limits, onIdentified }: Sender, caller: CountedCaller, window: WindowCount): void {
-  const { allowance, refused } = limits.allowanceAfter(window, limits.limitFor(caller.requestsPerMinute));
+/**
+ * Admits a caller whose credential is good, with one request counted.
+ * @throws {ApiError} `rate_limit_exceeded`, then those of `accessFor`
+ */
+function admit<C extends AccessCaller>(
+  { limits, onIdentified }: Sender,
+  caller: C,
+  { holder, granted, window }: { holder: Holder; granted: readonly string[]; window: WindowCount },
+): Access<C> {
+  const limit = limits.limitFor(holder.requests_per_minute);
+  const { allowance, refused } = limits.allowanceAfter(window, limit);
   onIdentified({ allowance, apiVersion: caller.apiVersion });
   if (refused) throw refused;
+  return accessFor(caller, holder, granted);
 }
 
 async function identify(
@@ -261,7 +271,10 @@ async function identify(
   if (others.some((other) => other.token !== token)) {
     throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
   }
-  if (bearer && looksLikeToken(token)) return identifyByToken(em, await verifyToken(em, token), sender);
+  if (bearer && looksLikeToken(token)) {
+    const { caller, ...verified } = await verifyToken(em, token, sender);
+    return admit(sender, caller, verified);
+  }
 
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
@@ -278,22 +291,7 @@ async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, se
   const { row, window } = found;
   if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
   refuseEnded(row);
-  const { id, requests_per_minute: requestsPerMinute, api_version: apiVersion } = row;
-  refuseBeyond(sender, { id, requestsPerMinute, apiVersion }, window(id));
-  return accessOf(row);
-}
-
-/** Tokens of one client in a team are counted together. */
-async function identifyByToken(
-  em: EntityManager,
-  { caller, holder, claimedScopes }: VerifiedToken,
-  sender: Sender,
-): Promise<Access<AccessToken>> {
-  const { limits } = sender;
-  const requestsPerMinute = holder.requests_per_minute;
-  const window = await limits.count(em, caller.id, limits.limitFor(requestsPerMinute));
-  refuseBeyond(sender, { ...caller, requestsPerMinute }, window);
-  return accessFor(caller, holder, claimedScopes);
+  return admit(sender, keyOf(row), { holder: row, granted: row.granted_scopes, window: window(row.id) });
 }
 
 /**

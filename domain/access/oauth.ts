@@ -2,12 +2,12 @@ import { errors, type JWTVerifyOptions, type JWTVerifyResult, jwtVerify } from "
 import { sql } from "kysely";
 import { z } from "zod";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
 import { ApiError } from "../errors.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
 import { type AccessToken, noTokens, type TokenVerifier } from "./authenticate.ts";
 import { CURRENT_API_VERSION } from "./keys.ts";
 import { KEY_SET_TIMES, type KeySetTimes, openIssuerKeys } from "./oauth-keys.ts";
+import type { Lookup } from "./request-limit.ts";
 
 /** The tokens that the service takes. */
 export interface TokenRules {
@@ -78,8 +78,8 @@ function readClaims({ protectedHeader: { typ }, payload }: JWTVerifyResult): Cla
 }
 
 /** The member whom a token acts for and its team, and whether the token is revoked. */
-async function findHolder(em: EntityManager, { sub, jti }: Claims) {
-  const statement = kysely(em)
+const holderOf = (em: EntityManager, { sub, jti }: Claims) =>
+  kysely(em)
     .selectFrom("members as member")
     .innerJoin("teams as team", "team.id", "member.team_id")
     .select((from) => [
@@ -93,9 +93,17 @@ async function findHolder(em: EntityManager, { sub, jti }: Claims) {
       from.exists(from.selectFrom("revoked_tokens").select(sql.lit(1).as("one")).where("jti", "=", jti)).as("revoked"),
     ])
     .where("member.id", "=", sub);
-  const { rows } = await executePrepared(em, "find_token_holder", statement);
-  return rows[0];
-}
+
+type TokenHolder = Awaited<ReturnType<ReturnType<typeof holderOf>["executeTakeFirstOrThrow"]>>;
+
+/** The look-up of each request with a token; it counts the request of a client whose token is good. */
+const holderLookup = (em: EntityManager, claims: Claims, callerId: string): Lookup<TokenHolder> => ({
+  name: "find_token_holder",
+  query: () => holderOf(em, claims),
+  callerId: "$3::text",
+  isGood: "team_id = $4 and not revoked",
+  values: [claims.jti, claims.sub, callerId, claims.team],
+});
 
 function callerOf({ sub, team, env, client_id, jti }: Claims): AccessToken {
   const keyId = `oauth_${client_id}`;
@@ -131,13 +139,14 @@ export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTi
       throw refusalOf(error);
     });
 
-  return async (em, token) => {
+  return async (em, token, { limits, client }) => {
     if (token.length > MAX_TOKEN_LENGTH) throw refuse(`An OAuth token has at most ${MAX_TOKEN_LENGTH} characters.`);
     const claims = readClaims(await verify(token));
-    const holder = await findHolder(em, claims);
-    if (holder?.team_id !== claims.team) throw refuse("The OAuth token names no member of its team.");
-    if (holder.revoked) throw refuse("The OAuth token is revoked.");
-    return { caller: callerOf(claims), holder, claimedScopes: claims.scope };
+    const caller = callerOf(claims);
+    const found = await limits.find(em, client, holderLookup(em, claims, caller.id));
+    if (found?.row.team_id !== claims.team) throw refuse("The OAuth token names no member of its team.");
+    if (found.row.revoked) throw refuse("The OAuth token is revoked.");
+    return { caller, holder: found.row, granted: claims.scope, window: found.window(caller.id) };
   };
 }
 

@@ -226,7 +226,8 @@ describe("The codes of errors", () => {
       assert.ok(body.error.doc_url.endsWith(`#${code}`));
       assert.ok(body.error.message.length > 10);
       assert.equal(/^[1-9]\d*$/.test(headers.get("retry-after") ?? ""), RETRIED.includes(code));
-      assert.equal(headers.get("www-authenticate") !== null, status === 401);
+      const isChallenged = status === 401 || code === "insufficient_scope";
+      assert.equal(headers.get("www-authenticate") !== null, isChallenged);
     });
   }
 

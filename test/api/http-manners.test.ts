@@ -12,8 +12,10 @@ import { webhookBody } from "../support/webhooks.ts";
 
 const PATHS = endpointsOf(appRouter).map(({ meta }) => meta.path);
 
+/** Headers that count the requests of a key. */
+const ALLOWANCE = ["", "x-"].flatMap((prefix) => [`${prefix}ratelimit-remaining`, `${prefix}ratelimit-reset`]);
 /** Headers that differ between two requests of one kind. */
-const OWN_HEADERS = ["connection", "date", "keep-alive", "x-request-id"];
+const OWN_HEADERS = ["connection", "date", "keep-alive", "x-request-id", ...ALLOWANCE];
 
 /** What an answer says besides that. */
 const likeness = ({ status, headers, text: body }: ApiAnswer) => {

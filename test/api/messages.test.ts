@@ -41,7 +41,7 @@ function* badRequests(input: z.ZodObject): Generator<RawInput> {
   yield empty;
   for (const value of BAD_VALUES) yield { ...empty, body: value };
   for (const [part, given] of Object.entries(input.shape)) {
-    const schema = given instanceof z.ZodOptional ? given.unwrap() : given;
+    const schema = given instanceof z.ZodOptional || given instanceof z.ZodDefault ? given.unwrap() : given;
     assert.ok(schema instanceof z.ZodObject);
     for (const field of [...Object.keys(schema.shape), "unknown"]) {
       for (const value of BAD_VALUES) yield { ...empty, [part]: { [field]: value } };

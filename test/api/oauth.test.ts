@@ -27,6 +27,7 @@ import {
   type TestClaims,
   type TestIssuer,
 } from "../support/oauth-issuer.ts";
+import { windowWithRoom } from "../support/request-window.ts";
 import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
@@ -125,7 +126,7 @@ describe("OAuth tokens", () => {
       assert.equal((await me(await tokenWith({ nbf: inSeconds(10) }))).status, 200);
     });
 
-    it("cost two statements, one of which counts the request", async () => {
+    it("cost one statement, the same as a key", async () => {
       const ping = router({
         ping: route({ method: "GET", path: "/ping", scope: null, summary: "Answers" })
           .input(z.strictObject({}))
@@ -137,24 +138,36 @@ describe("OAuth tokens", () => {
         const token = await tokenWith();
         const ask = async () =>
           assert.equal((await api(undefined, pinged.base).get("/ping", authorised(token))).status, 200);
-        assert.equal(await countStatements(pinged, ask), 2);
+        assert.equal(await countStatements(pinged, ask), 1);
       } finally {
         await pinged.close();
       }
     });
 
-    it("are counted by their client and team", async () => {
+    it("share the limit of their client in a team, and show what is left", async () => {
       const limited = await serveRoutes(appRouter, { changes: { ...issuer.settings, RATE_LIMIT_PER_MINUTE: 2 } });
       try {
-        const ask = async (changes: TestClaims = {}) =>
-          api(undefined, limited.base).get("/me", authorised(await tokenWith(changes)));
-        const answers = [await ask(), await ask(), await ask()];
-        assert.deepEqual(answers.map(code), ["200", "200", "rate_limit_exceeded"]);
-        assert.deepEqual(
-          answers.map(({ headers }) => headers.get("ratelimit-remaining")),
-          ["1", "0", "0"],
+        const another = await makeTeam();
+        await windowWithRoom();
+        const ask = async (of: TestTeam, client_id: string) => {
+          const token = await signToken(keyOf(issuer), await claimsFor(issuer, of, { client_id }));
+          const answer = await api(undefined, limited.base).get("/me", authorised(token));
+          return [answer.status, answer.headers.get("ratelimit-remaining"), answer.headers.get("service-version")];
+        };
+        assert.deepEqual(await ask(team, "one"), [200, "1", "2026-08-15"]);
+        await change("update teams set plan = 'FREE' where id = ?", team.team.id);
+        assert.deepEqual(await ask(team, "one"), [402, "0", "2026-08-15"]);
+        assert.deepEqual(await ask(team, "one"), [429, "0", "2026-08-15"]);
+        assert.deepEqual(await ask(another, "one"), [200, "1", "2026-08-15"]);
+        await change("update teams set requests_per_minute = 1 where id = ?", another.team.id);
+        assert.deepEqual(await ask(another, "two"), [200, "0", "2026-08-15"]);
+        const revoked = await claimsFor(issuer, another, { client_id: "three" });
+        await revokeToken((await backdoor()).orm.em.fork(), { tokenId: String(revoked.jti), expiresAt: null });
+        assert.equal(
+          (await api(undefined, limited.base).get("/me", authorised(await signToken(keyOf(issuer), revoked)))).status,
+          401,
         );
-        assert.equal(code(await ask({ client_id: "another-client" })), "200");
+        assert.deepEqual(await ask(another, "three"), [200, "0", "2026-08-15"]);
       } finally {
         await limited.close();
       }

@@ -40,13 +40,13 @@ const routes = router({
 });
 
 /** An upload that the API has begun to read and that never ends. */
-function stall(app: TestApp, key: string): { socket: Socket; begun: Promise<unknown> } {
+function stall(app: TestApp, key: string, bytes = 1_000): { socket: Socket; begun: Promise<unknown> } {
   const { hostname, port, pathname } = new URL(`${app.base}/take`);
   const socket = connect(Number(port), hostname);
   socket.on("error", () => {});
   socket.write(
     `POST ${pathname} HTTP/1.1\r\nhost: ${hostname}\r\nx-api-key: ${key}\r\ncontent-type: application/json\r\n` +
-      "content-length: 1000\r\nexpect: 100-continue\r\n\r\n",
+      `content-length: ${bytes}\r\nexpect: 100-continue\r\n\r\n`,
   );
   return { socket, begun: once(socket, "data").then(() => socket.write('{"text":"')) };
 }
@@ -92,6 +92,26 @@ describe("Requests of a key", () => {
     assert.ok(!isAnswered);
     for (const { socket } of uploads) socket.destroy();
     assert.equal((await ninth).status, 200);
+  });
+
+  it("with large bodies are four at once of a team, whatever its number of keys; small ones wait for none", async () => {
+    const [stalling, other] = [await makeTeam(), await makeTeam()];
+    const keys = await Promise.all(Array.from({ length: 4 }, async () => (await stalling.mint()).key));
+    const uploads = keys.map((key) => stall(app, key, 100_000));
+    await Promise.all(uploads.map(({ begun }) => begun));
+    for (let i = 0; i < 3; i++) assert.equal((await api(stalling.keys.live, app.base).get("/quick")).status, 200);
+    const large = { text: "x".repeat(100_000) };
+    let isAnswered = false;
+    const fifth = api(stalling.keys.live, app.base)
+      .post("/take", large)
+      .finally(() => {
+        isAnswered = true;
+      });
+    assert.equal((await api(other.keys.live, app.base).post("/take", large)).status, 200);
+    assert.equal((await api(stalling.keys.live, app.base).post("/take", { text: "x" })).status, 200);
+    assert.ok(!isAnswered);
+    for (const { socket } of uploads) socket.destroy();
+    assert.equal((await fifth).status, 200);
   });
 
   it("hand their turn on when they fail", async () => {

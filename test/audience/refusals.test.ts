@@ -219,7 +219,7 @@ function assertRefused({ status, headers, body, text }: ApiAnswer, code: ErrorCo
   assert.match(request_id, /^req_\w+$/);
   assert.deepEqual(meta, { request_id });
   assert.equal(headers.get("x-request-id"), request_id);
-  assert.equal(headers.has("www-authenticate"), status === 401);
+  assert.equal(headers.has("www-authenticate"), status === 401 || code === "insufficient_scope");
   assert.equal(headers.has("idempotent-replayed"), false);
   assert.equal(headers.get("retry-after") === null, status !== 429 && status !== 503);
 }

@@ -126,8 +126,8 @@ describe("docker-compose.temporal.yml", () => {
     for (const setting of ["EGRESS_DENIED_NETWORKS", "SMTP_ALLOWED_HOSTS", "WEBHOOK_HTTPS_ONLY"]) {
       assert.deepEqual(heeding(setting).sort(), ["api", "dispatch", "webhooks"], setting);
     }
-    const ofApi = ["PROXY_ADDRESSES", "PROXY_HOPS", "RATE_LIMIT_PER_MINUTE", "FAILED_AUTHENTICATIONS_PER_MINUTE"];
-    for (const setting of [...ofApi, "OAUTH_ISSUER", "OAUTH_JWKS_URL", "OAUTH_AUDIENCE"]) {
+    const limits = ["PROXY_ADDRESSES", "PROXY_HOPS", "RATE_LIMIT_PER_MINUTE", "FAILED_AUTHENTICATIONS_PER_MINUTE"];
+    for (const setting of [...limits, "OAUTH_ISSUER", "OAUTH_JWKS_URL", "OAUTH_AUDIENCE"]) {
       assert.deepEqual(heeding(setting), ["api"], setting);
     }
   });

@@ -79,7 +79,7 @@ function compile(): Compiled {
     ([template, item]) =>
       Object.keys(item).map((method) => ({
         method: method.toUpperCase(),
-        pattern: new RegExp(`^${template.replaceAll(/\{\w+\}/g, "[^/]+")}/?$`),
+        pattern: new RegExp(`^${template.replaceAll(/\{\w+\}/g, "[^/]+")}$`),
         path: pointer("paths", template, method),
         params: template.split("{").length,
       })),

@@ -26,7 +26,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "The key of a request tells its tenant.",
     program: "api",
-    file: /^domain\/access\/authenticate\.ts$/,
+    file: /^domain\/access\/request-limit\.ts$/,
     tables: ["api_keys"],
     statement: /public_id = \$/,
   },
