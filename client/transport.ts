@@ -127,11 +127,11 @@ export class Transport {
     const totalMs = options.totalTimeoutMs ?? TOTAL_TIMEOUT_MS;
     const until = performance.now() + totalMs;
     const ended = anyOf([signal, AbortSignal.timeout(totalMs)]);
-    const idempotencyKey = call.takesKey ? (options.idempotencyKey ?? randomUUID()) : undefined;
-    const isRepeatable = call.method === "GET" || options.dryRun === true || idempotencyKey !== undefined;
+    const request = requestOf(call, options, call.takesKey ? (given.idempotencyKey ?? randomUUID()) : undefined);
+    const isRepeatable = call.method === "GET" || given.dryRun === true || request.idempotencyKey !== undefined;
     for (let retry = 1; ; retry++) {
       try {
-        return await this.#try<Result>(call, { ...options, idempotencyKey, ended });
+        return await exchange<Result>(request, options, ended);
       } catch (error) {
         if (retry > maxRetries || ended.aborted || !mayRetry(error, isRepeatable)) throw error;
         const waitMs = retryDelayMs(error, retry);
@@ -141,58 +141,68 @@ export class Transport {
       }
     }
   }
+}
 
-  async #try<Result extends Answer<unknown>>(
-    { method, path, ids = {}, query, body }: Call,
-    options: Omit<ClientOptions & DryRunOption, "idempotencyKey"> & {
-      idempotencyKey: string | undefined;
-      ended: AbortSignal;
-    },
-  ): Promise<Result> {
-    const { baseUrl, apiKey, accessToken, serviceVersion, idempotencyKey, dryRun, ended, signal } = options;
-    const url = new URL(`${baseUrl}${pathOf(path, ids)}`);
-    const parameters = { ...query, ...(dryRun ? { dry_run: true } : {}) };
-    for (const [name, value] of Object.entries(parameters)) {
-      if (value !== undefined) url.searchParams.set(name, String(value));
-    }
-    const headers = new Headers({ accept: "application/json" });
-    if (apiKey) headers.set("x-api-key", apiKey);
-    if (accessToken) headers.set("authorization", `Bearer ${accessToken}`);
-    if (serviceVersion) headers.set("service-version", serviceVersion);
-    if (idempotencyKey !== undefined) headers.set("idempotency-key", idempotencyKey);
-    if (body !== undefined) headers.set("content-type", "application/json");
+/** A request, the same for all its tries. */
+interface PreparedRequest {
+  /** For errors. It shows no id: that of a suppression is an address. */
+  name: string;
+  idempotencyKey: string | undefined;
+  url: URL;
+  init: RequestInit;
+}
 
-    const { timeoutMs = TIMEOUT_MS } = options;
-    const timeout = AbortSignal.timeout(timeoutMs);
-    // An error shows no id: that of a suppression is an address.
-    const what = `${method} ${path}`;
-    let response: Response;
-    let text: string;
-    try {
-      response = await (options.fetch ?? fetch)(url, {
-        method,
-        headers,
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        // Another host must not get the credential.
-        redirect: "manual",
-        signal: anyOf([ended, timeout]),
-      });
-      text = await response.text();
-    } catch (cause) {
-      signal?.throwIfAborted();
-      if (ended.aborted || timeout.aborted) {
-        throw new TimeoutError(`${what}: no answer in time`, { idempotencyKey, cause });
-      }
-      throw new ConnectionError(`${what}: ${reasonOf(cause)}`, { idempotencyKey, cause });
-    }
-    return answerOf<Result>(response, text, (why) => {
-      const message = `${what}: ${why}`;
-      // A proxy's refusal while the service behind it is away; anything else would come again.
-      return response.status >= 500
-        ? new ConnectionError(message, { idempotencyKey })
-        : new MailkeelError(`${message}; is baseUrl right?`);
-    });
+function requestOf(
+  { method, path, ids = {}, query, body }: Call,
+  { baseUrl, apiKey, accessToken, serviceVersion, dryRun }: ClientOptions & DryRunOption,
+  idempotencyKey: string | undefined,
+): PreparedRequest {
+  const url = new URL(`${baseUrl}${pathOf(path, ids)}`);
+  const parameters = { ...query, ...(dryRun ? { dry_run: true } : {}) };
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined) url.searchParams.set(name, String(value));
   }
+  const headers = new Headers({ accept: "application/json" });
+  if (apiKey) headers.set("x-api-key", apiKey);
+  if (accessToken) headers.set("authorization", `Bearer ${accessToken}`);
+  if (serviceVersion) headers.set("service-version", serviceVersion);
+  if (idempotencyKey !== undefined) headers.set("idempotency-key", idempotencyKey);
+  if (body !== undefined) headers.set("content-type", "application/json");
+  // No redirect is followed: another host must not get the credential.
+  const init: RequestInit = { method, headers, redirect: "manual" };
+  if (body !== undefined) init.body = JSON.stringify(body);
+  return { name: `${method} ${path}`, idempotencyKey, url, init };
+}
+
+/**
+ * Makes one try of a request.
+ * @param ended cuts it off when the caller's signal or the time for all tries does
+ */
+async function exchange<Result extends Answer<unknown>>(
+  { name, idempotencyKey, url, init }: PreparedRequest,
+  { fetch: send = fetch, timeoutMs = TIMEOUT_MS, signal }: ClientOptions,
+  ended: AbortSignal,
+): Promise<Result> {
+  const timeout = AbortSignal.timeout(timeoutMs);
+  let response: Response;
+  let text: string;
+  try {
+    response = await send(url, { ...init, signal: anyOf([ended, timeout]) });
+    text = await response.text();
+  } catch (cause) {
+    signal?.throwIfAborted();
+    if (ended.aborted || timeout.aborted) {
+      throw new TimeoutError(`${name}: no answer in time`, { idempotencyKey, cause });
+    }
+    throw new ConnectionError(`${name}: ${reasonOf(cause)}`, { idempotencyKey, cause });
+  }
+  return answerOf<Result>(response, text, (why) => {
+    const message = `${name}: ${why}`;
+    // A proxy's refusal while the service behind it is away; anything else would come again.
+    return response.status >= 500
+      ? new ConnectionError(message, { idempotencyKey })
+      : new MailkeelError(`${message}; is baseUrl right?`);
+  });
 }
 
 const anyOf = (signals: readonly (AbortSignal | undefined)[]): AbortSignal =>

@@ -12,7 +12,7 @@ export interface DeliveryFacts {
   apiVersion: string;
   isReplay: boolean;
   /** It brings an example. */
-  isTest?: boolean;
+  isTest: boolean;
 }
 
 /**

@@ -60,7 +60,7 @@ export async function readListenerDeliveries(
   const rows = await kysely(em)
     .selectFrom("webhook_deliveries as d")
     .innerJoin("webhook_events as v", "v.id", "d.event_id")
-    .select(["d.id", "d.event_id", "d.event_type", "d.is_replay", "v.object"])
+    .select(["d.id", "d.event_id", "d.event_type", "d.is_replay", "v.is_test", "v.object"])
     .select(isoInstant(sql.ref("v.created_at")).as("event_created_at"))
     .where(ofTenant(tenant, "d"))
     .where(ofTenant(tenant, "v"))
@@ -69,9 +69,9 @@ export async function readListenerDeliveries(
     .orderBy("d.id")
     .limit(TAKEN_AT_ONCE)
     .execute();
-  return rows.map(({ id, event_id, event_type, is_replay, event_created_at, object }) =>
+  return rows.map(({ id, event_id, event_type, is_replay, is_test, event_created_at, object }) =>
     deliveryOf(
-      { deliveryId: id, webhookId, eventId: event_id, type: event_type, isReplay: is_replay },
+      { deliveryId: id, webhookId, eventId: event_id, type: event_type, isReplay: is_replay, isTest: is_test },
       { eventCreatedAt: event_created_at, object },
     ),
   );

@@ -1,8 +1,12 @@
 import { once } from "node:events";
-import { createServer, type IncomingHttpHeaders } from "node:http";
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
+import { api } from "../support/api.ts";
 import { stack } from "../support/stack.ts";
+
+/** Headers of one message between two hosts. */
+const OF_MESSAGE = new Set(["connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding"]);
 
 /** How the proxy treats one request. */
 export type Fault =
@@ -26,22 +30,28 @@ export interface Passed {
   at: number;
 }
 
-/** A proxy before the stack's API with faults that a test asks for. */
+/** A proxy before the stack's API with faults that a test asks for. The API's answers are compared with its document. */
 export interface FaultyProxy {
   /** As the API's own, with the version. */
   baseUrl: string;
-  origin: string;
   requests: Passed[];
   /** Forgets earlier requests and faults; the next requests meet these faults, those after them none. */
   next(...faults: Fault[]): void;
+  /** @throws what kept it from passing an answer on, such as one that the document does not name */
   close(): Promise<void>;
 }
 
 export async function openFaultyProxy(): Promise<FaultyProxy> {
-  const { api } = await stack();
-  const target = new URL(api);
+  const base = new URL((await stack()).api).pathname;
   let faults: Fault[] = [];
-  const server = createServer(async (request, response) => {
+  const server = createServer((request, response) => {
+    serve(request, response).catch((error: unknown) => {
+      failure = error;
+      request.socket.destroy();
+    });
+  });
+  let failure: unknown;
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await buffer(request);
     const { method = "", url = "", headers } = request;
     proxy.requests.push({ method, url, headers, body: body.toString(), at: performance.now() });
@@ -53,24 +63,24 @@ export async function openFaultyProxy(): Promise<FaultyProxy> {
       return;
     }
     const { host: _, connection: __, "content-length": ___, "transfer-encoding": ____, ...passed } = headers;
-    const answer = await fetch(new URL(url, target), {
+    const given = { headers: Object.fromEntries(Object.entries(passed).map(([name, value]) => [name, String(value)])) };
+    const answer = await api().call(
       method,
-      headers: Object.entries(passed).map(([name, value]) => [name, String(value)] as [string, string]),
-      ...(body.length > 0 ? { body: new Uint8Array(body) } : {}),
-    });
-    const text = await answer.text();
-    if (fault === "lose answer") return void request.socket.destroy();
-    const returned = [...answer.headers].filter(
-      ([name]) => !/^(connection|keep-alive|transfer-encoding|content-(length|encoding))$/.test(name),
+      url.slice(base.length),
+      body.length > 0 ? body.toString() : undefined,
+      given,
     );
-    response.writeHead(answer.status, Object.fromEntries(returned)).end(text);
-  });
+    if (fault === "lose answer") return void request.socket.destroy();
+    response.writeHead(
+      answer.status,
+      Object.fromEntries([...answer.headers].filter(([name]) => !OF_MESSAGE.has(name))),
+    );
+    response.end(answer.text);
+  }
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const proxy: FaultyProxy = {
-    baseUrl: `${origin}${target.pathname}`,
-    origin,
+    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}${base}`,
     requests: [],
     next: (...given) => {
       faults = given;
@@ -79,6 +89,7 @@ export async function openFaultyProxy(): Promise<FaultyProxy> {
     close: async () => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
+      if (failure !== undefined) throw failure;
     },
   };
   return proxy;

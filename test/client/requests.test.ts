@@ -46,7 +46,7 @@ describe("A request of the client", function () {
   let proxy: FaultyProxy;
   let mailkeel: Mailkeel;
   const clientOf = (options: Partial<ClientOptions> = {}) =>
-    new Mailkeel({ apiKey: team.keys.live, baseUrl: proxy.baseUrl, ...options });
+    new Mailkeel({ apiKey: team.keys.live, baseUrl: proxy.baseUrl, timeoutMs: 20_000, ...options });
   const keys = () => new Set(proxy.requests.map(({ headers }) => headers["idempotency-key"]));
   const listsNamed = async (name: string) => {
     const named = [];
