@@ -10,7 +10,7 @@ import {
   Tag,
 } from "liquidjs";
 import type { RenderBudget } from "./render-budget.ts";
-import { TemplateError } from "./template-problem.ts";
+import { limits, TemplateError } from "./template-problem.ts";
 
 /** Most characters of a template, and of its rendering. */
 export const MAX_CHARS = 2_000_000;
@@ -51,8 +51,6 @@ const ESCAPING_FILTERS = ["escape", "escape_once", "xml_escape"];
 type Step = Generator<unknown, unknown, unknown>;
 type FilterScope = { context: Context };
 type Filter = (this: FilterScope, ...args: unknown[]) => unknown;
-
-const limits = (message: string) => new TemplateError({ kind: "limits", message });
 
 /** @throws {TemplateError} `limits` for a long text, a long list and a list of lists, which doubles when it is printed */
 function assertShort(value: unknown): void {

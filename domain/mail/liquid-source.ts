@@ -1,6 +1,6 @@
 import { type Liquid, type Template as LiquidTemplate, Parser, Tokenizer, TypeGuards, Value } from "liquidjs";
 import { MAX_CHARS, runSteps } from "./liquid-engine.ts";
-import { TemplateError } from "./template-problem.ts";
+import { limits } from "./template-problem.ts";
 
 /** Most tags of a template: real newsletters have fewer than a hundred. */
 export const MAX_TAGS = 2_000;
@@ -10,8 +10,6 @@ const MAX_TAG_CHARS = 100_000;
 const MAX_NESTING = 50;
 /** Most numbers of a range. No loop reads it, so it serves comparisons only. */
 const MAX_RANGE = 1_000;
-
-const limits = (message: string) => new TemplateError({ kind: "limits", message });
 
 /**
  * Refuses a template by its length and its number of tags, before anything parses it.

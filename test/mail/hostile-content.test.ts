@@ -133,6 +133,14 @@ describe("A preview", () => {
       /nested more than 200 deep/,
     ],
     "a hundred thousand elements": ["<b>x</b>".repeat(100_000), /more than 20000 elements/],
+    "ends of attributes in two branches": [
+      `{% if first_name %}<i>a${'">'.repeat(240_000)}{% else %}b${'">'.repeat(240_000)}{% endif %}<base>`,
+      /base/,
+    ],
+    "lists inside each other around many lines": [
+      `${"<ul><li>".repeat(90)}<pre>${"x\n".repeat(480_000)}</pre>`,
+      /lists, quotations and links hold too much text inside each other/,
+    ],
     "a style of nothing but comments": [
       `<p style="${"/*a".repeat(300_000)}">x<div style="display:none">`,
       /unsubscribe link/,
@@ -184,6 +192,9 @@ describe("A preview", () => {
     `<div style="{% if email contains '@gmail.com' %}display:none{% endif %}">${link}</div>`,
     `{% if email contains "@gmail.com" %}<!--{% endif %}${link}<p>News</p><!-- -->`,
     `{% if email contains "@gmail.com" %}<div style="display:none">{% endif %}${link}`,
+    ...["&#xE000;", "&#x86;&#x87;", "\u0086\u0087"].map(
+      (marker) => `{% if email contains "@gmail.com" %}<div style="display:none">{% endif %}<p>${marker}</p>${link}`,
+    ),
     sheet("{% if email contains '@gmail.com' %}a{display:none}{% endif %}"),
     styled("d\\isplay:none"),
     ...[

@@ -1,0 +1,9 @@
+/**
+ * Characters that stand for parts of a template while its HTML is read. No character reference yields them: HTML's table
+ * of numeric references replaces these three, and no named one has them. So text without them has none after its
+ * references were decoded.
+ */
+export const MARKERS = ["\u0086", "\u0087", "\u0088"] as const;
+
+/** Replaces markers that an author wrote by another control character, which nobody sees either. */
+export const withoutMarkers = (text: string): string => text.replace(/[\u0086-\u0088]/g, "\u0089");
