@@ -9,6 +9,7 @@ import {
   type Operators,
   Tag,
 } from "liquidjs";
+import { DATE_FILTERS } from "./liquid-date.ts";
 import type { RenderBudget } from "./render-budget.ts";
 import { limits, TemplateError } from "./template-problem.ts";
 
@@ -132,7 +133,7 @@ export function createEngine({ escaped }: { escaped: boolean }): Liquid {
   });
   for (const name of Object.keys(engine.filters)) engine.unregisterFilter(name);
   for (const name of ALLOWED_FILTERS) {
-    const filter = handlerOf(filters[name]);
+    const filter = DATE_FILTERS[name] ?? handlerOf(filters[name]);
     if (filter) engine.registerFilter(name, { raw: ESCAPING_FILTERS.includes(name), handler: shortOnly(filter) });
   }
   for (const name of FORBIDDEN_TAGS) {

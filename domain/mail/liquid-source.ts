@@ -1,4 +1,5 @@
 import { type Liquid, type Template as LiquidTemplate, Parser, Tokenizer, TypeGuards, Value } from "liquidjs";
+import { assertFormat } from "./liquid-date.ts";
 import { MAX_CHARS, runSteps } from "./liquid-engine.ts";
 import { limits } from "./template-problem.ts";
 
@@ -105,7 +106,10 @@ function visitValue(value: unknown, names: Names, depth: number): void {
   if (value instanceof Value || TypeGuards.isFilteredValueToken(value)) {
     visitAll(value.initial.postfix);
     // A named argument is a pair of a name and a value.
-    for (const { args } of value.filters) visitAll(args.map((arg) => (Array.isArray(arg) ? arg[1] : arg)));
+    for (const { name, args } of value.filters) {
+      visitAll(args.map((arg) => (Array.isArray(arg) ? arg[1] : arg)));
+      if (name === "date" && TypeGuards.isQuotedToken(args[0])) assertFormat(args[0].content);
+    }
   } else if (TypeGuards.isRangeToken(value)) {
     assertRange(value.lhs, value.rhs);
   } else if (TypeGuards.isPropertyAccessToken(value)) {
