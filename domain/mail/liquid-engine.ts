@@ -53,6 +53,11 @@ type Step = Generator<unknown, unknown, unknown>;
 type FilterScope = { context: Context };
 type Filter = (this: FilterScope, ...args: unknown[]) => unknown;
 
+/** @param chars of a rendering @throws {TemplateError} `limits` */
+export function assertLength(chars: number): void {
+  if (chars > MAX_CHARS) throw limits(`it renders to more than ${MAX_CHARS} characters`);
+}
+
 /** @throws {TemplateError} `limits` for a long text, a long list and a list of lists, which doubles when it is printed */
 function assertShort(value: unknown): void {
   let chars = 0;
@@ -195,7 +200,7 @@ export function renderLiquid(
     write(piece: unknown) {
       const text = piece === null || piece === undefined ? "" : String(piece);
       length += text.length;
-      if (length > MAX_CHARS) throw limits(`it renders to more than ${MAX_CHARS} characters`);
+      assertLength(length);
       this.buffer += text;
     },
   };

@@ -12,7 +12,7 @@ import {
   TemplateError,
 } from "./template.ts";
 import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
-import { encodePart } from "./transfer-encoding.ts";
+import { assertMessageSize, encodePart } from "./transfer-encoding.ts";
 
 export { UnsendableError } from "./header.ts";
 
@@ -149,6 +149,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
       htmlPart.encode(values, budget) +
       end;
     budget?.check();
+    assertMessageSize(message.length);
     const smtpUtf8 = from.smtpUtf8 || to.smtpUtf8;
     // Only an internationalised local part is not ASCII.
     const encoding = smtpUtf8 || replyTo?.smtpUtf8 ? "utf8" : "latin1";

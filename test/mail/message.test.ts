@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import PostalMime from "postal-mime";
+import { runTask } from "../../domain/mail/examination-task.ts";
 import {
   composeMessage,
   type MessageContent,
@@ -342,6 +343,25 @@ describe("A message", () => {
   it("cannot be composed from a broken template", () => {
     assert.throws(() => composeMessage({ ...content, html: "{{ email" }), TemplateError);
     assert.throws(() => composeMessage({ ...content, subject: "{% include 'x' %}" }), TemplateError);
+  });
+
+  it("is refused only for the recipient whom it would be larger than 4 MB for", () => {
+    for (const more of ["", "{% if email %} {% endif %}", "я".repeat(300_000)]) {
+      const composed = composeMessage({ ...content, html: `<p>${"{{ first_name }}".repeat(1_990)}</p>${more}${LINK}` });
+      assertWellFormed(composed.fill(recipient).message);
+      assert.throws(
+        () => composed.fill({ ...recipient, firstName: "é".repeat(1_000) }),
+        (error) => error instanceof UnsendableError && /more than 4000000 bytes|more than 2000000/.test(error.message),
+      );
+    }
+  });
+
+  it("is refused as a template when each recipient's would be larger than 4 MB", () => {
+    const html = `{% capture x %}${"я".repeat(40_000)}{% endcapture %}<p>${"{{ x }}".repeat(45)}</p>`;
+    assert.throws(
+      () => runTask({ task: "compose", content: { ...content, html } }),
+      (error) => error instanceof TemplateError && /one message has more than 4000000 bytes/.test(error.message),
+    );
   });
 
   it("is refused only for the recipient whose rendering exceeds the limits", () => {
