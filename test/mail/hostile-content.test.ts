@@ -154,6 +154,23 @@ describe("A preview", () => {
     });
   }
 
+  it("does not delay another team's draft while it reads what once took ten seconds", async () => {
+    const other = api((await makeTeam()).keys.live);
+    for (const body of [
+      `<a href="{{ unsubscribe_url }}" style="color:a${" ".repeat(100_000)}b">Leave</a>`,
+      `<style>${"/* ".repeat(60_000)}</style>${LINK}`,
+      `<p>${"x".repeat(900_000)}${" {{- email }}".repeat(1_900)}</p>`,
+    ]) {
+      assert.equal((await sender.client.patch(`/newsletters/${sender.newsletterId}`, { body })).status, 200);
+      const since = performance.now();
+      const isPreviewed = preview(sender);
+      assert.equal((await create(other, "<p>News</p>")).status, 201);
+      const waitedMs = performance.now() - since;
+      assert.ok(waitedMs < 2 * PATIENCE_MS, `the draft waited ${waitedMs} ms`);
+      assert.equal((await isPreviewed).status, 200);
+    }
+  });
+
   it("composes a text of 80,000 braces, and serves others meanwhile", async () => {
     for (const body of ["{ ".repeat(80_000), `{{ email | upcase }}${"&#123;&#123; ".repeat(70_000)}`]) {
       const { result, waitedMs } = await longestWait(() => previewOf(`<p>${body}</p>`));
