@@ -2,12 +2,15 @@ import { Parser } from "htmlparser2";
 import { isHarmless, mayMatch, type SheetRules, sheetRules } from "./certain-style.ts";
 import { withinLimits } from "./html-limits.ts";
 import type { SourcePart } from "./liquid-source.ts";
-import { MARKERS, withoutMarkers } from "./marker.ts";
+import { ANY_MARKER, MARKERS, withoutMarkers } from "./marker.ts";
 
 /** Stands for the URL in a skeleton. */
 const LINK = "https://link.invalid/u";
 /** Stands for text that differs between recipients: without markup, with closed elements, or with anything. */
 const [TEXT, ELEMENTS, ANYTHING] = MARKERS;
+/** Text that is the name of an element, or the beginning of another markup. */
+const NAME_MARKERS = new RegExp(`(<[/!?]?)[${TEXT}${ELEMENTS}]`, "g");
+const KNOWN_MARKERS = new RegExp(`[${TEXT}${ELEMENTS}]`, "g");
 
 /** Elements whose content is shown wherever they are read; any other kind is uncertain. */
 const SHOWING_ELEMENTS = new Set(
@@ -95,7 +98,7 @@ function skeletonOf(source: string, parts: readonly SourcePart[]): string {
     trimsNext = text.at(-3) === "-";
   }
   // After such a beginning, text is the name of an element.
-  return (open[0]?.[0] ?? "").replace(/(<[/!?]?)[\u0086\u0087]/g, `$1${ANYTHING}`);
+  return (open[0]?.[0] ?? "").replace(NAME_MARKERS, `$1${ANYTHING}`);
 }
 
 function markerOf(branches: readonly string[]): string {
@@ -116,7 +119,7 @@ function attributeEnds(text: string): number[] {
 }
 
 function markerOfRests(branches: readonly string[]): string {
-  if (branches.every((text) => !/[<>"'\u0087]/.test(text))) return TEXT;
+  if (branches.every((text) => !/[<>"']/.test(text) && !text.includes(ELEMENTS))) return TEXT;
   return branches.every(isClosed) ? ELEMENTS : ANYTHING;
 }
 
@@ -163,7 +166,7 @@ function read(
   rules: SheetRules | undefined,
   withRoots: boolean,
 ): { isShown: boolean; sheets: string } {
-  const positions = [...html.matchAll(/[\u0086-\u0088]/g)].map(({ index }) => index);
+  const positions = [...html.matchAll(ANY_MARKER)].map(({ index }) => index);
   let passed = 0;
   let known = 0;
   let isShown = false;
@@ -205,7 +208,7 @@ function read(
       if (raw === "style") sheets += text;
       const isText = /[\p{L}\p{N}]/u.test(text);
       if (current.isLink && current.isCertain && isOrderly && isText && isUnchanged(parser.startIndex)) isShown = true;
-      if (raw === undefined) known += (text.match(/[\u0086\u0087]/g) ?? []).length;
+      if (raw === undefined) known += (text.match(KNOWN_MARKERS) ?? []).length;
       else known += text.split(TEXT).length - 1;
     },
     onclosetag(name, isImplied) {

@@ -1,4 +1,5 @@
 import { splitValue } from "./inline-style.ts";
+import { hasMarker } from "./marker.ts";
 
 /** A length that is not negative, and a font size that can be read. */
 const LENGTH = "(?:0|auto|(?:\\d{1,4}(?:\\.\\d{1,3})?|\\.\\d{1,3})(?:px|pt|em|rem|%)?)";
@@ -66,7 +67,7 @@ export function sheetRules(sheet: string): SheetRules | undefined {
   const rules = new Set<string>();
   const comments = sheet.match(COMMENT) ?? [];
   const text = sheet.replace(COMMENT, " ").toLowerCase();
-  if (/[\\\u0086-\u0088]|@import|<!|-->/.test(text)) return undefined;
+  if (hasMarker(text) || /\\|@import|<!|-->/.test(text)) return undefined;
   if (comments.some((comment) => comment.length < 4 || !comment.endsWith("*/") || /["'{]/.test(comment)))
     return undefined;
   let selectors = "";
@@ -96,7 +97,7 @@ export function sheetRules(sheet: string): SheetRules | undefined {
 /** Whether a rule may be about an element. */
 export function mayMatch(rules: SheetRules, tag: string, { id, class: classes = "" }: Record<string, string>): boolean {
   if (rules.size === 0) return false;
-  if (/[\u0086-\u0088&]/.test(classes + (id ?? ""))) return true;
+  if (/&/.test(classes + (id ?? "")) || hasMarker(classes + (id ?? ""))) return true;
   const names = classes.toLowerCase().split(/\s+/);
   return rules.has(tag) || rules.has(`#${id?.toLowerCase()}`) || names.some((name) => rules.has(`.${name}`));
 }

@@ -1,7 +1,7 @@
 import { limits, TemplateError } from "./template-problem.ts";
 
 /** Most characters of a date's format. The longest in common use have about forty. */
-export const MAX_FORMAT_CHARS = 200;
+const MAX_FORMAT_CHARS = 200;
 /** Most characters that one part of a format is filled up to. */
 const MAX_WIDTH = 100;
 /** LiquidJS's own, for `date` without a format. */

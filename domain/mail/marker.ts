@@ -5,5 +5,9 @@
  */
 export const MARKERS = ["\u0086", "\u0087", "\u0088"] as const;
 
+export const ANY_MARKER = /[\u0086-\u0088]/g;
+
+export const hasMarker = (text: string): boolean => text.search(ANY_MARKER) >= 0;
+
 /** Replaces markers that an author wrote by another control character, which nobody sees either. */
-export const withoutMarkers = (text: string): string => text.replace(/[\u0086-\u0088]/g, "\u0089");
+export const withoutMarkers = (text: string): string => text.replace(ANY_MARKER, "\u0089");

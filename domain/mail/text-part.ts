@@ -47,20 +47,25 @@ const COPYING_ELEMENTS = new Set(["ul", "ol", "blockquote", "a"]);
 /** Most characters that it copies. A body of 1 MiB may stand in three of these elements as a whole. */
 const MAX_COPIED_CHARS = 4_000_000;
 
+/** Characters that each of them puts before a line at most, as often as it stands in others. */
+const INDENT_CHARS = 3;
+/** Characters of the line that the converter draws for `hr`. */
+const RULE_CHARS = 40;
+
 /** @throws {TemplateError} `limits` when a document takes much more work to convert than to read */
 function assertConvertible(html: string): void {
   let copied = 0;
   let copies = 0;
-  const copy = (chars: number) => {
-    copied += copies * chars;
+  const copy = (chars: number, lines: number) => {
+    copied += copies * (chars + lines * INDENT_CHARS * copies);
     if (copied > MAX_COPIED_CHARS) throw limits("its lists, quotations and links hold too much text inside each other");
   };
   const handler = withinLimits({
     onopentag(name) {
-      copy(1); // It may break the line.
+      copy(name === "hr" ? RULE_CHARS : 0, 1); // Any element may begin a line.
       if (COPYING_ELEMENTS.has(name)) copies++;
     },
-    ontext: (text) => copy(text.length),
+    ontext: (text) => copy(text.length, copies > 0 ? text.split("\n").length - 1 : 0),
     onclosetag(name) {
       if (COPYING_ELEMENTS.has(name)) copies--;
     },

@@ -133,10 +133,6 @@ describe("A preview", () => {
       /nested more than 200 deep/,
     ],
     "a hundred thousand elements": ["<b>x</b>".repeat(100_000), /more than 20000 elements/],
-    "ends of attributes in two branches": [
-      `{% if first_name %}<i>a${'">'.repeat(240_000)}{% else %}b${'">'.repeat(240_000)}{% endif %}<base>`,
-      /base/,
-    ],
     "lists inside each other around many lines": [
       `${"<ul><li>".repeat(90)}<pre>${"x\n".repeat(480_000)}</pre>`,
       /lists, quotations and links hold too much text inside each other/,
@@ -160,6 +156,7 @@ describe("A preview", () => {
       `<a href="{{ unsubscribe_url }}" style="color:a${" ".repeat(100_000)}b">Leave</a>`,
       `<style>${"/* ".repeat(60_000)}</style>${LINK}`,
       `<p>${"x".repeat(900_000)}${" {{- email }}".repeat(1_900)}</p>`,
+      `${LINK}{% if first_name %}a${'">'.repeat(240_000)}{% else %}b${'">'.repeat(240_000)}{% endif %}`,
     ]) {
       assert.equal((await sender.client.patch(`/newsletters/${sender.newsletterId}`, { body })).status, 200);
       const since = performance.now();
