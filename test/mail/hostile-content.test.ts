@@ -323,27 +323,32 @@ describe("A preview", () => {
   }
 });
 
-describe("A recipient whose message takes too long to compose", () => {
+describe("A recipient whose message takes too long to compose, or is too large", () => {
   // Only a recipient of this name renders it.
   const costly = `{% if first_name == "Costly" %}{% assign a = '${"Aé".repeat(2_490)}' %}${"{{ a | slugify: 'latin' | slugify: 'latin' | size }}".repeat(1_500)}{% endif %}<p>News</p>`;
   const people = (names: readonly string[], audience: string) =>
     names.map((firstName, i) => ({ email: `p${i}@${audience}`, firstName }));
 
-  it("is rejected as unsendable, and the others get their mail", async () => {
-    const sender = await makeSender({ recipients: 0, body: costly });
-    await addSubscribers(sender, sender.listId, people(["Ann", "Costly", "Bob", "Costly", "Cid"], sender.audience));
-    await startSend(sender);
-    await untilStatus(sender, ["SENT"]);
-    assert.deepEqual(await ledgerStates(sender), { SENT: 3, REJECTED: 2 });
-    const rejected = await kysely(sender.em)
-      .selectFrom("send_recipients")
-      .innerJoin("newsletters", "newsletters.send_id", "send_recipients.send_id")
-      .where("newsletters.id", "=", sender.newsletterId)
-      .where("state", "=", "REJECTED")
-      .select("reason")
-      .execute();
-    assert.deepEqual(rejected, [{ reason: "unsendable" }, { reason: "unsendable" }]);
-  });
+  for (const [what, body, name] of [
+    ["takes too long", costly, "Costly"],
+    ["is too large", `<p>${"{{ first_name }}".repeat(1_990)}</p>`, "é".repeat(200)],
+  ] as const) {
+    it(`is rejected as unsendable when it ${what}, and the others get their mail`, async () => {
+      const sender = await makeSender({ recipients: 0, body });
+      await addSubscribers(sender, sender.listId, people(["Ann", name, "Bob", name, "Cid"], sender.audience));
+      await startSend(sender);
+      await untilStatus(sender, ["SENT"]);
+      assert.deepEqual(await ledgerStates(sender), { SENT: 3, REJECTED: 2 });
+      const rejected = await kysely(sender.em)
+        .selectFrom("send_recipients")
+        .innerJoin("newsletters", "newsletters.send_id", "send_recipients.send_id")
+        .where("newsletters.id", "=", sender.newsletterId)
+        .where("state", "=", "REJECTED")
+        .select("reason")
+        .execute();
+      assert.deepEqual(rejected, [{ reason: "unsendable" }, { reason: "unsendable" }]);
+    });
+  }
 
   it("pauses the send when there are twenty in a row", async () => {
     const sender = await makeSender({ recipients: 0, body: costly });
