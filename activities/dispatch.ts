@@ -15,7 +15,7 @@ import {
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { Allowance } from "./dispatch/allowance.ts";
-import { composeMails } from "./dispatch/content.ts";
+import { ComposedMessages, composeMails } from "./dispatch/content.ts";
 import { Settler } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
@@ -65,16 +65,22 @@ export function createDispatchActivities(deps: ActivityDeps): DispatchActivities
   const { orm, vault, log, workerId, env } = deps;
   const guard = openSmtpGuard(env);
   const pools = new AccountPools({ orm, vault, log, workerId, guard, timeoutMs: env.SMTP_TIMEOUT_MS });
+  const messages = new ComposedMessages();
   const slots = new TeamSlots(SLICES_PER_TEAM);
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
+  const mail = (slice: SliceInput) => dispatchSlice(deps, pools, messages, slice);
   return {
-    dispatchSlice: (slice) =>
-      whileBeating(() => slots.run(slice.teamId, () => dispatchSlice(deps, pools, slice), noSlot)),
+    dispatchSlice: (slice) => whileBeating(() => slots.run(slice.teamId, () => mail(slice), noSlot)),
     close: () => pools.close(),
   };
 }
 
-async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, slice: SliceInput): Promise<SliceResult> {
+async function dispatchSlice(
+  deps: ActivityDeps,
+  pools: AccountPools,
+  messages: ComposedMessages,
+  slice: SliceInput,
+): Promise<SliceResult> {
   const em = deps.orm.em.fork();
   const dispatch = await openDispatch(em, slice);
   const unknown = dispatch?.unknown ?? 0;
@@ -87,7 +93,7 @@ async function dispatchSlice(deps: ActivityDeps, pools: AccountPools, slice: Sli
     return { mailed: 0, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
-    const mailing = await mailSlice(deps, em, dispatch, account);
+    const mailing = await mailSlice(deps, em, messages, dispatch, account);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing);
     await closeDispatch(em, dispatch, afterSeq);
     return { mailed: mailing.mailed, unknown, ...next };
@@ -109,11 +115,12 @@ interface Mailing {
 async function mailSlice(
   deps: ActivityDeps,
   em: EntityManager,
+  messages: ComposedMessages,
   dispatch: OpenedDispatch,
   { pool, inFlight }: AccountPool,
 ): Promise<Mailing> {
   const content = await readContent(em, dispatch);
-  const fill = await composeMails(deps, dispatch, content);
+  const fill = await composeMails(deps, messages, dispatch, content);
   const afterSeq = (await requeueDue(em, dispatch)) ?? dispatch.afterSeq;
 
   const ended = new AbortController();

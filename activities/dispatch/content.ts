@@ -1,21 +1,68 @@
 import { domainToASCII } from "node:url";
+import { isDeepStrictEqual } from "node:util";
 import type { Env } from "../../config/env.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { unsubscribeUrl } from "../../domain/links.ts";
 import { prepareInThread } from "../../domain/mail/examination.ts";
-import { composeMessage, type FilledMessage, type MessageContent } from "../../domain/mail/message.ts";
+import {
+  type ComposedMessage,
+  composeMessage,
+  type FilledMessage,
+  type MessageContent,
+} from "../../domain/mail/message.ts";
 import type { LaneContent } from "../../domain/sends/content.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
 
-/** Composes the part that all mails of a send share, once. @returns a function that fills in a recipient's part */
+type Send = Pick<OpenedDispatch, "teamId" | "sendId">;
+
+/** Characters of the bodies whose messages stay composed between slices. A message takes some bytes for each. */
+const MAX_KEPT_CHARS = 4_000_000;
+
+/**
+ * The parts that all mails of a send share, composed once per send and process: a body of 1 MiB takes half a second of the
+ * thread that all teams share, and 50 ms of the event loop.
+ */
+export class ComposedMessages {
+  readonly #kept = new Map<string, { content: MessageContent; message: Promise<ComposedMessage> }>();
+
+  /** @throws {TemplateError | UnsendableError} as `composeMessage` */
+  compose({ teamId, sendId }: Send, content: MessageContent): Promise<ComposedMessage> {
+    const before = this.#kept.get(sendId);
+    // The sender's name may be the account's, which an operator may change during a send.
+    const isSame = before !== undefined && isDeepStrictEqual(before.content, content);
+    const entry = isSame ? before : { content, message: compose(teamId, content) };
+    this.#kept.delete(sendId);
+    this.#kept.set(sendId, entry);
+    if (!isSame) {
+      entry.message.catch(() => {
+        if (this.#kept.get(sendId) === entry) this.#kept.delete(sendId);
+      });
+      this.#dropOldest();
+    }
+    return entry.message;
+  }
+
+  #dropOldest(): void {
+    let chars = 0;
+    for (const [sendId, { content }] of [...this.#kept].reverse()) {
+      chars += content.html.length;
+      if (chars > MAX_KEPT_CHARS) this.#kept.delete(sendId);
+    }
+  }
+}
+
+const compose = async (teamId: string, content: MessageContent): Promise<ComposedMessage> =>
+  composeMessage(content, await prepareInThread(teamId, content));
+
+/** @returns a function that fills in a recipient's part of a send's mails */
 export async function composeMails(
   { vault, env }: { vault: Vault; env: Env },
-  { teamId, sendId }: Pick<OpenedDispatch, "teamId" | "sendId">,
+  messages: ComposedMessages,
+  send: Send,
   { subject, body, fromEmail, fromName, listNames }: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
-  const content: MessageContent = { subject, html: body, fromEmail, fromName };
-  const message = composeMessage(content, await prepareInThread(teamId, content));
+  const message = await messages.compose(send, { subject, html: body, fromEmail, fromName });
   const messageIdDomain = domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1));
   return ({ seq, email, firstName, lastName, listId }) =>
     message.fill({
@@ -23,9 +70,9 @@ export async function composeMails(
       firstName,
       lastName,
       listName: listId === null ? undefined : listNames.get(listId),
-      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, { sendId, seq }),
+      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, { sendId: send.sendId, seq }),
       // Derived from the ledger's row: the same mail sent again is recognisable as the same.
-      messageId: `${seq}.${sendId}@${messageIdDomain}`,
+      messageId: `${seq}.${send.sendId}@${messageIdDomain}`,
       date: new Date(),
     });
 }

@@ -1,14 +1,16 @@
 import { Parser } from "htmlparser2";
 import { isHarmless, mayMatch, type SheetRules, sheetRules } from "./certain-style.ts";
+import { withinLimits } from "./html-limits.ts";
 import type { SourcePart } from "./liquid-source.ts";
+import { ANY_MARKER, MARKERS, withoutMarkers } from "./marker.ts";
 
 /** Stands for the URL in a skeleton. */
 const LINK = "https://link.invalid/u";
 /** Stands for text that differs between recipients: without markup, with closed elements, or with anything. */
-const TEXT = "\uE000";
-const ELEMENTS = "\uE001";
-const ANYTHING = "\uE002";
-const MARKERS = /[\uE000-\uE002]/g;
+const [TEXT, ELEMENTS, ANYTHING] = MARKERS;
+/** Text that is the name of an element, or the beginning of another markup. */
+const NAME_MARKERS = new RegExp(`(<[/!?]?)[${TEXT}${ELEMENTS}]`, "g");
+const KNOWN_MARKERS = new RegExp(`[${TEXT}${ELEMENTS}]`, "g");
 
 /** Elements whose content is shown wherever they are read; any other kind is uncertain. */
 const SHOWING_ELEMENTS = new Set(
@@ -45,7 +47,6 @@ export function certainlyShowsFooter(source: string, parts: readonly SourcePart[
 }
 
 function showsUrl(source: string, parts: readonly SourcePart[], url: string, withSheets: boolean): boolean {
-  if (source.search(MARKERS) >= 0) return false;
   // Browsers leave elements open at these ends; without them, this reader does too.
   const html = skeletonOf(source, parts).replace(/<\/(?:body|html)\s*>/gi, " ");
   const rules = withSheets ? sheetRules(read(html, url, undefined, withSheets).sheets) : new Set<string>();
@@ -60,26 +61,23 @@ function skeletonOf(source: string, parts: readonly SourcePart[]): string {
   const complete = new Set<number>();
   /** The open blocks that print nothing. */
   const silent: string[] = [];
-  let isAfterText = false;
   let trimsNext = false;
   const write = (text: string) => {
     const branches = open.at(-1);
     branches?.push((branches.pop() ?? "") + text);
   };
-  for (const { begin, end, kind, name } of parts) {
+  for (const [i, { begin, end, kind, name }] of parts.entries()) {
     const text = source.slice(begin, end);
     if (kind === "text") {
-      if (silent.length === 0) write(trimsNext ? text.trimStart() : text);
+      if (silent.length === 0) {
+        // A tag trims the text that it touches.
+        const rest = withoutMarkers(trimsNext ? text.trimStart() : text);
+        const next = parts[i + 1];
+        write(next && next.kind !== "text" && source[next.begin + 2] === "-" ? rest.trimEnd() : rest);
+      }
       trimsNext = false;
-      isAfterText = true;
       continue;
     }
-    // A tag trims the text that it touches.
-    if (text[2] === "-" && isAfterText && silent.length === 0) {
-      const branches = open.at(-1);
-      branches?.push((branches.pop() ?? "").trimEnd());
-    }
-    isAfterText = false;
     // In a comment, only its end is a tag.
     if (SILENT_BLOCKS.has(name) && silent.at(-1) !== "comment") silent.push(name);
     else if (silent.length > 0 && name === `end${silent.at(-1)}`) silent.pop();
@@ -100,28 +98,39 @@ function skeletonOf(source: string, parts: readonly SourcePart[]): string {
     trimsNext = text.at(-3) === "-";
   }
   // After such a beginning, text is the name of an element.
-  return (open[0]?.[0] ?? "").replace(/(<[/!?]?)[\uE000\uE001]/g, `$1${ANYTHING}`);
+  return (open[0]?.[0] ?? "").replace(NAME_MARKERS, `$1${ANYTHING}`);
 }
 
 function markerOf(branches: readonly string[]): string {
-  if (branches.every((text) => !/[<>"'\uE001\uE002]/.test(text))) return TEXT;
   if (branches.some((text) => text.includes(ANYTHING))) return ANYTHING;
-  // Each branch may end the same attribute.
-  const ends = branches.map((text) => /^[^<>"']*">/.exec(text)?.[0].length ?? 0);
-  if (ends.every((end) => end > 0)) {
-    return `${TEXT}">${markerOf(branches.map((text, i) => text.slice(ends[i])))}`;
-  }
+  // Each branch may end the same attributes.
+  const ends = branches.map(attributeEnds);
+  const shared = Math.min(...ends.map(({ length }) => length));
+  const rests = branches.map((text, i) => text.slice(ends[i]?.[shared - 1] ?? 0));
+  return `${TEXT}">`.repeat(shared) + markerOfRests(rests);
+}
+
+/** Ends of the attributes with double quotes that a text ends one after the other, each with its element's tag. */
+function attributeEnds(text: string): number[] {
+  const ends: number[] = [];
+  const next = /[^<>"']*">/y;
+  while (next.test(text)) ends.push(next.lastIndex);
+  return ends;
+}
+
+function markerOfRests(branches: readonly string[]): string {
+  if (branches.every((text) => !/[<>"']/.test(text) && !text.includes(ELEMENTS))) return TEXT;
   return branches.every(isClosed) ? ELEMENTS : ANYTHING;
 }
 
 /** Whether a text with markup opens nothing that it does not close, and closes nothing else. */
 function isClosed(text: string): boolean {
-  if (/<[/!?]?$|\uE002|<!|<\?|<\/?(?:style|body|html|base|link)\b/i.test(text)) return false;
+  if (/<[/!?]?$|<!|<\?|<\/?(?:style|body|html|base|link)\b/i.test(text)) return false;
   let depth = 0;
   let closes = 0;
   let isOrderly = true;
   let depthAtEnd = -1;
-  const parser = new Parser({
+  const handler = withinLimits({
     onopentag(name) {
       if (name === "x-end") depthAtEnd = depth;
       else if (!SHOWING_ELEMENTS.has(name)) isOrderly = false;
@@ -134,8 +143,7 @@ function isClosed(text: string): boolean {
       if (!isImplied) closes++;
     },
   });
-  parser.write(`${text}<x-end>`);
-  parser.end();
+  new Parser(handler).end(`${text}<x-end>`);
   return isOrderly && depthAtEnd === 0 && closes === (text.match(/<\//g) ?? []).length;
 }
 
@@ -158,7 +166,7 @@ function read(
   rules: SheetRules | undefined,
   withRoots: boolean,
 ): { isShown: boolean; sheets: string } {
-  const positions = [...html.matchAll(MARKERS)].map(({ index }) => index);
+  const positions = [...html.matchAll(ANY_MARKER)].map(({ index }) => index);
   let passed = 0;
   let known = 0;
   let isShown = false;
@@ -173,7 +181,7 @@ function read(
     while ((positions[passed] ?? Number.POSITIVE_INFINITY) < until) passed++;
     return passed === known;
   };
-  const parser = new Parser({
+  const handler = withinLimits({
     onattribute(_name, value, quote) {
       // Text alone cannot end an attribute in quotes.
       if (quote) quoted += value.split(TEXT).length - 1;
@@ -198,9 +206,9 @@ function read(
     },
     ontext(text) {
       if (raw === "style") sheets += text;
-      const isText = /[\p{L}\p{N}]/u.test(text.replace(MARKERS, ""));
+      const isText = /[\p{L}\p{N}]/u.test(text);
       if (current.isLink && current.isCertain && isOrderly && isText && isUnchanged(parser.startIndex)) isShown = true;
-      if (raw === undefined) known += (text.match(/[\uE000\uE001]/g) ?? []).length;
+      if (raw === undefined) known += (text.match(KNOWN_MARKERS) ?? []).length;
       else known += text.split(TEXT).length - 1;
     },
     onclosetag(name, isImplied) {
@@ -210,8 +218,8 @@ function read(
       current = open.pop() ?? current;
     },
   });
-  parser.write(html);
-  parser.end();
+  const parser = new Parser(handler);
+  parser.end(html);
   return { isShown, sheets };
 }
 

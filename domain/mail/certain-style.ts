@@ -1,3 +1,6 @@
+import { splitValue } from "./inline-style.ts";
+import { hasMarker } from "./marker.ts";
+
 /** A length that is not negative, and a font size that can be read. */
 const LENGTH = "(?:0|auto|(?:\\d{1,4}(?:\\.\\d{1,3})?|\\.\\d{1,3})(?:px|pt|em|rem|%)?)";
 const WORD = "[a-z]+(?:-[a-z]+)*";
@@ -35,6 +38,9 @@ const HARMLESS: readonly (readonly [RegExp, RegExp])[] = [
   [/^all$/, /^initial$/],
 ];
 
+/** Longest value that is read, in characters. A longer one is uncertain. */
+const MAX_VALUE_CHARS = 300;
+
 /** Whether declarations certainly leave their element in sight. Comments and escapes are not read: they are uncertain. */
 export const isHarmless = (declarations: string): boolean =>
   declarations
@@ -44,24 +50,26 @@ export const isHarmless = (declarations: string): boolean =>
       if (declaration.trim() === "") return true;
       const colon = declaration.indexOf(":");
       const name = declaration.slice(0, colon).trim();
-      const value = declaration
-        .slice(colon + 1)
-        .replace(/\s*!\s*important\s*$/, "")
-        .trim();
-      return HARMLESS.some(([names, values]) => names.test(name) && values.test(value));
+      const { value } = splitValue(declaration.slice(colon + 1));
+      return (
+        value.length <= MAX_VALUE_CHARS && HARMLESS.some(([names, values]) => names.test(name) && values.test(value))
+      );
     });
 
 /** What the rules that may hide elements are about: `#id`, `.class` or a tag. */
 export type SheetRules = ReadonlySet<string>;
 
+/** It also matches a comment without an end: otherwise each further beginning would be searched for one. */
+const COMMENT = /\/\*[\s\S]*?(?:\*\/|$)/g;
+
 /** Reads style sheets. @returns undefined when it is uncertain what a rule is about */
 export function sheetRules(sheet: string): SheetRules | undefined {
   const rules = new Set<string>();
-  const comments = sheet.match(/\/\*[\s\S]*?\*\//g) ?? [];
-  const text = sheet.replace(/\/\*[\s\S]*?\*\//g, " ").toLowerCase();
-  if (/[\\\uE000-\uE002]|@import|\/\*|<!|-->/.test(text) || comments.some((comment) => /["'{]/.test(comment))) {
+  const comments = sheet.match(COMMENT) ?? [];
+  const text = sheet.replace(COMMENT, " ").toLowerCase();
+  if (hasMarker(text) || /\\|@import|<!|-->/.test(text)) return undefined;
+  if (comments.some((comment) => comment.length < 4 || !comment.endsWith("*/") || /["'{]/.test(comment)))
     return undefined;
-  }
   let selectors = "";
   for (const piece of text.split("{")) {
     const [declarations = "", ...after] = piece.split("}");
@@ -89,7 +97,7 @@ export function sheetRules(sheet: string): SheetRules | undefined {
 /** Whether a rule may be about an element. */
 export function mayMatch(rules: SheetRules, tag: string, { id, class: classes = "" }: Record<string, string>): boolean {
   if (rules.size === 0) return false;
-  if (/[\uE000-\uE002&]/.test(classes + (id ?? ""))) return true;
+  if (/&/.test(classes + (id ?? "")) || hasMarker(classes + (id ?? ""))) return true;
   const names = classes.toLowerCase().split(/\s+/);
   return rules.has(tag) || rules.has(`#${id?.toLowerCase()}`) || names.some((name) => rules.has(`.${name}`));
 }

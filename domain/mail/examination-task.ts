@@ -1,6 +1,7 @@
+import { UnsendableError } from "./header.ts";
 import { composeMessage, type MessageContent, type PreparedContent, prepareContent } from "./message.ts";
 import { checkContent } from "./template.ts";
-import type { ContentField, ContentProblem, TemplateProblem } from "./template-problem.ts";
+import { type ContentField, type ContentProblem, TemplateError, type TemplateProblem } from "./template-problem.ts";
 
 /** What the thread can do. Tasks and results are plain data. */
 export type ExaminationTask =
@@ -40,6 +41,11 @@ function composeSamples(content: MessageContent): void {
   const composed = composeMessage(content);
   const email = "jane.doe@example.com";
   const sample = { email, unsubscribeUrl: "https://example.com/u/1", messageId: "1@example.com", date: new Date() };
-  composed.fill({ ...sample, firstName: "Jane", lastName: "Doe", listName: "News" });
-  composed.fill(sample);
+  try {
+    composed.fill({ ...sample, firstName: "Jane", lastName: "Doe", listName: "News" });
+    composed.fill(sample);
+  } catch (error) {
+    // What makes every recipient unsendable is a problem of the template.
+    throw error instanceof UnsendableError && error.cause instanceof TemplateError ? error.cause : error;
+  }
 }

@@ -11,6 +11,10 @@ function answer(task: ExaminationTask): ExaminationAnswer {
   } catch (error) {
     if (error instanceof TemplateError) return { ok: false, problem: error.problem };
     if (error instanceof UnsendableError) return { ok: false, unsendable: error.message };
+    // A stack overflow, or a text longer than the engine's limit.
+    if (error instanceof RangeError) {
+      return { ok: false, problem: { kind: "limits", message: "it is nested too deep or too long" } };
+    }
     throw error; // it ends the thread, and the caller gets it
   }
 }

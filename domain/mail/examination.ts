@@ -5,10 +5,14 @@ import type { MessageContent, PreparedContent } from "./message.ts";
 import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
 
 /**
- * How long a task may take, in milliseconds, before its thread is ended. The limits of templates and HTML keep every
- * task below a second of CPU time; this covers a case that they miss, and a busy machine.
+ * CPU time that a task may take, in milliseconds, before its thread is ended. The limits of templates and HTML keep every
+ * task of 1 MiB below a second; this covers a case that they miss.
  */
-const LIMIT_MS = 10_000;
+export const EXAMINATION_CPU_MS = 2_000;
+/** The clock's time that a task may take, by its CPU time: on a busy machine a short task must not be refused. */
+const CLOCK_FACTOR = 5;
+/** How often in its limit the CPU time of a task is looked at. */
+const LOOKS = 8;
 /** Memory of the thread, in MiB. */
 const MAX_MEMORY_MIB = 192;
 /** Most characters of one team's contents that may wait. Those that are slow to read take half a minute together. */
@@ -30,15 +34,15 @@ const TOO_LONG: ExaminationAnswer = {
  * Teams take turns: many contents of one team do not delay those of another.
  */
 export class ExaminationThread {
-  readonly #limitMs: number;
+  readonly #cpuMs: number;
   readonly #jobs = new Map<string, Job[]>();
   #worker: Worker | undefined;
   #isReady = false;
   #current: Job | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  #timers: NodeJS.Timeout[] = [];
 
-  constructor({ limitMs = LIMIT_MS } = {}) {
-    this.#limitMs = limitMs;
+  constructor({ cpuMs = EXAMINATION_CPU_MS } = {}) {
+    this.#cpuMs = cpuMs;
   }
 
   /** Runs a task when its team's turn comes. @throws {Error} when the thread does not start or fails */
@@ -70,8 +74,24 @@ export class ExaminationThread {
     if (jobs.length > 0) this.#jobs.set(teamId, jobs);
     if (!job) return;
     this.#current = job;
-    this.#timer = setTimeout(() => this.#stop(worker), this.#limitMs);
+    this.#watch(worker);
     worker.postMessage(job.task);
+  }
+
+  /** Ends the thread when its task has used up its CPU time, or five times as long by the clock. */
+  #watch(worker: Worker): void {
+    const job = this.#current;
+    const usage = worker.cpuUsage();
+    const look = async () => {
+      const { user, system } = await worker.cpuUsage(await usage);
+      if (this.#current === job && (user + system) / 1_000 > this.#cpuMs) this.#stop(worker);
+    };
+    // It is refused when the thread has ended.
+    usage.catch(() => undefined);
+    this.#timers = [
+      setInterval(() => void look().catch(() => undefined), this.#cpuMs / LOOKS),
+      setTimeout(() => this.#stop(worker), this.#cpuMs * CLOCK_FACTOR),
+    ];
   }
 
   #start(): Worker {
@@ -112,7 +132,7 @@ export class ExaminationThread {
   }
 
   #finish(): Job | undefined {
-    clearTimeout(this.#timer);
+    for (const timer of this.#timers) clearTimeout(timer);
     const job = this.#current;
     this.#current = undefined;
     return job;

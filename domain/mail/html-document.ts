@@ -1,12 +1,9 @@
 import { Parser } from "htmlparser2";
+import { withinLimits } from "./html-limits.ts";
 import { hidesAll, isInvisible, isTiny, parseStyle } from "./inline-style.ts";
 import { type HidingRules, hasName, hidingRules } from "./style-sheet.ts";
-import { TemplateError } from "./template-problem.ts";
+import { limits, TemplateError } from "./template-problem.ts";
 
-/** Most elements of a body. Real newsletters have a few thousand. */
-const MAX_ELEMENTS = 20_000;
-/** Most elements inside each other. Newsletters of nested tables have about fifty. */
-const MAX_DEPTH = 200;
 /** Most characters of all style sheets together. Mail programs ignore sheets that are much shorter. */
 const MAX_SHEET_CHARS = 200_000;
 
@@ -51,7 +48,6 @@ export function findLink(html: string, url: string): LinkState {
 
 /** Reads a document once. @returns the link's state by the rules given, and the text of all style sheets */
 function readDocument(html: string, url: string, rules: HidingRules): { state: LinkState; sheets: string } {
-  let elements = 0;
   let state: LinkState = "absent";
   let sheets = "";
   let isSheet = false;
@@ -61,10 +57,8 @@ function readDocument(html: string, url: string, rules: HidingRules): { state: L
     if (isShown && !isDoubtful) state = "shown";
     else if (!isShown && state === "absent") state = "hidden";
   };
-  const parser = new Parser({
+  const handler = withinLimits({
     onopentag(name, attributes) {
-      if (++elements > MAX_ELEMENTS) throw limits(`its body has more than ${MAX_ELEMENTS} elements`);
-      if (open.length >= MAX_DEPTH) throw limits(`the elements of its body are nested more than ${MAX_DEPTH} deep`);
       if (name === "base") throw new TemplateError({ kind: "hidden_link", message: BASE_REFUSED });
       open.push(current);
       current = showInside(current, name, attributes, rules);
@@ -84,8 +78,7 @@ function readDocument(html: string, url: string, rules: HidingRules): { state: L
       current = open.pop() ?? current;
     },
   });
-  parser.write(html);
-  parser.end();
+  new Parser(handler).end(html);
   return { state, sheets };
 }
 
@@ -102,13 +95,6 @@ const EVERYTHING: Shown = {
   doubtfulSize: false,
   link: false,
 };
-
-/** @throws {TemplateError} `limits` as `findLink` */
-export function assertHtmlSize(html: string): void {
-  findLink(html, "https://none.invalid/");
-}
-
-const limits = (message: string) => new TemplateError({ kind: "limits", message });
 
 /** More than blanks and characters without width. */
 const VISIBLE_TEXT = /[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]/u;

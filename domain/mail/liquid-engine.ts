@@ -9,8 +9,9 @@ import {
   type Operators,
   Tag,
 } from "liquidjs";
+import { DATE_FILTERS } from "./liquid-date.ts";
 import type { RenderBudget } from "./render-budget.ts";
-import { TemplateError } from "./template-problem.ts";
+import { limits, TemplateError } from "./template-problem.ts";
 
 /** Most characters of a template, and of its rendering. */
 export const MAX_CHARS = 2_000_000;
@@ -52,7 +53,10 @@ type Step = Generator<unknown, unknown, unknown>;
 type FilterScope = { context: Context };
 type Filter = (this: FilterScope, ...args: unknown[]) => unknown;
 
-const limits = (message: string) => new TemplateError({ kind: "limits", message });
+/** @param chars of a rendering @throws {TemplateError} `limits` */
+export function assertLength(chars: number): void {
+  if (chars > MAX_CHARS) throw limits(`it renders to more than ${MAX_CHARS} characters`);
+}
 
 /** @throws {TemplateError} `limits` for a long text, a long list and a list of lists, which doubles when it is printed */
 function assertShort(value: unknown): void {
@@ -134,7 +138,7 @@ export function createEngine({ escaped }: { escaped: boolean }): Liquid {
   });
   for (const name of Object.keys(engine.filters)) engine.unregisterFilter(name);
   for (const name of ALLOWED_FILTERS) {
-    const filter = handlerOf(filters[name]);
+    const filter = DATE_FILTERS[name] ?? handlerOf(filters[name]);
     if (filter) engine.registerFilter(name, { raw: ESCAPING_FILTERS.includes(name), handler: shortOnly(filter) });
   }
   for (const name of FORBIDDEN_TAGS) {
@@ -196,7 +200,7 @@ export function renderLiquid(
     write(piece: unknown) {
       const text = piece === null || piece === undefined ? "" : String(piece);
       length += text.length;
-      if (length > MAX_CHARS) throw limits(`it renders to more than ${MAX_CHARS} characters`);
+      assertLength(length);
       this.buffer += text;
     },
   };

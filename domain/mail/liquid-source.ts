@@ -1,6 +1,7 @@
 import { type Liquid, type Template as LiquidTemplate, Parser, Tokenizer, TypeGuards, Value } from "liquidjs";
+import { assertFormat } from "./liquid-date.ts";
 import { MAX_CHARS, runSteps } from "./liquid-engine.ts";
-import { TemplateError } from "./template-problem.ts";
+import { limits } from "./template-problem.ts";
 
 /** Most tags of a template: real newsletters have fewer than a hundred. */
 export const MAX_TAGS = 2_000;
@@ -10,8 +11,6 @@ const MAX_TAG_CHARS = 100_000;
 const MAX_NESTING = 50;
 /** Most numbers of a range. No loop reads it, so it serves comparisons only. */
 const MAX_RANGE = 1_000;
-
-const limits = (message: string) => new TemplateError({ kind: "limits", message });
 
 /**
  * Refuses a template by its length and its number of tags, before anything parses it.
@@ -107,7 +106,10 @@ function visitValue(value: unknown, names: Names, depth: number): void {
   if (value instanceof Value || TypeGuards.isFilteredValueToken(value)) {
     visitAll(value.initial.postfix);
     // A named argument is a pair of a name and a value.
-    for (const { args } of value.filters) visitAll(args.map((arg) => (Array.isArray(arg) ? arg[1] : arg)));
+    for (const { name, args } of value.filters) {
+      visitAll(args.map((arg) => (Array.isArray(arg) ? arg[1] : arg)));
+      if (name === "date" && TypeGuards.isQuotedToken(args[0])) assertFormat(args[0].content);
+    }
   } else if (TypeGuards.isRangeToken(value)) {
     assertRange(value.lhs, value.rhs);
   } else if (TypeGuards.isPropertyAccessToken(value)) {

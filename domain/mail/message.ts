@@ -12,7 +12,7 @@ import {
   TemplateError,
 } from "./template.ts";
 import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
-import { encodePart } from "./transfer-encoding.ts";
+import { assertMessageSize, encodePart } from "./transfer-encoding.ts";
 
 export { UnsendableError } from "./header.ts";
 
@@ -149,6 +149,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
       htmlPart.encode(values, budget) +
       end;
     budget?.check();
+    assertMessageSize(message.length);
     const smtpUtf8 = from.smtpUtf8 || to.smtpUtf8;
     // Only an internationalised local part is not ASCII.
     const encoding = smtpUtf8 || replyTo?.smtpUtf8 ? "utf8" : "latin1";
@@ -215,7 +216,7 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
     `<div style="${IN_SIGHT}padding:24px 16px!important;text-align:center!important;display:block!important">` +
     `<p style="${IN_SIGHT}text-align:center!important;margin:0!important;display:block!important">${sentence}<br>` +
     `<a href="{{ unsubscribe_url }}" style="${IN_SIGHT}display:inline!important">Unsubscribe</a></p></div>`;
-  const bodyEnd = source.toLowerCase().lastIndexOf("</body>");
+  const bodyEnd = [...source.matchAll(/<\/body>/gi)].at(-1)?.index ?? -1;
   // The source has no </body>, or has it inside a comment or a condition.
   const places = bodyEnd >= 0 ? [bodyEnd, source.length] : [source.length];
   let isShown = false;

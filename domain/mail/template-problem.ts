@@ -25,6 +25,9 @@ export class TemplateError extends Error {
   }
 }
 
+/** The error of an exceeded limit. @param message a clause about the template: "it has more than 2000 tags" */
+export const limits = (message: string) => new TemplateError({ kind: "limits", message });
+
 /** A merge tag as it may be shown: names and their paths. Other text of an author is not repeated. */
 const SHOWN_TAG = /^[\w-]{1,100}(?:\.[\w-]{1,100}){0,5}$/;
 

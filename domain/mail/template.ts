@@ -1,5 +1,5 @@
 import { LiquidError } from "liquidjs";
-import { createEngine, renderLiquid } from "./liquid-engine.ts";
+import { assertLength, createEngine, renderLiquid } from "./liquid-engine.ts";
 import { assertSize, parseSource, type SourcePart, splitSource } from "./liquid-source.ts";
 import { RenderBudget } from "./render-budget.ts";
 import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
@@ -124,7 +124,7 @@ export function escapeHtml(value: string): string {
   return /[&<>"']/.test(value) ? value.replace(/[&<>"']/g, (char) => HTML_ESCAPES[char] ?? char) : value;
 }
 
-/** Joins literals and encoded values. */
+/** Joins literals and encoded values. @throws {TemplateError} `limits` for a long text */
 export function renderPlain(
   { literals, tags }: PlainTemplate,
   values: MergeValues,
@@ -135,6 +135,7 @@ export function renderPlain(
     const tag = tags[i];
     if (tag !== undefined) text += encode(values[tag] ?? "");
     text += literals[i + 1];
+    assertLength(text.length);
   }
   return text;
 }

@@ -1,5 +1,10 @@
-import { compile } from "html-to-text";
-import { assertHtmlSize } from "./html-document.ts";
+import { randomInt } from "node:crypto";
+import { compile, type FormatCallback } from "html-to-text";
+import { Parser } from "htmlparser2";
+import { withinLimits } from "./html-limits.ts";
+import { MAX_CHARS } from "./liquid-engine.ts";
+import { MAX_TAGS } from "./liquid-source.ts";
+import { MARKERS, withoutMarkers } from "./marker.ts";
 import {
   compileTemplate,
   MERGE_TAGS,
@@ -11,20 +16,69 @@ import {
   type Template,
   TemplateError,
 } from "./template.ts";
+import { limits } from "./template-problem.ts";
+
+/** Largest number of a list's items in Roman numbers, and of their start in others. The converter fails above the first. */
+const MAX_ROMAN = 3_999;
+const MAX_START = 1_000_000_000;
+
+/** As the converter's own format of ordered lists, which it registers by this name; its types leave `options` out. */
+const orderedList: FormatCallback = (list, walk, builder, options) => {
+  const first = Number(list.attribs.start ?? 1);
+  if (!(Math.abs(first) <= MAX_START)) delete list.attribs.start;
+  if (/^i$/i.test(list.attribs.type ?? "") && !(first + list.children.length <= MAX_ROMAN)) delete list.attribs.type;
+  const { formatters } = (builder as unknown as { options: { formatters: Record<string, FormatCallback> } }).options;
+  formatters["orderedList"]?.(list, walk, builder, options);
+};
 
 const convert = compile({
   wordwrap: false, // the transfer encoding wraps lines
+  formatters: { boundedList: orderedList },
   selectors: [
     { selector: "a", options: { hideLinkHrefIfSameAsText: true, noAnchorUrl: true } },
     { selector: "img", format: "skip" },
+    { selector: "ol", format: "boundedList" },
     ...["h1", "h2", "h3", "h4", "h5", "h6"].map((selector) => ({ selector, options: { uppercase: false } })),
   ],
 });
 
-/** The plain text of an HTML document. @throws {TemplateError} `limits` for too many or too deeply nested elements */
+/** Elements whose text the converter copies once more, line by line or word by word. */
+const COPYING_ELEMENTS = new Set(["ul", "ol", "blockquote", "a"]);
+/** Most characters that it copies. A body of 1 MiB may stand in three of these elements as a whole. */
+const MAX_COPIED_CHARS = 4_000_000;
+
+/** Characters that each of them puts before a line at most, as often as it stands in others. */
+const INDENT_CHARS = 3;
+/** Characters of the line that the converter draws for `hr`. */
+const RULE_CHARS = 40;
+
+/** @throws {TemplateError} `limits` when a document takes much more work to convert than to read */
+function assertConvertible(html: string): void {
+  let copied = 0;
+  let copies = 0;
+  const copy = (chars: number, lines: number) => {
+    copied += copies * (chars + lines * INDENT_CHARS * copies);
+    if (copied > MAX_COPIED_CHARS) throw limits("its lists, quotations and links hold too much text inside each other");
+  };
+  const handler = withinLimits({
+    onopentag(name) {
+      copy(name === "hr" ? RULE_CHARS : 0, 1); // Any element may begin a line.
+      if (COPYING_ELEMENTS.has(name)) copies++;
+    },
+    ontext: (text) => copy(text.length, copies > 0 ? text.split("\n").length - 1 : 0),
+    onclosetag(name) {
+      if (COPYING_ELEMENTS.has(name)) copies--;
+    },
+  });
+  new Parser(handler).end(html);
+}
+
+/** The plain text of an HTML document. @throws {TemplateError} `limits` as `assertConvertible`, and for a long text */
 function htmlToText(html: string): string {
-  assertHtmlSize(html);
-  return convert(html);
+  assertConvertible(html);
+  const text = convert(html);
+  if (text.length > MAX_CHARS) throw limits(`its text has more than ${MAX_CHARS} characters`);
+  return text;
 }
 
 /** The text part of a message, made once per send: plain data, which can be passed to another thread. */
@@ -44,10 +98,9 @@ export function compileText(text: TextTemplate): Pick<Template, "plain" | "rende
   };
 }
 
-/** Private use characters, which no converter reads as markup. A placeholder is a token's number between the first two. */
-const [BEGIN, END, SPLIT] = ["\u{e000}", "\u{e001}", "\u{e002}"];
-const PLACEHOLDER = /\u{e000}(\d+)\u{e001}/u;
-const PRIVATE = /[\u{e000}-\u{e002}]/gu;
+/** A placeholder is a token's number between the first two. */
+const [BEGIN, END, SPLIT] = MARKERS;
+const PLACEHOLDER = new RegExp(`${BEGIN}(\\d+)${END}`);
 
 /** A part of a template that the conversion of its HTML must not touch. */
 interface Token {
@@ -116,7 +169,7 @@ function markTokens(source: string): { marked: string; tokens: Token[] } {
         region = undefined;
       }
     } else if (REGIONS.has(name)) region = { name, begin, depth: 1 };
-    else if (kind === "text") marked += source.slice(begin, end).replace(PRIVATE, "");
+    else if (kind === "text") marked += withoutMarkers(source.slice(begin, end));
     else add(begin, end, kind === "tag" && !PRINTING_TAGS.has(name), name);
   }
   return { marked, tokens };
@@ -178,10 +231,14 @@ function keepsWholeConditions(tokens: readonly Token[], kept: ReadonlySet<number
  * body that cannot be turned into a text template: to convert it for each recipient would take too long.
  */
 function filledText(html: Template): PlainTemplate {
-  const values = Object.fromEntries(MERGE_TAGS.map((tag, index) => [tag, `${BEGIN}${index}${END}`]));
+  // Random, because filters can print any character, so a body could contain placeholders.
+  const first = randomInt(2 ** 40);
+  const values = Object.fromEntries(MERGE_TAGS.map((tag, index) => [tag, `${BEGIN}${first + index}${END}`]));
   const { literals, order } = splitText(htmlToText(html.render(values)));
-  const { literals: texts, tags } = plainText(literals, order, MERGE_TAGS);
-  return { literals: texts.map((text) => text.replace(PRIVATE, "")), tags };
+  const numbers = order.map((number) => number - first);
+  const { literals: texts, tags } = plainText(literals, numbers, MERGE_TAGS);
+  if (tags.length > MAX_TAGS) throw limits(`it prints merge tags more than ${MAX_TAGS} times`);
+  return { literals: texts.map(withoutMarkers), tags };
 }
 
 const LINK = "https://link.invalid/";

@@ -1,13 +1,25 @@
 import type { RenderBudget } from "./render-budget.ts";
 import { type MergeValues, type PlainTemplate, renderPlain, type Template } from "./template.ts";
+import { limits } from "./template-problem.ts";
 
 /** A body part: its transfer encoding, and each recipient's encoded content without a line break at the end. */
 export interface EncodedPart {
   transferEncoding: "quoted-printable" | "base64";
   /** It is filled by joining strings, so it needs no budget. */
   isPlain: boolean;
-  /** @throws {TemplateError} `limits`, when rendering it takes more than is left of `budget` */
+  /** @throws {TemplateError} `limits`, when rendering it takes more than is left of `budget`, or for a long part */
   encode(values: MergeValues, budget?: RenderBudget): string;
+}
+
+/**
+ * Most bytes of an encoded message. One of a body of 1 MiB has up to 3 MB, with its text part; many servers take no more
+ * than 10 MB.
+ */
+const MAX_MESSAGE_BYTES = 4_000_000;
+
+/** @param bytes of a message, or of one of its parts @throws {TemplateError} `limits` */
+export function assertMessageSize(bytes: number): void {
+  if (bytes > MAX_MESSAGE_BYTES) throw limits(`one message has more than ${MAX_MESSAGE_BYTES} bytes`);
 }
 
 /** Encoded characters per line: RFC 2045 allows 76, and a soft line break takes one. */
@@ -121,19 +133,19 @@ export function encodePart(
   const transferEncoding = isMostlyAscii(plain ? plain.literals.join("") : template.render({}))
     ? "quoted-printable"
     : "base64";
+  const render = (values: MergeValues, budget: RenderBudget | undefined) => {
+    const text = plain ? renderPlain(plain, values, escapeValue) : template.render(values, budget);
+    assertMessageSize(Buffer.byteLength(text));
+    return text;
+  };
   if (transferEncoding === "base64") {
-    return {
-      transferEncoding,
-      isPlain,
-      encode: (values, budget) =>
-        base64Lines(plain ? renderPlain(plain, values, escapeValue) : template.render(values, budget)),
-    };
+    return { transferEncoding, isPlain, encode: (values, budget) => base64Lines(render(values, budget)) };
   }
   if (plain === undefined) {
     return {
       transferEncoding,
       isPlain,
-      encode: (values, budget) => quotedPrintable(toCrlf(template.render(values, budget)), true).encoded,
+      encode: (values, budget) => quotedPrintable(toCrlf(render(values, budget)), true).encoded,
     };
   }
   const { first, steps, used } = quotedPrintableParts(plain);
@@ -148,6 +160,7 @@ export function encodePart(
         const value = encodedValues[tag] ?? "";
         if (column > 0 && column + value.length > LINE_CHARS) encoded += SOFT_BREAK;
         encoded += value + after;
+        assertMessageSize(encoded.length);
       }
       return encoded;
     },

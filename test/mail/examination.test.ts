@@ -16,7 +16,7 @@ const QUICK = compose("<p>News</p>");
 
 describe("The thread that reads contents", () => {
   it("is ended when a content takes too long, and a new one reads the next", async () => {
-    const thread = new ExaminationThread({ limitMs: 300 });
+    const thread = new ExaminationThread({ cpuMs: 100 });
     const answer = await thread.run("team", SLOW);
     assert.ok(!answer.ok && "problem" in answer);
     assert.equal(answer.problem.kind, "limits");

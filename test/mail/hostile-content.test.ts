@@ -133,6 +133,10 @@ describe("A preview", () => {
       /nested more than 200 deep/,
     ],
     "a hundred thousand elements": ["<b>x</b>".repeat(100_000), /more than 20000 elements/],
+    "lists inside each other around many lines": [
+      `${"<ul><li>".repeat(90)}<pre>${"x\n".repeat(480_000)}</pre>`,
+      /lists, quotations and links hold too much text inside each other/,
+    ],
     "a style of nothing but comments": [
       `<p style="${"/*a".repeat(300_000)}">x<div style="display:none">`,
       /unsubscribe link/,
@@ -145,6 +149,24 @@ describe("A preview", () => {
       assert.ok(waitedMs < PATIENCE_MS, `others waited ${waitedMs} ms`);
     });
   }
+
+  it("does not delay another team's draft while it reads what once took ten seconds", async () => {
+    const other = api((await makeTeam()).keys.live);
+    for (const body of [
+      `<a href="{{ unsubscribe_url }}" style="color:a${" ".repeat(100_000)}b">Leave</a>`,
+      `<style>${"/* ".repeat(60_000)}</style>${LINK}`,
+      `<p>${"x".repeat(900_000)}${" {{- email }}".repeat(1_900)}</p>`,
+      `${LINK}{% if first_name %}a${'">'.repeat(240_000)}{% else %}b${'">'.repeat(240_000)}{% endif %}`,
+    ]) {
+      assert.equal((await sender.client.patch(`/newsletters/${sender.newsletterId}`, { body })).status, 200);
+      const since = performance.now();
+      const isPreviewed = preview(sender);
+      assert.equal((await create(other, "<p>News</p>")).status, 201);
+      const waitedMs = performance.now() - since;
+      assert.ok(waitedMs < 2 * PATIENCE_MS, `the draft waited ${waitedMs} ms`);
+      assert.equal((await isPreviewed).status, 200);
+    }
+  });
 
   it("composes a text of 80,000 braces, and serves others meanwhile", async () => {
     for (const body of ["{ ".repeat(80_000), `{{ email | upcase }}${"&#123;&#123; ".repeat(70_000)}`]) {
@@ -184,6 +206,9 @@ describe("A preview", () => {
     `<div style="{% if email contains '@gmail.com' %}display:none{% endif %}">${link}</div>`,
     `{% if email contains "@gmail.com" %}<!--{% endif %}${link}<p>News</p><!-- -->`,
     `{% if email contains "@gmail.com" %}<div style="display:none">{% endif %}${link}`,
+    ...["&#xE000;", "&#x86;&#x87;", "\u0086\u0087"].map(
+      (marker) => `{% if email contains "@gmail.com" %}<div style="display:none">{% endif %}<p>${marker}</p>${link}`,
+    ),
     sheet("{% if email contains '@gmail.com' %}a{display:none}{% endif %}"),
     styled("d\\isplay:none"),
     ...[
@@ -298,27 +323,32 @@ describe("A preview", () => {
   }
 });
 
-describe("A recipient whose message takes too long to compose", () => {
+describe("A recipient whose message takes too long to compose, or is too large", () => {
   // Only a recipient of this name renders it.
   const costly = `{% if first_name == "Costly" %}{% assign a = '${"Aé".repeat(2_490)}' %}${"{{ a | slugify: 'latin' | slugify: 'latin' | size }}".repeat(1_500)}{% endif %}<p>News</p>`;
   const people = (names: readonly string[], audience: string) =>
     names.map((firstName, i) => ({ email: `p${i}@${audience}`, firstName }));
 
-  it("is rejected as unsendable, and the others get their mail", async () => {
-    const sender = await makeSender({ recipients: 0, body: costly });
-    await addSubscribers(sender, sender.listId, people(["Ann", "Costly", "Bob", "Costly", "Cid"], sender.audience));
-    await startSend(sender);
-    await untilStatus(sender, ["SENT"]);
-    assert.deepEqual(await ledgerStates(sender), { SENT: 3, REJECTED: 2 });
-    const rejected = await kysely(sender.em)
-      .selectFrom("send_recipients")
-      .innerJoin("newsletters", "newsletters.send_id", "send_recipients.send_id")
-      .where("newsletters.id", "=", sender.newsletterId)
-      .where("state", "=", "REJECTED")
-      .select("reason")
-      .execute();
-    assert.deepEqual(rejected, [{ reason: "unsendable" }, { reason: "unsendable" }]);
-  });
+  for (const [what, body, name] of [
+    ["takes too long", costly, "Costly"],
+    ["is too large", `<p>${"{{ first_name }}".repeat(1_990)}</p>`, "é".repeat(200)],
+  ] as const) {
+    it(`is rejected as unsendable when it ${what}, and the others get their mail`, async () => {
+      const sender = await makeSender({ recipients: 0, body });
+      await addSubscribers(sender, sender.listId, people(["Ann", name, "Bob", name, "Cid"], sender.audience));
+      await startSend(sender);
+      await untilStatus(sender, ["SENT"]);
+      assert.deepEqual(await ledgerStates(sender), { SENT: 3, REJECTED: 2 });
+      const rejected = await kysely(sender.em)
+        .selectFrom("send_recipients")
+        .innerJoin("newsletters", "newsletters.send_id", "send_recipients.send_id")
+        .where("newsletters.id", "=", sender.newsletterId)
+        .where("state", "=", "REJECTED")
+        .select("reason")
+        .execute();
+      assert.deepEqual(rejected, [{ reason: "unsendable" }, { reason: "unsendable" }]);
+    });
+  }
 
   it("pauses the send when there are twenty in a row", async () => {
     const sender = await makeSender({ recipients: 0, body: costly });

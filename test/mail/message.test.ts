@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import PostalMime from "postal-mime";
+import { runTask } from "../../domain/mail/examination-task.ts";
 import {
   composeMessage,
   type MessageContent,
@@ -17,6 +18,7 @@ const content: MessageContent = {
   html: '<html><body><p>Hi {{ first_name }}</p><a href="{{ unsubscribe_url }}">Leave</a></body></html>',
   fromEmail: "news@example.com",
 };
+const LINK = '<a href="{{ unsubscribe_url }}">Leave</a>';
 const recipient: MessageRecipient = {
   email: "jane@example.org",
   firstName: "Jane",
@@ -111,6 +113,32 @@ describe("A message", () => {
     assert.equal(await text(null), `Hello {% x %}\n\n1 2 3\n\nLeave [${recipient.unsubscribeUrl}]`);
   });
 
+  it("takes no character of a body for a place of a merge tag in the text part", async () => {
+    const condition = '<i class="{% if first_name %}a">{% else %}b">{% endif %}</i>';
+    for (const [begin, end] of [
+      ["&#xE000;", "&#xE001;"],
+      ["&#x86;", "&#x87;"],
+      ["&#134;", "&#135;"],
+      ["\u0086", "\u0087"],
+      ['{{ "%C2%86" | url_decode }}', '{{ "%C2%87" | url_decode }}'],
+    ]) {
+      for (const more of ["", "{{ email | upcase }}", condition]) {
+        const html = `<p>{{ first_name }}</p><p>(${begin}0${end}${begin}1${end})</p>${more}${LINK}`;
+        const text = lf((await PostalMime.parse(fill({ html }).message)).text);
+        assert.equal(text.split("Jane").length - 1, 1, text);
+        assert.match(text, /\(.*\)/);
+      }
+    }
+  });
+
+  it("numbers lists in the text part whatever their number is", async () => {
+    const start = (attributes: string) => `<ol ${attributes}><li>one</li><li>two</li></ol>${LINK}`;
+    const text = async (html: string) => lf((await PostalMime.parse(fill({ html }).message)).text);
+    assert.match(await text(start('type="i" start="4"')), /iv\. +one\n +v\. +two/);
+    assert.match(await text(start('type="I" start="10000"')), /10000\. one\n +10001\. two/);
+    assert.match(await text(start('start="1e300"')), /1\. one\n +2\. two/);
+  });
+
   it("leaves conditions of attributes out of the text part, and keeps definitions of the head", async () => {
     const html =
       '<html><head>{% assign who = first_name | default: "you" %}</head><body><p class="{% if first_name %}a{% endif %}">' +
@@ -151,6 +179,11 @@ describe("A message", () => {
       assert.match(html, /^<html><body><p>Hi<\/p><div.*>Unsubscribe<\/a><\/p><\/div><\/BODY><\/html>$/);
       assert.ok(text.includes("You & {{ me }} <ok>"));
       assert.equal(links, 1);
+    });
+
+    it("before the end of a body that is longer in lower case", async () => {
+      const { html } = await seen(`<body><p>${"İ".repeat(5)}</p></body></html>`);
+      assert.match(html, /İ<\/p><div.*<\/div><\/body><\/html>$/);
     });
 
     it("at the end when there is no body tag", async () => assert.equal((await seen("<p>Hi</p>")).links, 1));
@@ -310,6 +343,25 @@ describe("A message", () => {
   it("cannot be composed from a broken template", () => {
     assert.throws(() => composeMessage({ ...content, html: "{{ email" }), TemplateError);
     assert.throws(() => composeMessage({ ...content, subject: "{% include 'x' %}" }), TemplateError);
+  });
+
+  it("is refused only for the recipient whom it would be larger than 4 MB for", () => {
+    for (const more of ["", "{% if email %} {% endif %}", "я".repeat(300_000)]) {
+      const composed = composeMessage({ ...content, html: `<p>${"{{ first_name }}".repeat(1_990)}</p>${more}${LINK}` });
+      assertWellFormed(composed.fill(recipient).message);
+      assert.throws(
+        () => composed.fill({ ...recipient, firstName: "é".repeat(1_000) }),
+        (error) => error instanceof UnsendableError && /more than 4000000 bytes|more than 2000000/.test(error.message),
+      );
+    }
+  });
+
+  it("is refused as a template when each recipient's would be larger than 4 MB", () => {
+    const html = `{% capture x %}${"я".repeat(40_000)}{% endcapture %}<p>${"{{ x }}".repeat(45)}</p>`;
+    assert.throws(
+      () => runTask({ task: "compose", content: { ...content, html } }),
+      (error) => error instanceof TemplateError && /one message has more than 4000000 bytes/.test(error.message),
+    );
   });
 
   it("is refused only for the recipient whose rendering exceeds the limits", () => {

@@ -1,0 +1,28 @@
+import type { Handler } from "htmlparser2";
+import { limits } from "./template-problem.ts";
+
+/** Most elements of a body. Real newsletters have a few thousand. */
+const MAX_ELEMENTS = 20_000;
+/** Most elements inside each other. Newsletters of nested tables have about fifty. */
+const MAX_DEPTH = 200;
+
+/**
+ * Counts elements for a parser's handler, whose time per element grows with the depth.
+ * @returns a handler that throws `TemplateError` `limits` for too many or too deeply nested elements
+ */
+export function withinLimits(handler: Partial<Handler>): Partial<Handler> {
+  let elements = 0;
+  let depth = 0;
+  return {
+    ...handler,
+    onopentag(...opened) {
+      if (++elements > MAX_ELEMENTS) throw limits(`its body has more than ${MAX_ELEMENTS} elements`);
+      if (++depth > MAX_DEPTH) throw limits(`the elements of its body are nested more than ${MAX_DEPTH} deep`);
+      handler.onopentag?.(...opened);
+    },
+    onclosetag(...closed) {
+      depth--;
+      handler.onclosetag?.(...closed);
+    },
+  };
+}
