@@ -86,8 +86,8 @@ export function isInTheOpen(source: string, parts: readonly SourcePart[], url: s
   if (html === undefined) return false;
   const { sheets } = read(html, url, undefined);
   if (!read(html, url, sheetRules(sheets)).isInTheOpen) return false;
-  const forOutlook = withOutlookParts(html);
-  return forOutlook === html || read(forOutlook, url, undefined, new Set()).isInTheOpen;
+  const revealed = withOutlookParts(html);
+  return revealed === html || read(revealed, url, undefined, true).isInTheOpen;
 }
 
 function readable(source: string, parts: readonly SourcePart[], isStrict: boolean): string | undefined {
@@ -196,7 +196,7 @@ function isClosed(text: string, isStrict: boolean): boolean {
 interface Around {
   /** It and all elements around it show their text. */
   isCertain: boolean;
-  /** All of them but the html and body elements do. */
+  /** All of them but the html and body elements do, and a browser moves nothing out of them, as it does from tables. */
   isOpen: boolean;
   isLink: boolean;
   /** Undefined when the colors, or the place, cannot be known. */
@@ -220,9 +220,9 @@ interface Reading {
 /**
  * Reads a skeleton.
  * @param rules of its sheets; without them no element but html and body is certain
- * @param peculiar elements after which nothing is certain
+ * @param forOutlook the skeleton is what Outlook reads, which knows no peculiar elements
  */
-function read(html: string, url: string, rules: SheetRules | undefined, peculiar = PECULIAR_ELEMENTS): Reading {
+function read(html: string, url: string, rules: SheetRules | undefined, forOutlook = false): Reading {
   const positions = [...html.matchAll(MARKERS)].map(({ index }) => index);
   let passed = 0;
   let known = 0;
@@ -243,7 +243,7 @@ function read(html: string, url: string, rules: SheetRules | undefined, peculiar
       if (quote) quoted += value.split(TEXT).length - 1;
     },
     onopentag(name, attributes) {
-      if (peculiar.has(name) || (name === "a" && current.isLink)) isOrderly = false;
+      if ((PECULIAR_ELEMENTS.has(name) && !forOutlook) || (name === "a" && current.isLink)) isOrderly = false;
       const isKnown = isOrderly && isUnchanged(parser.startIndex);
       known += quoted;
       quoted = 0;
@@ -253,7 +253,7 @@ function read(html: string, url: string, rules: SheetRules | undefined, peculiar
       open.push(current);
       current = {
         isCertain: current.isCertain && isCertain,
-        isOpen: current.isOpen && isKnown && (ROOTS.has(name) || isCertain || isLink),
+        isOpen: current.isOpen && isKnown && (ROOTS.has(name) || isLink || (isCertain && !/^(?:a|table)$/.test(name))),
         isLink: current.isLink || isLink,
         paint: current.paint && paintInside(current.paint, name, attributes),
       };
@@ -278,16 +278,15 @@ function read(html: string, url: string, rules: SheetRules | undefined, peculiar
     oncomment(text) {
       // Outlook reads such a comment, or browsers end it elsewhere.
       if (/^(?:\[|<!|-?>)|--!>|\[endif\]$/.test(text)) reading.isPlain = false;
-      if (/^-?>|--!>/.test(text)) isOrderly = false;
+      if (/^(?:-?>|\[CDATA)|--!>/.test(text)) isOrderly = false;
     },
     onprocessinginstruction(name) {
       if (name !== "!doctype") reading.isPlain = false;
     },
-    oncdatastart() {
-      reading.isPlain = false;
-    },
     onclosetag(name, isImplied) {
-      if (isImplied && !current.isCertain && !endsAlike(name, html, parser.startIndex)) isOrderly = false;
+      const isUncertain = !current.isCertain || TABLE_PARTS.has(name);
+      const isOutlook = forOutlook && name.includes(":");
+      if (isImplied && isUncertain && !isOutlook && !endsAlike(name, html, parser.startIndex)) isOrderly = false;
       if (name === raw) raw = undefined;
       current = open.pop() ?? current;
     },
@@ -299,22 +298,27 @@ function read(html: string, url: string, rules: SheetRules | undefined, peculiar
 }
 
 /** The ends, and beginnings, of other elements that end one without an end of its own in every browser. */
+const ROWS_END = /^<(?:tbody|tfoot|\/table)\b/i;
 const ENDED_BY: Record<string, RegExp> = {
   td: /^<(?:td|th|\/?(?:tr|tbody|thead|tfoot)|\/table)\b/i,
   th: /^<(?:td|th|\/?(?:tr|tbody|thead|tfoot)|\/table)\b/i,
   tr: /^<(?:tr|\/?(?:tbody|thead|tfoot)|\/table)\b/i,
-  tbody: /^<(?:tbody|tfoot|\/table)\b/i,
+  tbody: ROWS_END,
+  thead: ROWS_END,
+  tfoot: ROWS_END,
   li: /^<(?:li|\/[uo]l)\b/i,
   p: /^<(?:[a-z]|\/(?:div|center|td|th|li|ul|ol|section|article|header|footer|main|blockquote)\b)/i,
 };
+
+/** Browsers ignore the end of what is around a table while a part of it is open. */
+const TABLE_PARTS = new Set(["table", "caption", "thead", "tbody", "tfoot", "tr", "td", "th"]);
 
 /**
  * Whether all browsers end an element here that has no end of its own. They ignore other ends, and open some elements
  * again that another's end closed.
  */
 function endsAlike(name: string, html: string, index: number): boolean {
-  // A name with a colon is one of Outlook.
-  if (/^(?:img|br|meta|link|input|hr|col|.*:.*)$/.test(name)) return true;
+  if (/^(?:img|br|meta|link|input|hr|col)$/.test(name)) return true;
   return ENDED_BY[name]?.test(html.slice(index, index + 20)) ?? false;
 }
 

@@ -8,8 +8,10 @@ const MARKER = "\uE000";
 const MAX_SHEET_CHARS = 200_000;
 /** Longest opening tag of html, body, style or link, in characters. */
 const MAX_TAG_CHARS = 5_000;
-/** Most elements html, body, style and link. Real newsletters have up to ten. */
-const MAX_TAGS = 50;
+/** Most elements html, body, style, link and meta. Real newsletters have up to twenty. */
+const MAX_TAGS = 100;
+/** Most elements html and body. Newsletters with others for Outlook have up to five. */
+const MAX_ROOTS = 10;
 /** Longest selector and longest value that are read: a longer one is uncertain. */
 const MAX_READ_CHARS = 1_000;
 /** Most blocks of a style sheet inside each other. */
@@ -18,7 +20,9 @@ const MAX_BLOCKS = 20;
 const ANY = /^/;
 const whole = (pattern: string) => new RegExp(`^(?:${pattern})$`);
 const LENGTH = "(?:0|auto|[12]?\\d{0,2}(?:\\.\\d{1,4})?(?:px|pt)?|[0-4]?(?:\\.\\d{1,4})?r?em|[1-4]?\\d%)";
-const SIZE = whole("auto|none|\\d{1,3}(?:\\.\\d+)?(?:px|pt|em|%|vh|vw)?|0");
+const SIZE =
+  "auto|none|inherit|initial|(?:min|max|fit)-content|0|100(?:%|vh|vw)|\\d{1,2}(?:\\.\\d+)?(?:em|rem|%|vh|vw)";
+const LINE = "[a-z]+|0|\\d{1,2}(?:\\.\\d{1,4})?(?:px|pt)|#[0-9a-f]{3,8}|rgba?\\([\\d\\s.,%/]*\\)";
 
 /**
  * The values of each property that leave the footer in sight and in its place, when the html or body element has them. The
@@ -26,30 +30,33 @@ const SIZE = whole("auto|none|\\d{1,3}(?:\\.\\d+)?(?:px|pt|em|%|vh|vw)?|0");
  */
 const HARMLESS: readonly (readonly [RegExp, RegExp])[] = [
   [/^(?:color|color-scheme|supported-color-schemes|direction|visibility|cursor|hyphens|quotes|tab-size)$/, ANY],
-  [/^(?:font|line|letter|word|text|vertical|list-style|caption|border|outline|background|table)(?:-[a-z]+)*$/, ANY],
-  [/^(?:white-space|overflow-wrap|empty-cells|box-sizing|box-shadow|clear|orphans|widows)$/, ANY],
-  [
-    /^-(?:webkit|moz|ms|o|moz-osx)-(?:text-size-adjust|font-smoothing|tap-highlight-color|interpolation-mode|hyphens)$/,
-    ANY,
-  ],
-  [/^(?:-webkit-|-moz-|-ms-)?(?:text-size-adjust|box-sizing|font-smoothing|text-rendering|scroll-behavior)$/, ANY],
+  [/^(?:font|letter|word|text|list-style|caption|background)(?:-[a-z]+)*$/, ANY],
+  [/^(?:line-height|vertical-align|table-layout|white-space|overflow-wrap|empty-cells|clear|orphans|widows)$/, ANY],
+  [/^(?:(?:-webkit-|-moz-)?box-(?:sizing|shadow)|scroll-behavior)$/, ANY],
+  [/^-(?:webkit|moz|moz-osx|ms|o)-(?:text|font|hyphens|tap|interpolation)(?:-[a-z]+)*$/, ANY],
   // A value on the way between two harmless ones is harmless.
   [/^(?:-webkit-|-moz-)?transition(?:-[a-z]+)*$/, ANY],
   // Read by programs that prepare a mail, never by those that show it.
   [/^(?:--|-premailer-)/, ANY],
   [/^mso-(?!hide|element|special)/, ANY],
   [/^(?:margin|padding)(?:-(?:top|right|bottom|left))?$/, whole(`${LENGTH}(?:\\s+${LENGTH}){0,3}`)],
-  [/^(?:min-|max-)?(?:width|height)$/, SIZE],
-  [/^display$/, whole("block|inline-block|inline|table|table-cell|flow-root")],
+  [/^(?:border(?:-[a-z]+)*|outline(?:-[a-z]+)?)$/, whole(`(?:${LINE})(?:\\s+(?:${LINE})){0,5}`)],
+  [/^(?:(?:min-|max-)?width|min-height)$/, whole(`${SIZE}|\\d{1,3}(?:\\.\\d+)?(?:px|pt)?`)],
+  // Together with overflow-x, a height in pixels cuts off what is below.
+  [/^(?:max-)?height$/, whole("auto|none|inherit|initial|100%|100vh")],
   [/^overflow(?:-y)?$/, whole("visible|auto|scroll")],
-  // A height in pixels is not among the sizes above, so this cuts nothing off below.
   [/^overflow-x$/, whole("visible|auto|scroll|hidden")],
+  [/^display$/, whole("block|inline-block|inline|table|table-cell|flow-root")],
   [/^position$/, whole("static|relative")],
   [/^opacity$/, whole("1|1\\.0|100%")],
   [/^zoom$/, whole("1|100%|normal")],
   [/^(?:-webkit-|-ms-)?(?:transform|filter|float|clip|clip-path)$/, whole("none|auto")],
   [/^content$/, whole('none|normal|""')],
 ];
+
+/** What a meta element may stand for; others lead to another page, or keep the footer's style from being read. */
+const HARMLESS_META =
+  /^(?:content-(?:type|language|style-type|script-type)|x-ua-compatible|imagetoolbar|cleartype|msthemecompatible|x-dns-prefetch-control|pragma|expires|cache-control)$/i;
 
 /** Style sheets of these hosts hold fonts only. */
 const FONT_SHEET = /^(?:https?:)?\/\/(?:fonts\.googleapis\.com|fonts\.bunny\.net|use\.typekit\.net)\//i;
@@ -67,16 +74,17 @@ export function assertOutOfReach(source: string, parts: readonly SourcePart[], i
   const roots: Record<string, string>[] = [];
   let sheets = "";
   let tags = 0;
-  for (const { 0: start, index } of html.matchAll(/<(?:html|body|style|link)(?![a-z0-9:_-])/gi)) {
-    if (++tags > MAX_TAGS) refuse(`more than ${MAX_TAGS} elements html, body, style and link; remove some`);
+  for (const { 0: start, index } of html.matchAll(/<(?:html|body|style|link|meta)(?![a-z0-9:_-])/gi)) {
+    if (++tags > MAX_TAGS) refuse(`more than ${MAX_TAGS} elements html, body, style, link and meta; remove some`);
     const { name, attributes, length } = readTag(html.slice(index, index + MAX_TAG_CHARS)) ?? {};
     const written = start.slice(1).toLowerCase();
     if (name !== written || !attributes || length === undefined)
       refuse(`a tag "${written}" that does not end; close it`);
     if (html.slice(index, index + length).includes(MARKER)) refuse(`a template tag in "<${name}"; move it`);
     if (name === "link") assertHarmlessSheet(attributes);
+    else if (name === "meta") assertHarmlessMeta(attributes);
     else if (name === "style") sheets += `${sheetAt(html, index + length)}\n}}}}\n`;
-    else roots.push(attributes);
+    else if (roots.push(attributes) > MAX_ROOTS) refuse(`more than ${MAX_ROOTS} elements html and body; remove some`);
     if (sheets.length > MAX_SHEET_CHARS)
       refuse(`style sheets of more than ${MAX_SHEET_CHARS} characters; shorten them`);
   }
@@ -218,6 +226,12 @@ function assertHarmlessSheet({ rel = "", href = "" }: Record<string, string>): v
   if (isSheet && !FONT_SHEET.test(href)) refuse("a style sheet of another host; write it into the mail");
 }
 
+function assertHarmlessMeta({ "http-equiv": equivalent }: Record<string, string>): void {
+  if (equivalent !== undefined && !HARMLESS_META.test(equivalent.trim())) {
+    refuse('the attribute "http-equiv" of a meta element; remove the element');
+  }
+}
+
 function assertHarmlessRoot(attributes: Record<string, string>): void {
   for (const [name, value] of Object.entries(attributes)) {
     const isHiding = /^(?:hidden|inert|popover|contenteditable)$/.test(name);
@@ -268,8 +282,8 @@ const OTHER_BLOCKS =
   /^@(?:-[a-z]+-)?(?:keyframes|font-face|page|viewport|property|counter-style|font-feature-values)\b/;
 const MEDIA = /^@(?:media|supports|layer|container|scope|starting-style)\b/;
 
-/** Attributes of an html or body element, in lower case. */
-type Root = Readonly<Record<string, string>>;
+/** Attributes of an html or body element by name, as strings of a style sheet are read. */
+type Root = ReadonlyMap<string, { value: string; words: string }>;
 
 interface Block {
   /** What stands before its brace */
@@ -283,7 +297,7 @@ function assertHarmlessRules(sheets: string, elements: readonly Record<string, s
     if (!FONT_SHEET.test(url)) refuse('"@import" of another host; write the sheet into the mail');
   }
   const css = withoutStrings(sheets).toLowerCase();
-  const roots: Root[] = [{ style: "", href: "" }, ...elements.map(withPlainValues)];
+  const roots: Root[] = [{ style: "", href: "" }, ...elements].map(toRoot);
   const open: Block[] = [];
   let from = 0;
   let brackets = 0;
@@ -359,18 +373,21 @@ function mayBe(compound: string, tags: ReadonlySet<string>, roots: readonly Root
   return roots.some((attributes) => pieces.every((piece) => mayHave(attributes, piece)));
 }
 
-/** As strings of a style sheet are read; blanks stay, which part the names of a class. */
-const withPlainValues = (attributes: Record<string, string>): Root =>
-  Object.fromEntries(
-    Object.entries(attributes).map(([name, value]) => [name, value.toLowerCase().replace(/[^\w\s-]/g, "_")]),
+const toRoot = (attributes: Record<string, string>): Root =>
+  new Map(
+    Object.entries(attributes).map(([name, text]) => {
+      const plain = text.toLowerCase().replace(/[^\w\s-]/g, "_");
+      return [name, { value: plain.replace(/\s/g, "_"), words: ` ${plain.replace(/\s+/g, " ")} ` }];
+    }),
   );
 
 function mayHave(root: Root, piece: string): boolean {
   if (!piece.startsWith("[")) {
-    return ` ${root[piece.startsWith("#") ? "id" : "class"]?.replace(/\s+/g, " ")} `.includes(` ${piece.slice(1)} `);
+    return root.get(piece.startsWith("#") ? "id" : "class")?.words.includes(` ${piece.slice(1)} `) ?? false;
   }
   const [, name, operator, value = ""] = /^\[([\w-]+)(?:([~|^$*]?=)"?([\w-]*)"?)?\]$/.exec(piece) ?? [];
   if (name === undefined) return true;
+  const actual = root.get(name);
   // Whatever the operator, the value is part of the attribute.
-  return root[name] !== undefined && (operator === undefined || root[name].replace(/\s/g, "_").includes(value));
+  return actual !== undefined && (operator === undefined || actual.value.includes(value));
 }

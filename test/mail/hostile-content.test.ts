@@ -290,7 +290,7 @@ describe("A preview", () => {
       inHead("div{opacity:0}"),
     ],
     '"filter"': [`<body style="filter:opacity(0)"><p>News</p></body>`],
-    '"overflow"': [`<body style="height:600px;overflow:hidden"><p>News</p></body>`, inHead("body{overflow:hidden}")],
+    '"overflow"': [`<body style="overflow:hidden"><p>News</p></body>`, inHead("body{overflow:hidden}")],
     '"position"': [
       `<body style="position:absolute;left:-9000px"><div style="position:absolute;left:9000px">News</div></body>`,
       inHead(`body::after{position:fixed;content:"";left:0;right:0;bottom:0;height:120px;background:#fff}`),
@@ -302,6 +302,13 @@ describe("A preview", () => {
       inHead("body>*{display:none!important}"),
     ],
     '"padding-left"': [`<body style="padding-left:9999px"><p>News</p></body>`],
+    '"border-left"': [`<body style="border-left:9999px solid #fff"><p>News</p></body>`],
+    '"height"': [`<body style="height:600px;overflow:hidden"><p>News</p></body>`],
+    '"max-height"': [inHead("body{overflow-x:hidden;max-height:1px}")],
+    '"http-equiv"': [
+      `<meta http-equiv="Content-Security-Policy" content="style-src 'none'"><p>News</p>`,
+      `<meta http-equiv="refresh" content="0;url=https://evil.example/"><p>News</p>`,
+    ],
     '"animation"': [inHead("body{animation:x 1s forwards}@keyframes x{to{opacity:0}}")],
     "a declaration without a name": [inHead("body{o\\70 acity:0}")],
     'the attribute "inert"': [`<body inert><p>News</p></body>`],
@@ -363,6 +370,11 @@ describe("A preview", () => {
     `<p>News</p><!--[if mso]><div style="mso-hide:all"><![endif]-->`,
     `<p>News</p><!--><div style="clip-path:inset(50%)">-->`,
     `<frameset></frameset>`,
+    `<![CDATA[><div style="clip-path:inset(50%)">]]>`,
+    `<td><v:a style="display:block;clip-path:inset(50%)"></td>`,
+    `<ul><table><tr><td><li style="clip-path:inset(50%)"></ul>`,
+    `<p>News</p><a href="https://evil.example/">`,
+    `<p>News</p><table><tr><td style="padding:0">`,
   ]) {
     it(`puts the footer first where its end is uncertain: ${html}`, () => {
       const { message } = composed(html).fill({
