@@ -72,7 +72,8 @@ export function assertOutOfReach(source: string, parts: readonly SourcePart[], i
   if (source.includes(MARKER)) refuse(`the character U+E000; remove it`);
   const html = flatten(source, parts);
   const roots: Record<string, string>[] = [];
-  let sheets = "";
+  const sheets: string[] = [];
+  let sheetChars = 0;
   let tags = 0;
   for (const { 0: start, index } of html.matchAll(/<(?:html|body|style|link|meta)(?![a-z0-9:_-])/gi)) {
     if (++tags > MAX_TAGS) refuse(`more than ${MAX_TAGS} elements html, body, style, link and meta; remove some`);
@@ -83,15 +84,15 @@ export function assertOutOfReach(source: string, parts: readonly SourcePart[], i
     if (html.slice(index, index + length).includes(MARKER)) refuse(`a template tag in "<${name}"; move it`);
     if (name === "link") assertHarmlessSheet(attributes);
     else if (name === "meta") assertHarmlessMeta(attributes);
-    else if (name === "style") sheets += `${sheetAt(html, index + length)}\n}}}}\n`;
+    else if (name === "style") sheetChars += sheets[sheets.push(sheetAt(html, index + length)) - 1]?.length ?? 0;
     else if (roots.push(attributes) > MAX_ROOTS) refuse(`more than ${MAX_ROOTS} elements html and body; remove some`);
-    if (sheets.length > MAX_SHEET_CHARS)
-      refuse(`style sheets of more than ${MAX_SHEET_CHARS} characters; shorten them`);
+    if (sheetChars > MAX_SHEET_CHARS) refuse(`style sheets of more than ${MAX_SHEET_CHARS} characters; shorten them`);
   }
-  if (sheets.includes(MARKER)) refuse("a template tag in a style sheet; write what it prints");
+  if (sheets.some((sheet) => sheet.includes(MARKER))) refuse("a template tag in a style sheet; write what it prints");
   for (const attributes of roots) assertHarmlessRoot(attributes);
   if (isFirst) assertBelow(html);
-  assertHarmlessRules(sheets, roots);
+  const known = [{ style: "", href: "" }, ...roots].map(toRoot);
+  for (const sheet of sheets) assertHarmlessRules(sheet, known);
 }
 
 /** Refuses what may be painted above a footer that stands before it. */
@@ -292,12 +293,12 @@ interface Block {
   isReaching: boolean;
 }
 
-function assertHarmlessRules(sheets: string, elements: readonly Record<string, string>[]): void {
-  for (const [, url = ""] of sheets.matchAll(/@import(?:\s+(?:url\(\s*)?["']?([^"')\s;]*))?/gi)) {
+function assertHarmlessRules(sheet: string, roots: readonly Root[]): void {
+  for (const [, url = ""] of sheet.matchAll(/@import(?:\s+(?:url\(\s*)?["']?([^"')\s;]*))?/gi)) {
     if (!FONT_SHEET.test(url)) refuse('"@import" of another host; write the sheet into the mail');
   }
-  const css = withoutStrings(sheets).toLowerCase();
-  const roots: Root[] = [{ style: "", href: "" }, ...elements].map(toRoot);
+  // Its end closes what is open.
+  const css = `${withoutStrings(sheet).toLowerCase()}}`;
   const open: Block[] = [];
   let from = 0;
   let brackets = 0;

@@ -277,6 +277,8 @@ describe("A preview", () => {
       inHead("@media screen{@supports(color:red){[class]{transform:scale(0)}}}"),
       inHead("@keyframes x{from{color:red}}.main{transform:scale(0)}"),
       inHead(":is(body){transform:scale(0)}"),
+      inHead("/*</style><style>body{transform:scale(0)}"),
+      inHead("@keyframes x{</style><style>body{transform:scale(0)"),
       inHead(".\\6d ain{transform:scale(0)}"),
       inHead("{% if email contains 'gmail' %}body{transform:scale(0)}{% endif %}"),
       `<!--[if mso]><style>body{transform:scale(0)}</style><![endif]--><p>News</p>`,
