@@ -1,60 +1,144 @@
-import { splitValue } from "./inline-style.ts";
 import { hasMarker } from "./marker.ts";
 
-/** A length that is not negative, and a font size that can be read. */
-const LENGTH = "(?:0|auto|(?:\\d{1,4}(?:\\.\\d{1,3})?|\\.\\d{1,3})(?:px|pt|em|rem|%)?)";
+/** A length that is not negative, and moves nothing out of sight. */
+const LENGTH = "(?:0|auto|(?:\\d{1,2}(?:\\.\\d{1,3})?|\\.\\d{1,3})(?:px|pt)|[0-4]?\\.\\d{1,3}em|[0-4]em|\\d%)";
 const WORD = "[a-z]+(?:-[a-z]+)*";
-const COLOR =
-  "(?:#[0-9a-f]{3}|#[0-9a-f]{6}|rgb\\(\\s*\\d{1,3}\\s*,\\s*\\d{1,3}\\s*,\\s*\\d{1,3}\\s*\\)|(?!transparent)[a-z]+)";
+const COLOR = "(?:#[0-9a-f]{3}|#[0-9a-f]{6}|white|black)";
 const whole = (pattern: string) => new RegExp(`^(?:${pattern})$`);
 const LENGTHS = whole(`${LENGTH}(?:\\s+${LENGTH}){0,3}`);
-const READABLE = whole("(?:[89]|[1-9]\\d)(?:\\.\\d{1,3})?(?:px|pt)|1(?:\\.\\d{1,3})?r?em|1\\d\\d%|100%");
 const COLORS = whole(COLOR);
-const PLAIN_WORD = whole(WORD);
-const BOX = whole(`(?:${LENGTH}|${COLOR})(?:\\s+(?:${LENGTH}|${COLOR})){0,5}`);
-const SIZE = whole("auto|100%|[1-9]\\d{2,3}px");
+const BOX = whole(
+  `(?:${LENGTH}|#[0-9a-f]{3}|#[0-9a-f]{6}|[a-z]+)(?:\\s+(?:${LENGTH}|#[0-9a-f]{3}|#[0-9a-f]{6}|[a-z]+)){0,5}`,
+);
 
-/** The values of each property that certainly leave an element in sight. Any other property is uncertain. */
+/** The values of each property that certainly leave an element in sight, and the others too. Any other is uncertain. */
 const HARMLESS: readonly (readonly [RegExp, RegExp])[] = [
-  [/^(?:color|background-color)$/, COLORS],
-  [/^background$/, COLORS],
+  [/^(?:color|background|background-color)$/, COLORS],
   [/^(?:margin|padding)(?:-(?:top|right|bottom|left))?$/, LENGTHS],
   [/^border(?:-(?:top|right|bottom|left|color|width|style|radius|collapse|spacing))*$/, BOX],
-  [/^font-size$/, READABLE],
-  [/^line-height$/, whole("normal|1(?:\\.\\d{1,3})?|2|1\\d\\d%|(?:[89]|[1-9]\\d)(?:\\.\\d+)?px")],
-  [/^(?:width|max-width|min-width)$/, SIZE],
+  [/^font-size$/, whole("(?:[89]|[1-3]\\d)(?:\\.\\d{1,3})?(?:px|pt)|1r?em|100%")],
+  // A number: a length would be inherited by larger letters, whose lines would overlap.
+  [/^line-height$/, whole("normal|[12](?:\\.\\d{1,3})?")],
+  [/^(?:width|max-width|min-width)$/, whole("auto|100%|[1-9]\\d{2}px")],
   [/^font-family$/, /^[\w\s,"'-]{1,200}$/],
   [/^font-(?:weight|style)$/, whole(`${WORD}|[1-9]00`)],
-  [/^(?:text-(?:align|decoration|transform)|vertical-align|white-space|word-(?:break|wrap))$/, PLAIN_WORD],
-  [/^(?:-webkit-font-smoothing|(?:-ms-|-webkit-)?text-size-adjust|mso-[a-z-]+)$/, whole(`${WORD}|100%|0pt`)],
+  [/^text-align$/, /^(?:left|center|right)$/],
+  // Without its line, a link may look like the text around it.
+  [/^text-decoration$/, /^underline$/],
+  [/^text-transform$/, whole(WORD)],
+  [/^vertical-align$/, /^(?:top|middle|bottom|baseline)$/],
+  [/^white-space$/, /^normal$/],
+  [/^word-(?:break|wrap)$/, whole(WORD)],
+  [/^-(?:webkit|moz-osx)-font-smoothing$/, whole(WORD)],
+  [/^(?:-webkit-|-ms-)?text-size-adjust$/, /^(?:none|100%)$/],
+  [/^mso-(?:table-[lr]space|line-height-rule)$/, whole(`${WORD}|0(?:pt)?`)],
   [/^(?:word|letter)-spacing$/, /^(?:normal|0)$/],
   [/^(?:min-)?height$/, /^(?:auto|100%)$/],
-  [/^(?:-webkit-|-ms-)?text-size-adjust$/, /^(?:none|100%)$/],
-  [/^direction$/, PLAIN_WORD],
-  [/^box-sizing$/, PLAIN_WORD],
+  [/^direction$/, /^ltr$/],
+  [/^box-sizing$/, whole(WORD)],
   [/^display$/, whole("block|inline|inline-block|table|table-row|table-cell")],
   [/^visibility$/, /^visible$/],
   [/^opacity$/, /^1$/],
-  [/^all$/, /^initial$/],
 ];
 
 /** Longest value that is read, in characters. A longer one is uncertain. */
 const MAX_VALUE_CHARS = 300;
 
-/** Whether declarations certainly leave their element in sight. Comments and escapes are not read: they are uncertain. */
-export const isHarmless = (declarations: string): boolean =>
+/** In a sheet they are uncertain, because it is not followed which element they are about. */
+const PAINT = /^(?:color|background|background-color|(?:margin|padding)(?:-left)?)$/;
+
+/** Name and value of each declaration. Comments, escapes and semicolons in quotes are not read: they make names unknown. */
+const declarationsOf = (declarations: string): { name: string; value: string }[] =>
   declarations
     .toLowerCase()
     .split(";")
-    .every((declaration) => {
-      if (declaration.trim() === "") return true;
+    .filter((declaration) => declaration.trim() !== "")
+    .map((declaration) => {
       const colon = declaration.indexOf(":");
-      const name = declaration.slice(0, colon).trim();
-      const { value } = splitValue(declaration.slice(colon + 1));
-      return (
-        value.length <= MAX_VALUE_CHARS && HARMLESS.some(([names, values]) => names.test(name) && values.test(value))
-      );
+      const value = declaration.slice(colon + 1).trim();
+      return {
+        name: declaration.slice(0, Math.max(colon, 0)).trim(),
+        value: value.endsWith("important") ? value.slice(0, value.lastIndexOf("!")).trim() : value,
+      };
     });
+
+/** Whether declarations certainly leave their element, and all others, in sight. */
+export const isHarmless = (declarations: string): boolean =>
+  declarationsOf(declarations).every(
+    ({ name, value }) =>
+      value.length <= MAX_VALUE_CHARS && HARMLESS.some(([names, values]) => names.test(name) && values.test(value)),
+  );
+
+type Color = readonly [red: number, green: number, blue: number];
+
+/** How the text of an element is painted. */
+export interface Paint {
+  color: Color;
+  background: Color;
+  /** How far the elements around it move it to the right */
+  leftPx: number;
+}
+
+/** Around the document. */
+export const DEFAULT_PAINT: Paint = { color: [0, 0, 0], background: [255, 255, 255], leftPx: 0 };
+
+const LINK_COLOR: Color = [0, 0, 238];
+/** What browsers put to the left of lists and quotations. */
+const INDENTED = new Set(["ul", "ol", "dd", "blockquote"]);
+const INDENT_PX = 40;
+
+/** @returns undefined when the declarations contradict each other */
+export function paintInside(around: Paint, name: string, attributes: Record<string, string>): Paint | undefined {
+  const declarations = declarationsOf(attributes["style"] ?? "");
+  const valuesOf = (names: RegExp) => declarations.filter(({ name }) => names.test(name)).map(({ value }) => value);
+  const backgrounds = [...valuesOf(/^background/), ...(attributes["bgcolor"] ? [attributes["bgcolor"]] : [])];
+  const colors = valuesOf(/^color$/);
+  if (new Set(backgrounds).size > 1 || new Set(colors).size > 1) return undefined;
+  const background = backgrounds[0] === undefined ? around.background : parseColor(backgrounds[0]);
+  const inherited = name === "a" ? LINK_COLOR : around.color;
+  const color = colors[0] === undefined ? inherited : parseColor(colors[0]);
+  if (!background || !color) return undefined;
+  const moves = [...valuesOf(/^(?:margin|padding)$/).map(leftOf), ...valuesOf(/^(?:margin|padding)-left$/)];
+  const leftPx = moves.reduce((sum, move) => sum + toPx(move), INDENTED.has(name) ? INDENT_PX : 0);
+  return { color, background, leftPx: around.leftPx + leftPx };
+}
+
+/** Of the one to four lengths of a shorthand, the left one. */
+function leftOf(value: string): string {
+  const lengths = value.split(/\s+/);
+  return lengths[3] ?? lengths[1] ?? lengths[0] ?? "0";
+}
+
+/** Rounded up: letters have at most 40 px, and a screen at most 2,000. */
+function toPx(length: string): number {
+  const size = Number.parseFloat(length);
+  if (!Number.isFinite(size)) return 0;
+  return size * (length.endsWith("em") ? 40 : length.endsWith("%") ? 20 : 4 / 3);
+}
+
+function parseColor(value: string): Color | undefined {
+  const named = value === "white" ? "#fff" : value === "black" ? "#000" : value.toLowerCase();
+  const digits = /^#([0-9a-f]{3}|[0-9a-f]{6})$/.exec(named)?.[1];
+  if (digits === undefined) return undefined;
+  const size = digits.length / 3;
+  const channel = (i: number) => Number.parseInt(digits.slice(i * size, (i + 1) * size).repeat(2 / size), 16);
+  return [channel(0), channel(1), channel(2)];
+}
+
+/** The contrast ratio of WCAG 2, from 1 for equal colors to 21 for black and white. */
+export function contrast(one: Color, other: Color): number {
+  const [light, dark] = [luminance(one), luminance(other)].sort((a, b) => b - a) as [number, number];
+  return (light + 0.05) / (dark + 0.05);
+}
+
+/** Relative luminance, from 0 to 1, as WCAG 2 defines it. */
+function luminance(color: Color): number {
+  const [red = 0, green = 0, blue = 0] = color.map((channel) => {
+    const share = channel / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
 
 /** What the rules that may hide elements are about: `#id`, `.class` or a tag. */
 export type SheetRules = ReadonlySet<string>;
@@ -74,7 +158,8 @@ export function sheetRules(sheet: string): SheetRules | undefined {
   for (const piece of text.split("{")) {
     const [declarations = "", ...after] = piece.split("}");
     if (after.slice(0, -1).some((between) => between.trim() !== "")) return undefined;
-    if (after.length > 0 && !isHarmless(declarations)) {
+    const isUncertain = !isHarmless(declarations) || declarationsOf(declarations).some(({ name }) => PAINT.test(name));
+    if (after.length > 0 && isUncertain) {
       for (const selector of selectors.split(",")) {
         const subject =
           selector

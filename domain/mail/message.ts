@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { certainlyShowsFooter, certainlyShowsLink } from "./certain-link.ts";
+import { certainlyShowsLink, isInTheOpen } from "./certain-link.ts";
+import { assertOutOfReach } from "./footer-reach.ts";
 import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from "./header.ts";
 import { findLink, type LinkState } from "./html-document.ts";
 import { RenderBudget } from "./render-budget.ts";
@@ -187,10 +188,16 @@ function formatDate(date: Date): string {
   return lastDate.text;
 }
 
-/** Declarations that no style sheet of the body overrules. */
+/** Declarations that no style sheet of the body overrules; also for mail programs that do not know `all`. */
 const IN_SIGHT =
-  "all:initial!important;visibility:visible!important;opacity:1!important;font-size:12px!important;" +
-  "font-family:sans-serif!important;color:#6b6b6b!important;";
+  "all:initial!important;visibility:visible!important;opacity:1!important;height:auto!important;max-height:none!important;" +
+  "overflow:visible!important;text-indent:0!important;margin:0!important;transform:none!important;mso-hide:none!important;" +
+  "font-size:12px!important;line-height:18px!important;font-family:sans-serif!important;color:#595959!important;";
+
+/** Its number is the highest there is, and of equals the last is painted above the others. */
+const ON_TOP =
+  "display:block!important;position:relative!important;z-index:2147483647!important;clear:both!important;" +
+  "padding:24px 16px!important;text-align:center!important;background-color:#ffffff!important";
 
 /** Stands for the link of the footer, which is told apart from the body's own by it. */
 const FOOTER_URL = "https://footer.invalid/u";
@@ -213,26 +220,25 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
   }
   const sentence = escapeHtml(footerText).replace(/[{}]/g, (brace) => `&#${brace.charCodeAt(0)};`);
   const footer =
-    `<div style="${IN_SIGHT}padding:24px 16px!important;text-align:center!important;display:block!important">` +
-    `<p style="${IN_SIGHT}text-align:center!important;margin:0!important;display:block!important">${sentence}<br>` +
-    `<a href="{{ unsubscribe_url }}" style="${IN_SIGHT}display:inline!important">Unsubscribe</a></p></div>`;
-  const bodyEnd = [...source.matchAll(/<\/body>/gi)].at(-1)?.index ?? -1;
+    `<div style="${IN_SIGHT}${ON_TOP}">${sentence}<br>` +
+    `<a href="{{ unsubscribe_url }}" style="${IN_SIGHT}display:inline!important;` +
+    `text-decoration:underline!important">Unsubscribe</a></div>`;
+  // After the end of the body, only what shows nothing may follow the footer.
+  const bodyEnd = /<\/body\s*>\s*(?:<\/html\s*>\s*)?$/i.exec(source)?.index;
   // The source has no </body>, or has it inside a comment or a condition.
-  const places = bodyEnd >= 0 ? [bodyEnd, source.length] : [source.length];
+  const places = bodyEnd === undefined ? [source.length] : [bodyEnd, source.length];
   let isShown = false;
-  // At the beginning, nothing but the style of the whole body can hide it.
+  // At the beginning, no element is around it.
   for (const place of [...places, 0]) {
     if (place === 0 && !isShown && source !== "") break;
     const withFooter = source.slice(0, place) + footer + source.slice(place);
     const compiled = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
     if (linkState(compiled) !== "shown") continue;
     isShown = true;
-    const marked = source.slice(0, place) + footer.replace("{{ unsubscribe_url }}", FOOTER_URL) + source.slice(place);
-    if (certainlyShowsFooter(marked, splitTemplate(marked), FOOTER_URL))
-      return { source: withFooter, template: compiled };
-  }
-  if (isShown) {
-    hiddenLink("the style or attributes of its html or body element may hide the unsubscribe link; make them simpler");
+    const marked = `${source.slice(0, place)}<a href="${FOOTER_URL}">Unsubscribe</a>${source.slice(place)}`;
+    if (place > 0 && !isInTheOpen(marked, splitTemplate(marked), FOOTER_URL)) continue;
+    assertOutOfReach(source, splitTemplate(source), place === 0);
+    return { source: withFooter, template: compiled };
   }
   hiddenLink(
     "the end of its body hides what follows, so no unsubscribe link can be added; close comments and elements",

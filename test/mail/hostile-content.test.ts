@@ -224,6 +224,41 @@ describe("A preview", () => {
     `<div style="filter:opacity(0)">{% comment %}{% endcomment %}< {% # %}{%- # -%} /div>${link}`,
     `<p><b style="filter:opacity(0)"></p>${link}`,
     `<html><body style="min-height:100vh;filter:none" v:link="x">${styled("filter:blur(0)")}</body></html>`,
+    // A browser ends the first link, which is empty.
+    '<a href="{{ unsubscribe_url }}"><a href="https://evil.example/">Leave</a></a>',
+    `<a href="{{ unsubscribe_url }}">{% if first_name %}<a href="https://evil.example/">x</a>{% endif %}Leave</a>`,
+    // Too little contrast: of text, background, or both.
+    `<div style="background-color:#ffffff"><a href="{{ unsubscribe_url }}" style="color:#ffffff">Leave</a></div>`,
+    `<a href="{{ unsubscribe_url }}" style="color:#fefefe">Leave</a>`,
+    `<a href="{{ unsubscribe_url }}"><font color="#ffffff">Leave</font></a>`,
+    `<a href="{{ unsubscribe_url }}"><span style="color:#FFF">Leave</span></a>`,
+    `<table bgcolor="#0000ee"><tr><td>${link}</td></tr></table>`,
+    `<body text="#ffffff" link="#ffffff">${link}</body>`,
+    `<a href="{{ unsubscribe_url }}" style="color:#ffffff;color:#000000!important;background:#000000">Leave</a>`,
+    sheet("a{color:#fff}"),
+    sheet("body{background-color:#0000ee}"),
+    ...["background:#00e", "background:url(x.png)", "margin-left:9999px", "margin-top:9999rem"].map(styled),
+    ...["text-indent:9999px", "padding-left:900px", "mso-hide:all", "direction:rtl", "line-height:0"].map(styled),
+    ...["position:relative;left:999em", "text-align:right;width:9999px"].map(styled),
+    "<div style='margin-left:90px'>".repeat(20) + link + "</div>".repeat(20),
+    `<table width="99999"><tr><td align="right">${link}</td></tr></table>`,
+    `<!--[if !mso]><!-->${link}<!--<![endif]-->`,
+    `<!--[if mso]><div style="mso-hide:all"><![endif]-->${link}<!--[if mso]></div><![endif]-->`,
+    '<a href="{{ unsubscribe_url }}"><img src="data:," width="100" height="20"></a>',
+    '<a href="{{ unsubscribe_url }}"><img src="https://x.example/none.png" alt="Leave"></a>',
+    ...["&#x3164;&#x3164;", "&#x115F;&#x1160;", "&#xFFA0;&#xFFA0;", "&#x2800;&#x2800;", "&nbsp;&zwnj;&shy;", "…"].map(
+      (text) =>
+        `<a href="{{ unsubscribe_url }}">${text}</a><a href="{{ unsubscribe_url }}" style="color:transparent">x</a>`,
+    ),
+    // One letter in a word that looks like the text around it
+    'Welc<a href="{{ unsubscribe_url }}" style="color:#000000;text-decoration:none">om</a>e',
+    // Something else covers it.
+    `${link}<div style="position:fixed;top:0;left:0;width:100%;height:100%;background:#fff">News</div>`,
+    `${link}<div style="margin-top:-90px;background:#fff">News</div>`,
+    `${link}{% if first_name %}<div style="margin-top:-90px;background:#fff">News</div>{% endif %}`,
+    `<p style="font-size:8px;line-height:8px">${link}<br><span style="font-size:39px;line-height:8px">█████</span></p>`,
+    // Lower case has more characters than upper case here.
+    `<p>${"İ".repeat(40)}</p><p title="a">News</p></body>`,
     '<a href="https://evil.example/?{{ unsubscribe_url }}">Leave</a>',
   ]) {
     it(`adds a footer where the link is not certain to be seen: ${html}`, async () => {
@@ -234,7 +269,7 @@ describe("A preview", () => {
       const footer = sent.indexOf('<a href="https://example.com/u/1" style="all:initial!important');
       assert.ok(footer >= 0, sent);
       // What only some recipients get stands behind it, or is closed before it.
-      if (/<!--{%|%}<!--|%}<div/.test(html)) assert.ok(footer < sent.indexOf("Leave"));
+      if (/<!--{%|%}<!--|%}<div style="dis/.test(html)) assert.ok(footer < sent.indexOf("Leave"));
     });
   }
 
@@ -243,12 +278,143 @@ describe("A preview", () => {
     `<table width="100%"><tr><td align="center" style="padding:0 8px;color:#333;font-size:12px">${link}</td></tr></table>`,
     `{% if first_name %}<p>Dear {{ first_name }}</p>{% else %}<p>Hello</p>{% endif %}${link}`,
     sheet(".card{display:none}h1:hover{opacity:0}@media(max-width:9px){.card{width:1px}}"),
+    `<p style="color:#fff;background:#222"><a href="{{ unsubscribe_url }}" style="color:#ccc">Leave</a></p>`,
+    `<html lang="en"><head><title>News</title><meta charset="utf-8"></head><body bgcolor="#f4f5f6">${link}</body></html>`,
+    '<p><img src="x.png" width="600" alt=""></p><a href="{{ unsubscribe_url }}">退订</a>',
   ]) {
     it(`adds no footer where the link is certain to be seen: ${html}`, () => {
       const composed = composeMessage({ subject: "News", html, fromEmail: "news@example.com" });
       const recipient = { email: "jane@gmail.com", messageId: "1@example.com", date: new Date() };
       const { message } = composed.fill({ ...recipient, unsubscribeUrl: "https://example.com/u/1" });
       assert.doesNotMatch(message.toString(), /all:initial/);
+    });
+  }
+
+  const composed = (html: string) => composeMessage({ subject: "News", html, fromEmail: "news@example.com" });
+  const inHead = (css: string) =>
+    `<html><head><style>${css}</style></head><body class="main"><p>News</p></body></html>`;
+  const OUT_OF_REACH: Record<string, string[]> = {
+    '"transform"': [
+      `<body style="transform:translateY(-5000px)"><div style="transform:translateY(5000px)">News</div></body>`,
+      inHead("body{transform:scale(0)}"),
+      inHead("p{color:red}html>body.main{transform:scale(0)}"),
+      inHead(`p::after{content:"/*"}body{transform:scale(0)}p::after{content:"*/"}`),
+      inHead("@media screen{@supports(color:red){[class]{transform:scale(0)}}}"),
+      inHead("@keyframes x{from{color:red}}.main{transform:scale(0)}"),
+      inHead(":is(body){transform:scale(0)}"),
+      inHead("/*</style><style>body{transform:scale(0)}"),
+      inHead("@keyframes x{</style><style>body{transform:scale(0)"),
+      inHead(".\\6d ain{transform:scale(0)}"),
+      inHead("{% if email contains 'gmail' %}body{transform:scale(0)}{% endif %}"),
+      `<!--[if mso]><style>body{transform:scale(0)}</style><![endif]--><p>News</p>`,
+      `<p title="<style>">News</p><style>body{transform:scale(0)}</style>`,
+      `<svg><title><style>body{transform:scale(0)}</style></title></svg>`,
+      `{% if first_name %}<body style="transform:scale(0)">{% else %}<body>{% endif %}News</body>`,
+    ],
+    '"opacity"': [
+      `<html style="opacity:.1"><body>News</body></html>`,
+      inHead("*{opacity:0}"),
+      inHead("div{opacity:0}"),
+    ],
+    '"filter"': [`<body style="filter:opacity(0)"><p>News</p></body>`],
+    '"overflow"': [`<body style="overflow:hidden"><p>News</p></body>`, inHead("body{overflow:hidden}")],
+    '"position"': [
+      `<body style="position:absolute;left:-9000px"><div style="position:absolute;left:9000px">News</div></body>`,
+      inHead(`body::after{position:fixed;content:"";left:0;right:0;bottom:0;height:120px;background:#fff}`),
+      inHead(`a:before{position:absolute;content:""}`),
+      inHead(`p~div:after{position:absolute;content:""}`),
+    ],
+    '"display"': [
+      `<body style="display:flex;width:600px"><p>News</p></body>`,
+      inHead("body>*{display:none!important}"),
+    ],
+    '"padding-left"': [`<body style="padding-left:9999px"><p>News</p></body>`],
+    '"border-left"': [`<body style="border-left:9999px solid #fff"><p>News</p></body>`],
+    '"height"': [`<body style="height:600px;overflow:hidden"><p>News</p></body>`],
+    '"max-height"': [inHead("body{overflow-x:hidden;max-height:1px}")],
+    '"http-equiv"': [
+      `<meta http-equiv="Content-Security-Policy" content="style-src 'none'"><p>News</p>`,
+      `<meta http-equiv="refresh" content="0;url=https://evil.example/"><p>News</p>`,
+    ],
+    '"animation"': [inHead("body{animation:x 1s forwards}@keyframes x{to{opacity:0}}")],
+    "a declaration without a name": [inHead("body{o\\70 acity:0}")],
+    'the attribute "inert"': [`<body inert><p>News</p></body>`],
+    'the attribute "leftmargin"': [`<body leftmargin="9999"><p>News</p></body>`],
+    "a template tag in": [
+      "<body {{ first_name }}><p>News</p></body>",
+      `<body style="{{ first_name }}"><p>News</p></body>`,
+      inHead("p{color:{{ first_name }}}"),
+      inHead("bo{% if first_name %}dy{opacity:0}{% endif %}"),
+      inHead("{% if first_name %}/*;{% endif %}body{opacity:0}/**/"),
+    ],
+    "a condition that opens or closes": [inHead("{% if first_name %}</style>{% endif %}body{opacity:0}</style>")],
+    "@import": [inHead("@import url(https://evil.example/x.css);"), inHead("@import'https://evil.example/x.css'")],
+    "a style sheet of another host": [`<link rel="stylesheet" href="https://evil.example/x.css"><p>News</p>`],
+    "a brace inside of parentheses": [inHead("@keyframes x({){from{}}body{opacity:0}")],
+    '"z-index"': [`{% if first_name %}<div>{% endif %}<p style="position:fixed;z-index:2147483647">News</p>`],
+  };
+  for (const [what, bodies] of Object.entries(OUT_OF_REACH)) {
+    for (const html of bodies) {
+      it(`refuses ${what}, which may hide the footer: ${html}`, () => {
+        assert.throws(
+          () => composed(html),
+          (error: Error) => error.message.includes("unsubscribe link that is added") && error.message.includes(what),
+        );
+      });
+    }
+  }
+
+  for (const html of [
+    `<body style="margin:0;padding:0;width:100%!important;height:100%;-webkit-text-size-adjust:none;background:url(x.png)">`,
+    `<body leftmargin="0" marginwidth="0" topmargin="0" marginheight="0" offset="0" yahoo="fix" bgcolor="#eeeeee">`,
+    inHead("*[class~=hide],.hide,#main,body.other,table div.x{display:none!important}.card *{opacity:0}"),
+    inHead("@import url(https://fonts.googleapis.com/css?family=Lato:400;700);body{font-family:Lato}"),
+    inHead(
+      "@media only screen and (max-width:600px){.w{position:absolute;left:0}.w::after{content:'{';position:fixed}}",
+    ),
+    inHead("body{ {% if first_name %}color:red;{% endif %}margin:0 auto}{% if first_name %}p{opacity:0}{% endif %}"),
+    `{% assign accent = "#ff0000" %}${inHead("body{background:{{ accent }}}")}`,
+    `<head><link rel="stylesheet" href="https://fonts.googleapis.com/css?family=Lato"></head><p>News</p>`,
+    `<!--[if mso]><table><tr><td><![endif]--><p>News</p><!--[if mso]></td></tr></table><![endif]-->`,
+    `<table><tr><td><p>News<td class="w">News</table><style>.w{opacity:0}</style>`,
+    `<p>News</p><div style="position:fixed;top:0;left:0;width:100%;height:100%;background:#fff;z-index:9">News</div>`,
+  ]) {
+    it(`puts the footer last, above all else: ${html}`, () => {
+      const { message } = composed(html).fill({
+        email: "jane@gmail.com",
+        messageId: "1@example.com",
+        date: new Date(),
+        unsubscribeUrl: "https://example.com/u/1",
+      });
+      const sent = message.toString().replaceAll("=\r\n", "");
+      assert.match(sent, /z-index:2147483647!important.*>Unsubscribe<\/a><\/div>(?:<\/body><\/html>)?\s*--=_mailkeel/s);
+    });
+  }
+
+  for (const html of [
+    `<style>.x{clip-path:inset(50%)}</style><div class="x"><p>News</p>`,
+    `<span><table><tr><td style="clip-path:inset(50%)"></span>`,
+    `<p>News</p><!--[if mso]><div style="mso-hide:all"><![endif]-->`,
+    `<p>News</p><!--><div style="clip-path:inset(50%)">-->`,
+    `<frameset></frameset>`,
+    `<![CDATA[><div style="clip-path:inset(50%)">]]>`,
+    `<td><v:a style="display:block;clip-path:inset(50%)"></td>`,
+    `<ul><table><tr><td><li style="clip-path:inset(50%)"></ul>`,
+    `<p>News</p><a href="https://evil.example/">`,
+    `<p>News</p><table><tr><td style="padding:0">`,
+  ]) {
+    it(`puts the footer first where its end is uncertain: ${html}`, () => {
+      const { message } = composed(html).fill({
+        email: "jane@gmail.com",
+        messageId: "1@example.com",
+        date: new Date(),
+        unsubscribeUrl: "https://example.com/u/1",
+      });
+      const sent = message.toString();
+      assert.match(
+        sent.slice(sent.indexOf("text/html")),
+        /\r\n\r\n<div style=3D"all:initial|\r\n\r\n<div style="all:initial/,
+      );
     });
   }
 

@@ -176,7 +176,7 @@ describe("A message", () => {
 
     it("before the end of the body", async () => {
       const { html, text, links } = await seen("<html><body><p>Hi</p></BODY></html>");
-      assert.match(html, /^<html><body><p>Hi<\/p><div.*>Unsubscribe<\/a><\/p><\/div><\/BODY><\/html>$/);
+      assert.match(html, /^<html><body><p>Hi<\/p><div.*>Unsubscribe<\/a><\/div><\/BODY><\/html>$/);
       assert.ok(text.includes("You & {{ me }} <ok>"));
       assert.equal(links, 1);
     });
