@@ -32,8 +32,11 @@ import { Webhooks } from "./soak-webhooks.ts";
 const ACTORS = 4;
 /** For how long a client repeats a request that gets no answer or one that asks to retry. */
 const PATIENCE_MS = 120_000;
-/** How long it may take, once nothing is broken any more, until every send has ended. */
-const END_WITHIN_MS = 180_000;
+/**
+ * How long it may take, once nothing is broken any more, until every send has ended: a send whose account or steps failed
+ * seven times in a row waits for five minutes.
+ */
+const END_WITHIN_MS = 480_000;
 const CHECK_EVERY_MS = 3_000;
 const TELL_EVERY_MS = 10_000;
 const UPDATE_DEADLINE_MS = 30_000;
