@@ -124,8 +124,8 @@ async function untilBothWork(first: Sender): Promise<Sender[]> {
 
 /** A suspended worker is still given work while it polls; one that is full does not poll. */
 const ONE_SLICE = { ACTIVITY_CONCURRENCY: "1" };
-/** The stack's worker takes ten slices at once: one of as many sends and one is another worker's. */
-const ENOUGH = 11;
+/** The stack's worker takes 40 slices at once: one of as many sends and one is another worker's. */
+const ENOUGH = 41;
 
 describe("Two dispatching workers", () => {
   let connection: Connection;

@@ -34,6 +34,8 @@ interface Refusing {
 /** A relay that takes one login, and refuses greetings or logins while `refusing` is set. */
 interface Relay {
   refusing: Refusing | undefined;
+  /** Refusals wait for it. */
+  heldUntil: Promise<void>;
   readonly sink: Sink;
   /** When each connection was refused, as `performance.now()`. */
   readonly refusedAt: number[];
@@ -59,14 +61,12 @@ async function startRelay({ latencyMs = 0, mailsPerSession = Number.POSITIVE_INF
       done();
       return;
     }
-    setTimeout(
-      () => {
-        if (refusedAt.length === 0) madeAtRefusal = sink.connections.made;
-        refusedAt.push(performance.now());
-        done(Object.assign(new Error("by this relay"), { responseCode: refusing.code }));
-      },
-      Math.min(25 * (refusedAt.length + 1), 250),
-    );
+    const refuse = () => {
+      if (refusedAt.length === 0) madeAtRefusal = sink.connections.made;
+      refusedAt.push(performance.now());
+      done(Object.assign(new Error("by this relay"), { responseCode: refusing.code }));
+    };
+    void relay.heldUntil.then(() => setTimeout(refuse, Math.min(25 * (refusedAt.length + 1), 250)));
   };
   const sink = await startSink({
     authOptional: false,
@@ -88,6 +88,7 @@ async function startRelay({ latencyMs = 0, mailsPerSession = Number.POSITIVE_INF
   });
   const relay: Relay = {
     refusing: undefined,
+    heldUntil: Promise.resolve(),
     sink,
     refusedAt,
     madeAtLogin,
@@ -290,7 +291,11 @@ describe("A sending account that its server refuses", () => {
     relay.refusing = { stage: "login", code: 535 };
     const first = await senderTo(relay, 20, 100);
     const senders = [first, ...(await Promise.all(Array.from({ length: 7 }, () => anotherNewsletter(first))))];
+    // Once the account is refused, no further send can be confirmed.
+    const confirmed = Promise.withResolvers<void>();
+    relay.heldUntil = confirmed.promise;
     const sends = await Promise.all(senders.map(startSend));
+    confirmed.resolve();
     for (const each of senders) await untilStatus(each, ["PAUSED"]);
     assert.ok(relay.madeSince <= MOST_AFTER_REFUSAL, `${relay.madeSince} connections after the first refusal`);
 
