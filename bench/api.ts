@@ -36,12 +36,10 @@ const CREATE: Bar = { yardstick: "insert", least: 0.25 };
 /** Of requests at half the top rate. */
 const MOST_P99_MS = 25;
 const SORTS = ["updated_at", "created_at"];
-/** Settings under which the API is measured and not its limits. */
-const UNLIMITED = { RATE_LIMIT_PER_MINUTE: "10000000" };
 
 /** Requests of one API client beside a bare Express route, in turns within one run. */
 export function benchApi(options: ApiOptions): Promise<BenchReport> {
-  return withStack({ ...options, settings: UNLIMITED }, async () => {
+  return withStack(options, async () => {
     const { env, origin } = await stack();
     const bare = await startBareExpress(env.MIGRATION_DATABASE_URL ?? env.DATABASE_URL);
     const process = startApiLoad();
