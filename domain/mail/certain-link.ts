@@ -38,7 +38,7 @@ const PECULIAR_ELEMENTS = new Set(
 
 /** The values of each attribute that hide nothing. Any other attribute is uncertain. */
 const HARMLESS_ATTRIBUTES: readonly (readonly [RegExp, RegExp])[] = [
-  // Judged by what they say, or by the rules that they match.
+  // Read for what they say, or for the rules that they match.
   [/^(?:style|class|id)$/, /^/],
   [/^(?:href|target|rel|title|alt|src|role|lang|xmlns(?::[a-z]+)?|data-[a-z-]+)$/, /^/],
   [/^dir$/, /^ltr$/i],

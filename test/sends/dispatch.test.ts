@@ -315,7 +315,7 @@ describe("Dispatch", () => {
         const { searchAttributes } = await handle.describe();
         return searchAttributes["NeedsOperator"]?.[0] === true;
       },
-      { what: "the call for an operator", withinMs: 25_000 },
+      { what: "the call for an operator", withinMs: 60_000 },
     );
     await sql`update email_accounts set username = null, encrypted_password = null where id = ${sender.accountId}`.execute(
       kysely(sender.em),
@@ -323,7 +323,7 @@ describe("Dispatch", () => {
     await handle.executeUpdate("retry");
     await untilStatus(sender, ["SENT"]);
     assert.deepEqual(await addressesOf(sender), at(sender, 0, 1));
-  });
+  }).timeout(90_000);
 
   it("keeps an account's hourly limit to the mail", async () => {
     const sender = await makeSender({ recipients: 10, account: { hourlyLimit: 4 } });
