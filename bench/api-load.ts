@@ -19,7 +19,7 @@ export interface ApiLoad {
   perSecond?: number;
 }
 
-/** What a run measured. */
+/** The measurements of a run. */
 export interface LoadResult {
   /** Answered requests per second. */
   rate: number;

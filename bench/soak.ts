@@ -95,7 +95,7 @@ interface Soak {
   over: () => boolean;
   counts: Map<string, number>;
   update: (sendId: string, name: "pause" | "resume" | "cancel" | "retry") => Promise<string | undefined>;
-  /** What an operator sees of a send: its details, and its activities that are under way. */
+  /** Reads a send as an operator sees it: its details, and its activities that are under way. */
   look: (sendId: string) => Promise<string>;
 }
 

@@ -62,8 +62,8 @@ function once<T>(compute: () => T): () => T {
 const ENDED = "the call has ended";
 
 /**
- * Requests of one team with a large body that are under way at once in this process, whatever number of keys it has: a
- * body of 2 MiB takes several times as much memory until it is written.
+ * Requests with a large body that one team, with all its keys, has under way at once in this process: a body of 2 MiB takes
+ * several times as much memory until it is written.
  */
 const LARGE_BODIES = new Turns(4);
 

@@ -1,18 +1,16 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import type { Endpoint } from "../../api/rest/endpoints.ts";
-import { EmailAccount } from "../../db/entities/account.ts";
+import { isPaged, queryNames } from "../../api/openapi/errors.ts";
+import { keyPolicy } from "../../api/rest/definition.ts";
 import { forTenant, kysely, type MikroORM } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { api, type Json } from "../support/api.ts";
 import { openStackDatabase, unique, uniqueEmail } from "../support/factories.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { insertDelivery, QUIET_CONTACT_EVENT, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
-import { bodyOf, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, pathOf } from "./walk.ts";
+import { bodyOf, ENDPOINTS, type Estate, keyFor, makeAccount, makeEstate, nameOf, pathOf } from "./walk.ts";
 
-const queryOf = ({ meta }: Endpoint): Record<string, unknown> =>
-  (meta.input.shape.query as { shape?: Record<string, unknown> } | undefined)?.shape ?? {};
-const PAGED = ENDPOINTS.filter((endpoint) => "cursor" in queryOf(endpoint));
+const PAGED = ENDPOINTS.filter(({ meta }) => isPaged(meta));
 
 /** How the records behind a list come to be, by its route. */
 interface Records {
@@ -68,25 +66,7 @@ const RECORDS: Record<string, Records> = {
   "/accounts": {
     table: "email_accounts",
     sorts: BOTH,
-    add: async ({ em, team }) => {
-      const fork = em.fork();
-      const { id } = fork.create(EmailAccount, {
-        id: newId("account"),
-        teamId: team.id,
-        environment: "LIVE",
-        email: uniqueEmail(),
-        displayName: "News",
-        provider: "SMTP_OTHER",
-        status: "ACTIVE",
-        allowedDomains: [],
-        host: "127.0.0.1",
-        port: 25,
-        security: "none",
-        maxConnections: 1,
-      });
-      await fork.flush();
-      return id;
-    },
+    add: (estate) => makeAccount(estate, uniqueEmail()),
   },
   "/webhooks": {
     table: "webhook_endpoints",
@@ -217,7 +197,7 @@ describe("Reading a list page by page while its records change", () => {
             async (steps, order) => {
               const estate = await makeEstate();
               const path = pathOf(endpoint, estate.values);
-              const takesSort = "sort" in queryOf(endpoint);
+              const takesSort = queryNames(endpoint.meta).includes("sort");
               const query = { ...(takesSort && { sort }), order };
               for (let i = 0; i < FIRST_RECORDS; i++) await spec.add(estate);
               const existing = (await walk(estate, path, query)).records.map(({ id }) => id);
@@ -343,7 +323,7 @@ async function gainedRows({ em, team }: Estate, work: () => Promise<void>): Prom
 }
 
 describe(`${COPIES} copies of one request have one effect and one body`, () => {
-  const keyed = ENDPOINTS.filter(({ meta }) => meta.idempotency === "optional" || meta.idempotency === "required");
+  const keyed = ENDPOINTS.filter(({ meta }) => keyPolicy(meta) !== "none");
   for (const endpoint of keyed) {
     it(nameOf(endpoint), async () => {
       const asked = (estate: Estate) => {

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { isPaged } from "../../api/openapi/errors.ts";
+import { keyPolicy } from "../../api/rest/definition.ts";
 import type { Endpoint } from "../../api/rest/endpoints.ts";
 import { formatKey, generateKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
@@ -32,9 +34,8 @@ const MAX_BODY_BYTES = 2 * 1024 * 1024;
 
 const isWrite = ({ meta }: Endpoint) => meta.method !== "GET";
 const takesBody = ({ meta }: Endpoint) => meta.input.shape.body !== undefined;
-const isPaged = ({ meta }: Endpoint) => fieldsOf(meta.input.shape.query).includes("cursor");
-const takesKey = ({ meta }: Endpoint) => meta.idempotency === "optional" || meta.idempotency === "required";
-const needsKey = ({ meta }: Endpoint) => meta.idempotency === "required";
+const takesKey = ({ meta }: Endpoint) => keyPolicy(meta) !== "none";
+const needsKey = ({ meta }: Endpoint) => keyPolicy(meta) === "required";
 
 /** The names of the fields of an object's schema. */
 const fieldsOf = (schema: unknown): string[] => Object.keys((schema as { shape?: object } | undefined)?.shape ?? {});
@@ -139,14 +140,14 @@ const REFUSALS: readonly Refusal[] = [
   },
   {
     name: "a cursor that no page gave",
-    applies: isPaged,
+    applies: ({ meta }) => isPaged(meta),
     change: (endpoint, keys) => ({ key: keys.valid(endpoint), query: { cursor: "nonsense" } }),
     code: "cursor_invalid",
     param: "cursor",
   },
   {
     name: "a limit of 101",
-    applies: isPaged,
+    applies: ({ meta }) => isPaged(meta),
     change: (endpoint, keys) => ({ key: keys.valid(endpoint), query: { limit: "101" } }),
     code: "validation_failed",
     param: "limit",

@@ -26,6 +26,27 @@ export interface Estate extends TestTeam {
 
 const DOMAIN = "example.com";
 
+/** Makes an active sending account of a team. @returns its id */
+export async function makeAccount({ em, team }: TestTeam, email: string): Promise<string> {
+  const fork = em.fork();
+  const { id } = fork.create(EmailAccount, {
+    id: newId("account"),
+    teamId: team.id,
+    environment: "LIVE",
+    email,
+    displayName: "News",
+    provider: "SMTP_OTHER",
+    status: "ACTIVE",
+    allowedDomains: [],
+    host: "127.0.0.1",
+    port: 25,
+    security: "none",
+    maxConnections: 1,
+  });
+  await fork.flush();
+  return id;
+}
+
 /** Makes a team with one record of every kind, through the API where it can. */
 export async function makeEstate(): Promise<Estate> {
   const team = await makeTeam({ sendDomains: [DOMAIN] });
@@ -36,22 +57,7 @@ export async function makeEstate(): Promise<Estate> {
     return answer.body.data;
   };
   const fromEmail = `${unique("news")}@${DOMAIN}`;
-  const accountId = newId("account");
-  team.em.create(EmailAccount, {
-    id: accountId,
-    teamId: team.team.id,
-    environment: "LIVE",
-    email: fromEmail,
-    displayName: "News",
-    provider: "SMTP_OTHER",
-    status: "ACTIVE",
-    allowedDomains: [],
-    host: "127.0.0.1",
-    port: 25,
-    security: "none",
-    maxConnections: 1,
-  });
-  await team.em.flush();
+  const accountId = await makeAccount(team, fromEmail);
   const list = await make("/lists", { name: "List" });
   const subscriber = await make("/subscribers", { email: uniqueEmail() });
   const newcomer = await make("/subscribers", { email: uniqueEmail() });
