@@ -21,6 +21,18 @@ export const timestamps = {
 /** An email address in an answer. */
 export const shownAddress = z.string().meta({ examples: ["ada@example.com"] });
 
+/** A person's names in an answer. */
+export const shownNames = {
+  first_name: z
+    .string()
+    .nullable()
+    .meta({ examples: ["Ada"] }),
+  last_name: z
+    .string()
+    .nullable()
+    .meta({ examples: ["Lovelace"] }),
+};
+
 /** Longest name of a list or a newsletter, in characters. */
 export const MAX_NAME_LENGTH = 200;
 

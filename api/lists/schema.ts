@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { OPTINS, SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
 import { exampleId, MAX_ID_LENGTH } from "../../domain/ids.ts";
-import { confirmationFields, deleted, idOf, name, shownAddress, timestamp, timestamps } from "../fields.ts";
+import { confirmationFields, deleted, idOf, name, shownAddress, shownNames, timestamp, timestamps } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
 
 const MAX_DESCRIPTION_LENGTH = 1_000;
@@ -74,14 +74,7 @@ export const listSubscriber = z
     id: idOf("subscriber", "The id of the subscriber."),
     list_id: idOf("list", "The id of the list."),
     email: shownAddress,
-    first_name: z
-      .string()
-      .nullable()
-      .meta({ examples: ["Ada"] }),
-    last_name: z
-      .string()
-      .nullable()
-      .meta({ examples: ["Lovelace"] }),
+    ...shownNames,
     status,
     confirmed_at: timestamp.nullable().describe("When the subscription became `CONFIRMED`."),
     ...confirmationFields,

@@ -1,6 +1,15 @@
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { address, confirmationFields, idOf, personName, shownAddress, timestamp, timestamps } from "../fields.ts";
+import {
+  address,
+  confirmationFields,
+  idOf,
+  personName,
+  shownAddress,
+  shownNames,
+  timestamp,
+  timestamps,
+} from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
 
 export const subscriberParams = z.strictObject({ subscriberId: idParamOf("subscriber", "The id of the subscriber.") });
@@ -24,14 +33,7 @@ export const subscriber = z
     object: z.literal("subscriber"),
     id: idOf("subscriber"),
     email: shownAddress,
-    first_name: z
-      .string()
-      .nullable()
-      .meta({ examples: ["Ada"] }),
-    last_name: z
-      .string()
-      .nullable()
-      .meta({ examples: ["Lovelace"] }),
+    ...shownNames,
     ...timestamps,
   })
   .meta({ id: "Subscriber", description: "A person with an email address." });
