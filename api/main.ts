@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { readEnv, SettingsError } from "../config/env.ts";
+import { limitStop } from "../config/stop-limit.ts";
 import { AdmissionError } from "../domain/admission-error.ts";
 import { createApp } from "./app.ts";
 import { closeDeps, type Deps, openDeps } from "./deps.ts";
@@ -73,7 +74,9 @@ async function main(): Promise<void> {
     if (stopping) return;
     stopping = true;
     deps.log.info({ reason }, "stopping");
+    const noteStep = limitStop(deps.log, env.SHUTDOWN_GRACE_MS);
     await drain(server, env.SHUTDOWN_GRACE_MS);
+    noteStep("closing connections");
     await closeDeps(deps);
     process.exit(0);
   };

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { chmod, mkdir, rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { type Env, givenVariables, readEnv } from "../config/env.ts";
+import { CLOSE_MARGIN_MS } from "../config/stop-limit.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra } from "./infra.ts";
 import { lockDataDir, waitForLeftovers } from "./lock.ts";
@@ -15,8 +16,6 @@ export const POOLS = Object.keys(TASK_QUEUES) as PoolName[];
 const ROOT = resolve(import.meta.dirname, "..");
 /** Every server but the API listens here alone, whatever HOST says: none of them asks for a login. */
 const LOOPBACK = "127.0.0.1";
-/** Time to close connections, beyond what the API and the workers are given to finish their work. */
-const CLOSE_MARGIN_MS = 2_000;
 
 export interface StackOptions {
   settings: StackSettings;

@@ -9,6 +9,7 @@ import type { Logger } from "pino";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { type Env, readEnv, SECRETS, SettingsError } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
+import { limitStop } from "../config/stop-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { AdmissionError } from "../domain/admission-error.ts";
 import { openVault } from "../domain/crypto.ts";
@@ -134,6 +135,11 @@ async function runPool(pool: PoolName): Promise<void> {
     ready,
     metrics: async () => (await Promise.all([registry.metrics(), sdkMetrics()])).join("\n"),
   });
+  let noteStep: (step: string) => void = () => {};
+  const limit = () => {
+    noteStep = limitStop(log, env.SHUTDOWN_GRACE_MS);
+  };
+  stop.signal.addEventListener("abort", limit, { once: true });
   let connection: NativeConnection | undefined;
   try {
     sdkMetrics = installRuntime(log, pool);
@@ -167,8 +173,11 @@ async function runPool(pool: PoolName): Promise<void> {
     log.info("stopping");
   } finally {
     stop.abort();
+    noteStep("closing the pool");
     await running.close?.();
+    noteStep("closing the connection to Temporal");
     await connection?.close();
+    noteStep("closing the connections to Postgres");
     await orm.close(true);
     server.close();
   }

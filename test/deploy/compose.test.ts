@@ -4,6 +4,7 @@ import { Ajv } from "ajv";
 import ipaddr from "ipaddr.js";
 import { parse } from "yaml";
 import { readEnv, SECRETS, SETTINGS } from "../../config/env.ts";
+import { CLOSE_MARGIN_MS } from "../../config/stop-limit.ts";
 import { POOLS, type PoolDefinition } from "../../workers/pools.ts";
 
 const ROOT = `${import.meta.dirname}/../..`;
@@ -108,7 +109,7 @@ describe("docker-compose.temporal.yml", () => {
     it(`gives ${name} more time to stop than it needs`, () => {
       const seconds = Number(/^(\d+)s$/.exec(service.stop_grace_period ?? "")?.[1]);
       assert.ok(
-        seconds * 1_000 > readEnv(settingsOf(service), unneeded(name)).SHUTDOWN_GRACE_MS + 2_000,
+        seconds * 1_000 > readEnv(settingsOf(service), unneeded(name)).SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS,
         service.stop_grace_period,
       );
     });

@@ -31,8 +31,8 @@ export function kill(name: Child, signal: NodeJS.Signals = "SIGKILL"): { again: 
 export interface TestWorker {
   pid: number;
   signal(name: "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
-  /** Asks it to stop, also when it is suspended, and waits until it has ended. */
-  stop(): Promise<void>;
+  /** Asks it to stop, also when it is suspended, and waits for its end. @returns its exit code, null after a signal */
+  stop(): Promise<number | null>;
 }
 
 /** The entry of every worker. */
@@ -85,7 +85,8 @@ export async function startWorker(pool: PoolName, settings: Record<string, strin
     stop: async () => {
       child.kill("SIGCONT");
       child.kill("SIGTERM");
-      await gone;
+      const [code] = await gone;
+      return code;
     },
   };
 }
