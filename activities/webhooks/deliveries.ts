@@ -12,8 +12,11 @@ const BEGIN_FOR_MS = 14_000;
 /** The same for an attempt that is to be brief. */
 const BEGIN_BRIEFLY_MS = 2_000;
 
-/** Requests that one process has in flight at once: a connection that waits for its answer takes some 60 KB. */
-const MOST_REQUESTS = 2_000;
+/**
+ * Requests that one process has in flight at once. A connection that waits for its answer takes about 100 KB with what it
+ * leaves to the garbage collector.
+ */
+const MOST_REQUESTS = 1_000;
 
 export interface AttemptRequest {
   groupId: string;
