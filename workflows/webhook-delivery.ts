@@ -171,7 +171,8 @@ class Delivery {
     const next = this.#input.ladderMs[this.#attempt];
     const retryInMs = next === undefined ? null : jittered(next, Math.random());
     const keepForMs = this.#input.ladderMs.reduce((sum, waitMs) => sum + waitMs, 0);
-    const request = { groupId: this.#input.groupId, attempt: this.#attempt, retryInMs, keepForMs };
+    const { groupId, teamId } = this.#input;
+    const request = { groupId, teamId, attempt: this.#attempt, retryInMs, keepForMs };
     const isLocal = this.#isLocal;
     this.#isLocal = false;
     this.#isAttemptUnderWay = true;

@@ -11,7 +11,8 @@ import { renderEvent } from "../../domain/webhooks/payload.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
 import { signingKey } from "../../domain/webhooks/signature.ts";
 import type { ActivityDeps } from "../deps.ts";
-import type { DeliveryClient } from "./http-client.ts";
+import type { DeliveryClient, DeliveryRequest } from "./http-client.ts";
+import type { SharedPlaces } from "./shared-places.ts";
 
 /** Requests one group has in flight at once. */
 const REQUESTS = 16;
@@ -30,6 +31,10 @@ export interface Counts {
 
 interface Deps extends Pick<ActivityDeps, "vault" | "stopping" | "countAttempts"> {
   client: Pick<DeliveryClient, "post">;
+  /** Requests that this process may have in flight. */
+  requests: SharedPlaces;
+  /** Connections to Postgres. */
+  connections: SharedPlaces;
 }
 
 /** How an attempt treats the deliveries that fail in it. */
@@ -45,6 +50,7 @@ interface Retries {
 export class AttemptSlice {
   readonly #deps: Deps;
   readonly #em: EntityManager;
+  readonly #teamId: string;
   readonly #destination: Destination;
   readonly #retries: Retries;
   readonly #secrets: KeyObject[];
@@ -61,9 +67,10 @@ export class AttemptSlice {
   /** Why the latest delivery that is tried again failed. */
   reason = "";
 
-  constructor(deps: Deps, em: EntityManager, destination: Destination, retries: Retries) {
+  constructor(deps: Deps, em: EntityManager, teamId: string, destination: Destination, retries: Retries) {
     this.#deps = deps;
     this.#em = em;
+    this.#teamId = teamId;
     this.#destination = destination;
     this.#retries = retries;
     const { vault } = deps;
@@ -77,12 +84,17 @@ export class AttemptSlice {
   /** @returns a fault of this process that kept some requests from being sent; all other outcomes are written */
   async send(due: readonly DueDelivery[], beginForMs: number): Promise<PromiseRejectedResult | undefined> {
     const queue = due[Symbol.iterator]();
-    const beginUntil = performance.now() + beginForMs;
+    const begin = new AbortController();
+    const endBegin = () => begin.abort();
+    const timer = setTimeout(endBegin, beginForMs);
+    this.#deps.stopping.addEventListener("abort", endBegin);
+    if (this.#deps.stopping.aborted) endBegin();
     // Not p-limit: when time is up a lane ends, and the rest of the queue stays for the next slice.
     const lane = async () => {
       for (const delivery of queue) {
         // Not in one expression: `#unsettled` may be another array once the answer is here.
-        const answer = await this.#request(delivery);
+        const answer = await this.#request(delivery, begin.signal);
+        if (!answer) return;
         const classified = delivery.isTest
           ? classifyTest(delivery.id, answer)
           : classifyAnswer(delivery.id, answer, this.#retries.isLast);
@@ -90,7 +102,7 @@ export class AttemptSlice {
         const { isTest, status } = classified.outcome;
         if (!isTest) this.#failuresInRow = status === "RETRYING" ? this.#failuresInRow + 1 : 0;
         if (performance.now() - this.#settledAt > SETTLE_EVERY_MS) void this.#settleSoon();
-        if (performance.now() > beginUntil || this.#deps.stopping.aborted) return;
+        if (begin.signal.aborted) return;
         // The endpoint is failing by now: the other deliveries wait without using up an attempt.
         if (this.#failuresInRow >= FAILING_AFTER) return;
       }
@@ -98,16 +110,29 @@ export class AttemptSlice {
     const lanes = Math.min(due.length, REQUESTS);
     // A fault of this process in one lane must not cost the others their outcomes.
     const ended = await Promise.allSettled(Array.from({ length: lanes }, lane));
+    clearTimeout(timer);
+    this.#deps.stopping.removeEventListener("abort", endBegin);
     await this.#settleAll();
     return ended.find((end) => end.status === "rejected");
   }
 
-  #request(delivery: DueDelivery): Promise<Answer> {
+  /** @returns undefined when no place for the request was free before the signal came: it was not sent */
+  async #request(delivery: DueDelivery, signal: AbortSignal): Promise<Answer | undefined> {
+    const { requests, client } = this.#deps;
+    if (!(await requests.take(this.#teamId, signal))) return undefined;
+    try {
+      return await client.post(this.#compose(delivery));
+    } finally {
+      requests.giveBack(this.#teamId);
+    }
+  }
+
+  #compose(delivery: DueDelivery): DeliveryRequest {
     const { url, apiVersion, webhookId } = this.#destination;
     const body = renderEvent(apiVersion, delivery);
     const facts = { ...delivery, deliveryId: delivery.id, webhookId, apiVersion };
     const headers = deliveryHeaders(facts, this.#secrets, body, this.#customHeaders);
-    return this.#deps.client.post({ url, headers, body });
+    return { url, headers, body };
   }
 
   /** Writes the outcomes so far; those that cannot be written now are written later. */
@@ -139,7 +164,10 @@ export class AttemptSlice {
         this.#setRetry(answers, askedWaitMs);
         const outcomes = answers.map(({ outcome }) => outcome);
         const kind = { isProbe: this.#retries.isProbe, askedWaitMs };
-        await settleAttempts(this.#em, this.#destination.webhookId, outcomes, this.#waitMs, kind);
+        const { webhookId } = this.#destination;
+        await this.#deps.connections.run(this.#teamId, () =>
+          settleAttempts(this.#em, webhookId, outcomes, this.#waitMs, kind),
+        );
         this.#count(outcomes);
         this.#deps.countAttempts(outcomes);
       } catch (error) {

@@ -5,14 +5,22 @@ import type { ActivityDeps } from "../deps.ts";
 import { whileBeating } from "../heartbeat.ts";
 import { AttemptSlice, type Counts } from "./attempt-slice.ts";
 import type { DeliveryClient } from "./http-client.ts";
+import { SharedPlaces } from "./shared-places.ts";
 
 /** No request begins later than this in one activity: with the longest request it ends within 30 s. */
 const BEGIN_FOR_MS = 14_000;
 /** The same for an attempt that is to be brief. */
 const BEGIN_BRIEFLY_MS = 2_000;
 
+/**
+ * Requests that one process has in flight at once. A connection that waits for its answer takes about 100 KB with what it
+ * leaves to the garbage collector.
+ */
+const MOST_REQUESTS = 1_000;
+
 export interface AttemptRequest {
   groupId: string;
+  teamId: string;
   /** The first is 1. */
   attempt: number;
   /** Until the next attempt; null on the last. */
@@ -37,14 +45,19 @@ export interface DeliveryActivities {
   cancelGroup(groupId: string): Promise<number>;
 }
 
-interface Deps extends Pick<ActivityDeps, "orm" | "vault" | "stopping" | "countAttempts"> {
+interface Deps extends Pick<ActivityDeps, "env" | "orm" | "vault" | "stopping" | "countAttempts"> {
   client: Pick<DeliveryClient, "post">;
   /** Called when an endpoint may have room for another group. */
   onRoom: () => void;
 }
 
-export function createDeliveryActivities(deps: Deps): DeliveryActivities {
-  const { orm, onRoom } = deps;
+export function createDeliveryActivities(given: Deps): DeliveryActivities {
+  const { orm, env, onRoom } = given;
+  const deps = {
+    ...given,
+    requests: new SharedPlaces(MOST_REQUESTS),
+    connections: new SharedPlaces(env.DATABASE_POOL_MAX),
+  };
   return {
     attemptGroup: async (request) => {
       const attempt = () => attemptGroup(deps, request);
@@ -61,10 +74,19 @@ export function createDeliveryActivities(deps: Deps): DeliveryActivities {
   };
 }
 
-async function attemptGroup(deps: Deps, request: AttemptRequest): Promise<AttemptResult> {
-  const { groupId, attempt, retryInMs, keepForMs, brief = false } = request;
+/** What the attempts of a process share. */
+interface SharedDeps extends Deps {
+  /** Requests that this process may have in flight. */
+  requests: SharedPlaces;
+  /** Connections to Postgres. An attempt that finds none of its team's free leaves the others to the relay. */
+  connections: SharedPlaces;
+}
+
+async function attemptGroup(deps: SharedDeps, request: AttemptRequest): Promise<AttemptResult> {
+  const { groupId, teamId, attempt, retryInMs, keepForMs, brief = false } = request;
   const em = deps.orm.em.fork();
-  const opened = await openAttempt(em, { groupId, attempt, keepForMs });
+  const { connections } = deps;
+  const opened = await connections.run(teamId, () => openAttempt(em, { groupId, attempt, keepForMs }));
   if (opened.state === "returned") {
     return { next: "done", succeeded: 0, failed: 0, blocked: 0, returned: opened.deliveries };
   }
@@ -76,10 +98,10 @@ async function attemptGroup(deps: Deps, request: AttemptRequest): Promise<Attemp
   const isLast = retryInMs === null && mayGiveUp;
   // The last attempt of the ladder is left to a delivery that a probe may not give up yet.
   const attemptsUsed = retryInMs === null && !isLast ? attempt - 1 : attempt;
-  const close = () => closeAttempt(em, { groupId, epoch, attemptsUsed });
+  const close = () => connections.run(teamId, () => closeAttempt(em, { groupId, epoch, attemptsUsed }));
   let slice: AttemptSlice;
   try {
-    slice = new AttemptSlice(deps, em, opened.destination, { retryInMs: retryInMs ?? 0, isLast, isProbe });
+    slice = new AttemptSlice(deps, em, teamId, opened.destination, { retryInMs: retryInMs ?? 0, isLast, isProbe });
   } catch (error) {
     await close();
     throw error;

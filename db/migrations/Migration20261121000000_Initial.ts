@@ -325,6 +325,10 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "webhook_endpoints_notice_due" on "webhook_endpoints" ("notice_due_at") where "notice_due_at" is not null;`,
     );
     this.addSql(`create index "webhook_groups_unstarted" on "webhook_groups" ("created_at") where "begun_at" is null;`);
+    // How many groups a team has under way.
+    this.addSql(
+      `create index "webhook_groups_of_team" on "webhook_groups" ("team_id") where "phase" = 'FIRST' or "slot_until" is not null;`,
+    );
     // A group whose workflow is lost is found by this.
     this.addSql(`create index "webhook_groups_due_at" on "webhook_groups" ("due_at");`);
   }

@@ -7,8 +7,8 @@ import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { endGroup } from "./end-group.ts";
 import { ENDPOINT_OFF, isFailing } from "./endpoint-health.ts";
-import { TAKES_PLACE } from "./grouping.ts";
-import { OLD_GROUPS } from "./plan-groups.ts";
+import { COUNTS_FOR_TEAM, TAKES_PLACE } from "./grouping.ts";
+import { moreGroups, OLD_GROUPS } from "./plan-groups.ts";
 import { queueKey } from "./waiting.ts";
 
 /** A place outlives the longest attempt activity; it is given back long before, unless its worker died. */
@@ -92,7 +92,7 @@ export function openAttempt(em: EntityManager, { groupId, attempt, keepForMs }: 
     const isProbe = group.lane === "PROBE" && group.phase === "FIRST" && group.is_failing;
     const mustWait =
       (group.is_failing && !isProbe && group.lane !== "TEST") ||
-      (group.phase === "RETRYING" && !(await hasFreePlace(tx, groupId, group.webhook_id)));
+      (group.phase === "RETRYING" && !(await hasFreePlace(tx, groupId, group)));
     if (mustWait) return { state: "returned", deliveries: await returnGroup(tx, groupId, group.attempt, attempt) };
 
     const epoch = group.epoch + 1;
@@ -117,6 +117,7 @@ export function openAttempt(em: EntityManager, { groupId, attempt, keepForMs }: 
 }
 
 interface GroupRow {
+  team_id: string;
   lane: GroupLane;
   phase: GroupPhase;
   attempt: number;
@@ -140,7 +141,7 @@ async function lockGroup(em: EntityManager, groupId: string): Promise<GroupRow |
     em,
     "attempt_group",
     sql<GroupRow>`
-    select g.lane, g.phase, g.attempt, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
+    select g.team_id, g.lane, g.phase, g.attempt, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
       e.encrypted_secret, e.encrypted_headers, ${isFailing("h")} as is_failing,
       case when e.previous_secret_expires_at > now() then e.previous_encrypted_secret end as previous_encrypted_secret
     from webhook_groups g
@@ -151,15 +152,18 @@ async function lockGroup(em: EntityManager, groupId: string): Promise<GroupRow |
   return rows[0];
 }
 
-/** Whether one of the endpoint's places for deliveries that are not new is free for a group, or is the group's own. */
-async function hasFreePlace(em: EntityManager, groupId: string, webhookId: string): Promise<boolean> {
+/** Whether the endpoint and its team have room for a group that retries, or the group has a place already. */
+async function hasFreePlace(em: EntityManager, groupId: string, group: GroupRow): Promise<boolean> {
+  const { team_id: teamId, webhook_id: webhookId } = group;
   const db = kysely(em);
   // Two groups at once would each count the places without the other.
   await sql`select from webhook_health where webhook_id = ${webhookId} for update`.execute(db);
-  const { rows } = await sql<{ taken: number }>`
-    select count(*)::int as taken from webhook_groups
-    where webhook_id = ${webhookId} and ${TAKES_PLACE} and id <> ${groupId}`.execute(db);
-  return (rows[0]?.taken ?? 0) < OLD_GROUPS;
+  const { rows } = await sql<{ taken: number; of_team: number }>`
+    select (count(*) filter (where webhook_id = ${webhookId} and ${TAKES_PLACE}))::int as taken, count(*)::int as of_team
+    from webhook_groups
+    where team_id = ${teamId} and ${COUNTS_FOR_TEAM} and id <> ${groupId}`.execute(db);
+  const [{ taken, of_team } = { taken: 0, of_team: 0 }] = rows;
+  return moreGroups(OLD_GROUPS, taken, of_team) > 0;
 }
 
 /**

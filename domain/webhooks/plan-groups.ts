@@ -16,6 +16,12 @@ const PARTIAL_GROUPS = 2;
  * that retry. They are apart from the places of NEW groups, so that neither holds up the other.
  */
 export const OLD_GROUPS = 3;
+/**
+ * Groups that the endpoints of a team have under way at once, of both kinds: a worker's attempts at once are 400. Of what
+ * is left an endpoint may take as many as it leaves free, so that slow ones do not keep all; its first of each kind is
+ * always its own.
+ */
+export const TEAM_GROUPS = 60;
 /** Probes of an endpoint whose groups exist at once, when the workflows of earlier ones are held or were lost. */
 const MOST_PROBES = 3;
 
@@ -26,6 +32,8 @@ export interface EndpointLoad {
   newGroups: number;
   /** Taken places for deliveries that are not new. */
   oldGroups: number;
+  /** Groups of all endpoints of its team that are NEW at their first attempt, or hold a place for others. */
+  teamGroups: number;
   /** Groups of probes. */
   probes: number;
   /** One of them was formed lately, so it may still get its answer. */
@@ -56,6 +64,17 @@ export interface PlannedGroup {
   ids: string[];
 }
 
+/**
+ * How many more groups of a kind an endpoint may have.
+ * @param most it may have in all
+ * @param held those that it has
+ */
+export function moreGroups(most: number, held: number, teamGroups: number): number {
+  // Each further one needs held + n < free - n.
+  const share = Math.ceil((TEAM_GROUPS - teamGroups - held) / 2);
+  return Math.max(0, Math.min(most - held, Math.max(share, held === 0 ? 1 : 0)));
+}
+
 /** How many deliveries an endpoint has room for. */
 export interface Room {
   fresh: number;
@@ -64,12 +83,12 @@ export interface Room {
 }
 
 /** The room of an endpoint. A failing one has room for a probe alone; whether that is due is not asked here. */
-export function roomOf({ health, newGroups, oldGroups, probes, isProbed }: EndpointLoad): Room {
+export function roomOf({ health, newGroups, oldGroups, teamGroups, probes, isProbed }: EndpointLoad): Room {
   if (health === "failing") return { fresh: 0, old: 0, probe: isProbed || probes >= MOST_PROBES ? 0 : 1 };
   const isWorking = health === "working";
   return {
-    fresh: Math.max(0, (isWorking ? FULL_GROUPS : 1) - newGroups) * GROUP_SIZE,
-    old: Math.max(0, (isWorking ? OLD_GROUPS : 1) - oldGroups) * GROUP_SIZE,
+    fresh: moreGroups(isWorking ? FULL_GROUPS : 1, newGroups, teamGroups) * GROUP_SIZE,
+    old: moreGroups(isWorking ? OLD_GROUPS : 1, oldGroups, teamGroups) * GROUP_SIZE,
     probe: 0,
   };
 }
@@ -81,7 +100,9 @@ export function planGroups(load: EndpointLoad, waiting: WaitingDeliveries): Plan
     const { next } = waiting;
     return next ? [{ lane: "PROBE", attemptsUsed: next.attemptsUsed, ids: [next.id] }] : [];
   }
-  return [...planNew(load, room, waiting), ...planBacklog(room, waiting)];
+  const planned = planNew(load, room, waiting);
+  const { old } = roomOf({ ...load, teamGroups: load.teamGroups + planned.length });
+  return [...planned, ...planBacklog(old, waiting)];
 }
 
 function planNew({ health, newGroups }: EndpointLoad, room: Room, { fresh, isHeldUp }: WaitingDeliveries) {
@@ -93,11 +114,11 @@ function planNew({ health, newGroups }: EndpointLoad, room: Room, { fresh, isHel
 }
 
 /** The deliveries of a group continue the ladder together, so those that used up as many attempts share one. */
-function planBacklog(room: Room, { old }: WaitingDeliveries): PlannedGroup[] {
-  const places = room.old / GROUP_SIZE;
+function planBacklog(room: number, { old }: WaitingDeliveries): PlannedGroup[] {
+  const places = room / GROUP_SIZE;
   const age = new Map(old.map(({ id }, i) => [id, i]));
   const ageOf = ({ ids: [id = ""] }: PlannedGroup) => age.get(id) ?? 0;
-  return [...Map.groupBy(old.slice(0, room.old), ({ attemptsUsed }) => attemptsUsed)]
+  return [...Map.groupBy(old.slice(0, room), ({ attemptsUsed }) => attemptsUsed)]
     .flatMap(([attemptsUsed, members]) =>
       chunked(members.map(({ id }) => id)).map((ids): PlannedGroup => ({ lane: "BACKLOG", attemptsUsed, ids })),
     )

@@ -28,7 +28,7 @@ export const tenantOf = ({ team }: Pick<TestTeam, "team">): Tenant => ({ teamId:
 
 /** An endpoint past the API, which would look its name up. */
 export async function makeEndpoint(
-  team: Pick<TestTeam, "team" | "em" | "vault">,
+  team: Pick<TestTeam, "em" | "vault"> & { team: { id: string } },
   { url, events = EVENT_NAMES, headers = {}, set = {} }: EndpointOptions,
 ): Promise<TestEndpoint> {
   const id = newId("webhook");

@@ -4,7 +4,9 @@ import fc from "fast-check";
 import { sql } from "kysely";
 import { LADDER_SECONDS } from "../../config/env.ts";
 import { kysely } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
 import { type Answer, classifyAnswer, type FailureCode } from "../../domain/webhooks/classify.ts";
+import { TEAM_GROUPS } from "../../domain/webhooks/plan-groups.ts";
 import { jittered } from "../../workflows/ladder.ts";
 import { openReceiver, type Receiver } from "../support/receiver.ts";
 import { temporalClient } from "../support/temporal.ts";
@@ -312,39 +314,50 @@ describe("A delivery on the ladder", () => {
     assert.equal((await untilOver(team, endpoint.id)).length, 100);
   }).timeout(120_000);
 
-  it("waits in Postgres while its endpoint's places for retries are taken, and continues when one is free", async () => {
-    const team = await makeTeam();
-    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/places` });
-    const free = await takePlaces(team, endpoint.id);
-    receiver.behave = (_, response) => void response.writeHead(500).end();
-    await emitSome(team, 1);
-    const [first] = await untilWaiting(team, endpoint.id);
-    assert.ok(first);
-    const handle = workflowOf(temporal, first);
-    const [row] = await untilLog(team, endpoint.id, ([one]) => one?.group_id === null);
-    assert.deepEqual([row?.status, row?.attempt, row?.attempts_used], ["RETRYING", 1, 1]);
-    assert.deepEqual(await handle.result(), { succeeded: 0, failed: 0, blocked: 0, returned: 1 });
-    assert.equal(
-      await detailsOf(handle),
-      `Endpoint ${endpoint.id}. Ended: 0 succeeded, 0 failed, 0 blocked. 1 returned: they wait for their endpoint, and another workflow will carry them.`,
-    );
-    assert.equal(receiver.received.length, 1, "nothing is sent without a place");
+  const FULL: [string, typeof takePlaces][] = [
+    ["endpoint's", takePlaces],
+    [
+      "team's",
+      async (team, webhookId) => {
+        const frees = [await takePlaces(team, newId("webhook"), TEAM_GROUPS), await takePlaces(team, webhookId, 1)];
+        return async () => (await Promise.all(frees.map((free) => free()))).flat();
+      },
+    ],
+  ];
+  for (const [whose, takeAll] of FULL)
+    it(`waits in Postgres while its ${whose} places for retries are taken, and continues when one is free`, async () => {
+      const team = await makeTeam();
+      const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/places` });
+      const free = await takeAll(team, endpoint.id);
+      receiver.behave = (_, response) => void response.writeHead(500).end();
+      await emitSome(team, 1);
+      const [first] = await untilWaiting(team, endpoint.id);
+      assert.ok(first);
+      const handle = workflowOf(temporal, first);
+      const [row] = await untilLog(team, endpoint.id, ([one]) => one?.group_id === null);
+      assert.deepEqual([row?.status, row?.attempt, row?.attempts_used], ["RETRYING", 1, 1]);
+      assert.deepEqual(await handle.result(), { succeeded: 0, failed: 0, blocked: 0, returned: 1 });
+      assert.equal(
+        await detailsOf(handle),
+        `Endpoint ${endpoint.id}. Ended: 0 succeeded, 0 failed, 0 blocked. 1 returned: they wait for their endpoint, and another workflow will carry them.`,
+      );
+      assert.equal(receiver.received.length, 1, "nothing is sent without a place");
 
-    // New deliveries have places of their own.
-    receiver.behave = (_, response) => void response.writeHead(204).end();
-    await emitSome(team, 1);
-    await untilLog(team, endpoint.id, (log) => log.some(({ status }) => status === "SUCCEEDED"));
-    assert.equal(receiver.received.length, 2);
+      // New deliveries have places of their own.
+      receiver.behave = (_, response) => void response.writeHead(204).end();
+      await emitSome(team, 1);
+      await untilLog(team, endpoint.id, (log) => log.some(({ status }) => status === "SUCCEEDED"));
+      assert.equal(receiver.received.length, 2);
 
-    await free();
-    const log = await untilOver(team, endpoint.id, 2);
-    const mine = log.filter(({ event_id }) => event_id === first.event_id);
-    assert.deepEqual(states(mine), [
-      [1, "FAILED"],
-      [2, "SUCCEEDED"],
-    ]);
-    const [again] = mine.filter(({ attempt }) => attempt === 2);
-    assert.notEqual(again?.group_id, first.group_id, "another workflow carried it");
-    assert.equal(again?.first_id, first.id);
-  }).timeout(90_000);
+      await free();
+      const log = await untilOver(team, endpoint.id, 2);
+      const mine = log.filter(({ event_id }) => event_id === first.event_id);
+      assert.deepEqual(states(mine), [
+        [1, "FAILED"],
+        [2, "SUCCEEDED"],
+      ]);
+      const [again] = mine.filter(({ attempt }) => attempt === 2);
+      assert.notEqual(again?.group_id, first.group_id, "another workflow carried it");
+      assert.equal(again?.first_id, first.id);
+    }).timeout(90_000);
 });

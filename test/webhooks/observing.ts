@@ -205,9 +205,17 @@ export async function groupsOf(team: Pick<TestTeam, "em">, webhookId: string) {
   return kysely(team.em).selectFrom("webhook_groups").selectAll().where("webhook_id", "=", webhookId).execute();
 }
 
-/** Takes all places that an endpoint has for groups that retry. @returns a function that frees them */
-export async function takePlaces({ em, team }: Pick<TestTeam, "em" | "team">, webhookId: string) {
-  const taken = Array.from({ length: OLD_GROUPS }, () => newId("delivery"));
+/**
+ * Takes places for groups that retry.
+ * @param count all that an endpoint has, unless given
+ * @returns a function that frees them
+ */
+export async function takePlaces(
+  { em, team }: Pick<TestTeam, "em" | "team">,
+  webhookId: string,
+  count: number = OLD_GROUPS,
+) {
+  const taken = Array.from({ length: count }, () => newId("delivery"));
   await kysely(em)
     .insertInto("webhook_groups")
     .values(

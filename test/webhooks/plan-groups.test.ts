@@ -4,6 +4,7 @@ import {
   GROUP_SIZE,
   type OldDelivery,
   planGroups,
+  TEAM_GROUPS,
   type WaitingDeliveries,
 } from "../../domain/webhooks/plan-groups.ts";
 
@@ -11,7 +12,14 @@ const ids = (count: number, from = 0) => Array.from({ length: count }, (_, n) =>
 const old = (count: number, attemptsUsed: number, name = "o"): OldDelivery[] =>
   Array.from({ length: count }, (_, n) => ({ id: `${name}${attemptsUsed}/${n}`, attemptsUsed }));
 
-const WORKING: EndpointLoad = { health: "working", newGroups: 0, oldGroups: 0, probes: 0, isProbed: false };
+const WORKING: EndpointLoad = {
+  health: "working",
+  newGroups: 0,
+  oldGroups: 0,
+  teamGroups: 0,
+  probes: 0,
+  isProbed: false,
+};
 const UNPROVEN: EndpointLoad = { ...WORKING, health: "unproven" };
 const FAILING: EndpointLoad = { ...WORKING, health: "failing" };
 const next = { id: "next", attemptsUsed: 2 };
@@ -68,6 +76,41 @@ const CASES: [string, Partial<EndpointLoad> & EndpointLoad, Partial<WaitingDeliv
       ["BACKLOG", 2, 7],
       ["BACKLOG", 0, 100],
       ["BACKLOG", 1, 1],
+    ],
+  ],
+  [
+    "its team has all its groups under way: its first of each kind is its own",
+    { ...WORKING, teamGroups: TEAM_GROUPS },
+    { fresh: ids(500), old: old(500, 1) },
+    [
+      ["NEW", 0, 100],
+      ["BACKLOG", 1, 100],
+    ],
+  ],
+  [
+    "the team has none left for a further one",
+    { ...WORKING, newGroups: 1, oldGroups: 1, teamGroups: TEAM_GROUPS },
+    { fresh: ids(500), old: old(500, 1) },
+    [],
+  ],
+  [
+    "the team has seven left, of which it leaves as many as it takes",
+    { ...WORKING, newGroups: 1, teamGroups: TEAM_GROUPS - 7 },
+    { fresh: ids(500) },
+    [
+      ["NEW", 0, 100],
+      ["NEW", 0, 100],
+      ["NEW", 0, 100],
+    ],
+  ],
+  [
+    "the groups that it takes for new ones count before those for old ones",
+    { ...WORKING, teamGroups: TEAM_GROUPS - 4 },
+    { fresh: ids(500), old: old(500, 1) },
+    [
+      ["NEW", 0, 100],
+      ["NEW", 0, 100],
+      ["BACKLOG", 1, 100],
     ],
   ],
   ["a failing endpoint gets one delivery", FAILING, { fresh: ids(500), old: old(500, 1), next }, [["PROBE", 2, 1]]],

@@ -5,6 +5,7 @@ import { newId } from "../../domain/ids.ts";
 import { settleAttempts } from "../../domain/webhooks/attempts.ts";
 import { formGroups } from "../../domain/webhooks/grouping.ts";
 import { endpointsWaiting, oldestWaiting } from "../../domain/webhooks/waiting.ts";
+import { makeDatabase } from "../support/own-database.ts";
 import { makeEndpoint, makeTeam, PUBLIC_URL } from "../support/webhooks.ts";
 
 interface PlanNode {
@@ -21,6 +22,8 @@ const withParts = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).f
 const ENDPOINTS = 20;
 const DELIVERIES = 1_000;
 const MANY = 100_000;
+/** After five executions Postgres keeps the plan of a prepared statement. */
+const FIRST_PASSES = 8;
 
 describe("Deliveries that wait for a group", () => {
   let em: EntityManager;
@@ -111,6 +114,39 @@ describe("Deliveries that wait for a group", () => {
         throw rolledBack;
       })
       .catch((error: unknown) => assert.equal(error, rolledBack));
+  }).timeout(60_000);
+
+  it("are put into groups as soon when the table was nearly empty at the first passes", async () => {
+    const { vault } = await makeTeam();
+    const own = await makeDatabase();
+    try {
+      // One connection throughout: each keeps the plans of its prepared statements.
+      await own.orm.em.fork().transactional(async (tx) => {
+        await sql`insert into teams (id, name, plan) values ('team', 'Team', 'BUSINESS')`.execute(kysely(tx));
+        const team = { team: { id: "team" }, em: tx, vault };
+        const ids: string[] = [];
+        for (let n = 0; n < ENDPOINTS; n++) ids.push((await makeEndpoint(team, { url: PUBLIC_URL })).id);
+        await sql`update webhook_health set last_success_at = now()`.execute(kysely(tx));
+        const insert = (count: number) =>
+          sql`insert into webhook_deliveries
+            (id, team_id, environment, webhook_id, event_id, event_type)
+          select ${newId("delivery")} || '/' || w || '/' || n, 'team', 'LIVE', w, 'event', 'newsletter.started'
+          from unnest(${ids}::text[]) w, generate_series(1, ${count}::int) n`.execute(kysely(tx));
+        for (let pass = 0; pass < FIRST_PASSES; pass++) {
+          await insert(1);
+          await formGroups(tx);
+          await sql`delete from webhook_groups`.execute(kysely(tx));
+        }
+        await insert(DELIVERIES);
+        const began = performance.now();
+        const groups = await formGroups(tx);
+        const tookMs = performance.now() - began;
+        assert.ok(groups.length > ENDPOINTS && groups.every(({ size }) => size === 100), `${groups.length} groups`);
+        assert.ok(tookMs < 2_000, `${tookMs} ms`);
+      });
+    } finally {
+      await own.drop();
+    }
   }).timeout(60_000);
 
   it("end 5,000 at a pass when their endpoints are off, whatever the number of these", async () => {
