@@ -3,7 +3,9 @@ import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
+import { collectDefaultMetrics } from "prom-client";
 import { readEnv, SettingsError } from "../config/env.ts";
+import { serveHealth } from "../config/health.ts";
 import { AdmissionError } from "../domain/admission-error.ts";
 import { createApp } from "./app.ts";
 import { closeDeps, type Deps, openDeps } from "./deps.ts";
@@ -62,10 +64,16 @@ async function main(): Promise<void> {
   setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
   const env = readEnv(process.env, ["SYSTEM_SMTP_URL"]);
   const deps = await openDeps(env);
+  const { metrics, readiness } = deps;
+  collectDefaultMetrics({ register: metrics });
+  const { port: healthPort } = await serveHealth(env, {
+    ready: async () => (await readiness.read()).ready,
+    metrics: () => metrics.metrics(),
+  });
   const isConnected = (await deps.connectDatabase()) === undefined;
   const server = openServer(createApp(deps, { publicPages: publicRouter(deps) }), deps);
   const port = await listen(server, env.HOST, env.PORT);
-  deps.log.info({ host: env.HOST, port }, "listening");
+  deps.log.info({ host: env.HOST, port, healthPort }, "listening");
   if (!isConnected) keepConnecting(deps).catch(endWith);
 
   let stopping = false;
@@ -80,7 +88,7 @@ async function main(): Promise<void> {
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop(signal));
   // The parent process has exited.
   process.once("disconnect", () => void stop("disconnect"));
-  process.send?.({ type: "ready", port });
+  process.send?.({ type: "ready", port, healthPort });
 }
 
 function endWith(error: unknown): never {
