@@ -43,8 +43,12 @@ export interface Blocked {
 /** How one request ended. */
 export type Answer = Answered | Failed | Blocked;
 
+/** Bytes of an answer's body that are kept at most. */
+export const MAX_KEPT_BYTES = 16_384;
+/** How long the body is read at most: the status has decided, and an endless body must not hold up other requests. */
+export const MAX_BODY_MS = 3_000;
 /** The longest wait an endpoint can ask for. */
-const MAX_RETRY_AFTER_SECONDS = 3600;
+export const MAX_RETRY_AFTER_SECONDS = 3600;
 
 const REQUEST_TIMEOUT = 408;
 const TOO_MANY_REQUESTS = 429;

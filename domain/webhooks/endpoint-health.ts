@@ -21,8 +21,8 @@ const SUCCESS_COUNTS_HOURS = 24;
  * minute during the first hour and to a quarter of an hour from then on.
  */
 export const FIRST_PROBE_SECONDS = 5;
-const LONGEST_PROBE_SECONDS = 60;
-const LONGEST_PROBE_SECONDS_LATER = 900;
+export const LONGEST_PROBE_SECONDS = 60;
+export const LONGEST_PROBE_SECONDS_LATER = 900;
 
 /** An endpoint is switched off after this long without a success, in hours … */
 export const SWITCH_OFF_HOURS = 72;
