@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
-import { SCOPES } from "../../domain/access/scopes.ts";
+import { SCOPES, type Scope, TOKEN_SCOPES } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { idOf, timestamp } from "../fields.ts";
@@ -152,16 +152,37 @@ export const PARAMETERS = {
   },
 } as const satisfies Record<string, JsonSchema>;
 
-export const SECURITY_SCHEMES = {
+const inWords = (scopes: readonly Scope[]): string => scopes.map((scope) => `\`${scope}\``).join(", ");
+
+/**
+ * The ways to authenticate.
+ * @param issuer of OAuth tokens; without one every token is refused, and the document names none
+ */
+export const securitySchemes = (issuer: string | undefined) => ({
   ApiKey: {
     type: "apiKey",
     in: "header",
     name: "x-api-key",
-    description: `An API key, \`mk_live_…\` or \`mk_test_…\`. It holds scopes out of: ${SCOPES.map((scope) => `\`${scope}\``).join(", ")}. Test keys have records of their own and never send.`,
+    description: `An API key, \`mk_live_…\` or \`mk_test_…\`. It holds scopes out of: ${inWords(SCOPES)}. Test keys have records of their own and never send.`,
   },
-  Bearer: {
-    type: "http",
-    scheme: "bearer",
-    description: "The same API key, or an OAuth access token, which never holds a scope that sends.",
-  },
-} as const satisfies Record<string, JsonSchema>;
+  Bearer: { type: "http", scheme: "bearer", description: "The same API key." },
+  ...(issuer !== undefined && {
+    // Not `oauth2`: that type asks for the URLs of the issuer's flows, which only the issuer's own metadata tells.
+    OAuth: {
+      type: "http",
+      scheme: "bearer",
+      bearerFormat: "JWT",
+      description: `An OAuth access token of the issuer \`${issuer}\`, whose metadata says how to get one. It holds scopes out of: ${inWords(TOKEN_SCOPES)}.`,
+    },
+  }),
+});
+
+/**
+ * The ways to authenticate for an operation with these scopes.
+ * @param issuer as of `securitySchemes`
+ */
+export const securityOf = (scopes: readonly Scope[], issuer: string | undefined): JsonSchema[] => [
+  { ApiKey: scopes },
+  { Bearer: scopes },
+  ...(issuer !== undefined && scopes.every((scope) => TOKEN_SCOPES.includes(scope)) ? [{ OAuth: scopes }] : []),
+];
