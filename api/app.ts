@@ -13,6 +13,7 @@ import { linksOf, renderError, renderSuccess } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
 import { localsOf, refuseLargeBodies, send, type UploadLimits } from "./rest/http.ts";
 import { nearPathsAmong } from "./rest/near-paths.ts";
+import { matchPlainCharacters } from "./rest/request-path.ts";
 import { appRouter } from "./router.ts";
 import { systemRouter } from "./system/router.ts";
 
