@@ -55,8 +55,8 @@ async function drain(server: Server, graceMs: number): Promise<void> {
 }
 
 /**
- * How far the heap may grow between two collections, in per cent of what is in use. V8 lets it double or more, so that a
- * client which reads one page of 2 MiB after the other takes half a gigabyte of what is garbage already.
+ * How far the heap may grow between two collections, in per cent of the memory in use. V8 lets it double or more, so
+ * that a client which reads one page of 2 MiB after the other makes the heap hold half a gigabyte of garbage.
  */
 const HEAP_GROWTH_PERCENT = 40;
 

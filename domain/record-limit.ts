@@ -9,7 +9,7 @@ export interface LimitedRecords {
   name: string;
   /** Which rows of the table count; all unless given. */
   condition?: RawBuilder<boolean>;
-  /** What makes room, as the refusal says it. */
+  /** The action that makes room, as the refusal says it. */
   remedy?: string;
 }
 

@@ -16,10 +16,10 @@ const count = z.int().meta({ minimum: 0, examples: [1] });
 const quotaImpact: z.ZodType<QuotaImpact> = z
   .object({
     kind: z.enum(["contact_slots", "email_credits"]).meta({ examples: ["email_credits"] }),
-    amount: z.int().meta({ description: "What the request would use.", examples: [120] }),
-    used: z.int().meta({ description: "In use already.", examples: [4200] }),
-    limit: z.int().meta({ description: "What the team may use.", examples: [10000] }),
-    remaining: z.int().meta({ description: "What is left of the limit.", examples: [5800] }),
+    amount: z.int().meta({ description: "Units that the request would use.", examples: [120] }),
+    used: z.int().meta({ description: "Units in use before the request.", examples: [4200] }),
+    limit: z.int().meta({ description: "Units that the team may use.", examples: [10000] }),
+    remaining: z.int().meta({ description: "Units of the limit that are left.", examples: [5800] }),
   })
   .meta({ id: "QuotaImpact", description: "The use of a limit by the request, and where the team stands." });
 

@@ -74,7 +74,7 @@ export function classifyTest(id: string, answer: Answer): ClassifiedAnswer {
 
 /**
  * The outcome of an answer: 2xx is a success; 4xx except 408 and 429 is final; all else is tried again
- * unless it was the last attempt. The status decides, whatever became of the body.
+ * unless it was the last attempt. The status decides, also when the body was cut off or could not be read.
  */
 export function classifyAnswer(id: string, answer: Answer, last: boolean): ClassifiedAnswer {
   const { durationMs } = answer;

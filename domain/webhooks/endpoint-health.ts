@@ -46,7 +46,7 @@ export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<Endp
     now() - make_interval(hours => ${sql.lit(SUCCESS_COUNTS_HOURS)}) then ${sql.lit("working" satisfies EndpointHealth)}
   else ${sql.lit("unproven" satisfies EndpointHealth)} end`;
 
-/** What the outcomes of an attempt mean for the probes of their endpoint. */
+/** The facts of an attempt that decide on the probes of its endpoint. */
 export interface AttemptKind {
   /** The attempt was a probe. */
   isProbe: boolean;
@@ -98,7 +98,7 @@ export async function updateHealth(
   if (failuresSince > 0) await switchOffWhenDead(em, webhookId);
 }
 
-/** Forgets the failures of an endpoint. What waited for it is a backlog from then on. */
+/** Forgets the failures of an endpoint. The deliveries that waited for it are a backlog from then on. */
 export async function clearFailures(em: EntityManager, webhookId: string): Promise<void> {
   await kysely(em)
     .updateTable("webhook_health")
