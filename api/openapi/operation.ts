@@ -133,7 +133,7 @@ function parametersOf(schemas: Schemas, definition: RouteDefinition, nameOf: (pa
   ];
 }
 
-/** The types that a request's body may have. A PATCH leaves out the fields that do not change: it is a merge patch (RFC 7396). */
+/** The types that a request's body may have. A PATCH leaves out fields that do not change: it is a merge patch (RFC 7396). */
 const bodyTypes = (method: string): string[] =>
   method === "PATCH" ? ["application/json", "application/merge-patch+json"] : ["application/json"];
 
@@ -146,7 +146,7 @@ function bodyOf(schemas: Schemas, { method, input, operationId }: RouteDefinitio
   return { requestBody: { required: !body.safeParse(undefined).success, content } };
 }
 
-/** The rules that many operations share, which no operation describes by itself: scopes, the Idempotency-Key and the dry run. */
+/** The rules that many operations share and none describes by itself: scopes, the Idempotency-Key and the dry run. */
 function commonRules(definition: RouteDefinition): string[] {
   const { scope, alsoScope, readScope, dryRun = false } = definition;
   const scopes = [scope, alsoScope].filter((name) => name !== null && name !== undefined).map(code);

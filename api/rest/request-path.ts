@@ -12,7 +12,9 @@ export const withPlainCharacters = (path: string): string =>
 
 /** Lets a path be matched however its unreserved characters are encoded. */
 export const matchPlainCharacters: RequestHandler = (req, _res, next) => {
-  const [path = "", ...query] = req.url.split("?");
-  if (path.includes("%")) req.url = [withPlainCharacters(path), ...query].join("?");
+  if (req.url.includes("%")) {
+    const [path = "", ...query] = req.url.split("?");
+    req.url = [withPlainCharacters(path), ...query].join("?");
+  }
   next();
 };
