@@ -13,6 +13,7 @@ import { linksOf, renderError, renderSuccess } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
 import { localsOf, refuseLargeBodies, send, type UploadLimits } from "./rest/http.ts";
 import { nearPathsAmong } from "./rest/near-paths.ts";
+import { matchPlainCharacters } from "./rest/request-path.ts";
 import { appRouter } from "./router.ts";
 import { systemRouter } from "./system/router.ts";
 
@@ -83,9 +84,16 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), refuseLargeBodies, systemRouter(deps));
+  app.use(
+    matchPlainCharacters,
+    identify,
+    requestLog(deps.log),
+    helmet(SECURITY_HEADERS),
+    refuseLargeBodies,
+    systemRouter(deps),
+  );
   app.use(docsRouter(deps.env, BASE_PATH));
-  app.use(documentRouter(routes, deps.env.PUBLIC_URL, BASE_PATH));
+  app.use(documentRouter(routes, deps.env, BASE_PATH));
   if (publicPages) app.use(publicPages);
   app.get(["/", BASE_PATH], showEntry(deps.env.PUBLIC_URL));
   app.use(BASE_PATH, restRouter(routes, deps, uploads));

@@ -17,7 +17,7 @@ function blockList(ranges: readonly string[]): BlockList {
   return list;
 }
 
-/** Whose requests are counted together: an address, or an IPv6 network, of which a client mostly has all addresses. */
+/** The unit that requests are counted by: an address, or an IPv6 network, because one client mostly has all its addresses. */
 function networkOf(address: string): string {
   const ip = ipaddr.parse(address);
   return ip instanceof ipaddr.IPv6 ? ip.parts.slice(0, 4).join(":") : address;

@@ -44,7 +44,7 @@ export interface CallContext extends Services {
   limits: RequestLimits;
   /** The address or network that sent the request; null where it is not known. */
   client: string | null;
-  /** Puts headers on the answer, whatever the answer will be. */
+  /** Puts headers on the answer, be it a success or a refusal. */
   setHeaders: (headers: Record<string, string>) => void;
   /** Aborted once the answer has left the process, or the client has gone. */
   ended: AbortSignal;

@@ -142,8 +142,9 @@ export async function openDeps(env: Env): Promise<Deps> {
   if (warning !== undefined) log.warn(warning);
   const temporal = openTemporal(env);
   const vault = openVault(env);
-  const { registry, countedAlone } = openMetrics(log);
-  const { orm, connect } = await openAdmitted(env, vault, { poolMax: env.DATABASE_POOL_MAX, work: "request" });
+  const { registry, countedAlone, watchConnections } = openMetrics(log);
+  const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: "request" } as const;
+  const { orm, connect } = await openAdmitted(env, vault, options);
   return {
     env,
     orm,

@@ -3,7 +3,9 @@ import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
+import { collectDefaultMetrics } from "prom-client";
 import { readEnv, SettingsError } from "../config/env.ts";
+import { serveHealth } from "../config/health.ts";
 import { limitStop } from "../config/stop-limit.ts";
 import { AdmissionError } from "../domain/admission-error.ts";
 import { createApp } from "./app.ts";
@@ -54,8 +56,8 @@ async function drain(server: Server, graceMs: number): Promise<void> {
 }
 
 /**
- * How far the heap may grow between two collections, in per cent of what is in use. V8 lets it double or more, so that a
- * client which reads one page of 2 MiB after the other takes half a gigabyte of what is garbage already.
+ * How far the heap may grow between two collections, in per cent of the memory in use. V8 lets it double or more, so
+ * that a client which reads one page of 2 MiB after the other makes the heap hold half a gigabyte of garbage.
  */
 const HEAP_GROWTH_PERCENT = 40;
 
@@ -63,10 +65,16 @@ async function main(): Promise<void> {
   setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
   const env = readEnv(process.env, ["SYSTEM_SMTP_URL"]);
   const deps = await openDeps(env);
+  const { metrics, readiness } = deps;
+  collectDefaultMetrics({ register: metrics });
+  const { port: healthPort } = await serveHealth(env, {
+    ready: async () => (await readiness.read()).ready,
+    metrics: () => metrics.metrics(),
+  });
   const isConnected = (await deps.connectDatabase()) === undefined;
   const server = openServer(createApp(deps, { publicPages: publicRouter(deps) }), deps);
   const port = await listen(server, env.HOST, env.PORT);
-  deps.log.info({ host: env.HOST, port }, "listening");
+  deps.log.info({ host: env.HOST, port, healthPort }, "listening");
   if (!isConnected) keepConnecting(deps).catch(endWith);
 
   let stopping = false;
@@ -83,7 +91,7 @@ async function main(): Promise<void> {
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop(signal));
   // The parent process has exited.
   process.once("disconnect", () => void stop("disconnect"));
-  process.send?.({ type: "ready", port });
+  process.send?.({ type: "ready", port, healthPort });
 }
 
 function endWith(error: unknown): never {

@@ -67,7 +67,8 @@ export function openServer(
 
 /**
  * Begins the next request of a connection when the one before is answered, and closes a connection on which too many wait.
- * Node begins all of them at once: an answer that waits for one before it would keep what that one needs.
+ * Node begins all of them at once: a request whose answer waits for an earlier answer would hold resources that the earlier
+ * request needs.
  */
 function oneByOne(app: RequestListener): RequestListener {
   const begin = (waiting: (() => void)[]) => waiting[0]?.();

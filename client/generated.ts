@@ -55,7 +55,7 @@ export type ApiKey = {
   role_at_issue: "OWNER" | "ADMIN" | "EDITOR" | "VIEWER";
   /** The dated version that the key is pinned to. */
   api_version: string;
-  /** What the key may do at this moment. */
+  /** The scopes that the key has at this moment. */
   scopes: Array<
     | "lists:read"
     | "lists:write"
@@ -78,7 +78,7 @@ export type ApiKey = {
     | "analytics:read"
     | "usage:read"
   >;
-  /** What the key was created with. */
+  /** The scopes that the key was created with. */
   granted_scopes: Array<
     | "lists:read"
     | "lists:write"
@@ -873,7 +873,7 @@ export type OAuthToken = {
   role_at_issue: null;
   /** The dated version that the key is pinned to. */
   api_version: string;
-  /** What the key may do at this moment. */
+  /** The scopes that the key has at this moment. */
   scopes: Array<
     | "lists:read"
     | "lists:write"
@@ -896,7 +896,7 @@ export type OAuthToken = {
     | "analytics:read"
     | "usage:read"
   >;
-  /** What the key was created with. */
+  /** The scopes that the key was created with. */
   granted_scopes: Array<
     | "lists:read"
     | "lists:write"
@@ -924,13 +924,13 @@ export type OAuthToken = {
 /** The use of a limit by the request, and where the team stands. */
 export type QuotaImpact = {
   kind: "contact_slots" | "email_credits";
-  /** What the request would use. */
+  /** Units that the request would use. */
   amount: number;
-  /** In use already. */
+  /** Units in use before the request. */
   used: number;
-  /** What the team may use. */
+  /** Units that the team may use. */
   limit: number;
-  /** What is left of the limit. */
+  /** Units of the limit that are left. */
   remaining: number;
 };
 
@@ -1598,7 +1598,7 @@ export class MeResource {
   /**
    * Retrieve the API key or OAuth token of the request: its team, its scopes and its API version.
    *
-   * Answers which key or token the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can find out what else it may do.
+   * Answers which key or token the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can learn its own scopes.
    *
    * `granted_scopes` are those of the key's creation; `scopes` are those of them that the role of its creator still allows.
    *
@@ -1998,7 +1998,7 @@ export class NewslettersResource {
   /**
    * Resolve the recipients of a newsletter, and get the token that confirms its send.
    *
-   * The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.
+   * The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers their number, the cost of the send in credits, and a token that confirms this very plan.
    *
    * The token is valid for 15 minutes, for one send and for this API key alone. It is void as soon as the plan changes: when a subscriber joins or leaves a targeted list, a suppression or an opt-out arrives, or the content or the sending account changes.
    *
@@ -2110,7 +2110,7 @@ export class SuppressionsResource {
   /**
    * Delete a suppression; opt-outs per list stay.
    *
-   * Takes an address off the do-not-mail list, whatever the reason it is there for. The record of opt-outs stays, and an opt-out from a list still holds. A bounce or a complaint that happens again puts the address back.
+   * Takes an address off the do-not-mail list, also after a bounce, a complaint or an opt-out. The record of opt-outs stays, and an opt-out from a list still holds. A bounce or a complaint that happens again puts the address back.
    *
    * The answer does not repeat the address.
    *
@@ -2279,7 +2279,7 @@ export class WebhooksResource {
   /**
    * Change, stop or re-activate a webhook endpoint.
    *
-   * Changes the fields that the body holds and leaves the others as they are. `events` and `headers` replace what is stored as a whole: `{}` removes every header. A changed `url` is checked as at the registration.
+   * Changes the fields that the body holds and leaves the others as they are. `events` and `headers` replace the stored ones as a whole: an empty object as `headers` removes every header. A changed `url` is checked as at the registration.
    *
    * `active: false` stops the deliveries; `active: true` starts them again, and clears the count of failures of an endpoint that was switched off. The secret can be neither written nor read.
    *

@@ -16,7 +16,7 @@ export type Listing<Item> = Promise<Page<Item>> & AsyncIterable<Item>;
 /**
  * Reads a list. An iteration asks for further pages as their records are taken. Records that are added or deleted
  * meanwhile make none come twice or be left out.
- * @param readPage each page throws what a request throws, among others `cursor_invalid` after an update of the service:
+ * @param readPage throws as a request does; after an update of the service it may throw `cursor_invalid`:
  *   begin again from the first page
  */
 export function listingOf<Item, Query extends PageQuery>(
@@ -62,7 +62,7 @@ export class Changes<Item> implements AsyncIterable<Item> {
   async *[Symbol.asyncIterator](): AsyncGenerator<Item, void, undefined> {
     this.#nextSince = undefined;
     const listing = this.#list({ limit: LARGEST_PAGE });
-    // Of the first page: what changes after it may be missing from this run.
+    // Of the first page: a record that changes after it may be missing from this run.
     const { syncedThrough } = (await listing).meta;
     yield* listing;
     this.#nextSince = syncedThrough;

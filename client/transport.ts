@@ -78,7 +78,7 @@ export type DryRun<Impact> = Answer<null, { dryRun: true; impact: Impact }>;
 /** The answer to a write that can be tried out. */
 export type Outcome<Data, Impact, Options> = Options extends { dryRun: true } ? DryRun<Impact> : Answer<Data>;
 
-/** What one operation needs of a request. */
+/** The parts of a request that one operation has. */
 export interface Call {
   method: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
   /** Below the base URL, parameters in braces: `/lists/{listId}`. */

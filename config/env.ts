@@ -144,7 +144,12 @@ const settings = z.object({
     .optional(),
   /** Least level that is logged. */
   LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
-  /** Port for a worker pool's health answers; 0 takes any free one. */
+  /** Address that the health port listens on. */
+  HEALTH_HOST: z
+    .string()
+    .refine((text) => isIP(text) !== 0, "must be an IP address")
+    .default("127.0.0.1"),
+  /** Port for the health and metrics of the API or a worker, which asks for no credential; 0 takes any free one. */
   HEALTH_PORT: integer(0, 65_535).default(0),
   /** Activities a worker process runs at once; unless set, 10, and 400 for the webhooks pool. */
   ACTIVITY_CONCURRENCY: integer(1, 1_000).optional(),

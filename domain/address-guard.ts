@@ -97,7 +97,7 @@ export class NameNotResolved extends Error {
 }
 
 export interface AddressGuard {
-  /** Whether the operator allows this host and port whatever its addresses are. */
+  /** Whether the operator allows this host and port with any addresses. */
   isAllowed(hostname: string, port: number): boolean;
   /**
    * Checks a host by its text alone: IP addresses and the names of loopback.
@@ -115,7 +115,7 @@ export interface AddressGuard {
 }
 
 export interface GuardRules {
-  /** `host:port` pairs that may be reached whatever their addresses; `*` stands for every port. */
+  /** `host:port` pairs that may be reached with any addresses; `*` stands for every port. */
   allowedHosts: readonly string[];
   /** Networks in CIDR notation that are refused although they are public. */
   deniedNetworks: readonly string[];

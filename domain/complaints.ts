@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { shownAddress } from "./address.ts";
 import { ApiError } from "./errors.ts";
 import { readNewsletter } from "./newsletters.ts";
 import { suppress } from "./suppressions.ts";
@@ -23,8 +24,8 @@ export async function recordComplaint(
   email: string,
 ): Promise<boolean> {
   const { sendId } = await readNewsletter(em, newsletterId);
-  const { rows } = await sql<{ seq: number; reason: string | null }>`
-    select seq, reason from send_recipients
+  const { rows } = await sql<{ seq: number; reason: string | null; emailSpelling: string | null }>`
+    select seq, reason, email_spelling as "emailSpelling" from send_recipients
     where send_id = ${sendId ?? null} and email = ${email} and state in ('SENT', 'UNKNOWN')
     for update`.execute(kysely(em));
   const [row] = rows;
@@ -45,6 +46,6 @@ export async function recordComplaint(
     ),
     from: sql`send_recipients r where r.send_id = ${sendId ?? null} and r.seq = ${row.seq}`,
   });
-  await suppress(em, tenant, [email], "bounce:complaint");
+  await suppress(em, tenant, [shownAddress({ email, emailSpelling: row.emailSpelling })], "bounce:complaint");
   return true;
 }

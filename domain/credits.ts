@@ -38,14 +38,14 @@ export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<
   return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
 }
 
-/** The team's credits against what it was granted: `used` are those reserved and consumed. Whole email credits. */
+/** The team's credits: `limit` are those granted, `used` those reserved and consumed. Whole email credits. */
 export interface CreditUsage {
   limit: number;
   used: number;
   remaining: number;
 }
 
-/** What the team has used of its credits by now; zeros when it was never granted any. */
+/** The credits that the team has used by now; zeros when it was never granted any. */
 export async function creditUsage(em: EntityManager, tenant: Tenant): Promise<CreditUsage> {
   const { rows } = await sql<{ granted: string; available: string }>`
     select coalesce((select available from credit_balances where ${ofTenant(tenant)}), 0) as available,

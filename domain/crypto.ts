@@ -17,7 +17,7 @@ export type HashPurpose = "api-key" | "idempotency" | "webhook-listener";
 
 type Part = string | number;
 
-/** Holds the service's keys: signs for a purpose, hashes what is looked up, encrypts stored secrets. */
+/** Holds the service's keys: signs for a purpose, hashes values that are looked up, encrypts stored secrets. */
 export interface Vault {
   /** HMAC-SHA256 under the first signing secret, base64url; that of a link is cut to 132 bits. */
   sign(purpose: SigningPurpose, ...parts: Part[]): string;

@@ -161,7 +161,7 @@ export const ERRORS = {
   quota_exceeded: entry(
     402,
     "quota_error",
-    "The team has used up what its plan allows.",
+    "The team has used up an allowance of its plan.",
     "after_remedy",
     "Wait for the next period or raise the plan's allowance. A send then begins with a new send-preview.",
   ),

@@ -181,8 +181,8 @@ export async function readAnswer(em: EntityManager, handle: IdempotencyHandle): 
 /**
  * Gives the key back after an answer that is not remembered.
  * @param to `any` request for one that never began; `same` for one that began: only the same request may follow it
- * @param attempt `same` lets the request that follows be the same attempt, so that it finds what this one started;
- * `new` fences this one off
+ * @param attempt `same` lets the request that follows be the same attempt, so that it finds the workflow that this one
+ * started; `new` fences this one off
  */
 export async function releaseKey(
   em: EntityManager,

@@ -2,14 +2,14 @@ import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { ApiError } from "./errors.ts";
 
-/** A kind of record of which a tenant may have a limited number. */
+/** A kind of record whose number per tenant is limited. */
 export interface LimitedRecords {
   table: "api_keys" | "lists" | "newsletters" | "webhook_endpoints";
   /** As the refusal names them. */
   name: string;
-  /** Which rows of the table count; all unless given. */
+  /** The rows of the table that count; all unless given. */
   condition?: RawBuilder<boolean>;
-  /** What makes room, as the refusal says it. */
+  /** The action that makes room, as the refusal says it. */
   remedy?: string;
 }
 

@@ -18,7 +18,7 @@ export interface SuppressionOutcome {
  * Puts addresses on the team's do-not-mail list. One that is on it keeps its reason and its `updated_at`. Nothing else
  * changes: subscribers and their subscriptions stay as they are. Reason MANUAL makes no event: the API client that adds
  * the address knows.
- * @param emails valid addresses; one that is repeated, in whatever spelling, counts once, in its first spelling
+ * @param emails valid addresses; one that is repeated, in any spelling, counts once, in its first spelling
  */
 export async function suppress(
   em: EntityManager,

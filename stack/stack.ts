@@ -13,8 +13,12 @@ import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "
 /** The worker pools of the stack. */
 export const POOLS = Object.keys(TASK_QUEUES) as PoolName[];
 
+/** A process with a health port. */
+type Watched = "api" | PoolName;
+const WATCHED: readonly Watched[] = ["api", ...POOLS];
+
 const ROOT = resolve(import.meta.dirname, "..");
-/** Every server but the API listens here alone, whatever HOST says: none of them asks for a login. */
+/** Every server but the API listens here alone, also when HOST is another address: none of them asks for a login. */
 const LOOPBACK = "127.0.0.1";
 
 export interface StackOptions {
@@ -96,9 +100,9 @@ export class Stack {
     if (lock.afterKill) await waitForLeftovers(dataDir);
 
     const host = source["HOST"] ?? LOOPBACK;
-    // The HEALTH_PORT of each pool: they cannot share one.
-    const healthPorts = {} as Record<PoolName, { host: string; port: number }>;
-    for (const pool of POOLS) healthPorts[pool] = { host: LOOPBACK, port: 0 };
+    // The HEALTH_PORT of each process: they cannot share one.
+    const healthPorts = {} as Record<Watched, { host: string; port: number }>;
+    for (const name of WATCHED) healthPorts[name] = { host: LOOPBACK, port: 0 };
     const ports = await reservePorts({
       PORT: { host, port: settings.PORT },
       // Given servers make these ports unused: any will do.
@@ -162,7 +166,7 @@ export class Stack {
       temporal: { address: infra.temporalAddress, namespace: env.TEMPORAL_NAMESPACE, ui: infra.temporalUi },
       mail: { smtp: infra.smtp, api: infra.mailApi },
       webhooks: { receiver: env.WEBHOOK_ALLOWED_HOSTS.includes(receiver) ? `http://${receiver}` : null },
-      health: Object.fromEntries(POOLS.map((pool) => [pool, `http://${LOOPBACK}:${ports[pool]}`])),
+      health: Object.fromEntries(WATCHED.map((name) => [name, `http://${LOOPBACK}:${ports[name]}`])),
       pids: { ...(api && { api }), ...(temporal && { temporal }), ...(postgres && { postgres }), ...pools },
     };
     await writeJson(this.#file, this.#content);
@@ -207,19 +211,18 @@ export class Stack {
   async #startChildren(
     env: NodeJS.ProcessEnv,
     { SHUTDOWN_GRACE_MS }: Env,
-    health: Record<PoolName, number>,
+    health: Record<Watched, number>,
   ): Promise<void> {
     const graceMs = SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
-    const start = (name: string, entry: string, args: string[] = [], own: NodeJS.ProcessEnv = {}) => {
+    const start = (name: Watched, entry: string, args: string[] = []) => {
       const log = `${this.#options.settings.DATA_DIR}/logs/${name}.log`;
+      const own = { HEALTH_HOST: LOOPBACK, HEALTH_PORT: String(health[name]) };
       return this.#processes.start({ name, entry: `${ROOT}/${entry}`, args, log, env: { ...env, ...own }, graceMs });
     };
     await this.#options.step("API and workers", () =>
       Promise.all([
         start("api", "api/main.ts"),
-        ...POOLS.map((pool) =>
-          start(pool, "workers/main.ts", ["--pool", pool], { HOST: LOOPBACK, HEALTH_PORT: String(health[pool]) }),
-        ),
+        ...POOLS.map((pool) => start(pool, "workers/main.ts", ["--pool", pool])),
       ]),
     );
   }

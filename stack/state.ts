@@ -22,7 +22,7 @@ export interface StackFile extends Demo {
   mail: { smtp: string; api: string };
   /** Address at which a receiver of webhooks may listen; null when WEBHOOK_ALLOWED_HOSTS names others. */
   webhooks: { receiver: string | null };
-  /** Base URL of each worker pool's health and metrics. */
+  /** Base URL of the health and metrics of the API and of each worker pool. */
   health: Record<string, string>;
   /** Process ids by name; a process that was started again has its new one. */
   pids: Record<string, number>;

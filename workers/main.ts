@@ -8,6 +8,7 @@ import { NativeConnection, Worker, type WorkerOptions } from "@temporalio/worker
 import type { Logger } from "pino";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { type Env, readEnv, SECRETS, SettingsError } from "../config/env.ts";
+import { serveHealth } from "../config/health.ts";
 import { openLog } from "../config/log.ts";
 import { limitStop } from "../config/stop-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
@@ -15,7 +16,6 @@ import { AdmissionError } from "../domain/admission-error.ts";
 import { openVault } from "../domain/crypto.ts";
 import type { PoolName } from "../workflows/ids.ts";
 import { workflowBundle } from "./bundle.ts";
-import { type HealthSource, serveHealth } from "./health.ts";
 import { failuresToCodes } from "./interceptors.ts";
 import { createMetrics } from "./metrics.ts";
 import { pause } from "./pause.ts";
@@ -48,19 +48,6 @@ async function assertNamespace({ workflowService }: NativeConnection, { TEMPORAL
     if (!isGrpcServiceError(error) || error.code !== grpc.NOT_FOUND) return;
     throw new SettingsError(
       `TEMPORAL_NAMESPACE: Temporal has no namespace "${namespace}". \`npm run prepare:cluster\` makes it.`,
-    );
-  }
-}
-
-/** @throws {SettingsError} when the port cannot be had */
-async function listen(env: Env, source: HealthSource) {
-  try {
-    return await serveHealth(env.HOST, env.HEALTH_PORT, source);
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : error;
-    const why = code === "EADDRINUSE" ? "is in use" : `cannot be listened on (${code})`;
-    throw new SettingsError(
-      `HEALTH_PORT: port ${env.HEALTH_PORT} of ${env.HOST} ${why}. Set HEALTH_PORT to a free one, or to 0 for any.`,
     );
   }
 }
@@ -131,7 +118,7 @@ async function runPool(pool: PoolName): Promise<void> {
   process.on("disconnect", () => stop.abort());
 
   let sdkMetrics = async () => "";
-  const { port, server } = await listen(env, {
+  const { port, server } = await serveHealth(env, {
     ready,
     metrics: async () => (await Promise.all([registry.metrics(), sdkMetrics()])).join("\n"),
   });

@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { OUTCOMES } from "../db/entities/send.ts";
 import type { ConnectionPool } from "../db/pool.ts";
+import { watchConnections } from "../db/pool-metrics.ts";
 import type { StateCounts } from "../domain/sends/ledger.ts";
 import { ATTEMPT_OUTCOMES } from "../domain/webhooks/attempts.ts";
 
@@ -63,18 +64,6 @@ export function createMetrics(pool: string, ready: () => boolean): PoolMetrics {
     countMails: (counts) => {
       for (const outcome of OUTCOMES) mails.inc({ outcome }, counts[outcome] ?? 0);
     },
-    watchConnections: (connections) => {
-      new Gauge({
-        name: "mailkeel_database_pool_connections",
-        help: "Connections to Postgres that are used or idle, and callers waiting for one",
-        labelNames: ["state"],
-        registers,
-        collect() {
-          this.set({ state: "used" }, connections.totalCount - connections.idleCount);
-          this.set({ state: "idle" }, connections.idleCount);
-          this.set({ state: "waiting" }, connections.waitingCount);
-        },
-      });
-    },
+    watchConnections: (connections) => watchConnections(registry, connections),
   };
 }

@@ -1,16 +1,20 @@
 import { StringDecoder } from "node:string_decoder";
 import type { Dispatcher } from "undici";
 import { AddressRefused, NameNotResolved } from "../../domain/address-guard.ts";
-import type { Answer, Answered, Blocked, Failed, FailureCode } from "../../domain/webhooks/classify.ts";
+import {
+  type Answer,
+  type Answered,
+  type Blocked,
+  type Failed,
+  type FailureCode,
+  MAX_BODY_MS,
+  MAX_KEPT_BYTES,
+} from "../../domain/webhooks/classify.ts";
 import type { UrlGuard } from "../../domain/webhooks/url-guard.ts";
 import { type Connection, Connections, NotConnected, type Phase } from "./connection.ts";
 
 /** Bytes of an answer's body that are read at most. */
 const MAX_READ_BYTES = 65_536;
-/** Bytes of it that are kept at most. */
-const MAX_KEPT_BYTES = 16_384;
-/** How long the body is read at most: the status has decided, and an endless body must not hold up other requests. */
-const MAX_BODY_MS = 3_000;
 
 export interface DeliveryRequest {
   url: string;

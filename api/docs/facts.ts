@@ -10,15 +10,20 @@ import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/gates.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
+import { MAX_BODY_MS, MAX_KEPT_BYTES, MAX_RETRY_AFTER_SECONDS } from "../../domain/webhooks/classify.ts";
 import {
   FAILING_AFTER,
   FIRST_PROBE_SECONDS,
+  LONGEST_PROBE_SECONDS,
+  LONGEST_PROBE_SECONDS_LATER,
   SWITCH_OFF_FAILURES,
   SWITCH_OFF_HOURS,
 } from "../../domain/webhooks/endpoint-health.ts";
 import { MAX_ENDPOINTS } from "../../domain/webhooks/endpoints.ts";
 import { MAX_HEADERS, MAX_TOTAL_BYTES, MAX_VALUE_LENGTH } from "../../domain/webhooks/headers.ts";
 import { DELIVERY_KEPT_DAYS, EVENT_KEPT_DAYS } from "../../domain/webhooks/retention.ts";
+import { DEFAULT_OVERLAP_HOURS } from "../../domain/webhooks/rotate.ts";
+import { TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import { MAX_NAME_LENGTH } from "../fields.ts";
 import { MAX_BATCH as MAX_SUBSCRIBERS } from "../lists/schema.ts";
 import { MAX_BODY_BYTES as MAX_NEWSLETTER_BYTES, MAX_SUBJECT_LENGTH } from "../newsletters/schema.ts";
@@ -133,14 +138,21 @@ export function factsOf(env: Env, basePath: string) {
       headers: MAX_HEADERS,
       header_chars: MAX_VALUE_LENGTH,
       header_bytes: MAX_TOTAL_BYTES,
+      tests_per_minute: TESTS_PER_MINUTE,
       timeout_seconds: env.WEBHOOK_TIMEOUT_MS / 1_000,
+      body_seconds: MAX_BODY_MS / 1_000,
+      kept_bytes: MAX_KEPT_BYTES,
+      retry_after: durationText(MAX_RETRY_AFTER_SECONDS),
       attempts: env.WEBHOOK_LADDER_SECONDS.length,
       waits: list.format(waits.map(durationText)),
       total: durationText(waits.reduce((sum, wait) => sum + wait, 0)),
       failing_after: FAILING_AFTER,
       first_probe_seconds: FIRST_PROBE_SECONDS,
+      longest_probe: durationText(LONGEST_PROBE_SECONDS),
+      longest_probe_later: durationText(LONGEST_PROBE_SECONDS_LATER),
       switch_off_hours: SWITCH_OFF_HOURS,
       switch_off_failures: SWITCH_OFF_FAILURES,
+      overlap_hours: DEFAULT_OVERLAP_HOURS,
       delivery_days: DELIVERY_KEPT_DAYS,
       event_days: EVENT_KEPT_DAYS,
     },

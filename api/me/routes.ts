@@ -11,7 +11,7 @@ const getMe = route({
   tag: "Identity",
   summary: "Retrieve the API key or OAuth token of the request: its team, its scopes and its API version",
   description: paragraphs(
-    "Answers which key or token the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can find out what else it may do.",
+    "Answers which key or token the request carries: its team, its environment, the scopes it has at this moment and the dated version it is pinned to. It needs no scope, so that a client can learn its own scopes.",
     "`granted_scopes` are those of the key's creation; `scopes` are those of them that the role of its creator still allows.",
   ),
 })

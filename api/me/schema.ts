@@ -21,10 +21,10 @@ export const apiKey = z
       .meta({ description: "The dated version that the key is pinned to.", examples: ["2026-08-15"] }),
     scopes: z
       .array(z.enum(SCOPES))
-      .meta({ description: "What the key may do at this moment.", examples: [["lists:read", "lists:write"]] }),
+      .meta({ description: "The scopes that the key has at this moment.", examples: [["lists:read", "lists:write"]] }),
     granted_scopes: z
       .array(z.enum(SCOPES))
-      .meta({ description: "What the key was created with.", examples: [["lists:read", "lists:write"]] }),
+      .meta({ description: "The scopes that the key was created with.", examples: [["lists:read", "lists:write"]] }),
   })
   .meta({ id: "ApiKey", description: "The API key of a request." });
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
-import { SCOPES } from "../../domain/access/scopes.ts";
+import { SCOPES, type Scope, TOKEN_SCOPES } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { idOf, timestamp } from "../fields.ts";
@@ -16,10 +16,10 @@ const count = z.int().meta({ minimum: 0, examples: [1] });
 const quotaImpact: z.ZodType<QuotaImpact> = z
   .object({
     kind: z.enum(["contact_slots", "email_credits"]).meta({ examples: ["email_credits"] }),
-    amount: z.int().meta({ description: "What the request would use.", examples: [120] }),
-    used: z.int().meta({ description: "In use already.", examples: [4200] }),
-    limit: z.int().meta({ description: "What the team may use.", examples: [10000] }),
-    remaining: z.int().meta({ description: "What is left of the limit.", examples: [5800] }),
+    amount: z.int().meta({ description: "Units that the request would use.", examples: [120] }),
+    used: z.int().meta({ description: "Units in use before the request.", examples: [4200] }),
+    limit: z.int().meta({ description: "Units that the team may use.", examples: [10000] }),
+    remaining: z.int().meta({ description: "Units of the limit that are left.", examples: [5800] }),
   })
   .meta({ id: "QuotaImpact", description: "The use of a limit by the request, and where the team stands." });
 
@@ -152,16 +152,37 @@ export const PARAMETERS = {
   },
 } as const satisfies Record<string, JsonSchema>;
 
-export const SECURITY_SCHEMES = {
+const inWords = (scopes: readonly Scope[]): string => scopes.map((scope) => `\`${scope}\``).join(", ");
+
+/**
+ * The ways to authenticate.
+ * @param issuer of OAuth tokens; without one every token is refused, and the document names none
+ */
+export const securitySchemes = (issuer: string | undefined) => ({
   ApiKey: {
     type: "apiKey",
     in: "header",
     name: "x-api-key",
-    description: `An API key, \`mk_live_…\` or \`mk_test_…\`. It holds scopes out of: ${SCOPES.map((scope) => `\`${scope}\``).join(", ")}. Test keys have records of their own and never send.`,
+    description: `An API key, \`mk_live_…\` or \`mk_test_…\`. It holds scopes out of: ${inWords(SCOPES)}. Test keys have records of their own and never send.`,
   },
-  Bearer: {
-    type: "http",
-    scheme: "bearer",
-    description: "The same API key, or an OAuth access token, which never holds a scope that sends.",
-  },
-} as const satisfies Record<string, JsonSchema>;
+  Bearer: { type: "http", scheme: "bearer", description: "The same API key." },
+  ...(issuer !== undefined && {
+    // Not `oauth2`: that type asks for the URLs of the issuer's flows, which only the issuer's own metadata tells.
+    OAuth: {
+      type: "http",
+      scheme: "bearer",
+      bearerFormat: "JWT",
+      description: `An OAuth access token of the issuer \`${issuer}\`, whose metadata says how to get one. It holds scopes out of: ${inWords(TOKEN_SCOPES)}.`,
+    },
+  }),
+});
+
+/**
+ * The ways to authenticate for an operation with these scopes.
+ * @param issuer as of `securitySchemes`
+ */
+export const securityOf = (scopes: readonly Scope[], issuer: string | undefined): JsonSchema[] => [
+  { ApiKey: scopes },
+  { Bearer: scopes },
+  ...(issuer !== undefined && scopes.every((scope) => TOKEN_SCOPES.includes(scope)) ? [{ OAuth: scopes }] : []),
+];

@@ -2,7 +2,7 @@ import type { AnyTRPCRouter } from "@trpc/server";
 import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import { linksOf } from "../rest/envelope.ts";
-import { errorExamples, PARAMETERS, SECURITY_SCHEMES } from "./components.ts";
+import { errorExamples, PARAMETERS, securitySchemes } from "./components.ts";
 import { errorsOf } from "./errors.ts";
 import { HEADERS } from "./headers.ts";
 import { linksFrom } from "./links.ts";
@@ -20,8 +20,14 @@ Every success is \`{ data, meta }\`, every other answer \`{ error, meta }\`; \`m
  * The OpenAPI 3.1 document of the API, made from the routes that serve it.
  * @param publicUrl of the service, as its users reach it
  * @param basePath of the REST API
+ * @param issuer of the OAuth tokens that the service takes, if it takes any
  */
-export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, basePath: string): JsonSchema {
+export function openApiDocument(
+  routes: AnyTRPCRouter,
+  publicUrl: string,
+  basePath: string,
+  issuer?: string,
+): JsonSchema {
   const schemas = new Schemas();
   const responses = new Map<string, JsonSchema>();
   const definitions = endpointsOf(routes).map(({ meta }) => meta);
@@ -32,7 +38,7 @@ export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, basePa
     const item = paths[path] ?? {};
     paths[path] = item;
     const links = linksFrom(definition, definitions, pathOf);
-    item[definition.method.toLowerCase()] = operationOf(schemas, responses, definition, { nameOf, links });
+    item[definition.method.toLowerCase()] = operationOf(schemas, responses, definition, { nameOf, links, issuer });
   }
   const webhooks = webhooksOf(schemas);
   const codes = new Set(definitions.flatMap((definition) => [...errorsOf(definition).values()].flat()));
@@ -56,7 +62,7 @@ export function openApiDocument(routes: AnyTRPCRouter, publicUrl: string, basePa
       parameters: PARAMETERS,
       headers: HEADERS,
       examples: errorExamples(codes, linksOf(publicUrl)),
-      securitySchemes: SECURITY_SCHEMES,
+      securitySchemes: securitySchemes(issuer),
     },
   };
 }

@@ -26,7 +26,7 @@ const OF_EVERY_OPERATION: readonly ErrorCode[] = [
   "service_unavailable",
 ];
 
-/** Those of every list: it may be asked for what other lists can do. */
+/** Those of every list: a request may name a filter, a sort or an expansion that other lists have. */
 const OF_LISTS: readonly ErrorCode[] = ["filter_unsupported", "expand_unsupported"];
 
 /** The names of the query parameters that a route declares. */

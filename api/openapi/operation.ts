@@ -2,7 +2,7 @@ import { STATUS_CODES } from "node:http";
 import { z } from "zod";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { keyPolicy, type RouteDefinition } from "../rest/definition.ts";
-import { dryRunResponse, errorResponseOf, METAS } from "./components.ts";
+import { dryRunResponse, errorResponseOf, METAS, securityOf } from "./components.ts";
 import { errorsOf, isPaged } from "./errors.ts";
 import { COMMON_HEADERS, type HeaderName } from "./headers.ts";
 import { isObject, type JsonSchema, refTo, type Schemas } from "./schemas.ts";
@@ -133,7 +133,7 @@ function parametersOf(schemas: Schemas, definition: RouteDefinition, nameOf: (pa
   ];
 }
 
-/** The types that a request's body may have. A PATCH leaves out what does not change: it is a merge patch (RFC 7396). */
+/** The types that a request's body may have. A PATCH leaves out fields that do not change: it is a merge patch (RFC 7396). */
 const bodyTypes = (method: string): string[] =>
   method === "PATCH" ? ["application/json", "application/merge-patch+json"] : ["application/json"];
 
@@ -146,7 +146,7 @@ function bodyOf(schemas: Schemas, { method, input, operationId }: RouteDefinitio
   return { requestBody: { required: !body.safeParse(undefined).success, content } };
 }
 
-/** What the operation's own description leaves to the document: scopes, the Idempotency-Key and the dry run. */
+/** The rules that many operations share and none describes by itself: scopes, the Idempotency-Key and the dry run. */
 function commonRules(definition: RouteDefinition): string[] {
   const { scope, alsoScope, readScope, dryRun = false } = definition;
   const scopes = [scope, alsoScope].filter((name) => name !== null && name !== undefined).map(code);
@@ -166,12 +166,20 @@ function commonRules(definition: RouteDefinition): string[] {
   return lines;
 }
 
+interface OperationContext {
+  /** The document's name of a parameter of the path. */
+  nameOf: (param: string) => string;
+  links: JsonSchema;
+  /** Of OAuth tokens; undefined when the service takes none. */
+  issuer: string | undefined;
+}
+
 /** One operation of the document. */
 export function operationOf(
   schemas: Schemas,
   shared: Map<string, JsonSchema>,
   definition: RouteDefinition,
-  { nameOf, links }: { nameOf: (param: string) => string; links: JsonSchema },
+  { nameOf, links, issuer }: OperationContext,
 ): JsonSchema {
   const { operationId, tag, summary, description, scope, alsoScope } = definition;
   const scopes = [scope, alsoScope].filter((name) => name !== null && name !== undefined);
@@ -180,7 +188,7 @@ export function operationOf(
     tags: [tag],
     summary,
     description: [description, ...commonRules(definition)].join("\n\n"),
-    security: [{ ApiKey: scopes }, { Bearer: scopes }],
+    security: securityOf(scopes, issuer),
     parameters: parametersOf(schemas, definition, nameOf),
     ...bodyOf(schemas, definition),
     responses: {

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import type { AnyTRPCRouter } from "@trpc/server";
 import { Router } from "express";
+import type { Env } from "../../config/env.ts";
 import { openApiDocument } from "./document.ts";
 
 /** The document as it is sent. */
@@ -19,11 +20,15 @@ function render(document: unknown): Rendered {
 }
 
 /** Serves `/openapi.json`, which is made at its first request and kept. Pages of any origin may read it. */
-export function documentRouter(routes: AnyTRPCRouter, publicUrl: string, basePath: string): Router {
+export function documentRouter(
+  routes: AnyTRPCRouter,
+  { PUBLIC_URL, OAUTH_ISSUER }: Pick<Env, "PUBLIC_URL" | "OAUTH_ISSUER">,
+  basePath: string,
+): Router {
   const router = Router();
   let rendered: Rendered | undefined;
   router.get("/openapi.json", (req, res) => {
-    rendered ??= render(openApiDocument(routes, publicUrl, basePath));
+    rendered ??= render(openApiDocument(routes, PUBLIC_URL, basePath, OAUTH_ISSUER));
     res.set({
       "Content-Type": "application/json; charset=utf-8",
       "Cache-Control": "no-cache",

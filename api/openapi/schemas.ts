@@ -27,8 +27,8 @@ function withComponentRefs(value: unknown): unknown {
 }
 
 /**
- * Removes what zod writes for its own validator: the long pattern of a format, and the bounds of every safe integer. Puts
- * back the examples that zod leaves out where a schema transforms: ours are always those of what is sent.
+ * Removes the keywords that zod writes for its own validator: the long pattern of a format, and the bounds of every safe
+ * integer. Puts back the examples that zod leaves out where a schema transforms: ours always show the value as it is sent.
  */
 const override: NonNullable<z.core.ToJSONSchemaParams["override"]> = ({ zodSchema, jsonSchema }) => {
   const { examples } = z.globalRegistry.get(zodSchema) ?? {};
@@ -54,7 +54,7 @@ export class Schemas {
 
   /**
    * A zod schema as JSON Schema, with references to components.
-   * @param io `input` for what a client sends, `output` for what it gets
+   * @param io `input` for values that a client sends, `output` for those that it gets
    */
   convert(schema: z.ZodType, io: "input" | "output"): JsonSchema {
     const known = this.#converted[io].get(schema);

@@ -100,7 +100,7 @@ const remove = route({
   tag: "Suppressions",
   summary: "Delete a suppression; opt-outs per list stay",
   description: paragraphs(
-    "Takes an address off the do-not-mail list, whatever the reason it is there for. The record of opt-outs stays, and an opt-out from a list still holds. A bounce or a complaint that happens again puts the address back.",
+    "Takes an address off the do-not-mail list, also after a bounce, a complaint or an opt-out. The record of opt-outs stays, and an opt-out from a list still holds. A bounce or a complaint that happens again puts the address back.",
     "The answer does not repeat the address.",
   ),
 })

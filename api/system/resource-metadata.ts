@@ -1,5 +1,5 @@
 import type { Env } from "../../config/env.ts";
-import { SCOPES, SEND_SCOPES } from "../../domain/access/scopes.ts";
+import { TOKEN_SCOPES } from "../../domain/access/scopes.ts";
 import { resourceUrl } from "../base-path.ts";
 
 /**
@@ -16,7 +16,7 @@ export function resourceMetadata({ OAUTH_ISSUER: issuer, PUBLIC_URL }: Pick<Env,
       : {
           authorization_servers: [issuer],
           bearer_methods_supported: ["header"],
-          scopes_supported: SCOPES.filter((scope) => !SEND_SCOPES.includes(scope)),
+          scopes_supported: TOKEN_SCOPES,
         }),
   };
 }

@@ -1,12 +1,13 @@
 import type { z } from "zod";
 import type { Unsubscribe } from "../../db/entities/audience.ts";
+import { shownAddress } from "../../domain/address.ts";
 import { instant } from "../rest/instant.ts";
 import type { unsubscribe } from "./schema.ts";
 
 export const presentUnsubscribe = (row: Unsubscribe): z.input<typeof unsubscribe> => ({
   object: "unsubscribe",
   id: row.id,
-  email: row.email,
+  email: shownAddress(row),
   reason: row.reason,
   source: row.source,
   campaign_id: row.campaignId ?? null,

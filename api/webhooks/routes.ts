@@ -144,7 +144,7 @@ const update = route({
   tag: "Webhooks",
   summary: "Change, stop or re-activate a webhook endpoint",
   description: paragraphs(
-    "Changes the fields that the body holds and leaves the others as they are. `events` and `headers` replace what is stored as a whole: `{}` removes every header. A changed `url` is checked as at the registration.",
+    "Changes the fields that the body holds and leaves the others as they are. `events` and `headers` replace the stored ones as a whole: an empty object as `headers` removes every header. A changed `url` is checked as at the registration.",
     "`active: false` stops the deliveries; `active: true` starts them again, and clears the count of failures of an endpoint that was switched off. The secret can be neither written nor read.",
   ),
 })
@@ -154,7 +154,7 @@ const update = route({
   .mutation(async ({ ctx, input }) => {
     const { webhookId } = input.params;
     const { record, isChanged } = await updateEndpoint(ctx.em, ctx.vault, ctx.access, webhookId, input.body);
-    // A key without these scopes changes only what needs none; for another one it is not known whether they were needed.
+    // A key without these scopes changes only fields that need none; for another one it is not known whether they were needed.
     const holdsOne = CONTACT_SCOPES.some((scope) => ctx.access.scopes.includes(scope));
     return ok(presentWebhook(record), {
       impact: updateImpact(record.id, isChanged),

@@ -88,7 +88,7 @@ export const webhookPatch = z.strictObject({
   active: z.boolean().optional().describe("False stops the deliveries, true starts them again."),
 });
 
-/** Which example to send; a request without a body takes the first event that the endpoint is subscribed to. */
+/** The event whose example is sent; without a body, the first one that the endpoint is subscribed to. */
 export const testBody = z
   .strictObject({
     type: z

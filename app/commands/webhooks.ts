@@ -5,11 +5,10 @@ import { giveUpWaiting, readBacklog } from "../../domain/webhooks/backlog.ts";
 import type { EventName } from "../../domain/webhooks/catalogue.ts";
 import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
 import { createEndpoint } from "../../domain/webhooks/endpoints.ts";
-import { rotateSecret } from "../../domain/webhooks/rotate.ts";
+import { DEFAULT_OVERLAP_HOURS, rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { absoluteUrl, eventNames, wholeNumber, withTenant } from "../options.ts";
 import { inTenant, type Outcome, ownerOf, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
 
-const DEFAULT_OVERLAP_HOURS = 24;
 const MAX_OVERLAP_HOURS = 24 * 30;
 
 interface ConnectOptions extends TenantOptions {

@@ -158,6 +158,8 @@ const UnsubscribeSchema = defineEntity({
     id: p.text().primary(),
     ...tenancy,
     email: p.text(),
+    /** As a subscriber's. */
+    emailSpelling: p.text().nullable(),
     reason: p.text(),
     /** One of `UNSUBSCRIBE_SOURCES`. */
     source: p.text(),

@@ -154,6 +154,8 @@ const SendRecipientSchema = defineEntity({
     /** A subscriber's id when the send's resource is a newsletter. */
     memberId: p.text(),
     email: p.text(),
+    /** As the subscriber's when the send was confirmed. */
+    emailSpelling: p.text().nullable(),
     firstName: p.text().nullable(),
     lastName: p.text().nullable(),
     /** The targeted list that brought this recipient in, if any; fills the merge tag. */

@@ -210,7 +210,7 @@ const keyOf = (found: KeyRecord): AccessKey => ({
   apiVersion: found.api_version,
 });
 
-/** What every answer to a caller shows, also when the request is refused. */
+/** The facts that every answer to a caller shows, also when the request is refused. */
 export interface Identified {
   allowance: Allowance;
   /** The version for requests that name none. */

@@ -51,7 +51,7 @@ interface CountRow {
 
 const windowOf = ({ count, reset_ms: resetMs }: CountRow): WindowCount => ({ count, resetMs });
 
-/** What a limit leaves of the window that is open. */
+/** The rest of a limit in the window that is open. */
 export interface Allowance {
   limit: number;
   /** Requests that are left after this one. */

@@ -54,6 +54,9 @@ export const roleHolds = (role: Role, scope: Scope): boolean => HOLDS[role].has(
 /** The send tier: scopes that only an API key which a member minted can hold, never an OAuth client. */
 export const SEND_SCOPES: readonly Scope[] = ["newsletters:send", "campaigns:send"];
 
+/** The scopes that an OAuth token can hold. */
+export const TOKEN_SCOPES: readonly Scope[] = SCOPES.filter((scope) => !SEND_SCOPES.includes(scope));
+
 /** One credential must not both lift addresses off the do-not-mail list and mail them. */
 const FORBIDDEN_PAIRS: readonly (readonly [Scope, Scope])[] = SEND_SCOPES.map((send) => ["suppressions:delete", send]);
 

@@ -5,7 +5,7 @@ const MAX_LENGTH = 60;
  * A name that a client chose, as a mail to a person who did not ask for it may show it: short, in letters, digits and a
  * few signs. Mail programs make links of addresses and telephone numbers, so it keeps neither dots, slashes and colons
  * nor long numbers.
- * @param otherwise stands in for a name of which nothing is left
+ * @param otherwise is shown in place of a name that would be empty
  */
 export function plainName(name: string, otherwise: string): string {
   const plain = name

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { UnsubscribeSource } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { shownAddress } from "../address.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../links.ts";
 import { suppress } from "../suppressions.ts";
@@ -17,6 +18,7 @@ interface MailedRow {
   resource_type: string;
   member_id: string;
   email: string;
+  email_spelling: string | null;
   list_id: string | null;
 }
 
@@ -24,7 +26,7 @@ interface MailedRow {
 async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
     select s.team_id, s.environment, t.name as team_name, s.resource_id, s.resource_type,
-      r.member_id, r.email, r.list_id
+      r.member_id, r.email, r.email_spelling, r.list_id
     from send_recipients r join sends s on s.id = r.send_id join teams t on t.id = s.team_id
     where r.send_id = ${sendId} and r.seq = ${seq}`.execute(kysely(em));
   return rows[0];
@@ -49,7 +51,8 @@ export async function unsubscribe(em: EntityManager, ref: MailRef, source: Unsub
     kysely(em),
   );
   await optOutOfTargets(em, mail);
-  await suppress(em, tenantOfMail(mail), [mail.email], REASON);
+  const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
+  await suppress(em, tenantOfMail(mail), [address], REASON);
   await recordOnce(em, mail, source);
   return true;
 }
@@ -89,8 +92,8 @@ async function recordOnce(em: EntityManager, mail: MailedRow, source: Unsubscrib
   const tenant = tenantOfMail(mail);
   const id = newId("unsubscribe");
   const { numAffectedRows } = await sql`
-    insert into unsubscribes (id, team_id, environment, email, reason, source, campaign_id)
-    select ${id}, ${tenant.teamId}, ${tenant.environment}, ${mail.email}, ${REASON}, ${source},
+    insert into unsubscribes (id, team_id, environment, email, email_spelling, reason, source, campaign_id)
+    select ${id}, ${tenant.teamId}, ${tenant.environment}, ${mail.email}, ${mail.email_spelling}, ${REASON}, ${source},
       ${mail.resource_id}
     where not exists (
       select 1 from unsubscribes

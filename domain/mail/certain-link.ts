@@ -30,7 +30,7 @@ const SHOWING_ELEMENTS = new Set(
 const ORDERLY_ELEMENTS = new Set([...SHOWING_ELEMENTS, ..."small big font sup sub s del ins code pre".split(" ")]);
 /** They show nothing, and hide nothing but by a style sheet, which is read. */
 const HEAD_ELEMENTS = new Set(["head", "title", "meta", "style"]);
-/** Browsers read what follows in ways of their own. */
+/** Browsers read the text after them in ways of their own. */
 const PECULIAR_ELEMENTS = new Set(
   `svg math template select textarea frameset noframes noembed noscript iframe object applet marquee dialog xmp
   plaintext`.split(/\s+/),
@@ -38,7 +38,7 @@ const PECULIAR_ELEMENTS = new Set(
 
 /** The values of each attribute that hide nothing. Any other attribute is uncertain. */
 const HARMLESS_ATTRIBUTES: readonly (readonly [RegExp, RegExp])[] = [
-  // Read for what they say, or for the rules that they match.
+  // Read for their declarations, or for the rules that they match.
   [/^(?:style|class|id)$/, /^/],
   [/^(?:href|target|rel|title|alt|src|role|lang|xmlns(?::[a-z]+)?|data-[a-z-]+)$/, /^/],
   [/^dir$/, /^ltr$/i],
@@ -98,7 +98,7 @@ const readable = (source: string, parts: readonly SourcePart[], isStrict: boolea
 const withOutlookParts = (html: string): string =>
   html.replace(/<!--\[if[^\]<>]*\]>(?:\s*<!-->|-->)?|(?:<!--\s*)?<!\[endif\]-->|<!\[(?:if[^\]<>]*|endif)\]>/gi, "");
 
-/** The source with a marker for whatever differs between recipients. */
+/** The source with a marker for each part that differs between recipients. */
 function skeletonOf(source: string, parts: readonly SourcePart[], isStrict: boolean): string {
   // Of each condition that is open, the branches so far.
   const open: string[][] = [[""]];
@@ -212,7 +212,7 @@ const NO_RULES: SheetRules = new Set();
 interface Reading {
   /** The link has readable text of its own, and the elements around it show it. */
   isShown: boolean;
-  /** It does, whatever the html and body elements do. */
+  /** The same, without regard to the html and body elements. */
   isInTheOpen: boolean;
   /** The whole document has nothing that may hide or cover anything. */
   isPlain: boolean;
@@ -222,7 +222,7 @@ interface Reading {
 /**
  * Reads a skeleton.
  * @param rules of its sheets; without them no element but html and body is certain
- * @param forOutlook the skeleton is what Outlook reads, which knows no peculiar elements
+ * @param forOutlook the skeleton is of the source as Outlook reads it: it knows no peculiar elements
  */
 function read(html: string, url: string, rules: SheetRules | undefined, forOutlook = false): Reading {
   const positions = [...html.matchAll(ANY_MARKER)].map(({ index }) => index);
@@ -234,7 +234,7 @@ function read(html: string, url: string, rules: SheetRules | undefined, forOutlo
   const reading = { isShown: false, isInTheOpen: false, isPlain: true, sheets: "" };
   const open: Around[] = [];
   let current: Around = { isCertain: true, isOpen: true, isLink: false, paint: DEFAULT_PAINT };
-  /** Whether all markers so far stand where they cannot change what follows. */
+  /** Whether all markers so far stand where they cannot change the reading of the text after them. */
   const isUnchanged = (until: number) => {
     while ((positions[passed] ?? Number.POSITIVE_INFINITY) < until) passed++;
     return passed === known;
@@ -312,7 +312,7 @@ const ENDED_BY: Record<string, RegExp> = {
   p: /^<(?:[a-z]|\/(?:div|center|td|th|li|ul|ol|section|article|header|footer|main|blockquote)\b)/i,
 };
 
-/** Browsers ignore the end of what is around a table while a part of it is open. */
+/** Browsers ignore the end of an element around a table while a part of the table is open. */
 const TABLE_PARTS = new Set(["table", "caption", "thead", "tbody", "tfoot", "tr", "td", "th"]);
 
 /**

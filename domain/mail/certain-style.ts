@@ -83,7 +83,7 @@ export interface Paint {
 export const DEFAULT_PAINT: Paint = { color: [0, 0, 0], background: [255, 255, 255], leftPx: 0 };
 
 const LINK_COLOR: Color = [0, 0, 238];
-/** What browsers put to the left of lists and quotations. */
+/** Elements that browsers indent. */
 const INDENTED = new Set(["ul", "ol", "dd", "blockquote"]);
 const INDENT_PX = 40;
 
@@ -140,13 +140,13 @@ function luminance(color: Color): number {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-/** What the rules that may hide elements are about: `#id`, `.class` or a tag. */
+/** The targets of the rules that may hide elements: `#id`, `.class` or a tag. */
 export type SheetRules = ReadonlySet<string>;
 
 /** It also matches a comment without an end: otherwise each further beginning would be searched for one. */
 const COMMENT = /\/\*[\s\S]*?(?:\*\/|$)/g;
 
-/** Reads style sheets. @returns undefined when it is uncertain what a rule is about */
+/** Reads style sheets. @returns undefined when the targets of a rule are uncertain */
 export function sheetRules(sheet: string): SheetRules | undefined {
   const rules = new Set<string>();
   const comments = sheet.match(COMMENT) ?? [];

@@ -3,7 +3,7 @@ import { composeMessage, type MessageContent, type PreparedContent, prepareConte
 import { checkContent } from "./template.ts";
 import { type ContentField, type ContentProblem, TemplateError, type TemplateProblem } from "./template-problem.ts";
 
-/** What the thread can do. Tasks and results are plain data. */
+/** The tasks of the thread. Tasks and results are plain data. */
 export type ExaminationTask =
   /** Are the templates of a draft usable? */
   | { task: "check"; content: Record<ContentField, string> }
@@ -45,7 +45,7 @@ function composeSamples(content: MessageContent): void {
     composed.fill({ ...sample, firstName: "Jane", lastName: "Doe", listName: "News" });
     composed.fill(sample);
   } catch (error) {
-    // What makes every recipient unsendable is a problem of the template.
+    // A fault that makes every recipient unsendable is a problem of the template.
     throw error instanceof UnsendableError && error.cause instanceof TemplateError ? error.cause : error;
   }
 }

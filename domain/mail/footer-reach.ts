@@ -4,7 +4,7 @@ import type { SourcePart } from "./liquid-source.ts";
 import { MARKERS, withoutMarkers } from "./marker.ts";
 import { TemplateError } from "./template-problem.ts";
 
-/** Stands for what differs between recipients. */
+/** Stands for a part that differs between recipients. */
 const [MARKER] = MARKERS;
 /** Most characters of all style sheets together, those in comments included. */
 const MAX_SHEET_CHARS = 200_000;
@@ -44,7 +44,7 @@ const HARMLESS: readonly (readonly [RegExp, RegExp])[] = [
   [/^(?:margin|padding)(?:-(?:top|right|bottom|left))?$/, whole(`${LENGTH}(?:\\s+${LENGTH}){0,3}`)],
   [/^(?:border(?:-[a-z]+)*|outline(?:-[a-z]+)?)$/, whole(`(?:${LINE})(?:\\s+(?:${LINE})){0,5}`)],
   [/^(?:(?:min-|max-)?width|min-height)$/, whole(`${SIZE}|\\d{1,3}(?:\\.\\d+)?(?:px|pt)?`)],
-  // Together with overflow-x, a height in pixels cuts off what is below.
+  // Together with overflow-x, a height in pixels cuts off the text below it.
   [/^(?:max-)?height$/, whole("auto|none|inherit|initial|100%|100vh")],
   [/^overflow(?:-y)?$/, whole("visible|auto|scroll")],
   [/^overflow-x$/, whole("visible|auto|scroll|hidden")],
@@ -56,7 +56,7 @@ const HARMLESS: readonly (readonly [RegExp, RegExp])[] = [
   [/^content$/, whole('none|normal|""')],
 ];
 
-/** What a meta element may stand for; others lead to another page, or keep the footer's style from being read. */
+/** Kinds of meta elements that are harmless; others lead to another page, or keep the footer's style from being read. */
 const HARMLESS_META =
   /^(?:content-(?:type|language|style-type|script-type)|x-ua-compatible|imagetoolbar|cleartype|msthemecompatible|x-dns-prefetch-control|pragma|expires|cache-control)$/i;
 
@@ -65,10 +65,10 @@ const FONT_SHEET = /^(?:https?:)?\/\/(?:fonts\.googleapis\.com|fonts\.bunny\.net
 
 /**
  * Refuses a body whose html or body element, or whose style sheets, may hide, move or cover a footer that is its first or
- * last element. It finds them by their text alone, also in comments: what one program ignores, another reads.
+ * last element. It finds them by their text alone, also in comments: one program ignores a comment that another reads.
  * @param parts of the source, as `splitTemplate` returns them
  * @param isFirst the footer stands before all else, so that the rest may be painted above it
- * @throws {TemplateError} `hidden_link`, which names what to change
+ * @throws {TemplateError} `hidden_link`, which names the part to change
  */
 export function assertOutOfReach(source: string, parts: readonly SourcePart[], isFirst: boolean): void {
   const html = flatten(source, parts);
@@ -89,14 +89,14 @@ export function assertOutOfReach(source: string, parts: readonly SourcePart[], i
     else if (roots.push(attributes) > MAX_ROOTS) refuse(`more than ${MAX_ROOTS} elements html and body; remove some`);
     if (sheetChars > MAX_SHEET_CHARS) refuse(`style sheets of more than ${MAX_SHEET_CHARS} characters; shorten them`);
   }
-  if (sheets.some((sheet) => sheet.includes(MARKER))) refuse("a template tag in a style sheet; write what it prints");
+  if (sheets.some((sheet) => sheet.includes(MARKER))) refuse("a template tag in a style sheet; write its value");
   for (const attributes of roots) assertHarmlessRoot(attributes);
   if (isFirst) assertBelow(html);
   const known = [{ style: "", href: "" }, ...roots].map(toRoot);
   for (const sheet of sheets) assertHarmlessRules(sheet, known);
 }
 
-/** Refuses what may be painted above a footer that stands before it. */
+/** Refuses declarations that may paint an element above a footer that stands before it. */
 function assertBelow(html: string): void {
   let styles = "";
   const handler = withinLimits({
@@ -146,7 +146,7 @@ function flatten(source: string, parts: readonly SourcePart[]): string {
     } else if (CONDITION.test(name)) {
       const written = branch === undefined ? "" : pieces.slice(branch).join("");
       assertWholeElements(written);
-      // What follows begins anew in every combination of branches only if all that may stand before it has ended.
+      // The text after it begins anew in every combination of branches only if each part before it has ended.
       const last = pieces.findLast((piece) => piece.trim() !== "")?.trimEnd();
       if (!/^[{};>]?$/.test(last?.at(-1) ?? "") || !isWhole(written)) pieces.push(MARKER);
       depth += name.startsWith("end") ? -1 : /^(?:if|unless|case)$/.test(name) ? 1 : 0;
@@ -207,7 +207,7 @@ function readTag(text: string): { name: string; attributes: Record<string, strin
       tag ??= { name, attributes, length: parser.endIndex + 1 };
     },
   });
-  // Up to each ">", because what follows is not needed.
+  // Up to each ">", because the text after it is not needed.
   for (let from = 0; from >= 0 && tag === undefined; ) {
     const end = text.indexOf(">", from) + 1;
     if (end === 0) break;
@@ -287,7 +287,7 @@ const MEDIA = /^@(?:media|supports|layer|container|scope|starting-style)\b/;
 type Root = ReadonlyMap<string, { value: string; words: string }>;
 
 interface Block {
-  /** What stands before its brace */
+  /** The text before its brace */
   prelude: string;
   /** Its declarations may be about something that matters. */
   isReaching: boolean;
@@ -297,7 +297,7 @@ function assertHarmlessRules(sheet: string, roots: readonly Root[]): void {
   for (const [, url = ""] of sheet.matchAll(/@import(?:\s+(?:url\(\s*)?["']?([^"')\s;]*))?/gi)) {
     if (!FONT_SHEET.test(url)) refuse('"@import" of another host; write the sheet into the mail');
   }
-  // Its end closes what is open.
+  // Its end closes the elements that are open.
   const css = `${withoutStrings(sheet).toLowerCase()}}`;
   const open: Block[] = [];
   let from = 0;
@@ -334,7 +334,9 @@ function assertHarmlessDeclaration(text: string, block: Block | undefined): void
   } else if (block?.isReaching) {
     const property = uncertainProperty([text]);
     if (property !== undefined)
-      refuse(`"${property}" in the rule "${block.prelude.slice(0, 60)}"; remove it, or change what it is about`);
+      refuse(
+        `"${property}" in the rule "${block.prelude.slice(0, 60)}"; remove it, or let the rule select other elements`,
+      );
   }
 }
 
@@ -350,7 +352,7 @@ function mayReach(selector: string, roots: readonly Root[]): boolean {
   const [subject = "", ...around] = selector
     .replace(/\[[^\]]*\]/g, (attribute) => attribute.replace(/[\s>+~]/g, ""))
     .trim()
-    // Names and what stands between them in turns
+    // Names and the text between them, in turns
     .split(/\s*([\s>+~])\s*/)
     .reverse();
   const isAddition = /:(?:before|after)\b/.test(subject);
@@ -389,6 +391,6 @@ function mayHave(root: Root, piece: string): boolean {
   const [, name, operator, value = ""] = /^\[([\w-]+)(?:([~|^$*]?=)"?([\w-]*)"?)?\]$/.exec(piece) ?? [];
   if (name === undefined) return true;
   const actual = root.get(name);
-  // Whatever the operator, the value is part of the attribute.
+  // With every operator, the value is part of the attribute.
   return actual !== undefined && (operator === undefined || actual.value.includes(value));
 }

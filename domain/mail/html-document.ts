@@ -7,7 +7,7 @@ import { limits, TemplateError } from "./template-problem.ts";
 /** Most characters of all style sheets together. Mail programs ignore sheets that are much shorter. */
 const MAX_SHEET_CHARS = 200_000;
 
-/** What a mail program does not show as part of the text, even when it stands in the body. */
+/** Elements that a mail program does not show as part of the text, even when they stand in the body. */
 const HIDING_ELEMENTS = new Set(
   `head title style script template noscript textarea select option datalist iframe noframes noembed xmp plaintext object
   audio video canvas svg math dialog`.split(/\s+/),
@@ -15,7 +15,7 @@ const HIDING_ELEMENTS = new Set(
 
 /** How one element and those around it show their text. */
 interface Shown {
-  /** Nothing inside it can be seen, whatever its style. */
+  /** Nothing inside it can be seen, in any style. */
   hidden: boolean;
   /** Inherited: an element inside can be visible again, or have a font size again. */
   invisible: boolean;
@@ -112,7 +112,7 @@ function showInside(around: Shown, name: string, attributes: Attributes, rules: 
   inside.invisible = isInvisible(style) ?? around.invisible;
   const tiny = isTiny(style, around.tiny);
   inside.tiny = tiny ?? around.tiny;
-  // What an inline style says with `!important`, no style sheet overrules.
+  // No style sheet overrules an inline declaration with `!important`.
   const isKept = ["display", "visibility", "opacity"].every((property) => style.get(property)?.important);
   inside.doubtful ||= !isKept && hasName(rules.all, name, attributes);
   if (tiny !== undefined) inside.doubtfulSize = false;

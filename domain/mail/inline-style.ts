@@ -19,7 +19,7 @@ export function parseStyle(text: string): Style {
   return style;
 }
 
-/** Splits what follows the colon of a declaration into its value and whether `!important` ends it. In linear time. */
+/** Splits the text after the colon of a declaration into its value and whether `!important` ends it. In linear time. */
 export function splitValue(text: string): { value: string; important: boolean } {
   const mark = text.lastIndexOf("!");
   const important = mark >= 0 && text.slice(mark + 1).trim() === "important";

@@ -140,7 +140,7 @@ const CONVERSIONS: Readonly<Record<string, Conversion>> = {
   "%": () => "%",
 };
 
-/** What numbers are filled up to with zeros, and some with blanks. */
+/** Widths to which numbers are filled up, with zeros or with blanks. */
 const WIDTHS: Readonly<Record<string, number>> = {
   ...Object.fromEntries([..."CdeHIklmMSUWy"].map((name) => [name, 2])),
   ...{ j: 3, L: 3, Y: 4 },

@@ -9,5 +9,5 @@ export const ANY_MARKER = /[\u0086-\u0088]/g;
 
 export const hasMarker = (text: string): boolean => text.search(ANY_MARKER) >= 0;
 
-/** Replaces markers that an author wrote by another control character, which nobody sees either. */
+/** Replaces markers that an author wrote by another control character, which is as invisible. */
 export const withoutMarkers = (text: string): string => text.replace(ANY_MARKER, "\u0089");

@@ -223,7 +223,7 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
     `<div style="${IN_SIGHT}${ON_TOP}">${sentence}<br>` +
     `<a href="{{ unsubscribe_url }}" style="${IN_SIGHT}display:inline!important;` +
     `text-decoration:underline!important">Unsubscribe</a></div>`;
-  // After the end of the body, only what shows nothing may follow the footer.
+  // After the end of the body, only elements that show nothing may follow the footer.
   const bodyEnd = /<\/body\s*>\s*(?:<\/html\s*>\s*)?$/i.exec(source)?.index;
   // The source has no </body>, or has it inside a comment or a condition.
   const places = bodyEnd === undefined ? [source.length] : [bodyEnd, source.length];

@@ -11,16 +11,16 @@ export interface HidingRules {
 /** Characters of a selector that are read, from its end. */
 const MAX_SELECTOR_CHARS = 200;
 
-/** They depend on what a reader does, or are no part of the document. */
+/** They depend on actions of a reader, or are no part of the document. */
 const OTHER_STATES = /::|:(?:before|after|hover|active|focus|visited|target|checked)/;
 
 /**
  * Finds the rules that may hide elements. It errs on the side of hiding: of a selector only one name of its last part is
- * read, and rules count whatever the size of the screen.
+ * read, and a rule counts for every size of the screen.
  */
 export function hidingRules(sheet: string): HidingRules {
   const rules = { all: new Set<string>(), tiny: new Set<string>() };
-  // A piece is what stands before a brace: the selectors of a rule, or its declarations and their closing brace.
+  // A piece is the text before a brace: the selectors of a rule, or its declarations and their closing brace.
   let selectors = "";
   for (const piece of withoutComments(sheet).toLowerCase().split("{")) {
     const end = piece.indexOf("}");

@@ -87,7 +87,7 @@ export type TextTemplate = { plain: PlainTemplate } | { source: string };
 /** Tags that this module adds to an author's template. */
 const OWN_TAGS = 2;
 
-/** Compiles what `deriveText` made. */
+/** Compiles a text template of `deriveText`. */
 export function compileText(text: TextTemplate): Pick<Template, "plain" | "render"> {
   if ("plain" in text) return { plain: text.plain, render: (values) => renderPlain(text.plain, values) };
   const { render } = compileTemplate(text.source, { escape: false, ownTags: OWN_TAGS });
@@ -179,9 +179,9 @@ function markTokens(source: string): { marked: string; tokens: Token[] } {
 const PRINTING_TAGS = new Set(["echo", "cycle", "increment", "decrement"]);
 
 /**
- * Puts the tags back into the converted text. A conversion removes what no reader sees: attributes, the head of a
- * document. Its outputs are left out, and its conditions and definitions, which print nothing, are put in front of the
- * next tag.
+ * Puts the tags back into the converted text. A conversion removes the parts that no reader sees: attributes, the head of
+ * a document. Their outputs are left out, and their conditions and definitions, which print nothing, are put in front of
+ * the next tag.
  * @returns undefined when a condition begins in such a place and ends in another
  */
 function steeredText(
@@ -211,7 +211,7 @@ function steeredText(
   }
 }
 
-/** Braces in the text were entities in the HTML: they are printed, not evaluated, and begin no tag with what follows. */
+/** Braces in the text were entities in the HTML: they are printed, not evaluated, and begin no tag. */
 const literally = (text: string): string => text.replace(/\{(?=[{%]|$)/g, `{${SPLIT}`);
 
 /** Whether the tags of each condition were either all kept or all removed. */

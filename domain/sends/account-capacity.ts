@@ -43,7 +43,7 @@ export interface Lease {
  * holder leased before stay leased beyond a smaller share, since they may be open, until `renewLease` says otherwise.
  * After a refusal one worker at a time gets connections, once the account has waited.
  * @param holder names the worker process
- * @param options `isLoggedIn`: a connection of the worker works, whatever was refused. `tryNow`: an operator's command;
+ * @param options `isLoggedIn`: a connection of the worker works, although others were refused. `tryNow`: an operator's command;
  *   it does not wait
  */
 export function leaseConnections(

@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 
 /**
  * How many recipients of a send are in each state, every state named. They add up to the send's recipients, always. Reads
- * what changed since the ledger was copied, and not the ledger, see `SendCount`.
+ * the changes since the ledger was copied, and not the ledger, see `SendCount`.
  */
 export async function readCounts(
   em: EntityManager,

@@ -82,8 +82,8 @@ export interface Sendable {
   /** Sets the resource SCHEDULED and emits its event. */
   markScheduled(em: EntityManager, tenant: Tenant, id: string, send: { id: string; sendAt: Date }): Promise<void>;
   /**
-   * Takes the resource where its send is, and emits its event. A resource that was SENT stays SENT: what becomes of its
-   * unknown recipients afterwards concerns the send alone.
+   * Takes the resource where its send is, and emits its event. A resource that was SENT stays SENT: later outcomes of
+   * its unknown recipients concern the send alone.
    */
   markMoved(em: EntityManager, tenant: Tenant, id: string, send: MovedSend): Promise<void>;
 }

@@ -26,8 +26,8 @@ export async function copyRecipients(
   { sendId, accountId, members, recipients }: Copy,
 ): Promise<void> {
   const copied = await sql`
-    insert into send_recipients (send_id, seq, member_id, email, first_name, last_name, list_id)
-    select ${sendId}, row_number() over (), id, email, first_name, last_name, list_id
+    insert into send_recipients (send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id)
+    select ${sendId}, row_number() over (), id, email, email_spelling, first_name, last_name, list_id
     from (${members}) members
     where opted_in and not suppressed`.execute(kysely(em));
   if (Number(copied.numAffectedRows) !== recipients) {

@@ -62,7 +62,8 @@ const selectMembers: Sendable["selectMembers"] = ({ listIds, ...tenant }) => {
             from subscriptions where list_id = any(${[...listIds]}) and ${ofTenant(tenant)}
             group by subscriber_id`;
   return sql`
-    select s.id, s.email, s.first_name, s.last_name, m.list_id, m.opted_in, x.id is not null as suppressed, m.memberships
+    select s.id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id, m.opted_in,
+      x.id is not null as suppressed, m.memberships
     from (${memberships}) m
     join subscribers s on s.id = m.subscriber_id and ${ofTenant(tenant, "s")}
     left join suppressions x on ${ofTenant(tenant, "x")} and x.email = s.email`;

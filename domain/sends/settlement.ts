@@ -94,7 +94,7 @@ async function runSettlement(
   const { sendId, accountId, epoch, shared, teamId, environment } = dispatch;
   const seqs = mails.map(({ item }) => item.seq);
   const bounced = mails.flatMap(({ item, outcome }) =>
-    outcome.outcome === "rejected" && outcome.suppress ? [{ id: newId("suppression"), email: item.email }] : [],
+    outcome.outcome === "rejected" && outcome.suppress ? [{ id: newId("suppression"), ...item }] : [],
   );
   const bounces = bounced.length > 0;
   const mayRun = withEvents ? sql`true` : sql`not ${isWanted(dispatch, ...SETTLEMENT_EVENTS)}`;
@@ -141,9 +141,14 @@ async function runSettlement(
       )${
         bounces
           ? sql`, suppressed as (
-        insert into suppressions (id, team_id, environment, email, reason)
-        select id, ${teamId}, ${environment}, email, 'bounce:hard'
-        from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ email }) => email)}::text[]) as b (id, email)
+        insert into suppressions (id, team_id, environment, email, email_spelling, reason)
+        select id, ${teamId}, ${environment}, email,
+          (select r.email_spelling from send_recipients r where r.send_id = ${sendId} and r.seq = b.seq), 'bounce:hard'
+        from unnest(
+          ${bounced.map(({ id }) => id)}::text[],
+          ${bounced.map(({ email }) => email)}::text[],
+          ${bounced.map(({ seq }) => seq)}::int[]
+        ) as b (id, email, seq)
         where ${mayRun}
         on conflict (team_id, environment, email) do nothing
         returning *

@@ -10,7 +10,7 @@ const MOST_COUNTED = 10_000;
 /** Deliveries that one statement gives up: a long one would hold up the relay. */
 const GIVEN_UP_AT_ONCE = 1_000;
 
-/** How an endpoint fares, and what is on its way to it. */
+/** The health of an endpoint, and the deliveries that are on their way to it. */
 export interface Backlog {
   active: boolean;
   health: EndpointHealth;

@@ -9,7 +9,7 @@ import { keepEvents } from "./retention.ts";
 /** Statuses that may be replayed in bulk: deliveries that have ended without success. */
 export const REPLAYABLE = ["FAILED", "BLOCKED"] as const satisfies DeliveryStatus[];
 
-/** Which deliveries a bulk replay is about. */
+/** The deliveries that a bulk replay sends again. */
 export interface ReplayFilter {
   teamId: string | null;
   webhookId: string | null;

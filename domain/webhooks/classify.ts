@@ -43,8 +43,12 @@ export interface Blocked {
 /** How one request ended. */
 export type Answer = Answered | Failed | Blocked;
 
+/** Bytes of an answer's body that are kept at most. */
+export const MAX_KEPT_BYTES = 16_384;
+/** How long the body is read at most: the status has decided, and an endless body must not hold up other requests. */
+export const MAX_BODY_MS = 3_000;
 /** The longest wait an endpoint can ask for. */
-const MAX_RETRY_AFTER_SECONDS = 3600;
+export const MAX_RETRY_AFTER_SECONDS = 3600;
 
 const REQUEST_TIMEOUT = 408;
 const TOO_MANY_REQUESTS = 429;
@@ -70,7 +74,7 @@ export function classifyTest(id: string, answer: Answer): ClassifiedAnswer {
 
 /**
  * The outcome of an answer: 2xx is a success; 4xx except 408 and 429 is final; all else is tried again
- * unless it was the last attempt. The status decides, whatever became of the body.
+ * unless it was the last attempt. The status decides, also when the body was cut off or could not be read.
  */
 export function classifyAnswer(id: string, answer: Answer, last: boolean): ClassifiedAnswer {
   const { durationMs } = answer;

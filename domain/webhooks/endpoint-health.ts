@@ -21,8 +21,8 @@ const SUCCESS_COUNTS_HOURS = 24;
  * minute during the first hour and to a quarter of an hour from then on.
  */
 export const FIRST_PROBE_SECONDS = 5;
-const LONGEST_PROBE_SECONDS = 60;
-const LONGEST_PROBE_SECONDS_LATER = 900;
+export const LONGEST_PROBE_SECONDS = 60;
+export const LONGEST_PROBE_SECONDS_LATER = 900;
 
 /** An endpoint is switched off after this long without a success, in hours … */
 export const SWITCH_OFF_HOURS = 72;
@@ -46,7 +46,7 @@ export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<Endp
     now() - make_interval(hours => ${sql.lit(SUCCESS_COUNTS_HOURS)}) then ${sql.lit("working" satisfies EndpointHealth)}
   else ${sql.lit("unproven" satisfies EndpointHealth)} end`;
 
-/** What the outcomes of an attempt mean for the probes of their endpoint. */
+/** The facts of an attempt that decide on the probes of its endpoint. */
 export interface AttemptKind {
   /** The attempt was a probe. */
   isProbe: boolean;
@@ -98,7 +98,7 @@ export async function updateHealth(
   if (failuresSince > 0) await switchOffWhenDead(em, webhookId);
 }
 
-/** Forgets the failures of an endpoint. What waited for it is a backlog from then on. */
+/** Forgets the failures of an endpoint. The deliveries that waited for it are a backlog from then on. */
 export async function clearFailures(em: EntityManager, webhookId: string): Promise<void> {
   await kysely(em)
     .updateTable("webhook_health")

@@ -20,7 +20,7 @@ const SUBSCRIBER_ID = "sub_01m80rgrxxe01bm0p37q161zze";
 const NEWSLETTER_ID = "nl_01m80rgrxxe01bm0pde9yzz1nd";
 const CAMPAIGN_ID = "cmp_01m80rgrxye01bm0qrre3f0dvg";
 const EMAIL_ID = "1.send_01m80rgrxxe01bm0qfrxakx5bq";
-/** Of a domain that belongs to nobody (RFC 2606). */
+/** Of a domain that is reserved for examples (RFC 2606). */
 const ADDRESS = "ada@example.com";
 const SENDER = "news@example.com";
 
@@ -152,7 +152,7 @@ const EXAMPLES: EventObjects = {
 /** The example of a type's record, as it stands in the payload's `data.object`. */
 export const exampleRecord = <Name extends EventName>(type: Name): EventObjects[Name] => EXAMPLES[type];
 
-/** The example of a type's whole payload, in a dated version: what a receiver gets as the body of a delivery. */
+/** The example of a type's whole payload, in a dated version: the body of a delivery. */
 export function exampleOf<Name extends EventName>(type: Name, apiVersion = CURRENT_API_VERSION): EventPayload<Name> {
   const facts = { eventId: EVENT_ID, type, eventCreatedAt: EVENT_AT, object: JSON.stringify(exampleRecord(type)) };
   return JSON.parse(renderEvent(apiVersion, facts));

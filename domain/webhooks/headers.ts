@@ -45,8 +45,8 @@ export const RESERVED_HEADERS = [
 ] as const;
 
 /**
- * The `User-Agent` of a delivery. Common firewalls refuse requests without one; its URL tells a receiver's operator what
- * these requests are.
+ * The `User-Agent` of a delivery. Common firewalls refuse requests without one; its URL explains
+ * these requests to a receiver's operator.
  */
 export const userAgent = (publicUrl: string): string =>
   `Mailkeel-Webhooks/1 (+${new URL("/docs/webhooks", publicUrl).href})`;

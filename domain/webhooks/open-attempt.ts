@@ -60,7 +60,7 @@ export type OpenedAttempt =
   /** Nothing is left to attempt: the endpoint is gone or off, or the group had ended. */
   | { state: "ended"; failed: number; blocked: number };
 
-/** Which attempt of a group; the first is 1. */
+/** The number of the group's attempt; the first is 1. */
 interface GroupAttempt {
   groupId: string;
   attempt: number;

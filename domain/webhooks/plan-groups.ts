@@ -46,7 +46,7 @@ export interface OldDelivery {
   attemptsUsed: number;
 }
 
-/** What waits for an endpoint, oldest first; at least as many as it has room for. */
+/** The deliveries that wait for an endpoint, oldest first; at least as many as it has room for. */
 export interface WaitingDeliveries {
   /** Never attempted, and written since the endpoint last stopped failing. */
   fresh: readonly string[];
@@ -93,7 +93,7 @@ export function roomOf({ health, newGroups, oldGroups, teamGroups, probes, isPro
   };
 }
 
-/** Puts what waits for an endpoint into groups, as far as it has room for them. */
+/** Puts the deliveries that wait for an endpoint into groups, as far as it has room for them. */
 export function planGroups(load: EndpointLoad, waiting: WaitingDeliveries): PlannedGroup[] {
   const room = roomOf(load);
   if (room.probe > 0) {

@@ -33,7 +33,7 @@ function instants<Column extends string>(row: string, ...columns: Column[]): { [
 
 const nothing = sql`null`;
 
-/** The address of a row of `subscribers` or `suppressions`, in the client's spelling. */
+/** The address of a row that holds the client's spelling too, as the client wrote it. */
 const shownEmail = (row: string) =>
   sql<string>`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)})`;
 
@@ -65,7 +65,8 @@ export const suppressionRecord = (row: string): RawBuilder<EventObject<"suppress
 /** Of a row of `unsubscribes`. */
 export const unsubscribeRecord = (row: string): RawBuilder<EventObject<"unsubscribe">> =>
   record("unsubscribe", {
-    ...plain(row, "id", "email", "reason", "source", "campaign_id"),
+    ...plain(row, "id", "reason", "source", "campaign_id"),
+    email: shownEmail(row),
     ...instants(row, "unsubscribed_at"),
     created_at: isoInstant(sql.ref(`${row}.unsubscribed_at`)),
   });
@@ -97,7 +98,7 @@ export const emailRecord = (
     campaign_id: nothing,
     subscriber_id: sql.ref(`${row}.member_id`),
     contact_id: nothing,
-    ...plain(row, "email"),
+    email: shownEmail(row),
     status,
     ...plain(row, "reason", "attempts"),
     ...instants(row, "updated_at"),

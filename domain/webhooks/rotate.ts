@@ -4,6 +4,9 @@ import type { Vault } from "../crypto.ts";
 import { notFound } from "../errors.ts";
 import { newSecret, sealSecret } from "./secrets.ts";
 
+/** For how long the old secret of an endpoint signs too, unless the operator chooses another time. */
+export const DEFAULT_OVERLAP_HOURS = 24;
+
 export interface RotatedSecret {
   /** Shown this once. */
   secret: string;

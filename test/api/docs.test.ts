@@ -210,6 +210,20 @@ describe("The documentation", () => {
     }
   });
 
+  it("shows the numbers of webhooks that the code holds", async () => {
+    const text = textOf(await read("/docs/webhooks"));
+    for (const shown of [
+      "At most 20, values printable ASCII of at most 1,000 characters, 8 KiB in all",
+      "20 tests a minute per team",
+      "read for 3 seconds at most, and 16 KiB of it",
+      "up to 1 hour",
+      "double up to 1 minute in the first hour and to 15 minutes later",
+      "For 24 hours, or another overlap",
+    ]) {
+      assert.ok(text.includes(shown), shown);
+    }
+  });
+
   it("has commands in Getting started that work when they are pasted, and again", async function () {
     this.timeout(120_000);
     const commands = commandsOf(await read("/docs/getting-started"));

@@ -5,7 +5,7 @@ import { BASE_PATH } from "../../api/base-path.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { nearPathsAmong } from "../../api/rest/near-paths.ts";
 import { appRouter } from "../../api/router.ts";
-import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
+import { type ApiAnswer, type ApiClient, api, documentedFetch } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
@@ -205,6 +205,33 @@ describe("The manners of the API over HTTP", () => {
       const slashed = `${unique("a/b")}@example.com`;
       await client.post("/suppressions", { emails: [slashed] });
       assert.equal((await client.get(`/suppressions/${encodeURIComponent(slashed)}`)).status, 200);
+    });
+
+    it("may encode any letter of an endpoint's name, once", async () => {
+      const { origin } = await stack();
+      const statusOf = async (path: string) =>
+        (await documentedFetch(`${origin}${path}`, { headers: { "x-api-key": team.keys.live } })).status;
+      assert.equal((await fetch(`${origin}/%6fpenapi%2Ejson`)).status, 200);
+      for (const path of ["/api/v2/%6De", "/api/v2/%6d%65", "/%61p%69/%76%32/%6D%65"]) {
+        assert.equal(await statusOf(path), 200, path);
+      }
+      for (const path of ["/api/v2/%256De", "/api/v2/%25%36De", "/api/v2%2Fme", "/api%2fv2/me", "/api/v2/me%00"]) {
+        assert.equal(await statusOf(path), 404, path);
+      }
+
+      const { id } = (await client.post("/lists", { name: "a" })).body.data;
+      assert.equal((await client.get("/%6Cists?limit=%31")).body.data.length, 1);
+      const encoded = [...id].map((letter) => `%${letter.charCodeAt(0).toString(16)}`).join("");
+      assert.equal((await client.get(`/lists/${encoded}`)).body.data.id, id);
+      const twice = await client.get(`/lists/${encoded.replaceAll("%", "%25")}`);
+      assert.equal(twice.body.error.code, "validation_failed");
+    });
+
+    it("decodes a percent sign that is encoded twice to one that is encoded", async () => {
+      const email = `${unique("a%25b")}@example.com`;
+      await client.post("/suppressions", { emails: [email] });
+      assert.equal((await client.get(`/suppressions/${email.replace("%25", "%2525")}`)).body.data.email, email);
+      assert.equal((await client.get(`/suppressions/${email}`)).status, 404);
     });
 
     it("with a slash in an id names no other endpoint", async () => {

@@ -6,8 +6,10 @@ import { promisify } from "node:util";
 import { isObject, type JsonSchema } from "../../api/openapi/schemas.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
+import { SCOPES } from "../../domain/access/scopes.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { serveRoutes } from "../support/app.ts";
 import { assertDocumented, documentOf, validatorAt } from "../support/document.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
@@ -76,11 +78,11 @@ describe("the OpenAPI document", () => {
     assert.deepEqual(await plain.json(), document);
   });
 
-  it("passes the recommended rules of Redocly without an error or a warning", async () => {
+  async function assertClean(checked: Json): Promise<void> {
     const folder = await mkdtemp(`${tmpdir()}/openapi-`);
     try {
       // A server of this machine would be a warning.
-      const published = { ...document, servers: [{ url: "https://mail.mailkeel.test/api/v2" }] };
+      const published = { ...checked, servers: [{ url: "https://mail.mailkeel.test/api/v2" }] };
       await writeFile(`${folder}/openapi.json`, JSON.stringify(published));
       const args = [REDOCLY, "lint", "openapi.json", "--extends=recommended", "--format=json"];
       const env = { ...process.env, REDOCLY_TELEMETRY: "off", REDOCLY_SUPPRESS_UPDATE_NOTICE: "true" };
@@ -92,6 +94,39 @@ describe("the OpenAPI document", () => {
       assert.deepEqual([totals.errors, totals.warnings], [0, 0]);
     } finally {
       await rm(folder, { recursive: true });
+    }
+  }
+
+  it("passes the recommended rules of Redocly without an error or a warning", () => assertClean(document));
+
+  it("names OAuth tokens where an issuer is configured, at every operation but those that send", async () => {
+    assert.deepEqual(Object.keys(document.components.securitySchemes), ["ApiKey", "Bearer"]);
+    const issuer = "https://login.example.com";
+    const app = await serveRoutes(appRouter, {
+      changes: { OAUTH_ISSUER: issuer, OAUTH_JWKS_URL: `${issuer}/jwks.json` },
+    });
+    try {
+      const withIssuer: Json = await (await fetch(`${app.origin}/openapi.json`)).json();
+      const { OAuth, ...others } = withIssuer.components.securitySchemes;
+      assert.deepEqual(Object.keys(others), ["ApiKey", "Bearer"]);
+      assert.deepEqual([OAuth.type, OAuth.scheme, OAuth.bearerFormat], ["http", "bearer", "JWT"]);
+      assert.ok(OAuth.description.includes(issuer));
+      const scopes = [...OAuth.description.matchAll(/`(\w+:\w+)`/g)].map(([, scope]) => scope);
+      assert.deepEqual(
+        scopes,
+        SCOPES.filter((scope) => !scope.endsWith(":send")),
+      );
+      const without = [...operationsOf(withIssuer)].filter(
+        ([, { security }]) => !security.some((way: Json) => way.OAuth !== undefined),
+      );
+      assert.deepEqual(without.map(([id]) => id).sort(), ["previewNewsletterSend", "sendNewsletter"]);
+      for (const [id, { security }] of operationsOf(withIssuer)) {
+        const [{ ApiKey: needed }, , token] = security;
+        if (token) assert.deepEqual(token, { OAuth: needed }, id);
+      }
+      await assertClean(withIssuer);
+    } finally {
+      await app.close();
     }
   });
 

@@ -8,7 +8,15 @@ import { cleanUp } from "../../workers/maintenance.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { type Keys, makeClient, makeDatabase, newKey, type OwnDatabase } from "../support/own-database.ts";
+import {
+  type Keys,
+  makeClient,
+  makeDatabase,
+  newKey,
+  type OwnDatabase,
+  settingsOf,
+  startApi,
+} from "../support/own-database.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
@@ -304,6 +312,12 @@ describe("Rate limits", function () {
       database = await makeDatabase();
     });
     afterEach(() => database.drop());
+    /** Leaves the keys readable. */
+    const takeCounts = async () => {
+      const owner = database.orm.em.fork();
+      await owner.execute("revoke insert, update on request_counts from public");
+      await owner.execute("alter table request_counts rename to request_counts_away");
+    };
 
     it("hold in each process alone, and a metric says so", async () => {
       const { key } = await makeClient(database, keys);
@@ -311,13 +325,11 @@ describe("Rate limits", function () {
       const app = await serve({ ...settings, RATE_LIMIT_PER_MINUTE: 3, FAILED_AUTHENTICATIONS_PER_MINUTE: 2 });
       const countedAlone = async () =>
         (await app.deps.metrics.getSingleMetric("mailkeel_requests_counted_alone_total")?.get())?.values[0]?.value;
-      const owner = database.orm.em.fork();
       const ask = async (given = key) => code(await api(given, app.base).get("/ping"));
       assert.equal(await ask(), "200");
       assert.equal(await countedAlone(), 0);
 
-      await owner.execute("revoke insert, update on request_counts from public");
-      await owner.execute("alter table request_counts rename to request_counts_away");
+      await takeCounts();
       const answers = [];
       for (let i = 0; i < 4; i++) answers.push(await api(key, app.base).get("/ping"));
       assert.deepEqual(answers.map(code), ["200", "200", "200", "rate_limit_exceeded"]);
@@ -331,6 +343,37 @@ describe("Rate limits", function () {
         ["api_key_malformed", "api_key_malformed", "rate_limit_exceeded"],
       );
       assert.equal(await countedAlone(), 6);
+    });
+
+    it("show in /metrics how many requests a process counted alone, at its health port only", async () => {
+      const { key } = await makeClient(database, keys);
+      const process = await startApi({ ...settingsOf(database, keys), RATE_LIMIT_PER_MINUTE: "2" });
+      try {
+        const countedAlone = async () => {
+          const scraped = await fetch(`${process.health}/metrics`);
+          assert.equal(scraped.status, 200);
+          return /^mailkeel_requests_counted_alone_total\{pool="api"\} (\d+)$/m.exec(await scraped.text())?.[1];
+        };
+        const client = api(key, process.base);
+        assert.equal(code(await client.get("/me")), "200");
+        assert.equal(await countedAlone(), "0");
+        await takeCounts();
+        assert.deepEqual(
+          [code(await client.get("/me")), code(await client.get("/me")), code(await client.get("/me"))],
+          ["200", "200", "rate_limit_exceeded"],
+        );
+        assert.equal(await countedAlone(), "3");
+
+        const states = await Promise.all(["/healthz", "/readyz"].map((path) => fetch(`${process.health}${path}`)));
+        assert.deepEqual(
+          states.map(({ status }) => status),
+          [200, 200],
+        );
+        assert.equal((await fetch(`${process.health}/api/v2/me`)).status, 404);
+        assert.equal((await fetch(`${process.origin}/metrics`)).status, 404);
+      } finally {
+        await process.stop();
+      }
     });
   });
 });

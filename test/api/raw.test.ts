@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
-import { api } from "../support/api.ts";
+import { api, documentedFetch } from "../support/api.ts";
 import { makeTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 
@@ -48,7 +48,7 @@ describe("A malformed request", () => {
 
   it("is invalid JSON when its body is no UTF-8, so that two such bodies are never the same", async () => {
     const { keys } = await makeTeam();
-    const answer = await fetch(`${(await stack()).api}/lists`, {
+    const answer = await documentedFetch(`${(await stack()).api}/lists`, {
       method: "POST",
       headers: { "x-api-key": keys.live, "content-type": "application/json" },
       body: Buffer.from([...Buffer.from('{"name":"x'), 0xff, ...Buffer.from('"}')]),

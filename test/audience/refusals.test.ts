@@ -2,11 +2,15 @@ import assert from "node:assert/strict";
 import { isPaged } from "../../api/openapi/errors.ts";
 import { keyPolicy } from "../../api/rest/definition.ts";
 import type { Endpoint } from "../../api/rest/endpoints.ts";
+import { appRouter } from "../../api/router.ts";
 import { formatKey, generateKey } from "../../domain/access/keys.ts";
+import { WINDOW_SECONDS } from "../../domain/access/request-limit.ts";
 import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
 import { makeMember, makeTeam, scopesBesideDeleting, scopesBesideSending, unique } from "../support/factories.ts";
+import { windowWithRoom } from "../support/request-window.ts";
 import { bodyOf, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, paramsOf, pathOf } from "./walk.ts";
 
 /** A request that differs from a valid one of its endpoint. */
@@ -233,11 +237,16 @@ describe("Every endpoint refuses", () => {
     keys = await makeKeys(estate);
   });
 
-  async function ask(endpoint: Endpoint, { key, headers = {}, query, body, withoutIdempotencyKey }: Change) {
+  /** @param base another API's base URL */
+  async function ask(
+    endpoint: Endpoint,
+    { key, headers = {}, query, body, withoutIdempotencyKey }: Change,
+    base?: string,
+  ) {
     const sent = body === undefined ? bodyOf(endpoint) : body;
     const idempotencyKey = needsKey(endpoint) && !withoutIdempotencyKey ? unique("key") : undefined;
     const path = pathOf(endpoint, estate.values);
-    return api(key).call(endpoint.meta.method, path, sent, {
+    return api(key, base).call(endpoint.meta.method, path, sent, {
       query,
       headers: { ...(idempotencyKey && { "idempotency-key": idempotencyKey }), ...headers },
     });
@@ -254,6 +263,32 @@ describe("Every endpoint refuses", () => {
       }
     });
   }
+
+  describe("a key that has used up its allowance", function () {
+    this.timeout(60_000);
+    let limited: TestApp;
+    before(async () => {
+      limited = await serveRoutes(appRouter, { changes: { RATE_LIMIT_PER_MINUTE: 1 } });
+    });
+    after(() => limited.close());
+
+    for (const endpoint of ENDPOINTS) {
+      it(`${nameOf(endpoint)}: rate_limit_exceeded`, async () => {
+        await windowWithRoom();
+        const key = keyFor(estate, endpoint);
+        await api(key, limited.base).get("/me");
+        const answer = await ask(endpoint, { key }, limited.base);
+        assertRefused(answer, "rate_limit_exceeded");
+        const seconds = answer.headers.get("retry-after") ?? "";
+        assert.match(seconds, /^[1-9]\d?$/);
+        assert.ok(Number(seconds) <= WINDOW_SECONDS, seconds);
+        for (const prefix of ["ratelimit", "x-ratelimit"]) {
+          const shown = ["limit", "remaining", "reset"].map((name) => answer.headers.get(`${prefix}-${name}`));
+          assert.deepEqual(shown, ["1", "0", seconds], prefix);
+        }
+      });
+    }
+  });
 
   describe("a field of the wrong type", () => {
     for (const endpoint of ENDPOINTS.filter(takesBody)) {

@@ -4,9 +4,12 @@ import { domainToASCII } from "node:url";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { importSubscribers } from "../../domain/csv-import.ts";
+import { unsubscribeUrl } from "../../domain/links.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
+import { app } from "../support/command.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { caughtMails, makeSender, preview, readMail, sendAndWait } from "../support/sending.ts";
+import { caughtMails, makeSender, preview, readMail, sendAndWait, setFaults } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
 
 /** Spellings of one address: how a client may write it, and how it comes back. */
@@ -23,6 +26,7 @@ describe("An address in several spellings", () => {
     team = await makeTeam();
     client = api(team.keys.live);
   });
+  afterEach(() => setFaults([]));
   const emails = (answer: { body: Json }) => answer.body.data.map(({ email }: Json) => email);
 
   it("is one suppression, which comes back as it was first sent, trimmed and in lower case", async () => {
@@ -95,6 +99,55 @@ describe("An address in several spellings", () => {
     assert.equal((await load(written)).created, 1);
     assert.equal((await load(again)).created, 0);
     assert.deepEqual(emails(await client.get("/subscribers")), [shown]);
+  });
+
+  it("stands as the client wrote it in the events of its mail, in the suppressions and in the opt-outs", async () => {
+    const sender = await makeSender({ recipients: [] });
+    const domain = domainToASCII(`leser-köln.${sender.audience}`);
+    const [bounced, complained, left] = ["bounced", "complained", "left"].map((name) => `${unique(name)}@${domain}`);
+    assert.ok(bounced && complained && left);
+    const ids: string[] = [];
+    for (const email of [bounced, complained, left]) {
+      ids.push((await sender.client.post("/subscribers", { email: ` ${email.toUpperCase()}` })).body.data.id);
+    }
+    await sender.client.post(`/lists/${sender.listId}/subscribers`, { subscriber_ids: ids });
+    await listen(sender);
+    const events = emitted(sender);
+    const addressesIn = async (...types: string[]) =>
+      (await events()).flatMap(({ type, object }) => (types.includes(type) ? [`${type} ${object.email}`] : [])).sort();
+
+    const [name] = bounced.split("@");
+    await setFaults([{ stage: "rcpt", match: name ?? "", code: 550, message: "5.1.1 no such user" }]);
+    await sendAndWait(sender);
+    assert.deepEqual(await addressesIn("email.sent", "email.rejected", "suppression.added"), [
+      `email.rejected ${bounced}`,
+      `email.sent ${complained}`,
+      `email.sent ${left}`,
+      `suppression.added ${bounced}`,
+    ]);
+
+    const record = ["complaint:record", "--newsletter", sender.newsletterId, "--email", complained];
+    const { code, stderr } = await app(...record, "--json");
+    assert.equal(code, 0, stderr);
+    const { send_id: sendId, seq } = await kysely(sender.em)
+      .selectFrom("send_recipients")
+      .where("member_id", "=", ids[2] ?? "")
+      .select(["send_id", "seq"])
+      .executeTakeFirstOrThrow();
+    const link = unsubscribeUrl(sender.vault, (await stack()).origin, { sendId, seq });
+    assert.equal((await fetch(link, { method: "POST" })).status, 200);
+    assert.deepEqual(
+      await addressesIn("email.complained", "suppression.added", "subscription.removed", "unsubscribe.created"),
+      [
+        `email.complained ${complained}`,
+        `subscription.removed ${left}`,
+        `suppression.added ${complained}`,
+        `suppression.added ${left}`,
+        `unsubscribe.created ${left}`,
+      ],
+    );
+    assert.deepEqual(emails(await sender.client.get("/suppressions")).sort(), [bounced, complained, left]);
+    assert.deepEqual(emails(await sender.client.get("/unsubscribes")), [left]);
   });
 
   it("gets no mail when it is suppressed in another one, and a from-address finds its account in any", async () => {

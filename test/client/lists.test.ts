@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { ApiError, type List, Mailkeel, MailkeelError } from "../../client/index.ts";
+import { documentedFetch } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
@@ -18,7 +19,7 @@ describe("A list of the client", function () {
   const made: List[] = [];
   before(async () => {
     const { keys } = await makeTeam();
-    mailkeel = new Mailkeel({ apiKey: keys.live, baseUrl: (await stack()).api });
+    mailkeel = new Mailkeel({ apiKey: keys.live, baseUrl: (await stack()).api, fetch: documentedFetch });
     for (let i = 0; i < MADE; i++) made.push((await mailkeel.lists.create({ name: `List ${i}` })).data);
   });
 
@@ -51,7 +52,7 @@ describe("A list of the client", function () {
       baseUrl: (await stack()).api,
       fetch: (...request) => {
         requests++;
-        return fetch(...request);
+        return documentedFetch(...request);
       },
     });
     for (let i = 0; i < 3; i++) await counting.lists.create({ name: `${i}` });

@@ -80,15 +80,33 @@ describe("The client's package", function () {
     assert.equal(stdout, "ada@example.com CONFIRMED\n");
   });
 
+  /** The names that the examples of a document take from their reader's program. */
+  const DECLARED = [
+    "declare const rawBody: Uint8Array, secret: string;",
+    "declare const request: { headers: Record<string, string | undefined> };",
+    "declare let since: string | undefined;",
+    "declare function store(record: { id: string }): Promise<void>;",
+  ];
+
   it("compiles the examples of its README.md", async () => {
-    const declared = [
-      "declare const rawBody: Uint8Array, secret: string;",
-      "declare const request: { headers: Record<string, string | undefined> };",
-      "declare let since: string | undefined;",
-      "declare function store(record: { id: string }): Promise<void>;",
-    ];
-    const code = snippets("client/README.md").join("\n");
-    assert.equal(await typeCheck("readme.ts", [...declared, code].join("\n")), "");
+    assert.equal(await typeCheck("readme.ts", [...DECLARED, ...snippets("client/README.md")].join("\n")), "");
+  });
+
+  it("compiles the examples of the guides", async () => {
+    const imports =
+      'import { InvalidRequestError, Mailkeel } from "@mailkeel/client";\ndeclare const mailkeel: Mailkeel;';
+    const examples = ["pagination", "errors", "webhooks"].map((name) => snippets(`api/docs/guides/${name}.md`));
+    for (const each of examples) assert.ok(each.length > 0);
+    assert.equal(await typeCheck("guides.ts", [imports, ...DECLARED, ...examples.flat()].join("\n")), "");
+  });
+
+  it("runs the example of the guide Getting started, with its types", async () => {
+    const [example = ""] = snippets("api/docs/guides/getting-started.md");
+    assert.equal(await typeCheck("started.ts", example), "");
+    const { keys } = await makeTeam();
+    const env = { PATH: process.env["PATH"], KEY: keys.test, API: (await stack()).api };
+    const { stdout } = await run(process.execPath, ["started.ts"], { cwd: project, env });
+    assert.equal(stdout, "grace@example.com CONFIRMED\n");
   });
 
   it("refuses, by its types, what the API does not take", async () => {

@@ -20,6 +20,7 @@ import {
   TimeoutError,
 } from "../../client/index.ts";
 import { retryDelayMs } from "../../client/retry.ts";
+import { documentedFetch } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
@@ -333,7 +334,8 @@ describe("A request of the client", function () {
   });
 
   it("reaches the service without a proxy in between", async () => {
-    const direct = new Mailkeel({ apiKey: team.keys.live, baseUrl: `${(await stack()).api}/` });
+    const baseUrl = `${(await stack()).api}/`;
+    const direct = new Mailkeel({ apiKey: team.keys.live, baseUrl, fetch: documentedFetch });
     assert.equal((await direct.me.retrieve()).data.environment, "LIVE");
   });
 });

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { relative } from "node:path";
+import { pino } from "pino";
+import { openMetrics } from "../../api/metrics.ts";
 import { SETTINGS_FACTS, type SettingFacts } from "../../config/env.ts";
 import { STACK_SETTINGS_FACTS } from "../../stack/settings.ts";
 import { createMetrics } from "../../workers/metrics.ts";
@@ -52,7 +54,8 @@ describe("docs/operations.md", () => {
   });
 
   it("explains every metric of Mailkeel, and every Temporal metric that an alert reads", async () => {
-    const ours = [...(await createMetrics("any", () => true).registry.getMetricsAsArray())].map(({ name }) => name);
+    const registries = [createMetrics("any", () => true).registry, openMetrics(pino({ level: "silent" })).registry];
+    const ours = registries.flatMap((registry) => registry.getMetricsAsArray()).map(({ name }) => name);
     const asked = read("deploy/prometheus/alerts.yml").match(/\b(mailkeel|temporal)_\w+/g) ?? [];
     for (const name of new Set([...ours.filter((metric) => metric.startsWith("mailkeel_")), ...asked])) {
       assert.ok(text.includes(`\`${name.replace(/_bucket$/, "")}`), name);

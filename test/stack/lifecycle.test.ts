@@ -35,11 +35,11 @@ describe("the embedded stack once it is up", function () {
   this.timeout(180_000);
   let stack: SpawnedStack;
   before(() => {
-    stack = spawnStack({ env: { HOST: "0.0.0.0" } });
+    stack = spawnStack({ env: { HOST: "0.0.0.0", HEALTH_HOST: "0.0.0.0" } });
   });
   after(clearStacks);
 
-  it("listens on loopback alone, except for the API, whatever HOST says", async () => {
+  it("listens on loopback alone, except for the API, when HOST and HEALTH_HOST are other addresses", async () => {
     const { api, health, pids } = await stack.ready();
     const open = listeners(stack.pids());
     const beyond = open.filter(({ address }) => !isLoopback(address));
@@ -58,7 +58,7 @@ describe("the embedded stack once it is up", function () {
     for (const key of [file.keys.live, file.keys.test, file.keys.cleanup]) {
       assert.equal((await me(file, key)).status, 200);
     }
-    assert.deepEqual(Object.keys(file.health).sort(), [...POOLS].sort());
+    assert.deepEqual(Object.keys(file.health).sort(), ["api", ...POOLS].sort());
     const urls = [file.api, file.database, `http://${file.temporal.address}`, file.temporal.ui ?? "", file.mail.smtp];
     assert.ok(file.webhooks.receiver);
     for (const url of [...urls, file.mail.api, file.webhooks.receiver, ...Object.values(file.health)]) {

@@ -32,6 +32,7 @@ const BAD = {
   WORKER_DEPLOYMENT_NAME: "mail.keel",
   WORKER_BUILD_ID: "build 1",
   LOG_LEVEL: "loud",
+  HEALTH_HOST: "localhost:9090",
   HEALTH_PORT: "-1",
   SHUTDOWN_GRACE_MS: "soon",
   SMTP_TIMEOUT_MS: "1",

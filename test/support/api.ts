@@ -1,3 +1,4 @@
+import { BASE_PATH } from "../../api/base-path.ts";
 import { assertDocumented } from "./document.ts";
 import { stack } from "./stack.ts";
 
@@ -35,6 +36,22 @@ const undocumented = new Set<string>();
 /** Leaves the answers of an app out of the comparison with the document. */
 export const leaveUndocumented = (base: string): void => void undocumented.add(base);
 
+/** Compares an answer of the API with the document. @returns its body, null where that is no JSON */
+function compared(method: string, url: URL, { status, headers }: Response, text: string): Json {
+  const isJson = headers.get("content-type")?.startsWith("application/json") && text !== "";
+  const body = isJson ? JSON.parse(text) : null;
+  if (!undocumented.has(`${url.origin}${BASE_PATH}`)) assertDocumented({ method, url, status, headers, body });
+  return body;
+}
+
+/** `fetch` for a request to the API that `api` cannot make. Its answer is compared with the document. */
+export const documentedFetch: typeof fetch = async (...given) => {
+  const { method, url } = new Request(...given);
+  const response = await fetch(...given);
+  compared(method, new URL(url), response, await response.clone().text());
+  return response;
+};
+
 /**
  * A client with a key (none: no credential) for the API of the stack. Every answer is compared with the document.
  * @param base another API's base URL, for one that a test runs itself
@@ -50,13 +67,12 @@ export function api(key?: string, base?: string): ApiClient {
     const text = typeof body === "string" ? body : JSON.stringify(body);
     const response = await fetch(url, { method, headers, ...(body === undefined ? {} : { body: text }) });
     const answer = await response.text();
-    const isJson = response.headers.get("content-type")?.startsWith("application/json") && answer !== "";
-    const { status, headers: answered } = response;
-    const parsed = isJson ? JSON.parse(answer) : null;
-    if (base === undefined || !undocumented.has(base)) {
-      assertDocumented({ method, url, status, headers: answered, body: parsed });
-    }
-    return { status, headers: answered, body: parsed, text: answer };
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: compared(method, url, response, answer),
+      text: answer,
+    };
   };
   return {
     call,

@@ -5,6 +5,7 @@ import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { openApiDocument } from "../../api/openapi/document.ts";
 import { isObject, type JsonSchema } from "../../api/openapi/schemas.ts";
+import { withPlainCharacters } from "../../api/rest/request-path.ts";
 import { appRouter } from "../../api/router.ts";
 
 /** Headers of HTTP itself and of the security policy, which the document leaves to them. */
@@ -147,7 +148,7 @@ export function assertDeliveryHeadersDocumented(headers: IncomingHttpHeaders): v
 /** @throws {AssertionError} for a status, a header or a field that the document does not name for the operation */
 export function assertDocumented({ method, url, status, headers, body }: AnswerToCheck): void {
   const { document, at, operationOf } = compiled();
-  const path = url.pathname.slice(BASE_PATH.length);
+  const path = withPlainCharacters(url.pathname).slice(BASE_PATH.length);
   const operation = operationOf(method, path);
   const what = `${method} ${operation?.split("/")[2]?.replaceAll("~1", "/") ?? path} answered ${status}`;
   if (operation === undefined) {

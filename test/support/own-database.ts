@@ -140,11 +140,13 @@ export async function startApi(settings: Record<string, string>) {
   const [message] = (await Promise.race([
     once(child, "message"),
     ended.then(([code]) => Promise.reject(new Error(`the API ended with ${code} instead of getting ready`))),
-  ])) as [{ port: number }];
+  ])) as [{ port: number; healthPort: number }];
   const origin = `http://127.0.0.1:${message.port}`;
   return {
     origin,
     base: `${origin}/api/v2`,
+    /** Base URL of its health and metrics. */
+    health: `http://127.0.0.1:${message.healthPort}`,
     ended,
     stop: async () => {
       child.kill("SIGKILL");

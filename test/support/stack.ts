@@ -17,7 +17,7 @@ export interface TestStack {
   env: Env;
   temporal: { address: string; namespace: string };
   mail: { smtp: string; api: string };
-  /** Base URL of each worker pool's health and metrics. */
+  /** Base URL of the health and metrics of the API and of each worker pool. */
   health: Record<string, string>;
   pids: Record<string, number>;
 }
@@ -82,7 +82,7 @@ async function loneApi(server: string): Promise<TestStack> {
   };
   await migrate(settings.MIGRATION_DATABASE_URL, settings.DATABASE_URL);
   child = fork(API_MAIN, { env: { PATH: process.env["PATH"], ...settings } });
-  const [{ port }] = (await once(child, "message")) as [{ port: number }];
+  const [{ port, healthPort }] = (await once(child, "message")) as [{ port: number; healthPort: number }];
   const origin = `http://127.0.0.1:${port}`;
   const env = readEnv({ ...settings, LOG_LEVEL: "silent" });
   const temporal = { address: env.TEMPORAL_ADDRESS, namespace: env.TEMPORAL_NAMESPACE };
@@ -93,7 +93,7 @@ async function loneApi(server: string): Promise<TestStack> {
     env,
     temporal,
     mail,
-    health: {},
+    health: { api: `http://127.0.0.1:${healthPort}` },
     pids: child.pid ? { api: child.pid } : {},
   };
 }

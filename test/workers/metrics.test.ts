@@ -62,7 +62,8 @@ async function scrape(pool: string): Promise<string> {
   return answer.text();
 }
 
-const scrapeAll = () => Promise.all(Object.keys(POOLS).map(scrape));
+const PROCESSES = ["api", ...Object.keys(POOLS)];
+const scrapeAll = () => Promise.all(PROCESSES.map(scrape));
 
 /** Mails by outcome, over all pools. */
 async function mails(): Promise<Record<string, number>> {
@@ -124,7 +125,7 @@ function expressions(): { where: string; expression: string }[] {
   ];
 }
 
-describe("Metrics of the worker pools", () => {
+describe("Metrics of the API and of the worker pools", () => {
   let temporal: Client;
   let close: () => Promise<void>;
 
@@ -176,7 +177,7 @@ describe("Metrics of the worker pools", () => {
   });
 
   it("are described once each, and carry their pool", async () => {
-    for (const pool of Object.keys(POOLS)) {
+    for (const pool of PROCESSES) {
       const text = await scrape(pool);
       const described = [...text.matchAll(/^# (HELP|TYPE) (\w+)/gm)].map(([line]) => line);
       assert.equal(new Set(described).size, described.length, "nothing is described twice");
