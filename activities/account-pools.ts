@@ -13,6 +13,7 @@ import {
   type SendingAccount,
 } from "../domain/sends/account-capacity.ts";
 import type { Refusal } from "../domain/sends/account-refusals.ts";
+import type { TeamSlots } from "./dispatch/team-slots.ts";
 import { SmtpPool } from "./smtp/pool.ts";
 
 /** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
@@ -87,6 +88,7 @@ interface Options {
   log: Logger;
   workerId: string;
   guard: SmtpGuard;
+  slots: Pick<TeamSlots, "restMs" | "countFill">;
   timeoutMs: number;
 }
 
@@ -118,8 +120,8 @@ export class AccountPools {
     account: SendingAccount,
     { tryNow = false }: { tryNow?: boolean | undefined },
   ): Promise<AccountPool | NoPool> {
-    const { orm, vault, workerId, guard, timeoutMs } = this.#options;
-    const { accountId } = account;
+    const { orm, vault, workerId, guard, slots, timeoutMs } = this.#options;
+    const { accountId, teamId } = account;
     const isLoggedIn = this.#held.get(accountId)?.pool.isLoggedIn ?? false;
     const lease = await leaseConnections(orm.em.fork(), account, workerId, { isLoggedIn, tryNow });
     const { connections, refusal } = lease;
@@ -144,6 +146,7 @@ export class AccountPools {
         pass: pass === null ? undefined : vault.decrypt(pass, passwordContext(accountId)),
         timeoutMs,
         maxConnections: connections,
+        thread: { restMs: () => slots.restMs(teamId), countFill: (tookMs) => slots.countFill(teamId, tookMs) },
         onAccess: (failure) => this.#recordAccess(account, failure),
       });
       held = {

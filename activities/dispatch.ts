@@ -64,9 +64,9 @@ export interface DispatchActivities {
 export function createDispatchActivities(deps: ActivityDeps): DispatchActivities & { close(): Promise<void> } {
   const { orm, vault, log, workerId, env } = deps;
   const guard = openSmtpGuard(env);
-  const pools = new AccountPools({ orm, vault, log, workerId, guard, timeoutMs: env.SMTP_TIMEOUT_MS });
-  const messages = new ComposedMessages();
   const slots = new TeamSlots(SLICES_PER_TEAM);
+  const pools = new AccountPools({ orm, vault, log, workerId, guard, slots, timeoutMs: env.SMTP_TIMEOUT_MS });
+  const messages = new ComposedMessages();
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
   const mail = (slice: SliceInput) => dispatchSlice(deps, pools, messages, slice);
   return {

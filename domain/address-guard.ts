@@ -71,6 +71,7 @@ const REFUSALS = {
   credentials: "Take the user name and password out of the URL; authenticate with a custom header instead.",
   invalid_host: "Give a host name such as smtp.example.com, or an IP address.",
   port: "Use a port of mail servers, such as 587.",
+  bad_port: "Use a port of web servers, such as 443 or 8443; this one belongs to another protocol.",
   address_spelling: "Write the IPv4 address as four decimal numbers without leading zeros.",
   address_not_public: "The host is not on the public Internet; use one that can be reached from there.",
   resolves_not_public:

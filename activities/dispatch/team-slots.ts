@@ -4,13 +4,23 @@ const LONGEST_WAIT_MS = 60_000;
 /** Between two slices of a team that ask again: a thousand waiting sends must not flood Temporal. */
 const SPACING_MS = 250;
 
+/** Filling a message that takes less time is not counted: an ordinary one takes about 0.02 ms. */
+const COUNTED_FROM_MS = 0.5;
+/** For so many other teams a team rests at most: it may be their relays that they wait for. */
+const MOST_OTHERS = 4;
+
 interface Team {
   taken: number;
+  /** Until when it fills no message, by `performance.now()`. */
+  restsUntil: number;
   /** When the last slice that was told to ask again does so, by `performance.now()`. */
   lastAskAt: number;
 }
 
-/** Lets each team have a few slices under way at once in this process, so that slow relays of one do not keep all slots. */
+/**
+ * What one team may take of this process: a few slices under way at once, so that its slow relays do not keep all slots,
+ * and a fair share of the thread on which all messages are filled, so that its costly ones do not hold up the others'.
+ */
 export class TeamSlots {
   readonly #most: number;
   readonly #teams = new Map<string, Team>();
@@ -24,7 +34,7 @@ export class TeamSlots {
    * @param full is called instead, with the time after which to ask again
    */
   async run<T>(teamId: string, work: () => Promise<T>, full: (waitMs: number) => T): Promise<T> {
-    const team = this.#teams.get(teamId) ?? { taken: 0, lastAskAt: 0 };
+    const team = this.#teams.get(teamId) ?? { taken: 0, restsUntil: 0, lastAskAt: 0 };
     if (team.taken >= this.#most) {
       const now = performance.now();
       const askAt = Math.max(now + FIRST_WAIT_MS, team.lastAskAt + SPACING_MS);
@@ -38,5 +48,18 @@ export class TeamSlots {
     } finally {
       if (--team.taken === 0) this.#teams.delete(teamId);
     }
+  }
+
+  /** How long a team has to rest before it fills its next message, in milliseconds; 0 when it need not. */
+  restMs(teamId: string): number {
+    return Math.max(0, (this.#teams.get(teamId)?.restsUntil ?? 0) - performance.now());
+  }
+
+  /** Makes a team that filled a costly message rest: as long as that took, for each other team with slices under way. */
+  countFill(teamId: string, tookMs: number): void {
+    const team = this.#teams.get(teamId);
+    if (!team || tookMs < COUNTED_FROM_MS) return;
+    const others = Math.min(MOST_OTHERS, this.#teams.size - 1);
+    team.restsUntil = Math.max(team.restsUntil, performance.now()) + tookMs * others;
   }
 }

@@ -22,8 +22,17 @@ export interface SmtpPoolOptions extends SmtpAccount {
   messagesPerConnection?: number | undefined;
   /** Idle time after which a connection is closed; 30,000 by default */
   idleMs?: number | undefined;
+  /** What filling messages takes of the thread, and when the next one may be filled; without it, at any time */
+  thread?: ThreadShare | undefined;
   /** Called when the first connection has logged in, and once for each refusal while none is logged in. */
   onAccess?: ((refusal?: AccountFailure) => void) | undefined;
+}
+
+/** The account's share of the thread on which the messages of all accounts are filled. */
+export interface ThreadShare {
+  /** How long no message may be filled, in milliseconds. */
+  restMs(): number;
+  countFill(tookMs: number): void;
 }
 
 const DEFAULT_MESSAGES_PER_CONNECTION = 1_000;
@@ -56,6 +65,8 @@ export class SmtpPool {
   #closing: Promise<void> | undefined;
   #onEmpty: (() => void) | undefined;
   #sweep: NodeJS.Timeout | undefined;
+  /** Ends a rest of the thread's share. */
+  #rest: NodeJS.Timeout | undefined;
 
   constructor(options: SmtpPoolOptions) {
     this.#options = options;
@@ -168,12 +179,23 @@ export class SmtpPool {
 
   /** Gives waiting messages to idle connections and opens further ones for the rest. */
   #pump(): void {
-    while (this.#waiting.length > 0 && this.#inFlight.size < this.#wanted) {
+    while (this.#waiting.length > 0 && this.#inFlight.size < this.#wanted && !this.#rests()) {
       const session = this.#idle.pop();
       if (session === undefined) break;
       this.#use(session);
     }
     this.#openForWaiting();
+  }
+
+  /** Whether no message may be filled now; those that wait are looked at again when one may. */
+  #rests(): boolean {
+    const ms = this.#options.thread?.restMs() ?? 0;
+    if (ms === 0) return false;
+    this.#rest ??= setTimeout(() => {
+      this.#rest = undefined;
+      this.#pump();
+    }, ms);
+    return true;
   }
 
   /** Opens connections for waiting messages, unless the server has just refused one. */
@@ -248,7 +270,7 @@ export class SmtpPool {
       session.quit();
       return;
     }
-    if (this.#inFlight.size < this.#wanted) {
+    if (this.#inFlight.size < this.#wanted && !this.#rests()) {
       const job = this.#waiting.shift();
       if (job !== undefined) {
         job.owner.waiting--;
@@ -269,11 +291,14 @@ export class SmtpPool {
       return false;
     }
     let filled: FilledMessage;
+    const beganAt = performance.now();
     try {
       filled = job.message();
     } catch {
       job.settle(UNSENDABLE);
       return false;
+    } finally {
+      this.#options.thread?.countFill(performance.now() - beganAt);
     }
     if (filled.envelope.smtpUtf8 && !session.knowsSmtpUtf8) {
       job.settle(SMTPUTF8_UNSUPPORTED);

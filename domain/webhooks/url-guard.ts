@@ -11,6 +11,19 @@ export interface UrlGuard extends Pick<AddressGuard, "resolve"> {
   checkUrl(text: string): URL;
 }
 
+/** "Bad ports" of the Fetch standard, section 2.9: their servers could take a request for a command of their protocol. */
+const BAD_PORTS = new Set([
+  ...[
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109,
+    110,
+  ],
+  ...[
+    111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,
+  ],
+  ...[540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061],
+  ...[6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080],
+]);
+
 type GuardSettings = Pick<
   Env,
   "EGRESS_DENIED_NETWORKS" | "WEBHOOK_ALLOWED_HOSTS" | "WEBHOOK_DNS_SERVERS" | "WEBHOOK_HTTPS_ONLY"
@@ -45,7 +58,9 @@ export function openUrlGuard(
     checkUrl(text) {
       const url = parseUrl(text);
       if (WEBHOOK_HTTPS_ONLY && url.protocol !== "https:") throw new AddressRefused("https_only");
-      guard.checkHost(url.hostname, effectivePort(url));
+      const port = effectivePort(url);
+      guard.checkHost(url.hostname, port);
+      if (BAD_PORTS.has(port) && !guard.isAllowed(url.hostname, port)) throw new AddressRefused("bad_port");
       return url;
     },
     resolve: guard.resolve,

@@ -108,3 +108,29 @@ describe("A relay that does not answer", () => {
     }
   }).timeout(150_000);
 });
+
+describe("A template that takes long for each recipient", () => {
+  /** Takes some milliseconds for each recipient; the sends of the two teams share one thread. */
+  const COSTLY = `<html><body>{% assign text = "${"Aé".repeat(1_200)}" %}${"{{ text | slugify: 'latin' | size }} ".repeat(100)}</body></html>`;
+  const PLAIN = 400;
+
+  it("leaves the mails of another team their share of a worker's thread", async () => {
+    const own = await openNamespace();
+    try {
+      await Promise.all([own.startWorker("sends"), own.startWorker("dispatch")]);
+      const costly = own.within(await makeSender({ recipients: 3_000, body: COSTLY }));
+      const plain = own.within(await makeSender({ recipients: PLAIN }));
+      await startSend(costly);
+      const mailed = async () => (await caughtMails(costly)).length;
+      await eventually(async () => (await mailed()) > 20, { withinMs: 60_000, what: "mails of the costly template" });
+      await startSend(plain);
+      await eventually(async () => (await caughtMails(plain)).length > 0, { withinMs: 60_000, what: "a plain mail" });
+      const before = await mailed();
+      await untilStatus(plain, ["SENT"], 120_000);
+      const meanwhile = (await mailed()) - before;
+      assert.ok(meanwhile < PLAIN / 2, `${meanwhile} costly mails beside ${PLAIN} plain ones`);
+    } finally {
+      await own.close();
+    }
+  }).timeout(240_000);
+});

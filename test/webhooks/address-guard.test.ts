@@ -303,6 +303,12 @@ describe("A webhook's URL", () => {
       ...["http://lo\u00adcalhost/", "http://%6cocalhost/", "http://ⓛocalhost/", "http://[0:0:0:0:0:0:0:1]/"],
     ],
     resolves_not_public: [],
+    bad_port: [
+      "https://example.com:0/",
+      "http://example.com:25/",
+      "https://8.8.8.8:587/hooks",
+      "http://example.com:6667/",
+    ],
   };
   for (const [reason, urls] of Object.entries(REFUSED)) {
     for (const url of urls) {
@@ -318,7 +324,7 @@ describe("A webhook's URL", () => {
     ["https://example.com./hooks", "https://example.com"],
     ["https://bücher.example/", "https://xn--bcher-kva.example"],
     ["https://exa%6dple.com/", "https://example.com"],
-    ["http://8.8.8.8:1/", "http://8.8.8.8:1"],
+    ["http://8.8.8.8:81/", "http://8.8.8.8:81"],
     ["https://[2606:4700:4700:0::1111]/", "https://[2606:4700:4700::1111]"],
     ["https://example.com/a@b", "https://example.com"],
     ["http://notlocalhost/", "http://notlocalhost"],
@@ -336,8 +342,9 @@ describe("A webhook's URL", () => {
   });
 
   it("may name a host and port of the setting, and no other port", () => {
-    const open = guardWith({ allowed: ["127.0.0.1:4000", "localhost:80", "[::1]:443"] });
-    for (const url of ["http://127.0.0.1:4000/x", "http://localhost/", "https://[::1]/"]) open.checkUrl(url);
+    const open = guardWith({ allowed: ["127.0.0.1:4000", "127.0.0.1:25", "localhost:80", "[::1]:443"] });
+    for (const url of ["http://127.0.0.1:4000/x", "http://127.0.0.1:25/", "http://localhost/", "https://[::1]/"])
+      open.checkUrl(url);
     for (const url of ["http://127.0.0.1:4001/", "https://localhost/", "http://[::1]/", "http://127.0.0.2:4000/"]) {
       assert.throws(() => open.checkUrl(url), refusal("address_not_public"), url);
     }
