@@ -10,7 +10,7 @@ import {
   updateList,
 } from "../../domain/audience/lists.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { presentBatch, presentList, presentListSubscriber } from "./present.ts";
 import {
   deletedList,
@@ -159,7 +159,7 @@ const pageSubscribers = route({
     return subscribers.page(ctx, input.query, rows, presentListSubscriber);
   });
 
-const add = route({
+const addMembers = route({
   method: "POST",
   path: "/lists/{listId}/subscribers",
   scope: "lists:write",
@@ -205,10 +205,16 @@ const removeMember = route({
   .mutation(async ({ ctx, input }) => {
     const { listId, subscriberId: id } = input.params;
     await removeSubscriber(ctx.em, ctx.tenant, listId, id);
-    return ok(
-      { object: "list_subscriber", id, deleted: true },
-      { impact: impact({ would_delete: 1, affected_ids: [id] }) },
-    );
+    return ok({ object: "list_subscriber", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
-export const listsRouter = router({ create, page, retrieve, update, remove, pageSubscribers, add, removeMember });
+export const listsRouter = router({
+  create,
+  page,
+  retrieve,
+  update,
+  remove,
+  pageSubscribers,
+  addMembers,
+  removeMember,
+});

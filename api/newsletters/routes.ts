@@ -12,7 +12,7 @@ import {
 } from "../../domain/newsletters.ts";
 import { readCounts } from "../../domain/sends/counts.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { presentNewsletter, presentWithRecipients } from "./present.ts";
 import {
   deletedNewsletter,
@@ -143,7 +143,7 @@ const remove = route({
   .mutation(async ({ ctx, input }) => {
     const id = input.params.newsletterId;
     await deleteDraft(ctx.em, id);
-    return ok({ object: "newsletter", id, deleted: true }, { impact: impact({ would_delete: 1, affected_ids: [id] }) });
+    return ok({ object: "newsletter", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
 export const newslettersRouter = router({ create, page, retrieve, update, remove });

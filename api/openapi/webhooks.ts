@@ -1,6 +1,6 @@
 import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
 import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
-import { exampleOf } from "../../domain/webhooks/examples.ts";
+import { examplePayload } from "../../domain/webhooks/examples.ts";
 import { EVENT_OBJECTS } from "./event-objects.ts";
 import type { JsonSchema, Schemas } from "./schemas.ts";
 
@@ -73,7 +73,7 @@ export function webhooksOf(schemas: Schemas): Record<string, JsonSchema> {
         parameters,
         requestBody: {
           required: true,
-          content: { "application/json": { schema, examples: { example: { value: exampleOf(event) } } } },
+          content: { "application/json": { schema, examples: { example: { value: examplePayload(event) } } } },
         },
         responses: {
           "2XX": { description: "Delivered." },

@@ -42,6 +42,9 @@ export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
 export const updateImpact = (id: string, isChanged: boolean): Impact =>
   isChanged ? impact({ would_update: 1, affected_ids: [id] }) : impact({});
 
+/** The impact of the deletion of one record. */
+export const deleteImpact = (id: string): Impact => impact({ would_delete: 1, affected_ids: [id] });
+
 /** A list of scopes, any one of which is enough. */
 export type AnyScope = readonly [Scope, ...Scope[]];
 

@@ -4,7 +4,7 @@ import type { RequestContext } from "../context.ts";
 import type { HandlerResult, InputSchema, RouteDefinition, RouteKind, RouteMeta } from "./definition.ts";
 import { procedureFor } from "./procedures.ts";
 
-export { impact, ok, paragraphs, updateImpact } from "./definition.ts";
+export { deleteImpact, impact, ok, paragraphs, updateImpact } from "./definition.ts";
 export { router } from "./procedures.ts";
 
 type Handler<Input, Data> = (call: { ctx: RequestContext; input: Input }) => Promise<HandlerResult<Data>>;

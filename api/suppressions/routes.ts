@@ -5,7 +5,7 @@ import { lookupAddress } from "../../domain/address.ts";
 import { liftSuppression, readSuppression, suppress } from "../../domain/suppressions.ts";
 import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router } from "../rest/route.ts";
+import { deleteImpact, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentBatch, presentSuppression } from "./present.ts";
 import {
   addressParams,
@@ -109,10 +109,7 @@ const remove = route({
   .mutation(async ({ ctx, input }) => {
     const id = input.params.suppressionId;
     await liftSuppression(ctx.em, ctx.tenant, id);
-    return ok(
-      { object: "suppression", id, deleted: true },
-      { impact: impact({ would_delete: 1, affected_ids: [id] }) },
-    );
+    return ok({ object: "suppression", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
 export const suppressionsRouter = router({ page, create, retrieve, remove });

@@ -13,10 +13,10 @@ import {
 } from "../../domain/webhooks/endpoints.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
 import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
-import { sendTest } from "../../domain/webhooks/test-delivery.ts";
+import { queueTest } from "../../domain/webhooks/test-delivery.ts";
 import { deliveryRows, readDelivery } from "../../domain/webhooks/waiting.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";
 import {
   deletedWebhook,
@@ -106,7 +106,7 @@ const create = route({
     return ok({ ...presentWebhook(endpoint), secret }, { impact: impact({ would_create: 1 }), neededScopes });
   });
 
-const catalogue = route({
+const listEventTypes = route({
   method: "GET",
   path: "/webhooks/events",
   scope: "webhooks:read",
@@ -179,13 +179,10 @@ const remove = route({
   .mutation(async ({ ctx, input }) => {
     const id = input.params.webhookId;
     await deleteEndpoint(ctx.em, id);
-    return ok(
-      { object: "webhook_endpoint", id, deleted: true },
-      { impact: impact({ would_delete: 1, affected_ids: [id] }) },
-    );
+    return ok({ object: "webhook_endpoint", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
-const log = route({
+const pageDeliveries = route({
   method: "GET",
   path: "/webhooks/{webhookId}/deliveries",
   scope: "webhooks:read",
@@ -264,18 +261,18 @@ const test = route({
   .input(z.strictObject({ params: webhookParams, body: testBody }))
   .output(delivery)
   .mutation(async ({ ctx, input }) => {
-    const queued = await sendTest(ctx.em, ctx.tenant, input.params.webhookId, input.body.type);
+    const queued = await queueTest(ctx.em, ctx.tenant, input.params.webhookId, input.body.type);
     return ok(presentDelivery(queued), { impact: impact({ would_create: 1 }) });
   });
 
 export const webhooksRouter = router({
   page,
   create,
-  catalogue,
+  listEventTypes,
   retrieve,
   update,
   remove,
-  log,
+  pageDeliveries,
   retrieveDelivery,
   replay,
   test,

@@ -20,7 +20,7 @@ const SUBSCRIBER_ID = "sub_01m80rgrxxe01bm0p37q161zze";
 const NEWSLETTER_ID = "nl_01m80rgrxxe01bm0pde9yzz1nd";
 const CAMPAIGN_ID = "cmp_01m80rgrxye01bm0qrre3f0dvg";
 const EMAIL_ID = "1.send_01m80rgrxxe01bm0qfrxakx5bq";
-/** Of a domain that belongs to nobody (RFC 2606). */
+/** A domain that is reserved for documentation (RFC 2606). */
 const ADDRESS = "ada@example.com";
 const SENDER = "news@example.com";
 
@@ -29,6 +29,7 @@ const SEND_AT = "2026-11-21T17:00:00.000Z";
 const EVENT_AT = "2026-11-21T17:00:04.250Z";
 const TIMES = { created_at: CREATED_AT, updated_at: EVENT_AT };
 
+/** Makes the examples of a record: with these fields, but for those that an event changes. */
 const example =
   <Type extends ObjectType>(object: Type, fields: FieldsOf<Type>) =>
   (changes: Partial<FieldsOf<Type>> = {}): EventObject<Type> => ({ object, ...fields, ...changes });
@@ -126,17 +127,19 @@ const EXAMPLES: EventObjects = {
   "email.rejected": email({ status: "REJECTED", reason: "mailbox_unknown:550_5.1.1" }),
   "email.bounced": email({ status: "BOUNCED", reason: "mailbox_unknown:550_5.1.1" }),
   "email.complained": email({ status: "COMPLAINED" }),
-  "event.tracked": example("event", {
+  "event.tracked": {
+    object: "event",
     id: "trk_01m80rgrxye01bm0r4r2abe4g6",
     kind: "click",
     email_id: EMAIL_ID,
     email: ADDRESS,
     url: "https://example.com/november",
     created_at: EVENT_AT,
-  })(),
+  },
   "suppression.added": suppression(),
   "suppression.removed": suppression(),
-  "unsubscribe.created": example("unsubscribe", {
+  "unsubscribe.created": {
+    object: "unsubscribe",
     id: "unsub_01m80rgrxxe01bm0ptj28cgp0j",
     email: ADDRESS,
     reason: "UNSUBSCRIBED",
@@ -144,7 +147,7 @@ const EXAMPLES: EventObjects = {
     campaign_id: NEWSLETTER_ID,
     unsubscribed_at: EVENT_AT,
     created_at: EVENT_AT,
-  })(),
+  },
   "account.error": account({ status: "ERROR", last_error: "login_refused" }),
   "account.recovered": account(),
 };
@@ -153,7 +156,10 @@ const EXAMPLES: EventObjects = {
 export const exampleRecord = <Name extends EventName>(type: Name): EventObjects[Name] => EXAMPLES[type];
 
 /** The example of a type's whole payload, in a dated version: what a receiver gets as the body of a delivery. */
-export function exampleOf<Name extends EventName>(type: Name, apiVersion = CURRENT_API_VERSION): EventPayload<Name> {
+export function examplePayload<Name extends EventName>(
+  type: Name,
+  apiVersion = CURRENT_API_VERSION,
+): EventPayload<Name> {
   const facts = { eventId: EVENT_ID, type, eventCreatedAt: EVENT_AT, object: JSON.stringify(exampleRecord(type)) };
   return JSON.parse(renderEvent(apiVersion, facts));
 }
