@@ -11,6 +11,7 @@ import {
 } from "../../domain/audience/lists.ts";
 import { defineList } from "../rest/list.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { numberText } from "../units.ts";
 import { presentBatch, presentList, presentListSubscriber } from "./present.ts";
 import {
   deletedList,
@@ -21,6 +22,7 @@ import {
   listPatch,
   listSubscriber,
   listSubscriberBatch,
+  MAX_BATCH,
   membershipBody,
   membershipParams,
 } from "./schema.ts";
@@ -170,7 +172,7 @@ const addMembers = route({
   tag: "Lists",
   summary: "Add subscribers to a list; an opt-out stays",
   description: paragraphs(
-    "Puts up to 1,000 subscribers on a list. Each id is in one of the three arrays of the answer: `added`, `already_subscribed` or, for someone who opted out of the list, `opted_out`. An opt-out is never undone through the API.",
+    `Puts up to ${numberText(MAX_BATCH)} subscribers on a list. Each id is in one of the three arrays of the answer: \`added\`, \`already_subscribed\` or, for someone who opted out of the list, \`opted_out\`. An opt-out is never undone through the API.`,
     "On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.",
   ),
 })

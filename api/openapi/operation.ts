@@ -1,9 +1,11 @@
 import { STATUS_CODES } from "node:http";
-import { z } from "zod";
+import { isDeepStrictEqual } from "node:util";
+import type { z } from "zod";
+import type { Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
-import { keyPolicy, type RouteDefinition } from "../rest/definition.ts";
+import { answersList, isPaged, keyPolicy, type RouteDefinition } from "../rest/definition.ts";
 import { dryRunResponse, errorResponseOf, METAS } from "./components.ts";
-import { errorsOf, isPaged } from "./errors.ts";
+import { errorsOf } from "./documented-errors.ts";
 import { COMMON_HEADERS, type HeaderName } from "./headers.ts";
 import { isObject, type JsonSchema, refTo, type Schemas } from "./schemas.ts";
 
@@ -42,23 +44,31 @@ function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode
   };
 }
 
-/** The errors of an operation; those that every operation has become components. */
+/**
+ * The errors of an operation; those that every operation has become components.
+ * @throws {Error} where such an answer differs from that of another operation
+ */
 function errorAnswers(schemas: Schemas, shared: Map<string, JsonSchema>, definition: RouteDefinition): JsonSchema {
   const replayed = keyPolicy(definition) !== "none";
   return Object.fromEntries(
     [...errorsOf(definition)].map(([status, codes]) => {
       if (!SHARED_STATUSES.has(status)) return [status, errorAnswer(schemas, status, codes, replayed)];
       const name = sharedName(status);
-      shared.set(name, errorAnswer(schemas, status, codes, false));
+      const answer = errorAnswer(schemas, status, codes, false);
+      const known = shared.get(name);
+      if (known && !isDeepStrictEqual(known, answer)) {
+        throw new Error(`${definition.operationId} answers ${status} with other codes: take it out of SHARED_STATUSES`);
+      }
+      shared.set(name, answer);
       return [status, refTo("responses", name)];
     }),
   );
 }
 
 function metaOf(definition: RouteDefinition): z.ZodType {
-  const { kind, input, output } = definition;
+  const { kind, input } = definition;
   if (kind !== "read") return METAS.write;
-  if (!isPaged(definition)) return output instanceof z.ZodArray ? METAS.page : METAS.read;
+  if (!isPaged(definition)) return answersList(definition) ? METAS.page : METAS.read;
   const query = input.shape.query as z.ZodObject;
   return "updated_since" in query.shape ? METAS.syncedPage : METAS.page;
 }
@@ -146,10 +156,14 @@ function bodyOf(schemas: Schemas, { method, input, operationId }: RouteDefinitio
   return { requestBody: { required: !body.safeParse(undefined).success, content } };
 }
 
+/** The scopes that a caller must hold, all of them. */
+const scopesOf = ({ scope, alsoScope }: RouteDefinition): Scope[] =>
+  [scope, alsoScope].filter((name) => name !== null && name !== undefined);
+
 /** What the operation's own description leaves to the document: scopes, the Idempotency-Key and the dry run. */
 function commonRules(definition: RouteDefinition): string[] {
-  const { scope, alsoScope, readScope, dryRun = false } = definition;
-  const scopes = [scope, alsoScope].filter((name) => name !== null && name !== undefined).map(code);
+  const { readScope, dryRun = false } = definition;
+  const scopes = scopesOf(definition).map(code);
   const lines = [scopes.length === 0 ? "**Scope:** none." : `**Scope:** ${scopes.join(" and ")}.`];
   const policy = keyPolicy(definition);
   if (definition.method === "DELETE") {
@@ -173,8 +187,8 @@ export function operationOf(
   definition: RouteDefinition,
   { nameOf, links }: { nameOf: (param: string) => string; links: JsonSchema },
 ): JsonSchema {
-  const { operationId, tag, summary, description, scope, alsoScope } = definition;
-  const scopes = [scope, alsoScope].filter((name) => name !== null && name !== undefined);
+  const { operationId, tag, summary, description } = definition;
+  const scopes = scopesOf(definition);
   return {
     operationId,
     tags: [tag],

@@ -6,10 +6,12 @@ import { liftSuppression, readSuppression, suppress } from "../../domain/suppres
 import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router } from "../rest/route.ts";
+import { numberText } from "../units.ts";
 import { presentBatch, presentSuppression } from "./present.ts";
 import {
   addressParams,
   deletedSuppression,
+  MAX_BATCH,
   suppression,
   suppressionBatch,
   suppressionBody,
@@ -64,7 +66,7 @@ const create = route({
   tag: "Suppressions",
   summary: "Add addresses to the team's do-not-mail list",
   description: paragraphs(
-    "Puts up to 100 addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in `added`; those that are on the list already are in `already_suppressed` and keep their reason and their `updated_at`, so that the same batch can be sent again.",
+    `Puts up to ${numberText(MAX_BATCH)} addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in \`added\`; those that are on the list already are in \`already_suppressed\` and keep their reason and their \`updated_at\`, so that the same batch can be sent again.`,
     "No contact, subscriber or subscription is changed. No `suppression.added` event is sent.",
   ),
 })

@@ -2,10 +2,10 @@ import { errors, type JWTVerifyOptions, type JWTVerifyResult, jwtVerify } from "
 import { sql } from "kysely";
 import { z } from "zod";
 import { type EntityManager, kysely } from "../../db/orm.ts";
+import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError } from "../errors.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
 import { type AccessToken, noTokens, type TokenVerifier } from "./authenticate.ts";
-import { CURRENT_API_VERSION } from "./keys.ts";
 import { KEY_SET_TIMES, type KeySetTimes, openIssuerKeys } from "./oauth-keys.ts";
 import type { Lookup } from "./request-limit.ts";
 

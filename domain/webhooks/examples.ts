@@ -1,4 +1,5 @@
-import { CURRENT_API_VERSION } from "../access/keys.ts";
+import { CURRENT_API_VERSION } from "../api-version.ts";
+import { ID_PREFIX } from "../ids.ts";
 import type { EventName } from "./catalogue.ts";
 import type { EventObject, EventObjects, FieldsOf, ObjectType } from "./objects.ts";
 import { renderEvent } from "./payload.ts";
@@ -18,7 +19,7 @@ const EVENT_ID = "evt_01m80rgrxve01bm0nmbwy01ke5";
 const LIST_ID = "list_01m80rgrxwe01bm0nw5dxkv1wh";
 const SUBSCRIBER_ID = "sub_01m80rgrxxe01bm0p37q161zze";
 const NEWSLETTER_ID = "nl_01m80rgrxxe01bm0pde9yzz1nd";
-const CAMPAIGN_ID = "cmp_01m80rgrxye01bm0qrre3f0dvg";
+const CAMPAIGN_ID = `${ID_PREFIX.campaign}_01m80rgrxye01bm0qrre3f0dvg`;
 const EMAIL_ID = "1.send_01m80rgrxxe01bm0qfrxakx5bq";
 /** A domain that is reserved for documentation (RFC 2606). */
 const ADDRESS = "ada@example.com";
@@ -129,7 +130,7 @@ const EXAMPLES: EventObjects = {
   "email.complained": email({ status: "COMPLAINED" }),
   "event.tracked": {
     object: "event",
-    id: "trk_01m80rgrxye01bm0r4r2abe4g6",
+    id: `${ID_PREFIX.tracking}_01m80rgrxye01bm0r4r2abe4g6`,
     kind: "click",
     email_id: EMAIL_ID,
     email: ADDRESS,

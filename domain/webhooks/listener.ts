@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
-import { CURRENT_API_VERSION } from "../access/keys.ts";
+import { CURRENT_API_VERSION } from "../api-version.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";

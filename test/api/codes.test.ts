@@ -3,6 +3,7 @@ import { EventEmitter, once } from "node:events";
 import { request } from "node:http";
 import { sql } from "kysely";
 import { z } from "zod";
+import { answersList, queryNames } from "../../api/rest/definition.ts";
 import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { ok, router } from "../../api/rest/route.ts";
 import { appRouter } from "../../api/router.ts";
@@ -235,22 +236,19 @@ describe("The codes of errors", () => {
 
 describe("A parameter that an endpoint does not have", () => {
   const reads = endpointsOf(appRouter).filter(({ meta }) => meta.method === "GET");
-  const isList = ({ output }: { output: z.ZodType }) => output instanceof z.ZodArray;
   /** What a list declares besides paging and sorting. */
   const PAGING = ["limit", "cursor", "order", "sort", "updated_since"];
-  const parametersOf = ({ input: { shape } }: (typeof reads)[number]["meta"]) =>
-    shape.query instanceof z.ZodObject ? Object.keys(shape.query.shape) : [];
-  const filters = new Set(reads.flatMap(({ meta }) => parametersOf(meta)).filter((name) => !PAGING.includes(name)));
+  const filters = new Set(reads.flatMap(({ meta }) => queryNames(meta)).filter((name) => !PAGING.includes(name)));
   const pathOf = (path: string) => path.replaceAll(/\{\w+\}/g, unique("absent"));
 
   for (const { meta } of reads) {
     it(`is refused by its own code on a list, and as unsupported elsewhere: ${meta.path}`, async () => {
-      const taken = parametersOf(meta);
+      const taken = queryNames(meta);
       for (const name of [...filters, "expand", "sort", "updated_since", "page", unique("name")]) {
         if (taken.includes(name)) continue;
         const ownCode = name === "expand" ? "expand_unsupported" : filters.has(name) ? "filter_unsupported" : undefined;
         const answer = await api(team.keys.live).get(pathOf(meta.path), { query: { [name]: "x" } });
-        const expected = (isList(meta) && ownCode) || "unsupported_parameter";
+        const expected = (answersList(meta) && ownCode) || "unsupported_parameter";
         assert.deepEqual([answer.body.error?.code, answer.body.error?.param], [expected, name], answer.text);
       }
       if (taken.includes("sort")) {

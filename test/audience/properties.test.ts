@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { isPaged, queryNames } from "../../api/openapi/errors.ts";
-import { keyPolicy } from "../../api/rest/definition.ts";
+import { isPaged, keyPolicy, queryNames } from "../../api/rest/definition.ts";
 import { forTenant, kysely, type MikroORM } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { api, type Json } from "../support/api.ts";

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
-import { isPaged } from "../../api/openapi/errors.ts";
-import { keyPolicy } from "../../api/rest/definition.ts";
-import type { Endpoint } from "../../api/rest/endpoints.ts";
+import { isPaged, keyPolicy } from "../../api/rest/definition.ts";
+import { type Endpoint, paramsOf } from "../../api/rest/endpoints.ts";
 import { formatKey, generateKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { makeMember, makeTeam, scopesBesideDeleting, scopesBesideSending, unique } from "../support/factories.ts";
-import { bodyOf, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, paramsOf, pathOf } from "./walk.ts";
+import { bodyOf, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, pathOf } from "./walk.ts";
 
 /** A request that differs from a valid one of its endpoint. */
 interface Change {
@@ -272,7 +271,7 @@ describe("Every endpoint refuses", () => {
 
   it("an id of 65 characters, by its parameter", async () => {
     for (const endpoint of ENDPOINTS) {
-      for (const param of paramsOf(endpoint).filter((name) => name !== "email")) {
+      for (const param of paramsOf(endpoint.meta.path).filter((name) => name !== "email")) {
         const values = { ...estate.values, [param]: "x".repeat(65) };
         const answer = await api(keyFor(estate, endpoint)).call(
           endpoint.meta.method,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type Endpoint, endpointsOf } from "../../api/rest/endpoints.ts";
+import { type Endpoint, endpointsOf, PARAM } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
 import { EmailAccount } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
@@ -130,17 +130,13 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
 
 export const nameOf = ({ meta }: Endpoint): string => `${meta.method} ${meta.path}`;
 
-/** The names of a path's parameters. */
-export const paramsOf = ({ meta }: Endpoint): string[] =>
-  [...meta.path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => name);
-
 /** The estate's key that holds a route's scope. */
 export const keyFor = ({ keys }: TestTeam, { meta }: Endpoint): string =>
   meta.scope === "suppressions:delete" ? keys.cleanup : keys.live;
 
 /** A route's path with these values in it. */
 export const pathOf = ({ meta }: Endpoint, values: PathValues): string =>
-  meta.path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+  meta.path.replaceAll(PARAM, (_, name: string) => {
     const value = values[name];
     assert.ok(value, `test/audience/walk.ts must know a value for {${name}}`);
     return encodeURIComponent(value);
