@@ -20,6 +20,7 @@ import {
 import { MAX_ENDPOINTS } from "../../domain/webhooks/endpoints.ts";
 import { MAX_HEADERS, MAX_TOTAL_BYTES, MAX_VALUE_LENGTH } from "../../domain/webhooks/headers.ts";
 import { DELIVERY_KEPT_DAYS, EVENT_KEPT_DAYS } from "../../domain/webhooks/retention.ts";
+import { TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import { MAX_NAME_LENGTH } from "../fields.ts";
 import { MAX_BATCH as MAX_SUBSCRIBERS } from "../lists/schema.ts";
 import { MAX_BODY_BYTES as MAX_NEWSLETTER_BYTES, MAX_SUBJECT_LENGTH } from "../newsletters/schema.ts";
@@ -133,6 +134,7 @@ export function factsOf(env: Env, basePath: string) {
       headers: MAX_HEADERS,
       header_chars: MAX_VALUE_LENGTH,
       header_bytes: MAX_TOTAL_BYTES,
+      tests_per_minute: TESTS_PER_MINUTE,
       timeout_seconds: env.WEBHOOK_TIMEOUT_MS / 1_000,
       attempts: env.WEBHOOK_LADDER_SECONDS.length,
       waits: list.format(waits.map(durationText)),

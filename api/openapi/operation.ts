@@ -4,6 +4,7 @@ import type { z } from "zod";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { answersList, isPaged, keyPolicy, type RouteDefinition } from "../rest/definition.ts";
+import { isRememberedCode } from "../rest/idempotency.ts";
 import { dryRunResponse, errorResponseOf, METAS } from "./components.ts";
 import { errorsOf } from "./documented-errors.ts";
 import { COMMON_HEADERS, type HeaderName } from "./headers.ts";
@@ -23,8 +24,6 @@ const json = (schema: JsonSchema, examples: JsonSchema): JsonSchema => ({
 const SHARED_STATUSES: ReadonlySet<number> = new Set([401, 408, 413, 415, 500, 503]);
 /** Answers that carry `Retry-After`. */
 const RETRY_STATUSES: ReadonlySet<number> = new Set([409, 429, 503]);
-/** Refusals that are remembered under an Idempotency-Key. */
-const REMEMBERED_STATUSES: ReadonlySet<number> = new Set([402, 403, 404, 409]);
 
 const sharedName = (status: number): string => (STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, "");
 
@@ -33,7 +32,7 @@ function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode
   // A token that lacks a scope is challenged too (RFC 6750, 3.1).
   if (status === 401 || codes.includes("insufficient_scope")) headers.push("WWW-Authenticate");
   if (RETRY_STATUSES.has(status)) headers.push("Retry-After");
-  if (replayed && REMEMBERED_STATUSES.has(status)) headers.push("Idempotent-Replayed");
+  if (replayed && codes.some(isRememberedCode)) headers.push("Idempotent-Replayed");
   return {
     description: codes.map((name) => `- ${code(name)}: ${ERRORS[name].meaning}`).join("\n"),
     headers: headersOf(headers),
