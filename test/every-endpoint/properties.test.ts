@@ -7,7 +7,7 @@ import { api, type Json } from "../support/api.ts";
 import { openStackDatabase, unique, uniqueEmail } from "../support/factories.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { insertDelivery, QUIET_CONTACT_EVENT, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
-import { bodyOf, ENDPOINTS, type Estate, keyFor, makeAccount, makeEstate, nameOf, pathOf } from "./walk.ts";
+import { bodyOf, ENDPOINTS, type Estate, keyFor, makeAccount, makeEstate, nameOf, pathOf } from "./endpoints.ts";
 
 const PAGED = ENDPOINTS.filter(({ meta }) => isPaged(meta));
 

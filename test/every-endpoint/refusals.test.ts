@@ -6,7 +6,7 @@ import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { makeMember, makeTeam, scopesBesideDeleting, scopesBesideSending, unique } from "../support/factories.ts";
-import { bodyOf, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, pathOf } from "./walk.ts";
+import { bodyOf, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, pathOf } from "./endpoints.ts";
 
 /** A request that differs from a valid one of its endpoint. */
 interface Change {

@@ -138,14 +138,17 @@ export const keyFor = ({ keys }: TestTeam, { meta }: Endpoint): string =>
 export const pathOf = ({ meta }: Endpoint, values: PathValues): string =>
   meta.path.replaceAll(PARAM, (_, name: string) => {
     const value = values[name];
-    assert.ok(value, `test/audience/walk.ts must know a value for {${name}}`);
+    assert.ok(value, `test/every-endpoint/endpoints.ts must know a value for {${name}}`);
     return encodeURIComponent(value);
   });
 
 /** A body that the route accepts; undefined where it takes none. */
 export function bodyOf(endpoint: Endpoint, subscriberId = newId("subscriber")): Json {
   const body = BODIES[nameOf(endpoint)]?.(subscriberId);
-  assert.ok(body || !endpoint.meta.input.shape.body, `test/audience/walk.ts must know a body for ${nameOf(endpoint)}`);
+  assert.ok(
+    body || !endpoint.meta.input.shape.body,
+    `test/every-endpoint/endpoints.ts must know a body for ${nameOf(endpoint)}`,
+  );
   return body;
 }
 

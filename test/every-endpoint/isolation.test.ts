@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { paramsOf } from "../../api/rest/endpoints.ts";
 import type { ApiAnswer } from "../support/api.ts";
 import { snapshotTables } from "../support/tables.ts";
-import { absentValues, callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf } from "./walk.ts";
+import { absentValues, callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf } from "./endpoints.ts";
 
 /** An answer without the parts that differ from request to request. */
 const bytes = ({ status, text, headers }: ApiAnswer): string =>
