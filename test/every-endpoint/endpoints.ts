@@ -11,7 +11,12 @@ import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
-/** Every route there is. A new one is walked as soon as it is declared. */
+/*
+ * A new endpoint needs here a value for each new path parameter (`makeEstate`, `absentValues`) and a body (`BODIES`), and in
+ * properties.test.ts an entry in `RECORDS` (a list) or `PATCHES` (a PATCH).
+ */
+
+/** Every route there is. A new one is tested as soon as it is declared. */
 export const ENDPOINTS = endpointsOf(appRouter);
 
 /** A value for each parameter of the paths of the API. */

@@ -103,7 +103,7 @@ describe("Reading a list page by page while its records change", () => {
   });
   after(() => orm.close(true));
 
-  it("is tried with every list", () => {
+  it("covers every paged list", () => {
     assert.deepEqual(Object.keys(RECORDS).sort(), PAGED.map(({ meta }) => meta.path).sort());
   });
 

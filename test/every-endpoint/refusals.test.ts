@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { isPaged, keyPolicy } from "../../api/rest/definition.ts";
 import { type Endpoint, paramsOf } from "../../api/rest/endpoints.ts";
+import { MAX_BODY_BYTES } from "../../api/rest/http.ts";
 import { formatKey, generateKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
@@ -28,8 +29,6 @@ interface Refusal {
   /** Text of the message. */
   says?: (endpoint: Endpoint) => string;
 }
-
-const MAX_BODY_BYTES = 2 * 1024 * 1024;
 
 const isWrite = ({ meta }: Endpoint) => meta.method !== "GET";
 const takesBody = ({ meta }: Endpoint) => meta.input.shape.body !== undefined;
@@ -79,9 +78,9 @@ async function makeKeys(estate: Estate) {
 }
 
 const REFUSALS: readonly Refusal[] = [
-  { name: "no credential", change: () => ({}), code: "api_key_missing" },
+  { name: "a request without a credential", change: () => ({}), code: "api_key_missing" },
   {
-    name: "two credentials",
+    name: "a request with two credentials",
     change: (endpoint, keys) => ({ key: keys.valid(endpoint), headers: { authorization: `Bearer ${keys.other}` } }),
     code: "api_key_invalid",
   },
@@ -103,29 +102,33 @@ const REFUSALS: readonly Refusal[] = [
     change: () => ({ headers: { authorization: "Bearer aaaa.bbbb.cccc" } }),
     code: "invalid_token",
   },
-  { name: "a plan without the API", change: (_, keys) => ({ key: keys.unpaid }), code: "plan_upgrade_required" },
   {
-    name: "two scopes that exclude each other",
+    name: "a key of a team whose plan lacks the API",
+    change: (_, keys) => ({ key: keys.unpaid }),
+    code: "plan_upgrade_required",
+  },
+  {
+    name: "a key with two scopes that exclude each other",
     change: (_, keys) => ({ key: keys.pair }),
     code: "forbidden_scope_pair",
   },
-  { name: "a creator who has left", change: (_, keys) => ({ key: keys.left }), code: "role_insufficient" },
+  { name: "a key whose creator has left", change: (_, keys) => ({ key: keys.left }), code: "role_insufficient" },
   {
-    name: "a missing scope",
+    name: "a key without the endpoint's scope",
     applies: ({ meta }) => meta.scope !== null,
     change: ({ meta }, keys) => ({ key: keys.without.get(meta.scope as Scope) ?? "" }),
     code: "insufficient_scope",
     says: ({ meta }) => meta.scope ?? "",
   },
   {
-    name: "a missing second scope",
+    name: "a key without the second scope",
     applies: ({ meta }) => meta.alsoScope !== undefined,
     change: ({ meta }, keys) => ({ key: keys.without.get(meta.alsoScope as Scope) ?? "" }),
     code: "insufficient_scope",
     says: ({ meta }) => meta.alsoScope ?? "",
   },
   {
-    name: "a creator's role that no longer holds the scope",
+    name: "a key whose creator's role no longer holds the scope",
     applies: ({ meta }) => meta.scope !== null && !roleHolds("VIEWER", meta.scope),
     change: (endpoint, keys) => ({ key: keys.lowered(endpoint) }),
     code: "role_insufficient",
@@ -152,7 +155,7 @@ const REFUSALS: readonly Refusal[] = [
     param: "limit",
   },
   {
-    name: "a missing Idempotency-Key",
+    name: "a write without the required Idempotency-Key",
     applies: needsKey,
     change: (endpoint, keys) => ({ key: keys.valid(endpoint), withoutIdempotencyKey: true }),
     code: "idempotency_key_required",
@@ -197,7 +200,7 @@ const REFUSALS: readonly Refusal[] = [
   },
 ];
 
-/** Well-formed, and nobody's. */
+/** A well-formed key that no team has. */
 function unknownKey(): string {
   return formatKey(generateKey("LIVE"));
 }
