@@ -96,7 +96,7 @@ export interface RouteMeta {
   idempotency?: "none" | "optional" | "required";
   /** Takes `?dry_run=true`; the handler must then give an impact. */
   dryRun?: boolean;
-  /** The scope that a dry run needs besides `scope`. */
+  /** The scope that only a dry run needs, besides `scope`. */
   readScope?: Scope;
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;

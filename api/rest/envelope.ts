@@ -2,7 +2,7 @@ import { type ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { BASE_PATH } from "../base-path.ts";
 import { shortened } from "./messages.ts";
 
-/** Of a message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
+/** The longest message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
 const MAX_MESSAGE = 8_000;
 
 /** An answer before it is sent. */

@@ -20,11 +20,7 @@ function outputOf(schema: z.ZodType) {
 
 /**
  * Declares a route: its meta, then its schemas, then its handler.
- *
- *     route({ method: "GET", path: "/lists/{listId}", scope: "lists:read", summary: "Retrieve a list" })
- *       .input(z.strictObject({ params: z.strictObject({ listId: idParam }) }))
- *       .output(list)
- *       .query(async ({ ctx, input }) => ok(presentList(await readList(ctx.em, input.params.listId))));
+ * Example: `retrieve` in api/lists/routes.ts.
  */
 export function route(meta: RouteMeta) {
   return {

@@ -100,6 +100,17 @@ const looksLikeToken = (text: string): boolean => !text.startsWith(KEY_PREFIX) &
 /** Compared with when no key matches, so that an unknown id takes as long as a known one. */
 const NO_HASH = "-".repeat(43);
 
+/** SQL: the facts on a caller's member and team that decide on its rights, of `members as member` and `teams as team`. */
+export const MEMBER_FACTS = [
+  "team.id as team_id",
+  "team.name as team_name",
+  "team.plan",
+  "team.time_zone",
+  "team.requests_per_minute",
+  "member.role",
+  sql<boolean>`member.removed_at is not null`.as("member_left"),
+] as const;
+
 /** Keys with the team and the member that decide on their rights. */
 const keyRecords = (em: EntityManager) =>
   kysely(em)
@@ -119,16 +130,10 @@ const keyRecords = (em: EntityManager) =>
       "key.daily_send_cap",
       "key.lineage_id",
       "key.api_version",
-      "team.id as team_id",
-      "team.name as team_name",
-      "team.plan",
-      "team.time_zone",
-      "team.requests_per_minute",
-      "member.role",
+      ...MEMBER_FACTS,
       // Not now(): a transaction that checks again at its end may have begun before the key expired.
       sql<boolean>`key.expires_at <= clock_timestamp()`.as("expired"),
       sql<boolean>`key.revoked_at is not null`.as("revoked"),
-      sql<boolean>`member.removed_at is not null`.as("member_left"),
     ]);
 
 type KeyRecord = Awaited<ReturnType<ReturnType<typeof keyRecords>["executeTakeFirstOrThrow"]>>;
@@ -187,15 +192,6 @@ export function accessFor<C extends AccessCaller>(caller: C, holder: Holder, gra
   };
 }
 
-/**
- * The access that a key gives at this moment. Refusals come in this order: revoked, expired, then those of `accessFor`.
- * @throws {ApiError} with the code of the first of these that applies
- */
-function accessOf(found: KeyRecord): Access<AccessKey> {
-  refuseEnded(found);
-  return accessFor(keyOf(found), found, found.granted_scopes);
-}
-
 const keyOf = (found: KeyRecord): AccessKey => ({
   kind: "api_key",
   id: found.id,
@@ -243,7 +239,8 @@ export function authenticate(
 }
 
 /**
- * Admits a caller whose credential is good, with one request counted.
+ * Reports the caller's allowance, refuses a caller that has none left, and gives its access. The look-up has counted the
+ * request.
  * @throws {ApiError} `rate_limit_exceeded`, then those of `accessFor`
  */
 function admit<C extends AccessCaller>(
@@ -314,7 +311,8 @@ export async function readAccess(
     .$if(lock, (query) => query.forShare())
     .executeTakeFirst();
   if (!found) throw new ApiError("api_key_invalid", "No API key has this id.", { param: "apiKeyId" });
-  const access = accessOf(found);
+  refuseEnded(found);
+  const access = accessFor(keyOf(found), found, found.granted_scopes);
   requireScope(access, scope);
   return access;
 }
