@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { requireKey } from "../../domain/access/authenticate.ts";
+import { requireKey } from "../../domain/access/access.ts";
 import { creditUsage } from "../../domain/credits.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/idempotency.ts";

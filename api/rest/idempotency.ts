@@ -1,6 +1,7 @@
 import stringify from "safe-stable-stringify";
 import type { EntityManager } from "../../db/orm.ts";
-import { type HeaderValues, requireScope } from "../../domain/access/authenticate.ts";
+import { requireScope } from "../../domain/access/access.ts";
+import type { HeaderValues } from "../../domain/access/authenticate.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import {
   type IdempotencyHandle,

@@ -5,7 +5,8 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError } from "../errors.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
-import { type AccessToken, MEMBER_FACTS, noTokens, type TokenVerifier } from "./authenticate.ts";
+import { type AccessToken, MEMBER_FACTS } from "./access.ts";
+import { noTokens, type TokenVerifier } from "./authenticate.ts";
 import { KEY_SET_TIMES, type KeySetTimes, openIssuerKeys } from "./oauth-keys.ts";
 import type { Lookup } from "./request-limit.ts";
 

@@ -3,7 +3,7 @@ import { request } from "node:http";
 import { z } from "zod";
 import { keyedRequest } from "../../api/rest/idempotency.ts";
 import { ok, router } from "../../api/rest/route.ts";
-import type { Access } from "../../domain/access/authenticate.ts";
+import type { Access } from "../../domain/access/access.ts";
 import type { ApiVersion } from "../../domain/api-version.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
