@@ -1,7 +1,8 @@
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
 import type { EntityManager, MikroORM, Tenant } from "../db/orm.ts";
-import type { Access, HeaderValues, TokenVerifier } from "../domain/access/authenticate.ts";
+import type { Access } from "../domain/access/access.ts";
+import type { HeaderValues, TokenVerifier } from "../domain/access/authenticate.ts";
 import type { RequestLimits } from "../domain/access/request-limit.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";

@@ -36,12 +36,18 @@ export const shownNames = {
 /** Longest name of a list or a newsletter, in characters. */
 export const MAX_NAME_LENGTH = 200;
 
-/** Text of one line: a line break would break the header or the table that it is put in. */
+/** The check of a text of one line: a line break would break the header or the table that it is put in. */
+const isOneLine = [
+  (text: string) => !hasControlCharacter(text),
+  "must not hold line breaks or control characters",
+] as const;
+
+/** Text of one line. */
 export const oneLine = (max: number) =>
   z
     .string()
     .max(max)
-    .refine((text) => !hasControlCharacter(text), "must not hold line breaks or control characters");
+    .refine(...isOneLine);
 
 /** The name of a record, trimmed. */
 export const name = z
@@ -49,7 +55,7 @@ export const name = z
   .trim()
   .min(1)
   .max(MAX_NAME_LENGTH)
-  .refine((text) => !hasControlCharacter(text), "must not hold line breaks or control characters")
+  .refine(...isOneLine)
   .meta({ description: "The name; spaces around it are removed.", examples: ["Customers"] });
 
 /** A person's first or last name; null for none. */

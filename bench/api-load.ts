@@ -3,6 +3,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { Pool } from "undici";
+import { quantile } from "./report.ts";
 
 /** The requests of a run; `{n}` in the body and the Idempotency-Key is replaced by a number of its own. */
 export interface ApiLoad {
@@ -35,6 +36,7 @@ export interface LoadProcess {
   close(): void;
 }
 
+/** Starts the process that makes load. */
 export function startApiLoad(): LoadProcess {
   const child: ChildProcess = fork(import.meta.filename, { env: { PATH: process.env["PATH"] } });
   return {
@@ -82,8 +84,7 @@ async function run({ origin, method, path, headers, body, clients, seconds, perS
   const rate = latencies.length / ((performance.now() - startedAt) / 1_000);
   await pool.destroy();
   latencies.sort((a, b) => a - b);
-  const quantile = (q: number) => latencies[Math.floor(latencies.length * q)] ?? Number.NaN;
-  return { rate, p50: quantile(0.5), p99: quantile(0.99), unexpected };
+  return { rate, p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99), unexpected };
 }
 
 /** Latencies count from when a request was due, so that a stall shows in all requests that were due meanwhile. */

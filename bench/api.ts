@@ -14,7 +14,7 @@ import { type BenchReport, median, type Row, round } from "./report.ts";
 export interface ApiOptions extends StackChoice {
   /** How long one run lasts. */
   seconds: number;
-  /** Runs of each kind of request, each beside a run of the yardstick. */
+  /** Runs of each kind of request, each beside a run of its baseline. */
   repeat: number;
   clients: number;
   /** Subscribers of the teams whose lists are read, one team each. */
@@ -22,38 +22,39 @@ export interface ApiOptions extends StackChoice {
   only?: readonly string[];
 }
 
-/** The yardstick that a kind of request is compared with, and the least share of its rate that it must reach. */
-type Bar = { yardstick: "read" | "insert"; least: number };
+/** The query of the bare Express route that a request is compared with, and the least share of its rate to reach. */
+type Target = { baseline: "read" | "insert"; leastRatio: number };
 
-interface Kind extends Bar {
+/** A kind of request that is measured. */
+interface MeasuredCase extends Target {
   name: string;
   load: Pick<ApiLoad, "method" | "path" | "headers" | "body">;
 }
 
-const ME: Bar = { yardstick: "read", least: 0.55 };
-const PAGE: Bar = { yardstick: "read", least: 0.25 };
-const CREATE: Bar = { yardstick: "insert", least: 0.25 };
-/** Of requests at half the top rate. */
+const ME: Target = { baseline: "read", leastRatio: 0.55 };
+const PAGE: Target = { baseline: "read", leastRatio: 0.25 };
+const CREATE: Target = { baseline: "insert", leastRatio: 0.25 };
+/** Largest p99 of requests at half the top rate. */
 const MOST_P99_MS = 25;
 const SORTS = ["updated_at", "created_at"];
 
 /** Requests of one API client beside a bare Express route, in turns within one run. */
 export function benchApi(options: ApiOptions): Promise<BenchReport> {
   return withStack(options, async () => {
-    const { env, origin } = await stack();
+    const { env, api: apiUrl } = await stack();
     const bare = await startBareExpress(env.MIGRATION_DATABASE_URL ?? env.DATABASE_URL);
-    const process = startApiLoad();
+    const loader = startApiLoad();
     const rows: Row[] = [];
     const problems: string[] = [];
     try {
-      const wanted = (await kindsOf(options.rows)).filter(({ name }) => options.only?.includes(name) ?? true);
-      for (const kind of wanted) {
-        const measured = await measure(kind, { options, process, origin, bare: bare.origin });
+      const wanted = (await makeCases(options.rows)).filter(({ name }) => options.only?.includes(name) ?? true);
+      for (const measuredCase of wanted) {
+        const measured = await measure(measuredCase, { options, loader, apiUrl, bare: bare.origin });
         rows.push(measured.row);
         problems.push(...measured.problems);
       }
     } finally {
-      process.close();
+      loader.close();
       bare.close();
     }
     const { seconds, repeat, clients } = options;
@@ -66,7 +67,8 @@ export function benchApi(options: ApiOptions): Promise<BenchReport> {
   });
 }
 
-async function kindsOf(sizes: readonly number[]): Promise<Kind[]> {
+/** @param sizes subscribers of the teams whose lists are read */
+async function makeCases(sizes: readonly number[]): Promise<MeasuredCase[]> {
   const team = await makeTeam();
   const headers = { "x-api-key": team.keys.live, "content-type": "application/json" };
   const create = {
@@ -74,7 +76,7 @@ async function kindsOf(sizes: readonly number[]): Promise<Kind[]> {
     path: "/subscribers",
     body: '{"email":"{n}@example.com","first_name":"First"}',
   } as const;
-  const kinds: Kind[] = [
+  const cases: MeasuredCase[] = [
     { name: "/me", ...ME, load: { method: "GET", path: "/me", headers: { "x-api-key": team.keys.live } } },
     { name: "create", ...CREATE, load: { ...create, headers } },
     { name: "create with a key", ...CREATE, load: { ...create, headers: { ...headers, "idempotency-key": "{n}" } } },
@@ -85,7 +87,7 @@ async function kindsOf(sizes: readonly number[]): Promise<Kind[]> {
     for (const sort of SORTS) {
       for (const deep of size > 25 ? [false, true] : [false]) {
         const cursor = deep ? `&cursor=${encodeURIComponent(await deepCursor(reader, sort, size))}` : "";
-        kinds.push({
+        cases.push({
           name: `page, ${sort}, ${size} rows${deep ? ", deep" : ""}`,
           ...PAGE,
           load: {
@@ -97,10 +99,10 @@ async function kindsOf(sizes: readonly number[]): Promise<Kind[]> {
       }
     }
   }
-  return kinds;
+  return cases;
 }
 
-/** Rows that were written by one statement have one time. */
+/** Gives the rows different times: one statement has written them, with one time. */
 async function spreadTimes({ em, team }: TestTeam): Promise<void> {
   await sql`update subscribers s set created_at = t.at, updated_at = t.at
     from (select id, now() - make_interval(secs => row_number() over (order by id)) as at from subscribers
@@ -122,67 +124,95 @@ async function deepCursor({ keys }: TestTeam, sort: string, size: number): Promi
   return body.meta.next_cursor;
 }
 
-interface Run {
+/** What every measurement needs. */
+interface Bench {
   options: ApiOptions;
-  process: LoadProcess;
-  origin: string;
+  loader: LoadProcess;
+  /** The base URL of the API. */
+  apiUrl: string;
+  /** The origin of the bare Express route. */
   bare: string;
 }
 
-async function measure({ name, load, yardstick, least }: Kind, { options, process, origin, bare }: Run) {
-  const { clients, seconds } = options;
-  const bareLoad: ApiLoad =
-    yardstick === "read"
-      ? { origin: bare, method: "GET", path: "/", headers: {}, clients, seconds }
-      : {
-          origin: bare,
-          method: "POST",
-          path: "/",
-          headers: { "content-type": "application/json" },
-          body: '{"email":"{n}@example.com","name":"First"}',
-          clients,
-          seconds,
-        };
-  const own: ApiLoad = { ...load, path: `/api/v2${load.path}`, origin, clients, seconds };
-  const cpu = () => usage({ api: pidOf("api") })["api"]?.cpuSeconds ?? 0;
+/** A run of the API beside one of its baseline. */
+interface Pair {
+  baseline: LoadResult;
+  measured: LoadResult;
+  /** Of the API's process, per request. */
+  cpuMs: number;
+  /** The API's rate over that of the baseline. */
+  ratio: number;
+}
+
+/** The requests of the bare Express route. */
+function baselineLoad({ baseline }: Target, { bare, options: { clients, seconds } }: Bench): ApiLoad {
+  const load = { origin: bare, path: "/", clients, seconds };
+  if (baseline === "read") return { ...load, method: "GET", headers: {} };
+  const headers = { "content-type": "application/json" };
+  return { ...load, method: "POST", headers, body: '{"email":"{n}@example.com","name":"First"}' };
+}
+
+/** The requests of the API. */
+function measuredLoad({ load }: MeasuredCase, { apiUrl, options: { clients, seconds } }: Bench): ApiLoad {
+  const { origin, pathname } = new URL(apiUrl);
+  return { ...load, path: `${pathname}${load.path}`, origin, clients, seconds };
+}
+
+/** Runs the baseline and the API in turns. */
+async function runPairs(baseline: ApiLoad, measured: ApiLoad, { options, loader }: Bench): Promise<Pair[]> {
   // The first requests compile the code.
-  for (const warmed of [bareLoad, own]) await process.run({ ...warmed, seconds: Math.min(seconds, 2) });
-  const runs: { yard: LoadResult; top: LoadResult; cpuMs: number; ratio: number }[] = [];
+  for (const load of [baseline, measured]) await loader.run({ ...load, seconds: Math.min(load.seconds, 2) });
+  const cpuSeconds = () => usage({ api: pidOf("api") })["api"]?.cpuSeconds ?? 0;
+  const pairs: Pair[] = [];
   for (let i = 0; i < options.repeat; i++) {
-    const yard = await process.run(bareLoad);
-    const before = cpu();
-    const top = await process.run(own);
-    runs.push({ yard, top, cpuMs: ((cpu() - before) * 1_000) / (top.rate * seconds), ratio: top.rate / yard.rate });
+    const bare = await loader.run(baseline);
+    const before = cpuSeconds();
+    const own = await loader.run(measured);
+    const cpuMs = ((cpuSeconds() - before) * 1_000) / (own.rate * measured.seconds);
+    pairs.push({ baseline: bare, measured: own, cpuMs, ratio: own.rate / bare.rate });
   }
-  const middle = (of: (run: (typeof runs)[number]) => number) => median(runs.map(of));
-  const rate = middle(({ top }) => top.rate);
-  const half = await process.run({ ...own, perSecond: rate / 2 });
-  const ratio = middle((run) => run.ratio);
-  const unexpected = runs.flatMap(({ top }) => Object.keys(top.unexpected));
-  const row: Row = {
-    request: name,
-    "per second": round(rate),
-    "of bare": round(ratio, 2),
-    least,
-    "bare per second": round(middle(({ yard }) => yard.rate)),
-    "p50 ms": round(
-      middle(({ top }) => top.p50),
-      1,
-    ),
-    "p99 ms": round(
-      middle(({ top }) => top.p99),
-      1,
-    ),
-    "p99 ms at half the rate": round(half.p99, 1),
-    "API CPU ms": round(
-      middle(({ cpuMs }) => cpuMs),
-      2,
-    ),
-  };
-  const problems = [
-    ...(ratio < least ? [`${name}: ${round(ratio, 2)} of bare Express, must be ${least}`] : []),
+  return pairs;
+}
+
+const medianOf = (pairs: readonly Pair[], read: (pair: Pair) => number): number => median(pairs.map(read));
+const rateOf = (pairs: readonly Pair[]): number => medianOf(pairs, ({ measured }) => measured.rate);
+const ratioOf = (pairs: readonly Pair[]): number => medianOf(pairs, ({ ratio }) => ratio);
+
+const rowOf = ({ name, leastRatio }: MeasuredCase, pairs: readonly Pair[], half: LoadResult): Row => ({
+  request: name,
+  "per second": round(rateOf(pairs)),
+  "of bare": round(ratioOf(pairs), 2),
+  least: leastRatio,
+  "bare per second": round(medianOf(pairs, ({ baseline }) => baseline.rate)),
+  "p50 ms": round(
+    medianOf(pairs, ({ measured }) => measured.p50),
+    1,
+  ),
+  "p99 ms": round(
+    medianOf(pairs, ({ measured }) => measured.p99),
+    1,
+  ),
+  "p99 ms at half the rate": round(half.p99, 1),
+  "API CPU ms": round(
+    medianOf(pairs, ({ cpuMs }) => cpuMs),
+    2,
+  ),
+});
+
+function problemsOf({ name, leastRatio }: MeasuredCase, pairs: readonly Pair[], half: LoadResult): string[] {
+  const ratio = ratioOf(pairs);
+  const unexpected = new Set(pairs.flatMap(({ measured }) => Object.keys(measured.unexpected)));
+  return [
+    ...(ratio < leastRatio ? [`${name}: ${round(ratio, 2)} of bare Express, must be ${leastRatio}`] : []),
     ...(half.p99 > MOST_P99_MS ? [`${name}: p99 ${round(half.p99, 1)} ms at half the top rate`] : []),
-    ...(unexpected.length > 0 ? [`${name}: answers ${[...new Set(unexpected)].join(", ")}`] : []),
+    ...(unexpected.size > 0 ? [`${name}: answers ${[...unexpected].join(", ")}`] : []),
   ];
-  return { row, problems };
+}
+
+/** Measures one kind of request: at its top rate, and at half of that. */
+async function measure(measuredCase: MeasuredCase, bench: Bench): Promise<{ row: Row; problems: string[] }> {
+  const own = measuredLoad(measuredCase, bench);
+  const pairs = await runPairs(baselineLoad(measuredCase, bench), own, bench);
+  const half = await bench.loader.run({ ...own, perSecond: rateOf(pairs) / 2 });
+  return { row: rowOf(measuredCase, pairs, half), problems: problemsOf(measuredCase, pairs, half) };
 }

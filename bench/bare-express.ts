@@ -1,5 +1,5 @@
 /**
- * The yardstick of the API: Express with two routes, each of which runs one prepared statement. `GET /` reads a row by its
+ * The baseline of the API: Express with two routes, each of which runs one prepared statement. `GET /` reads a row by its
  * key, `POST /` inserts one. Started by `startBareExpress`, as a process of its own.
  */
 import { fork } from "node:child_process";

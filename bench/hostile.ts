@@ -13,7 +13,7 @@ import { emitSome, makeEndpoint } from "../test/support/webhooks.ts";
 import { makeAudience } from "./audience.ts";
 import { type Answers, HOSTILE_KINDS, type HostileLoad, startHostileLoad } from "./hostile-load.ts";
 import { resetPeaks, usage } from "./processes.ts";
-import { type BenchReport, type Row, round } from "./report.ts";
+import { type BenchReport, quantile, type Row, round } from "./report.ts";
 
 export interface HostileOptions extends StackChoice {
   /** How long each kind of load lasts. */
@@ -95,16 +95,15 @@ async function measure(phase: Phase, seconds: number) {
   const answered = await end();
 
   latencies.sort((a, b) => a - b);
-  const quantile = (q: number) =>
-    round(latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * q))] ?? 0);
+  const latencyAt = (share: number) => (latencies.length === 0 ? 0 : round(quantile(latencies, share)));
   const used = usage(pids);
   const peaks = Object.entries(used).map(([process, { peakMiB }]) => [process, round(peakMiB)] as const);
   const row: Row = {
     "beside it": name,
     requests: latencies.length,
     failed: failures.length,
-    "p50 ms": quantile(0.5),
-    "p99 ms": quantile(0.99),
+    "p50 ms": latencyAt(0.5),
+    "p99 ms": latencyAt(0.99),
     "most ms": round(latencies.at(-1) ?? 0),
     ...Object.fromEntries(peaks.map(([process, mib]) => [`${process} MiB`, mib])),
     "refused logins": relay.logins() - logins,
@@ -112,7 +111,7 @@ async function measure(phase: Phase, seconds: number) {
   };
   const problems = [
     ...[...new Set(failures)].map((failure) => `${name}: an ordinary request failed: ${failure}`),
-    ...(quantile(0.99) > MOST_P99_MS ? [`${name}: p99 ${quantile(0.99)} ms`] : []),
+    ...(latencyAt(0.99) > MOST_P99_MS ? [`${name}: p99 ${latencyAt(0.99)} ms`] : []),
     ...peaks.filter(([, mib]) => mib > MOST_MIB).map(([process, mib]) => `${name}: ${process} took ${mib} MiB`),
     ...PROCESSES.filter((process) => pidOf(process) !== pids[process]).map((process) => `${name}: ${process} died`),
   ];

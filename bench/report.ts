@@ -24,6 +24,15 @@ export function median(values: readonly number[]): number {
   return (upper + lower) / 2;
 }
 
+/**
+ * The value that a share of all values do not exceed.
+ * @param sorted in ascending order
+ * @param share 0.99 for the 99th percentile
+ * @returns NaN where there are no values
+ */
+export const quantile = (sorted: readonly number[], share: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+
 /** A number with so many digits behind the point. */
 export function round(value: number, digits = 0): number {
   const factor = 10 ** digits;

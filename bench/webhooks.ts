@@ -9,7 +9,7 @@ import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { kill, pidOf } from "../test/support/processes.ts";
 import { emitSome, makeEndpoint } from "../test/support/webhooks.ts";
 import { type Usage, usage } from "./processes.ts";
-import { type BenchReport, type Row, round } from "./report.ts";
+import { type BenchReport, quantile, type Row, round } from "./report.ts";
 import { startWebhookSink, type WebhookSink } from "./webhook-sink.ts";
 
 export interface WebhooksOptions extends StackChoice {
@@ -233,17 +233,16 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
   }
   latencies.sort((a, b) => a - b);
   const first = Math.min(...committed);
-  const quantile = (q: number) =>
-    round(latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * q))] ?? 0);
+  const latencyAt = (share: number) => (latencies.length === 0 ? 0 : round(quantile(latencies, share)));
   const duplicates = received - latencies.length;
   const row: Row = {
     endpoints: String(endpoints),
     "sink ms": latencyMs,
     deliveries: latencies.length,
     "per second": round((latencies.length / (lastAt - first)) * 1000),
-    "p50 ms": quantile(0.5),
-    "p95 ms": quantile(0.95),
-    "p99 ms": quantile(0.99),
+    "p50 ms": latencyAt(0.5),
+    "p95 ms": latencyAt(0.95),
+    "p99 ms": latencyAt(0.99),
     lost,
     duplicates,
     ...(restartedAt && { "last after restart s": round((lastAt - restartedAt) / 1000, 1) }),

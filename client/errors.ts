@@ -16,7 +16,7 @@ export type ErrorType =
 
 /** A refusal as the service answered it. */
 export interface Refusal {
-  /** Of the HTTP answer. */
+  /** The status of the HTTP answer. */
   status: number;
   type: ErrorType;
   /** Stable: branch on it. Codes are added, never renamed. */

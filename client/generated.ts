@@ -132,6 +132,7 @@ export type CampaignCompletedEvent = {
 /** A campaign as events show it. */
 export type CampaignOfEvent = {
   object: "campaign";
+  /** The id of the record. */
   id: string;
   /** The name, for the team alone. */
   name: string;
@@ -1894,7 +1895,7 @@ export class NewslettersResource {
   /**
    * List the newsletters.
    *
-   * Pages through the newsletters of the team, each with its body. A page ends before it exceeds 2 MiB, so it may hold fewer newsletters than `limit` and have more after it.
+   * Pages through the newsletters of the team, each with its body. A page ends before its records exceed 2,044 KiB, so it may hold fewer newsletters than `limit` and have more after it.
    *
    * **Scope:** `newsletters:read`.
    */

@@ -16,8 +16,8 @@ export type Listing<Item> = Promise<Page<Item>> & AsyncIterable<Item>;
 /**
  * Reads a list. An iteration asks for further pages as their records are taken. Records that are added or deleted
  * meanwhile make none come twice or be left out.
- * @param readPage throws as a request does; after an update of the service it may throw `cursor_invalid`:
- *   begin again from the first page
+ * @throws {MailkeelError} at each page, as a request does; `cursor_invalid` after an update of the service: begin again
+ *   from the first page
  */
 export function listingOf<Item, Query extends PageQuery>(
   readPage: (query: Query) => Promise<Page<Item>>,
@@ -44,7 +44,7 @@ export class Changes<Item> implements AsyncIterable<Item> {
   readonly #list: (query: { limit: number }) => Listing<Item>;
   #nextSince: string | undefined;
 
-  /** @param list of the records since that instant */
+  /** @param list reads the records that changed since the instant */
   constructor(list: (query: { limit: number }) => Listing<Item>) {
     this.#list = list;
   }

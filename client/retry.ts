@@ -1,7 +1,7 @@
 import { ApiError, ConnectionError } from "./errors.ts";
 
 /** Refusals after which the same request may succeed. Not `send_cap_exceeded`: its Retry-After is the next midnight. */
-const PASSING: ReadonlySet<string> = new Set([
+export const REPEATABLE_CODES: ReadonlySet<string> = new Set([
   "rate_limit_exceeded",
   "service_unavailable",
   "internal_error",
@@ -9,7 +9,7 @@ const PASSING: ReadonlySet<string> = new Set([
   "request_timeout",
 ]);
 /** Those of them that are answered before the request begins: even a write without an Idempotency-Key had no effect. */
-const NOT_BEGUN: ReadonlySet<string> = new Set(["rate_limit_exceeded", "request_timeout"]);
+const REPEATABLE_WITHOUT_KEY: ReadonlySet<string> = new Set(["rate_limit_exceeded", "request_timeout"]);
 
 /** The backoff's first bound and its largest, in ms. */
 const FIRST_BOUND_MS = 500;
@@ -21,7 +21,7 @@ const LARGEST_BOUND_MS = 8_000;
  *   Idempotency-Key. A DELETE has none: repeated, it would answer 404 although the first one deleted the record.
  */
 export function mayRetry(error: unknown, isRepeatable: boolean): boolean {
-  if (error instanceof ApiError) return (isRepeatable ? PASSING : NOT_BEGUN).has(error.code);
+  if (error instanceof ApiError) return (isRepeatable ? REPEATABLE_CODES : REPEATABLE_WITHOUT_KEY).has(error.code);
   return error instanceof ConnectionError && isRepeatable;
 }
 

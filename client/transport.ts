@@ -27,35 +27,38 @@ export interface ClientOptions extends RequestOptions {
 export interface RequestOptions {
   /** Ends the request, its retries and the waits between them; the signal's reason is thrown. */
   signal?: AbortSignal;
-  /** For each try; 80,000 unless given. */
+  /** The longest time of one try, in ms; 80,000 unless given. */
   timeoutMs?: number;
-  /** For all tries and the waits between them; 240,000 unless given. */
+  /** The longest time of all tries and the waits between them, in ms; 240,000 unless given. */
   totalTimeoutMs?: number;
-  /** After the first try; 4 unless given, 0 for none. */
+  /** Tries after the first one; 4 unless given, 0 for none. */
   maxRetries?: number;
-  /** The longest Retry-After that is waited for; 60,000 unless given. After a longer one the refusal is thrown at once. */
+  /** The longest Retry-After that is waited for, in ms; 60,000 unless given. After a longer one the refusal is thrown at once. */
   maxRetryAfterMs?: number;
   /** Dated version of the API, in place of the one that this client was made for. */
   serviceVersion?: string;
 }
 
+/** Options of a write that takes an Idempotency-Key. */
 export interface WriteOptions extends RequestOptions {
   /** At most 255 printable ASCII characters. A random one is made for each call unless given. */
   idempotencyKey?: string;
 }
 
-/** Of the writes that can be tried out. */
+/** The option of writes that take a dry run. */
 export interface DryRunOption {
   /** Checks and resolves the request, changes nothing and answers the impact that it would have. */
   dryRun?: true;
 }
 
+/** The facts of every answer besides its payload. */
 export interface Meta {
   requestId: string;
   /** The answer is that of an earlier request under the same Idempotency-Key; this one wrote nothing. */
   replayed: boolean;
 }
 
+/** The answer to a request. */
 export interface Answer<Data, More = unknown> {
   data: Data;
   meta: Meta & More;
@@ -180,14 +183,14 @@ function requestOf(
  */
 async function exchange<Result extends Answer<unknown>>(
   { name, idempotencyKey, url, init }: PreparedRequest,
-  { fetch: send = fetch, timeoutMs = TIMEOUT_MS, signal }: ClientOptions,
+  { fetch: doFetch = fetch, timeoutMs = TIMEOUT_MS, signal }: ClientOptions,
   ended: AbortSignal,
 ): Promise<Result> {
   const timeout = AbortSignal.timeout(timeoutMs);
   let response: Response;
   let text: string;
   try {
-    response = await send(url, { ...init, signal: anyOf([ended, timeout]) });
+    response = await doFetch(url, { ...init, signal: anyOf([ended, timeout]) });
     text = await response.text();
   } catch (cause) {
     signal?.throwIfAborted();
@@ -240,10 +243,11 @@ function answerOf<Result extends Answer<unknown>>(
   if (ok || typeof envelope?.error?.code !== "string") {
     throw unexpected(`the answer with status ${status} is not one of the API's`);
   }
-  throw refusalOf(status, headers, envelope.error);
+  throw readRefusal(status, headers, envelope.error);
 }
 
-function refusalOf(status: number, headers: Headers, error: NonNullable<Envelope["error"]>): ApiError {
+/** The error of a refusal, in the class of its type. */
+function readRefusal(status: number, headers: Headers, error: NonNullable<Envelope["error"]>): ApiError {
   const retryAfter = headers.get("retry-after") ?? "";
   return apiErrorOf({
     status,

@@ -10,7 +10,7 @@ import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import { kysely } from "../db/orm.ts";
-import { deleteDeadListeners } from "../domain/webhooks/listener.ts";
+import { deletePresumedDeadListeners } from "../domain/webhooks/listener.ts";
 import { deleteExpiredDeliveries } from "../domain/webhooks/retention.ts";
 import { RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
 import { pause } from "./pause.ts";
@@ -50,7 +50,7 @@ export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "sto
   ]) {
     await statement.execute(db);
   }
-  await deleteDeadListeners(em);
+  await deletePresumedDeadListeners(em);
   await deleteExpiredDeliveries(em, CLEAN_UP_ROWS, stopping);
 }
 

@@ -1,8 +1,9 @@
 import { STATUS_CODES } from "node:http";
 import type { Env } from "../../config/env.ts";
-import { CURRENT_API_VERSION, DEFAULT_DAILY_SEND_CAP } from "../../domain/access/keys.ts";
+import { DEFAULT_DAILY_SEND_CAP } from "../../domain/access/keys.ts";
 import { WINDOW_SECONDS } from "../../domain/access/request-limit.ts";
 import { MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
+import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ADDRESS_WINDOW_DAYS } from "../../domain/audience/confirmation-limits.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { REMEMBERED_HOURS, STALLED_SECONDS } from "../../domain/idempotency.ts";
@@ -34,11 +35,10 @@ import { MAX_KEY_LENGTH } from "../rest/idempotency.ts";
 import { MAX_DEPTH } from "../rest/input.ts";
 import { DEFAULT_LIMIT, MAX_CURSOR_LENGTH, MAX_LIMIT, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { TURNS_OF_A_KEY } from "../rest/procedures.ts";
-import { VERSIONS } from "../rest/versions.ts";
 import { appRouter } from "../router.ts";
 import { MAX_BATCH as MAX_SUPPRESSIONS } from "../suppressions/schema.ts";
+import { durationText } from "../units.ts";
 import { MAX_EVENTS, MAX_URL_LENGTH, MIN_URL_LENGTH } from "../webhooks/schema.ts";
-import { durationText } from "./units.ts";
 
 const errors = Object.entries(ERRORS).map(([code, error]) => ({ code, ...error }));
 

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { Liquid } from "liquidjs";
+import { durationText, numberText, sizeText } from "../units.ts";
 import type { Facts } from "./facts.ts";
 import type { PageEntry } from "./layout.ts";
 import { type Rendered, renderMarkdown } from "./markdown.ts";
-import { durationText, numberText, sizeText } from "./units.ts";
 
 /** A guide: a Markdown file of the folder `guides` that takes facts as Liquid's `{{ … }}`. */
 export interface Guide extends PageEntry {

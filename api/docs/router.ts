@@ -1,16 +1,11 @@
-import { createHash } from "node:crypto";
-import { promisify } from "node:util";
-import { gzip } from "node:zlib";
-import { type Request, type Response, Router } from "express";
+import { Router } from "express";
 import type { Env } from "../../config/env.ts";
-import { localsOf } from "../rest/http.ts";
+import { type KeptAnswer, serveKept } from "../kept-answer.ts";
 import { ASSETS } from "./assets.ts";
 import { factsOf } from "./facts.ts";
 import { GUIDES, renderGuide } from "./guides.ts";
 import { renderLayout } from "./layout.ts";
 import { REFERENCE, REFERENCE_CONTENT, REFERENCE_HEAD } from "./reference.ts";
-
-const compress = promisify(gzip);
 
 const NOTHING_ELSE = ["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"];
 /** A guide loads its style sheet and its icon, and runs nothing. */
@@ -28,36 +23,7 @@ const REFERENCE_POLICY = [
   ...NOTHING_ELSE,
 ].join("; ");
 
-/** An answer that is made once, when it is first asked for, and kept compressed. */
-interface Kept {
-  headers: Record<string, string>;
-  read: () => Promise<Buffer>;
-}
-
-/** Sends a kept answer: compressed where the client takes that, and nothing where the client has it already. */
-function serve({ headers, read }: Kept) {
-  let made: Promise<{ etag: string; zipped: Buffer }> | undefined;
-  const make = async () => {
-    const bytes = await read();
-    const digest = createHash("sha256").update(bytes).digest("base64url").slice(0, 22);
-    return { etag: `W/"${digest}"`, zipped: await compress(bytes) };
-  };
-  return async (req: Request, res: Response): Promise<void> => {
-    localsOf(res).route = req.path;
-    made ??= make().catch((error) => {
-      made = undefined;
-      throw error;
-    });
-    const { etag, zipped } = await made;
-    res.set({ ...headers, ETag: etag, Vary: "Accept-Encoding" });
-    if (req.fresh) return void res.status(304).end();
-    // Nearly every client takes gzip: the others wait until the text is read again.
-    if (!req.acceptsEncodings("gzip")) return void res.send(await read());
-    res.set("Content-Encoding", "gzip").send(zipped);
-  };
-}
-
-const page = (policy: string, render: () => string): Kept => ({
+const page = (policy: string, render: () => string): KeptAnswer => ({
   headers: {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": policy,
@@ -76,17 +42,17 @@ export function docsRouter(env: Env, basePath: string): Router {
   const router = Router({ caseSensitive: true });
   const pages = [REFERENCE, ...GUIDES];
   const reference = () => renderLayout({ pages, current: REFERENCE, content: REFERENCE_CONTENT, head: REFERENCE_HEAD });
-  router.get(REFERENCE.path, serve(page(REFERENCE_POLICY, reference)));
+  router.get(REFERENCE.path, serveKept(page(REFERENCE_POLICY, reference)));
   for (const guide of GUIDES) {
     const render = () => {
       const { html, sections } = renderGuide(guide, factsOf(env, basePath));
       return renderLayout({ pages, current: guide, content: html, sections });
     };
-    router.get(guide.path, serve(page(GUIDE_POLICY, render)));
+    router.get(guide.path, serveKept(page(GUIDE_POLICY, render)));
   }
   for (const { path, type, read } of Object.values(ASSETS)) {
     const headers = { "Content-Type": type, "Cache-Control": "public, max-age=31536000, immutable" };
-    router.get(path, serve({ headers, read }));
+    router.get(path, serveKept({ headers, read }));
   }
   return router;
 }

@@ -10,7 +10,8 @@ import {
   updateList,
 } from "../../domain/audience/lists.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { numberText } from "../units.ts";
 import { presentBatch, presentList, presentListSubscriber } from "./present.ts";
 import {
   deletedList,
@@ -21,6 +22,7 @@ import {
   listPatch,
   listSubscriber,
   listSubscriberBatch,
+  MAX_BATCH,
   membershipBody,
   membershipParams,
 } from "./schema.ts";
@@ -159,7 +161,7 @@ const pageSubscribers = route({
     return subscribers.page(ctx, input.query, rows, presentListSubscriber);
   });
 
-const add = route({
+const addMembers = route({
   method: "POST",
   path: "/lists/{listId}/subscribers",
   scope: "lists:write",
@@ -170,7 +172,7 @@ const add = route({
   tag: "Lists",
   summary: "Add subscribers to a list; an opt-out stays",
   description: paragraphs(
-    "Puts up to 1,000 subscribers on a list. Each id is in one of the three arrays of the answer: `added`, `already_subscribed` or, for someone who opted out of the list, `opted_out`. An opt-out is never undone through the API.",
+    `Puts up to ${numberText(MAX_BATCH)} subscribers on a list. Each id is in one of the three arrays of the answer: \`added\`, \`already_subscribed\` or, for someone who opted out of the list, \`opted_out\`. An opt-out is never undone through the API.`,
     "On a list with double opt-in the new subscriptions are `PENDING`, and each subscriber gets a mail that asks for a confirmation. If one id names no subscriber, none is added: 404 `not_found`, and `param` names it.",
   ),
 })
@@ -205,10 +207,16 @@ const removeMember = route({
   .mutation(async ({ ctx, input }) => {
     const { listId, subscriberId: id } = input.params;
     await removeSubscriber(ctx.em, ctx.tenant, listId, id);
-    return ok(
-      { object: "list_subscriber", id, deleted: true },
-      { impact: impact({ would_delete: 1, affected_ids: [id] }) },
-    );
+    return ok({ object: "list_subscriber", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
-export const listsRouter = router({ create, page, retrieve, update, remove, pageSubscribers, add, removeMember });
+export const listsRouter = router({
+  create,
+  page,
+  retrieve,
+  update,
+  remove,
+  pageSubscribers,
+  addMembers,
+  removeMember,
+});

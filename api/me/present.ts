@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { Access } from "../../domain/access/authenticate.ts";
+import type { Access } from "../../domain/access/access.ts";
 import type { identity } from "./schema.ts";
 
 /** The credential of a request, as the API shows it. */

@@ -3,7 +3,7 @@ import { ok, paragraphs, route, router } from "../rest/route.ts";
 import { presentIdentity } from "./present.ts";
 import { identity } from "./schema.ts";
 
-const getMe = route({
+const retrieve = route({
   method: "GET",
   path: "/me",
   scope: null,
@@ -19,4 +19,4 @@ const getMe = route({
   .output(identity)
   .query(async ({ ctx }) => ok(presentIdentity(ctx.access)));
 
-export const meRouter = router({ get: getMe });
+export const meRouter = router({ retrieve });

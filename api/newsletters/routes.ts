@@ -11,8 +11,9 @@ import {
   updateDraft,
 } from "../../domain/newsletters.ts";
 import { readCounts } from "../../domain/sends/counts.ts";
-import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
+import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { sizeText } from "../units.ts";
 import { presentNewsletter, presentWithRecipients } from "./present.ts";
 import {
   deletedNewsletter,
@@ -64,8 +65,7 @@ const page = route({
   operationId: "listNewsletters",
   tag: "Newsletters",
   summary: "List the newsletters",
-  description:
-    "Pages through the newsletters of the team, each with its body. A page ends before it exceeds 2 MiB, so it may hold fewer newsletters than `limit` and have more after it.",
+  description: `Pages through the newsletters of the team, each with its body. A page ends before its records exceed ${sizeText(MAX_PAGE_BYTES)}, so it may hold fewer newsletters than \`limit\` and have more after it.`,
 })
   .input(z.strictObject({ query: newsletters.query }))
   .output(z.array(newsletter))
@@ -143,7 +143,7 @@ const remove = route({
   .mutation(async ({ ctx, input }) => {
     const id = input.params.newsletterId;
     await deleteDraft(ctx.em, id);
-    return ok({ object: "newsletter", id, deleted: true }, { impact: impact({ would_delete: 1, affected_ids: [id] }) });
+    return ok({ object: "newsletter", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
 export const newslettersRouter = router({ create, page, retrieve, update, remove });

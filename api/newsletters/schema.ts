@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES } from "../../db/entities/send.ts";
 import { exampleId } from "../../domain/ids.ts";
+import { MERGE_TAGS } from "../../domain/mail/template.ts";
+import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import {
   address,
   deleted,
@@ -13,6 +15,7 @@ import {
   timestamps,
 } from "../fields.ts";
 import { idParamOf } from "../rest/route.ts";
+import { durationText } from "../units.ts";
 
 /** Longest line RFC 5322 allows; a subject is one. */
 export const MAX_SUBJECT_LENGTH = 998;
@@ -29,8 +32,7 @@ const FROM_EMAIL = {
 };
 const FROM_NAME = { description: "The name in From.", examples: ["Example News"] };
 const BODY = {
-  description:
-    "The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`. Every mail gets a link to unsubscribe.",
+  description: `The HTML, a Liquid template. Merge tags: ${MERGE_TAGS.map((tag) => `\`${tag}\``).join(", ")}. Every mail gets a link to unsubscribe.`,
   examples: ['<p>Hello {{ first_name }}</p><p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p>'],
 };
 
@@ -161,7 +163,7 @@ export const newsletterSendPreview = z
           description: "Confirms this plan, once.",
           examples: ["send_01m7zh34n8e49vnbt7e64rvp0c.Zm9yLWV4YW1wbGUtYW5kLW5vdC1hLXJlYWwtb25lLTE"],
         }),
-        expires_at: timestamp.describe("15 minutes after the preview."),
+        expires_at: timestamp.describe(`${durationText(TOKEN_LIFETIME_SECONDS)} after the preview.`),
       })
       .describe("For the confirmation by `sendNewsletter`."),
   })

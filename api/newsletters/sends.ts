@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { requireKey } from "../../domain/access/authenticate.ts";
+import { requireKey } from "../../domain/access/access.ts";
 import { creditUsage } from "../../domain/credits.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/idempotency.ts";
@@ -7,10 +7,11 @@ import type { ArmedSend } from "../../domain/sends/confirm.ts";
 import { checkConfirm } from "../../domain/sends/confirm-refusals.ts";
 import { checkDraft, readPreview, resolvePreview, tokenFacts } from "../../domain/sends/preview.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
-import { confirmationToken } from "../../domain/sends/token.ts";
+import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import type { RequestContext } from "../context.ts";
 import { idParamOf, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { previewIdFor, runSendUpdate } from "../sends/gateway.ts";
+import { durationText } from "../units.ts";
 import { presentPreview, presentSend } from "./present.ts";
 import { newsletterSend, newsletterSendPreview } from "./schema.ts";
 
@@ -49,8 +50,8 @@ const sendPreview = route({
   tag: "Newsletters",
   summary: "Resolve the recipients of a newsletter, and get the token that confirms its send",
   description: paragraphs(
-    "The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers their number, the cost of the send in credits, and a token that confirms this very plan.",
-    "The token is valid for 15 minutes, for one send and for this API key alone. It is void as soon as the plan changes: when a subscriber joins or leaves a targeted list, a suppression or an opt-out arrives, or the content or the sending account changes.",
+    "The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.",
+    `The token is valid for ${durationText(TOKEN_LIFETIME_SECONDS)}, for one send and for this API key alone. It is void as soon as the plan changes: when a subscriber joins or leaves a targeted list, a suppression or an opt-out arrives, or the content or the sending account changes.`,
     "A dry run answers the same checks and counts, and no token.",
   ),
   links: {

@@ -1,13 +1,14 @@
 import { z } from "zod";
-import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
 import { SCOPES, type Scope, TOKEN_SCOPES } from "../../domain/access/scopes.ts";
+import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { REMEMBERED_HOURS } from "../../domain/idempotency.ts";
 import { exampleId } from "../../domain/ids.ts";
 import { idOf, timestamp } from "../fields.ts";
 import type { Impact, QuotaImpact } from "../rest/definition.ts";
-import type { Links } from "../rest/envelope.ts";
+import { docUrl, type Links } from "../rest/envelope.ts";
 import { MAX_KEY_LENGTH } from "../rest/idempotency.ts";
-import { VERSION_HEADER, VERSIONS } from "../rest/versions.ts";
+import { VERSION_HEADER } from "../rest/versions.ts";
 import type { JsonSchema, Schemas } from "./schemas.ts";
 
 const requestId = idOf("request", "The id of the request. On a replayed answer it is that of the first request.");
@@ -35,33 +36,25 @@ const impact: z.ZodType<Impact> = z
   })
   .meta({ id: "Impact", description: "The effect that a write would have." });
 
+/** @param next the example of `next_cursor` */
+const pageOf = (next: string | null) =>
+  z.object({
+    request_id: requestId,
+    has_more: z
+      .boolean()
+      .meta({ description: "Whether there are records after this page.", examples: [next !== null] }),
+    next_cursor: z
+      .string()
+      .nullable()
+      .meta({ description: "The `cursor` of the next page; null on the last one.", examples: [next] }),
+  });
+
 /** The `meta` of each kind of answer. */
 export const METAS = {
   read: z.object({ request_id: requestId }).meta({ id: "ReadMeta", description: "The `meta` of a single record." }),
-  page: z
-    .object({
-      request_id: requestId,
-      has_more: z.boolean().meta({ description: "Whether there are records after this page.", examples: [false] }),
-      next_cursor: z
-        .string()
-        .nullable()
-        .meta({
-          description: "The `cursor` of the next page; null on the last one.",
-          examples: [null],
-        }),
-    })
-    .meta({ id: "PageMeta", description: "The `meta` of a page." }),
-  syncedPage: z
-    .object({
-      request_id: requestId,
-      has_more: z.boolean().meta({ description: "Whether there are records after this page.", examples: [true] }),
-      next_cursor: z
-        .string()
-        .nullable()
-        .meta({
-          description: "The `cursor` of the next page; null on the last one.",
-          examples: ["MTc4Njc5NjAwMDAwMC4uc3ViXzAxbTd6aDM0bjhlNDl2bmJ0N2U2NHJ2cDBj.Zm9yLWV4YW1wbGU"],
-        }),
+  page: pageOf(null).meta({ id: "PageMeta", description: "The `meta` of a page." }),
+  syncedPage: pageOf("MTc4Njc5NjAwMDAwMC4uc3ViXzAxbTd6aDM0bjhlNDl2bmJ0N2U2NHJ2cDBj.Zm9yLWV4YW1wbGU")
+    .extend({
       synced_through: timestamp.describe("The `updated_since` of the next incremental run, once all pages are read."),
     })
     .meta({ id: "SyncedPageMeta", description: "The `meta` of a page of records that can be synchronised." }),
@@ -106,10 +99,10 @@ export function errorResponseOf(schemas: Schemas, few: readonly ErrorCode[]): Js
 }
 
 /** An error as a client gets it. */
-function errorExample(code: ErrorCode, { docs }: Links): JsonSchema {
+function errorExample(code: ErrorCode, links: Links): JsonSchema {
   const { type, meaning } = ERRORS[code];
   const request_id = exampleId("request");
-  const error = { type, code, message: meaning, doc_url: `${docs}/errors#${code}`, request_id };
+  const error = { type, code, message: meaning, doc_url: docUrl(links, code), request_id };
   return { summary: meaning, value: { error, meta: { request_id } } };
 }
 
@@ -126,8 +119,7 @@ const idempotencyKey = (required: boolean, description: string): JsonSchema => (
   example: "7f3c2f0e-5b1d-4c57-9d3c-2f6f9a4d8e11",
 });
 
-const REPEATS =
-  "For 24 hours the same key with the same request repeats the first answer, with `Idempotent-Replayed: true`, and does nothing; with another request it is 409 `idempotency_key_reused`.";
+const REPEATS = `For ${REMEMBERED_HOURS} hours the same key with the same request repeats the first answer, with \`Idempotent-Replayed: true\`, and does nothing; with another request it is 409 \`idempotency_key_reused\`.`;
 
 /** Parameters of many operations. */
 export const PARAMETERS = {

@@ -1,9 +1,9 @@
 import type { AnyTRPCRouter } from "@trpc/server";
-import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
+import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import { linksOf } from "../rest/envelope.ts";
 import { errorExamples, PARAMETERS, securitySchemes } from "./components.ts";
-import { errorsOf } from "./errors.ts";
+import { errorsOf } from "./documented-errors.ts";
 import { HEADERS } from "./headers.ts";
 import { linksFrom } from "./links.ts";
 import { operationOf } from "./operation.ts";

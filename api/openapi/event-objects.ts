@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import { exampleId } from "../../domain/ids.ts";
+import { exampleId, type IdKind } from "../../domain/ids.ts";
 import type { EventObject, ObjectType } from "../../domain/webhooks/objects.ts";
 import { confirmationFields, idOf, shownAddress, timestamp, timestamps } from "../fields.ts";
 import { newsletter } from "../newsletters/schema.ts";
@@ -9,7 +9,10 @@ import { subscriber } from "../subscribers/schema.ts";
 import { suppression } from "../suppressions/schema.ts";
 import { unsubscribe } from "../unsubscribes/schema.ts";
 
-const nullableId = (kind: Parameters<typeof exampleId>[0], description: string, example = true) =>
+/** A mail is named by its place in its send. */
+const EMAIL_ID = `1.${exampleId("send")}`;
+
+const nullableId = (kind: IdKind, description: string, example = true) =>
   z
     .string()
     .nullable()
@@ -47,18 +50,16 @@ export const EVENT_OBJECTS = {
   newsletter: newsletterOfEvent,
   campaign: newsletterOfEvent
     .omit({ lists: true })
-    .extend({ object: z.literal("campaign"), id: z.string().meta({ examples: ["camp_01m7zh34n8e49vnbt7e64rvp0c"] }) })
+    .extend({ object: z.literal("campaign"), id: idOf("campaign") })
     .meta({ id: "CampaignOfEvent", description: "A campaign as events show it." }),
   email: z
     .object({
       object: z.literal("email"),
-      id: z
-        .string()
-        .meta({ description: "The left part of its Message-ID.", examples: ["01m7zh34n8e49vnbt7e64rvp0c"] }),
+      id: z.string().meta({ description: "The left part of its Message-ID.", examples: [EMAIL_ID] }),
       newsletter_id: nullableId("newsletter", "The newsletter that it is of."),
-      campaign_id: nullableId("newsletter", "The campaign that it is of.", false),
+      campaign_id: nullableId("campaign", "The campaign that it is of.", false),
       subscriber_id: nullableId("subscriber", "The subscriber that it was sent to."),
-      contact_id: nullableId("subscriber", "The contact that it was sent to.", false),
+      contact_id: nullableId("contact", "The contact that it was sent to.", false),
       email: shownAddress,
       status: z.enum(["SENT", "REJECTED", "BOUNCED", "COMPLAINED"]),
       reason: z
@@ -72,9 +73,9 @@ export const EVENT_OBJECTS = {
   event: z
     .object({
       object: z.literal("event"),
-      id: idOf("event"),
+      id: idOf("tracking"),
       kind: z.enum(["open", "click"]),
-      email_id: z.string().meta({ description: "The id of the mail.", examples: ["01m7zh34n8e49vnbt7e64rvp0c"] }),
+      email_id: z.string().meta({ description: "The id of the mail.", examples: [EMAIL_ID] }),
       email: shownAddress,
       url: z
         .string()

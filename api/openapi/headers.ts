@@ -1,4 +1,8 @@
-import { ANSWER_HEADERS } from "../rest/envelope.ts";
+import { WINDOW_SECONDS } from "../../domain/access/request-limit.ts";
+import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
+import { exampleId } from "../../domain/ids.ts";
+import { BASE_PATH } from "../base-path.ts";
+import { ANSWER_HEADERS, linksOf } from "../rest/envelope.ts";
 import type { JsonSchema } from "./schemas.ts";
 
 interface HeaderEntry {
@@ -19,14 +23,11 @@ const count = (description: string, example: number): HeaderEntry => ({
 /** Every header of an answer that the document names, by its name. */
 export const HEADERS = {
   "X-Request-Id": {
-    ...text(
-      "The id of the request, also in `meta.request_id`. Quote it to the support.",
-      "req_01m7zh3d8ye49vnby82y6vbx93",
-    ),
+    ...text("The id of the request, also in `meta.request_id`. Quote it to the support.", exampleId("request")),
     required: true,
   },
-  "Service-Version": text("The dated version that the request was served by.", "2026-08-15"),
-  "RateLimit-Limit": count("Requests that the caller may make in a window of 60 seconds.", 600),
+  "Service-Version": text("The dated version that the request was served by.", CURRENT_API_VERSION),
+  "RateLimit-Limit": count(`Requests that the caller may make in a window of ${WINDOW_SECONDS} seconds.`, 600),
   "RateLimit-Remaining": count("Requests that are left in this window.", 599),
   "RateLimit-Reset": count("Seconds until the window ends.", 42),
   "X-RateLimit-Limit": count("The same as `RateLimit-Limit`, in an older spelling.", 600),
@@ -38,7 +39,7 @@ export const HEADERS = {
   },
   Vary: { ...text("The request headers that an answer depends on.", ANSWER_HEADERS.Vary), required: true },
   Location: {
-    ...text("The path of the new record.", "/api/v2/lists/list_01m7zh34n8e49vnbt7e64rvp0c"),
+    ...text("The path of the new record.", `${BASE_PATH}/lists/${exampleId("list")}`),
     required: true,
   },
   "Idempotent-Replayed": {
@@ -48,7 +49,7 @@ export const HEADERS = {
   "Retry-After": count("Whole seconds after which another try makes sense.", 5),
   "WWW-Authenticate": text(
     "The challenge of RFC 6750, with the address of the metadata of RFC 9728.",
-    'Bearer realm="mailkeel", resource_metadata="https://mail.example.com/.well-known/oauth-protected-resource"',
+    `Bearer realm="mailkeel", resource_metadata="${linksOf("https://mail.example.com").resourceMetadata}"`,
   ),
 } as const satisfies Record<string, HeaderEntry>;
 

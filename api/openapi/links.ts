@@ -1,5 +1,6 @@
 import type { RouteDefinition } from "../rest/definition.ts";
-import { type DocumentPath, paramsOf } from "./paths.ts";
+import { paramsOf } from "../rest/endpoints.ts";
+import type { DocumentPath } from "./paths.ts";
 import type { JsonSchema } from "./schemas.ts";
 
 /**

@@ -1,9 +1,12 @@
 import { STATUS_CODES } from "node:http";
-import { z } from "zod";
+import { isDeepStrictEqual } from "node:util";
+import type { z } from "zod";
+import type { Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
-import { keyPolicy, type RouteDefinition } from "../rest/definition.ts";
+import { answersList, isPaged, keyPolicy, type RouteDefinition } from "../rest/definition.ts";
+import { isRememberedCode } from "../rest/idempotency.ts";
 import { dryRunResponse, errorResponseOf, METAS, securityOf } from "./components.ts";
-import { errorsOf, isPaged } from "./errors.ts";
+import { errorsOf } from "./documented-errors.ts";
 import { COMMON_HEADERS, type HeaderName } from "./headers.ts";
 import { isObject, type JsonSchema, refTo, type Schemas } from "./schemas.ts";
 
@@ -21,8 +24,6 @@ const json = (schema: JsonSchema, examples: JsonSchema): JsonSchema => ({
 const SHARED_STATUSES: ReadonlySet<number> = new Set([401, 408, 413, 415, 500, 503]);
 /** Answers that carry `Retry-After`. */
 const RETRY_STATUSES: ReadonlySet<number> = new Set([409, 429, 503]);
-/** Refusals that are remembered under an Idempotency-Key. */
-const REMEMBERED_STATUSES: ReadonlySet<number> = new Set([402, 403, 404, 409]);
 
 const sharedName = (status: number): string => (STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, "");
 
@@ -31,7 +32,7 @@ function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode
   // A token that lacks a scope is challenged too (RFC 6750, 3.1).
   if (status === 401 || codes.includes("insufficient_scope")) headers.push("WWW-Authenticate");
   if (RETRY_STATUSES.has(status)) headers.push("Retry-After");
-  if (replayed && REMEMBERED_STATUSES.has(status)) headers.push("Idempotent-Replayed");
+  if (replayed && codes.some(isRememberedCode)) headers.push("Idempotent-Replayed");
   return {
     description: codes.map((name) => `- ${code(name)}: ${ERRORS[name].meaning}`).join("\n"),
     headers: headersOf(headers),
@@ -42,23 +43,31 @@ function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode
   };
 }
 
-/** The errors of an operation; those that every operation has become components. */
+/**
+ * The errors of an operation; those that every operation has become components.
+ * @throws {Error} where such an answer differs from that of another operation
+ */
 function errorAnswers(schemas: Schemas, shared: Map<string, JsonSchema>, definition: RouteDefinition): JsonSchema {
   const replayed = keyPolicy(definition) !== "none";
   return Object.fromEntries(
     [...errorsOf(definition)].map(([status, codes]) => {
       if (!SHARED_STATUSES.has(status)) return [status, errorAnswer(schemas, status, codes, replayed)];
       const name = sharedName(status);
-      shared.set(name, errorAnswer(schemas, status, codes, false));
+      const answer = errorAnswer(schemas, status, codes, false);
+      const known = shared.get(name);
+      if (known && !isDeepStrictEqual(known, answer)) {
+        throw new Error(`${definition.operationId} answers ${status} with other codes: take it out of SHARED_STATUSES`);
+      }
+      shared.set(name, answer);
       return [status, refTo("responses", name)];
     }),
   );
 }
 
 function metaOf(definition: RouteDefinition): z.ZodType {
-  const { kind, input, output } = definition;
+  const { kind, input } = definition;
   if (kind !== "read") return METAS.write;
-  if (!isPaged(definition)) return output instanceof z.ZodArray ? METAS.page : METAS.read;
+  if (!isPaged(definition)) return answersList(definition) ? METAS.page : METAS.read;
   const query = input.shape.query as z.ZodObject;
   return "updated_since" in query.shape ? METAS.syncedPage : METAS.page;
 }
@@ -146,10 +155,14 @@ function bodyOf(schemas: Schemas, { method, input, operationId }: RouteDefinitio
   return { requestBody: { required: !body.safeParse(undefined).success, content } };
 }
 
-/** The rules that many operations share and none describes by itself: scopes, the Idempotency-Key and the dry run. */
+/** The scopes that a caller must hold, all of them. */
+const scopesOf = ({ scope, alsoScope }: RouteDefinition): Scope[] =>
+  [scope, alsoScope].filter((name) => name !== null && name !== undefined);
+
+/** What the operation's own description leaves to the document: scopes, the Idempotency-Key and the dry run. */
 function commonRules(definition: RouteDefinition): string[] {
-  const { scope, alsoScope, readScope, dryRun = false } = definition;
-  const scopes = [scope, alsoScope].filter((name) => name !== null && name !== undefined).map(code);
+  const { readScope, dryRun = false } = definition;
+  const scopes = scopesOf(definition).map(code);
   const lines = [scopes.length === 0 ? "**Scope:** none." : `**Scope:** ${scopes.join(" and ")}.`];
   const policy = keyPolicy(definition);
   if (definition.method === "DELETE") {
@@ -181,8 +194,8 @@ export function operationOf(
   definition: RouteDefinition,
   { nameOf, links, issuer }: OperationContext,
 ): JsonSchema {
-  const { operationId, tag, summary, description, scope, alsoScope } = definition;
-  const scopes = [scope, alsoScope].filter((name) => name !== null && name !== undefined);
+  const { operationId, tag, summary, description } = definition;
+  const scopes = scopesOf(definition);
   return {
     operationId,
     tags: [tag],

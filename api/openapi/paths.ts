@@ -1,10 +1,5 @@
 import type { RouteDefinition } from "../rest/definition.ts";
-import { shapeOf } from "../rest/endpoints.ts";
-
-const PARAM = /\{(\w+)\}/g;
-
-/** The names of the parameters in a path, in its order. */
-export const paramsOf = (path: string): string[] => [...path.matchAll(PARAM)].map(([, name = ""]) => name);
+import { PARAM, paramsOf, shapeOf } from "../rest/endpoints.ts";
 
 const join = (names: Iterable<string>): string =>
   [...new Set(names)].map((name, i) => (i === 0 ? name : `Or${name.charAt(0).toUpperCase()}${name.slice(1)}`)).join("");

@@ -1,29 +1,46 @@
-import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
+import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
+import { exampleId } from "../../domain/ids.ts";
 import { EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
-import { exampleOf } from "../../domain/webhooks/examples.ts";
+import { examplePayload } from "../../domain/webhooks/examples.ts";
 import { EVENT_OBJECTS } from "./event-objects.ts";
 import type { JsonSchema, Schemas } from "./schemas.ts";
 
 const pascal = (text: string): string =>
   text.replaceAll(/(?:^|[._])(\w)/g, (_, letter: string) => letter.toUpperCase());
 
-/** The headers of every delivery: description, example, whether it is always there. */
-const HEADERS: Readonly<Record<string, [description: string, example: string, required?: boolean]>> = {
-  "X-Service-Signature": [
-    "`t=<unix seconds>,v1=<hex>`. The hex is the HMAC-SHA256 of `<timestamp>.<raw body>`, keyed with the endpoint's whole secret. During a rotation of the secret there are several `v1`; one that matches is enough. Compare in constant time, and refuse a timestamp that is more than 300 seconds from now.",
-    "t=1795278000,v1=5f0c1c4a4d3f0c2a0e5d9b8a7c6f5e4d3c2b1a0f9e8d7c6b5a4f3e2d1c0b9a8f",
-  ],
-  "X-Service-Timestamp": ["The time inside of the signature, in unix seconds.", "1795278000"],
-  "X-Service-Event": ["The name of the event.", ""],
-  "X-Service-Event-Id": [
-    "The id of the event, the same in every retry and replay: deduplicate on it.",
-    "evt_01m7zh3d8ye49vnby82y6vbx93",
-  ],
-  "X-Service-Delivery-Id": ["The id of this attempt, as in the delivery log.", "dlv_01m7zh3d9te49vnbz1c4x7sq0a"],
-  "X-Service-Webhook-Id": ["The endpoint.", "whk_01m7zh34n8e49vnbt7e64rvp0c"],
-  "X-Service-Api-Version": ["The dated version that shapes the payload.", CURRENT_API_VERSION],
-  "X-Service-Replay": ["`true` for a replay; absent otherwise.", "true", false],
-  "X-Service-Test": ["`true` for an example that was asked for; absent otherwise.", "true", false],
+interface DeliveryHeader {
+  description: string;
+  /** A text, or the one that belongs to an event. */
+  example: string | ((event: EventName) => string);
+  /** Absent from some deliveries. */
+  optional?: true;
+}
+
+/** The headers of deliveries. */
+const HEADERS: Readonly<Record<string, DeliveryHeader>> = {
+  "X-Service-Signature": {
+    description:
+      "`t=<unix seconds>,v1=<hex>`. The hex is the HMAC-SHA256 of `<timestamp>.<raw body>`, keyed with the endpoint's whole secret. During a rotation of the secret there are several `v1`; one that matches is enough. Compare in constant time, and refuse a timestamp that is more than 300 seconds from now.",
+    example: "t=1795278000,v1=5f0c1c4a4d3f0c2a0e5d9b8a7c6f5e4d3c2b1a0f9e8d7c6b5a4f3e2d1c0b9a8f",
+  },
+  "X-Service-Timestamp": { description: "The time inside of the signature, in unix seconds.", example: "1795278000" },
+  "X-Service-Event": { description: "The name of the event.", example: (event) => event },
+  "X-Service-Event-Id": {
+    description: "The id of the event, the same in every retry and replay: deduplicate on it.",
+    example: exampleId("event"),
+  },
+  "X-Service-Delivery-Id": {
+    description: "The id of this attempt, as in the delivery log.",
+    example: exampleId("delivery"),
+  },
+  "X-Service-Webhook-Id": { description: "The endpoint.", example: exampleId("webhook") },
+  "X-Service-Api-Version": { description: "The dated version that shapes the payload.", example: CURRENT_API_VERSION },
+  "X-Service-Replay": { description: "`true` for a replay; absent otherwise.", example: "true", optional: true },
+  "X-Service-Test": {
+    description: "`true` for an example that was asked for; absent otherwise.",
+    example: "true",
+    optional: true,
+  },
 };
 
 function payloadOf(schemas: Schemas, event: EventName): JsonSchema {
@@ -32,7 +49,7 @@ function payloadOf(schemas: Schemas, event: EventName): JsonSchema {
     type: "object",
     description,
     properties: {
-      id: { type: "string", description: "The id of the event.", examples: ["evt_01m7zh3d8ye49vnby82y6vbx93"] },
+      id: { type: "string", description: "The id of the event.", examples: [exampleId("event")] },
       object: { type: "string", const: "event" },
       type: { type: "string", const: event },
       api_version: { type: "string", const: CURRENT_API_VERSION },
@@ -56,13 +73,13 @@ export function webhooksOf(schemas: Schemas): Record<string, JsonSchema> {
     names.map((event) => {
       const schema = payloadOf(schemas, event);
       const { description } = EVENTS[event];
-      const parameters = Object.entries(HEADERS).map(([name, [text, example, required = true]]) => ({
+      const parameters = Object.entries(HEADERS).map(([name, { description, example, optional = false }]) => ({
         name,
         in: "header",
-        required,
-        description: text,
+        required: !optional,
+        description,
         schema: { type: "string" },
-        example: example || event,
+        example: typeof example === "string" ? example : example(event),
       }));
       const post = {
         operationId: `on${pascal(event)}`,
@@ -73,7 +90,7 @@ export function webhooksOf(schemas: Schemas): Record<string, JsonSchema> {
         parameters,
         requestBody: {
           required: true,
-          content: { "application/json": { schema, examples: { example: { value: exampleOf(event) } } } },
+          content: { "application/json": { schema, examples: { example: { value: examplePayload(event) } } } },
         },
         responses: {
           "2XX": { description: "Delivered." },

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import { z } from "zod";
 import type { Scope } from "../../domain/access/scopes.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
@@ -42,6 +42,9 @@ export function impact(effect: Partial<Omit<Impact, "object">>): Impact {
 export const updateImpact = (id: string, isChanged: boolean): Impact =>
   isChanged ? impact({ would_update: 1, affected_ids: [id] }) : impact({});
 
+/** The impact of the deletion of one record. */
+export const deleteImpact = (id: string): Impact => impact({ would_delete: 1, affected_ids: [id] });
+
 /** A list of scopes, any one of which is enough. */
 export type AnyScope = readonly [Scope, ...Scope[]];
 
@@ -83,7 +86,7 @@ export interface RouteMeta {
   method: Method;
   /** Below the base path, parameters in braces: `/lists/{listId}`. */
   path: `/${string}`;
-  /** Of a success; 200 unless given. */
+  /** The status of a success; 200 unless given. */
   status?: number;
   /** The scope that the API key must hold; null for none. */
   scope: Scope | null;
@@ -93,7 +96,7 @@ export interface RouteMeta {
   idempotency?: "none" | "optional" | "required";
   /** Takes `?dry_run=true`; the handler must then give an impact. */
   dryRun?: boolean;
-  /** The scope that a dry run needs besides `scope`. */
+  /** The scope that only a dry run needs, besides `scope`. */
   readScope?: Scope;
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;
@@ -136,8 +139,21 @@ export type RouteKind = "read" | "write" | "send";
 export interface RouteDefinition extends RouteMeta {
   kind: RouteKind;
   input: InputSchema;
-  /** Of `data`. */
+  /** The schema of `data`. */
   output: z.ZodType;
   /** Runs before the handler's transaction is opened; `input` is parsed. */
   before?: (ctx: RequestContext, input: unknown) => Promise<void>;
 }
+
+/** Whether the payload of a route is an array. */
+export const answersList = ({ output }: Pick<RouteDefinition, "output">): boolean => output instanceof z.ZodArray;
+
+/** The names of the query parameters that a route declares. */
+export function queryNames({ input }: Pick<RouteDefinition, "input">): string[] {
+  const { query } = input.shape;
+  return query && "shape" in query ? Object.keys(query.shape as object) : [];
+}
+
+/** Whether the payload of a route is an array, and it is read in pages, by `cursor`. */
+export const isPaged = (definition: Pick<RouteDefinition, "input">): boolean =>
+  queryNames(definition).includes("cursor");

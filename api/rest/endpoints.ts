@@ -3,18 +3,21 @@ import type { RouteDefinition } from "./definition.ts";
 
 /** A procedure of the router, with its declaration. */
 export interface Endpoint {
-  /** Of the procedure in the tRPC router. */
+  /** The procedure's name in the tRPC router. */
   name: string;
   type: "query" | "mutation";
   meta: RouteDefinition;
 }
 
-const PARAM = /\{(\w+)\}/g;
+/** A parameter in a path. */
+export const PARAM = /\{(\w+)\}/g;
 /** Express's spelling of a path. */
 export const expressPath = (path: string): string => path.replace(PARAM, ":$1");
 /** A path without the names of its parameters: two routes with the same shape match the same URLs. */
 export const shapeOf = (path: string): string => path.replace(PARAM, "{}");
-const paramCount = (path: string): number => path.match(PARAM)?.length ?? 0;
+/** The names of the parameters in a path, in its order. */
+export const paramsOf = (path: string): string[] => [...path.matchAll(PARAM)].map(([, name = ""]) => name);
+const paramCount = (path: string): number => paramsOf(path).length;
 
 /**
  * Every route of a tRPC router, fixed paths before those with a parameter in the same place.

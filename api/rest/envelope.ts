@@ -2,7 +2,7 @@ import { type ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { BASE_PATH } from "../base-path.ts";
 import { shortened } from "./messages.ts";
 
-/** Of a message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
+/** The longest message, in characters. Twenty problems fit, each with a list of the values that a field may have. */
 const MAX_MESSAGE = 8_000;
 
 /** An answer before it is sent. */
@@ -38,6 +38,9 @@ export const linksOf = (publicUrl: string): Links => ({
   resourceMetadata: new URL(METADATA_PATH, publicUrl).href,
 });
 
+/** The page about an error's code. */
+export const docUrl = ({ docs }: Links, code: ErrorCode): string => `${docs}/errors#${code}`;
+
 /** The body of a success: the payload, and the `meta` of every success. */
 export function renderSuccess(requestId: string, data: unknown, meta: Record<string, unknown>): string {
   return JSON.stringify({ data, meta: { request_id: requestId, ...meta } });
@@ -69,7 +72,7 @@ export function renderError(requestId: string, error: ApiError, links: Links): H
       code: error.code,
       message: status === 500 ? meaning : shortened(error.message, MAX_MESSAGE),
       ...(error.param === undefined ? {} : { param: error.param }),
-      doc_url: `${links.docs}/errors#${error.code}`,
+      doc_url: docUrl(links, error.code),
       request_id: requestId,
     },
     meta: { request_id: requestId },

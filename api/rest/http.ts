@@ -9,7 +9,7 @@ import { hasMoreValues } from "./count-values.ts";
 import { ANSWER_HEADERS, type HttpAnswer } from "./envelope.ts";
 import { shortened } from "./messages.ts";
 
-/** Of a body, as it is sent and after it is inflated. */
+/** The largest body, as it is sent and after it is inflated, in bytes. */
 export const MAX_BODY_BYTES = 2 * 1024 * 1024;
 /** JSON values in a body: ten fields for each of the 1,000 records of a bulk call take a fifth of it. */
 export const MAX_BODY_VALUES = 50_000;

@@ -1,7 +1,8 @@
 import stringify from "safe-stable-stringify";
 import type { EntityManager } from "../../db/orm.ts";
-import { type HeaderValues, requireScope } from "../../domain/access/authenticate.ts";
-import { ApiError, type ErrorCode } from "../../domain/errors.ts";
+import { requireScope } from "../../domain/access/access.ts";
+import type { HeaderValues } from "../../domain/access/authenticate.ts";
+import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import {
   type IdempotencyHandle,
   inFlight,
@@ -20,7 +21,7 @@ import { toApiError } from "./failures.ts";
 import type { RawInput } from "./input.ts";
 
 const HEADER = "Idempotency-Key";
-/** Of an Idempotency-Key, in characters. */
+/** The longest Idempotency-Key, in characters. */
 export const MAX_KEY_LENGTH = 255;
 const PRINTABLE = /^[\x20-\x7e]+$/;
 
@@ -83,15 +84,16 @@ const NOT_ADMITTED: ReadonlySet<ErrorCode> = new Set([
   "forbidden_scope_pair",
 ]);
 /** Statuses of a request that has not begun: not valid, not authenticated, too large, not JSON, beyond a rate. */
-const NOT_BEGUN: ReadonlySet<number> = new Set([400, 401, 405, 408, 413, 415, 429]);
+const STATUSES_OF_UNBEGUN_REQUESTS: ReadonlySet<number> = new Set([400, 401, 405, 408, 413, 415, 429]);
 /** Refusals of a request that has begun, which another try of the same request may change. */
-const PASSING: ReadonlySet<ErrorCode> = new Set(["request_in_flight", "resource_limit_reached"]);
+const NOT_REMEMBERED_CODES: ReadonlySet<ErrorCode> = new Set(["request_in_flight", "resource_limit_reached"]);
 
-const hasBegun = ({ status, code }: ApiError): boolean => !NOT_BEGUN.has(status) && !NOT_ADMITTED.has(code);
+const hasBegun = (code: ErrorCode): boolean =>
+  !STATUSES_OF_UNBEGUN_REQUESTS.has(ERRORS[code].status) && !NOT_ADMITTED.has(code);
 
 /** Whether a refusal is the answer to the request from now on. A refusal that another try may change is not remembered. */
-const isRemembered = (refusal: ApiError): boolean =>
-  hasBegun(refusal) && refusal.status < 500 && !PASSING.has(refusal.code);
+export const isRememberedCode = (code: ErrorCode): boolean =>
+  hasBegun(code) && ERRORS[code].status < 500 && !NOT_REMEMBERED_CODES.has(code);
 
 /** The remembered part of a refusal. */
 interface RefusalFacts {
@@ -167,14 +169,14 @@ export async function settleFailure(
 ): Promise<void> {
   const refusal = toApiError(thrown);
   const isSend = kind === "send";
-  if (isRemembered(refusal)) {
+  if (isRememberedCode(refusal.code)) {
     const { status, code, message, param } = refusal;
     const facts: RefusalFacts = { code, message, param };
     const written = await writeAnswer(em, handle, { status, kind: "refusal", payload: JSON.stringify(facts) });
     if (!written && !isSend) throw inFlight();
     return;
   }
-  const to = hasBegun(refusal) ? "same" : "any";
+  const to = hasBegun(refusal.code) ? "same" : "any";
   // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
   const attempt = isSend && refusal.status >= 500 ? "same" : "new";
   await releaseKey(em, handle, { to, attempt }).catch((cause) => log.warn({ err: cause }, "key not released"));

@@ -77,7 +77,10 @@ interface Problem {
 /** How many problems an issue is. */
 const countOf = (issue: z.core.$ZodIssue): number => (issue.code === "unrecognized_keys" ? issue.keys.length : 1);
 
-/** The refusal of a query parameter that an endpoint does not have. Lists are asked for what other lists can do. */
+/**
+ * The refusal of a query parameter that an endpoint does not have. A list has codes of its own for `expand` and for a filter
+ * of another list.
+ */
 function unknownParameter(key: string, isList: boolean): [code: ErrorCode, problem: string] {
   if (isList && key === "expand") return ["expand_unsupported", "is not supported by this list"];
   if (isList && isFilter(key)) return ["filter_unsupported", "is a filter of other lists and not of this one"];

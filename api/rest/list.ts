@@ -1,8 +1,8 @@
 import type { EntityDictionary, EntityName } from "@mikro-orm/postgresql";
-import { type SelectQueryBuilder, sql } from "kysely";
+import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import stringify from "safe-stable-stringify";
 import { z } from "zod";
-import { type Database, kysely, ofTenant } from "../../db/orm.ts";
+import { type Database, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
@@ -76,16 +76,16 @@ interface ListSpec<Table extends keyof Database & string, Sort extends SortColum
   /** Where a sort's column has another name. */
   sortColumns?: Partial<Record<Sort, keyof Database[Table] & string>>;
   /**
-   * A filter on the column of its name, with every value that the column may hold. The table's indexes for sorting begin
-   * with that column, so a page without a filter is merged from one range per value: one index less per sort.
+   * The filter whose column stands first in the table's sort indexes, with every value of that column. A page without this
+   * filter reads one range for each value and merges them, so no second index for each sort is needed.
    */
   ranges?: { filter: keyof Filters & keyof Database[Table] & string; values: readonly string[] };
   /**
-   * Values of a filter on the column of its name that no index serves: `rows` leaves them out, and a page ends early after
-   * a walk of 10,000 rows, with what it found.
+   * Values of a filter that no index serves. For these `page` itself filters, in at most 10,000 rows (`MAX_WALKED`), and may
+   * end with few records; the endpoint's `rows` must not filter by them.
    */
   walked?: { filter: keyof Filters & keyof Database[Table] & string; values: readonly string[] };
-  /** A column whose values may be large: a page ends early when it is large enough. */
+  /** The column that may hold long texts: the page ends before its records exceed `MAX_PAGE_BYTES`. */
   largeColumn?: keyof Database[Table] & string;
 }
 
@@ -137,6 +137,105 @@ function takeFitting<Row, T>(rows: readonly Row[], present: (row: Row) => T, max
   return taken;
 }
 
+/** How the rows of a page are sorted and limited. */
+interface Sorted<Sort> {
+  sort: Sort;
+  order: Order;
+  limit: number;
+  /** Milliseconds since 1970. */
+  updatedSince: number | undefined;
+}
+
+/** The parts of a list's declaration that its statements are made from. */
+interface StatementSpec {
+  table: keyof Database & string;
+  idColumn?: string;
+  sortColumns?: Readonly<Record<string, unknown>>;
+  ranges?: { filter: string; values: readonly string[] };
+  walked?: { filter: string; values: readonly string[] };
+  largeColumn?: string;
+}
+
+/** References to the column that a list is sorted by, and to the id that breaks ties. */
+const sortRefs = ({ table, idColumn = "id", sortColumns }: StatementSpec, sort: SortColumn) => ({
+  sortedBy: sql.ref<string>(`${table}.${sortColumns?.[sort] ?? sort}`),
+  id: sql.ref<string>(`${table}.${idColumn}`),
+});
+
+/** The tenant's rows in the order of the page, from behind a position on, up to the limit and one more. */
+function sortedRows<From extends keyof Database, Row extends object>(
+  spec: StatementSpec,
+  tenant: Tenant,
+  rows: SelectQueryBuilder<Database, From, Row>,
+  { sort, order, limit, updatedSince }: Sorted<SortColumn>,
+  after: Position | null,
+) {
+  const { table } = spec;
+  const { sortedBy, id } = sortRefs(spec, sort);
+  let selected = rows
+    .select([
+      sql<string>`floor(extract(epoch from ${sortedBy}) * 1000)::bigint`.as("page_sorted_at_ms"),
+      sql<string>`${id}`.as("page_id"),
+    ])
+    .where(ofTenant(tenant, table))
+    .orderBy(sortedBy, order)
+    .orderBy(id, order)
+    .limit(limit + 1);
+  if (updatedSince !== undefined) {
+    const from = new Date(updatedSince).toISOString();
+    selected = selected.where(sql<boolean>`${sql.ref(`${table}.updated_at`)} >= ${from}::timestamptz`);
+  }
+  if (after) {
+    const beyond = sql.raw(order === "asc" ? ">" : "<");
+    const at = new Date(after.sortedAtMs).toISOString();
+    selected = selected.where(sql<boolean>`(${sortedBy}, ${id}) ${beyond} (${at}::timestamptz, ${after.id})`);
+  }
+  return selected;
+}
+
+/** The statement of a page: as selected, merged from one range per value, or walked. */
+function pageStatement<From extends keyof Database, Row extends object>(
+  spec: StatementSpec,
+  selected: SelectQueryBuilder<Database, From, Row>,
+  { sort, order, limit }: Sorted<SortColumn>,
+  filters: Readonly<Record<string, unknown>>,
+): RawBuilder<Row & Placed> {
+  const { table, ranges, walked, largeColumn } = spec;
+  let statement = sql<Row & Placed>`${selected}`;
+  const walkedValue = walked?.values.find((value) => value === filters[walked.filter]);
+  if (ranges && Object.values(filters).every((value) => value === undefined)) {
+    const column = sql.ref(`${table}.${ranges.filter}`);
+    const parts = ranges.values.map(
+      (value) => sql<Row & Placed>`${selected.where(sql<boolean>`${column} = ${value}`)}`,
+    );
+    statement = mergeRanges(parts, order, limit + 1);
+  } else if (walked && walkedValue !== undefined) {
+    const { sortedBy, id } = sortRefs(spec, sort);
+    const place = sql<string>`row_number() over (order by ${sortedBy} ${sql.raw(order)}, ${id} ${sql.raw(order)})`;
+    const walk = selected.select(place.as("page_place")).limit(MAX_WALKED);
+    statement = walkMatching(sql<Row & Placed>`${walk}`, walked.filter, walkedValue, order, limit + 1);
+  }
+  return largeColumn ? beginWithin(statement, largeColumn, MAX_PAGE_BYTES, order) : statement;
+}
+
+/**
+ * The records of a page, out of the rows that its statement found.
+ * @returns also the row behind which the next page begins, and whether there is one
+ */
+function cutPage<Row extends object, T>(
+  found: readonly (Row & Placed)[],
+  present: (row: Row) => T,
+  limit: number,
+  maxBytes: number,
+): { shown: T[]; last: Placed | undefined; hasMore: boolean } {
+  const matching = found.filter(({ page_matches }) => page_matches !== false);
+  const shown = takeFitting(matching.slice(0, limit), present, maxBytes);
+  // Behind the records shown there are others that were found, or the walk for others ended early.
+  const hasMore =
+    Number(found[0]?.page_found ?? found.length) > shown.length || Number(found.at(-1)?.page_place) === MAX_WALKED;
+  return { shown, last: shown.length < matching.length ? matching[shown.length - 1] : found.at(-1), hasMore };
+}
+
 /**
  * `synced_through` of a page one. A client that asks for changes since an instant has those before it, or does not want
  * them, so it is never sent back behind that instant.
@@ -146,12 +245,8 @@ async function readSyncedMs({ em }: PageContext, updatedSinceMs = 0): Promise<nu
 }
 
 /**
- * Declares how a list endpoint pages. `query` is the schema of its query parameters, `page` answers it:
- *
- *     const lists = defineList({ table: "lists", sorts: ["updated_at", "created_at"], updatedSince: true });
- *     route(…).input(z.strictObject({ query: lists.query })).output(z.array(list))
- *       .query(({ ctx, input }) =>
- *         lists.pageEntities(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), List, presentList));
+ * Declares how a list endpoint pages. `query` is the schema of its query parameters; `page` and `pageEntities` answer it.
+ * Example: `lists` and `page` in api/lists/routes.ts.
  *
  * Paging is by (sort column, id), so records that are added or deleted between pages neither repeat nor hide others. A
  * page may hold fewer records than its limit and have more after it.
@@ -161,8 +256,7 @@ export function defineList<
   Sort extends SortColumn,
   Filters extends z.ZodRawShape = Record<never, never>,
 >(spec: ListSpec<Table, Sort, Filters>) {
-  const { table, idColumn = "id", sorts, sortable = true, updatedSince = false } = spec;
-  const { ranges, walked, largeColumn } = spec;
+  const { sorts, sortable = true, updatedSince = false } = spec;
   const [defaultSort] = sorts;
   declareFilters(Object.keys(spec.filters ?? {}));
   const query = z.strictObject({
@@ -192,49 +286,12 @@ export function defineList<
     const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
     const syncedMs = !synced ? null : after ? after.syncedMs : await readSyncedMs(ctx, updated_since);
 
-    const sortedBy = sql.ref<string>(`${table}.${spec.sortColumns?.[sort as Sort] ?? sort}`);
-    const id = sql.ref<string>(`${table}.${idColumn}`);
-    let selected = rows
-      .select([
-        sql<string>`floor(extract(epoch from ${sortedBy}) * 1000)::bigint`.as("page_sorted_at_ms"),
-        sql<string>`${id}`.as("page_id"),
-      ])
-      .where(ofTenant(ctx.tenant, table))
-      .orderBy(sortedBy, order)
-      .orderBy(id, order)
-      .limit(limit + 1);
-    if (updated_since !== undefined) {
-      const from = new Date(updated_since).toISOString();
-      selected = selected.where(sql<boolean>`${sql.ref(`${table}.updated_at`)} >= ${from}::timestamptz`);
-    }
-    if (after) {
-      const beyond = sql.raw(order === "asc" ? ">" : "<");
-      const at = new Date(after.sortedAtMs).toISOString();
-      selected = selected.where(sql<boolean>`(${sortedBy}, ${id}) ${beyond} (${at}::timestamptz, ${after.id})`);
-    }
-
-    let statement = sql<Row & Placed>`${selected}`;
-    const walkedValue = walked?.values.find((value) => value === (filters as Record<string, unknown>)[walked.filter]);
-    if (ranges && Object.values(filters).every((value) => value === undefined)) {
-      const column = sql.ref(`${table}.${ranges.filter}`);
-      const parts = ranges.values.map(
-        (value) => sql<Row & Placed>`${selected.where(sql<boolean>`${column} = ${value}`)}`,
-      );
-      statement = mergeRanges(parts, order, limit + 1);
-    } else if (walked && walkedValue !== undefined) {
-      const place = sql<string>`row_number() over (order by ${sortedBy} ${sql.raw(order)}, ${id} ${sql.raw(order)})`;
-      const walk = selected.select(place.as("page_place")).limit(MAX_WALKED);
-      statement = walkMatching(sql<Row & Placed>`${walk}`, walked.filter, walkedValue, order, limit + 1);
-    }
-    if (largeColumn) statement = beginWithin(statement, largeColumn, MAX_PAGE_BYTES, order);
+    const sorted = { sort, order, limit, updatedSince: updated_since };
+    const selected = sortedRows(spec, ctx.tenant, rows, sorted, after);
+    const statement = pageStatement(spec, selected, sorted, filters);
     const { rows: found } = await statement.execute(kysely(ctx.em));
 
-    const matching = found.filter(({ page_matches }) => page_matches !== false);
-    const shown = takeFitting(matching.slice(0, limit), present, largeColumn ? MAX_PAGE_BYTES : Infinity);
-    // Behind the records shown there are others that were found, or the walk for others ended early.
-    const hasMore =
-      Number(found[0]?.page_found ?? found.length) > shown.length || Number(found.at(-1)?.page_place) === MAX_WALKED;
-    const last = shown.length < matching.length ? matching[shown.length - 1] : found.at(-1);
+    const { shown, last, hasMore } = cutPage(found, present, limit, spec.largeColumn ? MAX_PAGE_BYTES : Infinity);
     const next = hasMore && last && { sortedAtMs: Number(last.page_sorted_at_ms), id: last.page_id, syncedMs };
     return ok(shown, {
       meta: {

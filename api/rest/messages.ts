@@ -1,6 +1,6 @@
 import type { z } from "zod";
 
-/** Of a name or value that a message quotes. */
+/** Characters that a message quotes of a name or a value. */
 const MAX_QUOTED = 64;
 
 /** Control and format characters, lone surrogates, and every space but the usual one. */

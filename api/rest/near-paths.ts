@@ -1,8 +1,8 @@
 /** A longer path is compared with none: the comparison takes time with the product of two lengths. */
 const MAX_LENGTH = 100;
 const MAX_NAMED = 3;
-/** Two paths are near when this part of the longer one, or less, is to be changed. */
-const NEAR = 0.4;
+/** Two paths are near when at most this share of the longer one's characters must change. */
+const MAX_CHANGED_SHARE = 0.4;
 /** What stands before an endpoint's path. A common mistake is another version there, or none. */
 const PREFIX = /^(?:\/api)?(?:\/v\d+)?(?=\/)/;
 
@@ -27,7 +27,7 @@ function distance(from: string, to: string): number {
 /**
  * Finds the endpoints' paths that are near one that none has.
  * @param paths those of the endpoints, parameters in braces
- * @returns gives at most three paths, the nearest first
+ * @returns a function that gives at most three paths, the nearest first
  */
 export function nearPathsAmong(paths: readonly string[]): (asked: string) => string[] {
   const known = [...new Set(paths)].map((path) => ({ path, segments: path.split("/") }));
@@ -39,7 +39,7 @@ export function nearPathsAmong(paths: readonly string[]): (asked: string) => str
       // A parameter may be anything: the segment in its place counts as equal.
       const there = segments.map((segment) => (isParam(segment) ? ANY : segment)).join("/");
       const here = given.map((segment, i) => (isParam(segments[i]) ? ANY : segment)).join("/");
-      const most = NEAR * Math.max(here.length, there.length);
+      const most = MAX_CHANGED_SHARE * Math.max(here.length, there.length);
       if (Math.abs(here.length - there.length) > most) continue;
       const apart = distance(here, there);
       if (apart <= most) near.push({ path, apart });

@@ -1,7 +1,8 @@
 import { initTRPC } from "@trpc/server";
 import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type Access, authenticate, type Identified, requireScope } from "../../domain/access/authenticate.ts";
+import { type Access, requireScope } from "../../domain/access/access.ts";
+import { authenticate, type Identified } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { claimKey, type IdempotencyHandle, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
 import type { CallContext } from "../context.ts";

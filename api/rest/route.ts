@@ -4,7 +4,7 @@ import type { RequestContext } from "../context.ts";
 import type { HandlerResult, InputSchema, RouteDefinition, RouteKind, RouteMeta } from "./definition.ts";
 import { procedureFor } from "./procedures.ts";
 
-export { impact, ok, paragraphs, updateImpact } from "./definition.ts";
+export { deleteImpact, impact, ok, paragraphs, updateImpact } from "./definition.ts";
 export { router } from "./procedures.ts";
 
 type Handler<Input, Data> = (call: { ctx: RequestContext; input: Input }) => Promise<HandlerResult<Data>>;
@@ -20,11 +20,7 @@ function outputOf(schema: z.ZodType) {
 
 /**
  * Declares a route: its meta, then its schemas, then its handler.
- *
- *     route({ method: "GET", path: "/lists/{listId}", scope: "lists:read", summary: "Retrieve a list" })
- *       .input(z.strictObject({ params: z.strictObject({ listId: idParam }) }))
- *       .output(list)
- *       .query(async ({ ctx, input }) => ok(presentList(await readList(ctx.em, input.params.listId))));
+ * Example: `retrieve` in api/lists/routes.ts.
  */
 export function route(meta: RouteMeta) {
   return {

@@ -1,5 +1,5 @@
 import type { HeaderValues } from "../../domain/access/authenticate.ts";
-import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
+import { type ApiVersion, VERSIONS } from "../../domain/api-version.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { shortened } from "./messages.ts";
 
@@ -8,9 +8,7 @@ import { shortened } from "./messages.ts";
  * transformations into this file: of an input from the version before, and of an answer to it.
  */
 
-/** Every version that a request may name, the oldest first. */
-export const VERSIONS = [CURRENT_API_VERSION] as const;
-export type ApiVersion = (typeof VERSIONS)[number];
+export type { ApiVersion };
 
 /** The header that names a version, on a request and on each answer to a caller. */
 export const VERSION_HEADER = "Service-Version";

@@ -5,11 +5,13 @@ import { lookupAddress } from "../../domain/address.ts";
 import { liftSuppression, readSuppression, suppress } from "../../domain/suppressions.ts";
 import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router } from "../rest/route.ts";
+import { deleteImpact, impact, ok, paragraphs, route, router } from "../rest/route.ts";
+import { numberText } from "../units.ts";
 import { presentBatch, presentSuppression } from "./present.ts";
 import {
   addressParams,
   deletedSuppression,
+  MAX_BATCH,
   suppression,
   suppressionBatch,
   suppressionBody,
@@ -64,7 +66,7 @@ const create = route({
   tag: "Suppressions",
   summary: "Add addresses to the team's do-not-mail list",
   description: paragraphs(
-    "Puts up to 100 addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in `added`; those that are on the list already are in `already_suppressed` and keep their reason and their `updated_at`, so that the same batch can be sent again.",
+    `Puts up to ${numberText(MAX_BATCH)} addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in \`added\`; those that are on the list already are in \`already_suppressed\` and keep their reason and their \`updated_at\`, so that the same batch can be sent again.`,
     "No contact, subscriber or subscription is changed. No `suppression.added` event is sent.",
   ),
 })
@@ -109,10 +111,7 @@ const remove = route({
   .mutation(async ({ ctx, input }) => {
     const id = input.params.suppressionId;
     await liftSuppression(ctx.em, ctx.tenant, id);
-    return ok(
-      { object: "suppression", id, deleted: true },
-      { impact: impact({ would_delete: 1, affected_ids: [id] }) },
-    );
+    return ok({ object: "suppression", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
 export const suppressionsRouter = router({ page, create, retrieve, remove });

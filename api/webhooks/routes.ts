@@ -12,11 +12,12 @@ import {
   updateEndpoint,
 } from "../../domain/webhooks/endpoints.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
+import { DELIVERY_KEPT_DAYS } from "../../domain/webhooks/retention.ts";
 import { CONTACT_SCOPES, carriesContactData } from "../../domain/webhooks/subscription.ts";
-import { sendTest } from "../../domain/webhooks/test-delivery.ts";
+import { queueTest, TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import { deliveryRows, readDelivery } from "../../domain/webhooks/waiting.ts";
 import { defineList } from "../rest/list.ts";
-import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";
 import {
   deletedWebhook,
@@ -106,7 +107,7 @@ const create = route({
     return ok({ ...presentWebhook(endpoint), secret }, { impact: impact({ would_create: 1 }), neededScopes });
   });
 
-const catalogue = route({
+const listEventTypes = route({
   method: "GET",
   path: "/webhooks/events",
   scope: "webhooks:read",
@@ -179,21 +180,17 @@ const remove = route({
   .mutation(async ({ ctx, input }) => {
     const id = input.params.webhookId;
     await deleteEndpoint(ctx.em, id);
-    return ok(
-      { object: "webhook_endpoint", id, deleted: true },
-      { impact: impact({ would_delete: 1, affected_ids: [id] }) },
-    );
+    return ok({ object: "webhook_endpoint", id, deleted: true }, { impact: deleteImpact(id) });
   });
 
-const log = route({
+const pageDeliveries = route({
   method: "GET",
   path: "/webhooks/{webhookId}/deliveries",
   scope: "webhooks:read",
   operationId: "listWebhookDeliveries",
   tag: "Webhooks",
   summary: "List the attempts to deliver to a webhook endpoint",
-  description:
-    "Pages through the attempts of the last 30 days to deliver events to an endpoint, newest first. Each attempt is a record of its own. The payloads are not shown.",
+  description: `Pages through the attempts of the last ${DELIVERY_KEPT_DAYS} days to deliver events to an endpoint, newest first. Each attempt is a record of its own. The payloads are not shown.`,
 })
   .input(z.strictObject({ params: webhookParams, query: deliveries.query }))
   .output(z.array(delivery))
@@ -257,25 +254,25 @@ const test = route({
   summary: "Deliver the example of an event to a webhook endpoint",
   description: paragraphs(
     "Queues a delivery of the example of an event, signed like any other and with the header `X-Service-Test: true`. It stands in the delivery log; it is attempted once, and its outcome does not count towards a switch-off.",
-    "The endpoint must be subscribed to the event. An inactive endpoint answers 409 `resource_state_invalid`; more than 20 tests of the team a minute are 429 `rate_limit_exceeded`.",
+    `The endpoint must be subscribed to the event. An inactive endpoint answers 409 \`resource_state_invalid\`; more than ${TESTS_PER_MINUTE} tests of the team a minute are 429 \`rate_limit_exceeded\`.`,
   ),
   errors: ["rate_limit_exceeded", "resource_state_invalid"],
 })
   .input(z.strictObject({ params: webhookParams, body: testBody }))
   .output(delivery)
   .mutation(async ({ ctx, input }) => {
-    const queued = await sendTest(ctx.em, ctx.tenant, input.params.webhookId, input.body.type);
+    const queued = await queueTest(ctx.em, ctx.tenant, input.params.webhookId, input.body.type);
     return ok(presentDelivery(queued), { impact: impact({ would_create: 1 }) });
   });
 
 export const webhooksRouter = router({
   page,
   create,
-  catalogue,
+  listEventTypes,
   retrieve,
   update,
   remove,
-  log,
+  pageDeliveries,
   retrieveDelivery,
   replay,
   test,

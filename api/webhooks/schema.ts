@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { DELIVERY_STATUSES, DISABLED_REASONS } from "../../db/entities/webhook.ts";
+import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import { headerProblems, MAX_HEADERS } from "../../domain/webhooks/headers.ts";
 import { eventProblems, resolveEvents } from "../../domain/webhooks/subscription.ts";
@@ -115,7 +116,7 @@ export const webhook = z
     signature_version: z.literal("v1"),
     api_version: z
       .string()
-      .meta({ description: "The dated version that shapes the payloads.", examples: ["2026-08-15"] }),
+      .meta({ description: "The dated version that shapes the payloads.", examples: [CURRENT_API_VERSION] }),
     header_names: z
       .array(z.string())
       .meta({ description: "Names of its own headers; the values are not shown.", examples: [["Authorization"]] }),

@@ -12,6 +12,7 @@ import {
   listenerHeaders,
   listenerSecret,
   openListener,
+  RENEW_EVERY_MS,
   readListenerDeliveries,
   renewListener,
 } from "../../domain/webhooks/listener.ts";
@@ -23,8 +24,6 @@ import { inTenant, type Outcome, type Run, type Session, type TenantOptions, ten
 /** How often the listener looks for deliveries, and for a receiver that is down. */
 const POLL_MS = 250;
 const AGAIN_MS = 1_000;
-/** Of the five minutes after which the clean-up takes the command for ended. */
-const RENEW_EVERY_MS = 30_000;
 
 interface ListenOptions extends TenantOptions {
   url: string;
@@ -88,7 +87,10 @@ async function listen(
     if (performance.now() - renewedAt < RENEW_EVERY_MS) return;
     renewedAt = performance.now();
     if (await renewListener(em, tenant, webhookId)) return;
-    throw new ApiError("not_found", "The clean-up took this listener for ended; start it again.");
+    throw new ApiError(
+      "not_found",
+      "The clean-up has deleted this listener, because it was not renewed for minutes; start it again.",
+    );
   };
   while (!ended.aborted) {
     await renew();

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
+import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { giveUpWaiting, readBacklog } from "../../domain/webhooks/backlog.ts";
 import type { EventName } from "../../domain/webhooks/catalogue.ts";

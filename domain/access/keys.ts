@@ -7,6 +7,7 @@ import { ApiKey, Member } from "../../db/entities/team.ts";
 import type { EntityManager } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { normaliseDomain } from "../address.ts";
+import { CURRENT_API_VERSION } from "../api-version.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
@@ -30,9 +31,6 @@ const KEY = new RegExp(
 
 /** Every key begins with this, in either environment. */
 export const KEY_PREFIX = "mk_";
-
-/** The API version new keys are pinned to. */
-export const CURRENT_API_VERSION = "2026-08-15";
 
 /** Mails a key may send in a UTC day unless it was minted with another cap. */
 export const DEFAULT_DAILY_SEND_CAP = 50_000;

@@ -2,10 +2,11 @@ import { errors, type JWTVerifyOptions, type JWTVerifyResult, jwtVerify } from "
 import { sql } from "kysely";
 import { z } from "zod";
 import { type EntityManager, kysely } from "../../db/orm.ts";
+import { CURRENT_API_VERSION } from "../api-version.ts";
 import { ApiError } from "../errors.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
-import { type AccessToken, noTokens, type TokenVerifier } from "./authenticate.ts";
-import { CURRENT_API_VERSION } from "./keys.ts";
+import { type AccessToken, MEMBER_FACTS } from "./access.ts";
+import { noTokens, type TokenVerifier } from "./authenticate.ts";
 import { KEY_SET_TIMES, type KeySetTimes, openIssuerKeys } from "./oauth-keys.ts";
 import type { Lookup } from "./request-limit.ts";
 
@@ -19,10 +20,10 @@ export interface TokenRules {
   keySetUrl: string;
 }
 
-/** In characters. Looked at before anything else of a token. */
+/** The longest token that is verified, in characters. */
 export const MAX_TOKEN_LENGTH = 8_192;
 
-/** Of a `jti` claim, in characters. */
+/** The longest `jti` claim, in characters. */
 export const MAX_TOKEN_ID_LENGTH = 255;
 
 /** How far the issuer's clock and this one may differ. */
@@ -54,7 +55,7 @@ const claimsOf = z.object({
 });
 type Claims = z.infer<typeof claimsOf>;
 
-/** @param message reaches a header of the answer: of the token it may hold the names of the claims above, and nothing else */
+/** @param message is sent in `WWW-Authenticate` too: it may name a claim and must quote nothing of the token */
 const refuse = (message: string): ApiError => new ApiError("invalid_token", message);
 
 const refuseClaim = (name: string): ApiError =>
@@ -83,13 +84,7 @@ const holderOf = (em: EntityManager, { sub, jti }: Claims) =>
     .selectFrom("members as member")
     .innerJoin("teams as team", "team.id", "member.team_id")
     .select((from) => [
-      "team.id as team_id",
-      "team.name as team_name",
-      "team.plan",
-      "team.time_zone",
-      "team.requests_per_minute",
-      "member.role",
-      sql<boolean>`member.removed_at is not null`.as("member_left"),
+      ...MEMBER_FACTS,
       from.exists(from.selectFrom("revoked_tokens").select(sql.lit(1).as("one")).where("jti", "=", jti)).as("revoked"),
     ])
     .where("member.id", "=", sub);
@@ -100,6 +95,7 @@ type TokenHolder = Awaited<ReturnType<ReturnType<typeof holderOf>["executeTakeFi
 const holderLookup = (em: EntityManager, claims: Claims, callerId: string): Lookup<TokenHolder> => ({
   name: "find_token_holder",
   query: () => holderOf(em, claims),
+  // $1 and $2 in the order in which holderOf binds them: its select (jti) comes before its where (sub).
   callerId: "$3::text",
   isGood: "team_id = $4 and not revoked",
   values: [claims.jti, claims.sub, callerId, claims.team],
@@ -122,7 +118,7 @@ function callerOf({ sub, team, env, client_id, jti }: Claims): AccessToken {
 /**
  * Verifies tokens of one issuer. Refusals come in this order: length, signature, issuer, audience, times, `typ`, other
  * claims, a member who is not the team's, revoked.
- * @param rules none: every token is refused
+ * @param rules without them every token is refused
  */
 export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTimes = KEY_SET_TIMES): TokenVerifier {
   if (!rules) return noTokens;

@@ -74,7 +74,7 @@ export async function countRequest(em: EntityManager, callerId: string, limit: n
 
 /** A look-up of the caller of a request by its credential. */
 export interface Lookup<Row> {
-  /** Of the statement; always the same for the same texts. */
+  /** The name of the prepared statement; one name, one text. */
   name: string;
   /** Gives one row at most. It is built at the first look-up, and where the statement that counts fails. */
   query: () => { compile(): { sql: string }; executeTakeFirst(): Promise<Row | undefined> };
@@ -82,11 +82,14 @@ export interface Lookup<Row> {
   callerId: string;
   /** SQL on the row: whether the credential is good. Any other request is not counted. */
   isGood: string;
-  /** The values of `query` in their order, and after them those of `callerId` and `isGood`. */
+  /**
+   * First the values of `query`, in the order in which its SQL numbers them; then those of `callerId` and `isGood`, which
+   * continue the numbers.
+   */
   values: readonly unknown[];
 }
 
-/** The columns of a look-up that limit its caller. */
+/** A look-up must select this column: the team's own limit. */
 interface LimitedRow {
   /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment. */
   requests_per_minute: number | null;
@@ -229,8 +232,8 @@ export class RequestLimits {
   }
 
   /**
-   * Runs the authentication of a client, unless its address is blocked, and counts it when it fails. Of any number of
-   * attempts at once, as many as the limit allows learn why they failed.
+   * Runs the authentication of a client, unless its address is blocked, and counts it when it fails. When many
+   * attempts fail at once, exactly the limit's number get the reason; the others get `rate_limit_exceeded`.
    * @param client an address or a network; null where it is not known, and nothing is limited
    * @throws {ApiError} `rate_limit_exceeded`, and the refusals of `identify`
    */

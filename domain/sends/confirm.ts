@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
-import { readAccess } from "../access/authenticate.ts";
+import { readAccess } from "../access/key-lookup.ts";
 import { reserveCredits } from "../credits.ts";
 import { ApiError } from "../errors.ts";
 import { type IdempotencyHandle, readAnswer, writeAnswer } from "../idempotency.ts";

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { readAccess } from "../access/authenticate.ts";
+import { readAccess } from "../access/key-lookup.ts";
 import type { Draft } from "./draft.ts";
 import {
   assertContent,

@@ -2,7 +2,7 @@ import { LockMode, raw } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { type EndpointOrigin, WebhookEndpoint } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { type Access, requireScope } from "../access/authenticate.ts";
+import { type Access, requireScope } from "../access/access.ts";
 import { AddressRefused, NameNotResolved } from "../address-guard.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";

@@ -1,4 +1,5 @@
-import { CURRENT_API_VERSION } from "../access/keys.ts";
+import { CURRENT_API_VERSION } from "../api-version.ts";
+import { ID_PREFIX } from "../ids.ts";
 import type { EventName } from "./catalogue.ts";
 import type { EventObject, EventObjects, FieldsOf, ObjectType } from "./objects.ts";
 import { renderEvent } from "./payload.ts";
@@ -18,9 +19,9 @@ const EVENT_ID = "evt_01m80rgrxve01bm0nmbwy01ke5";
 const LIST_ID = "list_01m80rgrxwe01bm0nw5dxkv1wh";
 const SUBSCRIBER_ID = "sub_01m80rgrxxe01bm0p37q161zze";
 const NEWSLETTER_ID = "nl_01m80rgrxxe01bm0pde9yzz1nd";
-const CAMPAIGN_ID = "cmp_01m80rgrxye01bm0qrre3f0dvg";
+const CAMPAIGN_ID = `${ID_PREFIX.campaign}_01m80rgrxye01bm0qrre3f0dvg`;
 const EMAIL_ID = "1.send_01m80rgrxxe01bm0qfrxakx5bq";
-/** Of a domain that is reserved for examples (RFC 2606). */
+/** A domain that is reserved for documentation (RFC 2606). */
 const ADDRESS = "ada@example.com";
 const SENDER = "news@example.com";
 
@@ -29,6 +30,7 @@ const SEND_AT = "2026-11-21T17:00:00.000Z";
 const EVENT_AT = "2026-11-21T17:00:04.250Z";
 const TIMES = { created_at: CREATED_AT, updated_at: EVENT_AT };
 
+/** Makes the examples of a record: with these fields, but for those that an event changes. */
 const example =
   <Type extends ObjectType>(object: Type, fields: FieldsOf<Type>) =>
   (changes: Partial<FieldsOf<Type>> = {}): EventObject<Type> => ({ object, ...fields, ...changes });
@@ -126,17 +128,19 @@ const EXAMPLES: EventObjects = {
   "email.rejected": email({ status: "REJECTED", reason: "mailbox_unknown:550_5.1.1" }),
   "email.bounced": email({ status: "BOUNCED", reason: "mailbox_unknown:550_5.1.1" }),
   "email.complained": email({ status: "COMPLAINED" }),
-  "event.tracked": example("event", {
-    id: "trk_01m80rgrxye01bm0r4r2abe4g6",
+  "event.tracked": {
+    object: "event",
+    id: `${ID_PREFIX.tracking}_01m80rgrxye01bm0r4r2abe4g6`,
     kind: "click",
     email_id: EMAIL_ID,
     email: ADDRESS,
     url: "https://example.com/november",
     created_at: EVENT_AT,
-  })(),
+  },
   "suppression.added": suppression(),
   "suppression.removed": suppression(),
-  "unsubscribe.created": example("unsubscribe", {
+  "unsubscribe.created": {
+    object: "unsubscribe",
     id: "unsub_01m80rgrxxe01bm0ptj28cgp0j",
     email: ADDRESS,
     reason: "UNSUBSCRIBED",
@@ -144,7 +148,7 @@ const EXAMPLES: EventObjects = {
     campaign_id: NEWSLETTER_ID,
     unsubscribed_at: EVENT_AT,
     created_at: EVENT_AT,
-  })(),
+  },
   "account.error": account({ status: "ERROR", last_error: "login_refused" }),
   "account.recovered": account(),
 };
@@ -152,8 +156,11 @@ const EXAMPLES: EventObjects = {
 /** The example of a type's record, as it stands in the payload's `data.object`. */
 export const exampleRecord = <Name extends EventName>(type: Name): EventObjects[Name] => EXAMPLES[type];
 
-/** The example of a type's whole payload, in a dated version: the body of a delivery. */
-export function exampleOf<Name extends EventName>(type: Name, apiVersion = CURRENT_API_VERSION): EventPayload<Name> {
+/** The example of a type's whole payload, in a dated version: what a receiver gets as the body of a delivery. */
+export function examplePayload<Name extends EventName>(
+  type: Name,
+  apiVersion = CURRENT_API_VERSION,
+): EventPayload<Name> {
   const facts = { eventId: EVENT_ID, type, eventCreatedAt: EVENT_AT, object: JSON.stringify(exampleRecord(type)) };
   return JSON.parse(renderEvent(apiVersion, facts));
 }

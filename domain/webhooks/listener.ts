@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { isoInstant } from "../../db/sql.ts";
-import { CURRENT_API_VERSION } from "../access/keys.ts";
+import { CURRENT_API_VERSION } from "../api-version.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
@@ -13,8 +13,12 @@ import { renderEvent } from "./payload.ts";
 
 /** Deliveries that a listener takes at once. */
 const TAKEN_AT_ONCE = 100;
+/** Minutes without a renewal after which the clean-up presumes the process of a listener dead. */
+const PRESUMED_DEAD_AFTER_MINUTES = 5;
+/** How often that process renews its endpoint: a tenth of the time until it is presumed dead. */
+export const RENEW_EVERY_MS = (PRESUMED_DEAD_AFTER_MINUTES * 60_000) / 10;
 
-/** A delivery for the command of a listener to make. */
+/** A delivery that the process of `webhook:listen` posts itself. */
 export interface ListenerDelivery {
   facts: DeliveryFacts;
   /** JSON, to be sent as it is. */
@@ -29,8 +33,9 @@ export const listenerSecret = (vault: Vault, { teamId, environment }: Tenant): s
   `whsec_${vault.hash("webhook-listener", teamId, environment)}`;
 
 /**
- * Makes the endpoint of a listener. It is off in the way in which events are kept for an endpoint, so the relay writes its
- * deliveries, BLOCKED, and no worker connects to its URL.
+ * Makes the endpoint of a listener. The endpoint is switched off with `delivery_failures`: for such an endpoint the relay
+ * keeps each event as a BLOCKED delivery, and no worker calls the URL. The process of `webhook:listen` reads these
+ * deliveries and posts them itself.
  * @returns its id
  */
 export async function openListener(
@@ -102,7 +107,7 @@ export async function dropListenerDelivery(em: EntityManager, tenant: Tenant, de
 }
 
 /**
- * Shows that the listener's command still runs: the clean-up deletes one that does not.
+ * Shows that the process of `webhook:listen` still runs: the clean-up deletes a listener that is not renewed.
  * @returns false when the endpoint is gone
  */
 export async function renewListener(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
@@ -124,11 +129,13 @@ export async function closeListener(em: EntityManager, webhookId: string): Promi
   }
 }
 
-/** Deletes the listeners of all teams whose command ended without doing so. Their deliveries are left to the clean-up. */
-export async function deleteDeadListeners(em: EntityManager): Promise<void> {
+/** Deletes the listeners of all teams whose process is presumed dead. Their deliveries are left to the clean-up. */
+export async function deletePresumedDeadListeners(em: EntityManager): Promise<void> {
   await sql`
     with dead as (
-      delete from webhook_endpoints where origin = 'LISTENER' and updated_at < now() - interval '5 minutes' returning id
+      delete from webhook_endpoints
+      where origin = 'LISTENER' and updated_at < now() - make_interval(mins => ${PRESUMED_DEAD_AFTER_MINUTES})
+      returning id
     )
     insert into deleted_webhooks (webhook_id) select id from dead`.execute(kysely(em));
 }

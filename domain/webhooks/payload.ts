@@ -1,3 +1,5 @@
+import type { ApiVersion } from "../api-version.ts";
+
 /** The facts in the body of a delivery. */
 export interface EventFacts {
   eventId: string;
@@ -8,11 +10,14 @@ export interface EventFacts {
   object: string;
 }
 
-/** The renderers of the dated versions an endpoint can be pinned to; a new version gets its own. */
-const RENDERERS: Record<string, (facts: EventFacts) => string> = {
+type Renderer = (facts: EventFacts) => string;
+
+/** The renderers of the dated versions that an endpoint can be pinned to. */
+const OF_VERSIONS: Record<ApiVersion, Renderer> = {
   "2026-08-15": ({ eventId, type, eventCreatedAt, object }) =>
     `{"id":"${eventId}","object":"event","type":"${type}","api_version":"2026-08-15","created_at":"${eventCreatedAt}","data":{"object":${object}}}`,
 };
+const RENDERERS: Readonly<Record<string, Renderer>> = OF_VERSIONS;
 
 /**
  * The body of a delivery, JSON, shaped by the endpoint's version. The same event always gives the same bytes.

@@ -4,21 +4,22 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { type EventName, isEventName } from "./catalogue.ts";
+import { MAX_ENDPOINTS } from "./endpoints.ts";
 import { exampleRecord } from "./examples.ts";
 import { holdEndpoint } from "./replay-delivery.ts";
 import { EVENT_KEPT } from "./retention.ts";
 
 /** Test deliveries that a team may ask for in a minute, per environment: one for each endpoint that it may have. */
-export const TESTS_PER_MINUTE = 20;
+export const TESTS_PER_MINUTE = MAX_ENDPOINTS;
 
 /**
- * Queues the example of an event for an endpoint, as a delivery of its own. It is in a group from the start, which waits
- * neither for other deliveries nor for a probe: the relay's next sweep starts its workflow.
+ * Queues the example of an event for an endpoint, as a delivery of its own. Its group has this delivery alone and exists
+ * from the start, so the test waits for no other delivery and for no probe: the relay's next sweep starts its workflow.
  * @param type one that the endpoint is subscribed to; the first of those unless given
  * @throws {ApiError} `not_found`; `resource_state_invalid` when the endpoint is not active; `validation_failed` for a type
  *   that it is not subscribed to; `rate_limit_exceeded` beyond `TESTS_PER_MINUTE`
  */
-export async function sendTest(em: EntityManager, tenant: Tenant, webhookId: string, type?: EventName) {
+export async function queueTest(em: EntityManager, tenant: Tenant, webhookId: string, type?: EventName) {
   const endpoint = await holdEndpoint(em, tenant, webhookId);
   if (!endpoint.active) {
     throw new ApiError("resource_state_invalid", "The endpoint is not active; activate it, then test it.");
@@ -30,12 +31,16 @@ export async function sendTest(em: EntityManager, tenant: Tenant, webhookId: str
       param: "type",
     });
   }
-  await holdTest(em, tenant);
+  await refuseTooManyTests(em, tenant);
   return insertTest(em, tenant, webhookId, sent);
 }
 
-/** Keeps room for one more test of the last minute until the caller's transaction ends. */
-async function holdTest(em: EntityManager, tenant: Tenant): Promise<void> {
+/**
+ * Refuses a test beyond `TESTS_PER_MINUTE`. The lock lets racing requests count one after the other; it ends with the
+ * transaction.
+ * @throws {ApiError} `rate_limit_exceeded`
+ */
+async function refuseTooManyTests(em: EntityManager, tenant: Tenant): Promise<void> {
   const db = kysely(em);
   const lock = `webhook_tests/${tenant.teamId}/${tenant.environment}`;
   await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);

@@ -29,7 +29,7 @@ describe("The largest answer", () => {
     });
   }
 
-  it("would be larger: a newsletter is refused whose body is too large as JSON", async () => {
+  it("refuses a newsletter whose body would make an answer of more than 2 MiB", async () => {
     const client = api((await makeTeam()).keys.live);
     const answer = await client.post("/newsletters", { name: "Large", body: '"'.repeat(920_000) });
     assert.equal(answer.status, 400, answer.text.slice(0, 500));

@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { clientAddresses } from "../../api/client-address.ts";
 
-describe("The client of a request", () => {
+describe("The client address of a request", () => {
   const of = (remoteAddress: string, forwarded: string[], hops: number, proxies = ["10.0.0.0/8"]) =>
     clientAddresses({ PROXY_ADDRESSES: proxies, PROXY_HOPS: hops }).ofRequest({
       socket: { remoteAddress } as Socket,
       headersDistinct: { "x-forwarded-for": forwarded },
     });
 
-  it("is the one of its connection, whatever X-Forwarded-For says", () => {
+  it("is that of its connection, with any X-Forwarded-For", () => {
     assert.equal(of("198.51.100.1", ["203.0.113.7"], 1), "198.51.100.1");
     assert.equal(of("::ffff:198.51.100.1", ["203.0.113.7"], 1), "198.51.100.1");
     assert.equal(of("198.51.100.1", ["203.0.113.7"], 0, []), "198.51.100.1");
@@ -38,7 +38,7 @@ describe("The client of a request", () => {
     assert.notEqual(of("10.0.0.1", ["2001:db8:1:3::1"], 1), network);
   });
 
-  it("is not known where the load balancer does not tell it", () => {
+  it("is null where the load balancer adds no X-Forwarded-For", () => {
     assert.equal(of("10.0.0.1", ["203.0.113.7"], 0), null);
     for (const forwarded of [[], [""], ["unknown"], ["203.0.113.7,"], ["3405803783"], ["_hidden"]]) {
       assert.equal(of("10.0.0.1", forwarded, 1), null, forwarded.join());

@@ -7,7 +7,8 @@ import { promisify } from "node:util";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { factsOf } from "../../api/docs/facts.ts";
 import { GUIDES } from "../../api/docs/guides.ts";
-import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
+import { REPEATABLE_CODES } from "../../client/retry.ts";
+import { ERRORS } from "../../domain/errors.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
 import type { Json } from "../support/api.ts";
 import { stack } from "../support/stack.ts";
@@ -164,19 +165,9 @@ describe("The documentation", () => {
     }
   });
 
-  it("advises to repeat exactly the requests that may succeed unchanged", () => {
-    const expected: ErrorCode[] = [
-      "request_timeout",
-      "request_in_flight",
-      "rate_limit_exceeded",
-      "internal_error",
-      "service_unavailable",
-    ];
-    const retried = Object.entries(ERRORS).filter(([, { retry }]) => retry === "as_is");
-    assert.deepEqual(
-      retried.map(([code]) => code),
-      expected,
-    );
+  it("advises to repeat exactly the requests that the client repeats", () => {
+    const repeated = Object.entries(ERRORS).filter(([, { retry }]) => retry === "as_is");
+    assert.deepEqual(repeated.map(([code]) => code).sort(), [...REPEATABLE_CODES].sort());
     for (const [code, { retry, type }] of Object.entries(ERRORS)) {
       if (type === "invalid_request_error") assert.equal(retry, "never", code);
     }

@@ -229,7 +229,7 @@ describe("lists", () => {
   describe("synced_through and updated_since", () => {
     const syncedThrough = (answer: ApiAnswer) => Date.parse(answer.body.meta.synced_through);
 
-    it("is there on lists sortable by updated_at only", async () => {
+    it("stand only on lists that sort by updated_at", async () => {
       assert.match((await get("/lists")).body.meta.synced_through, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
       assert.ok(!("synced_through" in (await get("/under/x")).body.meta));
     });

@@ -570,7 +570,7 @@ describe("The key set of the OAuth issuer", () => {
       ),
   };
   for (const [title, answer] of Object.entries(FAILURES)) {
-    it(`that ${title} makes requests 503, and is not asked for again at once`, async () => {
+    it(`answers 503 while the key set ${title}, and does not load it again at once`, async () => {
       app = await serveWith(issuer, { timeoutMs: 500, retryMs: 60_000 });
       const token = await signed();
       issuer.answer = answer;

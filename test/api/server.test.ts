@@ -121,11 +121,11 @@ describe("The API's server", () => {
     assert.equal(nine.received, "");
   });
 
-  describe("refuses a body early", () => {
+  describe("a declared body", () => {
     for (const [what, headers] of [
-      ["by its declared length", {}],
-      ["by its declared length, without inviting it", { expect: "100-continue" }],
-      ["by its declared length, whatever its encoding", { "content-encoding": "gzip" }],
+      ["is refused by its declared length", {}],
+      ["is refused by its declared length, without an invitation", { expect: "100-continue" }],
+      ["is refused by its declared length in any encoding", { "content-encoding": "gzip" }],
     ] as const) {
       it(what, async () => {
         const app = await serve();
@@ -137,7 +137,7 @@ describe("The API's server", () => {
       });
     }
 
-    it("when it grows too large, without waiting for its end", async () => {
+    it("is refused while it grows, before its end", async () => {
       const app = await serve();
       const connection = open(app.origin, head({ "transfer-encoding": "chunked" }));
       const chunk = `${(64 * 1024).toString(16)}\r\n${" ".repeat(64 * 1024)}\r\n`;
@@ -146,14 +146,14 @@ describe("The API's server", () => {
       await connection.closed();
     });
 
-    it("and lets a client that only writes still read the answer", async () => {
+    it("is refused with an answer that a client which only writes still reads", async () => {
       const app = await serve();
       const connection = open(app.origin, head({ "content-length": 4 * MAX_BODY_BYTES }));
       connection.socket.write(" ".repeat(4 * MAX_BODY_BYTES));
       assert.equal(await connection.status(), 413);
     });
 
-    it("but invites one that it accepts", async () => {
+    it("is invited where the API accepts it", async () => {
       const app = await serve();
       const body = '{"items":[1]}';
       const connection = open(app.origin, head({ "content-length": body.length, expect: "100-continue" }));
@@ -200,10 +200,10 @@ describe("The API's server", () => {
     });
   });
 
-  describe("ends an upload that does not arrive", () => {
+  describe("an upload", () => {
     const uploads = { stalledMs: 200, totalMs: 1_000 };
 
-    it("with 408 when it stalls, and closes the connection", async () => {
+    it("gets 408 when it stalls, and its connection is closed", async () => {
       const app = await serve({ uploads });
       const connection = open(app.origin, `${head({ "content-length": 1_000 })}{"items":`);
       assert.equal(await connection.status(), 408);
@@ -212,14 +212,14 @@ describe("The API's server", () => {
       await connection.closed();
     });
 
-    it("with 408 when it never begins", async () => {
+    it("gets 408 when it never begins", async () => {
       const app = await serve({ uploads });
       const connection = open(app.origin, head({ "content-length": 1_000 }));
       assert.equal(await connection.status(), 408);
       await connection.closed();
     });
 
-    it("with 408 when it trickles for too long", async () => {
+    it("gets 408 when it trickles for too long", async () => {
       const app = await serve({ uploads });
       const connection = open(app.origin, head({ "content-length": 1_000 }));
       const trickle = setInterval(() => connection.socket.write(" "), 50);
@@ -231,7 +231,7 @@ describe("The API's server", () => {
       }
     });
 
-    it("but not one that is slow and arrives", async () => {
+    it("is answered when it is slow and arrives", async () => {
       const app = await serve({ uploads: { stalledMs: 2_000, totalMs: 10_000 } });
       const body = '{"items":[]}';
       const connection = open(app.origin, head({ "content-length": body.length }));
@@ -243,7 +243,7 @@ describe("The API's server", () => {
     });
   });
 
-  describe("ends a request whose head does not arrive", () => {
+  describe("a request whose head does not arrive", () => {
     const times = { headersMs: 200, requestMs: 400, checkMs: 50 };
 
     for (const [what, text] of [
@@ -251,7 +251,7 @@ describe("The API's server", () => {
       ["half a request line", "POST /api"],
       ["headers without an end", "GET /healthz HTTP/1.1\r\nhost: x\r\nx-more: "],
     ] as const) {
-      it(`with 408: ${what}`, async () => {
+      it(`gets 408: ${what}`, async () => {
         const app = await serve({ times });
         const connection = open(app.origin, text);
         assert.equal(await connection.status(), 408);
@@ -266,7 +266,7 @@ describe("The API's server", () => {
     assert.match(response.headers.get("keep-alive") ?? "", /\btimeout=75\b/);
   });
 
-  describe("limits connections", () => {
+  describe("the limits on connections", () => {
     const LIMIT = 5;
     const isServed = async (origin: string) => {
       const connection = open(origin, "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -277,7 +277,7 @@ describe("The API's server", () => {
       for (let i = 0; i < count; i++) assert.ok(await isServed(origin), `connection ${i + 1}`);
     };
 
-    it("of one address, and takes one again when another has ended", async () => {
+    it("closes a connection beyond the limit of one address, and takes one again when another has ended", async () => {
       const app = await serve({ changes: { MAX_CONNECTIONS_PER_ADDRESS: LIMIT } });
       await serveMany(app.origin, LIMIT);
       assert.equal(await isServed(app.origin), false);
@@ -288,7 +288,7 @@ describe("The API's server", () => {
       await eventually(() => isServed(app.origin), { what: "the place of the connection that ended" });
     });
 
-    it("and ends one whose client does not read its answers", async () => {
+    it("closes a connection whose client does not read its answers", async () => {
       const app = await serve({ changes: { MAX_CONNECTIONS_PER_ADDRESS: 1 }, times: { silentMs: 300 } });
       const { socket } = open(app.origin);
       socket.pause();
@@ -297,7 +297,7 @@ describe("The API's server", () => {
       await eventually(() => isServed(app.origin), { what: "the place of the connection that is not read" });
     });
 
-    it("of a load balancer only among all", async () => {
+    it("counts connections of a load balancer only among all", async () => {
       const app = await serve({
         changes: { MAX_CONNECTIONS_PER_ADDRESS: 1, MAX_CONNECTIONS: LIMIT, PROXY_ADDRESSES: ["127.0.0.0/8", "::1"] },
       });
@@ -305,7 +305,7 @@ describe("The API's server", () => {
       assert.equal(await isServed(app.origin), false);
     });
 
-    it("and names each limit that is reached in the log, once a minute", async () => {
+    it("names each limit that is reached in the log, once a minute", async () => {
       const reported: string[] = [];
       const write = (line: string) => void reported.push(JSON.parse(line).limit);
       const log = pino({ level: "warn" }, { write });
@@ -326,7 +326,7 @@ describe("The API's server", () => {
       }
     });
 
-    it("to 500 of one address and 10,000 in all unless set", async () => {
+    it("takes 500 connections of one address and 10,000 in all unless set", async () => {
       const { env } = await stack();
       assert.deepEqual([env.MAX_CONNECTIONS_PER_ADDRESS, env.MAX_CONNECTIONS], [500, 10_000]);
       const { origin } = await stack();

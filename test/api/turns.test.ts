@@ -51,14 +51,14 @@ function stall(app: TestApp, key: string, bytes = 1_000): { socket: Socket; begu
   return { socket, begun: once(socket, "data").then(() => socket.write('{"text":"')) };
 }
 
-describe("Requests of a key", () => {
+describe("The turns of requests", () => {
   let app: TestApp;
   before(async () => {
     app = await serveRoutes(routes);
   });
   after(() => app.close());
 
-  it("are read two at once, all are answered, and those of another key wait for none of them", async () => {
+  it("runs two reads of a key at once and delays no other key", async () => {
     const [slow, other] = [await makeTeam(), await makeTeam()];
     const begun = () => held.get(slow.team.id)?.length ?? 0;
     const asked = Array.from({ length: 12 }, () => api(slow.keys.live, app.base).get("/slow"));
@@ -75,7 +75,7 @@ describe("Requests of a key", () => {
     for (const { status } of await Promise.all(asked)) assert.equal(status, 200);
   });
 
-  it("upload eight bodies at once: those that stall hold up no other key, and their end lets the next one in", async () => {
+  it("takes eight bodies of a key at once, and the next one when one of them ends", async () => {
     const [stalling, other] = [await makeTeam(), await makeTeam()];
     const uploads = Array.from({ length: 8 }, () => stall(app, stalling.keys.live));
     await Promise.all(uploads.map(({ begun }) => begun));
@@ -94,7 +94,7 @@ describe("Requests of a key", () => {
     assert.equal((await ninth).status, 200);
   });
 
-  it("with large bodies are four at once of a team, whatever its number of keys; small ones wait for none", async () => {
+  it("takes four large bodies of a team at once, over all its keys", async () => {
     const [stalling, other] = [await makeTeam(), await makeTeam()];
     const keys = await Promise.all(Array.from({ length: 4 }, async () => (await stalling.mint()).key));
     const uploads = keys.map((key) => stall(app, key, 100_000));
@@ -114,7 +114,7 @@ describe("Requests of a key", () => {
     assert.equal((await fifth).status, 200);
   });
 
-  it("hand their turn on when they fail", async () => {
+  it("takes the next request when one fails", async () => {
     const { keys } = await makeTeam();
     const client = api(keys.live, app.base);
     const refused = await Promise.all(Array.from({ length: 12 }, () => client.get("/failing")));

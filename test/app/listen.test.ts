@@ -8,7 +8,7 @@ import { buffer, text } from "node:stream/consumers";
 import { verifyWebhook } from "../../client/index.ts";
 import { kysely } from "../../db/orm.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
-import { deleteDeadListeners } from "../../domain/webhooks/listener.ts";
+import { deletePresumedDeadListeners } from "../../domain/webhooks/listener.ts";
 import { api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
@@ -230,7 +230,7 @@ describe("npm run app -- webhook:listen", function () {
     const url = "http://127.0.0.1:1/";
     await makeEndpoint(team, { url, set: { ...set, updated_at: minutesAgo(6) } });
     const alive = await makeEndpoint(team, { url, set: { ...set, updated_at: minutesAgo(4) } });
-    await deleteDeadListeners(team.em.fork());
+    await deletePresumedDeadListeners(team.em.fork());
     assert.deepEqual((await left()).endpoints, [{ id: alive.id }]);
   });
 });

@@ -3,9 +3,11 @@ import { readFileSync } from "node:fs";
 import { BASE_PATH } from "../../api/base-path.ts";
 import { openApiDocument } from "../../api/openapi/document.ts";
 import { appRouter } from "../../api/router.ts";
+import { apiErrorOf } from "../../client/errors.ts";
 import { generateClient, type OpenApiDocument } from "../../client/generate.ts";
 import { Mailkeel } from "../../client/index.ts";
-import { clientOfDocument, GENERATED } from "./document-client.ts";
+import { ERRORS } from "../../domain/errors.ts";
+import { clientOfDocument, GENERATED } from "./write-client.ts";
 
 describe("client/generated.ts", function () {
   this.timeout(30_000);
@@ -28,6 +30,21 @@ describe("client/generated.ts", function () {
       methods.every((name) => /^[a-z][A-Za-z]*$/.test(name)),
       methods.join(", "),
     );
+  });
+
+  it("has a class for every type of error", () => {
+    for (const type of new Set(Object.values(ERRORS).map((error) => error.type))) {
+      const refusal = {
+        status: 400,
+        code: "x",
+        message: "x",
+        param: undefined,
+        docUrl: undefined,
+        requestId: undefined,
+      };
+      const error = apiErrorOf({ ...refusal, type, retryAfter: undefined });
+      assert.notEqual(error.name, "ApiError", type);
+    }
   });
 
   it("is not made from a document that lacks a part", () => {

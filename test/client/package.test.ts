@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { makeTeam } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
-import { installed } from "./document-client.ts";
+import { installed } from "./write-client.ts";
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Mailkeel, MailkeelError, verifyWebhook, WebhookSignatureError } from "../../client/index.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
-import { exampleOf } from "../../domain/webhooks/examples.ts";
+import { examplePayload } from "../../domain/webhooks/examples.ts";
 import { newSecret } from "../../domain/webhooks/secrets.ts";
 import { signatureHeader } from "../../domain/webhooks/signature.ts";
 import { NOW, SECRET, SIGNATURE_CASES } from "../support/signature-cases.ts";
@@ -36,10 +36,10 @@ describe("The client's check of webhooks", () => {
 
   it("gives the event of a delivery, whose type names its record", () => {
     for (const name of EVENT_NAMES) {
-      const body = JSON.stringify(exampleOf(name));
+      const body = JSON.stringify(examplePayload(name));
       const signature = signatureHeader([SECRET], Math.floor(Date.now() / 1_000), body);
       const event = Mailkeel.unwrapWebhook({ body: Buffer.from(body), signature, secret: SECRET });
-      assert.deepEqual(event, exampleOf(name));
+      assert.deepEqual(event, examplePayload(name));
       // Compiles only where the type is known to name the record.
       if (event.type === "newsletter.completed") assert.equal(event.data.object.status, "SENT");
       if (event.type === "email.rejected") assert.equal(event.data.object.attempts, 1);

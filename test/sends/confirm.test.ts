@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { readAccess } from "../../domain/access/authenticate.ts";
+import { readAccess } from "../../domain/access/key-lookup.ts";
 import { newId } from "../../domain/ids.ts";
 import { assertComposable } from "../../domain/mail/examination.ts";
 import { attachList } from "../../domain/newsletters.ts";

@@ -7,7 +7,8 @@ import { leaseConnections, releaseConnections } from "../../domain/sends/account
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Outcome, outcomesOf } from "../support/outcomes.ts";
-import { kill, pidOf, SEED, startWorker, type TestWorker } from "../support/processes.ts";
+import { kill, pidOf, startWorker, type TestWorker } from "../support/processes.ts";
+import { SEED } from "../support/seed.ts";
 import {
   anotherNewsletter,
   caughtMails,

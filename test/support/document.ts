@@ -49,16 +49,16 @@ interface Compiled {
 
 let made: Compiled | undefined;
 
-function compiled(): Compiled {
-  made ??= compile();
+function compiledDocument(): Compiled {
+  made ??= compileDocument();
   return made;
 }
 
 /** The document, made as the API makes it. */
-export const documentOf = (): JsonSchema => compiled().document;
+export const documentOf = (): JsonSchema => compiledDocument().document;
 
 /** The validator of the schema at a JSON pointer into the document. */
-export const validatorAt = (path: string): ValidateFunction => compiled().at(path);
+export const validatorAt = (path: string): ValidateFunction => compiledDocument().at(path);
 
 /** Reads the value at a JSON pointer, and through references. */
 function read(document: JsonSchema, path: string): { value: unknown; path: string } {
@@ -70,7 +70,7 @@ function read(document: JsonSchema, path: string): { value: unknown; path: strin
   return typeof ref === "string" ? read(document, ref.slice(1)) : { value, path };
 }
 
-function compile(): Compiled {
+function compileDocument(): Compiled {
   const document = openApiDocument(appRouter, PUBLIC_URL, BASE_PATH);
   // Compiling takes most of the time: most validators are used a few times.
   const quickly = { inlineRefs: false, code: { optimize: false } };
@@ -112,20 +112,20 @@ export interface AnswerToCheck {
   body: unknown;
 }
 
-function assertValid(validate: ValidateFunction, value: unknown, what: string): void {
+function assertValid(validate: ValidateFunction, value: unknown, label: string): void {
   if (validate(value)) return;
   const problems = (validate.errors ?? []).map(
     ({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`,
   );
   const shown = JSON.stringify(value).slice(0, 2_000);
-  assert.fail(`${what} is unlike the document:\n${problems.join("\n")}\n${shown}`);
+  assert.fail(`${label} is unlike the document:\n${problems.join("\n")}\n${shown}`);
 }
 
 const requestOf = (event: string): string => pointer("webhooks", event, "post");
 
 /** @throws {AssertionError} for an event whose record is not as the document says */
 export function assertEventDocumented(event: string, object: unknown): void {
-  const { at, document } = compiled();
+  const { at, document } = compiledDocument();
   const schema = `${requestOf(event)}${pointer("requestBody", "content", "application/json", "schema")}`;
   const { path } = read(document, schema);
   assertValid(at(`${path}${pointer("properties", "data", "properties", "object")}`), object, `the record of ${event}`);
@@ -134,7 +134,7 @@ export function assertEventDocumented(event: string, object: unknown): void {
 /** @throws {AssertionError} for a delivery without a header that the document names, or with another `x-service-` header */
 export function assertDeliveryHeadersDocumented(headers: IncomingHttpHeaders): void {
   const event = String(headers["x-service-event"]);
-  const { value } = read(compiled().document, `${requestOf(event)}/parameters`);
+  const { value } = read(compiledDocument().document, `${requestOf(event)}/parameters`);
   assert.ok(Array.isArray(value), `a delivery of ${event}, which the document does not name`);
   const declared = new Map<string, boolean>(value.map(({ name, required }) => [name.toLowerCase(), required]));
   for (const [name, required] of declared) {
@@ -145,38 +145,47 @@ export function assertDeliveryHeadersDocumented(headers: IncomingHttpHeaders): v
   }
 }
 
-/** @throws {AssertionError} for a status, a header or a field that the document does not name for the operation */
-export function assertDocumented({ method, url, status, headers, body }: AnswerToCheck): void {
-  const { document, at, operationOf } = compiled();
-  const path = withPlainCharacters(url.pathname).slice(BASE_PATH.length);
-  const operation = operationOf(method, path);
-  const what = `${method} ${operation?.split("/")[2]?.replaceAll("~1", "/") ?? path} answered ${status}`;
-  if (operation === undefined) {
-    const code = isObject(body) && isObject(body["error"]) ? body["error"]["code"] : undefined;
-    if (method !== "HEAD" && method !== "OPTIONS")
-      assert.ok(OF_NO_OPERATION.includes(String(code)), `${what}: ${code}`);
-    return;
-  }
-  const response = read(document, `${operation}/responses/${status}`);
-  assert.ok(isObject(response.value), `${what}, which the document does not name: ${JSON.stringify(body)}`);
-
-  const declared = isObject(response.value["headers"]) ? response.value["headers"] : {};
+/** @param path of the answer in the document */
+function assertHeadersDocumented(
+  { value: answer, path }: { value: unknown; path: string },
+  headers: Headers,
+  label: string,
+): void {
+  const { document, at } = compiledDocument();
+  const declared = isObject(answer) && isObject(answer["headers"]) ? answer["headers"] : {};
   const names = new Map(Object.keys(declared).map((name) => [name.toLowerCase(), name]));
   for (const [name, value] of headers) {
     const documented = names.get(name);
-    assert.ok(documented ?? OF_HTTP.has(name), `${what} with the header ${name}, which the document does not name`);
+    assert.ok(documented ?? OF_HTTP.has(name), `${label} with the header ${name}, which the document does not name`);
     if (documented === undefined) continue;
-    const { path: header } = read(document, `${response.path}/headers/${documented}`);
+    const { path: header } = read(document, `${path}/headers/${documented}`);
     const { value: schema } = read(document, `${header}/schema`);
     const given = isObject(schema) && schema["type"] === "integer" ? Number(value) : value;
-    assert.ok(at(`${header}/schema`)(given), `${what} with ${name}: ${value}`);
+    assert.ok(at(`${header}/schema`)(given), `${label} with ${name}: ${value}`);
   }
   for (const [name, documented] of names) {
-    const { value } = read(document, `${response.path}/headers/${documented}`);
+    const { value } = read(document, `${path}/headers/${documented}`);
     const required = isObject(value) && value["required"] === true;
-    assert.ok(!required || headers.has(name), `${what} without the header ${documented}`);
+    assert.ok(!required || headers.has(name), `${label} without the header ${documented}`);
   }
+}
 
+/** @throws {AssertionError} for a status, a header or a field that the document does not name for the operation */
+export function assertDocumented({ method, url, status, headers, body }: AnswerToCheck): void {
+  const { document, at, operationOf } = compiledDocument();
+  const path = withPlainCharacters(url.pathname).slice(BASE_PATH.length);
+  const operation = operationOf(method, path);
+  const label = `${method} ${operation?.split("/")[2]?.replaceAll("~1", "/") ?? path} answered ${status}`;
+  if (operation === undefined) {
+    const code = isObject(body) && isObject(body["error"]) ? body["error"]["code"] : undefined;
+    if (method !== "HEAD" && method !== "OPTIONS")
+      assert.ok(OF_NO_OPERATION.includes(String(code)), `${label}: ${code}`);
+    return;
+  }
+  const response = read(document, `${operation}/responses/${status}`);
+  assert.ok(isObject(response.value), `${label}, which the document does not name: ${JSON.stringify(body)}`);
+
+  assertHeadersDocumented(response, headers, label);
   if (method === "HEAD") return;
-  assertValid(at(`${response.path}${pointer("content", "application/json", "schema")}`), body, `the body of ${what}`);
+  assertValid(at(`${response.path}${pointer("content", "application/json", "schema")}`), body, `the body of ${label}`);
 }

@@ -1,5 +1,4 @@
 import { fork } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { formatKeys } from "../../config/env.ts";
@@ -90,9 +89,3 @@ export async function startWorker(pool: PoolName, settings: Record<string, strin
     },
   };
 }
-
-/**
- * Seed of a test's random choices. The test's title shows it; to repeat a run, set it:
- * `SEED=123 npm test -- test/sends/kills.test.ts`.
- */
-export const SEED = Number(process.env["SEED"] ?? randomInt(1_000_000));

@@ -1,7 +1,7 @@
 import type { Insertable } from "kysely";
 import { type Database, kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { CURRENT_API_VERSION } from "../../domain/access/keys.ts";
+import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { newId } from "../../domain/ids.ts";
 import { EVENT_NAMES, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit } from "../../domain/webhooks/emit.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { appRouter } from "../../api/router.ts";
 import { forTenant, kysely, ofTenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import type { Access } from "../../domain/access/authenticate.ts";
+import type { Access } from "../../domain/access/access.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";

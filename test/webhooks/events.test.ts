@@ -11,7 +11,7 @@ import { confirmUrl, unsubscribeUrl } from "../../domain/links.ts";
 import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { EVENT_NAMES, EVENTS, type EventName } from "../../domain/webhooks/catalogue.ts";
 import { emit } from "../../domain/webhooks/emit.ts";
-import { exampleOf } from "../../domain/webhooks/examples.ts";
+import { examplePayload } from "../../domain/webhooks/examples.ts";
 import { RELAY_CHANNEL } from "../../domain/webhooks/notify-relay.ts";
 import type { EventObjects } from "../../domain/webhooks/objects.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
@@ -90,7 +90,7 @@ describe("The catalogue of events", () => {
 
   it("has an example for every type, of its kind of record", () => {
     for (const type of EVENT_NAMES) {
-      const { data, ...around } = exampleOf(type);
+      const { data, ...around } = examplePayload(type);
       assert.deepEqual([around.object, around.type], ["event", type]);
       assert.equal(data.object.object, EVENTS[type].objectType);
     }

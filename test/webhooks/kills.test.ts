@@ -7,8 +7,9 @@ import type { EventName } from "../../domain/webhooks/catalogue.ts";
 import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
-import { kill, pidOf, SEED, startWorker, type TestWorker } from "../support/processes.ts";
+import { kill, pidOf, startWorker, type TestWorker } from "../support/processes.ts";
 import { type Behaviour, openReceiver, type Receiver } from "../support/receiver.ts";
+import { SEED } from "../support/seed.ts";
 import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 
 /** Shared machines are slow at times; nothing here measures. */

@@ -1,4 +1,7 @@
-/** `npm run client`: writes the part of the client that follows from the OpenAPI document, and builds the package. */
+/**
+ * `npm run client`: writes the part of the client that follows from the OpenAPI document. It stands in `test/` because it joins
+ * `api/` and `client/`, which may not import each other.
+ */
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

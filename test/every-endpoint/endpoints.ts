@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type Endpoint, endpointsOf } from "../../api/rest/endpoints.ts";
+import { type Endpoint, endpointsOf, PARAM } from "../../api/rest/endpoints.ts";
 import { appRouter } from "../../api/router.ts";
 import { EmailAccount } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
@@ -11,7 +11,12 @@ import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
-/** Every route there is. A new one is walked as soon as it is declared. */
+/*
+ * A new endpoint needs here a value for each new path parameter (`makeEstate`, `absentValues`) and a body (`BODIES`), and in
+ * properties.test.ts an entry in `RECORDS` (a list) or `PATCHES` (a PATCH).
+ */
+
+/** Every route there is. A new one is tested as soon as it is declared. */
 export const ENDPOINTS = endpointsOf(appRouter);
 
 /** A value for each parameter of the paths of the API. */
@@ -130,26 +135,25 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
 
 export const nameOf = ({ meta }: Endpoint): string => `${meta.method} ${meta.path}`;
 
-/** The names of a path's parameters. */
-export const paramsOf = ({ meta }: Endpoint): string[] =>
-  [...meta.path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => name);
-
 /** The estate's key that holds a route's scope. */
 export const keyFor = ({ keys }: TestTeam, { meta }: Endpoint): string =>
   meta.scope === "suppressions:delete" ? keys.cleanup : keys.live;
 
 /** A route's path with these values in it. */
 export const pathOf = ({ meta }: Endpoint, values: PathValues): string =>
-  meta.path.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+  meta.path.replaceAll(PARAM, (_, name: string) => {
     const value = values[name];
-    assert.ok(value, `test/audience/walk.ts must know a value for {${name}}`);
+    assert.ok(value, `test/every-endpoint/endpoints.ts must know a value for {${name}}`);
     return encodeURIComponent(value);
   });
 
 /** A body that the route accepts; undefined where it takes none. */
 export function bodyOf(endpoint: Endpoint, subscriberId = newId("subscriber")): Json {
   const body = BODIES[nameOf(endpoint)]?.(subscriberId);
-  assert.ok(body || !endpoint.meta.input.shape.body, `test/audience/walk.ts must know a body for ${nameOf(endpoint)}`);
+  assert.ok(
+    body || !endpoint.meta.input.shape.body,
+    `test/every-endpoint/endpoints.ts must know a body for ${nameOf(endpoint)}`,
+  );
   return body;
 }
 

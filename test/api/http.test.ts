@@ -24,7 +24,7 @@ const likeness = ({ status, headers, text: body }: ApiAnswer) => {
   return { status, headers: others, body: body.replaceAll(id, "") };
 };
 
-describe("The manners of the API over HTTP", () => {
+describe("HTTP", () => {
   let team: TestTeam;
   let client: ApiClient;
   before(async () => {
@@ -253,7 +253,7 @@ describe("The manners of the API over HTTP", () => {
       }
     });
 
-    it("that no endpoint has is answered so, with near ones, and nothing of the path", async () => {
+    it("that no endpoint has is 404; the message names near endpoints, never the path itself", async () => {
       const { origin } = await stack();
       for (const [url, meant] of [
         ["/api/v2/list", "/lists"],
@@ -275,7 +275,7 @@ describe("The manners of the API over HTTP", () => {
       assert.equal(far.body.error.message, "There is no such endpoint. GET / names the reference.");
     });
 
-    it("is compared with others in little time, however long it is", () => {
+    it("that is long is compared with others in bounded time", () => {
       const nearPaths = nearPathsAmong(PATHS);
       assert.deepEqual(nearPaths(`/lists/${"x".repeat(10_000)}`), []);
       assert.deepEqual(nearPaths("/".repeat(60_000)), []);
@@ -296,7 +296,7 @@ describe("The manners of the API over HTTP", () => {
     });
   });
 
-  it("begin at / and at the base path, which name the reference and the document", async () => {
+  it("names the reference and the document at / and at the base path", async () => {
     const { origin } = await stack();
     for (const url of [origin, `${origin}/`, `${origin}${BASE_PATH}`, `${origin}${BASE_PATH}/`]) {
       const response = await fetch(url);

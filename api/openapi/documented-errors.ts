@@ -1,6 +1,5 @@
-import { z } from "zod";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
-import { keyPolicy, type RouteDefinition } from "../rest/definition.ts";
+import { answersList, isPaged, keyPolicy, queryNames, type RouteDefinition } from "../rest/definition.ts";
 
 /** Refusals of the caller, of the message and of the service, which every operation may answer. */
 const OF_EVERY_OPERATION: readonly ErrorCode[] = [
@@ -26,18 +25,8 @@ const OF_EVERY_OPERATION: readonly ErrorCode[] = [
   "service_unavailable",
 ];
 
-/** Those of every list: a request may name a filter, a sort or an expansion that other lists have. */
+/** Those of every list, which has codes of its own for `expand` and for a filter of another list. */
 const OF_LISTS: readonly ErrorCode[] = ["filter_unsupported", "expand_unsupported"];
-
-/** The names of the query parameters that a route declares. */
-export function queryNames({ input }: Pick<RouteDefinition, "input">): string[] {
-  const { query } = input.shape;
-  return query && "shape" in query ? Object.keys(query.shape as object) : [];
-}
-
-/** Whether a route answers a list in pages. */
-export const isPaged = (definition: Pick<RouteDefinition, "input">): boolean =>
-  queryNames(definition).includes("cursor");
 
 /** Every code that an operation may answer, by status, both in the order of the registry. */
 export function errorsOf(definition: RouteDefinition): Map<number, ErrorCode[]> {
@@ -46,7 +35,7 @@ export function errorsOf(definition: RouteDefinition): Map<number, ErrorCode[]> 
   const codes = new Set<ErrorCode>([...OF_EVERY_OPERATION, ...errors]);
   if (scope !== null) codes.add("insufficient_scope");
   if (input.shape.params) codes.add("not_found");
-  if (definition.output instanceof z.ZodArray) for (const code of OF_LISTS) codes.add(code);
+  if (answersList(definition)) for (const code of OF_LISTS) codes.add(code);
   if (isPaged(definition)) codes.add("cursor_invalid");
   if (queryNames(definition).includes("sort")) codes.add("sort_unsupported");
   if (policy === "required") codes.add("idempotency_key_required");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { isPaged } from "../../api/openapi/errors.ts";
-import { keyPolicy } from "../../api/rest/definition.ts";
-import type { Endpoint } from "../../api/rest/endpoints.ts";
+import { isPaged, keyPolicy } from "../../api/rest/definition.ts";
+import { type Endpoint, paramsOf } from "../../api/rest/endpoints.ts";
+import { MAX_BODY_BYTES } from "../../api/rest/http.ts";
 import { appRouter } from "../../api/router.ts";
 import { formatKey, generateKey } from "../../domain/access/keys.ts";
 import { WINDOW_SECONDS } from "../../domain/access/request-limit.ts";
@@ -11,7 +11,7 @@ import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { makeMember, makeTeam, scopesBesideDeleting, scopesBesideSending, unique } from "../support/factories.ts";
 import { windowWithRoom } from "../support/request-window.ts";
-import { bodyOf, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, paramsOf, pathOf } from "./walk.ts";
+import { bodyOf, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, pathOf } from "./endpoints.ts";
 
 /** A request that differs from a valid one of its endpoint. */
 interface Change {
@@ -33,8 +33,6 @@ interface Refusal {
   /** Text of the message. */
   says?: (endpoint: Endpoint) => string;
 }
-
-const MAX_BODY_BYTES = 2 * 1024 * 1024;
 
 const isWrite = ({ meta }: Endpoint) => meta.method !== "GET";
 const takesBody = ({ meta }: Endpoint) => meta.input.shape.body !== undefined;
@@ -84,9 +82,9 @@ async function makeKeys(estate: Estate) {
 }
 
 const REFUSALS: readonly Refusal[] = [
-  { name: "no credential", change: () => ({}), code: "api_key_missing" },
+  { name: "a request without a credential", change: () => ({}), code: "api_key_missing" },
   {
-    name: "two credentials",
+    name: "a request with two credentials",
     change: (endpoint, keys) => ({ key: keys.valid(endpoint), headers: { authorization: `Bearer ${keys.other}` } }),
     code: "api_key_invalid",
   },
@@ -108,29 +106,33 @@ const REFUSALS: readonly Refusal[] = [
     change: () => ({ headers: { authorization: "Bearer aaaa.bbbb.cccc" } }),
     code: "invalid_token",
   },
-  { name: "a plan without the API", change: (_, keys) => ({ key: keys.unpaid }), code: "plan_upgrade_required" },
   {
-    name: "two scopes that exclude each other",
+    name: "a key of a team whose plan lacks the API",
+    change: (_, keys) => ({ key: keys.unpaid }),
+    code: "plan_upgrade_required",
+  },
+  {
+    name: "a key with two scopes that exclude each other",
     change: (_, keys) => ({ key: keys.pair }),
     code: "forbidden_scope_pair",
   },
-  { name: "a creator who has left", change: (_, keys) => ({ key: keys.left }), code: "role_insufficient" },
+  { name: "a key whose creator has left", change: (_, keys) => ({ key: keys.left }), code: "role_insufficient" },
   {
-    name: "a missing scope",
+    name: "a key without the endpoint's scope",
     applies: ({ meta }) => meta.scope !== null,
     change: ({ meta }, keys) => ({ key: keys.without.get(meta.scope as Scope) ?? "" }),
     code: "insufficient_scope",
     says: ({ meta }) => meta.scope ?? "",
   },
   {
-    name: "a missing second scope",
+    name: "a key without the second scope",
     applies: ({ meta }) => meta.alsoScope !== undefined,
     change: ({ meta }, keys) => ({ key: keys.without.get(meta.alsoScope as Scope) ?? "" }),
     code: "insufficient_scope",
     says: ({ meta }) => meta.alsoScope ?? "",
   },
   {
-    name: "a creator's role that no longer holds the scope",
+    name: "a key whose creator's role no longer holds the scope",
     applies: ({ meta }) => meta.scope !== null && !roleHolds("VIEWER", meta.scope),
     change: (endpoint, keys) => ({ key: keys.lowered(endpoint) }),
     code: "role_insufficient",
@@ -157,7 +159,7 @@ const REFUSALS: readonly Refusal[] = [
     param: "limit",
   },
   {
-    name: "a missing Idempotency-Key",
+    name: "a write without the required Idempotency-Key",
     applies: needsKey,
     change: (endpoint, keys) => ({ key: keys.valid(endpoint), withoutIdempotencyKey: true }),
     code: "idempotency_key_required",
@@ -202,7 +204,7 @@ const REFUSALS: readonly Refusal[] = [
   },
 ];
 
-/** Well-formed, and nobody's. */
+/** A well-formed key that no team has. */
 function unknownKey(): string {
   return formatKey(generateKey("LIVE"));
 }
@@ -307,7 +309,7 @@ describe("Every endpoint refuses", () => {
 
   it("an id of 65 characters, by its parameter", async () => {
     for (const endpoint of ENDPOINTS) {
-      for (const param of paramsOf(endpoint).filter((name) => name !== "email")) {
+      for (const param of paramsOf(endpoint.meta.path).filter((name) => name !== "email")) {
         const values = { ...estate.values, [param]: "x".repeat(65) };
         const answer = await api(keyFor(estate, endpoint)).call(
           endpoint.meta.method,

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import { paramsOf } from "../../api/rest/endpoints.ts";
 import type { ApiAnswer } from "../support/api.ts";
 import { snapshotTables } from "../support/tables.ts";
-import { absentValues, callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf, paramsOf } from "./walk.ts";
+import { absentValues, callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf } from "./endpoints.ts";
 
 /** An answer without the parts that differ from request to request. */
 const bytes = ({ status, text, headers }: ApiAnswer): string =>
@@ -15,8 +16,8 @@ describe("Isolation: another team's record and one that does not exist answer al
     foreign = await makeEstate();
   });
 
-  for (const endpoint of ENDPOINTS.filter((candidate) => paramsOf(candidate).length > 0)) {
-    for (const param of paramsOf(endpoint)) {
+  for (const endpoint of ENDPOINTS.filter((candidate) => paramsOf(candidate.meta.path).length > 0)) {
+    for (const param of paramsOf(endpoint.meta.path)) {
       it(`${nameOf(endpoint)}: ${param}`, async () => {
         const key = keyFor(own, endpoint);
         const before = await snapshotTables(own.em, foreign.team.id);
@@ -50,7 +51,7 @@ describe("Isolation: another team's record and one that does not exist answer al
   }
 
   it("isolates the team's two environments like two teams", async () => {
-    for (const endpoint of ENDPOINTS.filter((candidate) => paramsOf(candidate).length > 0)) {
+    for (const endpoint of ENDPOINTS.filter((candidate) => paramsOf(candidate.meta.path).length > 0)) {
       // A test key is refused each send and every scope it lacks before anything is looked up.
       if (["newsletters:send", "suppressions:delete"].includes(endpoint.meta.scope ?? "")) continue;
       const live = await callRoute(endpoint, own.keys.test, own.values);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { api } from "../support/api.ts";
 import { snapshotTables } from "../support/tables.ts";
-import { callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf } from "./walk.ts";
+import { callRoute, ENDPOINTS, type Estate, keyFor, makeEstate, nameOf } from "./endpoints.ts";
 
 const WRITES = ENDPOINTS.filter(({ meta }) => meta.method !== "GET");
 /** Routes without a dry run: their preview shows their effect. */

@@ -1,0 +1,139 @@
+import { sql } from "kysely";
+import type { Environment } from "../../db/entities/shared.ts";
+import type { Plan, Role } from "../../db/entities/team.ts";
+import type { Tenant } from "../../db/orm.ts";
+import { ApiError } from "../errors.ts";
+import { isScope, refuseForbiddenPairs, roleHolds, type Scope, SEND_SCOPES } from "./scopes.ts";
+
+/** The facts that every kind of caller has. */
+interface CallerFacts {
+  /** Requests are counted and take turns by it: the id of a key's record, `<team id>/oauth_<client_id>` for a token. */
+  id: string;
+  /** The part of the credential that may be shown: `mk_live_<id>`, or `oauth_<client_id>`. */
+  keyId: string;
+  environment: Environment;
+  /** The member who minted the key, or whom the token acts for. */
+  memberId: string;
+  /** Within the team, remembered answers that hold a secret belong to it: a key's lineage, or an OAuth client. */
+  lineageId: string;
+  /** The version for requests that name none. */
+  apiVersion: string;
+}
+
+/** The API key of a request, as its record is now. */
+export interface AccessKey extends CallerFacts {
+  kind: "api_key";
+  roleAtIssue: Role;
+  sendDomains: string[];
+  requiresApproval: boolean;
+  dailySendCap: number;
+}
+
+/** The OAuth token of a request, as its claims are. */
+export interface AccessToken extends CallerFacts {
+  kind: "oauth_token";
+  /** The `jti` claim, by which it can be revoked. */
+  tokenId: string;
+}
+
+/** The key or the token that a request came with. */
+export type AccessCaller = AccessKey | AccessToken;
+
+/** A request's caller, its team, and the scopes it has now. */
+export interface Access<C extends AccessCaller = AccessCaller> {
+  caller: C;
+  team: { id: string; name: string; timeZone: string };
+  tenant: Tenant;
+  /** The role of the caller's member now. */
+  role: Role;
+  /** Those of `grantedScopes` that the role still holds. */
+  scopes: Scope[];
+  /** As minted, or as in the token, without those that a token cannot hold. */
+  grantedScopes: Scope[];
+}
+
+/** The member of a caller and the member's team: they decide on the caller's rights. */
+export interface Holder {
+  team_id: string;
+  team_name: string;
+  plan: Plan;
+  time_zone: string;
+  /** Requests that the plan allows each caller in a minute; null where it leaves that to the deployment. */
+  requests_per_minute: number | null;
+  role: Role;
+  member_left: boolean;
+}
+
+/** SQL: the columns of a `Holder`, of `members as member` and `teams as team`. */
+export const MEMBER_FACTS = [
+  "team.id as team_id",
+  "team.name as team_name",
+  "team.plan",
+  "team.time_zone",
+  "team.requests_per_minute",
+  "member.role",
+  sql<boolean>`member.removed_at is not null`.as("member_left"),
+] as const;
+
+const API_PLAN: Plan = "BUSINESS";
+
+/** A caller's member, as messages name it. */
+const MEMBER: Record<AccessCaller["kind"], string> = {
+  api_key: "The member who created this key",
+  oauth_token: "The member whom this token acts for",
+};
+
+/**
+ * The access of a caller whose credential is good. Refusals come in this order: the plan, a member who left, a forbidden
+ * pair of scopes.
+ * @param granted scopes as minted, or as the token claims them
+ * @throws {ApiError} with the code of the first of these that applies
+ */
+export function accessFor<C extends AccessCaller>(caller: C, holder: Holder, granted: readonly string[]): Access<C> {
+  if (holder.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
+  if (holder.member_left) throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} has left the team.`);
+
+  // A scope that was withdrawn from the list since the key was minted grants nothing.
+  const known = granted.filter(isScope);
+  const isHeld = (scope: Scope) => roleHolds(holder.role, scope);
+  refuseForbiddenPairs(known.filter(isHeld));
+  const grantedScopes = known.filter((scope) => caller.kind === "api_key" || !SEND_SCOPES.includes(scope));
+  return {
+    caller,
+    team: { id: holder.team_id, name: holder.team_name, timeZone: holder.time_zone },
+    tenant: { teamId: holder.team_id, environment: caller.environment },
+    role: holder.role,
+    scopes: grantedScopes.filter(isHeld),
+    grantedScopes,
+  };
+}
+
+/**
+ * Lets a request pass that needs the scope, or any one of several.
+ * @throws {ApiError} `insufficient_scope` when the caller was granted none of them, `role_insufficient` when it was, but
+ * the role of its member no longer holds it
+ */
+export function requireScope({ caller, scopes, grantedScopes, role }: Access, ...anyOf: [Scope, ...Scope[]]): void {
+  if (anyOf.some((scope) => scopes.includes(scope))) return;
+  if (!anyOf.some((scope) => grantedScopes.includes(scope))) throw insufficientScope(caller, anyOf);
+  const named = anyOf.join(" or ");
+  throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} is ${role} now, which does not hold ${named}.`);
+}
+
+function insufficientScope({ kind }: AccessCaller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
+  const named = `This needs the scope ${anyOf.join(" or ")}`;
+  if (kind === "api_key") return new ApiError("insufficient_scope", `${named}, which the key was not granted.`);
+  return anyOf.every((scope) => SEND_SCOPES.includes(scope))
+    ? new ApiError("insufficient_scope", `${named}, which no OAuth client can hold; use an API key.`)
+    : new ApiError("insufficient_scope", `${named}, which the token does not hold.`);
+}
+
+/**
+ * The API key of a request that none but a key can make: each send tells apart the keys that preview and confirm it.
+ * @param scope the scope that the request needs
+ * @throws {ApiError} `insufficient_scope` for an OAuth client
+ */
+export function requireKey({ caller }: Access, scope: Scope): AccessKey {
+  if (caller.kind === "api_key") return caller;
+  throw insufficientScope(caller, [scope]);
+}
