@@ -10,8 +10,6 @@ export interface Endpoint {
 }
 
 const PARAM = /\{(\w+)\}/g;
-/** Express's spelling of a path. */
-export const expressPath = (path: string): string => path.replace(PARAM, ":$1");
 /** A path without the names of its parameters: two routes with the same shape match the same URLs. */
 export const shapeOf = (path: string): string => path.replace(PARAM, "{}");
 const paramCount = (path: string): number => path.match(PARAM)?.length ?? 0;
