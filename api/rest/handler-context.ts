@@ -80,7 +80,7 @@ export class HandlerContext implements RequestContext {
 
   /** The same call under a claim of its Idempotency-Key. */
   claimedBy(idempotency: IdempotencyHandle): HandlerContext {
-    return new HandlerContext(this.#call, this.#definition, this, { idempotency });
+    return new HandlerContext(this.#call, this.#definition, this, { idempotency, em: this.em });
   }
 
   /** The same call inside a transaction. */

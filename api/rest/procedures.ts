@@ -174,11 +174,11 @@ async function onceUnder(
   raw: RawInput,
   run: (claimed: HandlerContext) => Promise<Success>,
 ): Promise<Success> {
-  const { em, log } = ctx;
+  const { em } = ctx;
   const request = keyedRequest(ctx, key, definition, raw);
   const claim = await claimKey(em, request);
   if (claim.outcome === "replay") throw new Replayed(await recallAnswer(ctx, definition, request, claim.answer));
-  const stopRenewing = keepClaim(em, claim.handle, (err) => log.warn({ err }, "claim not renewed"));
+  const stopRenewing = keepClaim(em, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
   try {
     return await run(ctx.claimedBy(claim.handle));
   } catch (thrown) {
