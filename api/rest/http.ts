@@ -35,7 +35,7 @@ export function send(res: Response, answer: HttpAnswer): void {
 
 const isAnswered = (res: Response): boolean => res.headersSent || res.destroyed;
 
-/** All headers go to Node in one list: to set them one by one costs as much as the rest of a small answer. */
+/** All headers go to Node in one list: each that is set by itself is looked over and stored before it is written. */
 function writeHead(res: Response, { status, headers, body }: HttpAnswer, connection?: "close"): void {
   const list: (string | number)[] = [...JSON_HEADERS, "Content-Length", Buffer.byteLength(body)];
   for (const own of [localsOf(res).headers, headers]) for (const name in own) list.push(name, own[name] ?? "");

@@ -28,8 +28,8 @@ interface Route {
 }
 
 /**
- * The procedure of a route. It has no middlewares: tRPC copies the options of a call at each of them, which takes longer
- * than what they would do.
+ * The procedure of a route. It has no middlewares: tRPC copies the options of a call at each of them, which stands high in
+ * a profile of the API.
  */
 export function procedureFor(definition: RouteDefinition, handler: RouteHandler) {
   const parse = parserOf(completeInput(definition.input), definition.output);
