@@ -1,13 +1,13 @@
 import type { AnyTRPCRouter } from "@trpc/server";
 import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
-import helmet from "helmet";
 import { ApiError } from "../domain/errors.ts";
 import { newId } from "../domain/ids.ts";
 import { BASE_PATH } from "./base-path.ts";
+import type { Locals } from "./context.ts";
 import type { Deps } from "./deps.ts";
 import { docsRouter } from "./docs/router.ts";
 import { documentRouter } from "./openapi/router.ts";
-import { restRouter } from "./rest/adapter.ts";
+import { restHandler } from "./rest/adapter.ts";
 import { endpointsOf } from "./rest/endpoints.ts";
 import { linksOf, renderError, renderSuccess } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
@@ -15,6 +15,7 @@ import { localsOf, refuseLargeBodies, send, type UploadLimits } from "./rest/htt
 import { nearPathsAmong } from "./rest/near-paths.ts";
 import { matchPlainCharacters } from "./rest/request-path.ts";
 import { appRouter } from "./router.ts";
+import { SECURITY_HEADERS } from "./security-headers.ts";
 import { systemRouter } from "./system/router.ts";
 
 export interface AppOptions {
@@ -26,14 +27,16 @@ export interface AppOptions {
   uploads?: UploadLimits;
 }
 
-/** Public pages post forms to themselves; over plain http, upgrading those requests to https would break them. */
-const SECURITY_HEADERS = { contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } };
-
 /** The id is always made here: a client that could choose it could write into the logs. */
 const identify: RequestHandler = (_req, res, next) => {
   const requestId = newId("request");
-  localsOf(res).requestId = requestId;
-  res.set("X-Request-Id", requestId);
+  res.locals = { requestId, headers: { "X-Request-Id": requestId } } satisfies Locals;
+  next();
+};
+
+/** For the answers that are not sent by `send`, which brings these headers along. */
+const setHeadersOfAll: RequestHandler = (_req, res, next) => {
+  res.set({ ...SECURITY_HEADERS, ...localsOf(res).headers });
   next();
 };
 
@@ -49,7 +52,8 @@ function requestLog(log: Deps["log"]): RequestHandler {
       const durationMs = Math.round(performance.now() - started);
       // A client that disconnected before its answer got no status.
       const status = res.writableFinished ? res.statusCode : null;
-      log.info({ ...localsOf(res), method, status, durationMs }, "request");
+      const { requestId, route, teamId } = localsOf(res);
+      log.info({ requestId, route, teamId, method, status, durationMs }, "request");
     });
     next();
   };
@@ -84,19 +88,13 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(
-    matchPlainCharacters,
-    identify,
-    requestLog(deps.log),
-    helmet(SECURITY_HEADERS),
-    refuseLargeBodies,
-    systemRouter(deps),
-  );
+  app.use(matchPlainCharacters, identify, requestLog(deps.log), refuseLargeBodies);
+  app.use(BASE_PATH, restHandler(routes, deps, uploads));
+  app.use(setHeadersOfAll, systemRouter(deps));
   app.use(docsRouter(deps.env, BASE_PATH));
   app.use(documentRouter(routes, deps.env, BASE_PATH));
   if (publicPages) app.use(publicPages);
   app.get(["/", BASE_PATH], showEntry(deps.env.PUBLIC_URL));
-  app.use(BASE_PATH, restRouter(routes, deps, uploads));
   app.use(refusePath(routes));
 
   const links = linksOf(deps.env.PUBLIC_URL);

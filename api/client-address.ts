@@ -54,13 +54,23 @@ export function clientAddresses({
     const address = plainAddress(remoteAddress);
     return proxies.check(address, isIPv4(address) ? "ipv4" : "ipv6") ? null : networkOf(address);
   };
+  // A connection brings many requests.
+  const known = new WeakMap<object, string | null>();
+  const ofSocket = (socket: IncomingMessage["socket"], remoteAddress: string): string | null => {
+    let client = known.get(socket);
+    if (client === undefined) {
+      client = ofConnection(remoteAddress);
+      known.set(socket, client);
+    }
+    return client;
+  };
   return {
     ofConnection,
     ofRequest: ({ socket, headersDistinct }) => {
       const { remoteAddress } = socket;
       // The connection has gone: the answer will reach no one.
       if (remoteAddress === undefined) return null;
-      const client = ofConnection(remoteAddress);
+      const client = ofSocket(socket, remoteAddress);
       if (client !== null || PROXY_HOPS === 0) return client;
       const forwarded = (headersDistinct["x-forwarded-for"] ?? []).join(",").split(",");
       return readForwarded(forwarded.at(-PROXY_HOPS) ?? "");

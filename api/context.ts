@@ -1,18 +1,20 @@
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
-import type { EntityManager, MikroORM, Tenant } from "../db/orm.ts";
+import type { EntityManager, Tenant } from "../db/orm.ts";
 import type { Access } from "../domain/access/access.ts";
-import type { HeaderValues, TokenVerifier } from "../domain/access/authenticate.ts";
-import type { RequestLimits } from "../domain/access/request-limit.ts";
+import type { HeaderValues } from "../domain/access/authenticate.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
-import type { TemporalGateway } from "./deps.ts";
+import type { Deps, TemporalGateway } from "./deps.ts";
+import type { Answering } from "./rest/turns.ts";
 import type { ApiVersion } from "./rest/versions.ts";
 
-/** Fields of a request for the log; none of them is personal data. */
+/** The facts of a request that the layers of the app share; none of them is personal data. */
 export interface Locals {
   requestId: string;
+  /** Headers that the answer gets whatever it will be. */
+  headers: Record<string, string>;
   /** The path's pattern: the path itself may hold an address. */
   route?: string;
   teamId?: string;
@@ -35,25 +37,20 @@ interface Services {
   checkWebhookUrl: CheckUrl;
 }
 
-/** The adapter gives a procedure its input and this: the services and the rest of the request, all unchecked. */
-export interface CallContext extends Services {
-  orm: MikroORM;
-  requestId: string;
-  verifyToken: TokenVerifier;
+/** A request as the adapter gives it to a procedure, all unchecked. It is read where the procedure asks for it. */
+export interface Call {
+  deps: Deps;
+  locals: Locals;
   /** Credentials and the Idempotency-Key are in here. */
   headers: HeaderValues;
-  limits: RequestLimits;
   /** The address or network that sent the request; null where it is not known. */
   client: string | null;
-  /** Puts headers on the answer, be it a success or a refusal. */
-  setHeaders: (headers: Record<string, string>) => void;
-  /** Aborted once the answer has left the process, or the client has gone. */
-  ended: AbortSignal;
+  answering: Answering;
+  params: Record<string, string>;
   /** Decodes the query string. @throws {ApiError} `validation_failed` */
-  query: () => Query;
-  /** Method, path pattern and path parameters: a cursor is bound to them. */
-  target: string;
-  locals: Locals;
+  readQuery: () => Query;
+  /** @throws {ApiError} as `readBody` of `rest/http.ts` */
+  readBody: () => Promise<unknown>;
 }
 
 /** The context of a handler. */
@@ -68,6 +65,7 @@ export interface RequestContext extends Services {
   requestId: string;
   /** The dated version of the API that the request is made in. */
   version: ApiVersion;
+  /** Method, path pattern and path parameters: a cursor is bound to them. */
   target: string;
   /** True when nothing may be committed; the transaction is rolled back. */
   dryRun: boolean;

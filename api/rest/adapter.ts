@@ -1,16 +1,17 @@
 import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
-import { type ErrorRequestHandler, type Request, type Response, Router } from "express";
-import stringify from "safe-stable-stringify";
+import type { Request, RequestHandler, Response } from "express";
 import { ApiError } from "../../domain/errors.ts";
 import { type ClientAddresses, clientAddresses } from "../client-address.ts";
-import type { CallContext } from "../context.ts";
+import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
+import { SECURITY_HEADERS } from "../security-headers.ts";
 import type { Success } from "./answer.ts";
 import type { RouteKind } from "./definition.ts";
-import { type Endpoint, endpointsOf, expressPath, shapeOf } from "./endpoints.ts";
+import { type Endpoint, endpointsOf, shapeOf } from "./endpoints.ts";
 import { type HttpAnswer, type Links, linksOf, renderError, renderSuccess } from "./envelope.ts";
 import { thrownBy, unavailable } from "./failures.ts";
 import {
+  hasNoBody,
   localsOf,
   mayBeLarge,
   PATCH_TYPES,
@@ -21,6 +22,7 @@ import {
   type UploadLimits,
 } from "./http.ts";
 import { Replayed } from "./idempotency.ts";
+import { endpointFinder } from "./paths.ts";
 import { Turns } from "./turns.ts";
 
 /** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
@@ -49,18 +51,6 @@ async function beforeDeadline<T>(deadlineMs: number, work: (standStill: StandSti
   }
 }
 
-/** Computes a value when it is first asked for, once. */
-function once<T>(compute: () => T): () => T {
-  let computed: { value: T } | undefined;
-  return () => {
-    computed ??= { value: compute() };
-    return computed.value;
-  };
-}
-
-/** Why the signal of a call is aborted. Without a reason each abort would make an exception with its stack. */
-const ENDED = "the call has ended";
-
 /**
  * Requests with a large body that one team, with all its keys, has under way at once in this process: a body of 2 MiB takes
  * several times as much memory until it is written.
@@ -75,46 +65,32 @@ interface Backend {
   uploads: UploadLimits;
 }
 
-/** Calls the procedure of an endpoint. The query string and the body are read when the procedure asks for them. */
+/** Calls the procedure of an endpoint. */
 async function call(
   { routes, deps, clients, uploads }: Backend,
   { meta, name, type }: Endpoint,
-  req: Request,
-  res: Response,
-  standStill: StandStill,
+  params: Record<string, string>,
+  { req, res, standStill }: { req: Request; res: Response; standStill: StandStill },
 ) {
-  const params = { ...req.params };
-  const query = once(() => readQuery(req.originalUrl, meta.dryRun === true));
   const locals = localsOf(res);
-  const ended = new AbortController();
-  res.once("close", () => ended.abort(ENDED));
-  const context: CallContext = {
-    ...deps,
-    requestId: locals.requestId,
+  const ctx: Call = {
+    deps,
+    locals,
     headers: req.headersDistinct,
     client: clients.ofRequest(req),
-    // A request that lasts too long has its answer before it ends.
-    setHeaders: (headers) => void (res.headersSent || res.set(headers)),
-    ended: ended.signal,
-    query,
-    target: `${meta.method} ${meta.path} ${stringify(params)}`,
-    locals,
+    answering: res,
+    params,
+    readQuery: () => readQuery(req.originalUrl, meta.dryRun === true),
+    readBody: async () => {
+      if (hasNoBody(req)) return undefined;
+      return standStill(async () => {
+        if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", res);
+        return readBody(req, uploads);
+      });
+    },
   };
-  const body = () =>
-    standStill(async () => {
-      if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", ended.signal);
-      return readBody(req, uploads);
-    });
-  const getRawInput = once(async () => ({ params, query: query().parameters, body: await body() }));
-  const procedure = {
-    router: routes,
-    path: name,
-    type,
-    getRawInput,
-    ctx: { call: context },
-    signal: undefined,
-    batchIndex: 0,
-  };
+  const getRawInput = async () => undefined;
+  const procedure = { router: routes, path: name, type, getRawInput, ctx, signal: undefined, batchIndex: 0 };
   return (await callTRPCProcedure(procedure)) as Success;
 }
 
@@ -142,71 +118,40 @@ function replay(thrown: unknown, success: Render, links: Links): HttpAnswer {
   return { ...rendered, headers: { ...rendered.headers, "Idempotent-Replayed": "true" } };
 }
 
-function isDecodable(segment: string): boolean {
-  try {
-    decodeURIComponent(segment);
-    return true;
-  } catch {
-    return false;
-  }
+/** Answers a request for a method that no endpoint of a path takes, and OPTIONS. */
+function answerOtherMethod({ method }: Request, res: Response, methods: readonly string[]): void {
+  const allowed = [...methods, "OPTIONS"].join(", ");
+  const { headers } = localsOf(res);
+  headers["Allow"] = allowed;
+  if (method !== "OPTIONS") throw new ApiError("method_not_allowed", `This path takes ${allowed}.`);
+  // No header of CORS: a key in a page could be read by its visitors, so browsers must not call from other origins.
+  if (methods.includes("PATCH")) headers["Accept-Patch"] = PATCH_TYPES;
+  res.set({ ...SECURITY_HEADERS, ...headers });
+  res.status(204).end();
 }
 
-/** The name of the path parameter whose percent-encoding is broken. */
-function undecodableParam(path: string, endpoints: readonly Endpoint[]): string | undefined {
-  const given = path.split("/");
-  for (const { meta } of endpoints) {
-    const segments = meta.path.split("/");
-    const fits = segments.length === given.length && segments.every((s, i) => s.startsWith("{") || s === given[i]);
-    const broken = fits ? segments.find((s, i) => s.startsWith("{") && !isDecodable(given[i] ?? "")) : undefined;
-    if (broken) return broken.slice(1, -1);
-  }
-  return undefined;
-}
-
-/** The Express router of every route in a tRPC router: a request becomes a procedure's call, its result an answer. */
-export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLimits = UPLOAD_LIMITS): Router {
-  // Strict about a trailing slash: a path whose last id is empty by mistake would otherwise be that of the whole list.
-  const router = Router({ caseSensitive: true, strict: true });
+/** Serves every route of a tRPC router: a request becomes a procedure's call, its result an answer. */
+export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLimits = UPLOAD_LIMITS): RequestHandler {
   const endpoints = endpointsOf(routes);
-  const clients = clientAddresses(deps.env);
+  const find = endpointFinder(endpoints);
+  const backend = { routes, deps, uploads, clients: clientAddresses(deps.env) };
   const links = linksOf(deps.env.PUBLIC_URL);
-  const shapes = new Map<string, { path: string; methods: Set<string> }>();
   const retrieved = new Set(endpoints.filter(({ type }) => type === "query").map(({ meta }) => shapeOf(meta.path)));
+  const creating = new Set(
+    endpoints.filter(({ meta: { status, path } }) => status === 201 && retrieved.has(`${shapeOf(path)}/{}`)),
+  );
 
-  for (const endpoint of endpoints) {
-    const { method, path, kind } = endpoint.meta;
-    const verb = method.toLowerCase() as Lowercase<typeof method>;
-    const isCreate = endpoint.meta.status === 201 && retrieved.has(`${shapeOf(path)}/{}`);
-    router[verb](expressPath(path), async (req, res) => {
-      localsOf(res).route = path;
-      const success: Render = isCreate ? (created) => renderCreated(req, created) : render;
-      const answer = (standStill: StandStill) =>
-        call({ routes, deps, clients, uploads }, endpoint, req, res, standStill).then(success, (error) =>
-          replay(thrownBy(error), success, links),
-        );
-      send(res, await beforeDeadline(DEADLINE_MS[kind], answer));
-    });
-    const shape = shapes.get(shapeOf(path)) ?? { path, methods: new Set() };
-    shapes.set(shapeOf(path), shape);
-    shape.methods.add(method);
-    if (method === "GET") shape.methods.add("HEAD");
-  }
-  for (const { path, methods } of shapes.values()) {
-    const allowed = [...methods, "OPTIONS"].join(", ");
-    router.all(expressPath(path), (req, res) => {
-      localsOf(res).route = path;
-      res.set("Allow", allowed);
-      if (req.method !== "OPTIONS") throw new ApiError("method_not_allowed", `This path takes ${allowed}.`);
-      // No header of CORS: a key in a page could be read by its visitors, so browsers must not call from other origins.
-      if (methods.has("PATCH")) res.set("Accept-Patch", PATCH_TYPES);
-      res.status(204).end();
-    });
-  }
-
-  const nameBrokenParam: ErrorRequestHandler = (error, req, _res, next) => {
-    const param = error instanceof URIError ? undecodableParam(req.path, endpoints) : undefined;
-    next(param ? new ApiError("validation_failed", `${param} is not correctly percent-encoded.`, { param }) : error);
+  return async (req, res, next) => {
+    const found = find(req.method, req.path);
+    if (!found) return next();
+    const { path, endpoint, params, methods } = found;
+    localsOf(res).route = path;
+    if (!endpoint) return answerOtherMethod(req, res, methods);
+    const success: Render = creating.has(endpoint) ? (created) => renderCreated(req, created) : render;
+    const answer = (standStill: StandStill) =>
+      call(backend, endpoint, params, { req, res, standStill }).then(success, (error) =>
+        replay(thrownBy(error), success, links),
+      );
+    send(res, await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], answer));
   };
-  router.use(nameBrokenParam);
-  return router;
 }

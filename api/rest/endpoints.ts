@@ -11,8 +11,6 @@ export interface Endpoint {
 
 /** A parameter in a path. */
 export const PARAM = /\{(\w+)\}/g;
-/** Express's spelling of a path. */
-export const expressPath = (path: string): string => path.replace(PARAM, ":$1");
 /** A path without the names of its parameters: two routes with the same shape match the same URLs. */
 export const shapeOf = (path: string): string => path.replace(PARAM, "{}");
 /** The names of the parameters in a path, in its order. */

@@ -5,6 +5,7 @@ import type { Request, RequestHandler, Response } from "express";
 import getRawBody from "raw-body";
 import { ApiError } from "../../domain/errors.ts";
 import type { Locals, Query } from "../context.ts";
+import { SECURITY_HEADERS } from "../security-headers.ts";
 import { hasMoreValues } from "./count-values.ts";
 import { ANSWER_HEADERS, type HttpAnswer } from "./envelope.ts";
 import { shortened } from "./messages.ts";
@@ -19,28 +20,37 @@ const MEDIA_TYPE = /^application\/(json|merge-patch\+json)\s*(?:;\s*charset\s*=\
 /** Types of a PATCH's body: it leaves out what does not change, so it is a merge patch (RFC 7396), called so or not. */
 export const PATCH_TYPES = "application/merge-patch+json, application/json";
 
-/** The fields of a request for the log, which the layers of the app fill. */
+/** The facts of a request that the layers of the app share. */
 export const localsOf = (res: Response): Locals => res.locals as Locals;
 
-/** Sends an answer; does nothing for a client that has gone. */
-export function send(res: Response, { status, headers, body }: HttpAnswer): void {
-  if (res.headersSent || res.destroyed) return;
-  res.statusCode = status;
-  setHeaders(res, ANSWER_HEADERS);
-  setHeaders(res, headers);
-  res.setHeader("Content-Length", Buffer.byteLength(body));
-  if (hasNoBody(res.req)) return void res.end(body);
+/** Names and values, in turn, of the headers that every JSON answer has. */
+const JSON_HEADERS: readonly string[] = Object.entries({ ...SECURITY_HEADERS, ...ANSWER_HEADERS }).flat();
+
+/** Sends an answer, with the headers that are the same for all; does nothing for a client that has gone. */
+export function send(res: Response, answer: HttpAnswer): void {
+  if (hasNoBody(res.req)) sendWhole(res, answer);
   // A body in the same packet as the head has arrived by then.
-  process.nextTick(() => (res.req.complete ? res.end(body) : sendEarly(res, body)));
+  else process.nextTick(() => (res.req.complete ? sendWhole : sendEarly)(res, answer));
 }
 
-/** Without Express's `set`, which looks each name and value over. */
-function setHeaders(res: Response, headers: Readonly<Record<string, string>>): void {
-  for (const name in headers) res.setHeader(name, headers[name] ?? "");
+const isAnswered = (res: Response): boolean => res.headersSent || res.destroyed;
+
+/** All headers go to Node in one list: each that is set by itself is looked over and stored before it is written. */
+function writeHead(res: Response, { status, headers, body }: HttpAnswer, connection?: "close"): void {
+  const list: (string | number)[] = [...JSON_HEADERS, "Content-Length", Buffer.byteLength(body)];
+  for (const own of [localsOf(res).headers, headers]) for (const name in own) list.push(name, own[name] ?? "");
+  if (connection) list.push("Connection", connection);
+  res.writeHead(status, list);
+}
+
+function sendWhole(res: Response, answer: HttpAnswer): void {
+  if (isAnswered(res)) return;
+  writeHead(res, answer);
+  res.end(answer.body);
 }
 
 /** Whether the head of a request says that no body follows. */
-const hasNoBody = ({ headers }: IncomingMessage): boolean =>
+export const hasNoBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] === undefined && (headers["content-length"] ?? "0") === "0";
 
 /**
@@ -48,13 +58,15 @@ const hasNoBody = ({ headers }: IncomingMessage): boolean =>
  * what it still sends is discarded for a moment, because closing a connection with unread bytes resets it, and the reset
  * may overtake the answer.
  */
-function sendEarly(res: Response, body: string): void {
+function sendEarly(res: Response, answer: HttpAnswer): void {
+  if (isAnswered(res)) return;
   const end = () => {
     clearTimeout(timer);
     res.end();
   };
   const timer = setTimeout(end, LINGER_MS);
-  res.set("Connection", "close").write(body);
+  writeHead(res, answer, "close");
+  res.write(answer.body);
   res.req.once("end", end).once("close", end).resume();
 }
 

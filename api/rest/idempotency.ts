@@ -1,5 +1,4 @@
 import stringify from "safe-stable-stringify";
-import type { EntityManager } from "../../db/orm.ts";
 import { requireScope } from "../../domain/access/access.ts";
 import type { HeaderValues } from "../../domain/access/authenticate.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
@@ -14,7 +13,7 @@ import {
   type WrittenAnswer,
   writeAnswer,
 } from "../../domain/idempotency.ts";
-import type { CallContext, RequestContext } from "../context.ts";
+import type { RequestContext } from "../context.ts";
 import type { Success } from "./answer.ts";
 import { keyPolicy, type RouteDefinition, type RouteMeta } from "./definition.ts";
 import { toApiError } from "./failures.ts";
@@ -119,7 +118,7 @@ type RememberedPayload = Pick<Success, "data" | "meta" | "neededScopes">;
 
 /** Packs a success to be remembered: its payload, encrypted where it holds a secret, or the facts it is made from. */
 export function packAnswer(
-  { vault }: Pick<CallContext, "vault">,
+  { vault }: Pick<RequestContext, "vault">,
   { secret = false }: RouteDefinition,
   handle: IdempotencyHandle,
   { status, data, meta, facts, neededScopes }: Success,
@@ -162,7 +161,7 @@ export async function recallAnswer(
  * @throws {ApiError} `request_in_flight` when another attempt has taken the key over
  */
 export async function settleFailure(
-  { em, log }: { em: EntityManager } & Pick<CallContext, "log">,
+  { em, log }: Pick<RequestContext, "em" | "log">,
   { kind }: RouteDefinition,
   handle: IdempotencyHandle,
   thrown: unknown,

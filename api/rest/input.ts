@@ -154,10 +154,9 @@ export function completeInput(input: InputSchema): z.ZodType {
  * @param output of the route: one that answers an array is a list, whose unknown parameters have codes of their own
  * @throws {ApiError} from the parser
  */
-export function parserOf(schema: z.ZodType, output: z.ZodType): (raw: unknown) => unknown {
+export function parserOf(schema: z.ZodType, output: z.ZodType): (parts: RawInput) => unknown {
   const isList = output instanceof z.ZodArray;
-  return (raw) => {
-    const parts = raw as RawInput;
+  return (parts) => {
     for (const part of PARTS) refuseUnstorable(parts[part], [part]);
     const result = schema.safeParse(parts, { error: describeIssue });
     if (result.success) return result.data;

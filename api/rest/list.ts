@@ -1,8 +1,9 @@
-import type { EntityDictionary, EntityName } from "@mikro-orm/postgresql";
+import type { EntityName } from "@mikro-orm/postgresql";
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import stringify from "safe-stable-stringify";
 import { z } from "zod";
 import { type Database, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { recordReader } from "../../db/records.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
@@ -308,11 +309,10 @@ export function defineList<
     input: z.output<typeof query>,
     rows: SelectQueryBuilder<Database, From, Row>,
     entity: EntityName<Entity>,
-    present: (entity: Entity, row: Row) => T,
+    present: (entity: Readonly<Entity>, row: Row) => T,
   ): Promise<Ok<T[]>> {
-    // The columns of a table are those of its entity; MikroORM's type of a raw row does not know Kysely's.
-    const toEntity = (row: object) => ctx.em.map(entity, row as EntityDictionary<Entity>);
-    return page(ctx, input, rows, (row) => present(toEntity(row), row));
+    const read = recordReader(ctx.em, entity);
+    return page(ctx, input, rows, (row) => present(read(row), row));
   }
 
   return { query, page, pageEntities };

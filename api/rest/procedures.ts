@@ -1,74 +1,94 @@
 import { initTRPC } from "@trpc/server";
-import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type Access, requireScope } from "../../domain/access/access.ts";
 import { authenticate, type Identified } from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { claimKey, type IdempotencyHandle, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
-import type { CallContext } from "../context.ts";
-import { successOf } from "./answer.ts";
+import { claimKey, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
+import type { Call, RequestContext } from "../context.ts";
+import { type Success, successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
-import { thrownBy } from "./failures.ts";
+import { HandlerContext } from "./handler-context.ts";
 import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
 import { completeInput, parserOf, type RawInput } from "./input.ts";
 import { Turns } from "./turns.ts";
 import { type ApiVersion, readVersion, VERSION_HEADER } from "./versions.ts";
 
-/** An admitted call: the caller is known and may use the route. */
-interface AdmittedCall extends CallContext {
-  em: EntityManager;
-  tenant: Tenant;
-  access: Access;
-  version: ApiVersion;
-  dryRun: boolean;
-  /** The Idempotency-Key that acts on the call, if any. */
-  key: string | null;
-}
-
-/**
- * The context of tRPC holds the call as one value. tRPC copies the context field by field at every middleware, by a
- * function that is slow enough to be seen in a profile of the API.
- */
-interface Context<Call> {
-  call: Call;
-}
-
-const t = initTRPC.context<Context<CallContext>>().meta<RouteDefinition>().create();
-/** For the middlewares behind the input's. */
-const inner = initTRPC.context<Context<AdmittedCall>>().meta<RouteDefinition>().create();
+const t = initTRPC.context<Call>().meta<RouteDefinition>().create();
 
 /** Puts routes, or routers of routes, into one. */
 export const router = t.router;
 
-function declared(meta: RouteDefinition | undefined): RouteDefinition {
-  if (!meta) throw new Error("a procedure was made without route()");
-  return meta;
+/** The part of a route that is its own; `input` is parsed. */
+export type RouteHandler = (call: { ctx: RequestContext; input: unknown }) => Promise<HandlerResult<unknown>>;
+
+interface Route {
+  definition: RouteDefinition;
+  /** @throws {ApiError} */
+  parse: (raw: RawInput) => unknown;
+  handler: RouteHandler;
+}
+
+/**
+ * The procedure of a route. It has no middlewares: tRPC copies the options of a call at each of them, which stands high in
+ * a profile of the API.
+ */
+export function procedureFor(definition: RouteDefinition, handler: RouteHandler) {
+  const parse = parserOf(completeInput(definition.input), definition.output);
+  const route: Route = { definition, parse, handler };
+  const resolve = ({ ctx }: { ctx: Call }) => serve(ctx, route);
+  const procedure = t.procedure.meta(definition);
+  return { query: () => procedure.query(resolve), mutation: () => procedure.mutation(resolve) };
+}
+
+/**
+ * Serves a call, from its credentials to its answer. The order of the steps is the order of refusals: credentials, rate
+ * limit, rights of the caller, Service-Version, scope, query string and `dry_run`, Idempotency-Key, body, input.
+ */
+async function serve(call: Call, route: Route): Promise<Success> {
+  const { definition, parse } = route;
+  const { access, version } = await identify(call);
+  if (definition.scope) requireScope(access, definition.scope);
+  if (definition.alsoScope) requireScope(access, definition.alsoScope);
+  const { parameters: query, dryRun: dryRunText } = call.readQuery();
+  const dryRun = readDryRun(dryRunText, access, definition);
+  const key = readKey(call.headers, definition);
+  await TURNS[definition.kind].take(access.caller.id, call.answering);
+  const raw = { params: call.params, query, body: await call.readBody() };
+  const input = parse(raw);
+
+  const ctx = new HandlerContext(call, definition, { access, version, dryRun });
+  const run = RUN[definition.kind];
+  // A dry run has no effect that a second request could repeat.
+  if (key === null || dryRun) return run(route, ctx, input);
+  return onceUnder(key, route, ctx, raw, (claimed) => run(route, claimed, input));
 }
 
 /** The headers on every answer to a caller that is known. The X- spellings serve clients that were made for others. */
-function callerHeaders({ allowance: { limit, remaining, resetMs }, apiVersion }: Identified): Record<string, string> {
-  const values = [`${limit}`, `${remaining}`, `${Math.ceil(resetMs / 1_000)}`] as const;
-  return {
-    "RateLimit-Limit": values[0],
-    "RateLimit-Remaining": values[1],
-    "RateLimit-Reset": values[2],
-    "X-RateLimit-Limit": values[0],
-    "X-RateLimit-Remaining": values[1],
-    "X-RateLimit-Reset": values[2],
-    [VERSION_HEADER]: apiVersion,
-  };
+function putCallerHeaders(
+  headers: Record<string, string>,
+  { allowance: { limit, remaining, resetMs }, apiVersion }: Identified,
+): void {
+  const resetSeconds = Math.ceil(resetMs / 1_000);
+  headers["RateLimit-Limit"] = headers["X-RateLimit-Limit"] = `${limit}`;
+  headers["RateLimit-Remaining"] = headers["X-RateLimit-Remaining"] = `${remaining}`;
+  headers["RateLimit-Reset"] = headers["X-RateLimit-Reset"] = `${resetSeconds}`;
+  headers[VERSION_HEADER] = apiVersion;
 }
 
-async function identify(call: CallContext) {
-  const { orm, vault, headers, limits, client, verifyToken, setHeaders, locals, log, requestId } = call;
-  const onIdentified = (identified: Identified) => setHeaders(callerHeaders(identified));
+/** The caller of a request, and the version that it is served in. */
+interface Caller {
+  access: Access;
+  version: ApiVersion;
+}
+
+async function identify({ deps, headers, client, locals }: Call): Promise<Caller> {
+  const { orm, vault, limits, verifyToken } = deps;
+  const onIdentified = (identified: Identified) => putCallerHeaders(locals.headers, identified);
   const access = await authenticate(orm.em, vault, headers, { limits, client, onIdentified }, verifyToken);
-  const { tenant } = access;
-  locals.teamId = tenant.teamId;
+  locals.teamId = access.tenant.teamId;
   const version = readVersion(headers, access.caller.apiVersion);
-  setHeaders({ [VERSION_HEADER]: version });
-  const known = { access, tenant, version, em: forTenant(orm.em, tenant) };
-  return { ...known, log: log.child({ requestId, teamId: tenant.teamId }) };
+  locals.headers[VERSION_HEADER] = version;
+  return { access, version };
 }
 
 /** Whether nothing is to be committed. @throws {ApiError} `validation_failed`; a missing `readScope` */
@@ -92,122 +112,80 @@ const TURNS: Record<RouteKind, Turns> = {
   send: new Turns(TURNS_OF_A_KEY.send),
 };
 
-/**
- * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, rate limit,
- * rights of the caller, Service-Version, scope, query string and `dry_run`, Idempotency-Key.
- */
-const admitted = t.procedure
-  .use(async ({ ctx: { call }, next }) => next({ ctx: { call: { ...call, ...(await identify(call)) } } }))
-  .use(async ({ ctx: { call }, meta, next }) => {
-    const definition = declared(meta);
-    const { scope, alsoScope } = definition;
-    if (scope) requireScope(call.access, scope);
-    if (alsoScope) requireScope(call.access, alsoScope);
-    const dryRun = readDryRun(call.query().dryRun, call.access, definition);
-    const key = readKey(call.headers, definition);
-    await TURNS[definition.kind].take(call.access.caller.id, call.ended);
-    return next({ ctx: { call: { ...call, dryRun, key } } });
-  });
+/** Runs the handler. The payload keeps the fields that the route's schema names, and no others. */
+async function handle({ definition, handler }: Route, ctx: RequestContext, input: unknown): Promise<Success> {
+  const result = await handler({ ctx, input });
+  const shown = "data" in result ? { ...result, data: definition.output.parse(result.data) } : result;
+  return successOf(ctx, definition, shown);
+}
 
-/** Turns the result of a read's handler into the answer. */
-const reading = inner.procedure.use(async ({ ctx: { call }, meta, next }) => {
-  const result = await next({ ctx: { call: { ...call, idempotency: null } } });
-  if (!result.ok) return result;
-  return { ...result, data: successOf(call, declared(meta), result.data as HandlerResult<unknown>) };
-});
-
-/**
- * Runs a write once per Idempotency-Key: claims the key, or replays the answer that is remembered under it. Then runs
- * the route's `before`.
- */
-const claiming = inner.procedure
-  .use(async ({ ctx: { call }, meta, getRawInput, next }) => {
-    const definition = declared(meta);
-    const hold = (idempotency: IdempotencyHandle | null) => next({ ctx: { call: { ...call, idempotency } } });
-    // A dry run has no effect that a second request could repeat.
-    if (call.key === null || call.dryRun) return hold(null);
-    const request = keyedRequest(call, call.key, definition, (await getRawInput()) as RawInput);
-    const claim = await claimKey(call.orm.em, request);
-    if (claim.outcome === "replay") {
-      throw new Replayed(await recallAnswer({ ...call, idempotency: null }, definition, request, claim.answer));
-    }
-    const stopRenewing = keepClaim(call.orm.em.fork(), claim.handle, (err) =>
-      call.log.warn({ err }, "claim not renewed"),
-    );
-    try {
-      const result = await hold(claim.handle);
-      if (!result.ok) await settleFailure(call, definition, claim.handle, thrownBy(result.error));
-      return result;
-    } finally {
-      stopRenewing();
-    }
-  })
-  .use(async ({ ctx: { call }, meta, input, next }) => {
-    await declared(meta).before?.(call, input);
-    return next();
-  });
-
-/** The result of tRPC's `next()`, which returns failures instead of throwing them. */
-type Outcome = { ok: true; data: unknown } | { ok: false; error: Error };
+/** Runs a route's handler in the way of its kind, and gives its answer. */
+type Run = (route: Route, ctx: HandlerContext, input: unknown) => Promise<Success>;
 
 /** Ends a dry run's transaction. */
-class DryRunDone<R> {
-  readonly outcome: R;
+class DryRunDone {
+  readonly success: Success;
 
-  constructor(outcome: R) {
-    this.outcome = outcome;
+  constructor(success: Success) {
+    this.success = success;
   }
 }
 
-/** Runs the rest of a call in a transaction, and rolls back when that fails, and on a dry run. */
-async function inTransaction<R extends Outcome>(
-  { em, dryRun }: AdmittedCall,
-  rest: (em: EntityManager) => Promise<R>,
-): Promise<R> {
+/** In a transaction, in which the answer is remembered too. It is rolled back after a failure, and on a dry run. */
+const write: Run = async (route, ctx, input) => {
+  const { definition } = route;
+  await definition.before?.(ctx, input);
   try {
-    return await transaction(em, async (tx) => {
-      const outcome = await rest(tx);
-      if (!outcome.ok) throw thrownBy(outcome.error);
-      if (dryRun) throw new DryRunDone(outcome);
-      return outcome;
+    return await transaction(ctx.em, async (em) => {
+      const success = await handle(route, ctx.inside(em), input);
+      // The database may refuse changes that are not flushed yet; on a dry run too.
+      await em.flush();
+      const { idempotency } = ctx;
+      // Another attempt has taken the key over: this one must leave no trace.
+      const held =
+        !idempotency || (await writeAnswer(em, idempotency, packAnswer(ctx, definition, idempotency, success)));
+      if (!held) throw inFlight();
+      if (ctx.dryRun) throw new DryRunDone(success);
+      return success;
     });
   } catch (thrown) {
-    if (thrown instanceof DryRunDone) return thrown.outcome;
+    if (thrown instanceof DryRunDone) return thrown.success;
     throw thrown;
   }
-}
+};
 
-/** Runs the handler in a transaction, in which its answer is remembered too. */
-const writing = claiming
-  .use(({ ctx: { call }, next }) => inTransaction(call, (em) => next({ ctx: { call: { ...call, em } } })))
-  .use(async ({ ctx: { call }, meta, next }) => {
-    const result = await next();
-    if (!result.ok) return result;
-    // The database may refuse changes that are not flushed yet; on a dry run too.
-    await call.em.flush();
-    const success = successOf(call, declared(meta), result.data as HandlerResult<unknown>);
-    const { idempotency: handle } = call;
-    // Another attempt has taken the key over: this one must leave no trace.
-    const held = !handle || (await writeAnswer(call.em, handle, packAnswer(call, declared(meta), handle, success)));
-    if (!held) throw inFlight();
-    return { ...result, data: success };
-  });
-
-/** Runs the handler in no transaction: a workflow commits the effect. */
-const sending = claiming.use(async ({ ctx: { call }, meta, next }) => {
-  const result = await next();
-  if (!result.ok) return result;
-  const success = successOf(call, declared(meta), result.data as HandlerResult<unknown>);
-  const { idempotency: handle } = call;
+/** In no transaction: a workflow commits the effect. */
+const send: Run = async (route, ctx, input) => {
+  const { definition } = route;
+  await definition.before?.(ctx, input);
+  const success = await handle(route, ctx, input);
+  const { idempotency } = ctx;
   // Changes nothing where the activity has written the answer with the effect.
-  if (handle) await writeAnswer(call.em, handle, packAnswer(call, declared(meta), handle, success));
-  return { ...result, data: success };
-});
+  if (idempotency) await writeAnswer(ctx.em, idempotency, packAnswer(ctx, definition, idempotency, success));
+  return success;
+};
 
-const BEHIND_INPUT = { read: reading, write: writing, send: sending } as const;
+const RUN: Record<RouteKind, Run> = { read: handle, write, send };
 
-/** The base procedure of a route: admission, input, and the middlewares of its kind. */
-export function procedureFor(definition: RouteDefinition) {
-  const parsed = admitted.meta(definition).input(parserOf(completeInput(definition.input), definition.output));
-  return parsed.concat(BEHIND_INPUT[definition.kind]);
+/** Runs a write once under an Idempotency-Key: claims the key, or replays the answer that is remembered under it. */
+async function onceUnder(
+  key: string,
+  { definition }: Route,
+  ctx: HandlerContext,
+  raw: RawInput,
+  run: (claimed: HandlerContext) => Promise<Success>,
+): Promise<Success> {
+  const { em } = ctx;
+  const request = keyedRequest(ctx, key, definition, raw);
+  const claim = await claimKey(em, request);
+  if (claim.outcome === "replay") throw new Replayed(await recallAnswer(ctx, definition, request, claim.answer));
+  const stopRenewing = keepClaim(em, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
+  try {
+    return await run(ctx.claimedBy(claim.handle));
+  } catch (thrown) {
+    await settleFailure(ctx, definition, claim.handle, thrown);
+    throw thrown;
+  } finally {
+    stopRenewing();
+  }
 }

@@ -2,21 +2,13 @@ import { z } from "zod";
 import { exampleId, type IdKind, MAX_ID_LENGTH } from "../../domain/ids.ts";
 import type { RequestContext } from "../context.ts";
 import type { HandlerResult, InputSchema, RouteDefinition, RouteKind, RouteMeta } from "./definition.ts";
-import { procedureFor } from "./procedures.ts";
+import { procedureFor, type RouteHandler } from "./procedures.ts";
 
 export { deleteImpact, impact, ok, paragraphs, updateImpact } from "./definition.ts";
 export { router } from "./procedures.ts";
 
 type Handler<Input, Data> = (call: { ctx: RequestContext; input: Input }) => Promise<HandlerResult<Data>>;
 type Check<Input> = (call: { ctx: RequestContext; input: Input }) => Promise<void>;
-
-/** Keeps the fields of a handler's payload that the route's schema names, and no others. */
-function outputOf(schema: z.ZodType) {
-  return (result: unknown): unknown => {
-    const given = result as HandlerResult<unknown>;
-    return "data" in given ? { ...given, data: schema.parse(given.data) } : given;
-  };
-}
 
 /**
  * Declares a route: its meta, then its schemas, then its handler.
@@ -26,23 +18,18 @@ export function route(meta: RouteMeta) {
   return {
     input: <I extends InputSchema>(input: I) => ({
       output: <O extends z.ZodType>(output: O) => {
-        type RouteHandler = Handler<z.output<I>, z.input<O>>;
+        type OwnHandler = Handler<z.output<I>, z.input<O>>;
         const handledBy = (before?: RouteDefinition["before"]) => {
-          const procedure = (kind: RouteKind) =>
-            procedureFor({ ...meta, kind, input, output, ...(before && { before }) }).output(outputOf(output));
           // The input's type is lost between the two generics; the procedure has parsed it with this very schema.
-          const call = (handler: RouteHandler, ctx: RequestContext, parsed: unknown) =>
-            handler({ ctx, input: parsed as z.output<I> });
+          const procedure = (kind: RouteKind, handler: OwnHandler) =>
+            procedureFor({ ...meta, kind, input, output, ...(before && { before }) }, handler as RouteHandler);
           return {
             /** A read: no transaction, nothing is remembered. */
-            query: (handler: RouteHandler) =>
-              procedure("read").query(({ ctx, input }) => call(handler, ctx.call, input)),
+            query: (handler: OwnHandler) => procedure("read", handler).query(),
             /** A write: one transaction holds the effect and the remembered answer. */
-            mutation: (handler: RouteHandler) =>
-              procedure("write").mutation(({ ctx, input }) => call(handler, ctx.call, input)),
+            mutation: (handler: OwnHandler) => procedure("write", handler).mutation(),
             /** A write whose effect a workflow commits; the activity that does so may write the answer. */
-            send: (handler: RouteHandler) =>
-              procedure("send").mutation(({ ctx, input }) => call(handler, ctx.call, input)),
+            send: (handler: OwnHandler) => procedure("send", handler).mutation(),
           };
         };
         return {

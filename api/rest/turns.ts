@@ -1,5 +1,11 @@
 import { unavailable } from "./failures.ts";
 
+/** An answer, as far as is asked here: whether it has left the process, or its client has gone. */
+export interface Answering {
+  readonly closed: boolean;
+  once(event: "close", act: () => void): unknown;
+}
+
 /** Requests of one key that are under way, and those that wait for one of them to end. */
 interface Line {
   running: number;
@@ -19,10 +25,10 @@ export class Turns {
   }
 
   /**
-   * Waits for the key's turn, which ends with the signal.
-   * @throws {ApiError} `service_unavailable` when the signal came first
+   * Waits for the key's turn, which ends when the answer closes.
+   * @throws {ApiError} `service_unavailable` when it closed first
    */
-  async take(keyId: string, ended: AbortSignal): Promise<void> {
+  async take(keyId: string, answering: Answering): Promise<void> {
     const line = this.#lines.get(keyId) ?? { running: 0, waiting: [] };
     this.#lines.set(keyId, line);
     if (line.running < this.#atOnce) line.running++;
@@ -33,10 +39,10 @@ export class Turns {
       if (next) next();
       else if (--line.running === 0) this.#lines.delete(keyId);
     };
-    if (ended.aborted) {
+    if (answering.closed) {
       leave();
       throw unavailable(new Error("the client has gone, or got its answer, before its turn"));
     }
-    ended.addEventListener("abort", leave, { once: true });
+    answering.once("close", leave);
   }
 }

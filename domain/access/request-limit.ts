@@ -3,6 +3,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { executePrepared, textStatement } from "../../db/prepared.ts";
 import { isCancelled, isUnreachable } from "../../db/unreachable.ts";
 import { ApiError } from "../errors.ts";
+import { Batches } from "./batches.ts";
 
 /*
  * Requests are counted in windows of a minute, which begin at whole minutes of the database's clock: all processes of the
@@ -22,14 +23,23 @@ const WINDOW_START = `date_bin('${WINDOW_SECONDS} seconds', statement_timestamp(
 const RESET_MS = `ceil(extract(epoch from
   ${WINDOW_START} + interval '${WINDOW_SECONDS} seconds' - statement_timestamp()) * 1000)::int`;
 
+/** A statement that counts requests; each value is SQL. */
+interface Counting {
+  caller: string;
+  limit: string;
+  /** How many to add: one unless given. */
+  requests?: string;
+  /** Whose rows are callers; without it `caller` is a value. */
+  from?: string;
+}
+
 /**
- * SQL that adds one to a caller's count in the window that is open, and returns it; it returns no row when the count has
+ * SQL that adds to a caller's count in the window that is open, and returns it; it returns no row when the count has
  * reached the limit.
- * @param from whose rows are callers; without it `caller` is a value
  */
-const countingSql = ({ caller, limit, from = "" }: { caller: string; limit: string; from?: string }): string => `
-  insert into request_counts as counts (starts_at, caller_id, count) select ${WINDOW_START}, ${caller}, 1 ${from}
-  on conflict (starts_at, caller_id) do update set count = counts.count + 1 where counts.count < ${limit}
+const countingSql = ({ caller, limit, requests = "1", from = "" }: Counting): string => `
+  insert into request_counts as counts (starts_at, caller_id, count) select ${WINDOW_START}, ${caller}, ${requests} ${from}
+  on conflict (starts_at, caller_id) do update set count = counts.count + ${requests} where counts.count < ${limit}
   returning count`;
 
 const COUNT_REQUEST = `with counted as (${countingSql({ caller: "$1::text", limit: "$2::int" })})
@@ -95,6 +105,12 @@ interface LimitedRow {
   requests_per_minute: number | null;
 }
 
+/** The row of a caller as the statement that counts gives it. */
+type LookupRow = LimitedRow & CountRow & { failures: number };
+
+/** The result of a look-up: the caller's row, and why its requests were not counted, where they were not. */
+type LookedUp = { row: LookupRow; error?: undefined } | { row: LimitedRow; error: unknown };
+
 /** A caller that was looked up. */
 export interface FoundCaller<Row> {
   row: Row;
@@ -111,9 +127,12 @@ function textOf(lookup: Lookup<unknown>): string {
   return text;
 }
 
-/** After the look-up's own values come the address as a caller, its failures at most, and the caller's requests at most. */
+/**
+ * After the look-up's own values come the address as a caller, its failures at most, the caller's requests at most, and
+ * the requests that are counted.
+ */
 function lookupSql({ query, callerId, isGood, values }: Lookup<unknown>): string {
-  const [address, failures, requests] = [1, 2, 3].map((place) => `$${values.length + place}`);
+  const [address, failures, limit, requests] = [1, 2, 3, 4].map((place) => `$${values.length + place}`);
   return `
   with found as materialized (
     select record.*, coalesce(
@@ -122,7 +141,8 @@ function lookupSql({ query, callerId, isGood, values }: Lookup<unknown>): string
   ), counted as (${countingSql({
     caller: callerId,
     from: `from found where ${isGood} and failures < ${failures}`,
-    limit: `(select least(${requests}::int, requests_per_minute) from found)`,
+    limit: `(select least(${limit}::int, requests_per_minute) from found)`,
+    requests: `${requests}::int`,
   })})
   select found.*, (select count from counted) as count, ${RESET_MS} as reset_ms from found`;
 }
@@ -155,6 +175,7 @@ export class RequestLimits {
   /** Counts of this process alone, in windows of its own clock. */
   readonly #counts = new Remembered<number>();
   #countsFrom = 0;
+  readonly #lookups = new Batches<LookedUp | undefined>();
 
   /** @param onCountedAlone is given the error for which Postgres did not count */
   constructor(settings: Settings, onCountedAlone: (error: unknown) => void) {
@@ -179,8 +200,9 @@ export class RequestLimits {
   }
 
   /**
-   * Looks a caller up and counts its request, in one statement. While Postgres finds the caller and does not count, this
-   * process counts alone.
+   * Looks a caller up and counts its request. Requests with one credential from one client that come while such a
+   * statement runs share the next one: its row of counts admits one statement at a time anyway. While Postgres finds the
+   * caller and does not count, this process counts alone.
    * @returns undefined where there is no such caller
    * @throws {ApiError} `rate_limit_exceeded` when another process has counted the last failures of the client's address
    */
@@ -189,23 +211,37 @@ export class RequestLimits {
     client: string | null,
     lookup: Lookup<Row>,
   ): Promise<FoundCaller<Row> | undefined> {
-    const values = [...lookup.values, addressCaller(client), this.#maxFailures, this.#maxRequests];
-    let row: (Row & CountRow & { failures: number }) | undefined;
+    const name = JSON.stringify([lookup.name, client, ...lookup.values]);
+    const { result, size, place } = await this.#lookups.join(name, (size) => this.#look(em, client, lookup, size));
+    if (result === undefined) return undefined;
+    // Calls of one name have one look-up.
+    const row = result.row as Row & LookupRow;
+    const limit = this.limitFor(row.requests_per_minute);
+    const { error } = result;
+    if (error !== undefined) return { row, window: (callerId) => this.#countAlone(callerId, limit, error) };
+    if (client !== null && row.failures >= this.#maxFailures) throw this.block(client, row.reset_ms);
+    const count = row.count === null ? null : row.count - size + place + 1;
+    const window = { count: count !== null && count > limit ? null : count, resetMs: row.reset_ms };
+    return { row, window: () => window };
+  }
+
+  /** @param size requests that are counted */
+  async #look(
+    em: EntityManager,
+    client: string | null,
+    lookup: Lookup<LimitedRow>,
+    size: number,
+  ): Promise<LookedUp | undefined> {
+    const values = [...lookup.values, addressCaller(client), this.#maxFailures, this.#maxRequests, size];
     try {
-      [row] = (
-        await executePrepared(em, lookup.name, textStatement<NonNullable<typeof row>>(textOf(lookup), values))
-      ).rows;
+      const [row] = (await executePrepared(em, lookup.name, textStatement<LookupRow>(textOf(lookup), values))).rows;
+      return row && { row };
     } catch (error) {
       if (isUnreachable(error) || isCancelled(error)) throw error;
       // The disk may be full, or the server takes no writes.
-      const uncounted = await lookup.query().executeTakeFirst();
-      const limit = this.limitFor(uncounted?.requests_per_minute ?? null);
-      return uncounted && { row: uncounted, window: (callerId) => this.#countAlone(callerId, limit, error) };
+      const row = await lookup.query().executeTakeFirst();
+      return row && { row, error };
     }
-    if (row === undefined) return undefined;
-    if (client !== null && row.failures >= this.#maxFailures) throw this.block(client, row.reset_ms);
-    const window = windowOf(row);
-    return { row, window: () => window };
   }
 
   /** Counts one request of a caller; while Postgres does not, in this process alone. */

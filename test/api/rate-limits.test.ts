@@ -2,11 +2,13 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import type { Env } from "../../config/env.ts";
-import { formatKey, generateKey, parseKey } from "../../domain/access/keys.ts";
+import { formatKey, generateKey, parseKey, revokeKey } from "../../domain/access/keys.ts";
 import { RequestLimits } from "../../domain/access/request-limit.ts";
+import type { Vault } from "../../domain/crypto.ts";
 import { cleanUp } from "../../workers/maintenance.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import {
   type Keys,
@@ -17,6 +19,7 @@ import {
   settingsOf,
   startApi,
 } from "../support/own-database.ts";
+import { openRecordingOrm } from "../support/recording.ts";
 import { windowWithRoom } from "../support/request-window.ts";
 import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
@@ -89,6 +92,45 @@ describe("Rate limits", function () {
         assert.ok(Number(seconds) <= 60, seconds);
         assert.equal(answer.headers.get("ratelimit-reset"), seconds);
       }
+    });
+
+    it("look up and count requests that come at once in a few statements, each begun after its requests", async () => {
+      const { env } = await stack();
+      const { vault } = await backdoor();
+      const { orm, statements } = await openRecordingOrm(env.DATABASE_URL);
+      let arrived = 0;
+      const hash: Vault["hash"] = (...parts) => {
+        arrived++;
+        return vault.hash(...parts);
+      };
+      const app = await serveRoutes(routes, { with: { orm, vault: { ...vault, hash } } });
+      apps.push(app);
+      const client = api(team.keys.live, app.base);
+      await client.get("/ping");
+
+      const counting = () => statements.filter(({ text }) => text.includes("insert into request_counts"));
+      statements.length = 0;
+      arrived = 0;
+      const { orm: owners } = await backdoor();
+      const answers = await owners.em.fork().transactional(async (tx) => {
+        await tx.execute("select from request_counts where caller_id = ? for update", [team.liveKey.record.id]);
+        const first = client.get("/ping");
+        await eventually(() => counting().length === 1, { what: "the first request to count" });
+        const others = Array.from({ length: 30 }, () => client.get("/ping"));
+        await eventually(() => arrived === 31, { what: "the other requests to arrive" });
+        return [first, ...others];
+      });
+      const all = await Promise.all(answers);
+
+      assert.equal(count(all, "200"), 31);
+      assert.equal(new Set(all.map((answer) => header(answer, "ratelimit-remaining"))).size, 31);
+      assert.equal(
+        counting().reduce((sum, { values }) => sum + Number(values.at(-1)), 0),
+        31,
+      );
+      assert.ok(counting().length <= 15, `${counting().length} statements`);
+      await revokeKey(owners.em.fork(), { teamId: team.team.id, key: team.liveKey.record.id });
+      assert.equal(code(await client.get("/ping")), "api_key_revoked");
     });
 
     it("show on every answer to a known caller what is left, in both spellings", async () => {

@@ -1,0 +1,90 @@
+import type { Logger } from "pino";
+import stringify from "safe-stable-stringify";
+import { type EntityManager, forTenant } from "../../db/orm.ts";
+import type { Access } from "../../domain/access/access.ts";
+import type { IdempotencyHandle } from "../../domain/idempotency.ts";
+import type { Call, RequestContext } from "../context.ts";
+import type { RouteDefinition } from "./definition.ts";
+import type { ApiVersion } from "./versions.ts";
+
+/** An admitted call: the caller is known and may use the route. */
+export interface Admission {
+  access: Access;
+  version: ApiVersion;
+  dryRun: boolean;
+}
+
+/** The context of a handler. The parts that cost time are made when they are first asked for: many requests need none. */
+export class HandlerContext implements RequestContext {
+  readonly requestId: string;
+  readonly access: Access;
+  readonly version: ApiVersion;
+  readonly dryRun: boolean;
+  readonly idempotency: IdempotencyHandle | null;
+  readonly #call: Call;
+  readonly #definition: RouteDefinition;
+  #em: EntityManager | undefined;
+  #log: Logger | undefined;
+
+  constructor(
+    call: Call,
+    definition: RouteDefinition,
+    { access, version, dryRun }: Admission,
+    { idempotency = null, em }: { idempotency?: IdempotencyHandle | null; em?: EntityManager } = {},
+  ) {
+    this.#call = call;
+    this.#definition = definition;
+    this.requestId = call.locals.requestId;
+    this.access = access;
+    this.version = version;
+    this.dryRun = dryRun;
+    this.idempotency = idempotency;
+    this.#em = em;
+  }
+
+  get tenant() {
+    return this.access.tenant;
+  }
+
+  get em() {
+    this.#em ??= forTenant(this.#call.deps.orm.em, this.tenant);
+    return this.#em;
+  }
+
+  get log() {
+    const { deps, locals } = this.#call;
+    this.#log ??= deps.log.child({ requestId: locals.requestId, teamId: this.tenant.teamId });
+    return this.#log;
+  }
+
+  get target() {
+    const { method, path } = this.#definition;
+    return `${method} ${path} ${stringify(this.#call.params)}`;
+  }
+
+  get vault() {
+    return this.#call.deps.vault;
+  }
+
+  get env() {
+    return this.#call.deps.env;
+  }
+
+  get temporal() {
+    return this.#call.deps.temporal;
+  }
+
+  get checkWebhookUrl() {
+    return this.#call.deps.checkWebhookUrl;
+  }
+
+  /** The same call under a claim of its Idempotency-Key. */
+  claimedBy(idempotency: IdempotencyHandle): HandlerContext {
+    return new HandlerContext(this.#call, this.#definition, this, { idempotency, em: this.em });
+  }
+
+  /** The same call inside a transaction. */
+  inside(em: EntityManager): HandlerContext {
+    return new HandlerContext(this.#call, this.#definition, this, { idempotency: this.idempotency, em });
+  }
+}
