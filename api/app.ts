@@ -11,7 +11,7 @@ import { restRouter } from "./rest/adapter.ts";
 import { endpointsOf } from "./rest/endpoints.ts";
 import { linksOf, renderError, renderSuccess } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
-import { localsOf, refuseLargeBodies, send, type UploadLimits } from "./rest/http.ts";
+import { localsOf, refuseLargeBodies, respond, type UploadLimits } from "./rest/http.ts";
 import { nearPathsAmong } from "./rest/near-paths.ts";
 import { appRouter } from "./router.ts";
 import { systemRouter } from "./system/router.ts";
@@ -29,7 +29,7 @@ export interface AppOptions {
 const SECURITY_HEADERS = { contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } };
 
 /** The id is always made here: a client that could choose it could write into the logs. */
-const identify: RequestHandler = (_req, res, next) => {
+const assignRequestId: RequestHandler = (_req, res, next) => {
   const requestId = newId("request");
   localsOf(res).requestId = requestId;
   res.set("X-Request-Id", requestId);
@@ -64,7 +64,7 @@ function showEntry(publicUrl: string): RequestHandler {
     document: new URL("/openapi.json", publicUrl).href,
   };
   return (_req, res) => {
-    send(res, { status: 200, headers: {}, body: renderSuccess(localsOf(res).requestId, entry, {}) });
+    respond(res, { status: 200, headers: {}, body: renderSuccess(localsOf(res).requestId, entry, {}) });
   };
 }
 
@@ -83,7 +83,7 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(identify, requestLog(deps.log), helmet(SECURITY_HEADERS), refuseLargeBodies, systemRouter(deps));
+  app.use(assignRequestId, requestLog(deps.log), helmet(SECURITY_HEADERS), refuseLargeBodies, systemRouter(deps));
   app.use(docsRouter(deps.env, BASE_PATH));
   app.use(documentRouter(routes, deps.env.PUBLIC_URL, BASE_PATH));
   if (publicPages) app.use(publicPages);
@@ -92,12 +92,12 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   app.use(refusePath(routes));
 
   const links = linksOf(deps.env.PUBLIC_URL);
-  const refuse: ErrorRequestHandler = (thrown, _req, res, _next) => {
+  const answerRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
     const error = toApiError(thrown);
     const { requestId, route, teamId } = localsOf(res);
     if (error.status >= 500) deps.log.error({ requestId, route, teamId, err: thrown }, error.code);
-    send(res, renderError(requestId, error, links));
+    respond(res, renderError(requestId, error, links));
   };
-  app.use(refuse);
+  app.use(answerRefusal);
   return app;
 }

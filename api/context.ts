@@ -4,11 +4,11 @@ import type { EntityManager, MikroORM, Tenant } from "../db/orm.ts";
 import type { Access } from "../domain/access/access.ts";
 import type { HeaderValues, TokenVerifier } from "../domain/access/authenticate.ts";
 import type { RequestLimits } from "../domain/access/request-limit.ts";
+import type { ApiVersion } from "../domain/api-version.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
-import type { TemporalGateway } from "./deps.ts";
-import type { ApiVersion } from "./rest/versions.ts";
+import type { TemporalGateway } from "./temporal-gateway.ts";
 
 /** Fields of a request for the log; none of them is personal data. */
 export interface Locals {
@@ -35,7 +35,7 @@ interface Services {
   checkWebhookUrl: CheckUrl;
 }
 
-/** The adapter gives a procedure its input and this: the services and the rest of the request, all unchecked. */
+/** The context in which the adapter calls a procedure: the services, and the request before any check. */
 export interface CallContext extends Services {
   orm: MikroORM;
   requestId: string;
@@ -43,9 +43,9 @@ export interface CallContext extends Services {
   /** Credentials and the Idempotency-Key are in here. */
   headers: HeaderValues;
   limits: RequestLimits;
-  /** The address or network that sent the request; null where it is not known. */
-  client: string | null;
-  /** Puts headers on the answer, whatever the answer will be. */
+  /** An IPv4 address or an IPv6 network of 64 bits; null where it is not known. */
+  clientAddress: string | null;
+  /** Puts headers on the answer, of a success and of a refusal alike. */
   setHeaders: (headers: Record<string, string>) => void;
   /** Aborted once the answer has left the process, or the client has gone. */
   ended: AbortSignal;
@@ -60,13 +60,13 @@ export interface CallContext extends Services {
 export interface RequestContext extends Services {
   /**
    * Sees the tenant's rows only. On a write it is inside the transaction that also holds the remembered answer; on a
-   * read and on a send it is in none.
+   * read and on a write that a workflow commits it is in none.
    */
   em: EntityManager;
   tenant: Tenant;
   access: Access;
   requestId: string;
-  /** The dated version of the API that the request is made in. */
+  /** The dated version that the request is made in: for the fingerprint under an Idempotency-Key, not for handlers. */
   version: ApiVersion;
   target: string;
   /** True when nothing may be committed; the transaction is rolled back. */

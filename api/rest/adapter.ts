@@ -2,7 +2,7 @@ import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
 import { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import stringify from "safe-stable-stringify";
 import { ApiError } from "../../domain/errors.ts";
-import { type ClientAddresses, clientAddresses } from "../client-address.ts";
+import { type ClientAddresses, clientAddressesOf } from "../client-address.ts";
 import type { CallContext } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import type { Success } from "./answer.ts";
@@ -16,7 +16,7 @@ import {
   PATCH_TYPES,
   readBody,
   readQuery,
-  send,
+  respond,
   UPLOAD_LIMITS,
   type UploadLimits,
 } from "./http.ts";
@@ -24,17 +24,17 @@ import { Replayed } from "./idempotency.ts";
 import { Turns } from "./turns.ts";
 
 /** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
-export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, send: 75_000 };
+export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, workflow: 75_000 };
 
-/** Waits for something that has limits of its own: the deadline stands still meanwhile, and begins anew afterwards. */
-type StandStill = <T>(wait: () => Promise<T>) => Promise<T>;
+/** Waits for work that has a limit of its own. The deadline is off meanwhile and starts again afterwards. */
+type PauseDeadline = <T>(wait: () => Promise<T>) => Promise<T>;
 
 /** @throws {ApiError} `service_unavailable` when the work does not end within `deadlineMs` */
-async function beforeDeadline<T>(deadlineMs: number, work: (standStill: StandStill) => Promise<T>): Promise<T> {
+async function beforeDeadline<T>(deadlineMs: number, work: (pauseDeadline: PauseDeadline) => Promise<T>): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>();
   const expire = () => reject(unavailable(new Error(`No answer within ${deadlineMs} ms`)));
   let timer = setTimeout(expire, deadlineMs);
-  const standStill: StandStill = async (wait) => {
+  const pauseDeadline: PauseDeadline = async (wait) => {
     clearTimeout(timer);
     try {
       return await wait();
@@ -43,7 +43,7 @@ async function beforeDeadline<T>(deadlineMs: number, work: (standStill: StandSti
     }
   };
   try {
-    return await Promise.race([work(standStill), late]);
+    return await Promise.race([work(pauseDeadline), late]);
   } finally {
     clearTimeout(timer);
   }
@@ -71,17 +71,17 @@ const LARGE_BODIES = new Turns(4);
 interface Backend {
   routes: AnyTRPCRouter;
   deps: Deps;
-  clients: ClientAddresses;
+  clientAddresses: ClientAddresses;
   uploads: UploadLimits;
 }
 
 /** Calls the procedure of an endpoint. The query string and the body are read when the procedure asks for them. */
 async function call(
-  { routes, deps, clients, uploads }: Backend,
+  { routes, deps, clientAddresses, uploads }: Backend,
   { meta, name, type }: Endpoint,
   req: Request,
   res: Response,
-  standStill: StandStill,
+  pauseDeadline: PauseDeadline,
 ) {
   const params = { ...req.params };
   const query = once(() => readQuery(req.originalUrl, meta.dryRun === true));
@@ -92,8 +92,8 @@ async function call(
     ...deps,
     requestId: locals.requestId,
     headers: req.headersDistinct,
-    client: clients.ofRequest(req),
-    // A request that lasts too long has its answer before it ends.
+    clientAddress: clientAddresses.ofRequest(req),
+    // The deadline may have answered already.
     setHeaders: (headers) => void (res.headersSent || res.set(headers)),
     ended: ended.signal,
     query,
@@ -101,7 +101,7 @@ async function call(
     locals,
   };
   const body = () =>
-    standStill(async () => {
+    pauseDeadline(async () => {
       if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", ended.signal);
       return readBody(req, uploads);
     });
@@ -135,10 +135,10 @@ function renderCreated({ baseUrl, path }: Request, success: Success): HttpAnswer
 }
 
 /** Renders a replayed answer. Any other error is thrown again, for the error handler of the app. */
-function replay(thrown: unknown, success: Render, links: Links): HttpAnswer {
+function replay(thrown: unknown, renderAnswer: Render, links: Links): HttpAnswer {
   if (!(thrown instanceof Replayed)) throw thrown;
   const { requestId, answer } = thrown;
-  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : success(answer);
+  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : renderAnswer(answer);
   return { ...rendered, headers: { ...rendered.headers, "Idempotent-Replayed": "true" } };
 }
 
@@ -168,7 +168,7 @@ export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLim
   // Strict about a trailing slash: a path whose last id is empty by mistake would otherwise be that of the whole list.
   const router = Router({ caseSensitive: true, strict: true });
   const endpoints = endpointsOf(routes);
-  const clients = clientAddresses(deps.env);
+  const clientAddresses = clientAddressesOf(deps.env);
   const links = linksOf(deps.env.PUBLIC_URL);
   const shapes = new Map<string, { path: string; methods: Set<string> }>();
   const retrieved = new Set(endpoints.filter(({ type }) => type === "query").map(({ meta }) => shapeOf(meta.path)));
@@ -179,12 +179,13 @@ export function restRouter(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLim
     const isCreate = endpoint.meta.status === 201 && retrieved.has(`${shapeOf(path)}/{}`);
     router[verb](expressPath(path), async (req, res) => {
       localsOf(res).route = path;
-      const success: Render = isCreate ? (created) => renderCreated(req, created) : render;
-      const answer = (standStill: StandStill) =>
-        call({ routes, deps, clients, uploads }, endpoint, req, res, standStill).then(success, (error) =>
-          replay(thrownBy(error), success, links),
+      const renderAnswer: Render = isCreate ? (created) => renderCreated(req, created) : render;
+      const answer = (pauseDeadline: PauseDeadline) =>
+        call({ routes, deps, clientAddresses, uploads }, endpoint, req, res, pauseDeadline).then(
+          renderAnswer,
+          (error) => replay(thrownBy(error), renderAnswer, links),
         );
-      send(res, await beforeDeadline(DEADLINE_MS[kind], answer));
+      respond(res, await beforeDeadline(DEADLINE_MS[kind], answer));
     });
     const shape = shapes.get(shapeOf(path)) ?? { path, methods: new Set() };
     shapes.set(shapeOf(path), shape);

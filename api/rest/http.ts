@@ -23,7 +23,7 @@ export const PATCH_TYPES = "application/merge-patch+json, application/json";
 export const localsOf = (res: Response): Locals => res.locals as Locals;
 
 /** Sends an answer; does nothing for a client that has gone. */
-export function send(res: Response, { status, headers, body }: HttpAnswer): void {
+export function respond(res: Response, { status, headers, body }: HttpAnswer): void {
   if (res.headersSent || res.destroyed) return;
   res.statusCode = status;
   setHeaders(res, ANSWER_HEADERS);
@@ -31,7 +31,7 @@ export function send(res: Response, { status, headers, body }: HttpAnswer): void
   res.setHeader("Content-Length", Buffer.byteLength(body));
   if (hasNoBody(res.req)) return void res.end(body);
   // A body in the same packet as the head has arrived by then.
-  process.nextTick(() => (res.req.complete ? res.end(body) : sendEarly(res, body)));
+  process.nextTick(() => (res.req.complete ? res.end(body) : respondBeforeBody(res, body)));
 }
 
 /** Without Express's `set`, which looks each name and value over. */
@@ -48,7 +48,7 @@ const hasNoBody = ({ headers }: IncomingMessage): boolean =>
  * what it still sends is discarded for a moment, because closing a connection with unread bytes resets it, and the reset
  * may overtake the answer.
  */
-function sendEarly(res: Response, body: string): void {
+function respondBeforeBody(res: Response, body: string): void {
   const end = () => {
     clearTimeout(timer);
     res.end();
@@ -58,14 +58,14 @@ function sendEarly(res: Response, body: string): void {
   res.req.once("end", end).once("close", end).resume();
 }
 
-const refuseParam = (name: string, problem: string) =>
+const parameterRefusal = (name: string, problem: string) =>
   new ApiError("validation_failed", `${shortened(name)} ${problem}`, { param: shortened(name) });
 
 function decodeQueryPart(text: string, name: string): string {
   try {
     return decodeURIComponent(text.replaceAll("+", " "));
   } catch {
-    throw refuseParam(name, "is not correctly percent-encoded.");
+    throw parameterRefusal(name, "is not correctly percent-encoded.");
   }
 }
 
@@ -85,7 +85,8 @@ export function readQuery(url: string, takesDryRun: boolean): Query {
     const [, rawName = "", rawValue = ""] = /^([^=]*)=?(.*)$/s.exec(pair) ?? [];
     const name = decodeQueryPart(rawName, rawName);
     const isDryRun = takesDryRun && name === "dry_run";
-    if (name in parameters || (isDryRun && dryRun !== undefined)) throw refuseParam(name, "is given more than once.");
+    if (name in parameters || (isDryRun && dryRun !== undefined))
+      throw parameterRefusal(name, "is given more than once.");
     const value = decodeQueryPart(rawValue, name);
     if (isDryRun) dryRun = value;
     else parameters[name] = value;
@@ -124,7 +125,7 @@ const ENCODINGS: Readonly<Record<string, Inflate>> = {
 };
 
 /** The refusal of a body that is not JSON in UTF-8 in a known encoding, by its headers. */
-function refuseMediaType({ method, headers }: IncomingMessage): ApiError | undefined {
+function mediaTypeRefusal({ method, headers }: IncomingMessage): ApiError | undefined {
   const [, type] = MEDIA_TYPE.exec(headers["content-type"]?.trim() ?? "") ?? [];
   if (type === undefined || (type.toLowerCase() !== "json" && method !== "PATCH")) {
     const types = method === "PATCH" ? "application/merge-patch+json or application/json" : "application/json";
@@ -209,7 +210,7 @@ export const mayBeLarge = ({ headers }: IncomingMessage): boolean =>
 export async function readBody(req: Request, limits: UploadLimits): Promise<unknown> {
   const { headers } = req;
   if (hasNoBody(req)) return undefined;
-  const refusal = refuseMediaType(req);
+  const refusal = mediaTypeRefusal(req);
   // A body in chunks may turn out to be empty, and has no type then.
   if (refusal && headers["transfer-encoding"] === undefined) throw refusal;
   const bytes = await receive(req, limits);

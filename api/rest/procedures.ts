@@ -2,17 +2,18 @@ import { initTRPC } from "@trpc/server";
 import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type Access, requireScope } from "../../domain/access/access.ts";
-import { authenticate, type Identified } from "../../domain/access/authenticate.ts";
+import { authenticate, type CallerSummary } from "../../domain/access/authenticate.ts";
+import type { ApiVersion } from "../../domain/api-version.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { claimKey, type IdempotencyHandle, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
 import type { CallContext } from "../context.ts";
 import { successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { thrownBy } from "./failures.ts";
-import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
+import { keyedRequest, packAnswer, Replayed, readIdempotencyKey, recallAnswer, settleFailure } from "./idempotency.ts";
 import { completeInput, parserOf, type RawInput } from "./input.ts";
 import { Turns } from "./turns.ts";
-import { type ApiVersion, readVersion, VERSION_HEADER } from "./versions.ts";
+import { readVersion, VERSION_HEADER } from "./versions.ts";
 
 /** An admitted call: the caller is known and may use the route. */
 interface AdmittedCall extends CallContext {
@@ -22,7 +23,7 @@ interface AdmittedCall extends CallContext {
   version: ApiVersion;
   dryRun: boolean;
   /** The Idempotency-Key that acts on the call, if any. */
-  key: string | null;
+  idempotencyKey: string | null;
 }
 
 /**
@@ -46,7 +47,10 @@ function declared(meta: RouteDefinition | undefined): RouteDefinition {
 }
 
 /** The headers on every answer to a caller that is known. The X- spellings serve clients that were made for others. */
-function callerHeaders({ allowance: { limit, remaining, resetMs }, apiVersion }: Identified): Record<string, string> {
+function callerHeaders({
+  allowance: { limit, remaining, resetMs },
+  apiVersion,
+}: CallerSummary): Record<string, string> {
   const values = [`${limit}`, `${remaining}`, `${Math.ceil(resetMs / 1_000)}`] as const;
   return {
     "RateLimit-Limit": values[0],
@@ -59,10 +63,10 @@ function callerHeaders({ allowance: { limit, remaining, resetMs }, apiVersion }:
   };
 }
 
-async function identify(call: CallContext) {
-  const { orm, vault, headers, limits, client, verifyToken, setHeaders, locals, log, requestId } = call;
-  const onIdentified = (identified: Identified) => setHeaders(callerHeaders(identified));
-  const access = await authenticate(orm.em, vault, headers, { limits, client, onIdentified }, verifyToken);
+async function authenticateCall(call: CallContext) {
+  const { orm, vault, headers, limits, clientAddress, verifyToken, setHeaders, locals, log, requestId } = call;
+  const onCallerKnown = (caller: CallerSummary) => setHeaders(callerHeaders(caller));
+  const access = await authenticate(orm.em, vault, headers, { limits, clientAddress, onCallerKnown }, verifyToken);
   const { tenant } = access;
   locals.teamId = tenant.teamId;
   const version = readVersion(headers, access.caller.apiVersion);
@@ -71,42 +75,43 @@ async function identify(call: CallContext) {
   return { ...known, log: log.child({ requestId, teamId: tenant.teamId }) };
 }
 
-/** Whether nothing is to be committed. @throws {ApiError} `validation_failed`; a missing `readScope` */
-function readDryRun(value: string | undefined, access: Access, { readScope }: RouteDefinition): boolean {
+/** Whether nothing is to be committed. @throws {ApiError} `validation_failed`; as `requireScope` for `dryRunScope` */
+function readDryRun(value: string | undefined, access: Access, { dryRunScope }: RouteDefinition): boolean {
   if (value !== undefined && value !== "true" && value !== "false") {
     throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });
   }
   const dryRun = value === "true";
-  if (dryRun && readScope) requireScope(access, readScope);
+  if (dryRun && dryRunScope) requireScope(access, dryRunScope);
   return dryRun;
 }
 
 /**
- * Requests of one key that are under way at once in this process, from before its body is read until its answer has left.
+ * Requests of one caller that are under way at once in this process, from before its body is read until its answer has left.
  * Two reads keep Postgres busy while the process writes an answer; eight writes keep the process busy; a send mostly waits.
  */
-export const TURNS_OF_A_KEY = { read: 2, write: 8, send: 16 } as const satisfies Record<RouteKind, number>;
+export const TURNS_OF_A_CALLER = { read: 2, write: 8, workflow: 16 } as const satisfies Record<RouteKind, number>;
 const TURNS: Record<RouteKind, Turns> = {
-  read: new Turns(TURNS_OF_A_KEY.read),
-  write: new Turns(TURNS_OF_A_KEY.write),
-  send: new Turns(TURNS_OF_A_KEY.send),
+  read: new Turns(TURNS_OF_A_CALLER.read),
+  write: new Turns(TURNS_OF_A_CALLER.write),
+  workflow: new Turns(TURNS_OF_A_CALLER.workflow),
 };
 
 /**
  * The middlewares of every call in front of its input. Their order is the order of refusals: credentials, rate limit,
- * rights of the caller, Service-Version, scope, query string and `dry_run`, Idempotency-Key.
+ * rights of the caller, Service-Version, scope, query string and `dry_run`, Idempotency-Key. Then the caller waits for its
+ * turn, and the body is read and parsed (`test/api/access.test.ts`, "refuses in a fixed order").
  */
 const admitted = t.procedure
-  .use(async ({ ctx: { call }, next }) => next({ ctx: { call: { ...call, ...(await identify(call)) } } }))
+  .use(async ({ ctx: { call }, next }) => next({ ctx: { call: { ...call, ...(await authenticateCall(call)) } } }))
   .use(async ({ ctx: { call }, meta, next }) => {
     const definition = declared(meta);
     const { scope, alsoScope } = definition;
     if (scope) requireScope(call.access, scope);
     if (alsoScope) requireScope(call.access, alsoScope);
     const dryRun = readDryRun(call.query().dryRun, call.access, definition);
-    const key = readKey(call.headers, definition);
+    const idempotencyKey = readIdempotencyKey(call.headers, definition);
     await TURNS[definition.kind].take(call.access.caller.id, call.ended);
-    return next({ ctx: { call: { ...call, dryRun, key } } });
+    return next({ ctx: { call: { ...call, dryRun, idempotencyKey } } });
   });
 
 /** Turns the result of a read's handler into the answer. */
@@ -125,8 +130,8 @@ const claiming = inner.procedure
     const definition = declared(meta);
     const hold = (idempotency: IdempotencyHandle | null) => next({ ctx: { call: { ...call, idempotency } } });
     // A dry run has no effect that a second request could repeat.
-    if (call.key === null || call.dryRun) return hold(null);
-    const request = keyedRequest(call, call.key, definition, (await getRawInput()) as RawInput);
+    if (call.idempotencyKey === null || call.dryRun) return hold(null);
+    const request = keyedRequest(call, call.idempotencyKey, definition, (await getRawInput()) as RawInput);
     const claim = await claimKey(call.orm.em, request);
     if (claim.outcome === "replay") {
       throw new Replayed(await recallAnswer({ ...call, idempotency: null }, definition, request, claim.answer));
@@ -194,7 +199,7 @@ const writing = claiming
   });
 
 /** Runs the handler in no transaction: a workflow commits the effect. */
-const sending = claiming.use(async ({ ctx: { call }, meta, next }) => {
+const committedByWorkflow = claiming.use(async ({ ctx: { call }, meta, next }) => {
   const result = await next();
   if (!result.ok) return result;
   const success = successOf(call, declared(meta), result.data as HandlerResult<unknown>);
@@ -204,7 +209,7 @@ const sending = claiming.use(async ({ ctx: { call }, meta, next }) => {
   return { ...result, data: success };
 });
 
-const BEHIND_INPUT = { read: reading, write: writing, send: sending } as const;
+const BEHIND_INPUT = { read: reading, write: writing, workflow: committedByWorkflow } as const;
 
 /** The base procedure of a route: admission, input, and the middlewares of its kind. */
 export function procedureFor(definition: RouteDefinition) {

@@ -41,8 +41,8 @@ export function route(meta: RouteMeta) {
             mutation: (handler: RouteHandler) =>
               procedure("write").mutation(({ ctx, input }) => call(handler, ctx.call, input)),
             /** A write whose effect a workflow commits; the activity that does so may write the answer. */
-            send: (handler: RouteHandler) =>
-              procedure("send").mutation(({ ctx, input }) => call(handler, ctx.call, input)),
+            workflow: (handler: RouteHandler) =>
+              procedure("workflow").mutation(({ ctx, input }) => call(handler, ctx.call, input)),
           };
         };
         return {
