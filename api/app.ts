@@ -11,7 +11,7 @@ import { restHandler } from "./rest/adapter.ts";
 import { endpointsOf } from "./rest/endpoints.ts";
 import { linksOf, renderError, renderSuccess } from "./rest/envelope.ts";
 import { toApiError } from "./rest/failures.ts";
-import { localsOf, refuseLargeBodies, send, type UploadLimits } from "./rest/http.ts";
+import { localsOf, refuseLargeBodies, respond, type UploadLimits } from "./rest/http.ts";
 import { nearPathsAmong } from "./rest/near-paths.ts";
 import { matchPlainCharacters } from "./rest/request-path.ts";
 import { appRouter } from "./router.ts";
@@ -28,13 +28,13 @@ export interface AppOptions {
 }
 
 /** The id is always made here: a client that could choose it could write into the logs. */
-const identify: RequestHandler = (_req, res, next) => {
+const assignRequestId: RequestHandler = (_req, res, next) => {
   const requestId = newId("request");
   res.locals = { requestId, headers: { "X-Request-Id": requestId } } satisfies Locals;
   next();
 };
 
-/** For the answers that are not sent by `send`, which brings these headers along. */
+/** For the answers that are not sent by `respond`, which brings these headers along. */
 const setHeadersOfAll: RequestHandler = (_req, res, next) => {
   res.set({ ...SECURITY_HEADERS, ...localsOf(res).headers });
   next();
@@ -69,7 +69,7 @@ function showEntry(publicUrl: string): RequestHandler {
     document: new URL("/openapi.json", publicUrl).href,
   };
   return (_req, res) => {
-    send(res, { status: 200, headers: {}, body: renderSuccess(localsOf(res).requestId, entry, {}) });
+    respond(res, { status: 200, headers: {}, body: renderSuccess(localsOf(res).requestId, entry, {}) });
   };
 }
 
@@ -88,7 +88,7 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(matchPlainCharacters, identify, requestLog(deps.log), refuseLargeBodies);
+  app.use(matchPlainCharacters, assignRequestId, requestLog(deps.log), refuseLargeBodies);
   app.use(BASE_PATH, restHandler(routes, deps, uploads));
   app.use(setHeadersOfAll, systemRouter(deps));
   app.use(docsRouter(deps.env, BASE_PATH));
@@ -98,12 +98,12 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   app.use(refusePath(routes));
 
   const links = linksOf(deps.env.PUBLIC_URL);
-  const refuse: ErrorRequestHandler = (thrown, _req, res, _next) => {
+  const answerRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
     const error = toApiError(thrown);
     const { requestId, route, teamId } = localsOf(res);
     if (error.status >= 500) deps.log.error({ requestId, route, teamId, err: thrown }, error.code);
-    send(res, renderError(requestId, error, links));
+    respond(res, renderError(requestId, error, links));
   };
-  app.use(refuse);
+  app.use(answerRefusal);
   return app;
 }

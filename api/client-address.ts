@@ -45,7 +45,7 @@ export interface ClientAddresses {
 }
 
 /** Finds clients by the settings on load balancers. */
-export function clientAddresses({
+export function clientAddressesOf({
   PROXY_ADDRESSES,
   PROXY_HOPS,
 }: Pick<Env, "PROXY_ADDRESSES" | "PROXY_HOPS">): ClientAddresses {
@@ -70,8 +70,8 @@ export function clientAddresses({
       const { remoteAddress } = socket;
       // The connection has gone: the answer will reach no one.
       if (remoteAddress === undefined) return null;
-      const client = ofSocket(socket, remoteAddress);
-      if (client !== null || PROXY_HOPS === 0) return client;
+      const clientAddress = ofSocket(socket, remoteAddress);
+      if (clientAddress !== null || PROXY_HOPS === 0) return clientAddress;
       const forwarded = (headersDistinct["x-forwarded-for"] ?? []).join(",").split(",");
       return readForwarded(forwarded.at(-PROXY_HOPS) ?? "");
     },

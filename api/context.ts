@@ -3,12 +3,13 @@ import type { Env } from "../config/env.ts";
 import type { EntityManager, Tenant } from "../db/orm.ts";
 import type { Access } from "../domain/access/access.ts";
 import type { HeaderValues } from "../domain/access/authenticate.ts";
+import type { ApiVersion } from "../domain/api-version.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
-import type { Deps, TemporalGateway } from "./deps.ts";
+import type { Deps } from "./deps.ts";
 import type { Answering } from "./rest/turns.ts";
-import type { ApiVersion } from "./rest/versions.ts";
+import type { TemporalGateway } from "./temporal-gateway.ts";
 
 /** The facts of a request that the layers of the app share; none of them is personal data. */
 export interface Locals {
@@ -43,8 +44,8 @@ export interface Call {
   locals: Locals;
   /** Credentials and the Idempotency-Key are in here. */
   headers: HeaderValues;
-  /** The address or network that sent the request; null where it is not known. */
-  client: string | null;
+  /** An IPv4 address or an IPv6 network of 64 bits; null where it is not known. */
+  clientAddress: string | null;
   answering: Answering;
   params: Record<string, string>;
   /** Decodes the query string. @throws {ApiError} `validation_failed` */
@@ -57,13 +58,13 @@ export interface Call {
 export interface RequestContext extends Services {
   /**
    * Sees the tenant's rows only. On a write it is inside the transaction that also holds the remembered answer; on a
-   * read and on a send it is in none.
+   * read and on a write that a workflow commits it is in none.
    */
   em: EntityManager;
   tenant: Tenant;
   access: Access;
   requestId: string;
-  /** The dated version of the API that the request is made in. */
+  /** The dated version that the request is made in: for the fingerprint under an Idempotency-Key, not for handlers. */
   version: ApiVersion;
   /** Method, path pattern and path parameters: a cursor is bound to them. */
   target: string;

@@ -1,14 +1,3 @@
-import { status as grpc } from "@grpc/grpc-js";
-import {
-  Client,
-  Connection,
-  type ConnectionOptions,
-  defaultGrpcRetryOptions,
-  isGrpcServiceError,
-  makeGrpcRetryInterceptor,
-  WorkflowUpdateRPCTimeoutOrCancelledError,
-} from "@temporalio/client";
-import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { Logger } from "pino";
 import type { Registry } from "prom-client";
 import type { Env } from "../config/env.ts";
@@ -19,24 +8,12 @@ import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
 import { RequestLimits } from "../domain/access/request-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
-import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../domain/errors.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
 import { resourceUrl } from "./base-path.ts";
 import { openMetrics } from "./metrics.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
-
-/** Calls the Temporal cluster. The cluster may not be reachable, so every call has a deadline. */
-export interface TemporalGateway {
-  /**
-   * Runs calls to Temporal that must be answered within `deadlineMs`.
-   * @throws {ApiError} `service_unavailable` when the cluster or its workers do not answer in time
-   */
-  call<T>(deadlineMs: number, work: (client: Client) => Promise<T>): Promise<T>;
-  /** Answers when the cluster does. @throws {ApiError} `service_unavailable` */
-  check(deadlineMs: number): Promise<void>;
-  close(): Promise<void>;
-}
+import { openTemporal, type TemporalGateway } from "./temporal-gateway.ts";
 
 /** The dependencies of the API. */
 export interface Deps {
@@ -53,75 +30,6 @@ export interface Deps {
   /** The metrics of this process. */
   metrics: Registry;
   verifyToken: TokenVerifier;
-}
-
-/** Codes of calls that fail while the cluster or its workers do not answer. */
-const AWAY: ReadonlySet<number> = new Set([
-  grpc.CANCELLED,
-  grpc.DEADLINE_EXCEEDED,
-  grpc.RESOURCE_EXHAUSTED,
-  grpc.UNAVAILABLE,
-]);
-
-/** A frontend that restarts answers by the third try; a longer outage is reported to the client. */
-const MAX_TRIES_UNAVAILABLE = 3;
-
-/** The SDK's own retries, except that they end early while the cluster refuses connections. */
-function retries() {
-  const standard = defaultGrpcRetryOptions();
-  return makeGrpcRetryInterceptor({
-    ...standard,
-    retryableDecider: (attempt, status) =>
-      (status.code !== grpc.UNAVAILABLE || attempt < MAX_TRIES_UNAVAILABLE) &&
-      standard.retryableDecider(attempt, status),
-  });
-}
-
-function isAway(error: unknown): boolean {
-  if (error instanceof WorkflowUpdateRPCTimeoutOrCancelledError) return true;
-  if (isGrpcServiceError(error)) return AWAY.has(error.code);
-  return error instanceof Error && error.cause !== undefined && isAway(error.cause);
-}
-
-/** A gateway that connects when it is first used, so that the API starts and reads while Temporal is not reachable. */
-export function openTemporal(env: Env): TemporalGateway {
-  const { connectionOptions } = loadClientConnectConfig();
-  const options: ConnectionOptions = {
-    ...connectionOptions,
-    address: env.TEMPORAL_ADDRESS,
-    interceptors: [retries()],
-  };
-  const connection = Connection.lazy(options);
-  const client = new Client({ connection, namespace: env.TEMPORAL_NAMESPACE });
-
-  const underWay = new Set<Promise<unknown>>();
-
-  const within = async <T>(deadlineMs: number, work: () => Promise<T>): Promise<T> => {
-    const call = connection.withDeadline(Date.now() + deadlineMs, work);
-    underWay.add(call);
-    try {
-      return await call;
-    } catch (error) {
-      if (!isAway(error)) throw error;
-      throw new ApiError("service_unavailable", "Temporal is not reachable.", {
-        retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS,
-        cause: error,
-      });
-    } finally {
-      underWay.delete(call);
-    }
-  };
-  return {
-    call: (deadlineMs, work) => within(deadlineMs, () => work(client)),
-    check: async (deadlineMs) => {
-      await within(deadlineMs, () => connection.workflowService.getSystemInfo({}));
-    },
-    close: async () => {
-      // A retry on a closed channel would throw outside of any caller's reach.
-      await Promise.allSettled(underWay);
-      await connection.close();
-    },
-  };
 }
 
 /** The OAuth tokens that the settings allow; undefined without an issuer. */

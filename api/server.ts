@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
 import { atMostOnceAMinute } from "../config/log.ts";
-import { clientAddresses } from "./client-address.ts";
+import { clientAddressesOf } from "./client-address.ts";
 import { answerRawErrors } from "./raw-errors.ts";
 import { linksOf } from "./rest/envelope.ts";
 import { declaresTooMuch } from "./rest/http.ts";
@@ -100,7 +100,7 @@ function inviteBodies(server: Server): void {
 /** Closes a connection beyond the limits at once. Those of load balancers count among all, but not per address. */
 function limitConnections(server: Server, limits: ConnectionLimits, log: Logger): void {
   server.maxConnections = limits.MAX_CONNECTIONS;
-  const clients = clientAddresses(limits);
+  const clientAddresses = clientAddressesOf(limits);
   const open = new Map<string, number>();
   const rarely = atMostOnceAMinute();
   const report = (limit: "MAX_CONNECTIONS" | "MAX_CONNECTIONS_PER_ADDRESS") =>
@@ -111,18 +111,18 @@ function limitConnections(server: Server, limits: ConnectionLimits, log: Logger)
     const { remoteAddress } = socket;
     // It has gone already.
     if (remoteAddress === undefined) return void socket.destroy();
-    const client = clients.ofConnection(remoteAddress);
-    if (client === null) return;
-    const count = (open.get(client) ?? 0) + 1;
+    const clientAddress = clientAddresses.ofConnection(remoteAddress);
+    if (clientAddress === null) return;
+    const count = (open.get(clientAddress) ?? 0) + 1;
     if (count > limits.MAX_CONNECTIONS_PER_ADDRESS) {
       report("MAX_CONNECTIONS_PER_ADDRESS");
       return void socket.destroy();
     }
-    open.set(client, count);
+    open.set(clientAddress, count);
     socket.once("close", () => {
-      const left = (open.get(client) ?? 1) - 1;
-      if (left > 0) open.set(client, left);
-      else open.delete(client);
+      const left = (open.get(clientAddress) ?? 1) - 1;
+      if (left > 0) open.set(clientAddress, left);
+      else open.delete(clientAddress);
     });
   });
 }

@@ -31,10 +31,10 @@ import { MAX_BODY_BYTES as MAX_NEWSLETTER_BYTES, MAX_SUBJECT_LENGTH } from "../n
 import { DEADLINE_MS } from "../rest/adapter.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import { MAX_BODY_BYTES, MAX_BODY_VALUES, UPLOAD_LIMITS } from "../rest/http.ts";
-import { MAX_KEY_LENGTH } from "../rest/idempotency.ts";
+import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
 import { MAX_DEPTH } from "../rest/input.ts";
 import { DEFAULT_LIMIT, MAX_CURSOR_LENGTH, MAX_LIMIT, MAX_PAGE_BYTES } from "../rest/list.ts";
-import { TURNS_OF_A_KEY } from "../rest/procedures.ts";
+import { TURNS_OF_A_CALLER } from "../rest/procedures.ts";
 import { appRouter } from "../router.ts";
 import { MAX_BATCH as MAX_SUPPRESSIONS } from "../suppressions/schema.ts";
 import { durationText } from "../units.ts";
@@ -96,11 +96,11 @@ export function factsOf(env: Env, basePath: string) {
       stalled_seconds: UPLOAD_LIMITS.stalledMs / 1_000,
       total_seconds: UPLOAD_LIMITS.totalMs / 1_000,
     },
-    deadlines: { read_seconds: DEADLINE_MS.read / 1_000, send_seconds: DEADLINE_MS.send / 1_000 },
-    turns: TURNS_OF_A_KEY,
+    deadlines: { read_seconds: DEADLINE_MS.read / 1_000, send_seconds: DEADLINE_MS.workflow / 1_000 },
+    turns: TURNS_OF_A_CALLER,
     connections: { per_address: env.MAX_CONNECTIONS_PER_ADDRESS },
     idempotency: {
-      max_chars: MAX_KEY_LENGTH,
+      max_chars: MAX_IDEMPOTENCY_KEY_LENGTH,
       remembered_hours: REMEMBERED_HOURS,
       stalled_seconds: STALLED_SECONDS,
       required: keyRequired.map(({ method, path }) => `${method} ${path}`),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { requireKey } from "../../domain/access/access.ts";
+import { requireApiKey } from "../../domain/access/access.ts";
 import { creditUsage } from "../../domain/credits.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/idempotency.ts";
@@ -10,7 +10,7 @@ import type { SendResource } from "../../domain/sends/resource.ts";
 import { confirmationToken, TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import type { RequestContext } from "../context.ts";
 import { idParamOf, impact, ok, paragraphs, route, router } from "../rest/route.ts";
-import { previewIdFor, runSendUpdate } from "../sends/gateway.ts";
+import { previewIdFor, runSendUpdate } from "../sends/send-updates.ts";
 import { durationText } from "../units.ts";
 import { presentPreview, presentSend } from "./present.ts";
 import { newsletterSend, newsletterSendPreview } from "./schema.ts";
@@ -44,7 +44,7 @@ const sendPreview = route({
   scope: "newsletters:send",
   idempotency: "required",
   dryRun: true,
-  readScope: "newsletters:read",
+  dryRunScope: "newsletters:read",
   recall: (ctx, facts) => showPreview(ctx, facts as PreviewFacts),
   operationId: "previewNewsletterSend",
   tag: "Newsletters",
@@ -74,13 +74,13 @@ const sendPreview = route({
 })
   .input(z.strictObject({ params }))
   .output(newsletterSendPreview)
-  .send(async ({ ctx, input }) => {
+  .workflow(async ({ ctx, input }) => {
     const { em, tenant, access, temporal } = ctx;
     const { newsletterId } = input.params;
     const resource = newsletter(newsletterId);
     if (ctx.dryRun) return dryRunPreview(ctx, resource);
 
-    const key = requireKey(access, "newsletters:send");
+    const key = requireApiKey(access, "newsletters:send");
     await checkDraft(em, tenant, resource, key);
     const previewId = previewIdFor(claimOf(ctx));
     await runSendUpdate(temporal, {
@@ -97,7 +97,7 @@ const sendPreview = route({
 
 /** The same plan and the same gates, with no row and no token. */
 async function dryRunPreview({ em, tenant, access }: RequestContext, resource: SendResource) {
-  const { plan } = await resolvePreview(em, tenant, resource, requireKey(access, "newsletters:send"));
+  const { plan } = await resolvePreview(em, tenant, resource, requireApiKey(access, "newsletters:send"));
   const { eligible } = plan.counts;
   const quota = { kind: "email_credits", amount: eligible, ...(await creditUsage(em, tenant)) } as const;
   return { impact: impact({ affected_count: eligible, affected_ids: [resource.id], quota }) };
@@ -156,11 +156,11 @@ const send = route({
 })
   .input(z.strictObject({ params, body: confirmationBody }))
   .output(newsletterSend)
-  .send(async ({ ctx, input }) => {
+  .workflow(async ({ ctx, input }) => {
     const { em, tenant, access, vault, temporal } = ctx;
     const resource = newsletter(input.params.newsletterId);
     const token = input.body?.confirmation_token ?? null;
-    const key = requireKey(access, "newsletters:send");
+    const key = requireApiKey(access, "newsletters:send");
     const check = () => checkConfirm(em, { tenant, resource, key, token, vault });
     const previewId = await check();
     const idempotency = claimOf(ctx);

@@ -7,7 +7,7 @@ import { exampleId } from "../../domain/ids.ts";
 import { idOf, timestamp } from "../fields.ts";
 import type { Impact, QuotaImpact } from "../rest/definition.ts";
 import { docUrl, type Links } from "../rest/envelope.ts";
-import { MAX_KEY_LENGTH } from "../rest/idempotency.ts";
+import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
 import { VERSION_HEADER } from "../rest/versions.ts";
 import type { JsonSchema, Schemas } from "./schemas.ts";
 
@@ -115,7 +115,7 @@ const idempotencyKey = (required: boolean, description: string): JsonSchema => (
   in: "header",
   required,
   description,
-  schema: { type: "string", minLength: 1, maxLength: MAX_KEY_LENGTH, pattern: "^[\\x20-\\x7e]+$" },
+  schema: { type: "string", minLength: 1, maxLength: MAX_IDEMPOTENCY_KEY_LENGTH, pattern: "^[\\x20-\\x7e]+$" },
   example: "7f3c2f0e-5b1d-4c57-9d3c-2f6f9a4d8e11",
 });
 

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { z } from "zod";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
-import { answersList, isPaged, keyPolicy, type RouteDefinition } from "../rest/definition.ts";
+import { answersList, idempotencyPolicy, isPaged, type RouteDefinition } from "../rest/definition.ts";
 import { isRememberedCode } from "../rest/idempotency.ts";
 import { dryRunResponse, errorResponseOf, METAS, securityOf } from "./components.ts";
 import { errorsOf } from "./documented-errors.ts";
@@ -48,7 +48,7 @@ function errorAnswer(schemas: Schemas, status: number, codes: readonly ErrorCode
  * @throws {Error} where such an answer differs from that of another operation
  */
 function errorAnswers(schemas: Schemas, shared: Map<string, JsonSchema>, definition: RouteDefinition): JsonSchema {
-  const replayed = keyPolicy(definition) !== "none";
+  const replayed = idempotencyPolicy(definition) !== "none";
   return Object.fromEntries(
     [...errorsOf(definition)].map(([status, codes]) => {
       if (!SHARED_STATUSES.has(status)) return [status, errorAnswer(schemas, status, codes, replayed)];
@@ -85,7 +85,7 @@ function successes(schemas: Schemas, definition: RouteDefinition, links: JsonSch
     additionalProperties: false,
   });
   const headers: HeaderName[] = [...COMMON_HEADERS];
-  if (keyPolicy(definition) !== "none") headers.push("Idempotent-Replayed");
+  if (idempotencyPolicy(definition) !== "none") headers.push("Idempotent-Replayed");
 
   const real = { done: { summary, value: schemas.exampleOf(done) } };
   const rehearsed = schemas.convert(dryRunResponse, "output");
@@ -131,7 +131,7 @@ function parametersIn(
 
 function parametersOf(schemas: Schemas, definition: RouteDefinition, nameOf: (param: string) => string): JsonSchema[] {
   const { input, dryRun = false } = definition;
-  const policy = keyPolicy(definition);
+  const policy = idempotencyPolicy(definition);
   return [
     ...parametersIn(schemas, "path", input.shape.params, nameOf),
     ...parametersIn(schemas, "query", input.shape.query),
@@ -161,10 +161,10 @@ const scopesOf = ({ scope, alsoScope }: RouteDefinition): Scope[] =>
 
 /** What the operation's own description leaves to the document: scopes, the Idempotency-Key and the dry run. */
 function commonRules(definition: RouteDefinition): string[] {
-  const { readScope, dryRun = false } = definition;
+  const { dryRunScope, dryRun = false } = definition;
   const scopes = scopesOf(definition).map(code);
   const lines = [scopes.length === 0 ? "**Scope:** none." : `**Scope:** ${scopes.join(" and ")}.`];
-  const policy = keyPolicy(definition);
+  const policy = idempotencyPolicy(definition);
   if (definition.method === "DELETE") {
     lines.push("**Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.");
   } else if (policy === "optional") {
@@ -173,7 +173,7 @@ function commonRules(definition: RouteDefinition): string[] {
     lines.push("**Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.");
   }
   if (dryRun) {
-    const besides = readScope ? `, which needs ${code(readScope)} besides` : "";
+    const besides = dryRunScope ? `, which needs ${code(dryRunScope)} besides` : "";
     lines.push(`**Dry run:** \`?dry_run=true\` answers the effect and does nothing${besides}.`);
   }
   return lines;

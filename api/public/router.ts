@@ -80,7 +80,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     show(res, { title: "You are subscribed", paragraphs: [`You will get mail from ${confirmed.teamName}.`] });
   });
 
-  const refuse: ErrorRequestHandler = (error, _req, res, next) => {
+  const answerRefusal: ErrorRequestHandler = (error, _req, res, next) => {
     if (toApiError(error).code === "service_unavailable") {
       res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
       return show(res, { title: "Please try again in a moment", paragraphs: ["We cannot reach our records."] }, 503);
@@ -90,6 +90,6 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     if (status >= 500) return next(error);
     show(res, GONE, status);
   };
-  router.use(["/u", "/c"], refuse);
+  router.use(["/u", "/c"], answerRefusal);
   return router;
 }

@@ -1,7 +1,7 @@
 import { type AnyTRPCRouter, callTRPCProcedure } from "@trpc/server";
 import type { Request, RequestHandler, Response } from "express";
 import { ApiError } from "../../domain/errors.ts";
-import { type ClientAddresses, clientAddresses } from "../client-address.ts";
+import { type ClientAddresses, clientAddressesOf } from "../client-address.ts";
 import type { Call } from "../context.ts";
 import type { Deps } from "../deps.ts";
 import { SECURITY_HEADERS } from "../security-headers.ts";
@@ -17,7 +17,7 @@ import {
   PATCH_TYPES,
   readBody,
   readQuery,
-  send,
+  respond,
   UPLOAD_LIMITS,
   type UploadLimits,
 } from "./http.ts";
@@ -26,17 +26,17 @@ import { endpointFinder } from "./paths.ts";
 import { Turns } from "./turns.ts";
 
 /** No request waits longer than this for its answer. A confirm may wait for Temporal for a minute. */
-export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, send: 75_000 };
+export const DEADLINE_MS: Record<RouteKind, number> = { read: 30_000, write: 30_000, workflow: 75_000 };
 
-/** Waits for something that has limits of its own: the deadline stands still meanwhile, and begins anew afterwards. */
-type StandStill = <T>(wait: () => Promise<T>) => Promise<T>;
+/** Waits for work that has a limit of its own. The deadline is off meanwhile and starts again afterwards. */
+type PauseDeadline = <T>(wait: () => Promise<T>) => Promise<T>;
 
 /** @throws {ApiError} `service_unavailable` when the work does not end within `deadlineMs` */
-async function beforeDeadline<T>(deadlineMs: number, work: (standStill: StandStill) => Promise<T>): Promise<T> {
+async function beforeDeadline<T>(deadlineMs: number, work: (pauseDeadline: PauseDeadline) => Promise<T>): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>();
   const expire = () => reject(unavailable(new Error(`No answer within ${deadlineMs} ms`)));
   let timer = setTimeout(expire, deadlineMs);
-  const standStill: StandStill = async (wait) => {
+  const pauseDeadline: PauseDeadline = async (wait) => {
     clearTimeout(timer);
     try {
       return await wait();
@@ -45,7 +45,7 @@ async function beforeDeadline<T>(deadlineMs: number, work: (standStill: StandSti
     }
   };
   try {
-    return await Promise.race([work(standStill), late]);
+    return await Promise.race([work(pauseDeadline), late]);
   } finally {
     clearTimeout(timer);
   }
@@ -61,29 +61,29 @@ const LARGE_BODIES = new Turns(4);
 interface Backend {
   routes: AnyTRPCRouter;
   deps: Deps;
-  clients: ClientAddresses;
+  clientAddresses: ClientAddresses;
   uploads: UploadLimits;
 }
 
 /** Calls the procedure of an endpoint. */
 async function call(
-  { routes, deps, clients, uploads }: Backend,
+  { routes, deps, clientAddresses, uploads }: Backend,
   { meta, name, type }: Endpoint,
   params: Record<string, string>,
-  { req, res, standStill }: { req: Request; res: Response; standStill: StandStill },
+  { req, res, pauseDeadline }: { req: Request; res: Response; pauseDeadline: PauseDeadline },
 ) {
   const locals = localsOf(res);
   const ctx: Call = {
     deps,
     locals,
     headers: req.headersDistinct,
-    client: clients.ofRequest(req),
+    clientAddress: clientAddresses.ofRequest(req),
     answering: res,
     params,
     readQuery: () => readQuery(req.originalUrl, meta.dryRun === true),
     readBody: async () => {
       if (hasNoBody(req)) return undefined;
-      return standStill(async () => {
+      return pauseDeadline(async () => {
         if (mayBeLarge(req)) await LARGE_BODIES.take(locals.teamId ?? "", res);
         return readBody(req, uploads);
       });
@@ -111,10 +111,10 @@ function renderCreated({ baseUrl, path }: Request, success: Success): HttpAnswer
 }
 
 /** Renders a replayed answer. Any other error is thrown again, for the error handler of the app. */
-function replay(thrown: unknown, success: Render, links: Links): HttpAnswer {
+function replay(thrown: unknown, renderAnswer: Render, links: Links): HttpAnswer {
   if (!(thrown instanceof Replayed)) throw thrown;
   const { requestId, answer } = thrown;
-  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : success(answer);
+  const rendered = answer instanceof ApiError ? renderError(requestId, answer, links) : renderAnswer(answer);
   return { ...rendered, headers: { ...rendered.headers, "Idempotent-Replayed": "true" } };
 }
 
@@ -134,7 +134,7 @@ function answerOtherMethod({ method }: Request, res: Response, methods: readonly
 export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLimits = UPLOAD_LIMITS): RequestHandler {
   const endpoints = endpointsOf(routes);
   const find = endpointFinder(endpoints);
-  const backend = { routes, deps, uploads, clients: clientAddresses(deps.env) };
+  const backend = { routes, deps, uploads, clientAddresses: clientAddressesOf(deps.env) };
   const links = linksOf(deps.env.PUBLIC_URL);
   const retrieved = new Set(endpoints.filter(({ type }) => type === "query").map(({ meta }) => shapeOf(meta.path)));
   const creating = new Set(
@@ -148,10 +148,10 @@ export function restHandler(routes: AnyTRPCRouter, deps: Deps, uploads: UploadLi
     localsOf(res).route = path;
     if (!endpoint) return answerOtherMethod(req, res, methods);
     const success: Render = creating.has(endpoint) ? (created) => renderCreated(req, created) : render;
-    const answer = (standStill: StandStill) =>
-      call(backend, endpoint, params, { req, res, standStill }).then(success, (error) =>
+    const answer = (pauseDeadline: PauseDeadline) =>
+      call(backend, endpoint, params, { req, res, pauseDeadline }).then(success, (error) =>
         replay(thrownBy(error), success, links),
       );
-    send(res, await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], answer));
+    respond(res, await beforeDeadline(DEADLINE_MS[endpoint.meta.kind], answer));
   };
 }

@@ -97,7 +97,7 @@ export interface RouteMeta {
   /** Takes `?dry_run=true`; the handler must then give an impact. */
   dryRun?: boolean;
   /** The scope that only a dry run needs, besides `scope`. */
-  readScope?: Scope;
+  dryRunScope?: Scope;
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;
   /** Makes the payload of a remembered answer from the facts that were remembered in its place. */
@@ -117,7 +117,7 @@ export interface RouteMeta {
 }
 
 /** Whether an Idempotency-Key acts on a route. */
-export const keyPolicy = ({
+export const idempotencyPolicy = ({
   method,
   idempotency,
 }: Pick<RouteMeta, "method" | "idempotency">): "none" | "optional" | "required" =>
@@ -130,10 +130,10 @@ export const paragraphs = (...texts: readonly string[]): string => texts.join("\
 export type InputSchema = z.ZodObject<{ params?: z.ZodType; query?: z.ZodType; body?: z.ZodType }>;
 
 /**
- * Which base procedure serves a route: `read` opens no transaction, `write` runs the handler in one, and the effect of a
- * `send` is committed by its workflow.
+ * Which base procedure serves a route: `read` opens no transaction, `write` runs the handler in one, and for `workflow` a
+ * workflow commits the effect.
  */
-export type RouteKind = "read" | "write" | "send";
+export type RouteKind = "read" | "write" | "workflow";
 
 /** The meta of a built procedure: the declaration and its schemas. */
 export interface RouteDefinition extends RouteMeta {

@@ -2,10 +2,10 @@ import type { Logger } from "pino";
 import stringify from "safe-stable-stringify";
 import { type EntityManager, forTenant } from "../../db/orm.ts";
 import type { Access } from "../../domain/access/access.ts";
+import type { ApiVersion } from "../../domain/api-version.ts";
 import type { IdempotencyHandle } from "../../domain/idempotency.ts";
 import type { Call, RequestContext } from "../context.ts";
 import type { RouteDefinition } from "./definition.ts";
-import type { ApiVersion } from "./versions.ts";
 
 /** An admitted call: the caller is known and may use the route. */
 export interface Admission {

@@ -27,10 +27,10 @@ export const localsOf = (res: Response): Locals => res.locals as Locals;
 const JSON_HEADERS: readonly string[] = Object.entries({ ...SECURITY_HEADERS, ...ANSWER_HEADERS }).flat();
 
 /** Sends an answer, with the headers that are the same for all; does nothing for a client that has gone. */
-export function send(res: Response, answer: HttpAnswer): void {
-  if (hasNoBody(res.req)) sendWhole(res, answer);
+export function respond(res: Response, answer: HttpAnswer): void {
+  if (hasNoBody(res.req)) respondWhole(res, answer);
   // A body in the same packet as the head has arrived by then.
-  else process.nextTick(() => (res.req.complete ? sendWhole : sendEarly)(res, answer));
+  else process.nextTick(() => (res.req.complete ? respondWhole : respondBeforeBody)(res, answer));
 }
 
 const isAnswered = (res: Response): boolean => res.headersSent || res.destroyed;
@@ -43,7 +43,7 @@ function writeHead(res: Response, { status, headers, body }: HttpAnswer, connect
   res.writeHead(status, list);
 }
 
-function sendWhole(res: Response, answer: HttpAnswer): void {
+function respondWhole(res: Response, answer: HttpAnswer): void {
   if (isAnswered(res)) return;
   writeHead(res, answer);
   res.end(answer.body);
@@ -58,7 +58,7 @@ export const hasNoBody = ({ headers }: IncomingMessage): boolean =>
  * what it still sends is discarded for a moment, because closing a connection with unread bytes resets it, and the reset
  * may overtake the answer.
  */
-function sendEarly(res: Response, answer: HttpAnswer): void {
+function respondBeforeBody(res: Response, answer: HttpAnswer): void {
   if (isAnswered(res)) return;
   const end = () => {
     clearTimeout(timer);
@@ -70,14 +70,14 @@ function sendEarly(res: Response, answer: HttpAnswer): void {
   res.req.once("end", end).once("close", end).resume();
 }
 
-const refuseParam = (name: string, problem: string) =>
+const parameterRefusal = (name: string, problem: string) =>
   new ApiError("validation_failed", `${shortened(name)} ${problem}`, { param: shortened(name) });
 
 function decodeQueryPart(text: string, name: string): string {
   try {
     return decodeURIComponent(text.replaceAll("+", " "));
   } catch {
-    throw refuseParam(name, "is not correctly percent-encoded.");
+    throw parameterRefusal(name, "is not correctly percent-encoded.");
   }
 }
 
@@ -97,7 +97,8 @@ export function readQuery(url: string, takesDryRun: boolean): Query {
     const [, rawName = "", rawValue = ""] = /^([^=]*)=?(.*)$/s.exec(pair) ?? [];
     const name = decodeQueryPart(rawName, rawName);
     const isDryRun = takesDryRun && name === "dry_run";
-    if (name in parameters || (isDryRun && dryRun !== undefined)) throw refuseParam(name, "is given more than once.");
+    if (name in parameters || (isDryRun && dryRun !== undefined))
+      throw parameterRefusal(name, "is given more than once.");
     const value = decodeQueryPart(rawValue, name);
     if (isDryRun) dryRun = value;
     else parameters[name] = value;
@@ -136,7 +137,7 @@ const ENCODINGS: Readonly<Record<string, Inflate>> = {
 };
 
 /** The refusal of a body that is not JSON in UTF-8 in a known encoding, by its headers. */
-function refuseMediaType({ method, headers }: IncomingMessage): ApiError | undefined {
+function mediaTypeRefusal({ method, headers }: IncomingMessage): ApiError | undefined {
   const [, type] = MEDIA_TYPE.exec(headers["content-type"]?.trim() ?? "") ?? [];
   if (type === undefined || (type.toLowerCase() !== "json" && method !== "PATCH")) {
     const types = method === "PATCH" ? "application/merge-patch+json or application/json" : "application/json";
@@ -221,7 +222,7 @@ export const mayBeLarge = ({ headers }: IncomingMessage): boolean =>
 export async function readBody(req: Request, limits: UploadLimits): Promise<unknown> {
   const { headers } = req;
   if (hasNoBody(req)) return undefined;
-  const refusal = refuseMediaType(req);
+  const refusal = mediaTypeRefusal(req);
   // A body in chunks may turn out to be empty, and has no type then.
   if (refusal && headers["transfer-encoding"] === undefined) throw refusal;
   const bytes = await receive(req, limits);

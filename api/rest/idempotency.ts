@@ -15,31 +15,31 @@ import {
 } from "../../domain/idempotency.ts";
 import type { RequestContext } from "../context.ts";
 import type { Success } from "./answer.ts";
-import { keyPolicy, type RouteDefinition, type RouteMeta } from "./definition.ts";
+import { idempotencyPolicy, type RouteDefinition, type RouteMeta } from "./definition.ts";
 import { toApiError } from "./failures.ts";
 import type { RawInput } from "./input.ts";
 
 const HEADER = "Idempotency-Key";
 /** The longest Idempotency-Key, in characters. */
-export const MAX_KEY_LENGTH = 255;
+export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 const PRINTABLE = /^[\x20-\x7e]+$/;
 
 /**
  * The Idempotency-Key that acts on a request; null when there is none or the route takes none.
  * @throws {ApiError} `idempotency_key_required`, or `validation_failed` for one that is not 1 to 255 printable characters
  */
-export function readKey(headers: HeaderValues, route: RouteMeta): string | null {
-  const policy = keyPolicy(route);
+export function readIdempotencyKey(headers: HeaderValues, route: RouteMeta): string | null {
+  const policy = idempotencyPolicy(route);
   if (policy === "none") return null;
   const [key, ...others] = headers["idempotency-key"] ?? [];
   if (key === undefined) {
     if (policy === "required") throw new ApiError("idempotency_key_required");
     return null;
   }
-  if (others.length > 0 || key.length > MAX_KEY_LENGTH || !PRINTABLE.test(key)) {
+  if (others.length > 0 || key.length > MAX_IDEMPOTENCY_KEY_LENGTH || !PRINTABLE.test(key)) {
     throw new ApiError(
       "validation_failed",
-      `${HEADER} must be given once and hold 1 to ${MAX_KEY_LENGTH} printable ASCII characters.`,
+      `${HEADER} must be given once and hold 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} printable ASCII characters.`,
       { param: HEADER },
     );
   }
@@ -59,7 +59,7 @@ export function keyedRequest(
     version,
     requestId,
   }: Pick<RequestContext, "vault" | "tenant" | "access" | "version" | "requestId">,
-  key: string,
+  idempotencyKey: string,
   { method, path, input, secret = false }: Pick<RouteDefinition, "method" | "path" | "input" | "secret">,
   { params, query, body }: RawInput,
 ): KeyedRequest {
@@ -70,7 +70,7 @@ export function keyedRequest(
   return {
     tenant,
     requestId,
-    keyHash: vault.hash("idempotency", "key", teamId, environment, key),
+    keyHash: vault.hash("idempotency", "key", teamId, environment, idempotencyKey),
     fingerprint: vault.hash("idempotency", "request", version, method, path, parts, ...owner),
   };
 }
@@ -167,16 +167,16 @@ export async function settleFailure(
   thrown: unknown,
 ): Promise<void> {
   const refusal = toApiError(thrown);
-  const isSend = kind === "send";
+  const isWorkflow = kind === "workflow";
   if (isRememberedCode(refusal.code)) {
     const { status, code, message, param } = refusal;
     const facts: RefusalFacts = { code, message, param };
     const written = await writeAnswer(em, handle, { status, kind: "refusal", payload: JSON.stringify(facts) });
-    if (!written && !isSend) throw inFlight();
+    if (!written && !isWorkflow) throw inFlight();
     return;
   }
   const to = hasBegun(refusal.code) ? "same" : "any";
   // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
-  const attempt = isSend && refusal.status >= 500 ? "same" : "new";
+  const attempt = isWorkflow && refusal.status >= 500 ? "same" : "new";
   await releaseKey(em, handle, { to, attempt }).catch((cause) => log.warn({ err: cause }, "key not released"));
 }

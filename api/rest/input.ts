@@ -29,7 +29,7 @@ const codeOf = ([part, name]: readonly PropertyKey[]) =>
   (part === "query" && Object.hasOwn(QUERY_CODES, String(name)) && QUERY_CODES[String(name)]) || "validation_failed";
 
 /** @param path from the request's part on */
-const refuse = (path: readonly PropertyKey[], problem: (subject: string) => string) => {
+const valueRefusal = (path: readonly PropertyKey[], problem: (subject: string) => string) => {
   const param = paramName(path.slice(1));
   return new ApiError(codeOf(path), problem(param ?? "The body"), { param });
 };
@@ -40,13 +40,13 @@ const refuse = (path: readonly PropertyKey[], problem: (subject: string) => stri
  * @param path of the value, from the request's part on; the same list serves all values inside, which are up to 50,000
  */
 function refuseUnstorable(value: unknown, path: PropertyKey[]): void {
-  if (path.length > MAX_DEPTH + 1) throw refuse([], (body) => `${body} is nested over ${MAX_DEPTH} levels deep.`);
+  if (path.length > MAX_DEPTH + 1) throw valueRefusal([], (body) => `${body} is nested over ${MAX_DEPTH} levels deep.`);
   if (typeof value === "string") refuseText(value, path);
   else if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) refuseInside(value[i], i, path);
   } else if (value !== null && typeof value === "object") {
     for (const name of Object.keys(value)) {
-      if (name === "__proto__") throw refuse([...path, name], () => "A field must not be called __proto__.");
+      if (name === "__proto__") throw valueRefusal([...path, name], () => "A field must not be called __proto__.");
       // A field's name is text too; the field around it is the one to name.
       refuseText(name, path);
       refuseInside((value as Record<string, unknown>)[name], name, path);
@@ -62,7 +62,7 @@ function refuseInside(value: unknown, name: PropertyKey, path: PropertyKey[]): v
 
 function refuseText(text: string, path: readonly PropertyKey[]): void {
   if (!text.includes("\0") && text.isWellFormed()) return;
-  throw refuse(path, (subject) => `${subject} must not hold NUL characters or lone surrogates.`);
+  throw valueRefusal(path, (subject) => `${subject} must not hold NUL characters or lone surrogates.`);
 }
 
 const PARTS: readonly Part[] = ["params", "query", "body"];
@@ -114,7 +114,7 @@ function* inOrder(issues: readonly z.core.$ZodIssue[], isList: boolean): Generat
 }
 
 /** The refusal of a request with these issues: the code of the first (path, then query, then body), a sentence each. */
-function refusalOf(issues: readonly z.core.$ZodIssue[], isList: boolean): ApiError {
+function issuesRefusal(issues: readonly z.core.$ZodIssue[], isList: boolean): ApiError {
   let first: Problem | undefined;
   let looked = 0;
   const sentences = new Set<string>();
@@ -160,6 +160,6 @@ export function parserOf(schema: z.ZodType, output: z.ZodType): (parts: RawInput
     for (const part of PARTS) refuseUnstorable(parts[part], [part]);
     const result = schema.safeParse(parts, { error: describeIssue });
     if (result.success) return result.data;
-    throw refusalOf(result.error.issues, isList);
+    throw issuesRefusal(result.error.issues, isList);
   };
 }

@@ -9,9 +9,9 @@ import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { type Ok, ok } from "./definition.ts";
 import { declareFilters } from "./filters.ts";
-import { readHorizonMs } from "./horizon.ts";
 import { itIs } from "./messages.ts";
 import { beginWithin, MAX_WALKED, mergeRanges, type Placed, walkMatching } from "./page-statement.ts";
+import { readVisibleBeforeMs } from "./visible-before.ts";
 
 export const DEFAULT_LIMIT = 25;
 export const MAX_LIMIT = 100;
@@ -242,7 +242,7 @@ function cutPage<Row extends object, T>(
  * them, so it is never sent back behind that instant.
  */
 async function readSyncedMs({ em }: PageContext, updatedSinceMs = 0): Promise<number> {
-  return Math.max((await readHorizonMs(em)) ?? 0, updatedSinceMs);
+  return Math.max((await readVisibleBeforeMs(em)) ?? 0, updatedSinceMs);
 }
 
 /**

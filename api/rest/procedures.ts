@@ -1,17 +1,18 @@
 import { initTRPC } from "@trpc/server";
 import { transaction } from "../../db/transaction.ts";
 import { type Access, requireScope } from "../../domain/access/access.ts";
-import { authenticate, type Identified } from "../../domain/access/authenticate.ts";
+import { authenticate, type CallerSummary } from "../../domain/access/authenticate.ts";
+import type { ApiVersion } from "../../domain/api-version.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { claimKey, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
 import type { Call, RequestContext } from "../context.ts";
 import { type Success, successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { HandlerContext } from "./handler-context.ts";
-import { keyedRequest, packAnswer, Replayed, readKey, recallAnswer, settleFailure } from "./idempotency.ts";
+import { keyedRequest, packAnswer, Replayed, readIdempotencyKey, recallAnswer, settleFailure } from "./idempotency.ts";
 import { completeInput, parserOf, type RawInput } from "./input.ts";
 import { Turns } from "./turns.ts";
-import { type ApiVersion, readVersion, VERSION_HEADER } from "./versions.ts";
+import { readVersion, VERSION_HEADER } from "./versions.ts";
 
 const t = initTRPC.context<Call>().meta<RouteDefinition>().create();
 
@@ -46,12 +47,12 @@ export function procedureFor(definition: RouteDefinition, handler: RouteHandler)
  */
 async function serve(call: Call, route: Route): Promise<Success> {
   const { definition, parse } = route;
-  const { access, version } = await identify(call);
+  const { access, version } = await authenticateCall(call);
   if (definition.scope) requireScope(access, definition.scope);
   if (definition.alsoScope) requireScope(access, definition.alsoScope);
   const { parameters: query, dryRun: dryRunText } = call.readQuery();
   const dryRun = readDryRun(dryRunText, access, definition);
-  const key = readKey(call.headers, definition);
+  const idempotencyKey = readIdempotencyKey(call.headers, definition);
   await TURNS[definition.kind].take(access.caller.id, call.answering);
   const raw = { params: call.params, query, body: await call.readBody() };
   const input = parse(raw);
@@ -59,14 +60,14 @@ async function serve(call: Call, route: Route): Promise<Success> {
   const ctx = new HandlerContext(call, definition, { access, version, dryRun });
   const run = RUN[definition.kind];
   // A dry run has no effect that a second request could repeat.
-  if (key === null || dryRun) return run(route, ctx, input);
-  return onceUnder(key, route, ctx, raw, (claimed) => run(route, claimed, input));
+  if (idempotencyKey === null || dryRun) return run(route, ctx, input);
+  return onceUnder(idempotencyKey, route, ctx, raw, (claimed) => run(route, claimed, input));
 }
 
 /** The headers on every answer to a caller that is known. The X- spellings serve clients that were made for others. */
 function putCallerHeaders(
   headers: Record<string, string>,
-  { allowance: { limit, remaining, resetMs }, apiVersion }: Identified,
+  { allowance: { limit, remaining, resetMs }, apiVersion }: CallerSummary,
 ): void {
   const resetSeconds = Math.ceil(resetMs / 1_000);
   headers["RateLimit-Limit"] = headers["X-RateLimit-Limit"] = `${limit}`;
@@ -75,41 +76,41 @@ function putCallerHeaders(
   headers[VERSION_HEADER] = apiVersion;
 }
 
-/** The caller of a request, and the version that it is served in. */
-interface Caller {
+/** The access of a request's caller, and the version that it is served in. */
+interface VersionedAccess {
   access: Access;
   version: ApiVersion;
 }
 
-async function identify({ deps, headers, client, locals }: Call): Promise<Caller> {
+async function authenticateCall({ deps, headers, clientAddress, locals }: Call): Promise<VersionedAccess> {
   const { orm, vault, limits, verifyToken } = deps;
-  const onIdentified = (identified: Identified) => putCallerHeaders(locals.headers, identified);
-  const access = await authenticate(orm.em, vault, headers, { limits, client, onIdentified }, verifyToken);
+  const onCallerKnown = (summary: CallerSummary) => putCallerHeaders(locals.headers, summary);
+  const access = await authenticate(orm.em, vault, headers, { limits, clientAddress, onCallerKnown }, verifyToken);
   locals.teamId = access.tenant.teamId;
   const version = readVersion(headers, access.caller.apiVersion);
   locals.headers[VERSION_HEADER] = version;
   return { access, version };
 }
 
-/** Whether nothing is to be committed. @throws {ApiError} `validation_failed`; a missing `readScope` */
-function readDryRun(value: string | undefined, access: Access, { readScope }: RouteDefinition): boolean {
+/** Whether nothing is to be committed. @throws {ApiError} `validation_failed`; as `requireScope` for `dryRunScope` */
+function readDryRun(value: string | undefined, access: Access, { dryRunScope }: RouteDefinition): boolean {
   if (value !== undefined && value !== "true" && value !== "false") {
     throw new ApiError("validation_failed", "dry_run must be true or false.", { param: "dry_run" });
   }
   const dryRun = value === "true";
-  if (dryRun && readScope) requireScope(access, readScope);
+  if (dryRun && dryRunScope) requireScope(access, dryRunScope);
   return dryRun;
 }
 
 /**
- * Requests of one key that are under way at once in this process, from before its body is read until its answer has left.
- * Two reads keep Postgres busy while the process writes an answer; eight writes keep the process busy; a send mostly waits.
+ * Requests of one caller that are under way at once in this process, from before its body is read until its answer has left.
+ * Two reads keep Postgres busy while the process writes an answer; eight writes keep the process busy; a route behind a workflow mostly waits.
  */
-export const TURNS_OF_A_KEY = { read: 2, write: 8, send: 16 } as const satisfies Record<RouteKind, number>;
+export const TURNS_OF_A_CALLER = { read: 2, write: 8, workflow: 16 } as const satisfies Record<RouteKind, number>;
 const TURNS: Record<RouteKind, Turns> = {
-  read: new Turns(TURNS_OF_A_KEY.read),
-  write: new Turns(TURNS_OF_A_KEY.write),
-  send: new Turns(TURNS_OF_A_KEY.send),
+  read: new Turns(TURNS_OF_A_CALLER.read),
+  write: new Turns(TURNS_OF_A_CALLER.write),
+  workflow: new Turns(TURNS_OF_A_CALLER.workflow),
 };
 
 /** Runs the handler. The payload keeps the fields that the route's schema names, and no others. */
@@ -155,7 +156,7 @@ const write: Run = async (route, ctx, input) => {
 };
 
 /** In no transaction: a workflow commits the effect. */
-const send: Run = async (route, ctx, input) => {
+const workflow: Run = async (route, ctx, input) => {
   const { definition } = route;
   await definition.before?.(ctx, input);
   const success = await handle(route, ctx, input);
@@ -165,18 +166,18 @@ const send: Run = async (route, ctx, input) => {
   return success;
 };
 
-const RUN: Record<RouteKind, Run> = { read: handle, write, send };
+const RUN: Record<RouteKind, Run> = { read: handle, write, workflow };
 
 /** Runs a write once under an Idempotency-Key: claims the key, or replays the answer that is remembered under it. */
 async function onceUnder(
-  key: string,
+  idempotencyKey: string,
   { definition }: Route,
   ctx: HandlerContext,
   raw: RawInput,
   run: (claimed: HandlerContext) => Promise<Success>,
 ): Promise<Success> {
   const { em } = ctx;
-  const request = keyedRequest(ctx, key, definition, raw);
+  const request = keyedRequest(ctx, idempotencyKey, definition, raw);
   const claim = await claimKey(em, request);
   if (claim.outcome === "replay") throw new Replayed(await recallAnswer(ctx, definition, request, claim.answer));
   const stopRenewing = keepClaim(em, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));

@@ -29,7 +29,7 @@ export function route(meta: RouteMeta) {
             /** A write: one transaction holds the effect and the remembered answer. */
             mutation: (handler: OwnHandler) => procedure("write", handler).mutation(),
             /** A write whose effect a workflow commits; the activity that does so may write the answer. */
-            send: (handler: OwnHandler) => procedure("send", handler).mutation(),
+            workflow: (handler: OwnHandler) => procedure("workflow", handler).mutation(),
           };
         };
         return {

@@ -6,15 +6,15 @@ export interface Answering {
   once(event: "close", act: () => void): unknown;
 }
 
-/** Requests of one key that are under way, and those that wait for one of them to end. */
+/** Requests of one line that are under way, and those that wait for one of them to end. */
 interface Line {
   running: number;
   waiting: (() => void)[];
 }
 
 /**
- * Lets a few requests of each key be under way at once; more of the same key wait in order of arrival. A request that is
- * under way may hold a connection to Postgres, a body or an answer of 2 MiB.
+ * Lets a few requests of each line (a caller, or a team) be in flight at once; more of the same line wait in order of
+ * arrival. A request in flight may hold a connection to Postgres, a body or an answer of 2 MiB.
  */
 export class Turns {
   readonly #atOnce: number;
@@ -25,19 +25,19 @@ export class Turns {
   }
 
   /**
-   * Waits for the key's turn, which ends when the answer closes.
+   * Waits for the turn of a line, which ends when the answer closes.
    * @throws {ApiError} `service_unavailable` when it closed first
    */
-  async take(keyId: string, answering: Answering): Promise<void> {
-    const line = this.#lines.get(keyId) ?? { running: 0, waiting: [] };
-    this.#lines.set(keyId, line);
+  async take(lineId: string, answering: Answering): Promise<void> {
+    const line = this.#lines.get(lineId) ?? { running: 0, waiting: [] };
+    this.#lines.set(lineId, line);
     if (line.running < this.#atOnce) line.running++;
     // A request that ends hands its turn on.
     else await new Promise<void>((resolve) => line.waiting.push(resolve));
     const leave = () => {
       const next = line.waiting.shift();
       if (next) next();
-      else if (--line.running === 0) this.#lines.delete(keyId);
+      else if (--line.running === 0) this.#lines.delete(lineId);
     };
     if (answering.closed) {
       leave();

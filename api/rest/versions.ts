@@ -8,8 +8,6 @@ import { shortened } from "./messages.ts";
  * transformations into this file: of an input from the version before, and of an answer to it.
  */
 
-export type { ApiVersion };
-
 /** The header that names a version, on a request and on each answer to a caller. */
 export const VERSION_HEADER = "Service-Version";
 
@@ -21,14 +19,14 @@ const isVersion = (text: string): text is ApiVersion => (VERSIONS as readonly st
  */
 export function readVersion(headers: HeaderValues, pinned: string): ApiVersion {
   const given = [...new Set(headers[VERSION_HEADER.toLowerCase()] ?? [])];
-  const refuse = (problem: string) =>
+  const versionRefusal = (problem: string) =>
     new ApiError("version_unsupported", `${problem} The versions are ${VERSIONS.join(", ")}.`, {
       param: VERSION_HEADER,
     });
-  if (given.length > 1) throw refuse("The request names two versions; name one.");
+  if (given.length > 1) throw versionRefusal("The request names two versions; name one.");
   const [named] = given;
   if (named !== undefined && !isVersion(named)) {
-    throw refuse(`There is no version ${JSON.stringify(shortened(named))}.`);
+    throw versionRefusal(`There is no version ${JSON.stringify(shortened(named))}.`);
   }
   if (named !== undefined) return named;
   if (!isVersion(pinned)) throw new Error("a key is pinned to a version that does not exist");

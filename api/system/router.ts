@@ -2,7 +2,7 @@ import { Router } from "express";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import type { Deps } from "../deps.ts";
 import { METADATA_PATH, METADATA_ROOT } from "../rest/envelope.ts";
-import { send } from "../rest/http.ts";
+import { respond } from "../rest/http.ts";
 import { resourceMetadata } from "./resource-metadata.ts";
 
 const json = (status: number, value: unknown, headers: Record<string, string> = {}) => ({
@@ -18,15 +18,15 @@ const json = (status: number, value: unknown, headers: Record<string, string> = 
 export function systemRouter({ readiness, env }: Pick<Deps, "readiness" | "env">): Router {
   const router = Router();
 
-  router.get("/healthz", (_req, res) => send(res, json(200, { status: "ok" })));
+  router.get("/healthz", (_req, res) => respond(res, json(200, { status: "ok" })));
 
   const metadata = json(200, resourceMetadata(env));
-  router.get([METADATA_PATH, METADATA_ROOT], (_req, res) => send(res, metadata));
+  router.get([METADATA_PATH, METADATA_ROOT], (_req, res) => respond(res, metadata));
 
   router.get("/readyz", async (_req, res) => {
     const { ready, ...dependencies } = await readiness.read();
     const report = { status: ready ? "ready" : "unavailable", ...dependencies };
-    send(res, ready ? json(200, report) : json(503, report, { "Retry-After": String(UNAVAILABLE_RETRY_SECONDS) }));
+    respond(res, ready ? json(200, report) : json(503, report, { "Retry-After": String(UNAVAILABLE_RETRY_SECONDS) }));
   });
   return router;
 }

@@ -37,10 +37,10 @@ export interface AccessToken extends CallerFacts {
 }
 
 /** The key or the token that a request came with. */
-export type AccessCaller = AccessKey | AccessToken;
+export type Caller = AccessKey | AccessToken;
 
 /** A request's caller, its team, and the scopes it has now. */
-export interface Access<C extends AccessCaller = AccessCaller> {
+export interface Access<C extends Caller = Caller> {
   caller: C;
   team: { id: string; name: string; timeZone: string };
   tenant: Tenant;
@@ -53,7 +53,7 @@ export interface Access<C extends AccessCaller = AccessCaller> {
 }
 
 /** The member of a caller and the member's team: they decide on the caller's rights. */
-export interface Holder {
+export interface MemberFacts {
   team_id: string;
   team_name: string;
   plan: Plan;
@@ -64,7 +64,7 @@ export interface Holder {
   member_left: boolean;
 }
 
-/** SQL: the columns of a `Holder`, of `members as member` and `teams as team`. */
+/** SQL: the columns of `MemberFacts`, of `members as member` and `teams as team`. */
 export const MEMBER_FACTS = [
   "team.id as team_id",
   "team.name as team_name",
@@ -78,7 +78,7 @@ export const MEMBER_FACTS = [
 const API_PLAN: Plan = "BUSINESS";
 
 /** A caller's member, as messages name it. */
-const MEMBER: Record<AccessCaller["kind"], string> = {
+const MEMBER: Record<Caller["kind"], string> = {
   api_key: "The member who created this key",
   oauth_token: "The member whom this token acts for",
 };
@@ -89,7 +89,7 @@ const MEMBER: Record<AccessCaller["kind"], string> = {
  * @param granted scopes as minted, or as the token claims them
  * @throws {ApiError} with the code of the first of these that applies
  */
-export function accessFor<C extends AccessCaller>(caller: C, holder: Holder, granted: readonly string[]): Access<C> {
+export function accessFor<C extends Caller>(caller: C, holder: MemberFacts, granted: readonly string[]): Access<C> {
   if (holder.plan !== API_PLAN) throw new ApiError("plan_upgrade_required");
   if (holder.member_left) throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} has left the team.`);
 
@@ -120,7 +120,7 @@ export function requireScope({ caller, scopes, grantedScopes, role }: Access, ..
   throw new ApiError("role_insufficient", `${MEMBER[caller.kind]} is ${role} now, which does not hold ${named}.`);
 }
 
-function insufficientScope({ kind }: AccessCaller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
+function insufficientScope({ kind }: Caller, anyOf: readonly [Scope, ...Scope[]]): ApiError {
   const named = `This needs the scope ${anyOf.join(" or ")}`;
   if (kind === "api_key") return new ApiError("insufficient_scope", `${named}, which the key was not granted.`);
   return anyOf.every((scope) => SEND_SCOPES.includes(scope))
@@ -133,7 +133,7 @@ function insufficientScope({ kind }: AccessCaller, anyOf: readonly [Scope, ...Sc
  * @param scope the scope that the request needs
  * @throws {ApiError} `insufficient_scope` for an OAuth client
  */
-export function requireKey({ caller }: Access, scope: Scope): AccessKey {
+export function requireApiKey({ caller }: Access, scope: Scope): AccessKey {
   if (caller.kind === "api_key") return caller;
   throw insufficientScope(caller, [scope]);
 }

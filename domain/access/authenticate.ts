@@ -1,7 +1,7 @@
 import type { EntityManager } from "../../db/orm.ts";
 import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
-import { type Access, type AccessCaller, type AccessToken, accessFor, type Holder } from "./access.ts";
+import { type Access, type AccessToken, accessFor, type Caller, type MemberFacts } from "./access.ts";
 import { keyLookup, keyOf, refuseEnded } from "./key-lookup.ts";
 import { hashSecret, KEY_PREFIX, type ParsedKey, parseKey } from "./keys.ts";
 import type { Allowance, RequestLimits, WindowCount } from "./request-limit.ts";
@@ -12,21 +12,21 @@ export type HeaderValues = NodeJS.Dict<string[]>;
 /** An OAuth token that is good, and the member whom it acts for. */
 export interface VerifiedToken {
   caller: AccessToken;
-  holder: Holder;
+  holder: MemberFacts;
   /** As the token claims them. */
   granted: readonly string[];
-  /** The client's requests in the team, with this one. */
+  /** The requests of the OAuth client in the team, with this one. */
   window: WindowCount;
 }
 
 /**
  * Verifies an OAuth token and counts the request of its client, with one query.
- * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be read; as `RequestLimits.find`
+ * @throws {ApiError} `invalid_token`; `service_unavailable` when the issuer's keys cannot be read; as `RequestLimits.findAndCount`
  */
 export type TokenVerifier = (
   em: EntityManager,
   token: string,
-  sender: Pick<Sender, "limits" | "client">,
+  origin: Pick<RequestOrigin, "limits" | "clientAddress">,
 ) => Promise<VerifiedToken>;
 
 /** The verifier of a service without an issuer. */
@@ -51,20 +51,20 @@ const looksLikeToken = (text: string): boolean => !text.startsWith(KEY_PREFIX) &
 /** Compared with when no key matches, so that an unknown id takes as long as a known one. */
 const NO_HASH = "-".repeat(43);
 
-/** What every answer to a caller shows, also when the request is refused. */
-export interface Identified {
+/** The facts that every answer to a caller shows, also when the request is refused. */
+export interface CallerSummary {
   allowance: Allowance;
   /** The version for requests that name none. */
   apiVersion: string;
 }
 
-/** The sender of a request, and the limits on it. */
-export interface Sender {
+/** Where a request comes from, and the limits on it. */
+export interface RequestOrigin {
   limits: RequestLimits;
-  /** The address or network whose failed authentications are counted; null where it is not known. */
-  client: string | null;
+  /** An IPv4 address or an IPv6 network of 64 bits, whose failures are counted; null where it is not known. */
+  clientAddress: string | null;
   /** Is called once the credential has proved to be genuine, before the request may be refused for anything else. */
-  onIdentified: (identified: Identified) => void;
+  onCallerKnown: (identified: CallerSummary) => void;
 }
 
 /**
@@ -77,10 +77,10 @@ export function authenticate(
   em: EntityManager,
   vault: Vault,
   headers: HeaderValues,
-  sender: Sender,
+  origin: RequestOrigin,
   verifyToken: TokenVerifier = noTokens,
 ): Promise<Access> {
-  return sender.limits.attempt(em, sender.client, () => identify(em, vault, headers, sender, verifyToken));
+  return origin.limits.limitFailures(em, origin.clientAddress, () => identify(em, vault, headers, origin, verifyToken));
 }
 
 /**
@@ -88,14 +88,14 @@ export function authenticate(
  * request.
  * @throws {ApiError} `rate_limit_exceeded`, then those of `accessFor`
  */
-function admit<C extends AccessCaller>(
-  { limits, onIdentified }: Sender,
+function admit<C extends Caller>(
+  { limits, onCallerKnown }: RequestOrigin,
   caller: C,
-  { holder, granted, window }: { holder: Holder; granted: readonly string[]; window: WindowCount },
+  { holder, granted, window }: { holder: MemberFacts; granted: readonly string[]; window: WindowCount },
 ): Access<C> {
   const limit = limits.limitFor(holder.requests_per_minute);
-  const { allowance, refused } = limits.allowanceAfter(window, limit);
-  onIdentified({ allowance, apiVersion: caller.apiVersion });
+  const { allowance, refused } = limits.allowanceOf(window, limit);
+  onCallerKnown({ allowance, apiVersion: caller.apiVersion });
   if (refused) throw refused;
   return accessFor(caller, holder, granted);
 }
@@ -104,7 +104,7 @@ async function identify(
   em: EntityManager,
   vault: Vault,
   headers: HeaderValues,
-  sender: Sender,
+  origin: RequestOrigin,
   verifyToken: TokenVerifier,
 ): Promise<Access> {
   const [credential, ...others] = credentialsIn(headers);
@@ -114,24 +114,24 @@ async function identify(
     throw new ApiError("api_key_invalid", "The request carries two different credentials; send one.");
   }
   if (bearer && looksLikeToken(token)) {
-    const { caller, ...verified } = await verifyToken(em, token, sender);
-    return admit(sender, caller, verified);
+    const { caller, ...verified } = await verifyToken(em, token, origin);
+    return admit(origin, caller, verified);
   }
 
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
-  return identifyByKey(em, vault, parsed, sender);
+  return identifyByKey(em, vault, parsed, origin);
 }
 
-async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, sender: Sender): Promise<Access> {
+async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, origin: RequestOrigin): Promise<Access> {
   // A process that started without Postgres gets the key of its hashes with its first connection.
   if (!vault.canHash()) await em.fork().execute("select 1");
   const secretHash = hashSecret(vault, key.secret);
-  const found = await sender.limits.find(em, sender.client, keyLookup(em, key.publicId, secretHash));
+  const found = await origin.limits.findAndCount(em, origin.clientAddress, keyLookup(em, key.publicId, secretHash));
   const matches = equalConstantTime(found?.row.secret_hash ?? NO_HASH, secretHash);
   if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
   const { row, window } = found;
   if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
   refuseEnded(row);
-  return admit(sender, keyOf(row), { holder: row, granted: row.granted_scopes, window: window(row.id) });
+  return admit(origin, keyOf(row), { holder: row, granted: row.granted_scopes, window: window(row.id) });
 }

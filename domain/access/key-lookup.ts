@@ -33,7 +33,7 @@ const keyRecords = (em: EntityManager) =>
 
 type KeyRecord = Awaited<ReturnType<ReturnType<typeof keyRecords>["executeTakeFirstOrThrow"]>>;
 
-/** The look-up of every request; it counts the request of a client that knows the secret, not the public id alone. */
+/** The look-up of every request; it counts the request of a caller that knows the secret, not the public id alone. */
 export const keyLookup = (em: EntityManager, publicId: string, secretHash: string): Lookup<KeyRecord> => ({
   name: "find_key",
   query: () => keyRecords(em).where("key.public_id", "=", publicId),

@@ -56,25 +56,25 @@ const claimsOf = z.object({
 type Claims = z.infer<typeof claimsOf>;
 
 /** @param message is sent in `WWW-Authenticate` too: it may name a claim and must quote nothing of the token */
-const refuse = (message: string): ApiError => new ApiError("invalid_token", message);
+const tokenRefusal = (message: string): ApiError => new ApiError("invalid_token", message);
 
-const refuseClaim = (name: string): ApiError =>
-  refuse(`The OAuth token's ${name} is missing or not as this API takes it.`);
+const claimRefusal = (name: string): ApiError =>
+  tokenRefusal(`The OAuth token's ${name} is missing or not as this API takes it.`);
 
 /** The refusal of a token that jose does not accept; any other failure is thrown on. */
-function refusalOf(error: unknown): ApiError {
-  if (error instanceof errors.JWTExpired) return refuse("The OAuth token has expired.");
-  if (error instanceof errors.JWTClaimValidationFailed) return refuseClaim(error.claim);
+function joseRefusal(error: unknown): ApiError {
+  if (error instanceof errors.JWTExpired) return tokenRefusal("The OAuth token has expired.");
+  if (error instanceof errors.JWTClaimValidationFailed) return claimRefusal(error.claim);
   if (error instanceof errors.JOSEError) {
-    return refuse("The OAuth token is malformed, or no key of its issuer has signed it.");
+    return tokenRefusal("The OAuth token is malformed, or no key of its issuer has signed it.");
   }
   throw error;
 }
 
 function readClaims({ protectedHeader: { typ }, payload }: JWTVerifyResult): Claims {
-  if (typ !== undefined && !TYPES.has(typ.toLowerCase().replace(/^application\//, ""))) throw refuseClaim("typ");
+  if (typ !== undefined && !TYPES.has(typ.toLowerCase().replace(/^application\//, ""))) throw claimRefusal("typ");
   const { success, data, error } = claimsOf.safeParse(payload);
-  if (!success) throw refuseClaim(String(error.issues[0]?.path[0]));
+  if (!success) throw claimRefusal(String(error.issues[0]?.path[0]));
   return data;
 }
 
@@ -132,16 +132,17 @@ export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTi
   };
   const verify = (token: string) =>
     jwtVerify(token, findKey, options).catch((error) => {
-      throw refusalOf(error);
+      throw joseRefusal(error);
     });
 
-  return async (em, token, { limits, client }) => {
-    if (token.length > MAX_TOKEN_LENGTH) throw refuse(`An OAuth token has at most ${MAX_TOKEN_LENGTH} characters.`);
+  return async (em, token, { limits, clientAddress }) => {
+    if (token.length > MAX_TOKEN_LENGTH)
+      throw tokenRefusal(`An OAuth token has at most ${MAX_TOKEN_LENGTH} characters.`);
     const claims = readClaims(await verify(token));
     const caller = callerOf(claims);
-    const found = await limits.find(em, client, holderLookup(em, claims, caller.id));
-    if (found?.row.team_id !== claims.team) throw refuse("The OAuth token names no member of its team.");
-    if (found.row.revoked) throw refuse("The OAuth token is revoked.");
+    const found = await limits.findAndCount(em, clientAddress, holderLookup(em, claims, caller.id));
+    if (found?.row.team_id !== claims.team) throw tokenRefusal("The OAuth token names no member of its team.");
+    if (found.row.revoked) throw tokenRefusal("The OAuth token is revoked.");
     return { caller, holder: found.row, granted: claims.scope, window: found.window(caller.id) };
   };
 }

@@ -148,7 +148,8 @@ function lookupSql({ query, callerId, isGood, values }: Lookup<unknown>): string
 }
 
 /** The name under which the failures of an address or a network are counted; empty, which counts none, for null. */
-const addressCaller = (client: string | null): string => (client === null ? "" : `address/${client}`);
+const callerIdOfAddress = (clientAddress: string | null): string =>
+  clientAddress === null ? "" : `address/${clientAddress}`;
 
 /** A map that forgets its oldest entries beyond a number of them. */
 class Remembered<Value> extends Map<string, Value> {
@@ -193,7 +194,7 @@ export class RequestLimits {
    * The allowance after a request that was counted, which the request's answer shows.
    * @returns also the refusal, where the limit was reached before
    */
-  allowanceAfter({ count, resetMs }: WindowCount, limit: number): { allowance: Allowance; refused?: ApiError } {
+  allowanceOf({ count, resetMs }: WindowCount, limit: number): { allowance: Allowance; refused?: ApiError } {
     if (count !== null) return { allowance: { limit, remaining: Math.max(0, limit - count), resetMs } };
     const refused = refusal(`The limit is ${limit} requests per ${WINDOW_SECONDS} seconds.`, resetMs);
     return { allowance: { limit, remaining: 0, resetMs }, refused };
@@ -204,22 +205,25 @@ export class RequestLimits {
    * statement runs share the next one: its row of counts admits one statement at a time anyway. While Postgres finds the
    * caller and does not count, this process counts alone.
    * @returns undefined where there is no such caller
-   * @throws {ApiError} `rate_limit_exceeded` when another process has counted the last failures of the client's address
+   * @throws {ApiError} `rate_limit_exceeded` when another process has counted the last failures of the address
    */
-  async find<Row extends LimitedRow>(
+  async findAndCount<Row extends LimitedRow>(
     em: EntityManager,
-    client: string | null,
+    clientAddress: string | null,
     lookup: Lookup<Row>,
   ): Promise<FoundCaller<Row> | undefined> {
-    const name = JSON.stringify([lookup.name, client, ...lookup.values]);
-    const { result, size, place } = await this.#lookups.join(name, (size) => this.#look(em, client, lookup, size));
+    const name = JSON.stringify([lookup.name, clientAddress, ...lookup.values]);
+    const { result, size, place } = await this.#lookups.join(name, (size) =>
+      this.#look(em, clientAddress, lookup, size),
+    );
     if (result === undefined) return undefined;
     // Calls of one name have one look-up.
     const row = result.row as Row & LookupRow;
     const limit = this.limitFor(row.requests_per_minute);
     const { error } = result;
     if (error !== undefined) return { row, window: (callerId) => this.#countAlone(callerId, limit, error) };
-    if (client !== null && row.failures >= this.#maxFailures) throw this.block(client, row.reset_ms);
+    if (clientAddress !== null && row.failures >= this.#maxFailures)
+      throw this.blockAddress(clientAddress, row.reset_ms);
     const count = row.count === null ? null : row.count - size + place + 1;
     const window = { count: count !== null && count > limit ? null : count, resetMs: row.reset_ms };
     return { row, window: () => window };
@@ -228,11 +232,11 @@ export class RequestLimits {
   /** @param size requests that are counted */
   async #look(
     em: EntityManager,
-    client: string | null,
+    clientAddress: string | null,
     lookup: Lookup<LimitedRow>,
     size: number,
   ): Promise<LookedUp | undefined> {
-    const values = [...lookup.values, addressCaller(client), this.#maxFailures, this.#maxRequests, size];
+    const values = [...lookup.values, callerIdOfAddress(clientAddress), this.#maxFailures, this.#maxRequests, size];
     try {
       const [row] = (await executePrepared(em, lookup.name, textStatement<LookupRow>(textOf(lookup), values))).rows;
       return row && { row };
@@ -244,8 +248,8 @@ export class RequestLimits {
     }
   }
 
-  /** Counts one request of a caller; while Postgres does not, in this process alone. */
-  async count(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
+  /** Counts one failure of an address; while Postgres does not, in this process alone. */
+  async countFailure(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
     try {
       return await countRequest(em, callerId, limit);
     } catch (error) {
@@ -268,29 +272,29 @@ export class RequestLimits {
   }
 
   /**
-   * Runs the authentication of a client, unless its address is blocked, and counts it when it fails. When many
+   * Runs the authentication of a caller, unless its address is blocked, and counts it when it fails. When many
    * attempts fail at once, exactly the limit's number get the reason; the others get `rate_limit_exceeded`.
-   * @param client an address or a network; null where it is not known, and nothing is limited
+   * @param clientAddress an address or a network; null where it is not known, and nothing is limited
    * @throws {ApiError} `rate_limit_exceeded`, and the refusals of `identify`
    */
-  async attempt<T>(em: EntityManager, client: string | null, identify: () => Promise<T>): Promise<T> {
-    if (client === null) return identify();
-    const restMs = (this.#blocked.get(client) ?? 0) - performance.now();
+  async limitFailures<T>(em: EntityManager, clientAddress: string | null, identify: () => Promise<T>): Promise<T> {
+    if (clientAddress === null) return identify();
+    const restMs = (this.#blocked.get(clientAddress) ?? 0) - performance.now();
     if (restMs > 0) throw this.#refusal(restMs);
     try {
       return await identify();
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 401) throw error;
-      const { count, resetMs } = await this.count(em, addressCaller(client), this.#maxFailures);
-      if (count === null) throw this.block(client, resetMs);
-      if (count >= this.#maxFailures) this.block(client, resetMs);
+      const { count, resetMs } = await this.countFailure(em, callerIdOfAddress(clientAddress), this.#maxFailures);
+      if (count === null) throw this.blockAddress(clientAddress, resetMs);
+      if (count >= this.#maxFailures) this.blockAddress(clientAddress, resetMs);
       throw error;
     }
   }
 
-  /** Refuses the client's requests until the window ends, without a query. @returns the refusal of this one */
-  block(client: string, resetMs: number): ApiError {
-    this.#blocked.set(client, performance.now() + resetMs);
+  /** Refuses the address's requests until the window ends, without a query. @returns the refusal of this one */
+  blockAddress(clientAddress: string, resetMs: number): ApiError {
+    this.#blocked.set(clientAddress, performance.now() + resetMs);
     return this.#refusal(resetMs);
   }
 

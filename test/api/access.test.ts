@@ -176,8 +176,12 @@ describe("authentication", () => {
     });
     const { vault } = await backdoor();
     const limits = new RequestLimits((await stack()).env, () => assert.fail("a request is counted"));
-    limits.block("203.0.113.7", 60_000);
-    const caller = { limits, client: "203.0.113.7", onIdentified: () => assert.fail("the caller is identified") };
+    limits.blockAddress("203.0.113.7", 60_000);
+    const caller = {
+      limits,
+      clientAddress: "203.0.113.7",
+      onCallerKnown: () => assert.fail("the caller is identified"),
+    };
     const headers = { "x-api-key": [team.keys.live] };
     await assert.rejects(authenticate(nowhere, vault, headers, caller), { code: "rate_limit_exceeded" });
   });
@@ -235,7 +239,7 @@ describe("scopes", () => {
       method: "POST",
       path: "/scoped",
       scope: "lists:write",
-      readScope: "lists:read",
+      dryRunScope: "lists:read",
       dryRun: true,
       summary: "Writes",
     })

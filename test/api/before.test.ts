@@ -17,7 +17,7 @@ const routes = router({
     method: "POST",
     path: "/make",
     scope: "lists:write",
-    readScope: "lists:read",
+    dryRunScope: "lists:read",
     dryRun: true,
     summary: "Checks something, then makes a row",
   })

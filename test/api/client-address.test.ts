@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
-import { clientAddresses } from "../../api/client-address.ts";
+import { clientAddressesOf } from "../../api/client-address.ts";
 
 describe("The client address of a request", () => {
   const of = (remoteAddress: string, forwarded: string[], hops: number, proxies = ["10.0.0.0/8"]) =>
-    clientAddresses({ PROXY_ADDRESSES: proxies, PROXY_HOPS: hops }).ofRequest({
+    clientAddressesOf({ PROXY_ADDRESSES: proxies, PROXY_HOPS: hops }).ofRequest({
       socket: { remoteAddress } as Socket,
       headersDistinct: { "x-forwarded-for": forwarded },
     });

@@ -20,7 +20,7 @@ const routes = router({
     path: "/write",
     status: 201,
     scope: "lists:write",
-    readScope: "lists:read",
+    dryRunScope: "lists:read",
     dryRun: true,
     summary: "Writes in every way there is",
   })

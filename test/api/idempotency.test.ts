@@ -68,7 +68,7 @@ const routes = router({
   })
     .input(z.strictObject({}))
     .output(z.object({ token: z.string(), id: z.string() }))
-    .send(async () => {
+    .workflow(async () => {
       const facts = { id: newId("team") };
       return ok({ ...facts, token: "the-token" }, { facts });
     }),
@@ -83,7 +83,7 @@ const routes = router({
   })
     .input(z.strictObject({ body: z.strictObject({ outcome: z.string() }) }))
     .output(made)
-    .send(async ({ ctx, input }) => {
+    .workflow(async ({ ctx, input }) => {
       handle = ctx.idempotency;
       assert.ok(handle);
       if (input.body.outcome === "unreachable")

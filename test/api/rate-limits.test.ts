@@ -334,8 +334,8 @@ describe("Rate limits", function () {
       const { orm } = await backdoor();
       const limits = new RequestLimits((await stack()).env, assert.ifError);
       const isBlocked = (client: string) =>
-        limits.attempt(orm.em, client, async () => false).catch(({ code }) => code === "rate_limit_exceeded");
-      for (let i = 0; i <= 10_000; i++) limits.block(`client ${i}`, 60_000);
+        limits.limitFailures(orm.em, client, async () => false).catch(({ code }) => code === "rate_limit_exceeded");
+      for (let i = 0; i <= 10_000; i++) limits.blockAddress(`client ${i}`, 60_000);
       assert.deepEqual([await isBlocked("client 0"), await isBlocked("client 1")], [false, true]);
       assert.equal(await isBlocked("client 10000"), true);
     });

@@ -74,7 +74,7 @@ describe("A list of the client", function () {
       assert.throws(() => first.nextSince, MailkeelError);
       assert.deepEqual(new Set((await taken(first)).map(({ id }) => id)), new Set(made.map(({ id }) => id)));
 
-      // The horizon stays behind by a second or more, so what was just changed comes again.
+      // The instant of `synced_through` stays behind by a second or more, so what was just changed comes again.
       let since = first.nextSince;
       const hasNone = async () => {
         const run = mailkeel.lists.changes(since);

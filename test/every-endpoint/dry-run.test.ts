@@ -34,12 +34,12 @@ describe("dry_run on every write", () => {
     });
 
     it(`${nameOf(endpoint)} refuses the dry run to a key that may not read`, async () => {
-      assert.ok(endpoint.meta.readScope);
+      assert.ok(endpoint.meta.dryRunScope);
       const { key } = await estate.mint({ scopes: [endpoint.meta.scope as Scope], sendDomains: ["example.com"] });
       const { status, body } = await callRoute(endpoint, key, estate.values, { query: dry });
       assert.equal(status, 403);
       assert.equal(body.error.code, "insufficient_scope");
-      assert.ok(body.error.message.includes(endpoint.meta.readScope));
+      assert.ok(body.error.message.includes(endpoint.meta.dryRunScope));
     });
 
     it(`${nameOf(endpoint)} takes true and false only`, async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { isPaged, keyPolicy, queryNames } from "../../api/rest/definition.ts";
+import { idempotencyPolicy, isPaged, queryNames } from "../../api/rest/definition.ts";
 import { forTenant, kysely, type MikroORM } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { api, type Json } from "../support/api.ts";
@@ -322,7 +322,7 @@ async function gainedRows({ em, team }: Estate, work: () => Promise<void>): Prom
 }
 
 describe(`${COPIES} copies of one request have one effect and one body`, () => {
-  const keyed = ENDPOINTS.filter(({ meta }) => keyPolicy(meta) !== "none");
+  const keyed = ENDPOINTS.filter(({ meta }) => idempotencyPolicy(meta) !== "none");
   for (const endpoint of keyed) {
     it(nameOf(endpoint), async () => {
       const asked = (estate: Estate) => {

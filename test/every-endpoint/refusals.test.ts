@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { isPaged, keyPolicy } from "../../api/rest/definition.ts";
+import { idempotencyPolicy, isPaged } from "../../api/rest/definition.ts";
 import { type Endpoint, paramsOf } from "../../api/rest/endpoints.ts";
 import { MAX_BODY_BYTES } from "../../api/rest/http.ts";
 import { appRouter } from "../../api/router.ts";
@@ -36,8 +36,8 @@ interface Refusal {
 
 const isWrite = ({ meta }: Endpoint) => meta.method !== "GET";
 const takesBody = ({ meta }: Endpoint) => meta.input.shape.body !== undefined;
-const takesKey = ({ meta }: Endpoint) => keyPolicy(meta) !== "none";
-const needsKey = ({ meta }: Endpoint) => keyPolicy(meta) === "required";
+const takesKey = ({ meta }: Endpoint) => idempotencyPolicy(meta) !== "none";
+const needsKey = ({ meta }: Endpoint) => idempotencyPolicy(meta) === "required";
 
 /** The names of the fields of an object's schema. */
 const fieldsOf = (schema: unknown): string[] => Object.keys((schema as { shape?: object } | undefined)?.shape ?? {});

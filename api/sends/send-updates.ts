@@ -20,7 +20,7 @@ import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import type { sendWorkflow } from "../../workflows/send.ts";
 import type { confirmUpdate, previewUpdate, SendInput } from "../../workflows/send-messages.ts";
 import { sendStart } from "../../workflows/start.ts";
-import type { TemporalGateway } from "../deps.ts";
+import type { TemporalGateway } from "../temporal-gateway.ts";
 
 /** How long the API waits for an update. A confirm copies the recipients. */
 const DEADLINE_MS = { preview: 10_000, confirm: 60_000 } as const;

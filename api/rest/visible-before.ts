@@ -10,7 +10,7 @@ const SLACK_MS = 1_000;
 interface Reading {
   /** `performance.now()` before it was read. */
   begunAt: number;
-  horizonMs: Promise<number | null>;
+  visibleBeforeMs: Promise<number | null>;
 }
 
 /** The latest reading, by pool. */
@@ -23,23 +23,23 @@ const readings = new WeakMap<object, Reading>();
  * transaction.
  * @returns null when the start of a transaction cannot be seen: of another role's, or of a prepared one
  */
-export function readHorizonMs(em: EntityManager): Promise<number | null> {
+export function readVisibleBeforeMs(em: EntityManager): Promise<number | null> {
   const pool = em.getDriver();
   const latest = readings.get(pool);
-  if (latest && performance.now() - latest.begunAt < MAX_AGE_MS) return latest.horizonMs;
-  const reading = { begunAt: performance.now(), horizonMs: queryHorizonMs(em) };
+  if (latest && performance.now() - latest.begunAt < MAX_AGE_MS) return latest.visibleBeforeMs;
+  const reading = { begunAt: performance.now(), visibleBeforeMs: queryVisibleBeforeMs(em) };
   readings.set(pool, reading);
   // The requests that share a failed reading fail; the next one reads anew.
-  reading.horizonMs.catch(() => {
+  reading.visibleBeforeMs.catch(() => {
     if (readings.get(pool) === reading) readings.delete(pool);
   });
-  return reading.horizonMs;
+  return reading.visibleBeforeMs;
 }
 
-async function queryHorizonMs(em: EntityManager): Promise<number | null> {
-  const { rows } = await sql<{ horizon: string; unknown: boolean }>`
+async function queryVisibleBeforeMs(em: EntityManager): Promise<number | null> {
+  const { rows } = await sql<{ visible_before: string; unknown: boolean }>`
     select
-      floor(extract(epoch from least(now(), min(xact_start))) * 1000)::bigint as horizon,
+      floor(extract(epoch from least(now(), min(xact_start))) * 1000)::bigint as visible_before,
       -- To a role that may not look into a session only its transaction id is shown, not when it began.
       coalesce(bool_or(xact_start is null and backend_xid is not null), false)
         or exists (select from pg_prepared_xacts where database = current_database()) as unknown
@@ -50,5 +50,5 @@ async function queryHorizonMs(em: EntityManager): Promise<number | null> {
       -- long ago. It writes nothing. A session that may write is never idle in its transaction by this name.
       and state is distinct from 'idle'`.execute(kysely(em));
   const [row] = rows;
-  return row && !row.unknown ? Number(row.horizon) - SLACK_MS : null;
+  return row && !row.unknown ? Number(row.visible_before) - SLACK_MS : null;
 }
