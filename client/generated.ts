@@ -1999,7 +1999,7 @@ export class NewslettersResource {
   /**
    * Resolve the recipients of a newsletter, and get the token that confirms its send.
    *
-   * The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers their number, the cost of the send in credits, and a token that confirms this very plan.
+   * The first of the two calls that send a newsletter. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.
    *
    * The token is valid for 15 minutes, for one send and for this API key alone. It is void as soon as the plan changes: when a subscriber joins or leaves a targeted list, a suppression or an opt-out arrives, or the content or the sending account changes.
    *

@@ -28,9 +28,9 @@ import { TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import { MAX_NAME_LENGTH } from "../fields.ts";
 import { MAX_BATCH as MAX_SUBSCRIBERS } from "../lists/schema.ts";
 import { MAX_BODY_BYTES as MAX_NEWSLETTER_BYTES, MAX_SUBJECT_LENGTH } from "../newsletters/schema.ts";
-import { DEADLINE_MS } from "../rest/adapter.ts";
+import { DEADLINE_MS, LARGE_BODIES_AT_ONCE } from "../rest/adapter.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
-import { MAX_BODY_BYTES, MAX_BODY_VALUES, UPLOAD_LIMITS } from "../rest/http.ts";
+import { MAX_BODY_BYTES, MAX_BODY_VALUES, SMALL_BODY_BYTES, UPLOAD_LIMITS } from "../rest/http.ts";
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
 import { MAX_DEPTH } from "../rest/input.ts";
 import { DEFAULT_LIMIT, MAX_CURSOR_LENGTH, MAX_LIMIT, MAX_PAGE_BYTES } from "../rest/list.ts";
@@ -93,6 +93,8 @@ export function factsOf(env: Env, basePath: string) {
       bytes: MAX_BODY_BYTES,
       values: MAX_BODY_VALUES,
       depth: MAX_DEPTH,
+      small_bytes: SMALL_BODY_BYTES,
+      large_at_once: LARGE_BODIES_AT_ONCE,
       stalled_seconds: UPLOAD_LIMITS.stalledMs / 1_000,
       total_seconds: UPLOAD_LIMITS.totalMs / 1_000,
     },

@@ -55,7 +55,8 @@ async function beforeDeadline<T>(deadlineMs: number, work: (pauseDeadline: Pause
  * Requests with a large body that one team, with all its keys, has under way at once in this process: a body of 2 MiB takes
  * several times as much memory until it is written.
  */
-const LARGE_BODIES = new Turns(4);
+export const LARGE_BODIES_AT_ONCE = 4;
+const LARGE_BODIES = new Turns(LARGE_BODIES_AT_ONCE);
 
 /** What a call needs besides its request. */
 interface Backend {

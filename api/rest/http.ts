@@ -207,7 +207,7 @@ function parseJson(bytes: Buffer): unknown {
 }
 
 /** Longest body that counts as small, in bytes. */
-const SMALL_BODY_BYTES = 64 * 1024;
+export const SMALL_BODY_BYTES = 64 * 1024;
 
 /** Whether a request's body may take some MiB of memory: it is long, compressed, or of a length that is not known. */
 export const mayBeLarge = ({ headers }: IncomingMessage): boolean =>
