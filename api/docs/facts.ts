@@ -34,7 +34,7 @@ import { MAX_BODY_BYTES, MAX_BODY_VALUES, SMALL_BODY_BYTES, UPLOAD_LIMITS } from
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from "../rest/idempotency.ts";
 import { MAX_DEPTH } from "../rest/input.ts";
 import { DEFAULT_LIMIT, MAX_CURSOR_LENGTH, MAX_LIMIT, MAX_PAGE_BYTES } from "../rest/list.ts";
-import { TURNS_OF_A_CALLER } from "../rest/procedures.ts";
+import { CALLERS_OF_A_TEAM, TURNS_OF_A_CALLER } from "../rest/procedures.ts";
 import { appRouter } from "../router.ts";
 import { MAX_BATCH as MAX_SUPPRESSIONS } from "../suppressions/schema.ts";
 import { durationText } from "../units.ts";
@@ -99,7 +99,7 @@ export function factsOf(env: Env, basePath: string) {
       total_seconds: UPLOAD_LIMITS.totalMs / 1_000,
     },
     deadlines: { read_seconds: DEADLINE_MS.read / 1_000, send_seconds: DEADLINE_MS.workflow / 1_000 },
-    turns: TURNS_OF_A_CALLER,
+    turns: { ...TURNS_OF_A_CALLER, callers_of_a_team: CALLERS_OF_A_TEAM },
     connections: { per_address: env.MAX_CONNECTIONS_PER_ADDRESS },
     idempotency: {
       max_chars: MAX_IDEMPOTENCY_KEY_LENGTH,

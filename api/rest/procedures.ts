@@ -53,7 +53,7 @@ async function serve(call: Call, route: Route): Promise<Success> {
   const { parameters: query, dryRun: dryRunText } = call.readQuery();
   const dryRun = readDryRun(dryRunText, access, definition);
   const idempotencyKey = readIdempotencyKey(call.headers, definition);
-  await TURNS[definition.kind].take(access.caller.id, call.answering);
+  await takeTurn(access, definition.kind, call);
   const raw = { params: call.params, query, body: await call.readBody() };
   const input = parse(raw);
 
@@ -107,11 +107,22 @@ function readDryRun(value: string | undefined, access: Access, { dryRunScope }: 
  * Two reads keep Postgres busy while the process writes an answer; eight writes keep the process busy; a route behind a workflow mostly waits.
  */
 export const TURNS_OF_A_CALLER = { read: 2, write: 8, workflow: 16 } as const satisfies Record<RouteKind, number>;
-const TURNS: Record<RouteKind, Turns> = {
-  read: new Turns(TURNS_OF_A_CALLER.read),
-  write: new Turns(TURNS_OF_A_CALLER.write),
-  workflow: new Turns(TURNS_OF_A_CALLER.workflow),
-};
+/** A team has the turns of so many callers, however many keys it uses. */
+export const CALLERS_OF_A_TEAM = 2;
+
+const turnsFor = (callers: number): Record<RouteKind, Turns> => ({
+  read: new Turns(callers * TURNS_OF_A_CALLER.read),
+  write: new Turns(callers * TURNS_OF_A_CALLER.write),
+  workflow: new Turns(callers * TURNS_OF_A_CALLER.workflow),
+});
+const CALLER_TURNS = turnsFor(1);
+const TEAM_TURNS = turnsFor(CALLERS_OF_A_TEAM);
+
+/** Waits until the caller, and then its team, may have one more request of the kind under way. */
+async function takeTurn({ caller, tenant }: Access, kind: RouteKind, { answering }: Call): Promise<void> {
+  await CALLER_TURNS[kind].take(caller.id, answering);
+  await TEAM_TURNS[kind].take(tenant.teamId, answering);
+}
 
 /** Runs the handler. The payload keeps the fields that the route's schema names, and no others. */
 async function handle({ definition, handler }: Route, ctx: RequestContext, input: unknown): Promise<Success> {

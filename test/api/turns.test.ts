@@ -7,7 +7,7 @@ import { ApiError } from "../../domain/errors.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam } from "../support/factories.ts";
+import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { route } from "../support/routes.ts";
 
 /** Reads that wait for the test to let them end, by team. */
@@ -58,21 +58,33 @@ describe("The turns of requests", () => {
   });
   after(() => app.close());
 
-  it("runs two reads of a key at once and delays no other key", async () => {
-    const [slow, other] = [await makeTeam(), await makeTeam()];
-    const begun = () => held.get(slow.team.id)?.length ?? 0;
-    const asked = Array.from({ length: 12 }, () => api(slow.keys.live, app.base).get("/slow"));
-    await eventually(() => begun() === 2, { what: "two reads" });
+  /** Asks for more slow reads than may be under way, and lets them end one by one. */
+  async function askFor({ team, keys, atOnce }: { team: TestTeam; keys: readonly string[]; atOnce: number }) {
+    const other = await makeTeam();
+    const begun = () => held.get(team.team.id)?.length ?? 0;
+    const asked = keys.flatMap((key) => Array.from({ length: 12 }, () => api(key, app.base).get("/slow")));
+    await eventually(() => begun() === atOnce, { what: `${atOnce} reads` });
     const answers = await Promise.all(Array.from({ length: 8 }, () => api(other.keys.live, app.base).get("/quick")));
     assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200]);
-    assert.equal(begun(), 2);
+    assert.equal(begun(), atOnce);
 
     for (let ended = 0; ended < asked.length; ended++) {
       await eventually(() => begun() > ended);
-      assert.ok(begun() <= ended + 2);
-      held.get(slow.team.id)?.[ended]?.();
+      assert.ok(begun() <= ended + atOnce);
+      held.get(team.team.id)?.[ended]?.();
     }
     for (const { status } of await Promise.all(asked)) assert.equal(status, 200);
+  }
+
+  it("runs two reads of a key at once and delays no other key", async () => {
+    const team = await makeTeam();
+    await askFor({ team, keys: [team.keys.live], atOnce: 2 });
+  });
+
+  it("runs four reads of a team at once, over all its keys, and delays no other team", async () => {
+    const team = await makeTeam();
+    const more = await Promise.all(Array.from({ length: 4 }, async () => (await team.mint()).key));
+    await askFor({ team, keys: [team.keys.live, ...more], atOnce: 4 });
   });
 
   it("takes eight bodies of a key at once, and the next one when one of them ends", async () => {
