@@ -206,8 +206,8 @@ const MAX_SHOWN_BYTES = 90_000;
 const MAX_BREAKS = 300;
 
 /** Whether a reader may not reach the end of a body. */
-const isLong = (source: string): boolean =>
-  Buffer.byteLength(source) > MAX_SHOWN_BYTES || (source.match(/<br(?![a-z0-9:_-])/gi) ?? []).length > MAX_BREAKS;
+const isLong = (html: string): boolean =>
+  Buffer.byteLength(html) > MAX_SHOWN_BYTES || (html.match(/<br(?![a-z0-9:_-])/gi) ?? []).length > MAX_BREAKS;
 
 /** Stands for the link of the footer, which is told apart from the body's own by it. */
 const FOOTER_URL = "https://footer.invalid/u";
@@ -223,8 +223,8 @@ function hiddenLink(message: string): never {
  */
 function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
-  const state = linkState(template);
-  const isEndReached = !isLong(source);
+  const { state, ...samples } = readSamples(template);
+  const isEndReached = !isLong(source) && !samples.isLong;
   if (state === "shown" && isEndReached && certainlyShowsLink(source, splitTemplate(source)))
     return { source, template };
   if (state === "hidden") {
@@ -245,7 +245,7 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
     if (place === 0 && !isShown && source !== "") break;
     const withFooter = source.slice(0, place) + footer + source.slice(place);
     const compiled = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
-    if (linkState(compiled) !== "shown") continue;
+    if (readSamples(compiled).state !== "shown") continue;
     isShown = true;
     if (place > 0 && !isEndReached) continue;
     const marked = `${source.slice(0, place)}<a href="${FOOTER_URL}">Unsubscribe</a>${source.slice(place)}`;
@@ -258,13 +258,15 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
   );
 }
 
-/** Whether every recipient sees the link, with a name or without: of both, the state that is worse. */
-function linkState(template: Template): LinkState {
+/** Whether recipients see the link and the end of the body, with a name or without: of both, what is worse. */
+function readSamples(template: Template): { state: LinkState; isLong: boolean } {
   // Random, so that no condition knows these recipients.
   const word = () => randomBytes(6).toString("hex");
   const url = `https://${word()}.com/u/${word()}`;
   const email = `${word()}@${word()}.com`;
   const filled = { email, first_name: word(), last_name: word(), list_name: word(), unsubscribe_url: url };
-  const states = [filled, { email, unsubscribe_url: url }].map((values) => findLink(template.render(values), url));
-  return states.find((state) => state === "hidden") ?? states.find((state) => state === "absent") ?? "shown";
+  const bodies = [filled, { email, unsubscribe_url: url }].map((values) => template.render(values));
+  const states = bodies.map((body) => findLink(body, url));
+  const state = states.find((each) => each === "hidden") ?? states.find((each) => each === "absent") ?? "shown";
+  return { state, isLong: bodies.some(isLong) };
 }

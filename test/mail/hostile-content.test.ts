@@ -499,6 +499,7 @@ describe("A preview", () => {
     // Its end may be cut off, or is too far away.
     `<p>${"News ".repeat(18_001)}</p>`,
     `<p>${"News ".repeat(16_000)}${"é".repeat(5_000)}</p>`,
+    `{% assign x = "${"News ".repeat(990)}" %}<p>${"{{ x }}".repeat(20)}</p>`,
     `<p>News</p>${"<br>".repeat(301)}`,
     `<p>News</p>${"<br>".repeat(301)}${link}`,
   ]) {
