@@ -4,6 +4,8 @@ import { ANY_MARKER } from "./marker.ts";
 const MAX_UNBROKEN_CHARS = 60;
 /** What a merge tag or a condition may print without a break. */
 const PRINTED_CHARS = 40;
+/** The same inside a branch of a condition: no word of it has two of them, as conditions inside each other would multiply. */
+const PRINTED_CHARS_INSIDE = 30;
 /** An image may stand between two characters without a break. */
 const IMAGE_CHARS = 20;
 /** Most elements inside each other: each may move its content to the right, if by a few pixels only. */
@@ -22,13 +24,17 @@ const BLOCKS = new Set(
   article header footer main nav address head title meta style`.split(/\s+/),
 );
 
+/** @param printed characters that each marker in the word stands for */
+const lengthOf = (word: string, printed: number): number =>
+  word.length + (word.match(ANY_MARKER) ?? []).length * printed;
+
 /** Whether a branch of a condition is as narrow as the text that stands for it. */
 export const isNarrow = (branch: string): boolean =>
   !/<(?:table|tr|td|th|img)\b/i.test(branch) &&
   branch
     .replace(/<[^<>]*>/g, "")
     .split(BREAK)
-    .every((word) => word.length <= PRINTED_CHARS);
+    .every((word) => lengthOf(word, PRINTED_CHARS_INSIDE) <= PRINTED_CHARS);
 
 /** Follows a document, and finds what may make it wider than a screen, or put one line over another. */
 export class Flow {
@@ -65,7 +71,7 @@ export class Flow {
   }
 
   text(text: string): void {
-    const words = text.split(BREAK).map((word) => word.length + (word.match(ANY_MARKER) ?? []).length * PRINTED_CHARS);
+    const words = text.split(BREAK).map((word) => lengthOf(word, PRINTED_CHARS));
     const [first = 0, ...rest] = words;
     this.#unbroken += first;
     this.#check(0);

@@ -51,7 +51,7 @@ const MAX_VALUE_CHARS = 300;
 
 /** In a sheet they are uncertain, because it is not followed which element they are about. */
 const PAINT =
-  /^(?:display|color|background|background-color|(?:margin|padding)(?:-left|-right)?|(?:m[inax]{2}-)?width)$/;
+  /^(?:display|color|background|background-color|(?:margin|padding)(?:-left|-right)?|(?:(?:min|max)-)?width)$/;
 
 /** Name and value of each declaration. Comments, escapes and semicolons in quotes are not read: they make names unknown. */
 const declarationsOf = (declarations: string): { name: string; value: string }[] =>

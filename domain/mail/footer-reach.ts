@@ -85,7 +85,7 @@ function assertPlainElements(html: string): void {
 /** Refuses what may be painted above a footer that stands before it. */
 function assertBelow(html: string): void {
   assertPlainAttributes(html);
-  // Of names for characters, only one stands for a character that is written here.
+  // Of the named entities, only this one stands for a character that matters here.
   const decoded = html
     .replace(/&bsol;/g, "\\")
     .replace(/&#(?:x([0-9a-f]{1,8})|(\d{1,8}));?/gi, (_, hex?: string, decimal?: string) =>

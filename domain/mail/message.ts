@@ -200,7 +200,7 @@ const ON_TOP =
   "display:block!important;position:relative!important;z-index:2147483647!important;clear:both!important;" +
   "padding:24px 16px!important;text-align:center!important;background-color:#ffffff!important";
 
-/** Mail programs cut off a mail after 102 KB (Gmail); some of it are merge tags. */
+/** Gmail cuts off a mail after 102 KB. The rest is left to the values of merge tags. */
 const MAX_SHOWN_BYTES = 90_000;
 /** Nobody looks for a link behind more empty lines. */
 const MAX_BREAKS = 300;

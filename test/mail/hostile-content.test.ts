@@ -266,6 +266,7 @@ describe("A preview", () => {
     `<p>${"&nbsp;".repeat(90)}${link}</p>`,
     `<p>{{ "${"\u00a0".repeat(90)}" }}${link}</p>`,
     `<p>{% if first_name %}${"&nbsp;".repeat(90)}{% endif %}${link}</p>`,
+    `<p>{% if email %}${"{% if first_name %}&nbsp;{% endif %}".repeat(30)}{% endif %}${link}</p>`,
     `<table><tr>${'<td><img src="x.png" alt="" width="600"></td>'.repeat(5)}<td>${link}</td></tr></table>`,
     `<p>${'<img src="x.png" alt="" width="600">&nbsp;'.repeat(5)}${link}</p>`,
     `<div style="text-align:center;display:inline-block"><img src="x.png" alt=""><br>${link}</div>`,
