@@ -193,12 +193,22 @@ function formatDate(date: Date): string {
 const IN_SIGHT =
   "all:initial!important;visibility:visible!important;opacity:1!important;height:auto!important;max-height:none!important;" +
   "overflow:visible!important;text-indent:0!important;margin:0!important;transform:none!important;mso-hide:none!important;" +
+  "letter-spacing:normal!important;direction:ltr!important;unicode-bidi:plaintext!important;" +
   "font-size:12px!important;line-height:18px!important;font-family:sans-serif!important;color:#595959!important;";
 
 /** Its number is the highest there is, and of equals the last is painted above the others. */
 const ON_TOP =
   "display:block!important;position:relative!important;z-index:2147483647!important;clear:both!important;" +
   "padding:24px 16px!important;text-align:center!important;background-color:#ffffff!important";
+
+/** Gmail cuts off a mail after 102 KB. The rest is left to the values of merge tags. */
+const MAX_SHOWN_BYTES = 90_000;
+/** Nobody looks for a link behind more empty lines. */
+const MAX_BREAKS = 300;
+
+/** Whether a reader may not reach the end of a body. */
+const isLong = (html: string): boolean =>
+  Buffer.byteLength(html) > MAX_SHOWN_BYTES || (html.match(/<br(?![a-z0-9:_-])/gi) ?? []).length > MAX_BREAKS;
 
 /** Stands for the link of the footer, which is told apart from the body's own by it. */
 const FOOTER_URL = "https://footer.invalid/u";
@@ -214,14 +224,16 @@ function hiddenLink(message: string): never {
  */
 function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
-  const state = linkState(template);
-  if (state === "shown" && certainlyShowsLink(source, splitTemplate(source))) return { source, template };
+  const { state, ...samples } = readSamples(template);
+  const isEndReached = !isLong(source) && !samples.isLong;
+  if (state === "shown" && isEndReached && certainlyShowsLink(source, splitTemplate(source)))
+    return { source, template };
   if (state === "hidden") {
     hiddenLink("the style of its unsubscribe link, or of an element around it, hides the link; show it or remove it");
   }
   const sentence = escapeHtml(footerText).replace(/[{}]/g, (brace) => `&#${brace.charCodeAt(0)};`);
   const footer =
-    `<div style="${IN_SIGHT}${ON_TOP}">${sentence}<br>` +
+    `<div style="${IN_SIGHT}${ON_TOP}">${sentence}<br style="all:initial!important">` +
     `<a href="{{ unsubscribe_url }}" style="${IN_SIGHT}display:inline!important;` +
     `text-decoration:underline!important">Unsubscribe</a></div>`;
   // After the end of the body, only elements that show nothing may follow the footer.
@@ -234,8 +246,9 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
     if (place === 0 && !isShown && source !== "") break;
     const withFooter = source.slice(0, place) + footer + source.slice(place);
     const compiled = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
-    if (linkState(compiled) !== "shown") continue;
+    if (readSamples(compiled).state !== "shown") continue;
     isShown = true;
+    if (place > 0 && !isEndReached) continue;
     const marked = `${source.slice(0, place)}<a href="${FOOTER_URL}">Unsubscribe</a>${source.slice(place)}`;
     if (place > 0 && !isInTheOpen(marked, splitTemplate(marked), FOOTER_URL)) continue;
     assertOutOfReach(source, splitTemplate(source), place === 0);
@@ -246,13 +259,15 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
   );
 }
 
-/** Whether every recipient sees the link, with a name or without: of both, the state that is worse. */
-function linkState(template: Template): LinkState {
+/** Whether recipients see the link and the end of the body, with a name or without: of both, what is worse. */
+function readSamples(template: Template): { state: LinkState; isLong: boolean } {
   // Random, so that no condition knows these recipients.
   const word = () => randomBytes(6).toString("hex");
   const url = `https://${word()}.com/u/${word()}`;
   const email = `${word()}@${word()}.com`;
   const filled = { email, first_name: word(), last_name: word(), list_name: word(), unsubscribe_url: url };
-  const states = [filled, { email, unsubscribe_url: url }].map((values) => findLink(template.render(values), url));
-  return states.find((state) => state === "hidden") ?? states.find((state) => state === "absent") ?? "shown";
+  const bodies = [filled, { email, unsubscribe_url: url }].map((values) => template.render(values));
+  const states = bodies.map((body) => findLink(body, url));
+  const state = states.find((each) => each === "hidden") ?? states.find((each) => each === "absent") ?? "shown";
+  return { state, isLong: bodies.some(isLong) };
 }
