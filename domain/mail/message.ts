@@ -59,10 +59,9 @@ export interface FilledMessage {
 export interface ComposedMessage {
   /**
    * Builds one recipient's message.
-   * @param budgetMs time that it may take, in milliseconds; a recipient's when left out
    * @throws {UnsendableError} when this recipient cannot be mailed
    */
-  fill(recipient: MessageRecipient, budgetMs?: number): FilledMessage;
+  fill(recipient: MessageRecipient): FilledMessage;
 }
 
 const DEFAULT_FOOTER = "You receive this email because you are on our mailing list.";
@@ -129,7 +128,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
   const fixedSubject = subject.plain?.tags.length === 0 ? encodeSubject(subject, {}) : undefined;
   const isPlain = subject.plain !== undefined && textPart.isPlain && htmlPart.isPlain;
 
-  const fill = (recipient: MessageRecipient, budgetMs?: number): FilledMessage => {
+  const fill = (recipient: MessageRecipient): FilledMessage => {
     const to = toWireAddress(recipient.email);
     const values: MergeValues = {
       email: recipient.email,
@@ -138,7 +137,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
       list_name: recipient.listName,
       unsubscribe_url: recipient.unsubscribeUrl,
     };
-    const budget = isPlain ? undefined : new RenderBudget(budgetMs);
+    const budget = isPlain ? undefined : new RenderBudget();
     const message =
       `${sender}${to.address}\r\n` +
       `Subject: ${fixedSubject ?? encodeSubject(subject, values, budget)}\r\n` +
@@ -158,9 +157,9 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
     return { envelope: { from: from.address, to: to.address, smtpUtf8 }, message: Buffer.from(message, encoding) };
   };
   return {
-    fill(recipient, budgetMs) {
+    fill(recipient) {
       try {
-        return fill(recipient, budgetMs);
+        return fill(recipient);
       } catch (error) {
         if (error instanceof TemplateError) throw new UnsendableError(error.message, { cause: error });
         throw error;

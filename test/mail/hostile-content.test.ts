@@ -164,7 +164,8 @@ describe("A preview", () => {
       assert.equal((await create(other, "<p>News</p>")).status, 201);
       const waitedMs = performance.now() - since;
       assert.ok(waitedMs < 2 * PATIENCE_MS, `the draft waited ${waitedMs} ms`);
-      assert.equal((await isPreviewed).status, 200);
+      const previewed = await isPreviewed;
+      assert.equal(previewed.status, 200, previewed.text);
     }
   });
 
