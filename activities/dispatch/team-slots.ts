@@ -11,8 +11,6 @@ const MOST_OTHERS = 4;
 
 interface Team {
   taken: number;
-  /** Until when it fills no message, by `performance.now()`. */
-  restsUntil: number;
   /** When the last slice that was told to ask again does so, by `performance.now()`. */
   lastAskAt: number;
 }
@@ -24,6 +22,8 @@ interface Team {
 export class TeamSlots {
   readonly #most: number;
   readonly #teams = new Map<string, Team>();
+  /** Until when a team fills no message, by `performance.now()`; also after its last slice has ended. */
+  readonly #restsUntil = new Map<string, number>();
 
   constructor(most: number) {
     this.#most = most;
@@ -34,7 +34,7 @@ export class TeamSlots {
    * @param full is called instead, with the time after which to ask again
    */
   async run<T>(teamId: string, work: () => Promise<T>, full: (waitMs: number) => T): Promise<T> {
-    const team = this.#teams.get(teamId) ?? { taken: 0, restsUntil: 0, lastAskAt: 0 };
+    const team = this.#teams.get(teamId) ?? { taken: 0, lastAskAt: 0 };
     if (team.taken >= this.#most) {
       const now = performance.now();
       const askAt = Math.max(now + FIRST_WAIT_MS, team.lastAskAt + SPACING_MS);
@@ -52,14 +52,16 @@ export class TeamSlots {
 
   /** How long a team has to rest before it fills its next message, in milliseconds; 0 when it need not. */
   restMs(teamId: string): number {
-    return Math.max(0, (this.#teams.get(teamId)?.restsUntil ?? 0) - performance.now());
+    const ms = (this.#restsUntil.get(teamId) ?? 0) - performance.now();
+    if (ms > 0) return ms;
+    this.#restsUntil.delete(teamId);
+    return 0;
   }
 
   /** Makes a team that filled a costly message rest: as long as that took, for each other team with slices under way. */
   countFill(teamId: string, tookMs: number): void {
-    const team = this.#teams.get(teamId);
-    if (!team || tookMs < COUNTED_FROM_MS) return;
     const others = Math.min(MOST_OTHERS, this.#teams.size - 1);
-    team.restsUntil = Math.max(team.restsUntil, performance.now()) + tookMs * others;
+    if (others <= 0 || tookMs < COUNTED_FROM_MS) return;
+    this.#restsUntil.set(teamId, performance.now() + this.restMs(teamId) + tookMs * others);
   }
 }
