@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
 import type { EntityManager, MikroORM, Tenant } from "../db/orm.ts";
-import type { Access, HeaderValues, TokenVerifier } from "../domain/access/authenticate.ts";
+import type { Admitted, HeaderValues, TokenVerifier } from "../domain/access/authenticate.ts";
 import type { RequestLimits } from "../domain/access/request-limit.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
@@ -63,7 +63,7 @@ export interface RequestContext extends Services {
    */
   em: EntityManager;
   tenant: Tenant;
-  access: Access;
+  access: Admitted;
   requestId: string;
   /** The dated version of the API that the request is made in. */
   version: ApiVersion;

@@ -10,6 +10,7 @@ import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
 import { listenCommand } from "./commands/listen.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
+import { planCommands } from "./commands/plans.ts";
 import { secretCommands } from "./commands/secrets.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { tokenCommands } from "./commands/tokens.ts";
@@ -41,6 +42,7 @@ const run: Run = async (work, options) => {
 
 const groups = [
   teamCommands,
+  planCommands,
   keyCommands,
   tokenCommands,
   accountCommands,

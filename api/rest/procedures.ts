@@ -1,7 +1,13 @@
 import { initTRPC } from "@trpc/server";
 import { type EntityManager, forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type Access, authenticate, type Identified, requireScope } from "../../domain/access/authenticate.ts";
+import {
+  type Access,
+  type Admitted,
+  authenticate,
+  type Identified,
+  requireScope,
+} from "../../domain/access/authenticate.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { claimKey, type IdempotencyHandle, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
 import type { CallContext } from "../context.ts";
@@ -17,7 +23,7 @@ import { type ApiVersion, readVersion, VERSION_HEADER } from "./versions.ts";
 interface AdmittedCall extends CallContext {
   em: EntityManager;
   tenant: Tenant;
-  access: Access;
+  access: Admitted;
   version: ApiVersion;
   dryRun: boolean;
   /** The Idempotency-Key that acts on the call, if any. */

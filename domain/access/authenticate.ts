@@ -55,6 +55,11 @@ export interface Access<C extends AccessCaller = AccessCaller> {
   grantedScopes: Scope[];
 }
 
+/** The access of a request, and what the limit on requests leaves its caller. */
+export interface Admitted<C extends AccessCaller = AccessCaller> extends Access<C> {
+  allowance: Allowance;
+}
+
 /** Every value of every header, as `IncomingMessage.headersDistinct` gives them, so that a second value is noticed. */
 export type HeaderValues = NodeJS.Dict<string[]>;
 
@@ -238,7 +243,7 @@ export function authenticate(
   headers: HeaderValues,
   sender: Sender,
   verifyToken: TokenVerifier = noTokens,
-): Promise<Access> {
+): Promise<Admitted> {
   return sender.limits.attempt(em, sender.client, () => identify(em, vault, headers, sender, verifyToken));
 }
 
@@ -250,12 +255,12 @@ function admit<C extends AccessCaller>(
   { limits, onIdentified }: Sender,
   caller: C,
   { holder, granted, window }: { holder: Holder; granted: readonly string[]; window: WindowCount },
-): Access<C> {
+): Admitted<C> {
   const limit = limits.limitFor(holder.requests_per_minute);
   const { allowance, refused } = limits.allowanceAfter(window, limit);
   onIdentified({ allowance, apiVersion: caller.apiVersion });
   if (refused) throw refused;
-  return accessFor(caller, holder, granted);
+  return { ...accessFor(caller, holder, granted), allowance };
 }
 
 async function identify(
@@ -264,7 +269,7 @@ async function identify(
   headers: HeaderValues,
   sender: Sender,
   verifyToken: TokenVerifier,
-): Promise<Access> {
+): Promise<Admitted> {
   const [credential, ...others] = credentialsIn(headers);
   if (!credential) throw new ApiError("api_key_missing");
   const { token, bearer } = credential;
@@ -281,7 +286,7 @@ async function identify(
   return identifyByKey(em, vault, parsed, sender);
 }
 
-async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, sender: Sender): Promise<Access> {
+async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, sender: Sender): Promise<Admitted> {
   // A process that started without Postgres gets the key of its hashes with its first connection.
   if (!vault.canHash()) await em.fork().execute("select 1");
   const secretHash = hashSecret(vault, key.secret);
