@@ -25,7 +25,9 @@ const realLogin =
     verifyAccount({ ...login, guard: openSmtpGuard(env), timeoutMs: env.SMTP_TIMEOUT_MS });
 
 const program = new Command("app")
-  .description("Mailkeel's command line: teams, keys, sending accounts, what newsletters target, webhooks, imports")
+  .description(
+    "Mailkeel's command line: teams, plans, keys, sending accounts, what newsletters target, webhooks, imports",
+  )
   .option("--json", "print one JSON object")
   .configureHelp({ showGlobalOptions: true })
   .showHelpAfterError("(add --help for the options)");

@@ -1894,7 +1894,7 @@ export class SubscribersResource {
   /**
    * Create a subscriber, on no list yet.
    *
-   * Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`.
+   * Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`. An address that neither a contact nor a subscriber has yet takes one of the plan's contact slots; without one left it is 402 `quota_exceeded`.
    *
    * **Scope:** `subscribers:write`.
    *
@@ -1926,7 +1926,7 @@ export class SubscribersResource {
   /**
    * Change a subscriber.
    *
-   * Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`.
+   * Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`. A new address takes the contact slot of the one before it, unless a contact has that: then it needs a slot of its own, and without one left it is 402 `quota_exceeded`.
    *
    * **Scope:** `subscribers:write`.
    *

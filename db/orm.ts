@@ -5,7 +5,6 @@ import { type ColumnType, type Kysely, sql } from "kysely";
 import type { ClientBase } from "pg";
 import { accountEntities } from "./entities/account.ts";
 import { audienceEntities } from "./entities/audience.ts";
-import { contactSlotEntities } from "./entities/contact-slots.ts";
 import { idempotencyEntities } from "./entities/idempotency.ts";
 import { requestEntities } from "./entities/request.ts";
 import { secretEntities } from "./entities/secret.ts";
@@ -29,7 +28,6 @@ export { EntityManager, MikroORM };
 const entities = [
   ...teamEntities,
   ...audienceEntities,
-  ...contactSlotEntities,
   ...accountEntities,
   ...sendEntities,
   ...idempotencyEntities,

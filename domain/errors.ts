@@ -163,7 +163,7 @@ export const ERRORS = {
     "quota_error",
     "The team has used up what its plan allows.",
     "after_remedy",
-    "Wait for the next period or raise the plan's allowance. A send then begins with a new send-preview.",
+    "`GET /usage` shows what is left of each limit. Raise the plan's allowance, or free some of it. A send then begins with a new send-preview.",
   ),
   insufficient_scope: entry(
     403,

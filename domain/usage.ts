@@ -37,7 +37,7 @@ export async function readUsage(em: EntityManager, tenant: Tenant, access: Admit
     select ${isoInstant(PERIOD_START)} as start, ${isoInstant(PERIOD_END)} as end
   `.execute(kysely(em));
   const [row] = period.rows;
-  if (!row) throw new Error("the database told no period");
+  if (!row) throw new Error("the database gave no period");
   const limits = await readPlanLimits(em, tenant.teamId);
   const cap = caller.kind === "api_key" ? await readSendCap(em, caller) : undefined;
   return {

@@ -23,13 +23,13 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "audience_addresses" ("team_id" text not null, "environment" text not null, "email" text not null, "holders" smallint not null, primary key ("team_id", "environment", "email"));`,
     );
     this.addSql(
+      `create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "part" smallint not null, "used" int not null, primary key ("team_id", "environment", "part"));`,
+    );
+    this.addSql(
       `create table "confirmation_mails" ("team_id" text not null, "environment" text not null, "mailbox" text not null, "list_id" text not null, "day" date not null, "email" text not null, "settled_at" timestamptz(3) null, primary key ("team_id", "environment", "mailbox", "list_id", "day"));`,
     );
     this.addSql(
       `create index "confirmation_mails_day_team_id_environment_index" on "confirmation_mails" ("day", "team_id", "environment");`,
-    );
-    this.addSql(
-      `create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "part" smallint not null, "used" int not null, primary key ("team_id", "environment", "part"));`,
     );
     this.addSql(
       `create table "credit_balances" ("team_id" text not null, "environment" text not null, "available" bigint not null, "reserved" bigint not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("team_id", "environment"));`,
