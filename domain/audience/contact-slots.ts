@@ -46,7 +46,7 @@ export async function readSlotUse(em: EntityManager, tenant: Tenant): Promise<Sl
 const holding = ({ teamId, environment }: Tenant, emails: RawBuilder<unknown>) => sql`
   insert into audience_addresses as a (team_id, environment, email, holders)
   -- In one order, so that two transactions with the same addresses do not deadlock.
-  select ${teamId}, ${environment}, email, 1 from (${emails}) e order by email
+  select ${teamId}, ${environment}, email, 1 from (${emails}) e order by email collate "C"
   on conflict (team_id, environment, email) do update set holders = a.holders + 1
   returning email, holders = 1 as is_new`;
 
@@ -118,21 +118,21 @@ export async function takeSlots(em: EntityManager, tenant: Tenant, emails: RawBu
 /**
  * Takes the slots of as many addresses as the plan allows, the first ones in the order given.
  * @param emails of records that the transaction has made, each address once
- * @returns the addresses without a slot, whose records the caller has to take back
+ * @returns the slots taken, and the addresses that are refused one, whose records the caller has to take back
  */
 export async function takeSlotsInOrder(
   em: EntityManager,
   tenant: Tenant,
   emails: readonly string[],
-): Promise<string[]> {
+): Promise<TakenSlots & { refused: string[] }> {
   const given = sql`select email from unnest(${emails}::text[]) g (email)`;
   const { rows } = await sql<{ email: string }>`
     with held as (${holding(tenant, given)}) select email from held where is_new`.execute(kysely(em));
   const fresh = new Set(rows.map(({ email }) => email));
-  const granted = await countUpTo(em, tenant, fresh.size);
-  const refused = emails.filter((email) => fresh.has(email)).slice(granted);
+  const slots = await countUpTo(em, tenant, fresh.size);
+  const refused = emails.filter((email) => fresh.has(email)).slice(slots);
   if (refused.length > 0) await forget(em, tenant, refused);
-  return refused;
+  return { slots, refused };
 }
 
 /**
@@ -141,9 +141,11 @@ export async function takeSlotsInOrder(
  * @throws {ApiError} `quota_exceeded` when it takes one that the plan does not allow
  */
 export async function moveSlot(em: EntityManager, tenant: Tenant, from: string, to: string): Promise<number> {
-  const freed = await release(em, tenant, from);
+  // In the order of `holding`.
+  const released = from < to ? await release(em, tenant, from) : undefined;
   const { rows } = await sql<{ is_new: boolean }>`
     with held as (${holding(tenant, sql`select ${to}::text as email`)}) select is_new from held`.execute(kysely(em));
+  const freed = released ?? (await release(em, tenant, from));
   const slots = (rows[0]?.is_new ? 1 : 0) - freed;
   await countOrRefuse(em, tenant, slots, countUpTo);
   return slots;
@@ -213,7 +215,12 @@ async function countOrRefuse(
   count: typeof countUpTo,
 ): Promise<void> {
   const granted = await count(em, tenant, amount);
-  if (granted === amount) return;
-  const detail = `New addresses take contact slots: this needs ${amount}, and the team has ${granted} left.`;
-  throw new ApiError("quota_exceeded", detail);
+  if (granted < amount) throw slotsExceeded(amount, granted);
 }
+
+/** The refusal of new addresses. @param left slots, fewer than the `amount` that is needed */
+export const slotsExceeded = (amount: number, left: number): ApiError =>
+  new ApiError(
+    "quota_exceeded",
+    `New addresses take contact slots: this needs ${amount}, and the team has ${left} left.`,
+  );
