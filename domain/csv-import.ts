@@ -93,7 +93,6 @@ export async function importSubscribers(
   await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
   await sql`create temporary table import_rows
     (line int, id text, email text, email_spelling text, first_name text, last_name text) on commit drop`.execute(db);
-  await sql`create temporary table import_created (email text) on commit drop`.execute(db);
 
   const { rows, refused } = await stageFile(em, input, options);
   // In the file's order, which is that of the ids: indexes grow at their end.
@@ -103,6 +102,7 @@ export async function importSubscribers(
   await sql`alter table import_people add primary key (n)`.execute(db);
   const counted = await sql<{ people: number }>`select count(*)::int as people from import_people`.execute(db);
   const people = counted.rows[0]?.people ?? 0;
+  await sql`create temporary table import_created (email text) on commit drop`.execute(db);
 
   const report: ImportReport = {
     rows,
