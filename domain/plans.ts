@@ -22,7 +22,7 @@ interface PlanLimit {
 export const PLAN_LIMITS = {
   requestsPerMinute: {
     name: "api.requests_per_minute",
-    counts: "requests of each API key in a minute",
+    counts: "requests of each API key and OAuth client in a minute",
     min: 1,
     max: MAX_INTEGER,
   },

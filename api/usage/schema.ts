@@ -2,14 +2,12 @@ import { z } from "zod";
 import { PLAN_LIMITS } from "../../domain/plans.ts";
 import { timestamp } from "../fields.ts";
 
-const used = (example: number) => z.int().meta({ description: "What is used of it.", examples: [example] });
-
 /** A limit, and how much of it is used. */
 const limitUse = (description: string, [limit, use]: readonly [number, number]) =>
   z
     .object({
       limit: z.int().meta({ description: "The most that may be used.", examples: [limit] }),
-      used: used(use),
+      used: z.int().meta({ description: "What is used of it.", examples: [use] }),
       remaining: z.int().meta({ description: "What is left of it.", examples: [limit - use] }),
     })
     .describe(description);

@@ -9,6 +9,7 @@ import { importSubscribers } from "../../domain/csv-import.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
+import { countStatements } from "../support/count-statements.ts";
 import { makeTeam, openStackDatabase, setLimits, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { tenantOf } from "../support/webhooks.ts";
 
@@ -249,6 +250,13 @@ describe("Contact slots", function () {
     await setLimits(team, { contactSlots: 2 });
     const beyond = await client.post("/subscribers", { email: uniqueEmail() }, dry);
     assert.deepEqual([beyond.status, code(beyond)], [402, "quota_exceeded"]);
+  });
+
+  it("cost a create no statement more", async () => {
+    await setLimits(team, { contactSlots: 1_000 });
+    await create(uniqueEmail(), other.base);
+    // The look-up of the key, and a transaction with the subscriber and its event.
+    assert.equal(await countStatements(other, () => create(uniqueEmail(), other.base)), 5);
   });
 
   it("do not make writes at once wait for each other below the ceiling", async () => {
