@@ -7,6 +7,7 @@ import { router } from "./rest/route.ts";
 import { subscribersRouter } from "./subscribers/routes.ts";
 import { suppressionsRouter } from "./suppressions/routes.ts";
 import { unsubscribesRouter } from "./unsubscribes/routes.ts";
+import { usageRouter } from "./usage/routes.ts";
 import { webhooksRouter } from "./webhooks/routes.ts";
 
 /** Every REST route, one router per resource. */
@@ -20,4 +21,5 @@ export const appRouter = router({
   unsubscribes: unsubscribesRouter,
   accounts: accountsRouter,
   webhooks: webhooksRouter,
+  usage: usageRouter,
 });

@@ -1283,6 +1283,68 @@ export type UpdateWebhookBody = {
   active?: boolean;
 };
 
+/** What the team and the calling key have used of their limits. */
+export type Usage = {
+  object: "usage";
+  /** The period, as year and month. */
+  id: string;
+  /** The current period: a calendar month in UTC. */
+  period: {
+    /** Its first instant. */
+    start: string;
+    /** The first instant of the next period. */
+    end: string;
+  };
+  /** Each limit by its name, with its use in the environment of the key. */
+  limits: {
+    /** Requests of the calling key in this minute, with this one. `limit` is the allowance of the plan. The service has a limit for every key too, and the smaller one acts: `remaining` is that of `RateLimit-Remaining`. */
+    "api.requests_per_minute": {
+      /** The most that may be used. */
+      limit: number;
+      /** What is used of it. */
+      used: number;
+      /** What is left of it. */
+      remaining: number;
+    };
+    "email.credits": {
+      /** The most that may be used. */
+      limit: number;
+      /** What is used of it. */
+      used: number;
+      /** Neither used nor reserved. */
+      remaining: number;
+      /** Set aside for sends that have not ended. */
+      reserved: number;
+    };
+    "contacts.slots": {
+      /** As many as the plan allows; null for any number. */
+      limit: number | null;
+      /** What is used of it. */
+      used: number;
+      /** What is left of it; null without a limit. */
+      remaining: number | null;
+    };
+    /** Webhook endpoints. */
+    "webhooks.endpoints": {
+      /** The most that may be used. */
+      limit: number;
+      /** What is used of it. */
+      used: number;
+      /** What is left of it. */
+      remaining: number;
+    };
+    /** Mails of the calling key and the keys it was rotated from, on this day in UTC. An OAuth client may send none. */
+    "email.sends_today": {
+      /** The most that may be used. */
+      limit: number;
+      /** What is used of it. */
+      used: number;
+      /** What is left of it. */
+      remaining: number;
+    };
+  };
+};
+
 /** One attempt to deliver an event, without its payload. */
 export type WebhookDelivery = {
   object: "webhook_delivery";
@@ -1833,7 +1895,7 @@ export class SubscribersResource {
   /**
    * Create a subscriber, on no list yet.
    *
-   * Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`.
+   * Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`. An address that neither a contact nor a subscriber has yet takes one of the plan's contact slots; without one left it is 402 `quota_exceeded`.
    *
    * **Scope:** `subscribers:write`.
    *
@@ -1865,7 +1927,7 @@ export class SubscribersResource {
   /**
    * Change a subscriber.
    *
-   * Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`.
+   * Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`. A new address takes the contact slot of the one before it, unless a contact has that: then it needs a slot of its own, and without one left it is 402 `quota_exceeded`.
    *
    * **Scope:** `subscribers:write`.
    *
@@ -2405,6 +2467,27 @@ export class WebhooksResource {
   }
 }
 
+export class UsageResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Retrieve what is used of each limit.
+   *
+   * Answers each limit of the team's plan and of the calling key, how much of it is used, and how much is left. Figures are those of the key's environment.
+   *
+   * Credits count within the period, requests within the minute and sends within the day. Contact slots and webhook endpoints are those in use now.
+   *
+   * **Scope:** `usage:read`.
+   */
+  retrieve(options?: RequestOptions): Promise<Answer<Usage>> {
+    return this.#transport.request({ method: "GET", path: "/usage" }, options);
+  }
+}
+
 /** Every operation of the API, by resource. */
 export class Resources {
   readonly me: MeResource;
@@ -2415,6 +2498,7 @@ export class Resources {
   readonly unsubscribes: UnsubscribesResource;
   readonly accounts: AccountsResource;
   readonly webhooks: WebhooksResource;
+  readonly usage: UsageResource;
 
   constructor(transport: Transport) {
     this.me = new MeResource(transport);
@@ -2425,5 +2509,6 @@ export class Resources {
     this.unsubscribes = new UnsubscribesResource(transport);
     this.accounts = new AccountsResource(transport);
     this.webhooks = new WebhooksResource(transport);
+    this.usage = new UsageResource(transport);
   }
 }

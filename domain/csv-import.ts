@@ -5,6 +5,7 @@ import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { normaliseAddress, type StoredAddress, storedAddress } from "./address.ts";
+import { takeSlots } from "./audience/contact-slots.ts";
 import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
 import { notFound } from "./errors.ts";
@@ -77,7 +78,7 @@ interface Row extends StoredAddress {
  *
  * Memory does not grow with the file: rows are staged in a temporary table, which also finds repeated addresses.
  * @throws {ImportError} when the file has no usable header
- * @throws {ApiError} `not_found` for the list
+ * @throws {ApiError} `not_found` for the list; `quota_exceeded` when the plan allows fewer new addresses
  */
 export async function importSubscribers(
   em: EntityManager,
@@ -101,6 +102,7 @@ export async function importSubscribers(
   await sql`alter table import_people add primary key (n)`.execute(db);
   const counted = await sql<{ people: number }>`select count(*)::int as people from import_people`.execute(db);
   const people = counted.rows[0]?.people ?? 0;
+  await sql`create temporary table import_created (email text) on commit drop`.execute(db);
 
   const report: ImportReport = {
     rows,
@@ -128,7 +130,9 @@ export async function importSubscribers(
     }
     options.onProgress?.({ phase: "writing", done: Math.min(after + WRITE_ROWS, people), total: people });
   }
-  await sql`drop table import_people, import_rows`.execute(db);
+  // At the end, so that the locks of the addresses and of the count are held for a moment only.
+  await takeSlots(em, tenant, sql`select email from import_created`);
+  await sql`drop table import_people, import_rows, import_created`.execute(db);
   return report;
 }
 
@@ -320,7 +324,8 @@ function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknow
           (coalesce(excluded.first_name, s.first_name), coalesce(excluded.last_name, s.last_name))
       -- A row that this statement inserted was never locked or changed.
       returning xmax = 0 as created, id, email, email_spelling, first_name, last_name, created_at, updated_at
-    ), ${emitAndCount(tenant, "subscriber.created", "subscriber.updated", subscriberRecord)}`,
+    ), noted as (insert into import_created select email from written where created),
+    ${emitAndCount(tenant, "subscriber.created", "subscriber.updated", subscriberRecord)}`,
   );
 }
 

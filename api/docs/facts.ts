@@ -8,6 +8,7 @@ import { ADDRESS_WINDOW_DAYS } from "../../domain/audience/confirmation-limits.t
 import { ERRORS } from "../../domain/errors.ts";
 import { REMEMBERED_HOURS, STALLED_SECONDS } from "../../domain/idempotency.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
+import { MAX_ENDPOINTS } from "../../domain/plans.ts";
 import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/gates.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
@@ -20,7 +21,6 @@ import {
   SWITCH_OFF_FAILURES,
   SWITCH_OFF_HOURS,
 } from "../../domain/webhooks/endpoint-health.ts";
-import { MAX_ENDPOINTS } from "../../domain/webhooks/endpoints.ts";
 import { MAX_HEADERS, MAX_TOTAL_BYTES, MAX_VALUE_LENGTH } from "../../domain/webhooks/headers.ts";
 import { DELIVERY_KEPT_DAYS, EVENT_KEPT_DAYS } from "../../domain/webhooks/retention.ts";
 import { DEFAULT_OVERLAP_HOURS } from "../../domain/webhooks/rotate.ts";

@@ -20,6 +20,12 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(`create index "api_keys_team_id_index" on "api_keys" ("team_id");`);
     this.addSql(`create index "api_keys_lineage_id_index" on "api_keys" ("lineage_id");`);
     this.addSql(
+      `create table "audience_addresses" ("team_id" text not null, "environment" text not null, "email" text not null, "holders" smallint not null, primary key ("team_id", "environment", "email"));`,
+    );
+    this.addSql(
+      `create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "part" smallint not null, "used" int not null, primary key ("team_id", "environment", "part"));`,
+    );
+    this.addSql(
       `create table "confirmation_mails" ("team_id" text not null, "environment" text not null, "mailbox" text not null, "list_id" text not null, "day" date not null, "email" text not null, "settled_at" timestamptz(3) null, primary key ("team_id", "environment", "mailbox", "list_id", "day"));`,
     );
     this.addSql(
@@ -155,7 +161,7 @@ export class Migration20261121000000_Initial extends Migration {
       `alter table "suppressions" add constraint "suppressions_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
-      `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "requests_per_minute" int null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "requests_per_minute" int null, "contact_slots" int null, "webhook_endpoints" int null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create table "unsubscribes" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "reason" text not null, "source" text not null, "campaign_id" text null, "unsubscribed_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -281,6 +287,7 @@ export class Migration20261121000000_Initial extends Migration {
 
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);
+    this.addSql(`alter table "contact_slot_counts" set (fillfactor = 50);`);
     // A request's count is not worth a flush of the log: a crash empties the table, and its windows are a minute long.
     this.addSql(`alter table "request_counts" set unlogged;`);
     this.addSql(`alter table "request_counts" set (fillfactor = 50);`);
@@ -318,6 +325,9 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create index "webhook_deliveries_replay_of" on "webhook_deliveries" ("replay_of_id") where "replay_of_id" is not null;`,
     );
+    // What a team has consumed in the current month.
+    this.addSql(`create index "credit_entries_consumed" on "credit_entries" ("team_id", "environment", "created_at")
+      include ("amount") where "kind" = 'CONSUME';`);
     // How many test deliveries a team asked for in the last minute.
     this.addSql(`create index "webhook_events_tests" on "webhook_events" ("team_id", "environment", "created_at")
       where "is_test";`);
