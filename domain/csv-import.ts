@@ -9,8 +9,7 @@ import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
-import type { EventName } from "./webhooks/catalogue.ts";
-import { intoOutbox, wantedTypes } from "./webhooks/emit.ts";
+import { emitWritten, type WrittenEvents } from "./webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "./webhooks/notify-relay.ts";
 import { subscriberRecord, subscriptionRecord } from "./webhooks/records.ts";
 
@@ -291,16 +290,9 @@ async function count(em: EntityManager, statement: RawBuilder<Written & { emitte
 /** The end of a statement whose CTE `written` has rows with `created`: emits their events and counts them. */
 const emitAndCount = (
   tenant: Tenant,
-  created: EventName,
-  changed: EventName,
+  events: WrittenEvents,
   record: (row: string) => RawBuilder<unknown>,
-) => sql`
-    wanted as materialized (${wantedTypes(tenant, [created, changed])}),
-    emitted as (${intoOutbox(
-      tenant,
-      sql`select t.type, ${record("w")} as object from wanted t
-        join written w on t.type = case when w.created then ${sql.lit(created)} else ${sql.lit(changed)} end`,
-    )} returning 1)
+) => sql`${emitWritten(tenant, events, record)}
     select (count(*) filter (where created))::int as created, (count(*) filter (where not created))::int as changed,
       exists (select from emitted) as emitted
     from written`;
@@ -320,7 +312,7 @@ function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknow
           (coalesce(excluded.first_name, s.first_name), coalesce(excluded.last_name, s.last_name))
       -- A row that this statement inserted was never locked or changed.
       returning xmax = 0 as created, id, email, email_spelling, first_name, last_name, created_at, updated_at
-    ), ${emitAndCount(tenant, "subscriber.created", "subscriber.updated", subscriberRecord)}`,
+    ), ${emitAndCount(tenant, { created: "subscriber.created", changed: "subscriber.updated" }, subscriberRecord)}`,
   );
 }
 
@@ -358,7 +350,7 @@ function writeSubscriptions(
       on conflict (list_id, subscriber_id) ${onConflict}
       returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, confirmation_sent_at,
         confirmation_withheld, unsubscribed_at, created_at, updated_at
-    ), ${emitAndCount(tenant, "subscription.created", "subscription.confirmed", subscriptionRecord)}`,
+    ), ${emitAndCount(tenant, { created: "subscription.created", changed: "subscription.confirmed" }, subscriptionRecord)}`,
   );
 }
 

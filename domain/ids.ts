@@ -7,6 +7,7 @@ export const ID_PREFIX = {
   apiKey: "key",
   list: "list",
   subscriber: "sub",
+  contact: "con",
   suppression: "supp",
   unsubscribe: "unsub",
   account: "acct",

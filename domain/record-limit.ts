@@ -4,7 +4,7 @@ import { ApiError } from "./errors.ts";
 
 /** A kind of record of which a tenant may have a limited number. */
 export interface LimitedRecords {
-  table: "api_keys" | "lists" | "newsletters" | "webhook_endpoints";
+  table: "api_keys" | "contact_fields" | "lists" | "newsletters" | "webhook_endpoints";
   /** As the refusal names them. */
   name: string;
   /** Which rows of the table count; all unless given. */

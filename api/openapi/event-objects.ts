@@ -3,6 +3,7 @@ import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.t
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
 import { exampleId } from "../../domain/ids.ts";
 import type { EventObject, ObjectType } from "../../domain/webhooks/objects.ts";
+import { contact } from "../contacts/schema.ts";
 import { confirmationFields, idOf, shownAddress, timestamp, timestamps } from "../fields.ts";
 import { newsletter } from "../newsletters/schema.ts";
 import { subscriber } from "../subscribers/schema.ts";
@@ -22,14 +23,7 @@ const newsletterOfEvent = newsletter
 
 /** The record in the payload of each kind of event. */
 export const EVENT_OBJECTS = {
-  contact: z
-    .object({
-      object: z.literal("contact"),
-      id: z.string().meta({ examples: ["con_01m7zh34n8e49vnbt7e64rvp0c"] }),
-      email: shownAddress,
-      ...timestamps,
-    })
-    .meta({ id: "ContactOfEvent", description: "A contact as events show it." }),
+  contact,
   subscriber,
   subscription: z
     .object({
@@ -58,7 +52,7 @@ export const EVENT_OBJECTS = {
       newsletter_id: nullableId("newsletter", "The newsletter that it is of."),
       campaign_id: nullableId("newsletter", "The campaign that it is of.", false),
       subscriber_id: nullableId("subscriber", "The subscriber that it was sent to."),
-      contact_id: nullableId("subscriber", "The contact that it was sent to.", false),
+      contact_id: nullableId("contact", "The contact that it was sent to.", false),
       email: shownAddress,
       status: z.enum(["SENT", "REJECTED", "BOUNCED", "COMPLAINED"]),
       reason: z

@@ -26,6 +26,21 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "confirmation_mails_day_team_id_environment_index" on "confirmation_mails" ("day", "team_id", "environment");`,
     );
     this.addSql(
+      `create table "contacts" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "fields" jsonb not null default '{}', "email_status" text not null default 'ACTIVE', "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(
+      `create index "contacts_email_status_updated_at" on "contacts" ("team_id", "environment", "email_status", "updated_at", "id");`,
+    );
+    this.addSql(
+      `create index "contacts_email_status_created_at" on "contacts" ("team_id", "environment", "email_status", "created_at", "id");`,
+    );
+    this.addSql(
+      `alter table "contacts" add constraint "contacts_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
+    );
+    this.addSql(
+      `create table "contact_fields" ("team_id" text not null, "environment" text not null, "name" text not null, "type" text not null, "deleted_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "name"));`,
+    );
+    this.addSql(
       `create table "credit_balances" ("team_id" text not null, "environment" text not null, "available" bigint not null, "reserved" bigint not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("team_id", "environment"));`,
     );
     this.addSql(
@@ -215,6 +230,7 @@ export class Migration20261121000000_Initial extends Migration {
       "lists",
       "subscribers",
       "subscriptions",
+      "contacts",
       "suppressions",
       "email_accounts",
       "newsletters",
@@ -233,6 +249,8 @@ export class Migration20261121000000_Initial extends Migration {
       ["api_keys", "member_id", "members"],
       ["lists", "team_id", "teams"],
       ["subscribers", "team_id", "teams"],
+      ["contacts", "team_id", "teams"],
+      ["contact_fields", "team_id", "teams"],
       ["subscriptions", "list_id", "lists"],
       ["subscriptions", "subscriber_id", "subscribers"],
       ["email_accounts", "team_id", "teams"],
@@ -255,6 +273,7 @@ export class Migration20261121000000_Initial extends Migration {
     // A list without a filter is read value by value of these columns: a value beyond them would not be shown.
     for (const [table, column, values] of [
       ["subscriptions", "status", ["PENDING", "CONFIRMED", "UNSUBSCRIBED"]],
+      ["contacts", "email_status", ["ACTIVE", "INVALID"]],
       ["suppressions", "reason", ["MANUAL", "bounce:hard", "bounce:soft", "bounce:complaint", "UNSUBSCRIBED"]],
       ["unsubscribes", "source", ["link", "one_click"]],
     ] as const) {

@@ -1,24 +1,15 @@
-import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
+import { LockMode } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
 import { pending } from "./initial-status.ts";
-
-export interface SubscriberFields {
-  /** Valid, in any spelling. */
-  email: string;
-  firstName: string | null;
-  lastName: string | null;
-}
-
-const alreadyExists = () =>
-  new ApiError("resource_already_exists", "A subscriber with this address exists; PATCH that one.", { param: "email" });
+import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
 /**
  * Makes a subscriber without a list.
@@ -27,7 +18,7 @@ const alreadyExists = () =>
 export async function createSubscriber(
   em: EntityManager,
   tenant: Tenant,
-  { email, firstName, lastName }: SubscriberFields,
+  { email, firstName, lastName }: PersonFields,
 ): Promise<Subscriber> {
   const address = storedAddress(email);
   // A conditional statement, which costs less than a flush: this is the most frequent write.
@@ -45,19 +36,9 @@ export async function createSubscriber(
     .onConflict((conflict) => conflict.doNothing())
     .returningAll()
     .executeTakeFirst();
-  if (!row) throw alreadyExists();
+  if (!row) throw alreadyExists("subscriber");
   await emit(em, tenant, "subscriber.created", subscriberRow(row.id));
   return em.map(Subscriber, row);
-}
-
-/** Writes a subscriber. @throws {ApiError} `resource_already_exists` when another one has the address */
-async function flushUnique(em: EntityManager): Promise<void> {
-  try {
-    await em.flush();
-  } catch (error) {
-    if (error instanceof UniqueConstraintViolationException) throw alreadyExists();
-    throw error;
-  }
 }
 
 /**
@@ -79,7 +60,7 @@ export async function updateSubscriber(
   em: EntityManager,
   tenant: Tenant,
   subscriberId: string,
-  patch: Patch<SubscriberFields>,
+  patch: Patch<PersonFields>,
 ): Promise<Patched<Subscriber>> {
   const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!subscriber) throw notFound();
@@ -87,7 +68,7 @@ export async function updateSubscriber(
   const moved = address !== undefined && address.email !== subscriber.email;
   em.assign(subscriber, changesOf({ ...patch, ...address }));
   const isChanged = isDirty(em, subscriber);
-  await flushUnique(em);
+  await flushUnique(em, "subscriber");
   if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
   if (isChanged) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
   return { record: await em.refreshOrFail(subscriber), isChanged };

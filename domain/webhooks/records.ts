@@ -33,7 +33,7 @@ function instants<Column extends string>(row: string, ...columns: Column[]): { [
 
 const nothing = sql`null`;
 
-/** The address of a row of `subscribers` or `suppressions`, in the client's spelling. */
+/** The address of a row of `subscribers`, `contacts` or `suppressions`, in the client's spelling. */
 const shownEmail = (row: string) =>
   sql<string>`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)})`;
 
@@ -41,6 +41,14 @@ const shownEmail = (row: string) =>
 export const subscriberRecord = (row: string): RawBuilder<EventObject<"subscriber">> =>
   record("subscriber", {
     ...plain(row, "id", "first_name", "last_name"),
+    email: shownEmail(row),
+    ...instants(row, "created_at", "updated_at"),
+  });
+
+/** Of a row of `contacts`. */
+export const contactRecord = (row: string): RawBuilder<EventObject<"contact">> =>
+  record("contact", {
+    ...plain(row, "id", "first_name", "last_name", "fields", "email_status"),
     email: shownEmail(row),
     ...instants(row, "created_at", "updated_at"),
   });

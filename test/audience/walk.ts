@@ -64,6 +64,7 @@ export async function makeEstate(): Promise<Estate> {
   await make(`/lists/${list.id}/subscribers`, { subscriber_ids: [subscriber.id] });
   const draft = { name: "Draft", subject: "Hi", from_email: fromEmail, body: "<p>Hi</p>" };
   const newsletter = await make("/newsletters", draft);
+  const contact = await make("/contacts", { email: uniqueEmail() });
   const email = uniqueEmail();
   await make("/suppressions", { emails: [email] });
   const webhook = await make("/webhooks", webhookBody());
@@ -90,6 +91,7 @@ export async function makeEstate(): Promise<Estate> {
     values: {
       listId: list.id,
       subscriberId: subscriber.id,
+      contactId: contact.id,
       newsletterId: newsletter.id,
       suppressionId: suppression.id,
       accountId,
@@ -104,6 +106,7 @@ export async function makeEstate(): Promise<Estate> {
 export const absentValues = (): PathValues => ({
   listId: newId("list"),
   subscriberId: newId("subscriber"),
+  contactId: newId("contact"),
   newsletterId: newId("newsletter"),
   suppressionId: newId("suppression"),
   accountId: newId("account"),
@@ -119,6 +122,8 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
   "POST /lists/{listId}/subscribers": (subscriberId) => ({ subscriber_ids: [subscriberId] }),
   "POST /subscribers": () => ({ email: uniqueEmail() }),
   "PATCH /subscribers/{subscriberId}": () => ({ first_name: "Changed" }),
+  "POST /contacts": () => ({ email: uniqueEmail() }),
+  "PATCH /contacts/{contactId}": () => ({ first_name: "Changed" }),
   "POST /newsletters": () => ({ name: "New" }),
   "PATCH /newsletters/{newsletterId}": () => ({ name: "Changed" }),
   "POST /newsletters/{newsletterId}/send": () => ({ confirmation_token: "none" }),

@@ -404,6 +404,10 @@ describe("An event", () => {
         object: "contact",
         id: "con_x",
         email: uniqueEmail(),
+        first_name: null,
+        last_name: null,
+        fields: {},
+        email_status: "ACTIVE",
         created_at: "2026-08-15T10:00:00.000Z",
         updated_at: "2026-08-15T10:00:00.000Z",
       };

@@ -42,8 +42,8 @@ export const EXCEPTIONS: readonly Exception[] = [
       "The row that the same transaction has just written: with the tenant's columns beside its id, a plan made while the table was small walks the index of the tenant's rows.",
     program: "api",
     file: /^domain\/webhooks\/emit\.ts$/,
-    tables: ["subscribers"],
-    statement: /subscribers s where s\.id = \$/,
+    tables: ["subscribers", "contacts"],
+    statement: /(?:subscribers s where s|contacts c where c)\.id = \$/,
   },
   {
     reason:
