@@ -2,13 +2,24 @@ import { z } from "zod";
 import { Contact, EMAIL_STATUSES } from "../../db/entities/contact.ts";
 import { kysely } from "../../db/orm.ts";
 import { lookupAddress } from "../../domain/address.ts";
+import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
 import { createContact, deleteContact, readContact, updateContact } from "../../domain/audience/contacts.ts";
 import { addressFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { checkItems } from "./bulk.ts";
 import { checkContactFields } from "./fields.ts";
-import { presentContact } from "./present.ts";
-import { contact, contactBody, contactParams, contactPatch, deletedContact, emailStatus } from "./schema.ts";
+import { presentBatch, presentContact } from "./present.ts";
+import {
+  bulkBody,
+  contact,
+  contactBatch,
+  contactBody,
+  contactParams,
+  contactPatch,
+  deletedContact,
+  emailStatus,
+} from "./schema.ts";
 
 const contacts = defineList({
   table: "contacts",
@@ -43,6 +54,36 @@ const create = route({
     await checkContactFields(ctx, fields);
     const created = await createContact(ctx.em, ctx.tenant, { email, firstName, lastName, fields });
     return ok(presentContact(created), { impact: impact({ would_create: 1 }) });
+  });
+
+const upsert = route({
+  method: "POST",
+  path: "/contacts/bulk",
+  scope: "contacts:write",
+  readScope: "contacts:read",
+  idempotency: "required",
+  dryRun: true,
+  itemsIn: "contacts",
+  operationId: "upsertContacts",
+  tag: "Contacts",
+  summary: "Create or change up to 1,000 contacts by their addresses",
+  description: paragraphs(
+    "Creates a contact for each address that is new, and changes those that exist. A field that an item leaves out stays as it is, custom fields too. The answer has a result per item, in their order: `created`, `updated`, `unchanged` or `failed`.",
+    "An item that cannot be used fails alone, with the code, message and `param` of its `error`; the others are written. Items with the same address are settled in their order, so that the last one wins. A contact keeps the spelling of its address.",
+  ),
+})
+  .input(z.strictObject({ body: bulkBody }))
+  .output(contactBatch)
+  .mutation(async ({ ctx, input }) => {
+    const items = await checkItems(ctx, input.body.contacts);
+    const { outcomes, created, updated } = await upsertContacts(
+      ctx.em,
+      ctx.tenant,
+      items.flatMap((item) => ("contact" in item ? [item.contact] : [])),
+    );
+    // New contacts have no ids to name yet.
+    const effect = { would_create: created, would_update: updated.length, affected_ids: updated };
+    return ok(presentBatch(items, outcomes), { impact: impact(effect) });
   });
 
 const page = route({
@@ -124,4 +165,4 @@ const remove = route({
     return ok({ object: "contact", id, deleted: true }, { impact: impact({ would_delete: 1, affected_ids: [id] }) });
   });
 
-export const contactsRouter = router({ create, page, retrieve, update, remove });
+export const contactsRouter = router({ create, upsert, page, retrieve, update, remove });

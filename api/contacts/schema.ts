@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { EMAIL_STATUSES } from "../../db/entities/contact.ts";
-import { deleted, idOf } from "../fields.ts";
+import { exampleId } from "../../domain/ids.ts";
+import { address, deleted, idOf } from "../fields.ts";
+import { shownAs } from "../openapi/schemas.ts";
 import { personBody, personPatch, shownPerson } from "../people.ts";
 import { idParamOf } from "../rest/route.ts";
 
@@ -38,5 +40,73 @@ export const contact = z
     email_status: emailStatus,
   })
   .meta({ id: "Contact", description: "A person whom campaigns mail." });
+
+/** Contacts that one call may make or change. */
+export const MAX_BULK = 1_000;
+
+/** A contact of a bulk call. */
+export const contactUpsert = z.strictObject({ ...personPatch, email: address, fields: givenFields.optional() });
+
+export const bulkBody = z.strictObject({
+  contacts: z
+    .array(
+      z.record(z.string(), z.unknown()).meta({
+        ...shownAs(contactUpsert),
+        id: "ContactUpsert",
+        description: "A contact by its address; a field that is left out stays as it is.",
+      }),
+    )
+    .min(1)
+    .max(MAX_BULK)
+    .describe("Contacts to make or to change."),
+});
+
+export const contactBatch = z
+  .object({
+    object: z.literal("contact_batch"),
+    results: z
+      .array(
+        z
+          .object({
+            index: z
+              .int()
+              .min(0)
+              .meta({ description: "The place of the item in `contacts`, from 0.", examples: [0] }),
+            email: z
+              .string()
+              .nullable()
+              .meta({ description: "The address of the item; null if it has none.", examples: ["ada@example.com"] }),
+            status: z.enum(["created", "updated", "unchanged", "failed"]).meta({
+              description: "`unchanged`: the contact had every given value already. `failed`: see `error`.",
+              examples: ["created"],
+            }),
+            id: z
+              .string()
+              .nullable()
+              .meta({
+                description: "The id of the contact; null if the item failed.",
+                examples: [exampleId("contact")],
+              }),
+            error: z
+              .object({
+                code: z.string().meta({ description: "As the `code` of an error.", examples: ["validation_failed"] }),
+                message: z.string().meta({ examples: ["contacts[0].email is required."] }),
+                param: z
+                  .string()
+                  .nullable()
+                  .meta({
+                    description: "The field at fault, by its place in the body.",
+                    examples: ["contacts[0].email"],
+                  }),
+              })
+              .meta({ id: "ContactBatchError", description: "Why an item of a bulk call failed." })
+              .nullable()
+              .meta({ description: "Why the item failed; null if it did not.", examples: [null] }),
+          })
+          .meta({ id: "ContactBatchResult", description: "The outcome of one item of a bulk call." }),
+      )
+      .describe("One result per item, in their order."),
+  })
+  .meta({ id: "ContactBatch", description: "The outcome of a bulk call." });
 
 export const deletedContact = deleted("contact", "contact", "DeletedContact");

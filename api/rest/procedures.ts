@@ -207,6 +207,8 @@ const BEHIND_INPUT = { read: reading, write: writing, send: sending } as const;
 
 /** The base procedure of a route: admission, input, and the middlewares of its kind. */
 export function procedureFor(definition: RouteDefinition) {
-  const parsed = admitted.meta(definition).input(parserOf(completeInput(definition.input), definition.output));
+  const parsed = admitted
+    .meta(definition)
+    .input(parserOf(completeInput(definition.input), definition.output, definition.itemsIn));
   return parsed.concat(BEHIND_INPUT[definition.kind]);
 }

@@ -7,7 +7,7 @@ import { holdPlace } from "../record-limit.ts";
 import { emitWritten } from "../webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
 import { contactRecord } from "../webhooks/records.ts";
-import { CONTACT_WRITTEN } from "./email-status.ts";
+import { CONTACT_WRITTEN } from "./contact-rows.ts";
 import { hasControlCharacter } from "./rules.ts";
 
 /** Custom fields that a tenant may declare. */
@@ -175,8 +175,7 @@ async function removeValues(em: EntityManager, tenant: Tenant, name: string, aft
       where ${ofTenant(tenant, "c")} and c.email > ${after} and jsonb_exists(c.fields, ${name})
       order by c.email limit ${DELETE_ROWS} for update
     ), written as (
-      update contacts c set fields = c.fields - ${name}::text from present p
-      where c.id = p.id and ${ofTenant(tenant, "c")}
+      update contacts c set fields = c.fields - ${name}::text from present p where c.id = p.id
       returning c.*, false as created
     ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
     select count(*)::int as contacts, coalesce(max(email), '') as after, exists (select from emitted) as emitted

@@ -123,6 +123,7 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
   "POST /subscribers": () => ({ email: uniqueEmail() }),
   "PATCH /subscribers/{subscriberId}": () => ({ first_name: "Changed" }),
   "POST /contacts": () => ({ email: uniqueEmail() }),
+  "POST /contacts/bulk": () => ({ contacts: [{ email: uniqueEmail() }] }),
   "PATCH /contacts/{contactId}": () => ({ first_name: "Changed" }),
   "POST /newsletters": () => ({ name: "New" }),
   "PATCH /newsletters/{newsletterId}": () => ({ name: "Changed" }),
