@@ -214,6 +214,36 @@ export type Contact = {
   email_status: "ACTIVE" | "INVALID";
 };
 
+/** The outcome of a bulk call. */
+export type ContactBatch = {
+  object: "contact_batch";
+  /** One result per item, in their order. */
+  results: Array<ContactBatchResult>;
+};
+
+/** Why an item of a bulk call failed. */
+export type ContactBatchError = {
+  /** As the `code` of an error. */
+  code: string;
+  message: string;
+  /** The field at fault, by its place in the body. */
+  param: string | null;
+};
+
+/** The outcome of one item of a bulk call. */
+export type ContactBatchResult = {
+  /** The place of the item in `contacts`, from 0. */
+  index: number;
+  /** The address of the item; null if it has none. */
+  email: string | null;
+  /** `unchanged`: the contact had every given value already. `failed`: see `error`. */
+  status: "created" | "updated" | "unchanged" | "failed";
+  /** The id of the contact; null if the item failed. */
+  id: string | null;
+  /** Why the item failed; null if it did not. */
+  error: ContactBatchError | null;
+};
+
 /** A contact was added. */
 export type ContactCreatedEvent = {
   /** The id of the event. */
@@ -251,6 +281,16 @@ export type ContactUpdatedEvent = {
   data: {
     object: Contact;
   };
+};
+
+/** A contact by its address; a field that is left out stays as it is. */
+export type ContactUpsert = {
+  /** An email address; it is trimmed and lower-cased. */
+  email: string;
+  first_name?: string | null;
+  last_name?: string | null;
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. A field that is left out stays as it is, and `null` takes its value away. */
+  fields?: Record<string, string | number | boolean | null>;
 };
 
 export type CreateContactBody = {
@@ -1315,6 +1355,11 @@ export type UpdateWebhookBody = {
   active?: boolean;
 };
 
+export type UpsertContactsBody = {
+  /** Contacts to make or to change. */
+  contacts: Array<ContactUpsert>;
+};
+
 /** One attempt to deliver an event, without its payload. */
 export type WebhookDelivery = {
   object: "webhook_delivery";
@@ -1986,6 +2031,26 @@ export class ContactsResource {
     options?: O,
   ): Promise<Outcome<Contact, Impact, O>> {
     return this.#transport.request({ method: "POST", path: "/contacts", body, takesKey: true }, options);
+  }
+
+  /**
+   * Create or change up to 1,000 contacts by their addresses.
+   *
+   * Creates a contact for each address that is new, and changes those that exist. A field that an item leaves out stays as it is, custom fields too. The answer has a result per item, in their order: `created`, `updated`, `unchanged` or `failed`.
+   *
+   * An item that cannot be used fails alone, with the code, message and `param` of its `error`; the others are written. Items with the same address are settled in their order, so that the last one wins. A contact keeps the spelling of its address.
+   *
+   * **Scope:** `contacts:write`.
+   *
+   * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `contacts:read` besides.
+   */
+  upsert<O extends WriteOptions & DryRunOption>(
+    body: UpsertContactsBody,
+    options?: O,
+  ): Promise<Outcome<ContactBatch, Impact, O>> {
+    return this.#transport.request({ method: "POST", path: "/contacts/bulk", body, takesKey: true }, options);
   }
 
   /**

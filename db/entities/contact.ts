@@ -60,4 +60,20 @@ const ContactFieldSchema = defineEntity({
   },
 });
 
-export const contactEntities = [ContactSchema, ContactFieldSchema] as const;
+/**
+ * An address whose hard bounce was just recorded or lifted, for the status of its contacts. Written by a trigger of
+ * `suppressions`, so that a settlement of mails neither waits for contacts nor locks them.
+ */
+const ContactStatusCheckSchema = defineEntity({
+  name: "ContactStatusCheck",
+  tableName: "contact_status_checks",
+  properties: {
+    seq: p.bigint().primary().autoincrement(),
+    ...tenancy,
+    email: p.text(),
+    /** When the status was first set; null before. */
+    checkedAt: instant().nullable(),
+  },
+});
+
+export const contactEntities = [ContactSchema, ContactFieldSchema, ContactStatusCheckSchema] as const;

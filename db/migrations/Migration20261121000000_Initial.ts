@@ -41,6 +41,9 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "contact_fields" ("team_id" text not null, "environment" text not null, "name" text not null, "type" text not null, "deleted_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "name"));`,
     );
     this.addSql(
+      `create table "contact_status_checks" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "email" text not null, "checked_at" timestamptz(3) null);`,
+    );
+    this.addSql(
       `create table "credit_balances" ("team_id" text not null, "environment" text not null, "available" bigint not null, "reserved" bigint not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("team_id", "environment"));`,
     );
     this.addSql(
@@ -297,6 +300,21 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(`create trigger "send_recipients_count" after update on "send_recipients"
       referencing old table as old_rows new table as new_rows
       for each statement execute function count_recipient_states();`);
+
+    // Only rows of hard bounces run the function.
+    this.addSql(`create function check_contact_status() returns trigger language plpgsql as $$
+      begin
+        insert into contact_status_checks (team_id, environment, email)
+        values (coalesce(new.team_id, old.team_id), coalesce(new.environment, old.environment), coalesce(new.email, old.email));
+        return null;
+      end $$;`);
+    for (const [event, row] of [
+      ["insert", "new"],
+      ["delete", "old"],
+    ]) {
+      this.addSql(`create trigger "suppressions_${event}_bounce" after ${event} on "suppressions"
+        for each row when (${row}.reason = 'bounce:hard') execute function check_contact_status();`);
+    }
 
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);

@@ -70,6 +70,23 @@ export function fieldProblem(types: FieldTypes, name: string, value: unknown): s
   return value === null ? undefined : PROBLEMS[type](value);
 }
 
+const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
+const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
+  ["true", true],
+  ["yes", true],
+  ["1", true],
+  ["false", false],
+  ["no", false],
+  ["0", false],
+]);
+
+/** A value of a custom field that a file spells as text; the text itself where it spells none, see `fieldProblem`. */
+export function valueOfText(type: ContactFieldType, text: string): FieldValues[string] {
+  if (type === "number" && NUMBER.test(text)) return Number(text);
+  if (type === "boolean") return BOOLEANS.get(text.toLowerCase()) ?? text;
+  return text;
+}
+
 /** The values after a change. */
 export function changedFields(values: FieldValues, changes: FieldChanges): FieldValues {
   const merged = Object.entries({ ...values, ...changes });

@@ -1,6 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
 import type { EmailStatus } from "../../db/entities/contact.ts";
+import { queryHorizonMs } from "../../db/horizon.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { emitWritten } from "../webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
 import { contactRecord } from "../webhooks/records.ts";
@@ -33,4 +35,42 @@ export async function refreshEmailStatus(em: EntityManager, tenant: Tenant, emai
     ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
     select exists (select from emitted) as emitted`.execute(kysely(em));
   if (rows[0]?.emitted) notifyRelayAfterCommit(em);
+}
+
+/**
+ * Sets the status of contacts whose addresses bounced or are mailed again, of all tenants. Each address is looked at
+ * twice: at once, and when every transaction that was open then has ended, because it may have made or changed a contact
+ * without seeing the suppression.
+ * @param em in no transaction
+ * @param limit addresses at most
+ * @returns addresses that were looked at
+ */
+export async function refreshDueStatuses(em: EntityManager, limit: number): Promise<number> {
+  const horizonMs = await queryHorizonMs(em.fork());
+  // Where it cannot be known: no statement of this project takes longer.
+  const ended =
+    horizonMs === null ? sql`now() - interval '1 hour'` : sql`${new Date(horizonMs).toISOString()}::timestamptz`;
+  return transaction(em, async (tx) => {
+    const { rows } = await sql<Tenant & { email: string }>`
+      with due as (
+        select seq, checked_at from contact_status_checks
+        where checked_at is null or checked_at < ${ended}
+        order by seq limit ${limit} for update skip locked
+      ), first as (
+        update contact_status_checks s set checked_at = clock_timestamp() from due
+        where s.seq = due.seq and due.checked_at is null
+        returning s.team_id, s.environment, s.email
+      ), second as (
+        delete from contact_status_checks s using due where s.seq = due.seq and due.checked_at is not null
+        returning s.team_id, s.environment, s.email
+      )
+      select team_id as "teamId", environment, email from first
+      union all select team_id, environment, email from second`.execute(kysely(tx));
+    const byTenant = Map.groupBy(rows, ({ teamId, environment }) => `${teamId}/${environment}`);
+    for (const addresses of byTenant.values()) {
+      const [tenant] = addresses;
+      if (tenant) await refreshEmailStatus(tx, tenant, [...new Set(addresses.map(({ email }) => email))]);
+    }
+    return rows.length;
+  });
 }

@@ -62,6 +62,8 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     email_status: "INVALID",
     ...touched,
   },
+  // As text: see send_counts.
+  contact_status_checks: { seq: "9007199254740993", ...tenant, email: "person@bücher.example", checked_at: AT },
   contact_fields: { ...tenant, name: "city", type: "text", deleted_at: AT, created_at: AT },
   subscriptions: {
     list_id: "list_columns",

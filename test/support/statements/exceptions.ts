@@ -46,6 +46,13 @@ export const EXCEPTIONS: readonly Exception[] = [
     statement: /(?:subscribers s where s|contacts c where c)\.id = \$/,
   },
   {
+    reason: "The contacts that the same transaction has locked under their tenant, by ids alone for the same reason.",
+    program: "api",
+    file: /^domain\/audience\/contact-bulk\.ts$/,
+    tables: ["contacts"],
+    statement: /update contacts c set .* where c\.id = g\.id /,
+  },
+  {
     reason:
       "Read under its tenant in the same transaction, an endpoint leads to its deliveries, and these to their events.",
     program: "api",
@@ -82,6 +89,12 @@ export const EXCEPTIONS: readonly Exception[] = [
     file: /^domain\/audience\/confirmations\.ts$/,
     tables: ["subscriptions", "subscribers", "lists", "suppressions", "confirmation_mails"],
     statement: /confirmation_due_at (?:<= clock_timestamp\(\)|= case)/,
+  },
+  {
+    reason: "The addresses that bounced are looked at for all tenants; each row carries its tenant along.",
+    program: "workers",
+    file: /^domain\/audience\/email-status\.ts$/,
+    tables: ["contact_status_checks"],
   },
   {
     reason: "Clean-up deletes what is too old, of all tenants.",
