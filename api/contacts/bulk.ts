@@ -1,5 +1,5 @@
 import type { ContactUpsert } from "../../domain/audience/contact-bulk.ts";
-import { lockFieldTypes } from "../../domain/audience/contact-fields.ts";
+import { type FieldTypes, lockFieldTypes } from "../../domain/audience/contact-fields.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { parseItem } from "../rest/input.ts";
@@ -14,7 +14,8 @@ export async function checkItems(
   { em, tenant }: Pick<RequestContext, "em" | "tenant">,
   items: readonly Record<string, unknown>[],
 ): Promise<CheckedItem[]> {
-  const types = items.some(({ fields }) => fields !== undefined) ? await lockFieldTypes(em, tenant) : new Map();
+  const hasFields = items.some(({ fields }) => fields !== undefined);
+  const types: FieldTypes = hasFields ? await lockFieldTypes(em, tenant) : new Map();
   return items.map((item, index) => {
     try {
       const path = ["contacts", index];

@@ -6,10 +6,8 @@ import {
 } from "../../domain/audience/contact-fields.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
+import { MAX_PROBLEMS } from "../rest/input.ts";
 import { paramName } from "../rest/messages.ts";
-
-/** Problems that one message names. */
-const MAX_PROBLEMS = 20;
 
 /**
  * Checks the custom fields of a body against those that are declared.

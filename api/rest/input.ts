@@ -7,7 +7,7 @@ import { describeIssue, paramName } from "./messages.ts";
 /** Deeper than any body the API takes; a limit keeps hostile ones from exhausting the stack. */
 export const MAX_DEPTH = 32;
 /** Problems that one message names. */
-const MAX_PROBLEMS = 20;
+export const MAX_PROBLEMS = 20;
 
 /** The parts of a request before they are checked against a schema. */
 export interface RawInput {
