@@ -3,7 +3,7 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { type Info, parse } from "csv-parse";
 import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
-import type { ContactFieldType, FieldValues } from "../db/entities/contact.ts";
+import type { FieldValues } from "../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { normaliseAddress, type StoredAddress, storedAddress } from "./address.ts";
 import { type FieldTypes, fieldProblem, lockFieldTypes, valueOfText } from "./audience/contact-fields.ts";
@@ -28,8 +28,8 @@ const NOT_UTF8 = "\u{FFFD}";
 const COLUMNS = ["email", "first_name", "last_name"] as const;
 type Column = (typeof COLUMNS)[number];
 
-/** Columns of a file in order; undefined for one that is not imported. */
-type Header = readonly ({ column: Column } | { field: string; type: ContactFieldType } | undefined)[];
+/** Columns of a file in order: one of `COLUMNS`, a custom field, or undefined for one that is not imported. */
+type Header = readonly (string | undefined)[];
 
 /** The records that an import makes of a file's rows. */
 interface PeopleKind {
@@ -332,14 +332,8 @@ function readHeader(names: string[], fields: FieldTypes, onIgnoredColumn?: (name
     const hint = names.length === 1 && /[;\t]/.test(names[0] ?? "") ? " Columns are separated by commas." : "";
     throw new ImportError(`The header row names no column \`email\`.${hint}`);
   }
-  return columns.map((column, i) => {
-    if (column === undefined) {
-      onIgnoredColumn?.((names[i] ?? "").trim());
-      return undefined;
-    }
-    const type = fields.get(column);
-    return type === undefined ? { column: column as Column } : { field: column, type };
-  });
+  for (const [i, name] of names.entries()) if (columns[i] === undefined) onIgnoredColumn?.(name.trim());
+  return columns;
 }
 
 /** The row, or why it is refused. */
@@ -356,14 +350,15 @@ function readRow(
   for (const [i, column] of header.entries()) {
     const text = (texts[i] ?? "").trim();
     if (column === undefined || text === "") continue;
-    if ("column" in column) {
-      values[column.column] = text;
+    const type = types.get(column);
+    if (type === undefined) {
+      values[column as Column] = text;
       continue;
     }
-    const { field, type } = column;
-    fields[field] = valueOfText(type, text);
-    const problem = fieldProblem(types, field, fields[field]);
-    if (problem !== undefined) problems.push(`${field} ${problem}`);
+    const value = valueOfText(type, text);
+    fields[column] = value;
+    const problem = fieldProblem(types, column, value);
+    if (problem !== undefined) problems.push(`${column} ${problem}`);
   }
   if (values.email === "") return "no email address";
   if (normaliseAddress(values.email) === undefined) return "email is not an email address";

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { transaction } from "../../db/transaction.ts";
+import { deleteField } from "../../domain/audience/contact-fields.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
@@ -161,6 +162,20 @@ describe("Contacts", () => {
     assert.equal((await read(one.id)).email, email);
   });
 
+  it("show the spelling that a patch gave their address last, and keep it in a bulk call", async () => {
+    const local = unique("spelt");
+    const [unicode, punycode] = [`${local}@münchen.de`, `${local}@xn--mnchen-3ya.de`];
+    const { id } = await make({ email: unicode });
+    await bounce(unicode);
+    const { body } = await client.patch(`/contacts/${id}`, { email: punycode });
+    assert.deepEqual([body.data.email, body.data.email_status], [punycode, "INVALID"]);
+    const contacts = [{ email: unicode, first_name: "A" }];
+    await client.post("/contacts/bulk", { contacts }, { idempotencyKey: unique("bulk") });
+    const { email, first_name } = await read(id);
+    assert.deepEqual([email, first_name], [punycode, "A"]);
+    for (const spelling of [unicode, punycode]) assert.deepEqual(await listed({ email: spelling }), [id]);
+  });
+
   it("are gone once deleted, and the address is free", async () => {
     const { id, email } = await make();
     await client.post("/suppressions", { emails: [email] });
@@ -206,6 +221,27 @@ describe("Contacts", () => {
         assert.match(message, /fields\.elsewhere is not a custom field.*fields\.constructor is not a custom field/);
       }
       assert.deepEqual((await read(id)).fields, {});
+    });
+
+    it("keep no value of a field whose deletion races with requests", async () => {
+      await declareFields(team, { fleeting: "number" });
+      const { id } = await make();
+      const fields = { fleeting: 1 };
+      const contacts = Array.from({ length: 20 }, () => ({ email: uniqueEmail(), fields }));
+      const requests = () => [
+        client.post("/contacts", { email: uniqueEmail(), fields }),
+        client.patch(`/contacts/${id}`, { fields }),
+        client.post("/contacts/bulk", { contacts }, { idempotencyKey: unique("bulk") }),
+      ];
+      const before = requests();
+      const deletion = deleteField(team.em, { teamId: team.team.id, environment: "LIVE" }, "fleeting");
+      const answers = await Promise.all([...before, ...requests(), ...requests()]);
+      await deletion;
+      for (const { status, body } of answers) {
+        assert.ok(status < 300 || body.error.param === "fields.fleeting", JSON.stringify(body));
+      }
+      const { body } = await client.get("/contacts", { query: { limit: 100 } });
+      assert.ok(body.data.every((contact: Json) => Object.keys(contact.fields).length === 0));
     });
 
     it("take null for a value that is not there", async () => {
