@@ -8,6 +8,7 @@ import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
@@ -64,6 +65,7 @@ export async function makeEstate(): Promise<Estate> {
   await make(`/lists/${list.id}/subscribers`, { subscriber_ids: [subscriber.id] });
   const draft = { name: "Draft", subject: "Hi", from_email: fromEmail, body: "<p>Hi</p>" };
   const newsletter = await make("/newsletters", draft);
+  await declareFields(team, { city: "text" });
   const contact = await make("/contacts", { email: uniqueEmail() });
   const email = uniqueEmail();
   await make("/suppressions", { emails: [email] });
