@@ -1,4 +1,5 @@
 import { accountsRouter } from "./accounts/routes.ts";
+import { contactsRouter } from "./contacts/routes.ts";
 import { listsRouter } from "./lists/routes.ts";
 import { meRouter } from "./me/routes.ts";
 import { newslettersRouter } from "./newsletters/routes.ts";
@@ -15,6 +16,7 @@ export const appRouter = router({
   me: meRouter,
   lists: listsRouter,
   subscribers: subscribersRouter,
+  contacts: contactsRouter,
   newsletters: newslettersRouter,
   newsletterSends: newsletterSendsRouter,
   suppressions: suppressionsRouter,

@@ -6,6 +6,7 @@ import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { accountCommands } from "./commands/accounts.ts";
 import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
+import { fieldCommands } from "./commands/fields.ts";
 import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
 import { listenCommand } from "./commands/listen.ts";
@@ -53,6 +54,7 @@ const groups = [
   webhookCommands,
   deliveryCommands,
   listenCommand,
+  fieldCommands,
   importCommand,
   secretCommands,
 ];

@@ -34,7 +34,7 @@ interface Route {
  * a profile of the API.
  */
 export function procedureFor(definition: RouteDefinition, handler: RouteHandler) {
-  const parse = parserOf(completeInput(definition.input), definition.output);
+  const parse = parserOf(completeInput(definition.input), definition.output, definition.itemsIn);
   const route: Route = { definition, parse, handler };
   const resolve = ({ ctx }: { ctx: Call }) => serve(ctx, route);
   const procedure = t.procedure.meta(definition);

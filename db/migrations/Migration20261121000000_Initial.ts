@@ -32,6 +32,24 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "confirmation_mails_day_team_id_environment_index" on "confirmation_mails" ("day", "team_id", "environment");`,
     );
     this.addSql(
+      `create table "contacts" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "fields" jsonb not null default '{}', "email_status" text not null default 'ACTIVE', "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(
+      `create index "contacts_email_status_updated_at" on "contacts" ("team_id", "environment", "email_status", "updated_at", "id");`,
+    );
+    this.addSql(
+      `create index "contacts_email_status_created_at" on "contacts" ("team_id", "environment", "email_status", "created_at", "id");`,
+    );
+    this.addSql(
+      `alter table "contacts" add constraint "contacts_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
+    );
+    this.addSql(
+      `create table "contact_fields" ("team_id" text not null, "environment" text not null, "name" text not null, "type" text not null, "deleted_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "name"));`,
+    );
+    this.addSql(
+      `create table "contact_status_checks" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "email" text not null, "checked_at" timestamptz(3) null);`,
+    );
+    this.addSql(
       `create table "credit_balances" ("team_id" text not null, "environment" text not null, "available" bigint not null, "reserved" bigint not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("team_id", "environment"));`,
     );
     this.addSql(
@@ -221,6 +239,7 @@ export class Migration20261121000000_Initial extends Migration {
       "lists",
       "subscribers",
       "subscriptions",
+      "contacts",
       "suppressions",
       "email_accounts",
       "newsletters",
@@ -239,6 +258,8 @@ export class Migration20261121000000_Initial extends Migration {
       ["api_keys", "member_id", "members"],
       ["lists", "team_id", "teams"],
       ["subscribers", "team_id", "teams"],
+      ["contacts", "team_id", "teams"],
+      ["contact_fields", "team_id", "teams"],
       ["subscriptions", "list_id", "lists"],
       ["subscriptions", "subscriber_id", "subscribers"],
       ["email_accounts", "team_id", "teams"],
@@ -261,6 +282,7 @@ export class Migration20261121000000_Initial extends Migration {
     // A list without a filter is read value by value of these columns: a value beyond them would not be shown.
     for (const [table, column, values] of [
       ["subscriptions", "status", ["PENDING", "CONFIRMED", "UNSUBSCRIBED"]],
+      ["contacts", "email_status", ["ACTIVE", "INVALID"]],
       ["suppressions", "reason", ["MANUAL", "bounce:hard", "bounce:soft", "bounce:complaint", "UNSUBSCRIBED"]],
       ["unsubscribes", "source", ["link", "one_click"]],
     ] as const) {
@@ -284,6 +306,21 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(`create trigger "send_recipients_count" after update on "send_recipients"
       referencing old table as old_rows new table as new_rows
       for each statement execute function count_recipient_states();`);
+
+    // Only rows of hard bounces run the function.
+    this.addSql(`create function check_contact_status() returns trigger language plpgsql as $$
+      begin
+        insert into contact_status_checks (team_id, environment, email)
+        values (coalesce(new.team_id, old.team_id), coalesce(new.environment, old.environment), coalesce(new.email, old.email));
+        return null;
+      end $$;`);
+    for (const [event, row] of [
+      ["insert", "new"],
+      ["delete", "old"],
+    ]) {
+      this.addSql(`create trigger "suppressions_${event}_bounce" after ${event} on "suppressions"
+        for each row when (${row}.reason = 'bounce:hard') execute function check_contact_status();`);
+    }
 
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);

@@ -1,11 +1,11 @@
-import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
+import { LockMode } from "@mikro-orm/postgresql";
 import { type Selectable, sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
 import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { recordReader } from "../../db/records.ts";
 import { storedAddress } from "../address.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -19,18 +19,9 @@ import {
   takingSlots,
 } from "./contact-slots.ts";
 import { pending } from "./initial-status.ts";
-
-export interface SubscriberFields {
-  /** Valid, in any spelling. */
-  email: string;
-  firstName: string | null;
-  lastName: string | null;
-}
+import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
 type SubscriberRow = Selectable<Database["subscribers"]>;
-
-const alreadyExists = () =>
-  new ApiError("resource_already_exists", "A subscriber with this address exists; PATCH that one.", { param: "email" });
 
 /**
  * Makes a subscriber without a list.
@@ -41,7 +32,7 @@ const alreadyExists = () =>
 export async function createSubscriber(
   em: EntityManager,
   tenant: Tenant,
-  { email, firstName, lastName }: SubscriberFields,
+  { email, firstName, lastName }: PersonFields,
 ): Promise<{ record: Readonly<Subscriber> } & TakenSlots> {
   const address = storedAddress(email);
   // A statement of its own, which costs less than a flush: this is the most frequent write.
@@ -55,21 +46,11 @@ export async function createSubscriber(
     ), ${takingSlots(tenant, sql`select email from written`)}
     select written.*, ${countedSlots} from written`;
   const [made] = (await executePrepared(em, "create_subscriber", creation)).rows;
-  if (!made) throw alreadyExists();
+  if (!made) throw alreadyExists("subscriber");
   const { slots, counted, ...row } = made;
   await ensureCounted(em, tenant, { slots, counted });
   await emit(em, tenant, "subscriber.created", subscriberRow(row.id));
   return { record: recordReader(em, Subscriber)(row), slots };
-}
-
-/** Writes a subscriber. @throws {ApiError} `resource_already_exists` when another one has the address */
-async function flushUnique(em: EntityManager): Promise<void> {
-  try {
-    await em.flush();
-  } catch (error) {
-    if (error instanceof UniqueConstraintViolationException) throw alreadyExists();
-    throw error;
-  }
 }
 
 /**
@@ -93,7 +74,7 @@ export async function updateSubscriber(
   em: EntityManager,
   tenant: Tenant,
   subscriberId: string,
-  patch: Patch<SubscriberFields>,
+  patch: Patch<PersonFields>,
 ): Promise<Patched<Subscriber> & TakenSlots> {
   const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!subscriber) throw notFound();
@@ -102,7 +83,7 @@ export async function updateSubscriber(
   const moved = address !== undefined && address.email !== formerAddress;
   em.assign(subscriber, changesOf({ ...patch, ...address }));
   const isChanged = isDirty(em, subscriber);
-  await flushUnique(em);
+  await flushUnique(em, "subscriber");
   if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
   const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;
   if (isChanged) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));

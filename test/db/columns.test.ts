@@ -60,6 +60,20 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     last_name: "Last",
     ...touched,
   },
+  contacts: {
+    id: "con_columns",
+    ...tenant,
+    email: "person@bücher.example",
+    email_spelling: "person@xn--bcher-kva.example",
+    first_name: "First",
+    last_name: "Last",
+    fields: { city: "Köln", orders: 3, vip: true, since: "2026-08-15" },
+    email_status: "INVALID",
+    ...touched,
+  },
+  // As text: see send_counts.
+  contact_status_checks: { seq: "9007199254740993", ...tenant, email: "person@bücher.example", checked_at: AT },
+  contact_fields: { ...tenant, name: "city", type: "text", deleted_at: AT, created_at: AT },
   subscriptions: {
     list_id: "list_columns",
     subscriber_id: "sub_columns",
