@@ -2079,7 +2079,7 @@ export class ContactsResource {
   /**
    * Create a contact.
    *
-   * Creates a contact. The address is trimmed and lower-cased. An address that a contact of the team has already is 409 `resource_already_exists`: change that contact with `PATCH`, or use the bulk upsert. A subscriber may have the same address.
+   * Creates a contact. The address is trimmed and lower-cased. An address that a contact of the team has already is 409 `resource_already_exists`: change that contact with `PATCH`, or use the bulk upsert. A subscriber may have the same address; a new one takes a contact slot of the plan, and without one left it is 402 `quota_exceeded`.
    *
    * `fields` takes the custom fields that the team declared in the app; any other is 400 `validation_failed`, and `param` names it.
    *
@@ -2101,7 +2101,7 @@ export class ContactsResource {
    *
    * Creates a contact for each address that is new, and changes those that exist. A field that an item leaves out stays as it is, custom fields too. The answer has a result per item, in their order: `created`, `updated`, `unchanged` or `failed`.
    *
-   * An item that cannot be used fails alone, with the code, message and `param` of its `error`; the others are written. Items with the same address are settled in their order, so that the last one wins. A contact keeps the spelling of its address.
+   * An item that cannot be used fails alone, with the code, message and `param` of its `error`; the others are written. Items with the same address are settled in their order, so that the last one wins. A contact keeps the spelling of its address. New addresses take contact slots of the plan, the first ones first; where none is left, an item fails with `quota_exceeded`.
    *
    * **Scope:** `contacts:write`.
    *
@@ -2132,7 +2132,7 @@ export class ContactsResource {
    *
    * Changes the fields that the body holds and leaves the others as they are, custom fields too. An address that another contact has is 409 `resource_already_exists`.
    *
-   * The `email_status` of a changed address is that of the new one.
+   * The `email_status` of a changed address is that of the new one. It takes the contact slot of the one before it, unless a subscriber has that: then it needs a slot of its own, and without one left it is 402 `quota_exceeded`.
    *
    * **Scope:** `contacts:write`.
    *

@@ -164,6 +164,7 @@ export async function importSubscribers(
 /**
  * Imports contacts in the same way. A column with the name of a custom field sets it; an empty value leaves the known one.
  * @throws {ImportError} when the file has no usable header
+ * @throws {ApiError} `quota_exceeded` when the plan allows fewer new addresses
  */
 export async function importContacts(
   em: EntityManager,

@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { Contact } from "../../db/entities/contact.ts";
 import type { UpsertOutcome } from "../../domain/audience/contact-bulk.ts";
+import type { ApiError } from "../../domain/errors.ts";
 import { presentPerson } from "../people.ts";
 import type { CheckedItem } from "./bulk.ts";
 import type { contact, contactBatch } from "./schema.ts";
@@ -12,6 +13,12 @@ export const presentContact = (person: Contact): z.input<typeof contact> => ({
   email_status: person.emailStatus,
 });
 
+const failed = ({ code, message, param }: ApiError) => ({
+  status: "failed" as const,
+  id: null,
+  error: { code, message, param: param ?? null },
+});
+
 /** @param outcomes of the items that could be used, in their order */
 export function presentBatch(
   items: readonly CheckedItem[],
@@ -19,19 +26,11 @@ export function presentBatch(
 ): z.input<typeof contactBatch> {
   const settled = outcomes.values();
   const results = items.map((item, index) => {
-    if ("error" in item) {
-      const { code, message, param } = item.error;
-      return {
-        index,
-        email: item.email,
-        status: "failed" as const,
-        id: null,
-        error: { code, message, param: param ?? null },
-      };
-    }
+    if ("error" in item) return { index, email: item.email, ...failed(item.error) };
+    const { email } = item.contact;
     const { value: outcome } = settled.next();
     if (!outcome) throw new Error("an item has no outcome");
-    return { index, email: item.contact.email, ...outcome, error: null };
+    return "error" in outcome ? { index, email, ...failed(outcome.error) } : { index, email, ...outcome, error: null };
   });
   return { object: "contact_batch", results };
 }

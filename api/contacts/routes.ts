@@ -5,6 +5,7 @@ import { lookupAddress } from "../../domain/address.ts";
 import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
 import { createContact, deleteContact, readContact, updateContact } from "../../domain/audience/contacts.ts";
 import { addressFilter } from "../fields.ts";
+import { slotQuota } from "../quota.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { checkItems } from "./bulk.ts";
@@ -42,18 +43,19 @@ const create = route({
   tag: "Contacts",
   summary: "Create a contact",
   description: paragraphs(
-    "Creates a contact. The address is trimmed and lower-cased. An address that a contact of the team has already is 409 `resource_already_exists`: change that contact with `PATCH`, or use the bulk upsert. A subscriber may have the same address.",
+    "Creates a contact. The address is trimmed and lower-cased. An address that a contact of the team has already is 409 `resource_already_exists`: change that contact with `PATCH`, or use the bulk upsert. A subscriber may have the same address; a new one takes a contact slot of the plan, and without one left it is 402 `quota_exceeded`.",
     "`fields` takes the custom fields that the team declared in the app; any other is 400 `validation_failed`, and `param` names it.",
   ),
-  errors: ["resource_already_exists"],
+  errors: ["quota_exceeded", "resource_already_exists"],
 })
   .input(z.strictObject({ body: contactBody }))
   .output(contact)
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
     await checkContactFields(ctx, fields);
-    const created = await createContact(ctx.em, ctx.tenant, { email, firstName, lastName, fields });
-    return ok(presentContact(created), { impact: impact({ would_create: 1 }) });
+    const { record, slots } = await createContact(ctx.em, ctx.tenant, { email, firstName, lastName, fields });
+    const quota = await slotQuota(ctx, slots);
+    return ok(presentContact(record), { impact: impact({ would_create: 1, quota }) });
   });
 
 const upsert = route({
@@ -69,20 +71,25 @@ const upsert = route({
   summary: "Create or change up to 1,000 contacts by their addresses",
   description: paragraphs(
     "Creates a contact for each address that is new, and changes those that exist. A field that an item leaves out stays as it is, custom fields too. The answer has a result per item, in their order: `created`, `updated`, `unchanged` or `failed`.",
-    "An item that cannot be used fails alone, with the code, message and `param` of its `error`; the others are written. Items with the same address are settled in their order, so that the last one wins. A contact keeps the spelling of its address.",
+    "An item that cannot be used fails alone, with the code, message and `param` of its `error`; the others are written. Items with the same address are settled in their order, so that the last one wins. A contact keeps the spelling of its address. New addresses take contact slots of the plan, the first ones first; where none is left, an item fails with `quota_exceeded`.",
   ),
 })
   .input(z.strictObject({ body: bulkBody }))
   .output(contactBatch)
   .mutation(async ({ ctx, input }) => {
     const items = await checkItems(ctx, input.body.contacts);
-    const { outcomes, created, updated } = await upsertContacts(
+    const { outcomes, created, updated, slots } = await upsertContacts(
       ctx.em,
       ctx.tenant,
       items.flatMap((item) => ("contact" in item ? [item.contact] : [])),
     );
     // New contacts have no ids to name yet.
-    const effect = { would_create: created, would_update: updated.length, affected_ids: updated };
+    const effect = {
+      would_create: created,
+      would_update: updated.length,
+      affected_ids: updated,
+      quota: await slotQuota(ctx, slots),
+    };
     return ok(presentBatch(items, outcomes), { impact: impact(effect) });
   });
 
@@ -131,9 +138,9 @@ const update = route({
   summary: "Change a contact",
   description: paragraphs(
     "Changes the fields that the body holds and leaves the others as they are, custom fields too. An address that another contact has is 409 `resource_already_exists`.",
-    "The `email_status` of a changed address is that of the new one.",
+    "The `email_status` of a changed address is that of the new one. It takes the contact slot of the one before it, unless a subscriber has that: then it needs a slot of its own, and without one left it is 402 `quota_exceeded`.",
   ),
-  errors: ["resource_already_exists"],
+  errors: ["quota_exceeded", "resource_already_exists"],
 })
   .input(z.strictObject({ params: contactParams, body: contactPatch }))
   .output(contact)
@@ -141,8 +148,9 @@ const update = route({
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
     await checkContactFields(ctx, fields);
     const patch = { email, firstName, lastName, fields };
-    const { record, isChanged } = await updateContact(ctx.em, ctx.tenant, input.params.contactId, patch);
-    return ok(presentContact(record), { impact: updateImpact(record.id, isChanged) });
+    const { record, isChanged, slots } = await updateContact(ctx.em, ctx.tenant, input.params.contactId, patch);
+    const quota = slots === 0 ? null : await slotQuota(ctx, slots);
+    return ok(presentContact(record), { impact: { ...updateImpact(record.id, isChanged), quota } });
   });
 
 const remove = route({

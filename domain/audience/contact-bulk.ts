@@ -1,27 +1,27 @@
 import { isDeepStrictEqual } from "node:util";
 import { sql } from "kysely";
 import type { FieldValues } from "../../db/entities/contact.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type StoredAddress, storedAddress } from "../address.ts";
+import type { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Patch } from "../patch.ts";
-import { emitWritten } from "../webhooks/emit.ts";
+import { emit, emitWritten } from "../webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
 import { contactRecord } from "../webhooks/records.ts";
 import { changedFields } from "./contact-fields.ts";
 import { CONTACT_WRITTEN, lockedContacts } from "./contact-rows.ts";
+import { slotsExceeded, type TakenSlots, takeSlotsInOrder } from "./contact-slots.ts";
 import type { ContactFields } from "./contacts.ts";
 import { emailStatusOf } from "./email-status.ts";
 
 /** A contact by its address; a property that is undefined or left out stays as it is. */
 export type ContactUpsert = Pick<ContactFields, "email"> & Patch<Omit<ContactFields, "email">>;
 
-export interface UpsertOutcome {
-  status: "created" | "updated" | "unchanged";
-  id: string;
-}
+/** The outcome of an item: the contact, or the refusal. */
+export type UpsertOutcome = { status: "created" | "updated" | "unchanged"; id: string } | { error: ApiError };
 
-export interface BulkOutcome {
+export interface BulkOutcome extends TakenSlots {
   /** One per item, in their order. */
   outcomes: UpsertOutcome[];
   /** Contacts that were made. */
@@ -30,7 +30,7 @@ export interface BulkOutcome {
   updated: string[];
 }
 
-/** What an upsert may change of a contact. */
+/** The values of a contact that an upsert may change. */
 interface Values {
   firstName: string | null;
   lastName: string | null;
@@ -61,6 +61,7 @@ interface PresentContact extends Values {
  * Makes or changes a contact per address, in the caller's transaction. Items with the same address, in any spelling, are
  * settled in their order: the first one that makes the contact is `created`, those behind it change it. Every call takes
  * its addresses in the same order, so that calls at once do not deadlock. A contact keeps the spelling of its address.
+ * A new address for which the plan has no contact slot left is refused, with all its items.
  * @param items valid addresses, checked custom fields
  */
 export async function upsertContacts(
@@ -83,7 +84,7 @@ export async function upsertContacts(
     return values ?? NOTHING;
   };
 
-  let created = 0;
+  const made = new Map<string, Person & { id: string }>();
   const updated: string[] = [];
   // Once, unless another transaction makes a contact between the two statements.
   for (let people = groupByAddress(items); people.size > 0; ) {
@@ -102,12 +103,39 @@ export async function upsertContacts(
       const id = newId("contact");
       return { ...person.address, ...settle(person, id), id };
     });
-    for (const email of await insertContacts(em, tenant, drafts)) {
+    const inserted = await insertContacts(em, tenant, drafts);
+    for (const { id, email } of drafts) {
+      const person = people.get(email);
+      if (!person || !inserted.has(email)) continue;
+      made.set(email, { ...person, id });
       people.delete(email);
-      created++;
     }
   }
-  return { outcomes: items.flatMap((_, place) => outcomes.get(place) ?? []), created, updated };
+  const { slots, refused } = await takeSlotsInOrder(em, tenant, [...made.keys()]);
+  await takeBack(em, tenant, refused);
+  for (const email of refused) {
+    for (const place of made.get(email)?.places ?? []) outcomes.set(place, { error: slotsExceeded(1, 0) });
+    made.delete(email);
+  }
+  await emitCreated(
+    em,
+    tenant,
+    [...made.values()].map(({ id }) => id),
+  );
+  return { outcomes: items.flatMap((_, place) => outcomes.get(place) ?? []), created: made.size, updated, slots };
+}
+
+/** By a statement of its own behind the slots, which decide on the contacts that stay. */
+async function emitCreated(em: EntityManager, tenant: Tenant, ids: string[]): Promise<void> {
+  if (ids.length === 0) return;
+  const from = sql`contacts c where c.id = any(${ids})`;
+  await emit(em, tenant, "contact.created", { record: contactRecord("c"), from });
+}
+
+/** Deletes contacts that this transaction has made. They have no event yet, and no other transaction sees them. */
+async function takeBack(em: EntityManager, tenant: Tenant, emails: string[]): Promise<void> {
+  if (emails.length === 0) return;
+  await kysely(em).deleteFrom("contacts").where(ofTenant(tenant)).where("email", "in", emails).execute();
 }
 
 function groupByAddress(items: readonly ContactUpsert[]): Map<string, Person> {
@@ -154,22 +182,17 @@ async function insertContacts(
   em: EntityManager,
   tenant: Tenant,
   contacts: readonly (StoredAddress & PresentContact)[],
-): Promise<string[]> {
-  if (contacts.length === 0) return [];
-  const { rows } = await sql<{ email: string; emitted: boolean }>`
-    with written as (
-      insert into contacts as c
-        (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
-      select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g.email_spelling, g.first_name, g.last_name,
-        g.fields::jsonb, ${emailStatusOf(tenant, sql.ref("g.email"))}
-      from unnest(${columnsOf(contacts)}, ${contacts.map(({ email }) => email)}::text[],
-        ${contacts.map(({ emailSpelling }) => emailSpelling)}::text[])
-        as g (id, first_name, last_name, fields, email, email_spelling)
-      order by g.email
-      on conflict (team_id, environment, email) do nothing
-      returning c.*, true as created
-    ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
-    select email, exists (select from emitted) as emitted from written`.execute(kysely(em));
-  if (rows[0]?.emitted) notifyRelayAfterCommit(em);
-  return rows.map(({ email }) => email);
+): Promise<Set<string>> {
+  if (contacts.length === 0) return new Set();
+  const { rows } = await sql<{ email: string }>`
+    insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
+    select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g.email_spelling, g.first_name, g.last_name,
+      g.fields::jsonb, ${emailStatusOf(tenant, sql.ref("g.email"))}
+    from unnest(${columnsOf(contacts)}, ${contacts.map(({ email }) => email)}::text[],
+      ${contacts.map(({ emailSpelling }) => emailSpelling)}::text[])
+      as g (id, first_name, last_name, fields, email, email_spelling)
+    order by g.email
+    on conflict (team_id, environment, email) do nothing
+    returning email`.execute(kysely(em));
+  return new Set(rows.map(({ email }) => email));
 }

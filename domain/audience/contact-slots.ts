@@ -125,6 +125,7 @@ export async function takeSlotsInOrder(
   tenant: Tenant,
   emails: readonly string[],
 ): Promise<TakenSlots & { refused: string[] }> {
+  if (emails.length === 0) return { slots: 0, refused: [] };
   const given = sql`select email from unnest(${emails}::text[]) g (email)`;
   const { rows } = await sql<{ email: string }>`
     with held as (${holding(tenant, given)}) select email from held where is_new`.execute(kysely(em));

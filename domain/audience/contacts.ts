@@ -1,7 +1,9 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { sql } from "kysely";
+import { type Selectable, sql } from "kysely";
 import { Contact } from "../../db/entities/contact.ts";
-import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { type Database, type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
+import { recordReader } from "../../db/records.ts";
 import { storedAddress } from "../address.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
@@ -9,8 +11,19 @@ import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import { contactRecord } from "../webhooks/records.ts";
 import { changedFields, type FieldChanges } from "./contact-fields.ts";
+import {
+  type CountedSlots,
+  countedSlots,
+  ensureCounted,
+  freeSlot,
+  moveSlot,
+  type TakenSlots,
+  takingSlots,
+} from "./contact-slots.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
+
+type ContactRow = Selectable<Database["contacts"]>;
 
 export interface ContactFields extends PersonFields {
   /** Checked, see contact-fields.ts. */
@@ -29,33 +42,32 @@ const contactRow = (id: string) => ({
 
 /**
  * Makes a contact.
- * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it
+ * @returns also the contact slots that it takes
+ * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
+ *   `quota_exceeded` when the plan allows no further address
  */
 export async function createContact(
   em: EntityManager,
   tenant: Tenant,
   { email, firstName, lastName, fields }: ContactFields,
-): Promise<Contact> {
+): Promise<{ record: Readonly<Contact> } & TakenSlots> {
   const address = storedAddress(email);
-  const row = await kysely(em)
-    .insertInto("contacts")
-    .values({
-      id: newId("contact"),
-      team_id: tenant.teamId,
-      environment: tenant.environment,
-      email: address.email,
-      email_spelling: address.emailSpelling,
-      first_name: firstName,
-      last_name: lastName,
-      fields: changedFields({}, fields),
-      email_status: emailStatusOf(tenant, sql`${address.email}`),
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll()
-    .executeTakeFirst();
-  if (!row) throw alreadyExists("contact", ", or use the bulk upsert");
+  const creation = sql<ContactRow & CountedSlots>`
+    with written as (
+      insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
+      values (${newId("contact")}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
+        ${firstName}, ${lastName}, ${JSON.stringify(changedFields({}, fields))}::jsonb,
+        ${emailStatusOf(tenant, sql`${address.email}`)})
+      on conflict do nothing
+      returning *
+    ), ${takingSlots(tenant, sql`select email from written`)}
+    select written.*, ${countedSlots} from written`;
+  const [made] = (await executePrepared(em, "create_contact", creation)).rows;
+  if (!made) throw alreadyExists("contact", ", or use the bulk upsert");
+  const { slots, counted, ...row } = made;
+  await ensureCounted(em, tenant, { slots, counted });
   await emit(em, tenant, "contact.created", contactRow(row.id));
-  return em.map(Contact, row);
+  return { record: recordReader(em, Contact)(row), slots };
 }
 
 /**
@@ -76,17 +88,20 @@ async function lockContact(em: EntityManager, contactId: string): Promise<Contac
 
 /**
  * Changes a contact. The status of a new address follows from the suppressions of that address.
- * @throws {ApiError} `not_found`; `resource_already_exists` when another contact has the address
+ * @returns also the contact slots that the new address takes
+ * @throws {ApiError} `not_found`; `resource_already_exists` when another contact has the address; `quota_exceeded` when
+ *   the new address takes a slot more than the plan allows
  */
 export async function updateContact(
   em: EntityManager,
   tenant: Tenant,
   contactId: string,
   { email, fields, ...names }: Patch<ContactFields>,
-): Promise<Patched<Contact>> {
+): Promise<Patched<Contact> & TakenSlots> {
   const contact = await lockContact(em, contactId);
+  const { email: formerAddress } = contact;
   const address = email === undefined ? undefined : storedAddress(email);
-  const moved = address !== undefined && address.email !== contact.email;
+  const moved = address !== undefined && address.email !== formerAddress;
   em.assign(
     contact,
     changesOf({
@@ -100,8 +115,9 @@ export async function updateContact(
   );
   const isChanged = isDirty(em, contact);
   await flushUnique(em, "contact");
+  const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;
   if (isChanged) await emit(em, tenant, "contact.updated", contactRow(contactId));
-  return { record: await em.refreshOrFail(contact), isChanged };
+  return { record: await em.refreshOrFail(contact), isChanged, slots };
 }
 
 async function readEmailStatus(em: EntityManager, tenant: Tenant, email: string) {
@@ -112,11 +128,12 @@ async function readEmailStatus(em: EntityManager, tenant: Tenant, email: string)
 }
 
 /**
- * Deletes a contact. Suppressions and unsubscribes of its address stay.
+ * Deletes a contact. Suppressions and unsubscribes of its address stay; its slot is free unless a subscriber has the address.
  * @throws {ApiError} `not_found`
  */
 export async function deleteContact(em: EntityManager, tenant: Tenant, contactId: string): Promise<void> {
   const contact = await lockContact(em, contactId);
   await emit(em, tenant, "contact.deleted", contactRow(contactId));
   await em.remove(contact).flush();
+  await freeSlot(em, tenant, contact.email);
 }

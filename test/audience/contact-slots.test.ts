@@ -7,17 +7,11 @@ import { transaction } from "../../db/transaction.ts";
 import { freeSlot, moveSlot, takeSlots, takeSlotsInOrder } from "../../domain/audience/contact-slots.ts";
 import { importSubscribers } from "../../domain/csv-import.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { type ApiAnswer, api, codeOf, type Json, tally } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { countStatements } from "../support/count-statements.ts";
 import { makeTeam, openStackDatabase, setLimits, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { tenantOf } from "../support/webhooks.ts";
-
-const code = ({ status, body }: ApiAnswer): string => body.error?.code ?? `${status}`;
-
-/** How often each text occurs. */
-const tally = (texts: readonly string[]): Record<string, number> =>
-  Object.fromEntries([...Map.groupBy(texts, (text) => text)].map(([text, all]) => [text, all.length]));
 
 describe("Contact slots", function () {
   this.timeout(120_000);
@@ -85,7 +79,7 @@ describe("Contact slots", function () {
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, i) => create(uniqueEmail(), i % 2 ? other.base : undefined)),
     );
-    assert.deepEqual(tally(answers.map(code)), { 201: 31, quota_exceeded: 19 });
+    assert.deepEqual(tally(answers.map(codeOf)), { 201: 31, quota_exceeded: 19 });
     const refused = answers.find(({ status }) => status === 402);
     assert.deepEqual([refused?.body.error.type, refused?.body.error.param], ["quota_error", undefined]);
     assert.equal(await used(), 31);
@@ -117,7 +111,7 @@ describe("Contact slots", function () {
     for (const email of contacts.slice(0, 5)) kept.delete(email);
     for (const [i, outcome] of taken.entries()) if (outcome === "done") kept.add(`third${20 + i}@example.com`);
     assert.deepEqual(tally(freed), { done: 5 });
-    const refusals = [...changed, ...created].map(code).filter((text) => !["200", "201"].includes(text));
+    const refusals = [...changed, ...created].map(codeOf).filter((text) => !["200", "201"].includes(text));
     for (const text of refusals) assert.ok(["quota_exceeded", "resource_already_exists"].includes(text), text);
     assert.ok(["done", "quota_exceeded"].includes(imported), imported);
 
@@ -130,14 +124,14 @@ describe("Contact slots", function () {
 
     // Every slot that is left can be taken, and no further one.
     const more = await Promise.all(Array.from({ length: 50 }, () => create(uniqueEmail())));
-    assert.deepEqual(tally(more.map(code)), { 201: 60 - count, quota_exceeded: count - 10 });
+    assert.deepEqual(tally(more.map(codeOf)), { 201: 60 - count, quota_exceeded: count - 10 });
     assert.equal(await used(), 60);
   });
 
   it("count an address once, whichever of its records comes first and goes last", async () => {
     await setLimits(team, { contactSlots: 1 });
     const email = uniqueEmail();
-    const both = await Promise.all([create(email).then(code), asContact(email)]);
+    const both = await Promise.all([create(email).then(codeOf), asContact(email)]);
     assert.deepEqual(both, ["201", "done"]);
     assert.equal(await used(), 1);
     assert.deepEqual(await held(), { [email]: 2 });
@@ -161,11 +155,11 @@ describe("Contact slots", function () {
     await setLimits(team, { contactSlots: 1 });
     const [former, next, third] = [uniqueEmail(), uniqueEmail(), uniqueEmail()];
     const { body } = await create(former);
-    assert.equal(code(await change(body.data.id, next)), "200");
+    assert.equal(codeOf(await change(body.data.id, next)), "200");
     assert.deepEqual(await held(), { [next]: 1 });
     assert.equal(await asContact(next), "done");
     const refused = await change(body.data.id, third);
-    assert.deepEqual([refused.status, code(refused)], [402, "quota_exceeded"]);
+    assert.deepEqual([refused.status, codeOf(refused)], [402, "quota_exceeded"]);
     assert.deepEqual([await used(), await held()], [1, { [next]: 2 }]);
     await inWide((em) => moveSlot(em, tenant, next, next));
     assert.deepEqual([await used(), await held()], [1, { [next]: 2 }]);
@@ -175,15 +169,15 @@ describe("Contact slots", function () {
     const emails = Array.from({ length: 5 }, () => uniqueEmail());
     for (const email of emails) await create(email);
     await setLimits(team, { contactSlots: 3 });
-    assert.equal(code(await create(uniqueEmail())), "quota_exceeded");
+    assert.equal(codeOf(await create(uniqueEmail())), "quota_exceeded");
     assert.equal(await used(), 5);
     for (const email of emails.slice(0, 3)) await inWide((em) => freeSlot(em, tenant, email));
-    assert.deepEqual(tally((await Promise.all([create(uniqueEmail()), create(uniqueEmail())])).map(code)), {
+    assert.deepEqual(tally((await Promise.all([create(uniqueEmail()), create(uniqueEmail())])).map(codeOf)), {
       201: 1,
       quota_exceeded: 1,
     });
     await setLimits(team, { contactSlots: null });
-    assert.equal(code(await create(uniqueEmail())), "201");
+    assert.equal(codeOf(await create(uniqueEmail())), "201");
     assert.equal(await used(), 4);
   });
 
@@ -191,9 +185,9 @@ describe("Contact slots", function () {
     await setLimits(team, { contactSlots: 1 });
     const email = uniqueEmail();
     for (const key of [team.keys.live, team.keys.test]) {
-      assert.equal(code(await api(key).post("/subscribers", { email })), "201");
+      assert.equal(codeOf(await api(key).post("/subscribers", { email })), "201");
       assert.equal(await used(key), 1);
-      assert.equal(code(await api(key).post("/subscribers", { email: uniqueEmail() })), "quota_exceeded");
+      assert.equal(codeOf(await api(key).post("/subscribers", { email: uniqueEmail() })), "quota_exceeded");
     }
   });
 
@@ -249,7 +243,7 @@ describe("Contact slots", function () {
 
     await setLimits(team, { contactSlots: 2 });
     const beyond = await client.post("/subscribers", { email: uniqueEmail() }, dry);
-    assert.deepEqual([beyond.status, code(beyond)], [402, "quota_exceeded"]);
+    assert.deepEqual([beyond.status, codeOf(beyond)], [402, "quota_exceeded"]);
   });
 
   it("cost a create no statement more", async () => {

@@ -259,7 +259,8 @@ describe("POST /contacts/bulk", () => {
       );
       assert.deepEqual([created, updated.length], [1, 999]);
       const run = statements.filter(({ text }) => text.includes("contacts"));
-      assert.ok(run.length <= 3, `${run.length} statements`);
+      // The look-up, the change, the insert, and the events of the new contacts, whose slots are taken in between.
+      assert.ok(run.length <= 4, `${run.length} statements`);
       // The change of rows whose ids are known is planned by the size of the table.
       for (const { text, values } of run.filter(({ text }) => !text.includes("update contacts"))) {
         await explaining.query("begin");

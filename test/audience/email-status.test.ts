@@ -51,7 +51,12 @@ describe("The status of contacts whose addresses bounce", () => {
         .where("email", "=", email)
         .execute();
     const id = await transaction(team.em, async (em) => {
-      const contact = await createContact(em, tenant, { email, firstName: null, lastName: null, fields: {} });
+      const { record: contact } = await createContact(em, tenant, {
+        email,
+        firstName: null,
+        lastName: null,
+        fields: {},
+      });
       assert.equal(contact.emailStatus, "ACTIVE");
       await transaction(team.em.fork(), (other) => suppress(other, tenant, [email], "bounce:hard"));
       // No check finds the contact before this transaction has ended.

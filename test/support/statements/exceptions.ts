@@ -43,7 +43,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     program: "api",
     file: /^domain\/webhooks\/emit\.ts$/,
     tables: ["subscribers", "contacts"],
-    statement: /(?:subscribers s where s|contacts c where c)\.id = \$/,
+    statement: /(?:subscribers s where s|contacts c where c)\.id = (?:\$|any\(\$)/,
   },
   {
     reason: "The contacts that the same transaction has locked under their tenant, by ids alone for the same reason.",
