@@ -5,6 +5,8 @@ import { newId } from "../domain/ids.ts";
 import { BASE_PATH } from "./base-path.ts";
 import type { Locals } from "./context.ts";
 import type { Deps } from "./deps.ts";
+import { GUIDES } from "./docs/guides.ts";
+import { REFERENCE } from "./docs/reference.ts";
 import { docsRouter } from "./docs/router.ts";
 import { documentRouter } from "./openapi/router.ts";
 import { restHandler } from "./rest/adapter.ts";
@@ -73,6 +75,18 @@ function showEntry(publicUrl: string): RequestHandler {
   };
 }
 
+/** Paths beside the REST API's endpoints. They are read only. */
+const READ_PATHS = ["/", BASE_PATH, "/openapi.json", ...[REFERENCE, ...GUIDES].map(({ path }) => path)];
+const READ_METHODS = "GET, HEAD, OPTIONS";
+
+/** Refuses the methods that such a path does not take. */
+const readOnly: RequestHandler = ({ method }, res, next) => {
+  if (method === "GET" || method === "HEAD") return next();
+  res.set("Allow", READ_METHODS);
+  if (method !== "OPTIONS") throw new ApiError("method_not_allowed", `This path takes ${READ_METHODS}.`);
+  res.status(204).end();
+};
+
 /** Refuses a path that no endpoint has. The message holds nothing of the path itself, which may hold an address. */
 function refusePath(routes: AnyTRPCRouter): RequestHandler {
   const nearPaths = nearPathsAmong(endpointsOf(routes).map(({ meta }) => meta.path));
@@ -91,6 +105,7 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   app.use(matchPlainCharacters, assignRequestId, requestLog(deps.log), refuseLargeBodies);
   app.use(BASE_PATH, restHandler(routes, deps, uploads));
   app.use(setHeadersOfAll, systemRouter(deps));
+  app.all(READ_PATHS, readOnly);
   app.use(docsRouter(deps.env, BASE_PATH));
   app.use(documentRouter(routes, deps.env, BASE_PATH));
   if (publicPages) app.use(publicPages);

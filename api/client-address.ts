@@ -38,8 +38,9 @@ export interface ClientAddresses {
   ofConnection(remoteAddress: string): string | null;
   /**
    * The client of a request: that of its connection; on a load balancer's, the entry of X-Forwarded-For that the outermost
-   * of PROXY_HOPS balancers has added, counted from the right: a client may have written the ones before it.
-   * @returns null where it is not known
+   * of PROXY_HOPS balancers has added, counted from the right: a client may have written the ones before it. Where that
+   * entry is missing or unreadable, it is the next one that can be read, and without any the balancer itself.
+   * @returns null where it is not known: on a balancer's connection without PROXY_HOPS
    */
   ofRequest(request: Pick<IncomingMessage, "socket" | "headersDistinct">): string | null;
 }
@@ -73,7 +74,9 @@ export function clientAddressesOf({
       const clientAddress = ofSocket(socket, remoteAddress);
       if (clientAddress !== null || PROXY_HOPS === 0) return clientAddress;
       const forwarded = (headersDistinct["x-forwarded-for"] ?? []).join(",").split(",");
-      return readForwarded(forwarded.at(-PROXY_HOPS) ?? "");
+      // With fewer entries than balancers, or an unreadable one, a request still counts for an address.
+      const readable = forwarded.slice(-PROXY_HOPS).map(readForwarded);
+      return readable.find((address) => address !== null) ?? networkOf(plainAddress(remoteAddress));
     },
   };
 }

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
+import { isLoopback } from "../domain/address-guard.ts";
 import type { EventName } from "../domain/webhooks/catalogue.ts";
 import { eventProblems, resolveEvents } from "../domain/webhooks/subscription.ts";
 import { readEnvironment } from "./session.ts";
@@ -67,6 +68,14 @@ export function futureInstant(text: string): Date {
 export function absoluteUrl(text: string): string {
   if (!URL.canParse(text)) throw new InvalidArgumentError("It is not a URL.");
   return text;
+}
+
+/** An http URL whose host is this machine. */
+export function localUrl(text: string): string {
+  const { protocol, hostname } = new URL(absoluteUrl(text));
+  const host = hostname.replace(/^\[|\]$/g, "");
+  if (/^https?:$/.test(protocol) && (host === "localhost" || isLoopback(host))) return text;
+  throw new InvalidArgumentError("Give a URL of this machine, such as http://localhost:3000/hooks.");
 }
 
 /** Webhook events, comma-separated, or * for all. */

@@ -1,6 +1,19 @@
+/** The facts of an error that stand beside its message. */
+interface ErrorFacts {
+  idempotencyKey?: string | undefined;
+  cause?: unknown;
+}
+
 /** Every error that the client throws itself. */
 export class MailkeelError extends Error {
   override name = "MailkeelError";
+  /** That of the request: the same write, sent again under it, has one effect. Undefined where the operation takes none. */
+  readonly idempotencyKey: string | undefined;
+
+  constructor(message: string, { idempotencyKey, cause }: ErrorFacts = {}) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.idempotencyKey = idempotencyKey;
+  }
 }
 
 /** The families of refusals. */
@@ -31,6 +44,8 @@ export interface Refusal {
   requestId: string | undefined;
   /** Seconds after which another try makes sense, from Retry-After. */
   retryAfter: number | undefined;
+  /** That of the request. */
+  idempotencyKey: string | undefined;
 }
 
 /** The service refused the request, or failed. There is a class for each type. */
@@ -44,8 +59,8 @@ export class ApiError extends MailkeelError implements Refusal {
   readonly requestId: string | undefined;
   readonly retryAfter: number | undefined;
 
-  constructor({ status, type, code, message, param, docUrl, requestId, retryAfter }: Refusal) {
-    super(`${code}: ${message}${requestId === undefined ? "" : ` (${requestId})`}`);
+  constructor({ status, type, code, message, param, docUrl, requestId, retryAfter, idempotencyKey }: Refusal) {
+    super(`${code}: ${message}${requestId === undefined ? "" : ` (${requestId})`}`, { idempotencyKey });
     this.status = status;
     this.type = type;
     this.code = code;
@@ -110,12 +125,15 @@ export const apiErrorOf = (refusal: Refusal): ApiError =>
  */
 export class ConnectionError extends MailkeelError {
   override name = "ConnectionError";
-  /** That of the request; undefined where the operation takes none. */
-  readonly idempotencyKey: string | undefined;
+  /** Of the answer that a proxy gave in place of the service; undefined where no answer came. */
+  readonly status: number | undefined;
+  /** Seconds, from the proxy's Retry-After. */
+  readonly retryAfter: number | undefined;
 
-  constructor(message: string, { idempotencyKey, cause }: { idempotencyKey: string | undefined; cause?: unknown }) {
-    super(message, { cause });
-    this.idempotencyKey = idempotencyKey;
+  constructor(message: string, facts: ErrorFacts & { status?: number; retryAfter?: number | undefined } = {}) {
+    super(message, facts);
+    this.status = facts.status;
+    this.retryAfter = facts.retryAfter;
   }
 }
 

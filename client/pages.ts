@@ -24,6 +24,8 @@ export function listingOf<Item, Query extends PageQuery>(
   query: Query,
 ): Listing<Item> {
   const first = readPage(query);
+  // An iteration that begins later throws its error; until then it would end the process as an unhandled rejection.
+  first.catch(() => undefined);
   async function* items(): AsyncGenerator<Item, void, undefined> {
     for (let page = await first; ; ) {
       yield* page.data;

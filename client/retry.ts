@@ -22,8 +22,12 @@ const LARGEST_BOUND_MS = 8_000;
  */
 export function mayRetry(error: unknown, isRepeatable: boolean): boolean {
   if (error instanceof ApiError) return (isRepeatable ? REPEATABLE_CODES : REPEATABLE_WITHOUT_KEY).has(error.code);
-  return error instanceof ConnectionError && isRepeatable;
+  // A proxy counts requests before it passes them on.
+  return error instanceof ConnectionError && (isRepeatable || error.status === 429);
 }
+
+/** Whether an earlier try of the same write still runs: how long it takes says nothing about the chances of this one. */
+export const isInFlight = (error: unknown): boolean => error instanceof ApiError && error.code === "request_in_flight";
 
 /**
  * Milliseconds to wait before another try: the whole of Retry-After, else exponential backoff with full jitter, anything
@@ -32,6 +36,7 @@ export function mayRetry(error: unknown, isRepeatable: boolean): boolean {
  * @param random from 0 to 1
  */
 export function retryDelayMs(error: unknown, retry: number, random: number = Math.random()): number {
-  if (error instanceof ApiError && error.retryAfter !== undefined) return error.retryAfter * 1_000;
+  const retryAfter = error instanceof ApiError || error instanceof ConnectionError ? error.retryAfter : undefined;
+  if (retryAfter !== undefined) return retryAfter * 1_000;
   return Math.round(random * Math.min(FIRST_BOUND_MS * 2 ** (retry - 1), LARGEST_BOUND_MS));
 }

@@ -1,12 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { type ApiError, apiErrorOf, ConnectionError, type ErrorType, MailkeelError, TimeoutError } from "./errors.ts";
-import { mayRetry, retryDelayMs } from "./retry.ts";
+import { isInFlight, mayRetry, retryDelayMs } from "./retry.ts";
 
 /** Longer than the service's own deadline for an answer, 75 s for a send: it then says itself that it was too long. */
 const TIMEOUT_MS = 80_000;
 /** Enough for a request whose first try was cut off: its Idempotency-Key is free again after 90 s. */
 const TOTAL_TIMEOUT_MS = 240_000;
+/** Tries that find an earlier one of the same write in flight are not among them: only the time for all tries ends them. */
 const MAX_RETRIES = 4;
 /** The rate limit's window: no shorter wait would do. */
 const MAX_RETRY_AFTER_MS = 60_000;
@@ -132,11 +133,14 @@ export class Transport {
     const ended = anyOf([signal, AbortSignal.timeout(totalMs)]);
     const request = requestOf(call, options, call.takesKey ? (given.idempotencyKey ?? randomUUID()) : undefined);
     const isRepeatable = call.method === "GET" || given.dryRun === true || request.idempotencyKey !== undefined;
+    let failures = 0;
     for (let retry = 1; ; retry++) {
       try {
         return await exchange<Result>(request, options, ended);
       } catch (error) {
-        if (retry > maxRetries || ended.aborted || !mayRetry(error, isRepeatable)) throw error;
+        if (!isInFlight(error)) failures++;
+        const hasRetries = maxRetries > 0 && failures <= maxRetries;
+        if (!hasRetries || ended.aborted || !mayRetry(error, isRepeatable)) throw error;
         const waitMs = retryDelayMs(error, retry);
         const isTooLong = waitMs > maxRetryAfterMs || performance.now() + waitMs > until;
         if (isTooLong) throw error;
@@ -199,12 +203,13 @@ async function exchange<Result extends Answer<unknown>>(
     }
     throw new ConnectionError(`${name}: ${reasonOf(cause)}`, { idempotencyKey, cause });
   }
-  return answerOf<Result>(response, text, (why) => {
+  return answerOf<Result>(response, text, idempotencyKey, (why) => {
+    const { status, headers } = response;
     const message = `${name}: ${why}`;
-    // A proxy's refusal while the service behind it is away; anything else would come again.
-    return response.status >= 500
-      ? new ConnectionError(message, { idempotencyKey })
-      : new MailkeelError(`${message}; is baseUrl right?`);
+    // A proxy's refusal while the service behind it is away or busy; anything else would come again.
+    return status >= 500 || status === 429
+      ? new ConnectionError(message, { idempotencyKey, status, retryAfter: retryAfterOf(headers) })
+      : new MailkeelError(`${message}; is baseUrl right?`, { idempotencyKey });
   });
 }
 
@@ -232,6 +237,7 @@ function envelopeOf(text: string): Envelope | undefined {
 function answerOf<Result extends Answer<unknown>>(
   { ok, status, headers }: Response,
   text: string,
+  idempotencyKey: string | undefined,
   unexpected: (why: string) => Error,
 ): Result {
   const envelope = envelopeOf(text);
@@ -243,12 +249,24 @@ function answerOf<Result extends Answer<unknown>>(
   if (ok || typeof envelope?.error?.code !== "string") {
     throw unexpected(`the answer with status ${status} is not one of the API's`);
   }
-  throw readRefusal(status, headers, envelope.error);
+  throw readRefusal(status, headers, envelope.error, idempotencyKey);
+}
+
+/** Seconds of Retry-After, which names them or an instant. */
+function retryAfterOf(headers: Headers): number | undefined {
+  const text = headers.get("retry-after") ?? "";
+  if (/^\d+$/.test(text)) return Number(text);
+  const at = text.endsWith(" GMT") ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - Date.now()) / 1_000));
 }
 
 /** The error of a refusal, in the class of its type. */
-function readRefusal(status: number, headers: Headers, error: NonNullable<Envelope["error"]>): ApiError {
-  const retryAfter = headers.get("retry-after") ?? "";
+function readRefusal(
+  status: number,
+  headers: Headers,
+  error: NonNullable<Envelope["error"]>,
+  idempotencyKey: string | undefined,
+): ApiError {
   return apiErrorOf({
     status,
     type: error.type,
@@ -257,7 +275,8 @@ function readRefusal(status: number, headers: Headers, error: NonNullable<Envelo
     param: error.param,
     docUrl: error.doc_url,
     requestId: error.request_id,
-    retryAfter: /^\d+$/.test(retryAfter) ? Number(retryAfter) : undefined,
+    retryAfter: retryAfterOf(headers),
+    idempotencyKey,
   });
 }
 

@@ -1,4 +1,4 @@
-// Plain JavaScript for any Node from 18 on, with nothing installed: installs the dependencies, among them
+// Plain JavaScript for any Node from 20 on, with nothing installed: installs the dependencies, among them
 // the Node that runs the rest.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -51,7 +51,7 @@ export function install() {
     stdio: "inherit",
     shell: process.platform === "win32",
   });
-  if (error) fail(`npm could not be run: ${error.message}. Install Node with npm, version 18 or later.`);
+  if (error) fail(`npm could not be run: ${error.message}. Install Node with npm, version 20 or later.`);
   if (status !== 0) fail("npm ci failed; its own message is above.");
   if (!existsSync(node)) fail("npm ci did not install Node 24 (the package `node`). Does npm allow install scripts?");
   checkNode(realpathSync(node), readJson("stack/node-digests.json").sha256[`${process.platform}-${process.arch}`]);
@@ -60,7 +60,7 @@ export function install() {
 /** Runs a TypeScript file of this folder in the installed Node, with our arguments; signals and exit code pass through. */
 export function launch(entry) {
   const [major] = process.versions.node.split(".").map(Number);
-  if (major < 18) fail(`Node ${process.versions.node} is too old. Install Node 18 or later.`);
+  if (major < 20) fail(`Node ${process.versions.node} is too old. Install Node 20 or later.`);
   install();
   // The IPC channel closes when this process ends, even by SIGKILL, and the child then stops.
   const child = spawn(node, [`${root}stack/${entry}`, ...process.argv.slice(2)], {

@@ -4,6 +4,7 @@ import { connect as connectTls, createSecureContext, type SecureContext } from "
 import { type buildConnector, Client } from "undici";
 import { effectivePort, type UrlGuard } from "../../domain/webhooks/url-guard.ts";
 import { connectOptions } from "../connect-options.ts";
+import { InterimAnswers } from "./interim-answers.ts";
 
 /** How far a request has come. */
 export type Phase = "resolving" | "connecting" | "securing" | "waiting" | "reading";
@@ -31,7 +32,8 @@ export class Connection {
   readonly origin: string;
   phase: Phase = "resolving";
   /** Requests begun on the socket that is open. */
-  requests = 0;
+  #requests = 0;
+  #interim: InterimAnswers | undefined;
   readonly #guard: UrlGuard;
   readonly #url: URL;
   readonly #secureContext: SecureContext;
@@ -57,6 +59,18 @@ export class Connection {
     return this.#socket?.destroyed === false;
   }
 
+  /** Bytes of an answer to the last request have come. */
+  get hasBegunAnswer(): boolean {
+    return this.#interim?.hasBegun === true;
+  }
+
+  /** Records that a request begins on the open socket. @returns whether the socket had carried another before it */
+  beginRequest(): boolean {
+    this.phase = "waiting";
+    this.#interim?.expectAnswer();
+    return this.#requests++ > 0;
+  }
+
   /** Cuts it off, also while it is being made. */
   destroy(): void {
     void this.client.destroy();
@@ -65,7 +79,7 @@ export class Connection {
 
   async #connect(done: buildConnector.Callback): Promise<void> {
     this.phase = "resolving";
-    this.requests = 0;
+    this.#requests = 0;
     try {
       const addresses = await this.#guard.resolve(this.#url.hostname, effectivePort(this.#url));
       if (this.client.destroyed) return;
@@ -90,6 +104,7 @@ export class Connection {
         })
       : connectTcp(options);
     this.#socket = socket.setNoDelay(true);
+    this.#interim = new InterimAnswers(socket);
     const fail = (error: Error) => done(new NotConnected(this.phase, error), null);
     socket.once("error", fail);
     socket.once("connect", () => {

@@ -90,7 +90,6 @@ class RequestExchange implements Dispatcher.DispatchHandler {
   /** The connection had carried a request before this one. */
   #reused = false;
   #repeated = false;
-  #began = false;
   #status: number | undefined;
   #retryAfter: string | undefined;
   /** The body's coding, which is not undone: no request asks for one. */
@@ -126,12 +125,7 @@ class RequestExchange implements Dispatcher.DispatchHandler {
 
   onRequestStart(): void {
     if (!this.#connection) return;
-    this.#reused = this.#connection.requests++ > 0;
-    this.#connection.phase = "waiting";
-  }
-
-  onResponseStarted(): void {
-    this.#began = true;
+    this.#reused = this.#connection.beginRequest();
   }
 
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: Record<string, unknown>): void {
@@ -160,7 +154,8 @@ class RequestExchange implements Dispatcher.DispatchHandler {
 
   onResponseError(_: Dispatcher.DispatchController, error: Error): void {
     if (this.#ended) return;
-    if (this.#url && this.#reused && !this.#began && !this.#repeated && isLost(error)) {
+    const hasBegun = this.#connection?.hasBegunAnswer;
+    if (this.#url && this.#reused && !hasBegun && !this.#repeated && isLost(error)) {
       this.#repeated = true;
       this.#connection?.destroy();
       this.#send(this.#url, { fresh: true });
@@ -217,11 +212,16 @@ class RequestExchange implements Dispatcher.DispatchHandler {
   /** @param problem why the body is incomplete */
   #answered(problem?: string): Answered {
     const retryAfterSeconds = this.#retryAfter === undefined ? undefined : parseRetryAfter(this.#retryAfter);
-    const bodyProblems = [problem, this.#body && encodingProblem(this.#encoding)].filter((part) => part !== undefined);
+    const { text = "", isCut = false } = this.#body?.read() ?? {};
+    const bodyProblems = [
+      problem,
+      isCut ? BODY_TOO_LONG : undefined,
+      this.#body && encodingProblem(this.#encoding),
+    ].filter((part) => part !== undefined);
     return {
       kind: "answered",
       status: this.#status ?? 0,
-      body: this.#body?.text() ?? "",
+      body: text,
       ...(bodyProblems.length > 0 ? { bodyProblem: bodyProblems.join(" ") } : {}),
       ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
       durationMs: this.#durationMs,
@@ -253,6 +253,7 @@ const TIMEOUTS: Record<Exclude<Phase, "reading">, string> = {
 };
 
 const BODY_TOO_SLOW = "The body of the answer did not end in time and is cut off.";
+const BODY_TOO_LONG = `The body of the answer is too long: its first ${MAX_KEPT_BYTES} bytes are kept.`;
 
 type Failure = [code: FailureCode, message: string];
 
@@ -339,13 +340,16 @@ class BodyReader {
     this.bytes += chunk.length;
   }
 
-  text(): string {
+  /** @returns what is kept, and whether it is not the whole of what came */
+  read(): { text: string; isCut: boolean } {
+    const isTooLong = this.bytes > MAX_KEPT_BYTES;
     // A character cut in two by the limit is left out; one that the endpoint cut is shown as broken.
-    const text = this.bytes > MAX_KEPT_BYTES ? this.#text : this.#text + this.#decoder.end();
+    const text = isTooLong ? this.#text : this.#text + this.#decoder.end();
     const clean = text.replaceAll("\0", "\uFFFD");
-    if (clean.length * 3 <= MAX_KEPT_BYTES) return clean;
+    if (clean.length * 3 <= MAX_KEPT_BYTES) return { text: clean, isCut: isTooLong };
     // U+FFFD takes more bytes than the byte it stands for.
-    return clean.slice(0, new TextEncoder().encodeInto(clean, new Uint8Array(MAX_KEPT_BYTES)).read);
+    const { read } = new TextEncoder().encodeInto(clean, new Uint8Array(MAX_KEPT_BYTES));
+    return { text: clean.slice(0, read), isCut: isTooLong || read < clean.length };
   }
 }
 

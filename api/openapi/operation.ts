@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { z } from "zod";
 import type { Scope } from "../../domain/access/scopes.ts";
 import { ERRORS, type ErrorCode } from "../../domain/errors.ts";
-import { answersList, idempotencyPolicy, isPaged, type RouteDefinition } from "../rest/definition.ts";
+import { answersList, idempotencyPolicy, impact, isPaged, type RouteDefinition } from "../rest/definition.ts";
 import { isRememberedCode } from "../rest/idempotency.ts";
 import { dryRunResponse, errorResponseOf, METAS, securityOf } from "./components.ts";
 import { errorsOf } from "./documented-errors.ts";
@@ -72,6 +72,19 @@ function metaOf(definition: RouteDefinition): z.ZodType {
   return "updated_since" in query.shape ? METAS.syncedPage : METAS.page;
 }
 
+/** The answer to a dry run that would create, change or delete one record, by the operation's method. */
+function dryRunExample(schemas: Schemas, answer: JsonSchema, { method, path, input }: RouteDefinition): unknown {
+  const { data, meta } = schemas.exampleOf(answer) as z.infer<typeof dryRunResponse>;
+  const record = path.endsWith("}") ? parametersIn(schemas, "path", input.shape.params).at(-1) : undefined;
+  const effect = impact({
+    would_create: method === "POST" ? 1 : 0,
+    would_update: method === "PATCH" ? 1 : 0,
+    would_delete: method === "DELETE" ? 1 : 0,
+    affected_ids: record ? [String(record["example"])] : [],
+  });
+  return { data, meta: { ...meta, impact: effect } };
+}
+
 /** The successes of an operation: the real one, and that of a dry run, which may share its status. */
 function successes(schemas: Schemas, definition: RouteDefinition, links: JsonSchema): JsonSchema {
   const { status = 200, dryRun = false, output, operationId, summary } = definition;
@@ -89,7 +102,7 @@ function successes(schemas: Schemas, definition: RouteDefinition, links: JsonSch
 
   const real = { done: { summary, value: schemas.exampleOf(done) } };
   const rehearsed = schemas.convert(dryRunResponse, "output");
-  const dry = { dry_run: { summary: "A dry run", value: schemas.exampleOf(rehearsed) } };
+  const dry = { dry_run: { summary: "A dry run", value: dryRunExample(schemas, rehearsed, definition) } };
   const answer = (description: string, names: readonly HeaderName[], content: JsonSchema): JsonSchema => ({
     description,
     headers: headersOf(names),

@@ -17,7 +17,7 @@ import {
   renewListener,
 } from "../../domain/webhooks/listener.ts";
 import { onSignals } from "../../stack/terminal.ts";
-import { absoluteUrl, eventNames, withTenant } from "../options.ts";
+import { eventNames, localUrl, withTenant } from "../options.ts";
 import { lineOf } from "../output.ts";
 import { inTenant, type Outcome, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
 
@@ -35,7 +35,7 @@ interface ListenOptions extends TenantOptions {
 export function listenCommand(program: Command, run: Run): void {
   withTenant(program.command("webhook:listen"))
     .description("forward a team's events to a URL of this machine, for development, until Ctrl-C")
-    .requiredOption("--url <url>", "where this command posts the events", absoluteUrl)
+    .requiredOption("--url <url>", "where this command posts the events", localUrl)
     .option("--events <names>", "comma-separated events, or * for all", eventNames, [...EVENT_NAMES])
     .option("--example <names>", "send the examples of these events, or of all with *, and end", eventNames)
     .action((options: ListenOptions) => run((session) => forward(session, options)));

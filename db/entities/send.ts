@@ -75,6 +75,8 @@ const SendPreviewSchema = defineEntity({
     usedAt: instant().nullable(),
     /** When an operator cancelled it before its confirm; `usedAt` is set too. */
     voidedAt: instant().nullable(),
+    /** When another key tried to confirm it, which made its token void. */
+    otherKeyAt: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });

@@ -1,4 +1,5 @@
 import { Parser } from "htmlparser2";
+import { Flow, isNarrow } from "./certain-flow.ts";
 import {
   contrast,
   DEFAULT_PAINT,
@@ -12,6 +13,7 @@ import {
 import { withinLimits } from "./html-limits.ts";
 import type { SourcePart } from "./liquid-source.ts";
 import { ANY_MARKER, MARKERS, withoutMarkers } from "./marker.ts";
+import { isReadableViewport } from "./viewport.ts";
 
 /** Stands for the URL in a skeleton. */
 const LINK = "https://link.invalid/u";
@@ -42,23 +44,42 @@ const HARMLESS_ATTRIBUTES: readonly (readonly [RegExp, RegExp])[] = [
   [/^(?:style|class|id)$/, /^/],
   [/^(?:href|target|rel|title|alt|src|role|lang|xmlns(?::[a-z]+)?|data-[a-z-]+)$/, /^/],
   [/^dir$/, /^ltr$/i],
-  [/^(?:width|height)$/, /^(?:auto|100%|[1-9]\d?%|[1-9]\d{0,2}(?:px)?)$/],
-  [/^(?:border|cellpadding|cellspacing)$/, /^\d{1,2}$/],
-  [/^(?:colspan|rowspan)$/, /^\d{1,2}$/],
-  [/^(?:align|valign)$/, /^(?:left|center|right|top|middle|bottom|baseline)$/i],
+  [/^(?:width|height)$/, /^(?:auto|100%|[1-9]\d?%|(?:[1-9]\d?|[1-5]\d{2}|600)(?:px)?)$/],
+  [/^(?:border|cellpadding|cellspacing)$/, /^(?:1?\d|20)$/],
+  // Cells of several rows and columns may cover each other.
+  [/^(?:colspan|rowspan)$/, /^1$/],
+  [/^align$/, /^(?:left|center)$/i],
+  [/^valign$/, /^(?:top|middle|bottom|baseline)$/i],
   [/^bgcolor$/, /^#[0-9a-f]{6}$/i],
   [/^(?:charset|name|content|type|media)$/, /^/],
 ];
 
+/** What is written on their side stands beside what follows, and may be covered by it. */
+const FLOATING = new Set(["table", "img", "hr"]);
+/** Of others, some turn colors around. */
+const HARMLESS_META =
+  /^(?:|viewport|format-detection|generator|author|description|keywords|robots|x-apple-disable-message-reformatting)$/i;
+
 /** Contrast of text and background from which WCAG 2 calls a text readable (level AA). */
 const MIN_CONTRAST = 4.5;
-/** Most pixels that a link is moved to the right: every screen shows it. */
-const MAX_LEFT_PX = 200;
+/** Most pixels on both sides of an element's content together: every screen shows it. */
+const MAX_ASIDE_PX = 300;
 /** Letters of scripts that every device has; the excluded ones show nothing. */
 const READABLE_TEXT =
   /(?:(?!\p{Default_Ignorable_Code_Point})(?=\p{L})[\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Thai}\p{Script=Devanagari}]){2}/u;
 
-const RAW_TEXT = new Set(["style", "script", "title", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"]);
+/** Elements in which there is no other element. */
+export const RAW_TEXT = new Set([
+  "style",
+  "script",
+  "title",
+  "textarea",
+  "xmp",
+  "iframe",
+  "noembed",
+  "noframes",
+  "plaintext",
+]);
 const CONDITIONS = new Set(["if", "unless", "case"]);
 const BRANCHES = new Set(["else", "elsif", "when"]);
 const SILENT = new Set(["assign", "#", "raw", "endraw"]);
@@ -97,6 +118,10 @@ const readable = (source: string, parts: readonly SourcePart[], isStrict: boolea
 /** Outlook reads the content of conditional comments. */
 const withOutlookParts = (html: string): string =>
   html.replace(/<!--\[if[^\]<>]*\]>(?:\s*<!-->|-->)?|(?:<!--\s*)?<!\[endif\]-->|<!\[(?:if[^\]<>]*|endif)\]>/gi, "");
+
+/** Text of a recipient's, or a short one of the author's */
+const RECIPIENT_TAG =
+  /^\{\{-?\s*(?:email|first_name|last_name|list_name)\s*(?:\|\s*(?:upcase|downcase|capitalize|strip|escape|default:\s*["'][\w ]{0,30}["'])\s*)*-?\}\}$/;
 
 /** The source with a marker for each part that differs between recipients. */
 function skeletonOf(source: string, parts: readonly SourcePart[], isStrict: boolean): string {
@@ -137,7 +162,8 @@ function skeletonOf(source: string, parts: readonly SourcePart[], isStrict: bool
         // Without an `else`, nothing may be printed.
         const rest = complete.has(open.length) ? [] : [""];
         write(markerOf([...(open.pop() ?? []), ...rest], isStrict));
-      } else if (kind === "output") write(/^\{\{\s*unsubscribe_url\s*\}\}$/.test(text) ? LINK : TEXT);
+      } else if (/^\{\{\s*unsubscribe_url\s*\}\}$/.test(text)) write(LINK);
+      else if (kind === "output") write(isStrict && !RECIPIENT_TAG.test(text) ? ANYTHING : TEXT);
       else if (!SILENT.has(name)) write(ANYTHING);
     }
     trimsNext = text.at(-3) === "-";
@@ -147,7 +173,7 @@ function skeletonOf(source: string, parts: readonly SourcePart[], isStrict: bool
 }
 
 function markerOf(branches: readonly string[], isStrict: boolean): string {
-  if (branches.some((text) => text.includes(ANYTHING))) return ANYTHING;
+  if (branches.some((text) => text.includes(ANYTHING) || (isStrict && !isNarrow(text)))) return ANYTHING;
   // Each branch may end the same attributes.
   const ends = branches.map(attributeEnds);
   const shared = Math.min(...ends.map(({ length }) => length));
@@ -233,6 +259,7 @@ function read(html: string, url: string, rules: SheetRules | undefined, forOutlo
   let raw: string | undefined;
   const reading = { isShown: false, isInTheOpen: false, isPlain: true, sheets: "" };
   const open: Around[] = [];
+  const flow = new Flow();
   let current: Around = { isCertain: true, isOpen: true, isLink: false, paint: DEFAULT_PAINT };
   /** Whether all markers so far stand where they cannot change the reading of the text after them. */
   const isUnchanged = (until: number) => {
@@ -253,17 +280,20 @@ function read(html: string, url: string, rules: SheetRules | undefined, forOutlo
       if (!isCertain && !isHarmlessHead(name, attributes)) reading.isPlain = false;
       const isLink = name === "a" && attributes["href"] === url;
       open.push(current);
+      flow.open(name, attributes, open.length);
       current = {
         isCertain: current.isCertain && isCertain,
         isOpen: current.isOpen && isKnown && (ROOTS.has(name) || isLink || (isCertain && !/^(?:a|table)$/.test(name))),
         isLink: current.isLink || isLink,
         paint: current.paint && paintInside(current.paint, name, attributes),
       };
+      if ((current.paint?.asidePx ?? 0) > MAX_ASIDE_PX) reading.isPlain = false;
       if (RAW_TEXT.has(name)) raw = name;
       if (name === "link" || name === "base") reading.sheets += "@import";
     },
     ontext(text) {
       if (raw === "style") reading.sheets += text;
+      else if (raw === undefined) flow.text(text);
       if (current.isLink && text.includes(ELEMENTS)) isOrderly = false;
       if (
         current.isLink &&
@@ -290,12 +320,13 @@ function read(html: string, url: string, rules: SheetRules | undefined, forOutlo
       const isOutlook = forOutlook && name.includes(":");
       if (isImplied && isUncertain && !isOutlook && !endsAlike(name, html, parser.startIndex)) isOrderly = false;
       if (name === raw) raw = undefined;
+      flow.close(name);
       current = open.pop() ?? current;
     },
   });
   const parser = new Parser(handler);
   parser.end(html);
-  reading.isPlain &&= isOrderly && isUnchanged(html.length);
+  reading.isPlain &&= isOrderly && flow.isBounded && isUnchanged(html.length);
   return reading;
 }
 
@@ -325,7 +356,7 @@ function endsAlike(name: string, html: string, index: number): boolean {
 }
 
 const isReadable = (paint: Paint | undefined): boolean =>
-  paint !== undefined && paint.leftPx <= MAX_LEFT_PX && contrast(paint.color, paint.background) >= MIN_CONTRAST;
+  paint !== undefined && contrast(paint.color, paint.background) >= MIN_CONTRAST;
 
 const isPlainElement = (name: string, attributes: Record<string, string>): boolean =>
   isShowing(name, attributes, NO_RULES) && !("class" in attributes || "id" in attributes);
@@ -337,11 +368,14 @@ const hasHarmlessAttributes = (attributes: Record<string, string>): boolean =>
 
 function isShowing(name: string, attributes: Record<string, string>, rules: SheetRules): boolean {
   if (!SHOWING_ELEMENTS.has(name) || !hasHarmlessAttributes(attributes)) return false;
+  if (FLOATING.has(name) && !/^(?:|center)$/i.test(attributes["align"] ?? "")) return false;
   return isHarmless(attributes["style"] ?? "") && !mayMatch(rules, name, attributes);
 }
 
 const isHarmlessHead = (name: string, { "http-equiv": equivalent, ...attributes }: Record<string, string>): boolean =>
   HEAD_ELEMENTS.has(name) &&
+  HARMLESS_META.test(attributes["name"] ?? "") &&
+  (!/^viewport$/i.test(attributes["name"] ?? "") || isReadableViewport(attributes["content"] ?? "")) &&
   /^(?:|content-type|x-ua-compatible)$/i.test(equivalent ?? "") &&
   attributes["style"] === undefined &&
   hasHarmlessAttributes(attributes);

@@ -7,22 +7,27 @@ const COLOR = "(?:#[0-9a-f]{3}|#[0-9a-f]{6}|white|black)";
 const whole = (pattern: string) => new RegExp(`^(?:${pattern})$`);
 const LENGTHS = whole(`${LENGTH}(?:\\s+${LENGTH}){0,3}`);
 const COLORS = whole(COLOR);
-const BOX = whole(
-  `(?:${LENGTH}|#[0-9a-f]{3}|#[0-9a-f]{6}|[a-z]+)(?:\\s+(?:${LENGTH}|#[0-9a-f]{3}|#[0-9a-f]{6}|[a-z]+)){0,5}`,
-);
+const LINE = "(?:\\d(?:\\.\\d{1,3})?(?:px|pt)|0|#[0-9a-f]{3}|#[0-9a-f]{6}|[a-z]+)";
+/** Others may hold symbols instead of letters. */
+const FONT =
+  "(?:arial(?: black)?|helvetica(?: neue)?|verdana|geneva|tahoma|trebuchet ms|georgia|times(?: new roman)?|palatino|" +
+  "courier(?: new)?|lucida (?:grande|sans|console)|monaco|menlo|consolas|calibri|cambria|segoe ui|roboto|open sans|lato|" +
+  "noto sans|ubuntu|sans-serif|serif|monospace|system-ui|-apple-system|blinkmacsystemfont|inherit)";
+const FONTS = `(?:"${FONT}"|'${FONT}'|${FONT})`;
 
 /** The values of each property that certainly leave an element in sight, and the others too. Any other is uncertain. */
 const HARMLESS: readonly (readonly [RegExp, RegExp])[] = [
   [/^(?:color|background|background-color)$/, COLORS],
   [/^(?:margin|padding)(?:-(?:top|right|bottom|left))?$/, LENGTHS],
-  [/^border(?:-(?:top|right|bottom|left|color|width|style|radius|collapse|spacing))*$/, BOX],
+  [/^border(?:-(?:top|right|bottom|left|color|width|style|collapse|spacing))*$/, whole(`${LINE}(?:\\s+${LINE}){0,5}`)],
+  [/^border-radius$/, LENGTHS],
   [/^font-size$/, whole("(?:[89]|[1-3]\\d)(?:\\.\\d{1,3})?(?:px|pt)|1r?em|100%")],
   // A number: a length would be inherited by larger letters, whose lines would overlap.
   [/^line-height$/, whole("normal|[12](?:\\.\\d{1,3})?")],
-  [/^(?:width|max-width|min-width)$/, whole("auto|100%|[1-9]\\d{2}px")],
-  [/^font-family$/, /^[\w\s,"'-]{1,200}$/],
+  [/^(?:width|max-width|min-width)$/, whole("auto|100%|[1-5]\\d{2}px|600px")],
+  [/^font-family$/, whole(`${FONTS}(?:\\s*,\\s*${FONTS}){0,9}`)],
   [/^font-(?:weight|style)$/, whole(`${WORD}|[1-9]00`)],
-  [/^text-align$/, /^(?:left|center|right)$/],
+  [/^text-align$/, /^(?:left|center)$/],
   // Without its line, a link may look like the text around it.
   [/^text-decoration$/, /^underline$/],
   [/^text-transform$/, whole(WORD)],
@@ -36,7 +41,7 @@ const HARMLESS: readonly (readonly [RegExp, RegExp])[] = [
   [/^(?:min-)?height$/, /^(?:auto|100%)$/],
   [/^direction$/, /^ltr$/],
   [/^box-sizing$/, whole(WORD)],
-  [/^display$/, whole("block|inline|inline-block|table|table-row|table-cell")],
+  [/^display$/, whole("block|inline|inline-block")],
   [/^visibility$/, /^visible$/],
   [/^opacity$/, /^1$/],
 ];
@@ -45,7 +50,8 @@ const HARMLESS: readonly (readonly [RegExp, RegExp])[] = [
 const MAX_VALUE_CHARS = 300;
 
 /** In a sheet they are uncertain, because it is not followed which element they are about. */
-const PAINT = /^(?:color|background|background-color|(?:margin|padding)(?:-left)?)$/;
+const PAINT =
+  /^(?:display|color|background|background-color|(?:margin|padding)(?:-left|-right)?|(?:(?:min|max)-)?width)$/;
 
 /** Name and value of each declaration. Comments, escapes and semicolons in quotes are not read: they make names unknown. */
 const declarationsOf = (declarations: string): { name: string; value: string }[] =>
@@ -75,12 +81,12 @@ type Color = readonly [red: number, green: number, blue: number];
 export interface Paint {
   color: Color;
   background: Color;
-  /** How far the elements around it move it to the right */
-  leftPx: number;
+  /** What the elements around it leave free on both sides */
+  asidePx: number;
 }
 
 /** Around the document. */
-export const DEFAULT_PAINT: Paint = { color: [0, 0, 0], background: [255, 255, 255], leftPx: 0 };
+export const DEFAULT_PAINT: Paint = { color: [0, 0, 0], background: [255, 255, 255], asidePx: 0 };
 
 const LINK_COLOR: Color = [0, 0, 238];
 /** Elements that browsers indent. */
@@ -98,15 +104,18 @@ export function paintInside(around: Paint, name: string, attributes: Record<stri
   const inherited = name === "a" ? LINK_COLOR : around.color;
   const color = colors[0] === undefined ? inherited : parseColor(colors[0]);
   if (!background || !color) return undefined;
-  const moves = [...valuesOf(/^(?:margin|padding)$/).map(leftOf), ...valuesOf(/^(?:margin|padding)-left$/)];
-  const leftPx = moves.reduce((sum, move) => sum + toPx(move), INDENTED.has(name) ? INDENT_PX : 0);
-  return { color, background, leftPx: around.leftPx + leftPx };
+  const asides = [
+    ...valuesOf(/^(?:margin|padding)$/).flatMap(sidesOf),
+    ...valuesOf(/^(?:margin|padding)-(?:left|right)$/),
+  ];
+  const asidePx = asides.reduce((sum, length) => sum + toPx(length), INDENTED.has(name) ? INDENT_PX : 0);
+  return { color, background, asidePx: around.asidePx + asidePx };
 }
 
-/** Of the one to four lengths of a shorthand, the left one. */
-function leftOf(value: string): string {
-  const lengths = value.split(/\s+/);
-  return lengths[3] ?? lengths[1] ?? lengths[0] ?? "0";
+/** Of the one to four lengths of a shorthand, the right and the left one. */
+function sidesOf(value: string): string[] {
+  const [top = "0", right = top, , left = right] = value.split(/\s+/);
+  return [right, left];
 }
 
 /** Rounded up: letters have at most 40 px, and a screen at most 2,000. */

@@ -67,10 +67,9 @@ export interface ComposedMessage {
   fieldTags: readonly FieldTag[];
   /**
    * Builds one recipient's message.
-   * @param budgetMs time that it may take, in milliseconds; a recipient's when left out
    * @throws {UnsendableError} when this recipient cannot be mailed
    */
-  fill(recipient: MessageRecipient, budgetMs?: number): FilledMessage;
+  fill(recipient: MessageRecipient): FilledMessage;
 }
 
 const DEFAULT_FOOTER = "You receive this email because you are on our mailing list.";
@@ -138,7 +137,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
   const fixedSubject = subject.plain?.tags.length === 0 ? encodeSubject(subject, {}) : undefined;
   const isPlain = subject.plain !== undefined && textPart.isPlain && htmlPart.isPlain;
 
-  const fill = (recipient: MessageRecipient, budgetMs?: number): FilledMessage => {
+  const fill = (recipient: MessageRecipient): FilledMessage => {
     const to = toWireAddress(recipient.email);
     const values: MergeValues = {
       email: recipient.email,
@@ -148,7 +147,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
       unsubscribe_url: recipient.unsubscribeUrl,
       fields: recipient.fields,
     };
-    const budget = isPlain ? undefined : new RenderBudget(budgetMs);
+    const budget = isPlain ? undefined : new RenderBudget();
     const message =
       `${sender}${to.address}\r\n` +
       `Subject: ${fixedSubject ?? encodeSubject(subject, values, budget)}\r\n` +
@@ -169,9 +168,9 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
   };
   return {
     fieldTags: fieldTagsOf(new Set([...subject.variables, ...html.variables])),
-    fill(recipient, budgetMs) {
+    fill(recipient) {
       try {
-        return fill(recipient, budgetMs);
+        return fill(recipient);
       } catch (error) {
         if (error instanceof TemplateError) throw new UnsendableError(error.message, { cause: error });
         throw error;
@@ -204,12 +203,22 @@ function formatDate(date: Date): string {
 const IN_SIGHT =
   "all:initial!important;visibility:visible!important;opacity:1!important;height:auto!important;max-height:none!important;" +
   "overflow:visible!important;text-indent:0!important;margin:0!important;transform:none!important;mso-hide:none!important;" +
+  "letter-spacing:normal!important;direction:ltr!important;unicode-bidi:plaintext!important;" +
   "font-size:12px!important;line-height:18px!important;font-family:sans-serif!important;color:#595959!important;";
 
 /** Its number is the highest there is, and of equals the last is painted above the others. */
 const ON_TOP =
   "display:block!important;position:relative!important;z-index:2147483647!important;clear:both!important;" +
   "padding:24px 16px!important;text-align:center!important;background-color:#ffffff!important";
+
+/** Gmail cuts off a mail after 102 KB. The rest is left to the values of merge tags. */
+const MAX_SHOWN_BYTES = 90_000;
+/** Nobody looks for a link behind more empty lines. */
+const MAX_BREAKS = 300;
+
+/** Whether a reader may not reach the end of a body. */
+const isLong = (html: string): boolean =>
+  Buffer.byteLength(html) > MAX_SHOWN_BYTES || (html.match(/<br(?![a-z0-9:_-])/gi) ?? []).length > MAX_BREAKS;
 
 /** Stands for the link of the footer, which is told apart from the body's own by it. */
 const FOOTER_URL = "https://footer.invalid/u";
@@ -225,14 +234,16 @@ function hiddenLink(message: string): never {
  */
 function withUnsubscribeLink(source: string, footerText: string): { source: string; template: Template } {
   const template = compileTemplate(source, { escape: true });
-  const state = linkState(template);
-  if (state === "shown" && certainlyShowsLink(source, splitTemplate(source))) return { source, template };
+  const { state, ...samples } = readSamples(template);
+  const isEndReached = !isLong(source) && !samples.isLong;
+  if (state === "shown" && isEndReached && certainlyShowsLink(source, splitTemplate(source)))
+    return { source, template };
   if (state === "hidden") {
     hiddenLink("the style of its unsubscribe link, or of an element around it, hides the link; show it or remove it");
   }
   const sentence = escapeHtml(footerText).replace(/[{}]/g, (brace) => `&#${brace.charCodeAt(0)};`);
   const footer =
-    `<div style="${IN_SIGHT}${ON_TOP}">${sentence}<br>` +
+    `<div style="${IN_SIGHT}${ON_TOP}">${sentence}<br style="all:initial!important">` +
     `<a href="{{ unsubscribe_url }}" style="${IN_SIGHT}display:inline!important;` +
     `text-decoration:underline!important">Unsubscribe</a></div>`;
   // After the end of the body, only elements that show nothing may follow the footer.
@@ -245,8 +256,9 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
     if (place === 0 && !isShown && source !== "") break;
     const withFooter = source.slice(0, place) + footer + source.slice(place);
     const compiled = compileTemplate(withFooter, { escape: true, ownTags: FOOTER_TAGS });
-    if (linkState(compiled) !== "shown") continue;
+    if (readSamples(compiled).state !== "shown") continue;
     isShown = true;
+    if (place > 0 && !isEndReached) continue;
     const marked = `${source.slice(0, place)}<a href="${FOOTER_URL}">Unsubscribe</a>${source.slice(place)}`;
     if (place > 0 && !isInTheOpen(marked, splitTemplate(marked), FOOTER_URL)) continue;
     assertOutOfReach(source, splitTemplate(source), place === 0);
@@ -257,8 +269,8 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
   );
 }
 
-/** Whether every recipient sees the link, with a name or without: of both, the state that is worse. */
-function linkState(template: Template): LinkState {
+/** Whether recipients see the link and the end of the body, with a name or without: of both, what is worse. */
+function readSamples(template: Template): { state: LinkState; isLong: boolean } {
   // Random, so that no condition knows these recipients.
   const word = () => randomBytes(6).toString("hex");
   const url = `https://${word()}.com/u/${word()}`;
@@ -266,6 +278,8 @@ function linkState(template: Template): LinkState {
   const names = { first_name: word(), last_name: word(), list_name: word() };
   const fields = fieldValuesOf(fieldTagsOf(template.variables), word);
   const filled = { email, ...names, fields, unsubscribe_url: url };
-  const states = [filled, { email, unsubscribe_url: url }].map((values) => findLink(template.render(values), url));
-  return states.find((state) => state === "hidden") ?? states.find((state) => state === "absent") ?? "shown";
+  const bodies = [filled, { email, unsubscribe_url: url }].map((values) => template.render(values));
+  const states = bodies.map((body) => findLink(body, url));
+  const state = states.find((each) => each === "hidden") ?? states.find((each) => each === "absent") ?? "shown";
+  return { state, isLong: bodies.some(isLong) };
 }

@@ -2,11 +2,6 @@ import { TemplateError } from "./template-problem.ts";
 
 /** Time that composing one recipient's message may take, in milliseconds. Real newsletters take less than 1 ms. */
 export const RENDER_BUDGET_MS = 50;
-/**
- * The same for the samples at a preview: the time of one message swings with a machine's load, and a template near the
- * limit would be accepted there and leave out recipients later.
- */
-export const SAMPLE_BUDGET_MS = RENDER_BUDGET_MS / 2;
 /** Small steps between two looks at the clock; together they take a few microseconds. */
 const STEPS_PER_CHECK = 32;
 /** The longest step there is, in milliseconds: a filter that searches a text for another. */
@@ -22,11 +17,6 @@ export class RenderBudget {
   #checkedAt = performance.now();
   #usedMs = 0;
   #steps = 0;
-  readonly #limitMs: number;
-
-  constructor(limitMs = RENDER_BUDGET_MS) {
-    this.#limitMs = limitMs;
-  }
 
   /** Counts a small step. @throws {TemplateError} `limits`, when the time is used up */
   step(): void {
@@ -38,13 +28,13 @@ export class RenderBudget {
     const now = performance.now();
     this.#usedMs += Math.min(now - this.#checkedAt, LONGEST_STEP_MS);
     this.#checkedAt = now;
-    if (this.#usedMs <= this.#limitMs) return;
+    if (this.#usedMs <= RENDER_BUDGET_MS) return;
     const { user, system } = process.threadCpuUsage(this.#cpuAtStart);
     const cpuMs = (user + system) / 1_000;
-    if (cpuMs > this.#limitMs) {
+    if (cpuMs > RENDER_BUDGET_MS) {
       throw new TemplateError({
         kind: "limits",
-        message: `one message takes more than ${this.#limitMs} ms to compose`,
+        message: `one message takes more than ${RENDER_BUDGET_MS} ms to compose`,
       });
     }
     this.#usedMs = cpuMs;

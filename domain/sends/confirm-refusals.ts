@@ -4,7 +4,7 @@ import { ApiError, notFound } from "../errors.ts";
 import type { Draft } from "./draft.ts";
 import { assertDraft, assertKeyMaySend, checkGates, type PassedGates, type SendingKey } from "./gates.ts";
 import { type PlanCounts, resolvePlan } from "./plan.ts";
-import { type PreviewRow, readPreview, tokenFacts } from "./preview.ts";
+import { type PreviewRow, readPreview, tokenFacts, voidForOtherKey } from "./preview.ts";
 import { Refusal } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
 import { sendable } from "./sendable.ts";
@@ -34,8 +34,8 @@ export interface CheckedPlan extends PassedGates {
 
 /**
  * Makes every refusal of a confirm, in the order that a client meets them. The API calls it with the token, for the
- * refusals that need no lock. The activity calls it with the preview's id, in the transaction that arms the send, and it
- * then checks the plan and the gates too.
+ * refusals that need no lock; a token that comes with another key than its preview's is void from then on. The activity
+ * calls it with the preview's id, in the transaction that arms the send, and it then checks the plan and the gates too.
  * @returns for a token its preview's id; for a preview the plan that the send is armed with
  * @throws {ApiError} the first refusal that applies
  */
@@ -52,7 +52,11 @@ export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCh
   if (preview.used_at !== null) throw new Refusal("confirmation_stale", "used");
   if (preview.expired) throw new Refusal("confirmation_stale", "expired");
   assertDraft(draft); // resource_state_invalid
-  if (preview.api_key_id !== key.id) throw new Refusal("send_plan_changed", "other_key");
+  if (preview.other_key_at !== null) throw new Refusal("send_plan_changed", "tried_by_other_key");
+  if (preview.api_key_id !== key.id) {
+    await voidForOtherKey(em, tenant, preview.id);
+    throw new Refusal("send_plan_changed", "other_key");
+  }
   if (!underLock) return preview.id;
 
   // An account that is gone is no drift but a refusal of its own, below.

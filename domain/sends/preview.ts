@@ -85,6 +85,7 @@ export async function writePreview(em: EntityManager, request: PreviewRequest): 
     from_address: draft.fromEmail ?? "",
     account_address: account.address,
     complaint_rate: complaintRate,
+    other_key_at: null,
     expires_at: sql<string>`clock_timestamp() + make_interval(secs => ${TOKEN_LIFETIME_SECONDS})`,
   };
   await kysely(em)
@@ -115,6 +116,17 @@ export async function voidPreview(em: EntityManager, previewId: string): Promise
     .execute();
   const send = await kysely(em).selectFrom("sends").select("id").where("id", "=", previewId).executeTakeFirst();
   return send === undefined;
+}
+
+/** Makes a preview's token void, because another key than the preview's tried to confirm it. */
+export async function voidForOtherKey(em: EntityManager, tenant: Tenant, previewId: string): Promise<void> {
+  await kysely(em)
+    .updateTable("send_previews")
+    .set({ other_key_at: sql<string>`clock_timestamp()` })
+    .where("id", "=", previewId)
+    .where(ofTenant(tenant))
+    .where("used_at", "is", null)
+    .execute();
 }
 
 /** A preview's row, if the tenant has it for this resource. `expired` is by the database clock. */

@@ -33,6 +33,8 @@ export const REFUSAL_REASONS = {
     "An operator cancelled the send before it was confirmed, which made the confirmation token void; make a new send-preview.",
   expired: "The confirmation token has expired; make a new send-preview.",
   other_key: "The preview was made with another key; make a new send-preview with this one.",
+  tried_by_other_key:
+    "Another key tried to confirm the preview, which made its confirmation token void; make a new send-preview.",
   drift: "Recipients, content or sending identity changed since the preview; make a new send-preview.",
   not_draft: "The newsletter is no longer a draft, so it cannot be sent; make a new newsletter.",
 } as const;

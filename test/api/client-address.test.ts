@@ -38,11 +38,20 @@ describe("The client address of a request", () => {
     assert.notEqual(of("10.0.0.1", ["2001:db8:1:3::1"], 1), network);
   });
 
-  it("is null where the load balancer adds no X-Forwarded-For", () => {
+  it("is not known on a load balancer's connection without PROXY_HOPS", () => {
     assert.equal(of("10.0.0.1", ["203.0.113.7"], 0), null);
+  });
+
+  it("is the leftmost entry that a load balancer has added and that can be read", () => {
+    assert.equal(of("10.0.0.1", ["203.0.113.7"], 2), "203.0.113.7");
+    assert.equal(of("10.0.0.1", ["192.0.2.66, unknown, 203.0.113.7"], 2), "203.0.113.7");
+    assert.equal(of("10.0.0.1", ["192.0.2.66, 203.0.113.7, unknown"], 2), "203.0.113.7");
+  });
+
+  it("is the load balancer where no entry of one can be read: a client's own are not taken", () => {
     for (const forwarded of [[], [""], ["unknown"], ["203.0.113.7,"], ["3405803783"], ["_hidden"]]) {
-      assert.equal(of("10.0.0.1", forwarded, 1), null, forwarded.join());
+      assert.equal(of("10.0.0.1", forwarded, 1), "10.0.0.1", forwarded.join());
     }
-    assert.equal(of("10.0.0.1", ["203.0.113.7"], 2), null);
+    assert.equal(of("::ffff:10.0.0.1", ["192.0.2.66, unknown, unknown"], 2), "10.0.0.1");
   });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdtemp, readdir, rm, symlink } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -235,5 +235,28 @@ describe("The documentation", () => {
     const sent = answers.find(({ data }) => data?.object === "newsletter_send");
     assert.equal(sent?.data.status, "SCHEDULED", JSON.stringify(answers));
     assert.equal(sent?.data.recipients, 1);
+  });
+
+  it("has commands in README.md that send, again too, and wherever DATA_DIR is", async function () {
+    this.timeout(120_000);
+    const readme = await readFile(join(ROOT, "README.md"), "utf8");
+    const blocks = [...readme.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, code = ""]) => code);
+    const byHand = blocks.find((code) => code.includes("call()"));
+    assert.ok(byHand);
+    const elsewhere = `export DATA_DIR=$(readlink .data); rm .data\n`;
+    for (const before of ["", elsewhere]) {
+      const answers = await paste(before + byHand);
+      assert.equal(answers.at(-2)?.data.status, "SCHEDULED", JSON.stringify(answers));
+      assert.equal(answers.at(-2)?.data.recipients, 1);
+    }
+  });
+
+  it("asks for one version of Node, wherever it names it", async () => {
+    const [manifest, launcher, readme] = await Promise.all(
+      ["package.json", "stack/launch.mjs", "README.md"].map((name) => readFile(join(ROOT, name), "utf8")),
+    );
+    const asked = /^>=(\d+)$/.exec(JSON.parse(manifest ?? "").engines.node)?.[1];
+    assert.equal(/major < (\d+)/.exec(launcher ?? "")?.[1], asked);
+    assert.equal(/Node\.js (\d+) or newer/.exec(readme ?? "")?.[1], asked);
   });
 });

@@ -275,6 +275,19 @@ describe("HTTP", () => {
       assert.equal(far.body.error.message, "There is no such endpoint. GET / names the reference.");
     });
 
+    it("that is only read names its methods to every other one", async () => {
+      const { origin } = await stack();
+      for (const path of ["/", BASE_PATH, "/docs", "/docs/errors", "/openapi.json"]) {
+        for (const method of ["POST", "PUT", "PATCH", "DELETE"]) {
+          const answer = await api(undefined, origin).call(method, path);
+          assert.deepEqual([answer.status, answer.body.error.code], [405, "method_not_allowed"], `${method} ${path}`);
+          assert.equal(answer.headers.get("allow"), "GET, HEAD, OPTIONS");
+        }
+        const options = await api(undefined, origin).call("OPTIONS", path);
+        assert.deepEqual([options.status, options.headers.get("allow")], [204, "GET, HEAD, OPTIONS"]);
+      }
+    });
+
     it("that is long is compared with others in bounded time", () => {
       const nearPaths = nearPathsAmong(PATHS);
       assert.deepEqual(nearPaths(`/lists/${"x".repeat(10_000)}`), []);

@@ -130,6 +130,24 @@ describe("the OpenAPI document", () => {
     }
   });
 
+  it("shows dry runs that could be: of what the method does to one record", () => {
+    const effects = { post: "would_create", patch: "would_update", delete: "would_delete" };
+    let shown = 0;
+    for (const [path, item] of Object.entries<Json>(document.paths)) {
+      for (const [method, effect] of Object.entries(effects)) {
+        const example = item[method]?.responses["200"]?.content["application/json"].examples?.dry_run;
+        if (!example) continue;
+        shown++;
+        const { would_create, would_update, would_delete, affected_count, affected_ids } = example.value.meta.impact;
+        const counts: Record<string, number> = { would_create, would_update, would_delete };
+        assert.deepEqual([counts[effect], would_create + would_update + would_delete], [1, 1], `${method} ${path}`);
+        assert.equal(affected_count, 1);
+        assert.equal(affected_ids.length, path.endsWith("}") ? 1 : 0, `${method} ${path}`);
+      }
+    }
+    assert.ok(shown > 10, `${shown} dry runs`);
+  });
+
   it("holds examples that fit their schemas, of every body, parameter and header", () => {
     const whole = documentOf();
     let examples = 0;

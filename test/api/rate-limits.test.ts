@@ -340,6 +340,15 @@ describe("Rate limits", function () {
       assert.equal(await isBlocked("client 10000"), true);
     });
 
+    it("limit a client also where PROXY_HOPS counts more balancers than add a readable address", async () => {
+      const { base } = await serve({ ...BEHIND_PROXY, PROXY_HOPS: 2, FAILED_AUTHENTICATIONS_PER_MINUTE: 2 });
+      const codes = [];
+      for (const forwarded of [address, `unknown, ${address}`, address]) {
+        codes.push(code(await api("x", base).get("/ping", from(forwarded))));
+      }
+      assert.deepEqual(codes, ["api_key_malformed", "api_key_malformed", "rate_limit_exceeded"]);
+    });
+
     it("limit no address behind a load balancer that does not tell it", async () => {
       const { base } = await serve({ PROXY_ADDRESSES: ["127.0.0.0/8"], FAILED_AUTHENTICATIONS_PER_MINUTE: 1 });
       for (let i = 0; i < 3; i++) assert.equal((await api("x", base).get("/ping", from(address))).status, 401);

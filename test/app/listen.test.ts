@@ -5,6 +5,7 @@ import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { dirname } from "node:path";
 import { buffer, text } from "node:stream/consumers";
+import { localUrl } from "../../app/options.ts";
 import { verifyWebhook } from "../../client/index.ts";
 import { kysely } from "../../db/orm.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
@@ -222,6 +223,18 @@ describe("npm run app -- webhook:listen", function () {
     const unknown = listen("--url", local.url, "--events", "newsletter.begun", ...ofTeam());
     assert.equal((await unknown.result()).code, 1);
     assert.match(unknown.lines(), /newsletter\.begun is not an event/);
+  });
+
+  it("forwards to this machine alone", async () => {
+    const away = ["http://example.com/", "http://192.0.2.1:3000/", "http://localhost.example.com/", "ftp://localhost/"];
+    for (const url of [...away, "localhost:3000"]) {
+      const refused = listen("--url", url, "--example", "newsletter.started", ...ofTeam());
+      assert.equal((await refused.result()).code, 1, url);
+      assert.match(refused.lines(), /Give a URL of this machine, such as http:\/\/localhost:3000\/hooks/, url);
+    }
+    for (const url of ["http://localhost:3000/hooks", "https://127.0.0.2/", "http://[::1]:3000/"]) {
+      assert.equal(localUrl(url), url);
+    }
   });
 
   it("has its endpoint deleted by the clean-up when the command was killed", async () => {

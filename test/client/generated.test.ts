@@ -42,7 +42,7 @@ describe("client/generated.ts", function () {
         docUrl: undefined,
         requestId: undefined,
       };
-      const error = apiErrorOf({ ...refusal, type, retryAfter: undefined });
+      const error = apiErrorOf({ ...refusal, type, retryAfter: undefined, idempotencyKey: undefined });
       assert.notEqual(error.name, "ApiError", type);
     }
   });

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { ApiError, type List, Mailkeel, MailkeelError } from "../../client/index.ts";
 import { documentedFetch } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
@@ -59,6 +60,28 @@ describe("A list of the client", function () {
     requests = 0;
     for await (const _ of counting.lists.list({ limit: 1 })) break;
     assert.equal(requests, 1);
+  });
+
+  it("throws its error where it is taken, however late that is, and leaves the process alone", async () => {
+    const lost = new TypeError("fetch failed");
+    const failing = new Mailkeel({
+      apiKey: "mk_live_x",
+      baseUrl: (await stack()).api,
+      maxRetries: 0,
+      fetch: () => Promise.reject(lost),
+    });
+    const unhandled: unknown[] = [];
+    const note = (error: unknown) => unhandled.push(error);
+    process.on("unhandledRejection", note);
+    try {
+      const listing = failing.lists.list();
+      for (let turn = 0; turn < 5; turn++) await nextTurn();
+      await assert.rejects(taken(listing), { name: "ConnectionError", cause: lost });
+      await assert.rejects(listing, { name: "ConnectionError", cause: lost });
+    } finally {
+      process.off("unhandledRejection", note);
+    }
+    assert.deepEqual(unhandled, []);
   });
 
   it("refuses a cursor that is not one of it", async () => {

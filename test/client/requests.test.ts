@@ -40,6 +40,8 @@ async function failureOf<Kind extends Error>(
 }
 
 const UNAVAILABLE = refusal(503, "api_error", "service_unavailable", 0);
+const IN_FLIGHT = refusal(409, "conflict_error", "request_in_flight", 0);
+const INTERNAL = refusal(500, "api_error", "internal_error");
 
 describe("A request of the client", function () {
   this.timeout(60_000);
@@ -173,6 +175,61 @@ describe("A request of the client", function () {
     });
   });
 
+  describe("that writes and fails", () => {
+    const failing: Record<string, Fault> = {
+      "a failure of the service": INTERNAL,
+      "a service that is away": UNAVAILABLE,
+      "a try before that still runs": IN_FLIGHT,
+      "a used-up quota": refusal(402, "quota_error", "quota_exceeded"),
+      "a limit of requests": refusal(429, "rate_limit_error", "rate_limit_exceeded", 0),
+      "the refusal of a proxy": { status: 503, body: "<h1>Service Unavailable</h1>" },
+      "the answer of another server": { status: 404, body: "<h1>Not Found</h1>" },
+      "a lost answer": "lose answer",
+    };
+    for (const [what, fault] of Object.entries(failing)) {
+      it(`throws its key after ${what}: a repeated call under it has one effect`, async () => {
+        const name = unique("List");
+        proxy.next(fault);
+        const { idempotencyKey } = await failureOf(mailkeel.lists.create({ name }, { maxRetries: 0 }), MailkeelError);
+        assert.equal(proxy.requests.length, 1);
+        assert.ok(idempotencyKey && keys().has(idempotencyKey));
+        for (let call = 0; call < 2; call++) await mailkeel.lists.create({ name }, { idempotencyKey });
+        assert.equal((await listsNamed(name)).length, 1);
+      });
+    }
+
+    it("throws no key of a read", async () => {
+      proxy.next(UNAVAILABLE);
+      const failure = await failureOf(mailkeel.me.retrieve({ maxRetries: 0 }), ServiceError);
+      assert.equal(failure.idempotencyKey, undefined);
+    });
+
+    it("waits for the end of a try before that still runs, beyond the number of retries", async () => {
+      const name = unique("List");
+      proxy.next("lose request", ...Array.from({ length: 12 }, () => IN_FLIGHT));
+      await mailkeel.lists.create({ name }, { maxRetries: 1 });
+      assert.equal(proxy.requests.length, 14);
+      assert.equal(keys().size, 1);
+      assert.equal((await listsNamed(name)).length, 1);
+    });
+
+    it("counts its retries between the tries that find another in flight", async () => {
+      proxy.next("lose request", IN_FLIGHT, INTERNAL, IN_FLIGHT, INTERNAL);
+      await failureOf(mailkeel.lists.create({ name: "Never" }, { maxRetries: 2 }), ServiceError);
+      assert.equal(proxy.requests.length, 5);
+    });
+
+    it("waits for it no longer than for all tries", async () => {
+      proxy.next(...Array.from({ length: 9 }, () => refusal(409, "conflict_error", "request_in_flight", 1)));
+      const failure = await failureOf(
+        mailkeel.lists.create({ name: "Never" }, { totalTimeoutMs: 2_500 }),
+        ConflictError,
+      );
+      assert.ok(failure.idempotencyKey && keys().has(failure.idempotencyKey));
+      assert.equal(proxy.requests.length, 3);
+    });
+  });
+
   describe("that may be made again", () => {
     const passing: Record<string, Fault> = {
       rate_limit_exceeded: refusal(429, "rate_limit_error", "rate_limit_exceeded", 1),
@@ -225,6 +282,28 @@ describe("A request of the client", function () {
       assert.equal(proxy.requests.length, 5);
       proxy.next("lose request");
       await failureOf(mailkeel.me.retrieve({ maxRetries: 0 }), ConnectionError);
+      assert.equal(proxy.requests.length, 1);
+    });
+
+    it("waits for the Retry-After of a proxy, in seconds or as an instant", async () => {
+      for (const retryAfter of ["2", new Date(Date.now() + 3_000).toUTCString()]) {
+        proxy.next({ status: 503, headers: { "retry-after": retryAfter }, body: "<h1>Service Unavailable</h1>" });
+        await mailkeel.me.retrieve();
+        const [first, second] = proxy.requests;
+        // An instant is a whole second; timers may be a little early.
+        assert.ok(first && second && second.at - first.at > 950, retryAfter);
+      }
+    });
+
+    it("is made again after a proxy's limit of requests, which the service has not seen, even as a deletion", async () => {
+      const { data: list } = await mailkeel.lists.create({ name: "Short-lived" });
+      const limited = { status: 429, headers: { "retry-after": "0" }, body: "<h1>Too Many Requests</h1>" };
+      proxy.next(limited);
+      assert.equal((await mailkeel.lists.delete(list.id)).data.deleted, true);
+      assert.equal(proxy.requests.length, 2);
+      proxy.next({ ...limited, headers: { "retry-after": "61" } });
+      const failure = await failureOf(mailkeel.lists.create({ name: "x" }), ConnectionError);
+      assert.deepEqual([failure.status, failure.retryAfter], [429, 61]);
       assert.equal(proxy.requests.length, 1);
     });
 

@@ -179,6 +179,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     expires_at: AT,
     used_at: AT,
     voided_at: AT,
+    other_key_at: AT,
     created_at: AT,
   },
   sends: {

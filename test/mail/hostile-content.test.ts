@@ -164,7 +164,8 @@ describe("A preview", () => {
       assert.equal((await create(other, "<p>News</p>")).status, 201);
       const waitedMs = performance.now() - since;
       assert.ok(waitedMs < 2 * PATIENCE_MS, `the draft waited ${waitedMs} ms`);
-      assert.equal((await isPreviewed).status, 200);
+      const previewed = await isPreviewed;
+      assert.equal(previewed.status, 200, previewed.text);
     }
   });
 
@@ -260,6 +261,30 @@ describe("A preview", () => {
     // Lower case has more characters than upper case here.
     `<p>${"İ".repeat(40)}</p><p title="a">News</p></body>`,
     '<a href="https://evil.example/?{{ unsubscribe_url }}">Leave</a>',
+    // Cells lie over each other.
+    `<table><tr><td>a</td></tr><tr><td rowspan="2">${link}</td></tr><tr><td colspan="2"><div style="background:#fff">News</div></td></tr></table>`,
+    // Far to the right
+    `<p>${"&nbsp;".repeat(90)}${link}</p>`,
+    `<p>{{ "${"\u00a0".repeat(90)}" }}${link}</p>`,
+    `<p>{% if first_name %}${"&nbsp;".repeat(90)}{% endif %}${link}</p>`,
+    `<p>{% if email %}${"{% if first_name %}&nbsp;{% endif %}".repeat(30)}{% endif %}${link}</p>`,
+    `<table><tr>${'<td><img src="x.png" alt="" width="600"></td>'.repeat(5)}<td>${link}</td></tr></table>`,
+    `<p>${'<img src="x.png" alt="" width="600">&nbsp;'.repeat(5)}${link}</p>`,
+    `<div style="text-align:center;display:inline-block"><img src="x.png" alt=""><br>${link}</div>`,
+    ...["display:table-cell", "width:999px", "text-align:right;width:600px", "min-width:900px"].map(styled),
+    '<div style="border-left:90px solid #fff">'.repeat(20) + link + "</div>".repeat(20),
+    '<table cellpadding="90"><tr><td>'.repeat(9) + link + "</td></tr></table>".repeat(9),
+    // Dark on dark
+    `<head><meta name="color-scheme" content="dark"></head><a href="{{ unsubscribe_url }}" style="color:#000">Leave</a>`,
+    `<head><meta name="supported-color-schemes" content="dark"></head>${link}`,
+    // Beside what covers it, or under it
+    `<table align="right" width="90%"><tr><td>${link}</td></tr></table><div style="background:#fff">News</div>`,
+    `<img src="x.png" alt="" width="600" align="left">${link}`,
+    `${link}<p>${`a${"\u0305\u0333\u0304\u0302\u0308".repeat(9)}`.repeat(9)}</p>`,
+    `${link}<p>${`a${"&#x305;&#x333;".repeat(9)}`.repeat(9)}</p>`,
+    // No letters, or not in their order
+    styled("font-family:Wingdings"),
+    '<a href="{{ unsubscribe_url }}">&#x202e;evaeL</a>',
   ]) {
     it(`adds a footer where the link is not certain to be seen: ${html}`, async () => {
       const composed = composeMessage({ subject: "News", html, fromEmail: "news@example.com" });
@@ -281,6 +306,9 @@ describe("A preview", () => {
     `<p style="color:#fff;background:#222"><a href="{{ unsubscribe_url }}" style="color:#ccc">Leave</a></p>`,
     `<html lang="en"><head><title>News</title><meta charset="utf-8"></head><body bgcolor="#f4f5f6">${link}</body></html>`,
     '<p><img src="x.png" width="600" alt=""></p><a href="{{ unsubscribe_url }}">退订</a>',
+    `<head><meta name="viewport" content="width=device-width, initial-scale=1.0"></head><p>Dear {{ first_name | default: "friend" }}</p>${link}`,
+    `<div style="max-width:600px;margin:0 auto;padding:0 24px;font-family:'Segoe UI',Arial,sans-serif">${link}</div>`,
+    `<p>${"退订".repeat(90)}</p>${link}`,
   ]) {
     it(`adds no footer where the link is certain to be seen: ${html}`, () => {
       const composed = composeMessage({ subject: "News", html, fromEmail: "news@example.com" });
@@ -293,6 +321,8 @@ describe("A preview", () => {
   const composed = (html: string) => composeMessage({ subject: "News", html, fromEmail: "news@example.com" });
   const inHead = (css: string) =>
     `<html><head><style>${css}</style></head><body class="main"><p>News</p></body></html>`;
+  const CLIPS = "body{max-height:1px;overflow:hidden}html{overflow:auto}";
+  const COVER = 'content:"";position:absolute;left:0;right:0;top:0;bottom:0;background:#fff';
   const OUT_OF_REACH: Record<string, string[]> = {
     '"transform"': [
       `<body style="transform:translateY(-5000px)"><div style="transform:translateY(5000px)">News</div></body>`,
@@ -323,7 +353,25 @@ describe("A preview", () => {
       inHead(`body::after{position:fixed;content:"";left:0;right:0;bottom:0;height:120px;background:#fff}`),
       inHead(`a:before{position:absolute;content:""}`),
       inHead(`p~div:after{position:absolute;content:""}`),
+      inHead(`a[href*="/u/"]::after{${COVER}}`),
+      inHead(`div[style*="initial"]::after{${COVER}}`),
+      inHead(`@media all{div[style^="all"]:before{${COVER}}}`),
+      inHead(`a:not([href^="https://shop"])::after{${COVER}}`),
+      inHead(`a:not(.button)::after{${COVER}}`),
+      inHead(`a/**/::after{${COVER}}`),
+      inHead(`p{a&::after{${COVER}}}`),
     ],
+    '"box-shadow"': [inHead(`a::after{content:"";display:inline-block;box-shadow:-60px 0 0 60px #fff}`)],
+    '"outline"': [inHead(`a::after{content:"";display:inline-block;outline:99px solid #fff}`)],
+    '"padding"': [inHead(`*::before{content:"";display:block;padding:299px}`), inHead("html{padding:0 0 0 49%}")],
+    '"margin"': [`<html style="margin:0 0 0 49%"><body style="margin:0 0 0 299px">News</body></html>`],
+    '"font-size"': [inHead("html{font-size:99px}body{padding-left:1.9em}"), inHead("div::first-line{font-size:1px}")],
+    '"width"': [`<html style="overflow-x:auto"><body style="width:0;overflow-y:auto">News</body></html>`],
+    '"overflow-x"': [
+      `<html style="height:100%;overflow-x:hidden"><body>News</body></html>`,
+      inHead("body{overflow-x:hidden}"),
+    ],
+    '"content"': [inHead(`a::after{content:"█████"}`)],
     '"display"': [
       `<body style="display:flex;width:600px"><p>News</p></body>`,
       inHead("body>*{display:none!important}"),
@@ -331,7 +379,38 @@ describe("A preview", () => {
     '"padding-left"': [`<body style="padding-left:9999px"><p>News</p></body>`],
     '"border-left"': [`<body style="border-left:9999px solid #fff"><p>News</p></body>`],
     '"height"': [`<body style="height:600px;overflow:hidden"><p>News</p></body>`],
-    '"max-height"': [inHead("body{overflow-x:hidden;max-height:1px}")],
+    '"max-height"': [
+      inHead("body{max-height:1px;overflow-x:hidden}"),
+      inHead(`</stylex>p{}${CLIPS}`),
+      inHead(`</style\u00a0>p{}${CLIPS}`),
+      inHead(`p{color:"\f}${CLIPS}q{color:"}`),
+      inHead(`p{color:"\r}${CLIPS}q{color:"}`),
+      inHead(`p{background:u\\rl(/*)}${CLIPS}p{background:u\\rl(*/)}`),
+      inHead("@scope (body){max-height:1px;overflow:hidden}"),
+      inHead("@unknown .x{max-height:1px}"),
+      inHead("body:not(.x){max-height:1px}"),
+      inHead("html:not(:link){max-height:1px}"),
+      inHead("body{color:red;&{max-height:1px}}"),
+      `<st{% comment %}x{% endcomment %}yle>${CLIPS}</style>News`,
+      `<style>bo{% capture x %}x{% endcapture %}dy{max-height:1px;overflow:hidden}</style>News`,
+    ],
+    "a template tag in the name of an element": [
+      `<{{ "body" }} style="max-height:1px;overflow:hidden"><p>News</p>`,
+      `<{{ "style" }}>${CLIPS}</style><p>News</p>`,
+      `<st{{ "" }}yle>${CLIPS}</style><p>News</p>`,
+      `<{{ "style" }}>{% if email contains "gmail" %}${CLIPS}{% endif %}</style><p>News</p>`,
+      `<{% if email contains "gmail" %}body style="max-height:1px"{% endif %}><p>News</p>`,
+    ],
+    "an element svg or math": [
+      `<svg width="0" height="0"><style>b&#111;dy{max-height:1px;overflow:hidden}</style></svg><p>News</p>`,
+      `<svg width="0" height="0"><style>b<!-- -->ody{max-height:1px;overflow:hidden}</style></svg><p>News</p>`,
+      `<svg><style>.x{z-&#105;ndex:2147483647}</style></svg><p class="x" style="position:fixed">News</p>`,
+    ],
+    "an element template": [`<template shadowrootmode="open">News</template><p>News</p>`],
+    "the viewport": [
+      `<meta name="viewport" content="width=10000,maximum-scale=0.04,user-scalable=no"><p>News</p>`,
+      `<meta name="viewport" content="initial-scale = 0.05"><p>News</p>`,
+    ],
     '"http-equiv"': [
       `<meta http-equiv="Content-Security-Policy" content="style-src 'none'"><p>News</p>`,
       `<meta http-equiv="refresh" content="0;url=https://evil.example/"><p>News</p>`,
@@ -351,7 +430,19 @@ describe("A preview", () => {
     "@import": [inHead("@import url(https://evil.example/x.css);"), inHead("@import'https://evil.example/x.css'")],
     "a style sheet of another host": [`<link rel="stylesheet" href="https://evil.example/x.css"><p>News</p>`],
     "a brace inside of parentheses": [inHead("@keyframes x({){from{}}body{opacity:0}")],
-    '"z-index"': [`{% if first_name %}<div>{% endif %}<p style="position:fixed;z-index:2147483647">News</p>`],
+    '"z-index"': [
+      `{% if first_name %}<div>{% endif %}<p style="position:fixed;z-index:2147483647">News</p>`,
+      `{% if first_name %}<div>{% endif %}<p style="position:fixed;z-&#105;ndex:2147483647">News</p>`,
+      `{% if first_name %}<div>{% endif %}<p style="position:fixed;z&bsol;2dindex:2147483647">News</p>`,
+    ],
+    'a template tag in "style"': [
+      `{% if first_name %}<div>{% endif %}<p style="position:fixed;z-{{ 'index' }}:2147483647">News</p>`,
+      `{% if first_name %}<div>{% endif %}<p {{ "style=position:fixed;z-index:2147483647" }}>News</p>`,
+      `{% if first_name %}<div>{% endif %}<p sty{{ "le" }}="position:fixed">News</p>`,
+      `{% if first_name %}<div>{% endif %}<!--><p style="{{ 'z-index:2147483647' }}">News</p>-->`,
+      `{% if first_name %}<div>{% endif %}<title></title/><p style="{{ 'z-index:2147483647' }}">News</p></title>`,
+    ],
+    "aria-hidden": [`<body aria-hidden="true"><p>News</p></body>`],
   };
   for (const [what, bodies] of Object.entries(OUT_OF_REACH)) {
     for (const html of bodies) {
@@ -378,6 +469,10 @@ describe("A preview", () => {
     `<!--[if mso]><table><tr><td><![endif]--><p>News</p><!--[if mso]></td></tr></table><![endif]-->`,
     `<table><tr><td><p>News<td class="w">News</table><style>.w{opacity:0}</style>`,
     `<p>News</p><div style="position:fixed;top:0;left:0;width:100%;height:100%;background:#fff;z-index:9">News</div>`,
+    inHead("*:before,*:after{box-sizing:border-box}.sm\\:hidden{display:none}/* } */a:hover{color:red}"),
+    inHead("#main::after,.button:not(:hover)::before,a.button::after{position:absolute}img:not(.x){opacity:0}"),
+    inHead("body{width:100%\\9;padding:0 20px;font:14px/1.5 'Open Sans',Arial;max-width:1200px}@page{margin:0}"),
+    `<head><meta name="viewport" content="width=device-width, initial-scale=1.0, maximum-scale=1" /></head><p>News</p>`,
   ]) {
     it(`puts the footer last, above all else: ${html}`, () => {
       const { message } = composed(html).fill({
@@ -402,8 +497,15 @@ describe("A preview", () => {
     `<ul><table><tr><td><li style="clip-path:inset(50%)"></ul>`,
     `<p>News</p><a href="https://evil.example/">`,
     `<p>News</p><table><tr><td style="padding:0">`,
+    `<p>News</p><svg width="9" height="9"></svg>`,
+    // Its end may be cut off, or is too far away.
+    `<p>${"News ".repeat(18_001)}</p>`,
+    `<p>${"News ".repeat(16_000)}${"é".repeat(5_000)}</p>`,
+    `{% assign x = "${"News ".repeat(990)}" %}<p>${"{{ x }}".repeat(20)}</p>`,
+    `<p>News</p>${"<br>".repeat(301)}`,
+    `<p>News</p>${"<br>".repeat(301)}${link}`,
   ]) {
-    it(`puts the footer first where its end is uncertain: ${html}`, () => {
+    it(`puts the footer first where its end is uncertain: ${html.slice(0, 200)}`, () => {
       const { message } = composed(html).fill({
         email: "jane@gmail.com",
         messageId: "1@example.com",
@@ -417,6 +519,22 @@ describe("A preview", () => {
       );
     });
   }
+
+  it("lets no style sheet change the order of the footer's letters, or make its line break cover the link", () => {
+    const css = `a,div{unicode-bidi:bidi-override;direction:rtl}p br{${COVER}}br{${COVER}}`;
+    const { message } = composed(inHead(`${css.replace("a,div", "a")}`)).fill({
+      email: "jane@gmail.com",
+      messageId: "1@example.com",
+      date: new Date(),
+      unsubscribeUrl: "https://example.com/u/1",
+    });
+    const sent = message.toString().replaceAll("=\r\n", "").replaceAll("=3D", "=");
+    assert.match(
+      sent,
+      /<a href="https:\/\/example\.com\/u\/1" style="[^"]*direction:ltr!important;unicode-bidi:plaintext!/,
+    );
+    assert.match(sent, /<br style="all:initial!important">/);
+  });
 
   it("refuses a base, which may divert the link", async () => {
     refused(await previewOf(`<base href="https://evil.example/">${link}`), /unsubscribe link/);

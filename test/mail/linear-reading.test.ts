@@ -16,6 +16,10 @@ const FRAGMENTS = [
   ..."<body>|</body>|</html  |<!|<!--|-->|--|<![CDATA[|]]>|<?|</ |/>|class=x |style=color:a|\">|'>".split("|"),
   ..."&amp;|&lt|&#|&#x86;|&#xE000;1&#xE001;|&#123;|&not|&#0".split("|"),
   ..."/*|*/|/* |{display:none}|.a,|a{|}|@media|@import|!important|! |;a:b|url(|\\64|[class=x]|::".split("|"),
+  ...":not(|a::after|/**/|@scope|\f|\u0305|&nbsp;|font:1px a,|margin:0 |</stylex>|<svg>|<template>|&bsol;|z-index:".split(
+    "|",
+  ),
+  ..."<meta name=viewport content=|<tr><td>|<title>".split("|"),
   "          ",
   "Some words ",
   "a\n",
@@ -51,6 +55,9 @@ const AROUND: readonly (readonly [string, string])[] = [
   [`${LINK}<p style="`, '">News</p>'],
   [`${LINK}<p class="`, '">News</p>'],
   [`${LINK}<style>`, "</style>"],
+  ["<style>body{", "}</style>"],
+  ["{% if email %}<div>{% endif %}", "{{ email }}"],
+  ['<meta name="viewport" content="', '">'],
   [`${LINK}{% if first_name %}a`, "b{% endif %}"],
   ["<ul><li>".repeat(90), "a".concat("</li></ul>".repeat(90))],
   [`${"<ul><li>".repeat(90)}<pre>`, "a</pre>"],
@@ -89,6 +96,9 @@ const KNOWN: Record<string, string> = {
   "nested quotations": `${"<blockquote>".repeat(190)}${`${"a ".repeat(200)}<br>`.repeat(2_300)}`,
   "nested links around words": `${"<a href=x>".repeat(190)}${"a ".repeat(400_000)}`,
   "ends of attributes in two branches": `${LINK}{% if first_name %}a${'">'.repeat(240_000)}{% else %}b${'">'.repeat(240_000)}{% endif %}`,
+  "viewports of spaces": `<meta name="viewport" content="${" ".repeat(4_900)}">`.repeat(90),
+  "rules with long selectors": `<style>${"a:not(.b).c>[d],".repeat(11_000)}x{}</style>`,
+  "shorthands that are no fonts": `<style>${`body{font:${"a ".repeat(240)}!;}`.repeat(390)}</style>`,
   "elements in a branch that no sample takes": `${LINK}{% if first_name == "x" %}${"<b>".repeat(300_000)}{% endif %}`,
 };
 

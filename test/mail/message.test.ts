@@ -55,6 +55,8 @@ function assertWellFormed(message: Buffer) {
   assert.doesNotMatch(body, /[ \t]\r\n/, "a space at the end of a line");
 }
 
+/** What the footer adds to a text part */
+const FOOTER_TEXT = `You receive this email because you are on our mailing list.\nUnsubscribe [${recipient.unsubscribeUrl}]`;
 const lf = (text: string | undefined) => (text ?? "").replace(/\r\n|\r/g, "\n").trimEnd();
 
 async function assertParsesBack(template: string, to: MessageRecipient) {
@@ -148,8 +150,8 @@ describe("A message", () => {
     const composed = composeMessage({ ...content, html });
     const text = async (firstName: string | null) =>
       lf((await PostalMime.parse(composed.fill({ ...recipient, firstName }).message)).text);
-    assert.equal(await text("Zoë"), `Dear Zoë\n\nLeave [${recipient.unsubscribeUrl}]`);
-    assert.equal(await text(null), `Dear you\n\nLeave [${recipient.unsubscribeUrl}]`);
+    assert.equal(await text("Zoë"), `Dear Zoë\n\nLeave [${recipient.unsubscribeUrl}]\n${FOOTER_TEXT}`);
+    assert.equal(await text(null), `Dear you\n\nLeave [${recipient.unsubscribeUrl}]\n${FOOTER_TEXT}`);
   });
 
   it("takes the text of a recipient of whom all is known when the text cannot be a template", async () => {

@@ -4,6 +4,7 @@ import axe from "axe-core";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { GUIDES } from "../../api/docs/guides.ts";
 import type { Json } from "../support/api.ts";
+import { eventually } from "../support/eventually.ts";
 import { stack } from "../support/stack.ts";
 import { needs } from "./programs.ts";
 
@@ -123,6 +124,70 @@ describe("The documentation in a browser", function () {
         await page.locator(`#${operation} .execute`).waitFor();
         assert.ok((await widthOf(page)) <= PHONE.width, operation);
       }
+      await page.locator("button.authorize").first().click();
+      await page.locator(".auth-container input").first().fill(testKey());
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("Escape");
+      await page.locator(`#${ME} .execute`).click();
+      await page.locator(`#${ME} .live-responses-table`).waitFor();
+      assert.ok((await widthOf(page)) <= PHONE.width, "an answer and the command that asks for it");
+      const filter = page.locator(".operation-filter-input");
+      const [needed, width] = await filter.evaluate((field) => [field.scrollWidth, field.clientWidth]);
+      assert.ok(needed !== undefined && width !== undefined && needed <= width, "the hint in the filter");
+    });
+  });
+
+  it("shows endpoints on the first screen, and filters them and the webhooks by what they do", async () => {
+    await inPage({ viewport: { width: 1280, height: 800 } }, async (page) => {
+      await openReference(page);
+      const top = await page.locator(".opblock").first().boundingBox();
+      assert.ok(top && top.y + top.height < 800, JSON.stringify(top));
+      const shows = (filter: string, ...expected: string[]) =>
+        eventually(
+          async () => {
+            const paths = await page.locator(".opblock-summary-path").allTextContents();
+            // The renderer puts places for a line break into a path.
+            assert.deepEqual(
+              paths.map((path) => path.replaceAll("\u200b", "")),
+              expected,
+              filter,
+            );
+            return true;
+          },
+          { withinMs: PATIENCE_MS, what: filter },
+        );
+      const filter = page.locator(".operation-filter-input");
+      for (const [text, ...expected] of [
+        ["DO-NOT-MAIL list", "/suppressions", "suppression.added"],
+        ["delete /lists/", "/lists/{listId}", "/lists/{listId}/subscribers/{subscriberId}"],
+        ["no such thing"],
+      ] as const) {
+        await filter.fill(text);
+        await shows(text, ...expected);
+      }
+    });
+  });
+
+  it("keeps the focus in the dialog that asks for a key, and gives it back", async () => {
+    await inPage({}, async (page) => {
+      await openReference(page);
+      await page.locator("button.authorize").first().focus();
+      await page.keyboard.press("Enter");
+      await page.locator("#api_key_value:focus").waitFor();
+      assert.equal(await page.locator("[role=dialog][aria-modal=true]").count(), 1);
+      assert.ok(
+        !(await page.locator("[role=dialog]").textContent())?.includes("newsletters:send"),
+        "no list of scopes",
+      );
+      for (const key of ["Tab", "Shift+Tab"]) {
+        for (let presses = 0; presses < MAX_TABS / 2; presses++) {
+          await page.keyboard.press(key);
+          assert.equal(await page.locator("[role=dialog] :focus").count(), 1, `${key} ${presses}`);
+        }
+      }
+      await page.keyboard.press("Escape");
+      await page.locator("button.authorize:focus").waitFor();
+      assert.equal(await page.locator("[role=dialog]").count(), 0);
     });
   });
 
@@ -162,8 +227,7 @@ describe("The documentation in a browser", function () {
       await tabTo('nav a[href="/docs/errors"]');
       await tabTo("button.authorize");
       await page.keyboard.press("Enter");
-      // The dialog takes the focus into one of its fields.
-      await page.locator(".auth-container input:focus").waitFor();
+      await page.locator("#api_key_value:focus").waitFor();
       await page.keyboard.type(testKey());
       await page.keyboard.press("Enter");
       await tabTo("button.btn-done");

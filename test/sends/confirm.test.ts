@@ -371,6 +371,16 @@ describe("A confirm", () => {
     const token = await tokenOf(sender);
     const other = await sender.mint({ sendDomains: [sender.domain] });
     refused(await confirm({ ...sender, client: api(other.key) }, token), 409, "send_plan_changed");
+    refused(await confirm(sender, token), 409, "send_plan_changed");
+    assert.equal((await confirm(sender, await tokenOf(sender))).status, 202);
+  });
+
+  it("is not refused because another key tried a token that is not one", async () => {
+    const sender = await makeSender();
+    const token = await tokenOf(sender);
+    const other = await sender.mint({ sendDomains: [sender.domain] });
+    const forged = `${token.slice(0, -1)}${token.endsWith("a") ? "b" : "a"}`;
+    refused(await confirm({ ...sender, client: api(other.key) }, forged), 409, "confirmation_invalid");
     assert.equal((await confirm(sender, token)).status, 202);
   });
 

@@ -196,6 +196,9 @@ describe("The gates of a send", () => {
     await run(sender, sql`update newsletters set status = 'DRAFT' where ${ofTeam}`);
     assert.equal(await code({ key: other.key }), "send_plan_changed");
     assert.equal(await code(), "send_plan_changed");
+    // The other key's confirm has made the token void.
+    await run(sender, sql`update send_previews set other_key_at = null where ${ofTeam}`);
+    assert.equal(await code(), "send_plan_changed");
     await run(sender, sql`update newsletters set from_name = null where ${ofTeam}`);
     assert.equal(await code(), "sending_domain_unverified");
     await run(sender, sql`update email_accounts set status = 'ACTIVE' where ${ofTeam}`);

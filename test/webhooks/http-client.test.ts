@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { Worker } from "node:worker_threads";
 import { gzipSync } from "node:zlib";
@@ -175,6 +176,30 @@ describe("A webhook's HTTP client", () => {
       assert.deepEqual([answer.status, answer.body, answer.retryAfterSeconds], [202, "ok", undefined]);
     });
 
+    it("skips 100 Continue that it did not ask for, in whatever pieces it comes, on each request of a connection", async () => {
+      const bytes =
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 100 \r\nx: y\r\n\r\n" +
+        "HTTP/1.1 200 OK\r\ncontent-length: 24\r\n\r\nHTTP/1.1 100 Continue\r\n\r";
+      const [end] = bytes.match(/(?<=content-length: 24\r\n\r\n).*/s) ?? [];
+      const cuts = [[], ...Array.from(bytes, (_, index) => [index]), [1, 2, 3, 30], Array.from(bytes, (_, i) => i)];
+      let pieces: string[] = [];
+      const receiver = await serveRaw((socket) => {
+        socket.setNoDelay(true).on("data", async () => {
+          for (const piece of pieces) {
+            await new Promise((resolve) => socket.write(piece, resolve));
+            await nextTurn();
+          }
+        });
+      });
+      const client = open([receiver.port]);
+      for (const cut of cuts) {
+        pieces = [0, ...cut].map((from, index) => bytes.slice(from, cut[index] ?? bytes.length)).filter(Boolean);
+        const answer = answered(await post(client, `http://hook.test:${receiver.port}/`));
+        assert.deepEqual([answer.status, answer.body], [200, end], cut.join());
+      }
+      assert.equal(receiver.sockets.size, 1);
+    });
+
     it("reports Retry-After with any status", async () => {
       for (const status of [200, 429, 503]) {
         const receiver = await serve((_, response) => void response.writeHead(status, { "retry-after": "120" }).end());
@@ -198,6 +223,15 @@ describe("A webhook's HTTP client", () => {
       assert.equal(await bodyKept("x".repeat(16_384)), "x".repeat(16_384));
       assert.equal(await bodyKept("x".repeat(16_385)), "x".repeat(16_384));
       assert.equal(await bodyKept("x".repeat(65_536)), "x".repeat(16_384));
+    });
+
+    it("says that it keeps the beginning only", async () => {
+      const problemOf = async (body: Buffer | string) =>
+        answered(await postTo(await serve((_, response) => void response.end(body)))).bodyProblem;
+      for (const whole of ["", "x".repeat(16_384), "ü".repeat(8_192)]) assert.equal(await problemOf(whole), undefined);
+      for (const long of ["x".repeat(16_385), "x".repeat(3_000_000), Buffer.alloc(16_000, 0xff)]) {
+        assert.match((await problemOf(long)) ?? "", /first 16384 bytes are kept/, String(long.length));
+      }
     });
 
     it("keeps whole characters only", async () => {
@@ -324,6 +358,13 @@ describe("A webhook's HTTP client", () => {
       await eventually(() => receiver.sockets.size === 0, { what: "the end of the connection" });
     });
 
+    it("gives up when nothing follows an interim answer", async () => {
+      const receiver = await serveRaw((socket) => {
+        socket.once("data", () => socket.write("HTTP/1.1 100 Continue\r\n\r\n"));
+      });
+      failed(await postTo(receiver, 300), "timeout");
+    });
+
     it("gives up when interim answers never end", async () => {
       const receiver = await serveRaw((socket) => {
         const drip = setInterval(() => socket.write("HTTP/1.1 102 Processing\r\n\r\n"), 10);
@@ -373,7 +414,7 @@ describe("A webhook's HTTP client", () => {
       ["another protocol", "SSH-2.0-OpenSSH_9.6\r\n"],
       ["endless headers", `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(20_000)}`],
       ["a change of protocol", "HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"],
-      ["100 Continue that was not asked for", "HTTP/1.1 100 Continue\r\n\r\n"],
+      ["an interim answer with endless headers", `HTTP/1.1 100 Continue\r\n${"x: y\r\n".repeat(20_000)}`],
     ] as const) {
       it(`says that the answer is not HTTP: ${what}`, async () => {
         const receiver = await serveRaw((socket) => void socket.once("data", () => socket.write(text)));
@@ -603,12 +644,14 @@ describe("A webhook's HTTP client", () => {
     }
 
     it("does not repeat a request whose answer has begun", async () => {
-      const receiver = await staleServer((socket) => socket.end("HTTP/1.1 20"));
-      const client = open([receiver.port]);
-      const url = `http://hook.test:${receiver.port}/`;
-      answered(await post(client, url));
-      failed(await post(client, url), "reset");
-      assert.equal(receiver.requests, 2);
+      for (const begun of ["H", "HTTP/1.1 20", "HTTP/1.1 100 Continue\r\n\r\n"]) {
+        const receiver = await staleServer((socket) => socket.end(begun));
+        const client = open([receiver.port]);
+        const url = `http://hook.test:${receiver.port}/`;
+        answered(await post(client, url));
+        failed(await post(client, url), "reset");
+        assert.equal(receiver.requests, 2);
+      }
     });
 
     it("takes no answer for a request that was not sent", async () => {

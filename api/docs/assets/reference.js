@@ -84,6 +84,8 @@ function forReaders(root) {
     parameters: parameters.map(parameter),
     responses: mapValues(responses, response),
   });
+  // Its first sentence, for the dialog that asks for a key: the scopes stand beside each operation.
+  const scheme = ({ description, ...rest }) => ({ ...rest, description: /^.*?\.(?= |$)/s.exec(description)?.[0] });
   // The renderer warns of every dialect but its own.
   const { jsonSchemaDialect, ...rest } = root;
   const { origin } = location;
@@ -91,6 +93,7 @@ function forReaders(root) {
   return {
     ...rest,
     info: { ...root.info, description: `${root.info.description}\n\nEvery success carries the headers ${headers}.` },
+    components: { ...root.components, securitySchemes: mapValues(root.components.securitySchemes, scheme) },
     paths: mapValues(root.paths, (item) => mapValues(item, operation)),
     // Requests go to the origin that served this page, by whatever name it was reached.
     servers: root.servers.map((server) => ({ ...server, url: origin + new URL(server.url, origin).pathname })),
@@ -110,16 +113,108 @@ function nameChoices() {
   }
 }
 
+/** The controls of an element that Tab reaches. */
+const controlsOf = (element) => [...element.querySelectorAll("a[href], button, input, select, textarea")];
+
+/** Makes a dialog of the renderer's for keys: it takes and keeps the focus, Escape ends it, and the focus returns. */
+function keepFocusInDialogs() {
+  const dialogOf = () => container.querySelector(".dialog-ux");
+  let open = null;
+  let opener = null;
+  document.addEventListener("focusin", ({ target: focused }) => {
+    if (!dialogOf()) opener = focused;
+  });
+  const begin = (dialog) => {
+    dialog.setAttribute("role", "dialog");
+    dialog.setAttribute("aria-modal", "true");
+    dialog.setAttribute("aria-label", dialog.querySelector("h3").textContent);
+    dialog.querySelector("button.close-modal").setAttribute("aria-label", "Close");
+    // The renderer puts the focus into the last field.
+    (dialog.querySelector("input") ?? dialog.querySelector("button")).focus();
+  };
+  new MutationObserver(() => {
+    const dialog = dialogOf();
+    if (dialog !== open) {
+      open = dialog;
+      if (dialog) begin(dialog);
+      else (opener?.isConnected ? opener : container.querySelector("button.authorize")).focus();
+    } else if (dialog && !dialog.contains(document.activeElement)) {
+      // A key was taken, and its field is gone.
+      dialog.querySelector("button.btn-done")?.focus();
+    }
+  }).observe(container, { childList: true, subtree: true });
+  document.addEventListener("keydown", (event) => {
+    const dialog = dialogOf();
+    if (!dialog) return;
+    if (event.key === "Escape") dialog.querySelector("button.close-modal").click();
+    if (event.key !== "Tab") return;
+    const controls = controlsOf(dialog);
+    const place = controls.indexOf(document.activeElement) + (event.shiftKey ? -1 : 1);
+    event.preventDefault();
+    controls.at(place % controls.length).focus();
+  });
+}
+
+/** Whether each word of a filter is in the method, path, name, summary or groups of an operation. */
+function fits({ method, path, operation }, filter) {
+  const texts = [method, path, operation.get("operationId"), operation.get("summary"), ...operation.get("tags", [])];
+  const searched = texts.join(" ").toLowerCase();
+  return filter
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => searched.includes(word));
+}
+
+/** Filters operations by their texts, and webhooks too: the renderer's own way compares the names of the groups alone. */
+const filterOperations = () => ({
+  fn: {
+    opsFilter: (groups, filter) =>
+      groups
+        .map((group) =>
+          group.update("operations", (entries) => entries.filter((entry) => fits(entry.toObject(), filter))),
+        )
+        .filter((group) => group.get("operations").size > 0),
+  },
+  statePlugins: {
+    spec: {
+      wrapSelectors: {
+        selectWebhooksOperations:
+          (original, system) =>
+          (...given) => {
+            const webhooks = original(...given);
+            const filter = system.layoutSelectors.currentFilter();
+            if (!webhooks || typeof filter !== "string") return webhooks;
+            const hasFitting = ([, entries]) =>
+              entries.some((entry) => fits({ ...entry, operation: entry.operation.get("operation") }, filter));
+            return Object.fromEntries(Object.entries(webhooks).filter(hasFitting));
+          },
+      },
+    },
+  },
+});
+
+/** Says in the field of the filter what it searches, in few enough letters for a phone. */
+function nameFilter() {
+  const field = container.querySelector(".operation-filter-input");
+  if (!field || field.placeholder === "Filter operations") return;
+  field.placeholder = "Filter operations";
+  field.setAttribute("aria-label", "Filter operations by method, path, name or summary");
+}
+
 async function show() {
   const response = await fetch("/openapi.json");
   if (!response.ok) throw new Error(`/openapi.json answered ${response.status}`);
   const spec = forReaders(await response.json());
   container.replaceChildren();
-  new MutationObserver(nameChoices).observe(container, { childList: true, subtree: true });
+  new MutationObserver(() => {
+    nameChoices();
+    nameFilter();
+  }).observe(container, { childList: true, subtree: true });
+  keepFocusInDialogs();
   const ui = globalThis.SwaggerUIBundle({
     domNode: container,
     spec,
-    plugins: [resolveQuickly],
+    plugins: [resolveQuickly, filterOperations],
     layout: "BaseLayout",
     deepLinking: true,
     docExpansion: "list",
