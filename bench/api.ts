@@ -201,11 +201,16 @@ const rowOf = ({ name, leastRatio }: MeasuredCase, pairs: readonly Pair[], half:
 
 function problemsOf({ name, leastRatio }: MeasuredCase, pairs: readonly Pair[], half: LoadResult): string[] {
   const ratio = ratioOf(pairs);
-  const unexpected = new Set(pairs.flatMap(({ measured }) => Object.keys(measured.unexpected)));
+  const unexpectedOf = (of: "baseline" | "measured") => [
+    ...new Set(pairs.flatMap((pair) => Object.keys(pair[of].unexpected))),
+  ];
+  const unexpected = unexpectedOf("measured");
+  const unexpectedOfBare = unexpectedOf("baseline");
   return [
     ...(ratio < leastRatio ? [`${name}: ${round(ratio, 2)} of bare Express, must be ${leastRatio}`] : []),
     ...(half.p99 > MOST_P99_MS ? [`${name}: p99 ${round(half.p99, 1)} ms at half the top rate`] : []),
-    ...(unexpected.size > 0 ? [`${name}: answers ${[...unexpected].join(", ")}`] : []),
+    ...(unexpected.length > 0 ? [`${name}: answers ${unexpected.join(", ")}`] : []),
+    ...(unexpectedOfBare.length > 0 ? [`${name}: bare Express answers ${unexpectedOfBare.join(", ")}`] : []),
   ];
 }
 
