@@ -3,7 +3,7 @@ import type { RequestContext } from "./context.ts";
 import type { QuotaImpact } from "./rest/definition.ts";
 
 /**
- * How the team stands against its contact slots, without those that the transaction has taken: for the impact of a dry
+ * The team's use of its contact slots, without those that the transaction has taken: for the impact of a dry
  * run, else null, and null where the plan allows any number.
  * @param amount slots that the transaction has taken
  */

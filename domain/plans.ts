@@ -12,7 +12,7 @@ const MAX_INTEGER = 2 ** 31 - 1;
 interface PlanLimit {
   /** As `GET /usage` names it. */
   name: string;
-  /** What is limited, as the command line says it. */
+  /** The things that the limit counts, in the words of the command line. */
   counts: string;
   min: number;
   max: number;

@@ -39,7 +39,7 @@ const override: NonNullable<z.core.ToJSONSchemaParams["override"]> = ({ zodSchem
 };
 
 /**
- * What makes the document show a schema as another one, in its `meta`: for a value that is parsed later, by that one.
+ * The `meta` of a schema that the document shows as another one: for a value that is parsed later, by that one.
  * @param schema as a client sends it, without parts that are components
  */
 export function shownAs(schema: z.ZodType): JsonSchema {

@@ -13,7 +13,7 @@ interface PlanOptions extends TeamOption, Partial<Record<PlanLimitKey, number | 
   plan?: Plan;
 }
 
-/** What a team's plan allows. */
+/** Sets a team's plan and its limits. */
 export function planCommands(program: Command, run: Run): void {
   const command = withTeam(program.command("plan:set"))
     .description("change a team's plan and its limits; those not named stay as they are")
