@@ -1,8 +1,7 @@
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
 import type { EntityManager, Tenant } from "../db/orm.ts";
-import type { Access } from "../domain/access/access.ts";
-import type { HeaderValues } from "../domain/access/authenticate.ts";
+import type { Admitted, HeaderValues } from "../domain/access/authenticate.ts";
 import type { ApiVersion } from "../domain/api-version.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
@@ -62,7 +61,7 @@ export interface RequestContext extends Services {
    */
   em: EntityManager;
   tenant: Tenant;
-  access: Access;
+  access: Admitted;
   requestId: string;
   /** The dated version that the request is made in: for the fingerprint under an Idempotency-Key, not for handlers. */
   version: ApiVersion;

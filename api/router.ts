@@ -1,4 +1,5 @@
 import { accountsRouter } from "./accounts/routes.ts";
+import { contactsRouter } from "./contacts/routes.ts";
 import { listsRouter } from "./lists/routes.ts";
 import { meRouter } from "./me/routes.ts";
 import { newslettersRouter } from "./newsletters/routes.ts";
@@ -7,6 +8,7 @@ import { router } from "./rest/route.ts";
 import { subscribersRouter } from "./subscribers/routes.ts";
 import { suppressionsRouter } from "./suppressions/routes.ts";
 import { unsubscribesRouter } from "./unsubscribes/routes.ts";
+import { usageRouter } from "./usage/routes.ts";
 import { webhooksRouter } from "./webhooks/routes.ts";
 
 /** Every REST route, one router per resource. */
@@ -14,10 +16,12 @@ export const appRouter = router({
   me: meRouter,
   lists: listsRouter,
   subscribers: subscribersRouter,
+  contacts: contactsRouter,
   newsletters: newslettersRouter,
   newsletterSends: newsletterSendsRouter,
   suppressions: suppressionsRouter,
   unsubscribes: unsubscribesRouter,
   accounts: accountsRouter,
   webhooks: webhooksRouter,
+  usage: usageRouter,
 });

@@ -6,10 +6,12 @@ import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { accountCommands } from "./commands/accounts.ts";
 import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
+import { fieldCommands } from "./commands/fields.ts";
 import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
 import { listenCommand } from "./commands/listen.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
+import { planCommands } from "./commands/plans.ts";
 import { secretCommands } from "./commands/secrets.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { tokenCommands } from "./commands/tokens.ts";
@@ -24,7 +26,9 @@ const realLogin =
     verifyAccount({ ...login, guard: openSmtpGuard(env), timeoutMs: env.SMTP_TIMEOUT_MS });
 
 const program = new Command("app")
-  .description("Mailkeel's command line: teams, keys, sending accounts, what newsletters target, webhooks, imports")
+  .description(
+    "Mailkeel's command line: teams, plans, keys, sending accounts, what newsletters target, webhooks, imports",
+  )
   .option("--json", "print one JSON object")
   .configureHelp({ showGlobalOptions: true })
   .showHelpAfterError("(add --help for the options)");
@@ -41,6 +45,7 @@ const run: Run = async (work, options) => {
 
 const groups = [
   teamCommands,
+  planCommands,
   keyCommands,
   tokenCommands,
   accountCommands,
@@ -49,6 +54,7 @@ const groups = [
   webhookCommands,
   deliveryCommands,
   listenCommand,
+  fieldCommands,
   importCommand,
   secretCommands,
 ];

@@ -197,6 +197,54 @@ export type CampaignStartedEvent = {
   };
 };
 
+/** A person whom campaigns mail. */
+export type Contact = {
+  object: "contact";
+  /** The id of the record. */
+  id: string;
+  email: string;
+  first_name: string | null;
+  last_name: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+  /** Values of the team's custom fields; one without a value is left out. */
+  fields: Record<string, string | number | boolean>;
+  /** `INVALID` while the address is suppressed by a hard bounce: no campaign mails it. */
+  email_status: "ACTIVE" | "INVALID";
+};
+
+/** The outcome of a bulk call. */
+export type ContactBatch = {
+  object: "contact_batch";
+  /** One result per item, in their order. */
+  results: Array<ContactBatchResult>;
+};
+
+/** Why an item of a bulk call failed. */
+export type ContactBatchError = {
+  /** As the `code` of an error. */
+  code: string;
+  message: string;
+  /** The field at fault, by its place in the body. */
+  param: string | null;
+};
+
+/** The outcome of one item of a bulk call. */
+export type ContactBatchResult = {
+  /** The place of the item in `contacts`, from 0. */
+  index: number;
+  /** The address of the item; null if it has none. */
+  email: string | null;
+  /** `unchanged`: the contact had every given value already. `failed`: see `error`. */
+  status: "created" | "updated" | "unchanged" | "failed";
+  /** The id of the contact; null if the item failed. */
+  id: string | null;
+  /** Why the item failed; null if it did not. */
+  error: ContactBatchError | null;
+};
+
 /** A contact was added. */
 export type ContactCreatedEvent = {
   /** The id of the event. */
@@ -206,7 +254,7 @@ export type ContactCreatedEvent = {
   api_version: "2026-08-15";
   created_at: string;
   data: {
-    object: ContactOfEvent;
+    object: Contact;
   };
 };
 
@@ -219,19 +267,8 @@ export type ContactDeletedEvent = {
   api_version: "2026-08-15";
   created_at: string;
   data: {
-    object: ContactOfEvent;
+    object: Contact;
   };
-};
-
-/** A contact as events show it. */
-export type ContactOfEvent = {
-  object: "contact";
-  id: string;
-  email: string;
-  /** When the record was created. */
-  created_at: string;
-  /** When the record was last changed. */
-  updated_at: string;
 };
 
 /** A contact was changed. */
@@ -243,8 +280,27 @@ export type ContactUpdatedEvent = {
   api_version: "2026-08-15";
   created_at: string;
   data: {
-    object: ContactOfEvent;
+    object: Contact;
   };
+};
+
+/** A contact by its address; a field that is left out stays as it is. */
+export type ContactUpsert = {
+  /** An email address; it is trimmed and lower-cased. */
+  email: string;
+  first_name?: string | null;
+  last_name?: string | null;
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. A field that is left out stays as it is, and `null` takes its value away. */
+  fields?: Record<string, string | number | boolean | null>;
+};
+
+export type CreateContactBody = {
+  /** An email address; it is trimmed and lower-cased. */
+  email: string;
+  first_name?: string | null;
+  last_name?: string | null;
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. A field that is left out stays as it is, and `null` takes its value away. */
+  fields?: Record<string, string | number | boolean | null>;
 };
 
 export type CreateListBody = {
@@ -324,6 +380,14 @@ export type CreateWebhookBody = {
   description?: string | null;
   /** Headers that are sent with every delivery. Their values are never shown again. */
   headers?: Record<string, string>;
+};
+
+/** The answer to the deletion of a record. */
+export type DeletedContact = {
+  object: "contact";
+  /** The id of the record. */
+  id: string;
+  deleted: true;
 };
 
 /** The answer to the deletion of a record. */
@@ -1209,6 +1273,15 @@ export type UnsubscribeCreatedEvent = {
   };
 };
 
+export type UpdateContactBody = {
+  /** An email address; it is trimmed and lower-cased. */
+  email?: string;
+  first_name?: string | null;
+  last_name?: string | null;
+  /** Values of the team's custom fields by name, each of the type that the app declared: a text of one line, a number, `true` or `false`, or a date such as `2026-01-31`. A field that is left out stays as it is, and `null` takes its value away. */
+  fields?: Record<string, string | number | boolean | null>;
+};
+
 export type UpdateListBody = {
   /** The name; spaces around it are removed. */
   name?: string;
@@ -1281,6 +1354,73 @@ export type UpdateWebhookBody = {
   headers?: Record<string, string>;
   /** False stops the deliveries, true starts them again. */
   active?: boolean;
+};
+
+export type UpsertContactsBody = {
+  /** Contacts to make or to change. */
+  contacts: Array<ContactUpsert>;
+};
+
+/** What the team and the calling key have used of their limits. */
+export type Usage = {
+  object: "usage";
+  /** The period, as year and month. */
+  id: string;
+  /** The current period: a calendar month in UTC. */
+  period: {
+    /** Its first instant. */
+    start: string;
+    /** The first instant of the next period. */
+    end: string;
+  };
+  /** Each limit by its name, with its use in the environment of the key. */
+  limits: {
+    /** Requests of the calling key in this minute, with this one. `limit` is the allowance of the plan. The service has a limit for every key too, and the smaller one acts: `remaining` is that of `RateLimit-Remaining`. */
+    "api.requests_per_minute": {
+      /** The most that may be used. */
+      limit: number;
+      /** What is used of it. */
+      used: number;
+      /** What is left of it. */
+      remaining: number;
+    };
+    "email.credits": {
+      /** The most that may be used. */
+      limit: number;
+      /** What is used of it. */
+      used: number;
+      /** Neither used nor reserved. */
+      remaining: number;
+      /** Set aside for sends that have not ended. */
+      reserved: number;
+    };
+    "contacts.slots": {
+      /** As many as the plan allows; null for any number. */
+      limit: number | null;
+      /** What is used of it. */
+      used: number;
+      /** What is left of it; null without a limit. */
+      remaining: number | null;
+    };
+    /** Webhook endpoints. */
+    "webhooks.endpoints": {
+      /** The most that may be used. */
+      limit: number;
+      /** What is used of it. */
+      used: number;
+      /** What is left of it. */
+      remaining: number;
+    };
+    /** Mails of the calling key and the keys it was rotated from, on this day in UTC. An OAuth client may send none. */
+    "email.sends_today": {
+      /** The most that may be used. */
+      limit: number;
+      /** What is used of it. */
+      used: number;
+      /** What is left of it. */
+      remaining: number;
+    };
+  };
 };
 
 /** One attempt to deliver an event, without its payload. */
@@ -1471,6 +1611,23 @@ export type ListSubscribersQuery = {
   updated_since?: string;
   /** Only records of this address. */
   email?: string;
+};
+
+export type ListContactsQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at";
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string;
+  /** Only records of this address. */
+  email?: string;
+  /** `INVALID` while the address is suppressed by a hard bounce: no campaign mails it. */
+  email_status?: "ACTIVE" | "INVALID";
 };
 
 export type ListNewslettersQuery = {
@@ -1833,7 +1990,7 @@ export class SubscribersResource {
   /**
    * Create a subscriber, on no list yet.
    *
-   * Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`.
+   * Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`. An address that neither a contact nor a subscriber has yet takes one of the plan's contact slots; without one left it is 402 `quota_exceeded`.
    *
    * **Scope:** `subscribers:write`.
    *
@@ -1865,7 +2022,7 @@ export class SubscribersResource {
   /**
    * Change a subscriber.
    *
-   * Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`.
+   * Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`. A new address takes the contact slot of the one before it, unless a contact has that: then it needs a slot of its own, and without one left it is 402 `quota_exceeded`.
    *
    * **Scope:** `subscribers:write`.
    *
@@ -1882,6 +2039,134 @@ export class SubscribersResource {
       { method: "PATCH", path: "/subscribers/{subscriberId}", ids: { subscriberId }, body, takesKey: true },
       options,
     );
+  }
+}
+
+export class ContactsResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the contacts.
+   *
+   * Pages through the contacts of the team. With `email` it finds the one with that address, with `email_status` those that campaigns can mail or cannot.
+   *
+   * **Scope:** `contacts:read`.
+   */
+  list(query: ListContactsQuery = {}, options?: RequestOptions): Listing<Contact> {
+    const readPage = (query: ListContactsQuery): Promise<Page<Contact>> =>
+      this.#transport.request({ method: "GET", path: "/contacts", query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changes(
+    since?: string,
+    query: Omit<ListContactsQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<Contact> {
+    return new Changes((page) =>
+      this.list(
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Create a contact.
+   *
+   * Creates a contact. The address is trimmed and lower-cased. An address that a contact of the team has already is 409 `resource_already_exists`: change that contact with `PATCH`, or use the bulk upsert. A subscriber may have the same address; a new one takes a contact slot of the plan, and without one left it is 402 `quota_exceeded`.
+   *
+   * `fields` takes the custom fields that the team declared in the app; any other is 400 `validation_failed`, and `param` names it.
+   *
+   * **Scope:** `contacts:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `contacts:read` besides.
+   */
+  create<O extends WriteOptions & DryRunOption>(
+    body: CreateContactBody,
+    options?: O,
+  ): Promise<Outcome<Contact, Impact, O>> {
+    return this.#transport.request({ method: "POST", path: "/contacts", body, takesKey: true }, options);
+  }
+
+  /**
+   * Create or change up to 1,000 contacts by their addresses.
+   *
+   * Creates a contact for each address that is new, and changes those that exist. A field that an item leaves out stays as it is, custom fields too. The answer has a result per item, in their order: `created`, `updated`, `unchanged` or `failed`.
+   *
+   * An item that cannot be used fails alone, with the code, message and `param` of its `error`; the others are written. Items with the same address are settled in their order, so that the last one wins. A contact keeps the spelling of its address. New addresses take contact slots of the plan, the first ones first; where none is left, an item fails with `quota_exceeded`.
+   *
+   * **Scope:** `contacts:write`.
+   *
+   * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `contacts:read` besides.
+   */
+  upsert<O extends WriteOptions & DryRunOption>(
+    body: UpsertContactsBody,
+    options?: O,
+  ): Promise<Outcome<ContactBatch, Impact, O>> {
+    return this.#transport.request({ method: "POST", path: "/contacts/bulk", body, takesKey: true }, options);
+  }
+
+  /**
+   * Retrieve a contact.
+   *
+   * Answers one contact.
+   *
+   * **Scope:** `contacts:read`.
+   */
+  retrieve(contactId: string, options?: RequestOptions): Promise<Answer<Contact>> {
+    return this.#transport.request({ method: "GET", path: "/contacts/{contactId}", ids: { contactId } }, options);
+  }
+
+  /**
+   * Change a contact.
+   *
+   * Changes the fields that the body holds and leaves the others as they are, custom fields too. An address that another contact has is 409 `resource_already_exists`.
+   *
+   * The `email_status` of a changed address is that of the new one. It takes the contact slot of the one before it, unless a subscriber has that: then it needs a slot of its own, and without one left it is 402 `quota_exceeded`.
+   *
+   * **Scope:** `contacts:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `contacts:read` besides.
+   */
+  update<O extends WriteOptions & DryRunOption>(
+    contactId: string,
+    body: UpdateContactBody,
+    options?: O,
+  ): Promise<Outcome<Contact, Impact, O>> {
+    return this.#transport.request(
+      { method: "PATCH", path: "/contacts/{contactId}", ids: { contactId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Delete a contact.
+   *
+   * Deletes a contact with its custom fields. A subscriber with the same address stays, and so do suppressions and opt-outs.
+   *
+   * **Scope:** `contacts:write`.
+   *
+   * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `contacts:read` besides.
+   */
+  delete<O extends RequestOptions & DryRunOption>(
+    contactId: string,
+    options?: O,
+  ): Promise<Outcome<DeletedContact, Impact, O>> {
+    return this.#transport.request({ method: "DELETE", path: "/contacts/{contactId}", ids: { contactId } }, options);
   }
 }
 
@@ -2405,25 +2690,50 @@ export class WebhooksResource {
   }
 }
 
+export class UsageResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Retrieve what is used of each limit.
+   *
+   * Answers each limit of the team's plan and of the calling key, how much of it is used, and how much is left. Figures are those of the key's environment.
+   *
+   * Credits count within the period, requests within the minute and sends within the day. Contact slots and webhook endpoints are those in use now.
+   *
+   * **Scope:** `usage:read`.
+   */
+  retrieve(options?: RequestOptions): Promise<Answer<Usage>> {
+    return this.#transport.request({ method: "GET", path: "/usage" }, options);
+  }
+}
+
 /** Every operation of the API, by resource. */
 export class Resources {
   readonly me: MeResource;
   readonly lists: ListsResource;
   readonly subscribers: SubscribersResource;
+  readonly contacts: ContactsResource;
   readonly newsletters: NewslettersResource;
   readonly suppressions: SuppressionsResource;
   readonly unsubscribes: UnsubscribesResource;
   readonly accounts: AccountsResource;
   readonly webhooks: WebhooksResource;
+  readonly usage: UsageResource;
 
   constructor(transport: Transport) {
     this.me = new MeResource(transport);
     this.lists = new ListsResource(transport);
     this.subscribers = new SubscribersResource(transport);
+    this.contacts = new ContactsResource(transport);
     this.newsletters = new NewslettersResource(transport);
     this.suppressions = new SuppressionsResource(transport);
     this.unsubscribes = new UnsubscribesResource(transport);
     this.accounts = new AccountsResource(transport);
     this.webhooks = new WebhooksResource(transport);
+    this.usage = new UsageResource(transport);
   }
 }

@@ -5,6 +5,7 @@ import { type ColumnType, type Kysely, sql } from "kysely";
 import type { ClientBase } from "pg";
 import { accountEntities } from "./entities/account.ts";
 import { audienceEntities } from "./entities/audience.ts";
+import { contactEntities } from "./entities/contact.ts";
 import { idempotencyEntities } from "./entities/idempotency.ts";
 import { requestEntities } from "./entities/request.ts";
 import { secretEntities } from "./entities/secret.ts";
@@ -28,6 +29,7 @@ export { EntityManager, MikroORM };
 const entities = [
   ...teamEntities,
   ...audienceEntities,
+  ...contactEntities,
   ...accountEntities,
   ...sendEntities,
   ...idempotencyEntities,

@@ -38,22 +38,32 @@ export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<
   return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
 }
 
-/** The team's credits: `limit` are those granted, `used` those reserved and consumed. Whole email credits. */
+/** SQL: the start of the period whose use is reported, a calendar month in UTC. */
+export const PERIOD_START = sql<string>`date_trunc('month', statement_timestamp(), 'UTC')`;
+
+/** SQL: the start of the next period. */
+export const PERIOD_END = sql<string>`((${PERIOD_START} at time zone 'UTC' + interval '1 month') at time zone 'UTC')`;
+
+/** A team's credits in the current period. Whole email credits. */
 export interface CreditUsage {
-  limit: number;
-  used: number;
-  remaining: number;
+  /** Those that were left when the period began, and those granted since: the sum of the three below. */
+  granted: number;
+  reserved: number;
+  consumed: number;
+  available: number;
 }
 
-/** The credits that the team has used by now; zeros when it was never granted any. */
+/** The team's credits in the current period; zeros when it was never granted any. */
 export async function creditUsage(em: EntityManager, tenant: Tenant): Promise<CreditUsage> {
-  const { rows } = await sql<{ granted: string; available: string }>`
-    select coalesce((select available from credit_balances where ${ofTenant(tenant)}), 0) as available,
-      coalesce((select sum(amount) from credit_entries where ${ofTenant(tenant)} and kind = 'GRANT'), 0) as granted
-  `.execute(kysely(em));
-  const limit = Number(rows[0]?.granted ?? 0);
-  const remaining = Number(rows[0]?.available ?? 0);
-  return { limit, used: limit - remaining, remaining };
+  const { rows } = await sql<{ available: string; reserved: string; consumed: string }>`
+    select available, reserved, coalesce((select sum(amount) from credit_entries
+      where ${ofTenant(tenant)} and kind = 'CONSUME' and created_at >= ${PERIOD_START}), 0) as consumed
+    from credit_balances where ${ofTenant(tenant)}`.execute(kysely(em));
+  const [row] = rows;
+  const available = Number(row?.available ?? 0);
+  const reserved = Number(row?.reserved ?? 0);
+  const consumed = Number(row?.consumed ?? 0);
+  return { granted: available + reserved + consumed, reserved, consumed, available };
 }
 
 /**

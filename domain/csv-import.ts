@@ -3,16 +3,20 @@ import { LockMode } from "@mikro-orm/postgresql";
 import { type Info, parse } from "csv-parse";
 import { type RawBuilder, sql } from "kysely";
 import { List } from "../db/entities/audience.ts";
+import type { FieldValues } from "../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { normaliseAddress, type StoredAddress, storedAddress } from "./address.ts";
+import { type FieldTypes, fieldProblem, lockFieldTypes, valueOfText } from "./audience/contact-fields.ts";
+import { CONTACT_WRITTEN } from "./audience/contact-rows.ts";
+import { takeSlots } from "./audience/contact-slots.ts";
+import { emailStatusOf } from "./audience/email-status.ts";
 import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
-import type { EventName } from "./webhooks/catalogue.ts";
-import { intoOutbox, wantedTypes } from "./webhooks/emit.ts";
+import { emitWritten, type WrittenEvents } from "./webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "./webhooks/notify-relay.ts";
-import { subscriberRecord, subscriptionRecord } from "./webhooks/records.ts";
+import { contactRecord, subscriberRecord, subscriptionRecord } from "./webhooks/records.ts";
 
 /** Rows per statement; this many are held in memory, for a file of any size. */
 const STAGE_ROWS = 5_000;
@@ -25,21 +29,73 @@ const NOT_UTF8 = "\u{FFFD}";
 const COLUMNS = ["email", "first_name", "last_name"] as const;
 type Column = (typeof COLUMNS)[number];
 
+/** Columns of a file in order: one of `COLUMNS`, a custom field, or undefined for one that is not imported. */
+type Header = readonly (string | undefined)[];
+
+/** The records that an import makes of a file's rows. */
+interface PeopleKind {
+  idKind: "contact" | "subscriber";
+  table: "contacts" | "subscribers";
+  events: WrittenEvents;
+  record: (row: string) => RawBuilder<unknown>;
+  /** Custom fields that the file may have columns for. */
+  fields: FieldTypes;
+  /** The order in which rows are written. */
+  order: "email" | "line";
+  /** Columns besides the address: the value of a row `p`, and the one after it where there is a row `s` already. */
+  columns: Readonly<Record<string, { given: RawBuilder<unknown>; merged: RawBuilder<unknown> }>>;
+}
+
+/** An empty value leaves the known one. */
+const NAMES = {
+  first_name: { given: sql`p.first_name`, merged: sql`coalesce(excluded.first_name, s.first_name)` },
+  last_name: { given: sql`p.last_name`, merged: sql`coalesce(excluded.last_name, s.last_name)` },
+};
+
+const SUBSCRIBERS: PeopleKind = {
+  idKind: "subscriber",
+  table: "subscribers",
+  events: { created: "subscriber.created", changed: "subscriber.updated" },
+  record: subscriberRecord,
+  fields: new Map(),
+  // In the file's order, which is that of the ids: indexes grow at their end.
+  order: "line",
+  columns: NAMES,
+};
+
+const contacts = (tenant: Tenant, fields: FieldTypes): PeopleKind => ({
+  idKind: "contact",
+  table: "contacts",
+  events: CONTACT_WRITTEN,
+  record: contactRecord,
+  fields,
+  // As all statements that lock several contacts.
+  order: "email",
+  columns: {
+    ...NAMES,
+    fields: { given: sql`p.fields`, merged: sql`s.fields || excluded.fields` },
+    email_status: { given: emailStatusOf(tenant, sql.ref("p.email")), merged: sql`s.email_status` },
+  },
+});
+
 /** The file cannot be imported at all; the message says why. */
 export class ImportError extends Error {
   override name = "ImportError";
 }
 
-export interface ImportOptions {
-  /** List that gets a subscription of every person in the file. */
-  listId?: string | undefined;
-  /** The people have consented already: CONFIRMED even on a list with double opt-in. */
-  confirmed?: boolean | undefined;
+export interface ReadingOptions {
   /** A line that was not imported, in the file's order. A returned promise is waited for. */
   onRefused: (line: number, reason: string) => void | Promise<void>;
   /** Is called with each column that is not imported. */
   onIgnoredColumn?: ((name: string) => void) | undefined;
   onProgress?: ((progress: ImportProgress) => void) | undefined;
+}
+
+export interface ImportOptions extends ReadingOptions {
+  /** List that gets a subscription of every person in the file. */
+  listId?: string | undefined;
+  /** The people have consented already: CONFIRMED even on a list with double opt-in. */
+  confirmed?: boolean | undefined;
 }
 
 export interface ImportProgress {
@@ -68,7 +124,11 @@ interface Row extends StoredAddress {
   line: number;
   firstName: string | null;
   lastName: string | null;
+  fields: FieldValues;
 }
+
+/** The outcome of the subscriptions of some of the file's people. */
+type ListReport = NonNullable<ImportReport["list"]>;
 
 /**
  * Imports subscribers from CSV (RFC 4180, UTF-8 with or without a byte order mark, a header row), in the caller's
@@ -77,30 +137,71 @@ interface Row extends StoredAddress {
  *
  * Memory does not grow with the file: rows are staged in a temporary table, which also finds repeated addresses.
  * @throws {ImportError} when the file has no usable header
- * @throws {ApiError} `not_found` for the list
+ * @throws {ApiError} `not_found` for the list; `quota_exceeded` when the plan allows fewer new addresses
  */
 export async function importSubscribers(
   em: EntityManager,
   tenant: Tenant,
   input: Readable,
-  options: ImportOptions,
+  { listId, confirmed = false, ...options }: ImportOptions,
 ): Promise<ImportReport> {
-  const list = options.listId === undefined ? undefined : await lockList(em, options.listId);
+  if (listId === undefined) return importPeople(em, tenant, input, options, SUBSCRIBERS);
+  const list = await lockList(em, listId);
+  const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, optedOut: 0 };
+  const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
+    const written = await writeSubscriptions(em, tenant, list, confirmed, slice);
+    const others = people - written.created - written.changed;
+    const optedOut = others === 0 ? 0 : await countOptedOut(em, tenant, list, slice);
+    report.added += written.created;
+    report.confirmed += written.changed;
+    report.optedOut += optedOut;
+    report.alreadySubscribed += others - optedOut;
+  };
+  const people = await importPeople(em, tenant, input, options, SUBSCRIBERS, subscribe);
+  return { ...people, list: report };
+}
+
+/**
+ * Imports contacts in the same way. A column with the name of a custom field sets it; an empty value leaves the known one.
+ * @throws {ImportError} when the file has no usable header
+ * @throws {ApiError} `quota_exceeded` when the plan allows fewer new addresses
+ */
+export async function importContacts(
+  em: EntityManager,
+  tenant: Tenant,
+  input: Readable,
+  options: ReadingOptions,
+): Promise<ImportReport> {
+  const fields = await lockFieldTypes(em, tenant);
+  return importPeople(em, tenant, input, options, contacts(tenant, fields));
+}
+
+/** @param afterWrite gets the condition of the people `p` that were just written, and how many they are */
+async function importPeople(
+  em: EntityManager,
+  tenant: Tenant,
+  input: Readable,
+  options: ReadingOptions,
+  kind: PeopleKind,
+  afterWrite?: (slice: RawBuilder<unknown>, people: number) => Promise<void>,
+): Promise<ImportReport> {
   const db = kysely(em);
   // One import of a tenant at a time: two with the same people in another order would deadlock.
   const lock = `import/${tenant.teamId}/${tenant.environment}`;
   await sql`select pg_advisory_xact_lock(hashtextextended(${lock}, 0))`.execute(db);
   await sql`create temporary table import_rows
-    (line int, id text, email text, email_spelling text, first_name text, last_name text) on commit drop`.execute(db);
+    (line int, id text, email text, email_spelling text, first_name text, last_name text, fields jsonb) on commit drop`.execute(
+    db,
+  );
 
-  const { rows, refused } = await stageFile(em, input, options);
-  // In the file's order, which is that of the ids: indexes grow at their end.
+  const { rows, refused } = await stageFile(em, input, kind, options);
   await sql`create temporary table import_people on commit drop as
-    select row_number() over (order by line)::int as n, p.*
+    select row_number() over (order by ${sql.ref(kind.order)})::int as n, p.*
     from (select distinct on (email) * from import_rows order by email, line desc) p`.execute(db);
   await sql`alter table import_people add primary key (n)`.execute(db);
   const counted = await sql<{ people: number }>`select count(*)::int as people from import_people`.execute(db);
   const people = counted.rows[0]?.people ?? 0;
+  await sql`create temporary table import_created (email text) on commit drop`.execute(db);
 
   const report: ImportReport = {
     rows,
@@ -109,26 +210,19 @@ export async function importSubscribers(
     created: 0,
     updated: 0,
     unchanged: people,
-    ...(list ? { list: { added: 0, confirmed: 0, alreadySubscribed: people, optedOut: 0 } } : {}),
   };
   for (let after = 0; after < people; after += WRITE_ROWS) {
     const slice = sql`p.n > ${after} and p.n <= ${after + WRITE_ROWS}`;
-    const { created, changed } = await writePeople(em, tenant, slice);
+    const { created, changed } = await writePeople(em, tenant, slice, kind);
     report.created += created;
     report.updated += changed;
     report.unchanged -= created + changed;
-    if (list && report.list) {
-      const written = await writeSubscriptions(em, tenant, list, options.confirmed === true, slice);
-      report.list.added += written.created;
-      report.list.confirmed += written.changed;
-      const others = Math.min(WRITE_ROWS, people - after) - written.created - written.changed;
-      const optedOut = others === 0 ? 0 : await countOptedOut(em, tenant, list, slice);
-      report.list.optedOut += optedOut;
-      report.list.alreadySubscribed -= written.created + written.changed + optedOut;
-    }
+    await afterWrite?.(slice, Math.min(WRITE_ROWS, people - after));
     options.onProgress?.({ phase: "writing", done: Math.min(after + WRITE_ROWS, people), total: people });
   }
-  await sql`drop table import_people, import_rows`.execute(db);
+  // At the end, so that the locks of the addresses and of the count are held for a moment only.
+  await takeSlots(em, tenant, sql`select email from import_created`);
+  await sql`drop table import_people, import_rows, import_created`.execute(db);
   return report;
 }
 
@@ -141,25 +235,26 @@ async function lockList(em: EntityManager, listId: string): Promise<List> {
 async function stageFile(
   em: EntityManager,
   input: Readable,
-  { onRefused, onIgnoredColumn, onProgress }: ImportOptions,
+  { idKind, fields }: PeopleKind,
+  { onRefused, onIgnoredColumn, onProgress }: ReadingOptions,
 ): Promise<{ rows: number; refused: number }> {
-  let header: Column[] | undefined;
+  let header: Header | undefined;
   let rows = 0;
   let refused = 0;
   let batch: Row[] = [];
   const flush = async () => {
-    await stage(em, batch);
+    await stage(em, idKind, batch);
     batch = [];
     onProgress?.({ phase: "reading", done: rows, total: undefined });
   };
   for await (const item of readRecords(input)) {
     if (!header) {
       if ("problem" in item) throw new ImportError(`The header row cannot be read: ${item.problem}.`);
-      header = readHeader(item.fields, onIgnoredColumn);
+      header = readHeader(item.fields, fields, onIgnoredColumn);
       continue;
     }
     rows++;
-    const row = "problem" in item ? item.problem : readRow(header, item);
+    const row = "problem" in item ? item.problem : readRow(header, fields, item);
     if (typeof row === "string") {
       refused++;
       await onRefused(item.line, row);
@@ -227,11 +322,14 @@ async function* readRecords(input: Readable): AsyncGenerator<RecordRead> {
 /** `First Name`, `first-name` and `FIRST_NAME` are all `first_name`. */
 const columnKey = (name: string): string => name.toLowerCase().replace(/[\s_-]/g, "");
 
-function readHeader(names: string[], onIgnoredColumn?: (name: string) => void): Column[] {
+function readHeader(names: string[], fields: FieldTypes, onIgnoredColumn?: (name: string) => void): Header {
   if (names.some((name) => name.includes(NOT_UTF8))) throw new ImportError("The file is not UTF-8.");
-  const columns = names.map((name) => COLUMNS.find((column) => columnKey(column) === columnKey(name)) ?? name.trim());
-  for (const column of COLUMNS) {
-    if (columns.indexOf(column) !== columns.lastIndexOf(column)) {
+  const known = [...COLUMNS, ...fields.keys()];
+  const columns = names.map(
+    (name) => known.find((column) => column === name) ?? known.find((column) => columnKey(column) === columnKey(name)),
+  );
+  for (const [i, column] of columns.entries()) {
+    if (column !== undefined && columns.indexOf(column) !== i) {
       throw new ImportError(`The header names the column ${column} twice.`);
     }
   }
@@ -239,40 +337,59 @@ function readHeader(names: string[], onIgnoredColumn?: (name: string) => void): 
     const hint = names.length === 1 && /[;\t]/.test(names[0] ?? "") ? " Columns are separated by commas." : "";
     throw new ImportError(`The header row names no column \`email\`.${hint}`);
   }
-  for (const name of columns) if (!isColumn(name)) onIgnoredColumn?.(name);
-  return columns as Column[];
+  for (const [i, name] of names.entries()) if (columns[i] === undefined) onIgnoredColumn?.(name.trim());
+  return columns;
 }
 
-const isColumn = (name: string): name is Column => (COLUMNS as readonly string[]).includes(name);
-
 /** The row, or why it is refused. */
-function readRow(header: Column[], { line, fields }: { line: number; fields: string[] }): Row | string {
-  if (fields.length !== header.length) return `${fields.length} fields where the header names ${header.length}`;
+function readRow(
+  header: Header,
+  types: FieldTypes,
+  { line, fields: texts }: { line: number; fields: string[] },
+): Row | string {
+  if (texts.length !== header.length) return `${texts.length} fields where the header names ${header.length}`;
+  if (texts.some((text) => text.includes(NOT_UTF8))) return "not valid UTF-8";
   const values: Record<Column, string> = { email: "", first_name: "", last_name: "" };
-  for (const [i, column] of header.entries()) values[column] = (fields[i] ?? "").trim();
-  if (fields.some((field) => field.includes(NOT_UTF8))) return "not valid UTF-8";
+  const fields: FieldValues = {};
+  const problems: string[] = [];
+  for (const [i, column] of header.entries()) {
+    const text = (texts[i] ?? "").trim();
+    if (column === undefined || text === "") continue;
+    const type = types.get(column);
+    if (type === undefined) {
+      values[column as Column] = text;
+      continue;
+    }
+    const value = valueOfText(type, text);
+    fields[column] = value;
+    const problem = fieldProblem(types, column, value);
+    if (problem !== undefined) problems.push(`${column} ${problem}`);
+  }
   if (values.email === "") return "no email address";
   if (normaliseAddress(values.email) === undefined) return "email is not an email address";
   for (const column of ["first_name", "last_name"] as const) {
     if (values[column].length > MAX_PERSON_NAME_LENGTH) return `${column} is longer than ${MAX_PERSON_NAME_LENGTH}`;
     if (hasControlCharacter(values[column])) return `${column} holds a control character`;
   }
+  if (problems.length > 0) return problems.join("; ");
   return {
     line,
     ...storedAddress(values.email),
     firstName: values.first_name || null,
     lastName: values.last_name || null,
+    fields,
   };
 }
 
-async function stage(em: EntityManager, rows: Row[]): Promise<void> {
+async function stage(em: EntityManager, idKind: PeopleKind["idKind"], rows: Row[]): Promise<void> {
   await sql`insert into import_rows select * from unnest(
     ${rows.map((row) => row.line)}::int[],
-    ${rows.map(() => newId("subscriber"))}::text[],
+    ${rows.map(() => newId(idKind))}::text[],
     ${rows.map((row) => row.email)}::text[],
     ${rows.map((row) => row.emailSpelling)}::text[],
     ${rows.map((row) => row.firstName)}::text[],
-    ${rows.map((row) => row.lastName)}::text[])`.execute(kysely(em));
+    ${rows.map((row) => row.lastName)}::text[],
+    ${rows.map((row) => JSON.stringify(row.fields))}::jsonb[])`.execute(kysely(em));
 }
 
 interface Written {
@@ -291,36 +408,37 @@ async function count(em: EntityManager, statement: RawBuilder<Written & { emitte
 /** The end of a statement whose CTE `written` has rows with `created`: emits their events and counts them. */
 const emitAndCount = (
   tenant: Tenant,
-  created: EventName,
-  changed: EventName,
+  events: WrittenEvents,
   record: (row: string) => RawBuilder<unknown>,
-) => sql`
-    wanted as materialized (${wantedTypes(tenant, [created, changed])}),
-    emitted as (${intoOutbox(
-      tenant,
-      sql`select t.type, ${record("w")} as object from wanted t
-        join written w on t.type = case when w.created then ${sql.lit(created)} else ${sql.lit(changed)} end`,
-    )} returning 1)
+) => sql`${emitWritten(tenant, events, record)}
     select (count(*) filter (where created))::int as created, (count(*) filter (where not created))::int as changed,
       exists (select from emitted) as emitted
     from written`;
 
-function writePeople(em: EntityManager, tenant: Tenant, slice: RawBuilder<unknown>): Promise<Written> {
+function writePeople(
+  em: EntityManager,
+  tenant: Tenant,
+  slice: RawBuilder<unknown>,
+  { table, events, record, columns }: PeopleKind,
+): Promise<Written> {
+  const names = Object.keys(columns);
+  const merged = Object.values(columns).map((column) => column.merged);
   return count(
     em,
     sql`
     with written as (
-      insert into subscribers as s (id, team_id, environment, email, email_spelling, first_name, last_name)
-      select p.id, ${tenant.teamId}, ${tenant.environment}, p.email, p.email_spelling, p.first_name, p.last_name
+      insert into ${sql.table(table)} as s
+        (id, team_id, environment, email, email_spelling, ${sql.join(names.map((name) => sql.ref(name)))})
+      select p.id, ${tenant.teamId}, ${tenant.environment}, p.email, p.email_spelling,
+        ${sql.join(Object.values(columns).map(({ given }) => given))}
       from import_people p where ${slice} order by p.n
       on conflict (team_id, environment, email) do update
-        set first_name = coalesce(excluded.first_name, s.first_name),
-          last_name = coalesce(excluded.last_name, s.last_name)
-        where (s.first_name, s.last_name) is distinct from
-          (coalesce(excluded.first_name, s.first_name), coalesce(excluded.last_name, s.last_name))
+        set ${sql.join(Object.entries(columns).map(([name, column]) => sql`${sql.ref(name)} = ${column.merged}`))}
+        where (${sql.join(names.map((name) => sql.ref(`s.${name}`)))}) is distinct from (${sql.join(merged)})
       -- A row that this statement inserted was never locked or changed.
-      returning xmax = 0 as created, id, email, email_spelling, first_name, last_name, created_at, updated_at
-    ), ${emitAndCount(tenant, "subscriber.created", "subscriber.updated", subscriberRecord)}`,
+      returning xmax = 0 as created, s.*
+    ), noted as (insert into import_created select email from written where created),
+    ${emitAndCount(tenant, events, record)}`,
   );
 }
 
@@ -358,7 +476,7 @@ function writeSubscriptions(
       on conflict (list_id, subscriber_id) ${onConflict}
       returning xmax = 0 as created, list_id, subscriber_id, status, confirmed_at, confirmation_sent_at,
         confirmation_withheld, unsubscribed_at, created_at, updated_at
-    ), ${emitAndCount(tenant, "subscription.created", "subscription.confirmed", subscriptionRecord)}`,
+    ), ${emitAndCount(tenant, { created: "subscription.created", changed: "subscription.confirmed" }, subscriptionRecord)}`,
   );
 }
 

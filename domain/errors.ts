@@ -157,7 +157,8 @@ export const ERRORS = {
     type: "quota_error",
     meaning: "The team has used up what its plan allows.",
     retry: "after_remedy",
-    remedy: "Wait for the next period or raise the plan's allowance. A send then begins with a new send-preview.",
+    remedy:
+      "`GET /usage` shows what is left of each limit. Raise the plan's allowance, or free some of it. A send then begins with a new send-preview.",
   },
   insufficient_scope: {
     status: 403,

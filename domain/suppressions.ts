@@ -3,6 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import { Suppression, type SuppressionReason } from "../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { lookupAddress, storedAddress } from "./address.ts";
+import { HARD_BOUNCE, refreshEmailStatus } from "./audience/email-status.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emit } from "./webhooks/emit.ts";
@@ -15,8 +16,8 @@ export interface SuppressionOutcome {
 }
 
 /**
- * Puts addresses on the team's do-not-mail list. One that is on it keeps its reason and its `updated_at`. Nothing else
- * changes: subscribers and their subscriptions stay as they are. Reason MANUAL makes no event: the API client that adds
+ * Puts addresses on the team's do-not-mail list. One that is on it keeps its reason and its `updated_at`. Subscribers and
+ * their subscriptions stay as they are; a hard bounce makes contacts with its address INVALID. Reason MANUAL makes no event: the API client that adds
  * the address knows.
  * @param emails valid addresses; one that is repeated, in any spelling, counts once, in its first spelling
  */
@@ -52,6 +53,7 @@ export async function suppress(
     const ids = inserted.map((row) => row.id);
     await emit(em, tenant, "suppression.added", suppressionRows(tenant, sql`s.id = any(${ids})`));
   }
+  if (reason === HARD_BOUNCE && added.size > 0) await refreshEmailStatus(em, tenant, [...added]);
   const shown = (isAdded: boolean) =>
     [...distinct].flatMap(([email, spelling]) => (added.has(email) === isAdded ? [spelling ?? email] : []));
   return { added: shown(true), alreadySuppressed: shown(false) };
@@ -74,7 +76,8 @@ export async function readSuppression(em: EntityManager, email: string): Promise
 }
 
 /**
- * Lifts one suppression, of any reason. Opt-outs per list and the unsubscribes stay.
+ * Lifts one suppression, of any reason. Opt-outs per list and the unsubscribes stay. Of a hard bounce, the contacts with
+ * the address are ACTIVE again.
  * @throws {ApiError} `not_found`
  */
 export async function liftSuppression(em: EntityManager, tenant: Tenant, suppressionId: string): Promise<void> {
@@ -82,4 +85,5 @@ export async function liftSuppression(em: EntityManager, tenant: Tenant, suppres
   if (!suppression) throw notFound();
   await emit(em, tenant, "suppression.removed", suppressionRows(tenant, sql`s.id = ${suppressionId}`));
   await em.remove(suppression).flush();
+  if (suppression.reason === HARD_BOUNCE) await refreshEmailStatus(em, tenant, [suppression.email]);
 }

@@ -90,8 +90,11 @@ export async function removeMember(em: EntityManager, memberId: string): Promise
   return member;
 }
 
-/** Changes of members wait for the team's lock, so that two owners cannot remove each other. */
-async function lockTeam(em: EntityManager, teamId: string): Promise<Team> {
+/**
+ * Reads a team under its lock. Changes of members wait for it, so that two owners cannot remove each other.
+ * @throws {ApiError} `not_found`
+ */
+export async function lockTeam(em: EntityManager, teamId: string): Promise<Team> {
   const team = await em.findOne(Team, { id: teamId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!team) throw new ApiError("not_found", `There is no team ${teamId}.`);
   return team;

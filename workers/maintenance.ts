@@ -10,17 +10,21 @@ import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import { kysely } from "../db/orm.ts";
+import { refreshDueStatuses } from "../domain/audience/email-status.ts";
 import { deletePresumedDeadListeners } from "../domain/webhooks/listener.ts";
 import { deleteExpiredDeliveries } from "../domain/webhooks/retention.ts";
 import { RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
 import { pause } from "./pause.ts";
 
 const CONFIRMATIONS_EVERY_MS = 1_000;
+const EMAIL_STATUSES_EVERY_MS = 1_000;
 const NOTICES_EVERY_MS = 5_000;
 const CLEAN_UP_EVERY_MS = 60_000;
 const SCHEDULE_EVERY_MS = 60_000;
 /** How often the reconciler looks: the longest that a send stays without its workflow. */
 const RECONCILE_EVERY_MS = 60_000;
+/** Addresses of contacts that one transaction looks at. */
+const EMAIL_STATUSES = 1_000;
 /** Rows one clean-up statement deletes at most: a long delete holds locks that other statements wait for. */
 const CLEAN_UP_ROWS = 10_000;
 
@@ -54,6 +58,12 @@ export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "sto
   await deleteExpiredDeliveries(em, CLEAN_UP_ROWS, stopping);
 }
 
+/** Sets the status of contacts whose addresses bounced or are mailed again. */
+async function refreshEmailStatuses({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
+  const em = orm.em.fork();
+  while (!stopping.aborted && (await refreshDueStatuses(em, EMAIL_STATUSES)) === EMAIL_STATUSES);
+}
+
 /**
  * Creates the reconciler's schedule, or updates the one that exists: it may have been deleted with Temporal's database, or
  * made by an older version.
@@ -81,12 +91,13 @@ export async function ensureReconciler({ schedule }: Client): Promise<void> {
 }
 
 /**
- * The maintenance pool: sends opt-in mails and notices when they fall due, deletes expired rows, and keeps the reconciler's
+ * The maintenance pool: sends opt-in mails and notices when they fall due, sets the status of contacts that bounced, deletes expired rows, and keeps the reconciler's
  * schedule. Any number of these workers may run.
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
   const loops = [
     repeat(deps, "confirmations", CONFIRMATIONS_EVERY_MS, () => sendDueConfirmations(deps)),
+    repeat(deps, "email statuses", EMAIL_STATUSES_EVERY_MS, () => refreshEmailStatuses(deps)),
     repeat(deps, "notices", NOTICES_EVERY_MS, () => sendDueNotices(deps)),
     repeat(deps, "clean-up", CLEAN_UP_EVERY_MS, () => cleanUp(deps)),
   ];

@@ -5,9 +5,11 @@ import { WINDOW_SECONDS } from "../../domain/access/request-limit.ts";
 import { MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ADDRESS_WINDOW_DAYS } from "../../domain/audience/confirmation-limits.ts";
+import { MAX_FIELD_TEXT_LENGTH, MAX_FIELDS } from "../../domain/audience/contact-fields.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { REMEMBERED_HOURS, STALLED_SECONDS } from "../../domain/idempotency.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
+import { MAX_ENDPOINTS } from "../../domain/plans.ts";
 import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/gates.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
@@ -20,11 +22,11 @@ import {
   SWITCH_OFF_FAILURES,
   SWITCH_OFF_HOURS,
 } from "../../domain/webhooks/endpoint-health.ts";
-import { MAX_ENDPOINTS } from "../../domain/webhooks/endpoints.ts";
 import { MAX_HEADERS, MAX_TOTAL_BYTES, MAX_VALUE_LENGTH } from "../../domain/webhooks/headers.ts";
 import { DELIVERY_KEPT_DAYS, EVENT_KEPT_DAYS } from "../../domain/webhooks/retention.ts";
 import { DEFAULT_OVERLAP_HOURS } from "../../domain/webhooks/rotate.ts";
 import { TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
+import { MAX_BULK } from "../contacts/schema.ts";
 import { MAX_NAME_LENGTH } from "../fields.ts";
 import { MAX_BATCH as MAX_SUBSCRIBERS } from "../lists/schema.ts";
 import { MAX_BODY_BYTES as MAX_NEWSLETTER_BYTES, MAX_SUBJECT_LENGTH } from "../newsletters/schema.ts";
@@ -107,7 +109,8 @@ export function factsOf(env: Env, basePath: string) {
       stalled_seconds: STALLED_SECONDS,
       required: keyRequired.map(({ method, path }) => `${method} ${path}`),
     },
-    batches: { subscribers: MAX_SUBSCRIBERS, suppressions: MAX_SUPPRESSIONS },
+    contacts: { fields: MAX_FIELDS, text_chars: MAX_FIELD_TEXT_LENGTH },
+    batches: { contacts: MAX_BULK, subscribers: MAX_SUBSCRIBERS, suppressions: MAX_SUPPRESSIONS },
     address_chars: MAX_ADDRESS_LENGTH,
     newsletters: {
       name_chars: MAX_NAME_LENGTH,

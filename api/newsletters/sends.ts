@@ -99,7 +99,9 @@ const sendPreview = route({
 async function dryRunPreview({ em, tenant, access }: RequestContext, resource: SendResource) {
   const { plan } = await resolvePreview(em, tenant, resource, requireApiKey(access, "newsletters:send"));
   const { eligible } = plan.counts;
-  const quota = { kind: "email_credits", amount: eligible, ...(await creditUsage(em, tenant)) } as const;
+  const { granted, reserved, consumed, available } = await creditUsage(em, tenant);
+  const stands = { used: reserved + consumed, limit: granted, remaining: available };
+  const quota = { kind: "email_credits", amount: eligible, ...stands } as const;
   return { impact: impact({ affected_count: eligible, affected_ids: [resource.id], quota }) };
 }
 

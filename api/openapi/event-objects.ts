@@ -3,6 +3,7 @@ import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.t
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
 import { exampleId, type IdKind } from "../../domain/ids.ts";
 import type { EventObject, ObjectType } from "../../domain/webhooks/objects.ts";
+import { contact } from "../contacts/schema.ts";
 import { confirmationFields, idOf, shownAddress, timestamp, timestamps } from "../fields.ts";
 import { newsletter } from "../newsletters/schema.ts";
 import { subscriber } from "../subscribers/schema.ts";
@@ -25,14 +26,7 @@ const newsletterOfEvent = newsletter
 
 /** The record in the payload of each kind of event. */
 export const EVENT_OBJECTS = {
-  contact: z
-    .object({
-      object: z.literal("contact"),
-      id: z.string().meta({ examples: ["con_01m7zh34n8e49vnbt7e64rvp0c"] }),
-      email: shownAddress,
-      ...timestamps,
-    })
-    .meta({ id: "ContactOfEvent", description: "A contact as events show it." }),
+  contact,
   subscriber,
   subscription: z
     .object({

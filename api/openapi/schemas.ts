@@ -38,6 +38,15 @@ const override: NonNullable<z.core.ToJSONSchemaParams["override"]> = ({ zodSchem
   if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
 };
 
+/**
+ * The `meta` of a schema that the document shows as another one: for a value that is parsed later, by that one.
+ * @param schema as a client sends it, without parts that are components
+ */
+export function shownAs(schema: z.ZodType): JsonSchema {
+  const { $schema, ...shown } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any", override });
+  return shown;
+}
+
 /** The schemas of the document's `components`. A zod schema with an `id` in its meta becomes one of them. */
 export class Schemas {
   readonly byName = new Map<string, JsonSchema>();

@@ -3,6 +3,8 @@ export const TAGS = {
   Identity: "The API key that a request carries.",
   Lists: "Lists of subscribers. The opt-in setting of a list decides how a subscription starts.",
   Subscribers: "People with an email address, and their subscriptions to lists.",
+  Contacts:
+    "People whom campaigns mail, with custom fields that the team declares in the app. One address may be a contact and a subscriber.",
   Newsletters:
     "One-off mails to the subscribers of lists. Through the API a newsletter is drafted, and sent by two calls: a preview, and a confirmation with the token of that preview.",
   Suppressions:
@@ -10,6 +12,7 @@ export const TAGS = {
   "Sending accounts":
     "The mailboxes and SMTP relays that mails leave from. They are connected in the app and read here.",
   Webhooks: "Endpoints that get signed events by HTTP POST, and the log of their deliveries.",
+  Usage: "How much the team and the key have used of their limits.",
 } as const satisfies Record<string, string>;
 
 export type Tag = keyof typeof TAGS;

@@ -98,6 +98,10 @@ export interface RouteMeta {
   dryRun?: boolean;
   /** The scope that only a dry run needs, besides `scope`. */
   dryRunScope?: Scope;
+  /**
+   * An array of the body whose items the handler parses one by one, by `parseItem`: a bad one does not refuse the others.
+   */
+  itemsIn?: string;
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;
   /** Makes the payload of a remembered answer from the facts that were remembered in its place. */

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import stringify from "safe-stable-stringify";
 import { type EntityManager, forTenant } from "../../db/orm.ts";
-import type { Access } from "../../domain/access/access.ts";
+import type { Admitted } from "../../domain/access/authenticate.ts";
 import type { ApiVersion } from "../../domain/api-version.ts";
 import type { IdempotencyHandle } from "../../domain/idempotency.ts";
 import type { Call, RequestContext } from "../context.ts";
@@ -9,7 +9,7 @@ import type { RouteDefinition } from "./definition.ts";
 
 /** An admitted call: the caller is known and may use the route. */
 export interface Admission {
-  access: Access;
+  access: Admitted;
   version: ApiVersion;
   dryRun: boolean;
 }
@@ -17,7 +17,7 @@ export interface Admission {
 /** The context of a handler. The parts that cost time are made when they are first asked for: many requests need none. */
 export class HandlerContext implements RequestContext {
   readonly requestId: string;
-  readonly access: Access;
+  readonly access: Admitted;
   readonly version: ApiVersion;
   readonly dryRun: boolean;
   readonly idempotency: IdempotencyHandle | null;

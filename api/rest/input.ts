@@ -7,7 +7,7 @@ import { describeIssue, paramName } from "./messages.ts";
 /** Deeper than any body the API takes; a limit keeps hostile ones from exhausting the stack. */
 export const MAX_DEPTH = 32;
 /** Problems that one message names. */
-const MAX_PROBLEMS = 20;
+export const MAX_PROBLEMS = 20;
 
 /** The parts of a request before they are checked against a schema. */
 export interface RawInput {
@@ -148,16 +148,40 @@ export function completeInput(input: InputSchema): z.ZodType {
   return z.strictObject({ params, query, body });
 }
 
+/** A body without the items that its handler parses one by one. */
+const withoutItems = (body: unknown, itemsIn: string): unknown =>
+  body !== null && typeof body === "object" && itemsIn in body ? { ...body, [itemsIn]: [] } : body;
+
+/**
+ * Parses one item of a route's `itemsIn`.
+ * @param path of the item in the body
+ * @throws {ApiError} as the parser of the whole request
+ */
+export function parseItem<S extends z.ZodType>(schema: S, item: unknown, path: readonly PropertyKey[]): z.output<S> {
+  const place: PropertyKey[] = ["body", ...path];
+  refuseUnstorable(item, place);
+  const result = schema.safeParse(item, { error: describeIssue });
+  if (result.success) return result.data;
+  throw issuesRefusal(
+    result.error.issues.map((issue) => ({ ...issue, path: [...place, ...issue.path] })),
+    false,
+  );
+}
+
 /**
  * The input parser of a route's procedure, and the one place where zod's issues become the API's message.
  * @param schema of all parts of the request
  * @param output of the route: one that answers an array is a list, whose unknown parameters have codes of their own
+ * @param itemsIn see `RouteMeta`
  * @throws {ApiError} from the parser
  */
-export function parserOf(schema: z.ZodType, output: z.ZodType): (parts: RawInput) => unknown {
+export function parserOf(schema: z.ZodType, output: z.ZodType, itemsIn?: string): (parts: RawInput) => unknown {
   const isList = output instanceof z.ZodArray;
   return (parts) => {
-    for (const part of PARTS) refuseUnstorable(parts[part], [part]);
+    for (const part of PARTS) {
+      const value = parts[part];
+      refuseUnstorable(part === "body" && itemsIn !== undefined ? withoutItems(value, itemsIn) : value, [part]);
+    }
     const result = schema.safeParse(parts, { error: describeIssue });
     if (result.success) return result.data;
     throw issuesRefusal(result.error.issues, isList);

@@ -51,7 +51,7 @@ export const beginWithin = <Row>(
   order: "asc" | "desc",
 ): Statement<Row> => sql`
   select * from (
-    select *, count(*) over () as page_found, coalesce(sum(octet_length(${sql.ref(column)})) over (
+    select *, count(*) over () as page_found, coalesce(sum(octet_length(${sql.ref(column)}::text)) over (
       ${inPageOrder(order)} rows between unbounded preceding and 1 preceding), 0) as page_begins_at
     from (${page}) found
   ) measured where page_begins_at < ${bytes} ${inPageOrder(order)}`;

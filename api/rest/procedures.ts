@@ -1,7 +1,7 @@
 import { initTRPC } from "@trpc/server";
 import { transaction } from "../../db/transaction.ts";
 import { type Access, requireScope } from "../../domain/access/access.ts";
-import { authenticate, type CallerSummary } from "../../domain/access/authenticate.ts";
+import { type Admitted, authenticate, type CallerSummary } from "../../domain/access/authenticate.ts";
 import type { ApiVersion } from "../../domain/api-version.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { claimKey, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
@@ -34,7 +34,7 @@ interface Route {
  * a profile of the API.
  */
 export function procedureFor(definition: RouteDefinition, handler: RouteHandler) {
-  const parse = parserOf(completeInput(definition.input), definition.output);
+  const parse = parserOf(completeInput(definition.input), definition.output, definition.itemsIn);
   const route: Route = { definition, parse, handler };
   const resolve = ({ ctx }: { ctx: Call }) => serve(ctx, route);
   const procedure = t.procedure.meta(definition);
@@ -78,7 +78,7 @@ function putCallerHeaders(
 
 /** The access of a request's caller, and the version that it is served in. */
 interface VersionedAccess {
-  access: Access;
+  access: Admitted;
   version: ApiVersion;
 }
 

@@ -1,17 +1,12 @@
 import type { z } from "zod";
 import type { Subscriber, Subscription } from "../../db/entities/audience.ts";
-import { shownAddress } from "../../domain/address.ts";
+import { presentPerson } from "../people.ts";
 import { instant, instantOrNull } from "../rest/instant.ts";
 import type { subscriber, subscriberWithSubscriptions } from "./schema.ts";
 
 export const presentSubscriber = (person: Subscriber): z.input<typeof subscriber> => ({
   object: "subscriber",
-  id: person.id,
-  email: shownAddress(person),
-  first_name: person.firstName ?? null,
-  last_name: person.lastName ?? null,
-  created_at: instant(person.createdAt),
-  updated_at: instant(person.updatedAt),
+  ...presentPerson(person),
 });
 
 export const presentWithSubscriptions = (

@@ -4,6 +4,7 @@ import { kysely } from "../../db/orm.ts";
 import { lookupAddress } from "../../domain/address.ts";
 import { createSubscriber, readSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
 import { addressFilter } from "../fields.ts";
+import { slotQuota } from "../quota.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router, updateImpact } from "../rest/route.ts";
 import { presentSubscriber, presentWithSubscriptions } from "./present.ts";
@@ -34,15 +35,16 @@ const create = route({
   tag: "Subscribers",
   summary: "Create a subscriber, on no list yet",
   description:
-    "Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`.",
-  errors: ["resource_already_exists"],
+    "Creates a subscriber, who is on no list yet. The address is trimmed and lower-cased. An address that the team has already is 409 `resource_already_exists`: change that subscriber with `PATCH`. An address that neither a contact nor a subscriber has yet takes one of the plan's contact slots; without one left it is 402 `quota_exceeded`.",
+  errors: ["quota_exceeded", "resource_already_exists"],
 })
   .input(z.strictObject({ body: subscriberBody }))
   .output(subscriber)
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName } = input.body;
-    const created = await createSubscriber(ctx.em, ctx.tenant, { email, firstName, lastName });
-    return ok(presentSubscriber(created), { impact: impact({ would_create: 1 }) });
+    const { record, slots } = await createSubscriber(ctx.em, ctx.tenant, { email, firstName, lastName });
+    const quota = await slotQuota(ctx, slots);
+    return ok(presentSubscriber(record), { impact: impact({ would_create: 1, quota }) });
   });
 
 const page = route({
@@ -90,8 +92,8 @@ const update = route({
   tag: "Subscribers",
   summary: "Change a subscriber",
   description:
-    "Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`.",
-  errors: ["resource_already_exists"],
+    "Changes the fields that the body holds and leaves the others as they are. An address that another subscriber has is 409 `resource_already_exists`. A new address takes the contact slot of the one before it, unless a contact has that: then it needs a slot of its own, and without one left it is 402 `quota_exceeded`.",
+  errors: ["quota_exceeded", "resource_already_exists"],
 })
   .input(z.strictObject({ params: subscriberParams, body: subscriberPatch }))
   .output(subscriber)
@@ -99,8 +101,9 @@ const update = route({
     const { email, first_name: firstName, last_name: lastName } = input.body;
     const { subscriberId } = input.params;
     const patch = { email, firstName, lastName };
-    const { record, isChanged } = await updateSubscriber(ctx.em, ctx.tenant, subscriberId, patch);
-    return ok(presentSubscriber(record), { impact: updateImpact(record.id, isChanged) });
+    const { record, isChanged, slots } = await updateSubscriber(ctx.em, ctx.tenant, subscriberId, patch);
+    const quota = slots === 0 ? null : await slotQuota(ctx, slots);
+    return ok(presentSubscriber(record), { impact: { ...updateImpact(record.id, isChanged), quota } });
   });
 
 export const subscribersRouter = router({ create, page, retrieve, update });

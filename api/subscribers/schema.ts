@@ -1,40 +1,20 @@
 import { z } from "zod";
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
-import {
-  address,
-  confirmationFields,
-  idOf,
-  personName,
-  shownAddress,
-  shownNames,
-  timestamp,
-  timestamps,
-} from "../fields.ts";
+import { confirmationFields, idOf, timestamp, timestamps } from "../fields.ts";
+import { personBody, personPatch, shownPerson } from "../people.ts";
 import { idParamOf } from "../rest/route.ts";
 
 export const subscriberParams = z.strictObject({ subscriberId: idParamOf("subscriber", "The id of the subscriber.") });
 
-const lastName = personName.meta({ examples: ["Lovelace"] });
+export const subscriberBody = z.strictObject(personBody);
 
-export const subscriberBody = z.strictObject({
-  email: address,
-  first_name: personName.default(null),
-  last_name: lastName.default(null),
-});
-
-export const subscriberPatch = z.strictObject({
-  email: address.optional(),
-  first_name: personName.optional(),
-  last_name: lastName.optional(),
-});
+export const subscriberPatch = z.strictObject(personPatch);
 
 export const subscriber = z
   .object({
     object: z.literal("subscriber"),
     id: idOf("subscriber"),
-    email: shownAddress,
-    ...shownNames,
-    ...timestamps,
+    ...shownPerson,
   })
   .meta({ id: "Subscriber", description: "A person with an email address." });
 

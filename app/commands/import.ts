@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { createReadStream, createWriteStream } from "node:fs";
 import type { Readable, Writable } from "node:stream";
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { forTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type ImportReport, importSubscribers } from "../../domain/csv-import.ts";
+import { type ImportReport, importContacts, importSubscribers, type ReadingOptions } from "../../domain/csv-import.ts";
 import { withTenant } from "../options.ts";
 import { progressLine } from "../output.ts";
 import type { Session } from "../session.ts";
@@ -13,16 +13,23 @@ import { type Run, type TenantOptions, tenantOf } from "../session.ts";
 const STDIN = "-";
 
 interface ImportCommandOptions extends TenantOptions {
+  contacts?: boolean;
   list?: string;
   confirmed?: boolean;
   report?: string;
 }
 
-/** Subscribers from CSV. */
+/** Subscribers or contacts from CSV. */
 export function importCommand(program: Command, run: Run): void {
   withTenant(program.command("import"))
-    .description("import subscribers from a CSV file with a header row: email, first_name, last_name")
+    .description("import people from a CSV file with a header row: email, first_name, last_name")
     .argument("<file>", "CSV (RFC 4180) in UTF-8; - reads standard input")
+    .addOption(
+      new Option("--contacts", "make contacts instead of subscribers, with a column for each custom field").conflicts([
+        "list",
+        "confirmed",
+      ]),
+    )
     .option("--list <id>", "subscribe every address of the file to this list")
     .option("--confirmed", "the people have consented: confirm them even where the list asks for double opt-in")
     .option("--report <file>", "write the refused lines to this CSV file; standard error unless given")
@@ -42,7 +49,7 @@ async function importFile(
   { orm }: Session,
   tenant: Tenant,
   file: string,
-  { list, confirmed, report: reportFile }: ImportCommandOptions,
+  { contacts = false, list, confirmed, report: reportFile }: ImportCommandOptions,
 ): Promise<{ report: ImportReport; ignored: string[] }> {
   const input: Readable = file === STDIN ? process.stdin : createReadStream(file);
   if (file !== STDIN) await once(input, "open");
@@ -54,22 +61,22 @@ async function importFile(
       await once(output, "open");
       output.write("line,reason\r\n");
     }
+    const reading: ReadingOptions = {
+      onRefused: async (line, reason) => {
+        const text = reportFile === undefined ? `line ${line}: ${reason}\n` : `${line},${JSON.stringify(reason)}\r\n`;
+        if (!output.write(text)) await once(output, "drain");
+      },
+      onIgnoredColumn: (name) => ignored.push(name),
+      onProgress: ({ phase, done, total }) =>
+        progress.show(`${phase} ${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""}`),
+    };
     // Once: a stream cannot be read again after a conflict.
     const report = await transaction(
       forTenant(orm.em, tenant),
       (em) =>
-        importSubscribers(em, tenant, input, {
-          listId: list,
-          confirmed,
-          onRefused: async (line, reason) => {
-            const text =
-              reportFile === undefined ? `line ${line}: ${reason}\n` : `${line},${JSON.stringify(reason)}\r\n`;
-            if (!output.write(text)) await once(output, "drain");
-          },
-          onIgnoredColumn: (name) => ignored.push(name),
-          onProgress: ({ phase, done, total }) =>
-            progress.show(`${phase} ${done.toLocaleString("en")}${total ? ` of ${total.toLocaleString("en")}` : ""}`),
-        }),
+        contacts
+          ? importContacts(em, tenant, input, reading)
+          : importSubscribers(em, tenant, input, { ...reading, listId: list, confirmed }),
       { attempts: 1 },
     );
     return { report, ignored };

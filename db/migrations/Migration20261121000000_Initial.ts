@@ -20,10 +20,34 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(`create index "api_keys_team_id_index" on "api_keys" ("team_id");`);
     this.addSql(`create index "api_keys_lineage_id_index" on "api_keys" ("lineage_id");`);
     this.addSql(
+      `create table "audience_addresses" ("team_id" text not null, "environment" text not null, "email" text not null, "holders" smallint not null, primary key ("team_id", "environment", "email"));`,
+    );
+    this.addSql(
+      `create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "part" smallint not null, "used" int not null, primary key ("team_id", "environment", "part"));`,
+    );
+    this.addSql(
       `create table "confirmation_mails" ("team_id" text not null, "environment" text not null, "mailbox" text not null, "list_id" text not null, "day" date not null, "email" text not null, "settled_at" timestamptz(3) null, primary key ("team_id", "environment", "mailbox", "list_id", "day"));`,
     );
     this.addSql(
       `create index "confirmation_mails_day_team_id_environment_index" on "confirmation_mails" ("day", "team_id", "environment");`,
+    );
+    this.addSql(
+      `create table "contacts" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "fields" jsonb not null default '{}', "email_status" text not null default 'ACTIVE', "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(
+      `create index "contacts_email_status_updated_at" on "contacts" ("team_id", "environment", "email_status", "updated_at", "id");`,
+    );
+    this.addSql(
+      `create index "contacts_email_status_created_at" on "contacts" ("team_id", "environment", "email_status", "created_at", "id");`,
+    );
+    this.addSql(
+      `alter table "contacts" add constraint "contacts_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
+    );
+    this.addSql(
+      `create table "contact_fields" ("team_id" text not null, "environment" text not null, "name" text not null, "type" text not null, "deleted_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "name"));`,
+    );
+    this.addSql(
+      `create table "contact_status_checks" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "email" text not null, "checked_at" timestamptz(3) null);`,
     );
     this.addSql(
       `create table "credit_balances" ("team_id" text not null, "environment" text not null, "available" bigint not null, "reserved" bigint not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("team_id", "environment"));`,
@@ -155,7 +179,7 @@ export class Migration20261121000000_Initial extends Migration {
       `alter table "suppressions" add constraint "suppressions_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
-      `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "requests_per_minute" int null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "teams" ("id" text not null, "name" text not null, "plan" text not null, "time_zone" text not null default 'UTC', "requests_per_minute" int null, "contact_slots" int null, "webhook_endpoints" int null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
       `create table "unsubscribes" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "reason" text not null, "source" text not null, "campaign_id" text null, "unsubscribed_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -215,6 +239,7 @@ export class Migration20261121000000_Initial extends Migration {
       "lists",
       "subscribers",
       "subscriptions",
+      "contacts",
       "suppressions",
       "email_accounts",
       "newsletters",
@@ -233,6 +258,8 @@ export class Migration20261121000000_Initial extends Migration {
       ["api_keys", "member_id", "members"],
       ["lists", "team_id", "teams"],
       ["subscribers", "team_id", "teams"],
+      ["contacts", "team_id", "teams"],
+      ["contact_fields", "team_id", "teams"],
       ["subscriptions", "list_id", "lists"],
       ["subscriptions", "subscriber_id", "subscribers"],
       ["email_accounts", "team_id", "teams"],
@@ -255,6 +282,7 @@ export class Migration20261121000000_Initial extends Migration {
     // A list without a filter is read value by value of these columns: a value beyond them would not be shown.
     for (const [table, column, values] of [
       ["subscriptions", "status", ["PENDING", "CONFIRMED", "UNSUBSCRIBED"]],
+      ["contacts", "email_status", ["ACTIVE", "INVALID"]],
       ["suppressions", "reason", ["MANUAL", "bounce:hard", "bounce:soft", "bounce:complaint", "UNSUBSCRIBED"]],
       ["unsubscribes", "source", ["link", "one_click"]],
     ] as const) {
@@ -279,8 +307,24 @@ export class Migration20261121000000_Initial extends Migration {
       referencing old table as old_rows new table as new_rows
       for each statement execute function count_recipient_states();`);
 
+    // Only rows of hard bounces run the function.
+    this.addSql(`create function check_contact_status() returns trigger language plpgsql as $$
+      begin
+        insert into contact_status_checks (team_id, environment, email)
+        values (coalesce(new.team_id, old.team_id), coalesce(new.environment, old.environment), coalesce(new.email, old.email));
+        return null;
+      end $$;`);
+    for (const [event, row] of [
+      ["insert", "new"],
+      ["delete", "old"],
+    ]) {
+      this.addSql(`create trigger "suppressions_${event}_bounce" after ${event} on "suppressions"
+        for each row when (${row}.reason = 'bounce:hard') execute function check_contact_status();`);
+    }
+
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);
+    this.addSql(`alter table "contact_slot_counts" set (fillfactor = 50);`);
     // A request's count is not worth a flush of the log: a crash empties the table, and its windows are a minute long.
     this.addSql(`alter table "request_counts" set unlogged;`);
     this.addSql(`alter table "request_counts" set (fillfactor = 50);`);
@@ -318,6 +362,9 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create index "webhook_deliveries_replay_of" on "webhook_deliveries" ("replay_of_id") where "replay_of_id" is not null;`,
     );
+    // What a team has consumed in the current month.
+    this.addSql(`create index "credit_entries_consumed" on "credit_entries" ("team_id", "environment", "created_at")
+      include ("amount") where "kind" = 'CONSUME';`);
     // How many test deliveries a team asked for in the last minute.
     this.addSql(`create index "webhook_events_tests" on "webhook_events" ("team_id", "environment", "created_at")
       where "is_test";`);

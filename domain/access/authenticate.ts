@@ -6,6 +6,11 @@ import { keyLookup, keyOf, refuseEnded } from "./key-lookup.ts";
 import { hashSecret, KEY_PREFIX, type ParsedKey, parseKey } from "./keys.ts";
 import type { Allowance, RequestLimits, WindowCount } from "./request-limit.ts";
 
+/** The access of a request, and what the limit on requests leaves its caller. */
+export interface Admitted<C extends Caller = Caller> extends Access<C> {
+  allowance: Allowance;
+}
+
 /** Every value of every header, as `IncomingMessage.headersDistinct` gives them, so that a second value is noticed. */
 export type HeaderValues = NodeJS.Dict<string[]>;
 
@@ -79,7 +84,7 @@ export function authenticate(
   headers: HeaderValues,
   origin: RequestOrigin,
   verifyToken: TokenVerifier = noTokens,
-): Promise<Access> {
+): Promise<Admitted> {
   return origin.limits.limitFailures(em, origin.clientAddress, () => identify(em, vault, headers, origin, verifyToken));
 }
 
@@ -92,12 +97,12 @@ function admit<C extends Caller>(
   { limits, onCallerKnown }: RequestOrigin,
   caller: C,
   { holder, granted, window }: { holder: MemberFacts; granted: readonly string[]; window: WindowCount },
-): Access<C> {
+): Admitted<C> {
   const limit = limits.limitFor(holder.requests_per_minute);
   const { allowance, refused } = limits.allowanceOf(window, limit);
   onCallerKnown({ allowance, apiVersion: caller.apiVersion });
   if (refused) throw refused;
-  return accessFor(caller, holder, granted);
+  return { ...accessFor(caller, holder, granted), allowance };
 }
 
 async function identify(
@@ -106,7 +111,7 @@ async function identify(
   headers: HeaderValues,
   origin: RequestOrigin,
   verifyToken: TokenVerifier,
-): Promise<Access> {
+): Promise<Admitted> {
   const [credential, ...others] = credentialsIn(headers);
   if (!credential) throw new ApiError("api_key_missing");
   const { token, bearer } = credential;
@@ -123,7 +128,12 @@ async function identify(
   return identifyByKey(em, vault, parsed, origin);
 }
 
-async function identifyByKey(em: EntityManager, vault: Vault, key: ParsedKey, origin: RequestOrigin): Promise<Access> {
+async function identifyByKey(
+  em: EntityManager,
+  vault: Vault,
+  key: ParsedKey,
+  origin: RequestOrigin,
+): Promise<Admitted> {
   // A process that started without Postgres gets the key of its hashes with its first connection.
   if (!vault.canHash()) await em.fork().execute("select 1");
   const secretHash = hashSecret(vault, key.secret);

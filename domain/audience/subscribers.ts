@@ -1,65 +1,56 @@
-import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
-import { sql } from "kysely";
+import { LockMode } from "@mikro-orm/postgresql";
+import { type Selectable, sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { recordReader } from "../../db/records.ts";
 import { storedAddress } from "../address.ts";
-import { ApiError, notFound } from "../errors.ts";
+import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
+import {
+  type CountedSlots,
+  countedSlots,
+  ensureCounted,
+  moveSlot,
+  type TakenSlots,
+  takingSlots,
+} from "./contact-slots.ts";
 import { pending } from "./initial-status.ts";
+import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
-export interface SubscriberFields {
-  /** Valid, in any spelling. */
-  email: string;
-  firstName: string | null;
-  lastName: string | null;
-}
-
-const alreadyExists = () =>
-  new ApiError("resource_already_exists", "A subscriber with this address exists; PATCH that one.", { param: "email" });
+type SubscriberRow = Selectable<Database["subscribers"]>;
 
 /**
  * Makes a subscriber without a list.
- * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it
+ * @returns also the contact slots that it takes
+ * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
+ *   `quota_exceeded` when the plan allows no further address
  */
 export async function createSubscriber(
   em: EntityManager,
   tenant: Tenant,
-  { email, firstName, lastName }: SubscriberFields,
-): Promise<Readonly<Subscriber>> {
+  { email, firstName, lastName }: PersonFields,
+): Promise<{ record: Readonly<Subscriber> } & TakenSlots> {
   const address = storedAddress(email);
-  // A conditional statement, which costs less than a flush: this is the most frequent write.
-  const insert = kysely(em)
-    .insertInto("subscribers")
-    .values({
-      id: newId("subscriber"),
-      team_id: tenant.teamId,
-      environment: tenant.environment,
-      email: address.email,
-      email_spelling: address.emailSpelling,
-      first_name: firstName,
-      last_name: lastName,
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll();
-  const [row] = (await executePrepared(em, "create_subscriber", insert)).rows;
-  if (!row) throw alreadyExists();
+  // A statement of its own, which costs less than a flush: this is the most frequent write.
+  const creation = sql<SubscriberRow & CountedSlots>`
+    with written as (
+      insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
+      values (${newId("subscriber")}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
+        ${firstName}, ${lastName})
+      on conflict do nothing
+      returning *
+    ), ${takingSlots(tenant, sql`select email from written`)}
+    select written.*, ${countedSlots} from written`;
+  const [made] = (await executePrepared(em, "create_subscriber", creation)).rows;
+  if (!made) throw alreadyExists("subscriber");
+  const { slots, counted, ...row } = made;
+  await ensureCounted(em, tenant, { slots, counted });
   await emit(em, tenant, "subscriber.created", subscriberRow(row.id));
-  return recordReader(em, Subscriber)(row);
-}
-
-/** Writes a subscriber. @throws {ApiError} `resource_already_exists` when another one has the address */
-async function flushUnique(em: EntityManager): Promise<void> {
-  try {
-    await em.flush();
-  } catch (error) {
-    if (error instanceof UniqueConstraintViolationException) throw alreadyExists();
-    throw error;
-  }
+  return { record: recordReader(em, Subscriber)(row), slots };
 }
 
 /**
@@ -75,24 +66,28 @@ const subscriberRow = (id: string) => ({
 /**
  * Changes a subscriber. A new address has to be confirmed again on lists with double opt-in: the consent was given by
  * the owner of the old one.
- * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address
+ * @returns also the contact slots that the new address takes
+ * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address; `quota_exceeded`
+ *   when the new address takes a slot more than the plan allows
  */
 export async function updateSubscriber(
   em: EntityManager,
   tenant: Tenant,
   subscriberId: string,
-  patch: Patch<SubscriberFields>,
-): Promise<Patched<Subscriber>> {
+  patch: Patch<PersonFields>,
+): Promise<Patched<Subscriber> & TakenSlots> {
   const subscriber = await em.findOne(Subscriber, { id: subscriberId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
   if (!subscriber) throw notFound();
   const address = patch.email === undefined ? undefined : storedAddress(patch.email);
-  const moved = address !== undefined && address.email !== subscriber.email;
+  const { email: formerAddress } = subscriber;
+  const moved = address !== undefined && address.email !== formerAddress;
   em.assign(subscriber, changesOf({ ...patch, ...address }));
   const isChanged = isDirty(em, subscriber);
-  await flushUnique(em);
+  await flushUnique(em, "subscriber");
   if (moved) await askForConfirmationAgain(em, tenant, subscriberId);
+  const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;
   if (isChanged) await emit(em, tenant, "subscriber.updated", subscriberRow(subscriberId));
-  return { record: await em.refreshOrFail(subscriber), isChanged };
+  return { record: await em.refreshOrFail(subscriber), isChanged, slots };
 }
 
 async function askForConfirmationAgain(em: EntityManager, tenant: Tenant, subscriberId: string): Promise<void> {

@@ -1,12 +1,12 @@
 import { UnsendableError } from "./header.ts";
 import { composeMessage, type MessageContent, type PreparedContent, prepareContent } from "./message.ts";
-import { checkContent } from "./template.ts";
+import { checkContent, fieldValuesOf } from "./template.ts";
 import { type ContentField, type ContentProblem, TemplateError, type TemplateProblem } from "./template-problem.ts";
 
 /** The tasks of the thread. Tasks and results are plain data. */
 export type ExaminationTask =
   /** Are the templates of a draft usable? */
-  | { task: "check"; content: Record<ContentField, string> }
+  | { task: "check"; content: Record<ContentField, string>; fields?: readonly string[] | undefined }
   /** Can messages be composed from this content? */
   | { task: "compose"; content: MessageContent }
   /** Reads the HTML, for `composeMessage`. */
@@ -27,7 +27,7 @@ export type ExaminationAnswer =
 export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTask["task"]] {
   switch (task.task) {
     case "check":
-      return checkContent(task.content);
+      return checkContent(task.content, task.fields);
     case "compose":
       composeSamples(task.content);
       return null;
@@ -36,13 +36,14 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
   }
 }
 
-/** Composes a message for a recipient with a name and for one without. */
+/** Composes a message for a recipient with a name and custom fields, and for one without. */
 function composeSamples(content: MessageContent): void {
   const composed = composeMessage(content);
   const email = "jane.doe@example.com";
   const sample = { email, unsubscribeUrl: "https://example.com/u/1", messageId: "1@example.com", date: new Date() };
   try {
-    composed.fill({ ...sample, firstName: "Jane", lastName: "Doe", listName: "News" });
+    const fields = fieldValuesOf(composed.fieldTags, () => "Sample");
+    composed.fill({ ...sample, firstName: "Jane", lastName: "Doe", listName: "News", fields });
     composed.fill(sample);
   } catch (error) {
     // A fault that makes every recipient unsendable is a problem of the template.

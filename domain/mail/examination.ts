@@ -155,9 +155,13 @@ async function run<Task extends ExaminationTask>(
 export const isCrowded = (teamId: string): boolean => thread.waitingChars(teamId) > MAX_WAITING_CHARS;
 
 /** Lists the problems of a draft's templates, as `checkContent` does, in a thread of its own. */
-export async function examineContent(teamId: string, content: Record<ContentField, string>): Promise<ContentProblem[]> {
+export async function examineContent(
+  teamId: string,
+  content: Record<ContentField, string>,
+  fields?: readonly string[],
+): Promise<ContentProblem[]> {
   try {
-    return await run(teamId, { task: "check", content });
+    return await run(teamId, { task: "check", content, fields });
   } catch (error) {
     if (error instanceof TemplateError) return [{ ...error.problem, field: "html" }];
     throw error;

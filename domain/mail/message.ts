@@ -7,6 +7,10 @@ import { RenderBudget } from "./render-budget.ts";
 import {
   compileTemplate,
   escapeHtml,
+  type FieldMergeValues,
+  type FieldTag,
+  fieldTagsOf,
+  fieldValuesOf,
   type MergeValues,
   splitTemplate,
   type Template,
@@ -36,6 +40,8 @@ export interface MessageRecipient {
   firstName?: string | null | undefined;
   lastName?: string | null | undefined;
   listName?: string | null | undefined;
+  /** Of a contact: values of custom fields by name */
+  fields?: FieldMergeValues | undefined;
   /** Absolute http(s) URL, all ASCII */
   unsubscribeUrl: string;
   /** `left@right`, without angle brackets */
@@ -57,6 +63,8 @@ export interface FilledMessage {
 }
 
 export interface ComposedMessage {
+  /** Custom fields that subject or body read, such as `fields.city` */
+  fieldTags: readonly FieldTag[];
   /**
    * Builds one recipient's message.
    * @throws {UnsendableError} when this recipient cannot be mailed
@@ -96,7 +104,8 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
   const from = toWireAddress(content.fromEmail);
   const replyTo = content.replyTo ? toWireAddress(content.replyTo) : undefined;
   const subject = compileTemplate(content.subject, { escape: false, singleLine: true });
-  const htmlPart = encodePart(compileTemplate(prepared.html, { escape: true, ownTags: FOOTER_TAGS }), escapeHtml);
+  const html = compileTemplate(prepared.html, { escape: true, ownTags: FOOTER_TAGS });
+  const htmlPart = encodePart(html, escapeHtml);
   const textPart = encodePart(compileText(prepared.text));
 
   // Neither quoted-printable nor base64 contains "=_", so no content can contain the boundary.
@@ -136,6 +145,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
       last_name: recipient.lastName,
       list_name: recipient.listName,
       unsubscribe_url: recipient.unsubscribeUrl,
+      fields: recipient.fields,
     };
     const budget = isPlain ? undefined : new RenderBudget();
     const message =
@@ -157,6 +167,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
     return { envelope: { from: from.address, to: to.address, smtpUtf8 }, message: Buffer.from(message, encoding) };
   };
   return {
+    fieldTags: fieldTagsOf(new Set([...subject.variables, ...html.variables])),
     fill(recipient) {
       try {
         return fill(recipient);
@@ -264,7 +275,9 @@ function readSamples(template: Template): { state: LinkState; isLong: boolean } 
   const word = () => randomBytes(6).toString("hex");
   const url = `https://${word()}.com/u/${word()}`;
   const email = `${word()}@${word()}.com`;
-  const filled = { email, first_name: word(), last_name: word(), list_name: word(), unsubscribe_url: url };
+  const names = { first_name: word(), last_name: word(), list_name: word() };
+  const fields = fieldValuesOf(fieldTagsOf(template.variables), word);
+  const filled = { email, ...names, fields, unsubscribe_url: url };
   const bodies = [filled, { email, unsubscribe_url: url }].map((values) => template.render(values));
   const states = bodies.map((body) => findLink(body, url));
   const state = states.find((each) => each === "hidden") ?? states.find((each) => each === "absent") ?? "shown";

@@ -11,8 +11,16 @@ export { TemplateError } from "./template-problem.ts";
 export const MERGE_TAGS = ["email", "first_name", "last_name", "list_name", "unsubscribe_url"] as const;
 export type MergeTag = (typeof MERGE_TAGS)[number];
 
+/** A custom field of contacts, such as `fields.city`. */
+export type FieldTag = `fields.${string}`;
+
+/** Values of custom fields by name. */
+export type FieldMergeValues = Readonly<Record<string, string | number | boolean>>;
+
 /** One recipient's values. They are data: a `{{` in a value is printed, not evaluated. A missing value prints nothing. */
-export type MergeValues = { readonly [tag in MergeTag]?: string | null | undefined };
+export type MergeValues = { readonly [tag in MergeTag]?: string | null | undefined } & {
+  readonly fields?: FieldMergeValues | undefined;
+};
 
 export interface TemplateOptions {
   /** Values are HTML-escaped (a body) or not (a subject, plain text). */
@@ -27,7 +35,7 @@ export interface TemplateOptions {
 export interface PlainTemplate {
   readonly literals: readonly string[];
   /** `tags[i]` stands between `literals[i]` and `literals[i + 1]`. */
-  readonly tags: readonly MergeTag[];
+  readonly tags: readonly (MergeTag | FieldTag)[];
 }
 
 export interface Template {
@@ -104,7 +112,10 @@ function asTemplateError(error: unknown, kind: "syntax" | "limits"): TemplateErr
   return new TemplateError({ kind, message: place + sentence }, { cause });
 }
 
-const TAG_OUTPUT = new RegExp(`\\{\\{[ \\t\\r\\n]*(${MERGE_TAGS.join("|")})[ \\t\\r\\n]*\\}\\}`);
+const FIELDS = "fields.";
+const TAG_OUTPUT = new RegExp(
+  `\\{\\{[ \\t\\r\\n]*(${MERGE_TAGS.join("|")}|fields\\.[a-z][a-z0-9_]*)[ \\t\\r\\n]*\\}\\}`,
+);
 
 /** Splits a source that parses into literals and tags; undefined when it holds anything else. */
 function plainParts(source: string): PlainTemplate | undefined {
@@ -114,7 +125,7 @@ function plainParts(source: string): PlainTemplate | undefined {
   const last = literals.length - 1;
   // "{{{ email }}" is left to the parser, which takes the first two braces.
   const isPlain = literals.every((text, i) => !/\{\{|\{%/.test(text) && !(i < last && text.endsWith("{")));
-  return isPlain ? { literals, tags: pieces.filter((_, i) => i % 2 === 1) as MergeTag[] } : undefined;
+  return isPlain ? { literals, tags: pieces.filter((_, i) => i % 2 === 1) as PlainTemplate["tags"] } : undefined;
 }
 
 const HTML_ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;" };
@@ -123,6 +134,23 @@ const HTML_ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "
 export function escapeHtml(value: string): string {
   return /[&<>"']/.test(value) ? value.replace(/[&<>"']/g, (char) => HTML_ESCAPES[char] ?? char) : value;
 }
+
+const isFieldTag = (tag: string): tag is FieldTag => tag.startsWith(FIELDS);
+
+/** A value as a tag without filters prints it. */
+export function printed(values: MergeValues, tag: MergeTag | FieldTag): string {
+  if (!isFieldTag(tag)) return values[tag] ?? "";
+  const { fields = {} } = values;
+  const name = tag.slice(FIELDS.length);
+  return Object.hasOwn(fields, name) ? String(fields[name]) : "";
+}
+
+/** The custom fields that a template reads, of its `variables`. */
+export const fieldTagsOf = (variables: Iterable<string>): FieldTag[] => [...variables].filter(isFieldTag);
+
+/** Values of custom fields, each made by `make`. */
+export const fieldValuesOf = <T extends string>(tags: readonly FieldTag[], make: (tag: FieldTag) => T) =>
+  Object.fromEntries(tags.map((tag) => [tag.slice(FIELDS.length), make(tag)]));
 
 /** Joins literals and encoded values. @throws {TemplateError} `limits` for a long text */
 export function renderPlain(
@@ -133,7 +161,7 @@ export function renderPlain(
   let text = literals[0] ?? "";
   for (let i = 0; i < tags.length; i++) {
     const tag = tags[i];
-    if (tag !== undefined) text += encode(values[tag] ?? "");
+    if (tag !== undefined) text += encode(printed(values, tag));
     text += literals[i + 1];
     assertLength(text.length);
   }
@@ -152,22 +180,31 @@ const SAMPLE: MergeValues = {
   unsubscribe_url: "https://example.com/unsubscribe",
 };
 
-/** Lists every problem of a draft's subject and body; an empty list means that they can be sent. */
-export function checkContent(content: Record<ContentField, string>): ContentProblem[] {
+/**
+ * Lists every problem of a draft's subject and body; an empty list means that they can be sent.
+ * @param fields names of the custom fields that its recipients may have
+ */
+export function checkContent(content: Record<ContentField, string>, fields: readonly string[] = []): ContentProblem[] {
+  const known = new Set<string>([...MERGE_TAGS, ...fields.map((name) => FIELDS + name)]);
   return [
-    ...checkTemplate("subject", content.subject, { escape: false, singleLine: true }),
-    ...checkTemplate("html", content.html, { escape: true }),
+    ...checkTemplate("subject", content.subject, { escape: false, singleLine: true }, known),
+    ...checkTemplate("html", content.html, { escape: true }, known),
   ];
 }
 
-function checkTemplate(field: ContentField, source: string, options: TemplateOptions): ContentProblem[] {
+function checkTemplate(
+  field: ContentField,
+  source: string,
+  options: TemplateOptions,
+  known: ReadonlySet<string>,
+): ContentProblem[] {
   try {
     const template = compileTemplate(source, options);
     // With and without values, so that both branches of an `if first_name` run.
-    template.render(SAMPLE);
+    template.render({ ...SAMPLE, fields: fieldValuesOf(fieldTagsOf(template.variables), () => "Sample") });
     template.render({});
     return [...template.variables]
-      .filter((name) => !isMergeTag(name))
+      .filter((name) => !known.has(name))
       .map((tag) => ({ kind: "unknown_tag", field, tag }));
   } catch (error) {
     if (error instanceof TemplateError) return [{ ...error.problem, field }];

@@ -7,8 +7,9 @@ import { MAX_TAGS } from "./liquid-source.ts";
 import { MARKERS, withoutMarkers } from "./marker.ts";
 import {
   compileTemplate,
+  fieldTagsOf,
+  fieldValuesOf,
   MERGE_TAGS,
-  type MergeTag,
   type MergeValues,
   type PlainTemplate,
   renderPlain,
@@ -121,7 +122,7 @@ export function deriveText(source: string, html: Template): TextTemplate {
   const text: TextTemplate = html.plain
     ? { plain: plainText(literals, order, html.plain.tags) }
     : (steeredText(tokens, literals, order) ?? { plain: filledText(html) });
-  return withLink(text);
+  return withLink(text, html);
 }
 
 function splitText(text: string): { literals: string[]; order: number[] } {
@@ -133,9 +134,9 @@ function splitText(text: string): { literals: string[]; order: number[] } {
 }
 
 /** A token whose number is no tag's is left out, and the text on its two sides is joined. */
-function plainText(literals: readonly string[], order: readonly number[], tagOf: readonly MergeTag[]): PlainTemplate {
+function plainText(literals: readonly string[], order: readonly number[], tagOf: PlainTemplate["tags"]): PlainTemplate {
   const joined = [literals[0] ?? ""];
-  const tags: MergeTag[] = [];
+  const tags: PlainTemplate["tags"][number][] = [];
   order.forEach((index, i) => {
     const tag = tagOf[index];
     const after = literals[i + 1] ?? "";
@@ -233,10 +234,14 @@ function keepsWholeConditions(tokens: readonly Token[], kept: ReadonlySet<number
 function filledText(html: Template): PlainTemplate {
   // Random, because filters can print any character, so a body could contain placeholders.
   const first = randomInt(2 ** 40);
-  const values = Object.fromEntries(MERGE_TAGS.map((tag, index) => [tag, `${BEGIN}${first + index}${END}`]));
-  const { literals, order } = splitText(htmlToText(html.render(values)));
+  const fields = fieldTagsOf(html.variables);
+  const known = [...MERGE_TAGS, ...fields];
+  const placeholder = (tag: (typeof known)[number]) => `${BEGIN}${first + known.indexOf(tag)}${END}`;
+  const values = Object.fromEntries(MERGE_TAGS.map((tag) => [tag, placeholder(tag)]));
+  const filled = html.render({ ...values, fields: fieldValuesOf(fields, placeholder) });
+  const { literals, order } = splitText(htmlToText(filled));
   const numbers = order.map((number) => number - first);
-  const { literals: texts, tags } = plainText(literals, numbers, MERGE_TAGS);
+  const { literals: texts, tags } = plainText(literals, numbers, known);
   if (tags.length > MAX_TAGS) throw limits(`it prints merge tags more than ${MAX_TAGS} times`);
   return { literals: texts.map(withoutMarkers), tags };
 }
@@ -244,9 +249,10 @@ function filledText(html: Template): PlainTemplate {
 const LINK = "https://link.invalid/";
 
 /** Adds the unsubscribe link to a text that lost it, for some recipients or for all. */
-function withLink(text: TextTemplate): TextTemplate {
+function withLink(text: TextTemplate, { variables }: Template): TextTemplate {
   const { render } = compileText(text);
-  const known: MergeValues = { email: "a@b.example", first_name: "A", last_name: "B", list_name: "C" };
+  const fields = fieldValuesOf(fieldTagsOf(variables), () => "D");
+  const known: MergeValues = { email: "a@b.example", first_name: "A", last_name: "B", list_name: "C", fields };
   if ([known, {}].every((values) => render({ ...values, unsubscribe_url: LINK }).includes(LINK))) return text;
   const label = "\n\nUnsubscribe: ";
   if ("source" in text) return { source: `${text.source}${label}{{ unsubscribe_url }}` };

@@ -1,5 +1,5 @@
 import type { RenderBudget } from "./render-budget.ts";
-import { type MergeValues, type PlainTemplate, renderPlain, type Template } from "./template.ts";
+import { type MergeValues, type PlainTemplate, printed, renderPlain, type Template } from "./template.ts";
 import { limits } from "./template-problem.ts";
 
 /** A body part: its transfer encoding, and each recipient's encoded content without a line break at the end. */
@@ -154,7 +154,7 @@ export function encodePart(
     isPlain,
     encode(values) {
       const encodedValues: Record<string, string> = {};
-      for (const tag of used) encodedValues[tag] = encodeValue(escapeValue(values[tag] ?? ""));
+      for (const tag of used) encodedValues[tag] = encodeValue(escapeValue(printed(values, tag)));
       let encoded = first;
       for (const { tag, column, after } of steps) {
         const value = encodedValues[tag] ?? "";

@@ -37,6 +37,29 @@ export const intoOutbox = (tenant: Tenant, happened: RawBuilder<unknown>): RawBu
   from (select type, object, row_number() over (partition by type) - 1 as n from (${happened}) h) numbered
   group by type, n / ${sql.lit(OUTBOX_ROW_EVENTS)}`;
 
+/** The events of rows that a statement made or changed. */
+export interface WrittenEvents {
+  created: EventName;
+  changed: EventName;
+}
+
+/**
+ * The last CTEs of a statement that writes many rows: `emitted` has a row when the outbox got one, and then the caller
+ * notifies the relay. It follows a CTE `written` with the rows as they are now, and whether each was `created`.
+ * @param record see records.ts
+ */
+export const emitWritten = (
+  tenant: Tenant,
+  { created, changed }: WrittenEvents,
+  record: (row: string) => RawBuilder<unknown>,
+): RawBuilder<unknown> => sql`
+    wanted as materialized (${wantedTypes(tenant, [created, changed])}),
+    emitted as (${intoOutbox(
+      tenant,
+      sql`select t.type, ${record("w")} as object from wanted t
+        join written w on t.type = case when w.created then ${sql.lit(created)} else ${sql.lit(changed)} end`,
+    )} returning 1)`;
+
 /** Records that are still in the database: how one is made from a row, and which rows. */
 export interface Rows<Record> {
   /** See records.ts. */

@@ -8,6 +8,7 @@ import type { Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
+import { endpointLimit, readPlanLimits } from "../plans.ts";
 import { holdPlace, type LimitedRecords } from "../record-limit.ts";
 import type { EventName } from "./catalogue.ts";
 import { clearFailures, probeNow } from "./endpoint-health.ts";
@@ -18,13 +19,9 @@ import { newSecret, openHeaders, sealHeaders, sealSecret } from "./secrets.ts";
 import { CONTACT_EVENTS, CONTACT_SCOPES, carriesContactData } from "./subscription.ts";
 import { effectivePort, type UrlGuard } from "./url-guard.ts";
 
-/** Endpoints a team may register in an environment. Those the app makes for itself are not counted. */
-export const MAX_ENDPOINTS = 20;
-const OWN_ENDPOINTS: LimitedRecords = {
-  table: "webhook_endpoints",
-  name: "webhook endpoints",
-  condition: sql`origin = ${"API" satisfies EndpointOrigin}`,
-};
+const registered = sql<boolean>`origin = ${"API" satisfies EndpointOrigin}`;
+/** Those the app makes for itself are not counted. */
+const OWN_ENDPOINTS: LimitedRecords = { table: "webhook_endpoints", name: "webhook endpoints", condition: registered };
 /** Deliveries that are deleted together with their endpoint; the clean-up deletes the others. */
 const MAX_DELETED_AT_ONCE = 10_000;
 
@@ -118,6 +115,17 @@ export async function checkRegistration(
   await checkUrl(url);
 }
 
+/** Endpoints that the tenant has registered, of which it may have a limited number. */
+export async function countEndpoints(em: EntityManager, tenant: Tenant): Promise<number> {
+  const { count } = await kysely(em)
+    .selectFrom("webhook_endpoints")
+    .select(sql<number>`count(*)::int`.as("count"))
+    .where(ofTenant(tenant))
+    .where(registered)
+    .executeTakeFirstOrThrow();
+  return count;
+}
+
 /**
  * Registers an endpoint whose URL was checked.
  * @returns it, and its secret, which is not shown again
@@ -129,7 +137,9 @@ export async function createEndpoint(
   { origin, apiVersion, ...tenant }: Registration,
   fields: EndpointFields,
 ): Promise<{ endpoint: EndpointRow; secret: string }> {
-  if (origin === "API") await holdPlace(em, tenant, OWN_ENDPOINTS, MAX_ENDPOINTS);
+  if (origin === "API") {
+    await holdPlace(em, tenant, OWN_ENDPOINTS, endpointLimit(await readPlanLimits(em, tenant.teamId)));
+  }
   const id = newId("webhook");
   const secret = newSecret();
   const db = kysely(em);

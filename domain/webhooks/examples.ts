@@ -35,14 +35,14 @@ const example =
   <Type extends ObjectType>(object: Type, fields: FieldsOf<Type>) =>
   (changes: Partial<FieldsOf<Type>> = {}): EventObject<Type> => ({ object, ...fields, ...changes });
 
-const contact = example("contact", { id: "con_01m80rgrxye01bm0qjde22ncwg", email: ADDRESS, ...TIMES });
-const subscriber = example("subscriber", {
-  id: SUBSCRIBER_ID,
-  email: ADDRESS,
-  first_name: "Ada",
-  last_name: "Lovelace",
-  ...TIMES,
+const person = { email: ADDRESS, first_name: "Ada", last_name: "Lovelace", ...TIMES };
+const contact = example("contact", {
+  id: "con_01m80rgrxye01bm0qjde22ncwg",
+  ...person,
+  fields: { city: "London", member_since: "2026-01-31" },
+  email_status: "ACTIVE",
 });
+const subscriber = example("subscriber", { id: SUBSCRIBER_ID, ...person });
 const subscription = example("subscription", {
   list_id: LIST_ID,
   subscriber_id: SUBSCRIBER_ID,

@@ -1,5 +1,6 @@
 import type { AccountProvider, AccountStatus } from "../../db/entities/account.ts";
 import type { SubscriptionStatus, WithheldReason } from "../../db/entities/audience.ts";
+import type { EmailStatus, FieldValues } from "../../db/entities/contact.ts";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
 import type { EVENTS, EventName } from "./catalogue.ts";
 
@@ -9,6 +10,13 @@ type Instant = string;
 interface Timestamps {
   created_at: Instant;
   updated_at: Instant;
+}
+
+interface Person {
+  id: string;
+  email: string;
+  first_name: string | null;
+  last_name: string | null;
 }
 
 /** A newsletter or a campaign. Without its body, which may be larger than receivers accept. */
@@ -28,8 +36,8 @@ interface Broadcast extends Timestamps {
 
 /** The fields of each kind of record, in the spelling of the API and as the API shows them where it does. */
 interface Fields {
-  contact: Timestamps & { id: string; email: string };
-  subscriber: Timestamps & { id: string; email: string; first_name: string | null; last_name: string | null };
+  contact: Timestamps & Person & { fields: FieldValues; email_status: EmailStatus };
+  subscriber: Timestamps & Person;
   /** Named by its two ids: it has none of its own. */
   subscription: Timestamps & {
     list_id: string;

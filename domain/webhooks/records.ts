@@ -45,6 +45,14 @@ export const subscriberRecord = (row: string): RawBuilder<EventObject<"subscribe
     ...instants(row, "created_at", "updated_at"),
   });
 
+/** Of a row of `contacts`. */
+export const contactRecord = (row: string): RawBuilder<EventObject<"contact">> =>
+  record("contact", {
+    ...plain(row, "id", "first_name", "last_name", "fields", "email_status"),
+    email: shownEmail(row),
+    ...instants(row, "created_at", "updated_at"),
+  });
+
 /** Of a row of `subscriptions`. */
 export const subscriptionRecord = (row: string): RawBuilder<EventObject<"subscription">> =>
   record("subscription", {

@@ -78,6 +78,7 @@ describe("HTTP", () => {
     const bodies = (): Record<string, object> => ({
       "/lists": { name: "a" },
       "/subscribers": { email: uniqueEmail() },
+      "/contacts": { email: uniqueEmail() },
       "/newsletters": { name: "a" },
       "/webhooks": webhookBody(),
     });

@@ -108,6 +108,9 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
       sql`insert into webhook_health (webhook_id) select id from webhook_endpoints`,
       sql`insert into subscribers (id, team_id, environment, email, created_at, updated_at)
         select 'sub_' || n, ${tenant}, 'p' || n || '@example.com', ${times} from ${many}`,
+      sql`insert into contacts (id, team_id, environment, email, email_status, created_at, updated_at)
+        select 'con_' || n, ${tenant}, 'p' || n || '@example.com', case when n <= 100 then 'INVALID' else 'ACTIVE' end,
+          ${times} from ${many}`,
       sql`insert into subscriptions (list_id, subscriber_id, team_id, environment, status, created_at, updated_at)
         select ${listId}, 'sub_' || n, ${tenant}, case when n <= 100 then 'PENDING' else 'CONFIRMED' end, ${times}
         from ${many}`,
@@ -138,6 +141,18 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
       sorts: ["updated_at", "created_at"],
       since: true,
       filters: [{ email: "P7@example.com" }, { email: "nobody@example.com" }],
+    },
+    {
+      path: "/contacts",
+      sorts: ["updated_at", "created_at"],
+      since: true,
+      filters: [
+        { email: "P7@example.com" },
+        { email: "nobody@example.com" },
+        { email_status: "ACTIVE" },
+        { email_status: "INVALID" },
+        { email: "p7@example.com", email_status: "ACTIVE" },
+      ],
     },
     {
       path: `/lists/${listId}/subscribers`,

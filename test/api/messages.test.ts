@@ -76,7 +76,9 @@ describe("Messages about a request that is not valid", () => {
         if (message === undefined) continue;
         refused++;
         for (const words of defaultMessages(schema, raw)) assert.ok(!message.includes(words), message);
-        assert.doesNotMatch(message, /invalid|too (small|big)|expected|received|unrecognized|undefined|\[object/i);
+        // A quoted value of the API's own is none of them.
+        const unquoted = message.replaceAll(/"[A-Z]+"/g, "");
+        assert.doesNotMatch(unquoted, /invalid|too (small|big)|expected|received|unrecognized|undefined|\[object/i);
         // The map's wording for an issue that it does not know.
         assert.doesNotMatch(message, /is not valid|of another type|in another format|something else/);
         assert.match(message, /^[\w.[\]"@ -]+ (must|is|are|has|have|holds|stands|may) .*\.$/s);

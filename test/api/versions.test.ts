@@ -3,7 +3,7 @@ import { request } from "node:http";
 import { z } from "zod";
 import { keyedRequest } from "../../api/rest/idempotency.ts";
 import { ok, router } from "../../api/rest/route.ts";
-import type { Access } from "../../domain/access/access.ts";
+import type { Admitted } from "../../domain/access/authenticate.ts";
 import type { ApiVersion } from "../../domain/api-version.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
@@ -103,7 +103,7 @@ describe("Service-Version", () => {
     const input = z.strictObject({});
     const fingerprint = (version: string) =>
       keyedRequest(
-        { vault, tenant, access: {} as Access, version: version as ApiVersion, requestId: "req" },
+        { vault, tenant, access: {} as Admitted, version: version as ApiVersion, requestId: "req" },
         "key",
         { method: "POST", path: "/notes", input },
         { params: {}, query: {}, body: undefined },

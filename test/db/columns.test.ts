@@ -13,7 +13,16 @@ const touched = { created_at: AT, updated_at: AT };
  * columns, the test against the values that the driver gives.
  */
 const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
-  teams: { id: tenant.team_id, name: "Team", plan: "BUSINESS", time_zone: "UTC", requests_per_minute: 100, ...touched },
+  teams: {
+    id: tenant.team_id,
+    name: "Team",
+    plan: "BUSINESS",
+    time_zone: "UTC",
+    requests_per_minute: 100,
+    contact_slots: 500,
+    webhook_endpoints: 5,
+    ...touched,
+  },
   members: {
     id: "mbr_columns",
     team_id: tenant.team_id,
@@ -51,6 +60,20 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     last_name: "Last",
     ...touched,
   },
+  contacts: {
+    id: "con_columns",
+    ...tenant,
+    email: "person@bücher.example",
+    email_spelling: "person@xn--bcher-kva.example",
+    first_name: "First",
+    last_name: "Last",
+    fields: { city: "Köln", orders: 3, vip: true, since: "2026-08-15" },
+    email_status: "INVALID",
+    ...touched,
+  },
+  // As text: see send_counts.
+  contact_status_checks: { seq: "9007199254740993", ...tenant, email: "person@bücher.example", checked_at: AT },
+  contact_fields: { ...tenant, name: "city", type: "text", deleted_at: AT, created_at: AT },
   subscriptions: {
     list_id: "list_columns",
     subscriber_id: "sub_columns",
@@ -200,6 +223,8 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   },
   // As text: a bigint may be larger than a number can hold.
   send_counts: { seq: "9007199254740993", send_id: "send_columns", state: "SENT", count: -2 },
+  audience_addresses: { ...tenant, email: "columns@example.com", holders: 2 },
+  contact_slot_counts: { ...tenant, part: 3, used: -1 },
   credit_balances: { ...tenant, available: "9007199254740993", reserved: "2", ...touched },
   credit_entries: {
     id: "cred_columns",

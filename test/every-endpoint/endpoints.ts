@@ -8,6 +8,7 @@ import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
+import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
@@ -69,6 +70,8 @@ export async function makeEstate(): Promise<Estate> {
   await make(`/lists/${list.id}/subscribers`, { subscriber_ids: [subscriber.id] });
   const draft = { name: "Draft", subject: "Hi", from_email: fromEmail, body: "<p>Hi</p>" };
   const newsletter = await make("/newsletters", draft);
+  await declareFields(team, { city: "text" });
+  const contact = await make("/contacts", { email: uniqueEmail() });
   const email = uniqueEmail();
   await make("/suppressions", { emails: [email] });
   const webhook = await make("/webhooks", webhookBody());
@@ -95,6 +98,7 @@ export async function makeEstate(): Promise<Estate> {
     values: {
       listId: list.id,
       subscriberId: subscriber.id,
+      contactId: contact.id,
       newsletterId: newsletter.id,
       suppressionId: suppression.id,
       accountId,
@@ -109,6 +113,7 @@ export async function makeEstate(): Promise<Estate> {
 export const absentValues = (): PathValues => ({
   listId: newId("list"),
   subscriberId: newId("subscriber"),
+  contactId: newId("contact"),
   newsletterId: newId("newsletter"),
   suppressionId: newId("suppression"),
   accountId: newId("account"),
@@ -124,6 +129,9 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
   "POST /lists/{listId}/subscribers": (subscriberId) => ({ subscriber_ids: [subscriberId] }),
   "POST /subscribers": () => ({ email: uniqueEmail() }),
   "PATCH /subscribers/{subscriberId}": () => ({ first_name: "Changed" }),
+  "POST /contacts": () => ({ email: uniqueEmail() }),
+  "POST /contacts/bulk": () => ({ contacts: [{ email: uniqueEmail() }] }),
+  "PATCH /contacts/{contactId}": () => ({ first_name: "Changed" }),
   "POST /newsletters": () => ({ name: "New" }),
   "PATCH /newsletters/{newsletterId}": () => ({ name: "Changed" }),
   "POST /newsletters/{newsletterId}/send": () => ({ confirmation_token: "none" }),

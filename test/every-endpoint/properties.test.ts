@@ -36,6 +36,11 @@ const RECORDS: Record<string, Records> = {
     sorts: BOTH,
     add: async (estate) => (await post(estate, "/subscribers", { email: uniqueEmail() })).id,
   },
+  "/contacts": {
+    table: "contacts",
+    sorts: BOTH,
+    add: async (estate) => (await post(estate, "/contacts", { email: uniqueEmail() })).id,
+  },
   "/newsletters": {
     table: "newsletters",
     sorts: BOTH,
@@ -241,6 +246,12 @@ const PATCHES: Record<string, Record<string, readonly [unknown, unknown]>> = {
     email: [uniqueEmail("one"), uniqueEmail("two")],
     first_name: ["Ada", null],
     last_name: ["Lovelace", null],
+  },
+  "PATCH /contacts/{contactId}": {
+    email: [uniqueEmail("one"), uniqueEmail("two")],
+    first_name: ["Ada", null],
+    last_name: ["Lovelace", null],
+    fields: [{ city: "London" }, { city: "Rome" }],
   },
   "PATCH /newsletters/{newsletterId}": {
     name: ["One", "Two"],

@@ -38,6 +38,7 @@ const valuesOf = (to: MessageRecipient): MergeValues => ({
   last_name: to.lastName,
   list_name: to.listName,
   unsubscribe_url: to.unsubscribeUrl,
+  fields: to.fields,
 });
 
 /** Asserts the rules that every message keeps, with any content. */
@@ -285,6 +286,46 @@ describe("A message", () => {
       { numRuns: 500 },
     );
     assert.equal((await PostalMime.parse(fill({ fromName: 'Jürgen "J" Ö' }).message)).from?.name, 'Jürgen "J" Ö');
+  });
+
+  it("carries custom fields in its subject and in both parts, filled in any way", async () => {
+    const fields = { city: "Köln <am> Rhein & Ruhr", orders: 12.5, vip: true, since: "2024-02-29" };
+    const body =
+      "<p>{{ fields.city }}, {{ fields.orders }}, {{ fields.vip }}, {{ fields.since }}{{ fields.none }}.</p>";
+    const subject = "{{ fields.city }}: {{ fields.orders }}";
+    for (const html of [
+      body,
+      // With a filter, and one that cannot become a text template: then the text is that of a filled body.
+      `${body}{{ fields.orders | plus: 1 }}`,
+      `${body}<a href="https://example.com/{% if fields.vip %}a">A</a>{% else %}b">B</a>{% endif %}`,
+    ]) {
+      const composed = composeMessage({ ...content, subject, html: html + LINK });
+      const { message } = composed.fill({ ...recipient, fields });
+      assertWellFormed(message);
+      const parsed = await PostalMime.parse(message);
+      assert.equal(parsed.subject, "Köln <am> Rhein & Ruhr: 12.5");
+      assert.ok(parsed.html?.includes("<p>Köln &lt;am&gt; Rhein &amp; Ruhr, 12.5, true, 2024-02-29.</p>"), parsed.html);
+      assert.ok(parsed.text?.includes("Köln <am> Rhein & Ruhr, 12.5, true, 2024-02-29."), parsed.text);
+      const tags = ["fields.city", "fields.orders", "fields.vip", "fields.since", "fields.none"];
+      assert.deepEqual([...composed.fieldTags].sort(), tags.toSorted());
+      const without = await PostalMime.parse(composed.fill(recipient).message);
+      assert.match(without.text ?? "", /, , , \./);
+    }
+  });
+
+  it("has a link to unsubscribe whatever a custom field is", async () => {
+    for (const html of [
+      `{% if fields.vip %}Dear{% else %}${LINK}{% endif %}`,
+      `{% if fields.vip %}${LINK}{% else %}Dear{% endif %}`,
+      `{% unless fields.city == "Rom" %}${LINK}{% endunless %}`,
+    ]) {
+      for (const fields of [undefined, {}, { vip: true, city: "Rom" }, { vip: false, city: "Bonn" }]) {
+        const { message } = fill({ html }, { fields });
+        const { html: shown = "", text = "" } = await PostalMime.parse(message);
+        assert.ok(shown.includes("https://mail.example.com/u/abc"), `${html} for ${JSON.stringify(fields)}`);
+        assert.ok(text.includes("https://mail.example.com/u/abc"), `${html} for ${JSON.stringify(fields)}`);
+      }
+    }
   });
 
   it("folds a long ASCII subject without changing it", async () => {

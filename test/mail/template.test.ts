@@ -61,7 +61,15 @@ describe("A template", () => {
 
   it("takes the fast path for plain merge tags only", () => {
     const isPlain = (source: string) => compileTemplate(source, { escape: true }).plain !== undefined;
-    for (const source of ["", "text", "{{email}}", "a {{\n email }} b", "{ {{ email }} }", "{{ email }}}"]) {
+    for (const source of [
+      "",
+      "text",
+      "{{email}}",
+      "a {{\n email }} b",
+      "{ {{ email }} }",
+      "{{ email }}}",
+      "{{ fields.city_2 }}",
+    ]) {
       assert.ok(isPlain(source), source);
     }
     for (const source of [
@@ -69,6 +77,9 @@ describe("A template", () => {
       "{{- email -}}",
       "{{ foo }}",
       "{{ email.size }}",
+      "{{ fields }}",
+      "{{ fields.city.size }}",
+      "{{ fields['city'] }}",
       "{% if email %}x{% endif %}",
       "{% raw %}{{ email }}{% endraw %}",
       "{{ email }}{% comment %}{% endcomment %}",
@@ -78,9 +89,10 @@ describe("A template", () => {
   });
 
   it("renders on the fast path exactly as liquidjs does", () => {
-    const liquid = new Liquid({ outputEscape: "escape", templates: {} });
+    const liquid = new Liquid({ outputEscape: "escape", templates: {}, ownPropertyOnly: true });
     const space = fc.constantFrom("", " ", "\n", "\t ");
-    const output = fc.tuple(space, fc.constantFrom(...MERGE_TAGS), space).map(([a, tag, b]) => `{{${a}${tag}${b}}}`);
+    const tags = [...MERGE_TAGS, "fields.city", "fields.orders", "fields.vip", "fields.constructor"];
+    const output = fc.tuple(space, fc.constantFrom(...tags), space).map(([a, tag, b]) => `{{${a}${tag}${b}}}`);
     const literal = fc.oneof(
       fc.string({ unit: "grapheme" }),
       fc.constantFrom("{", "}", "{ {", "}}", "%}", "\r\n", ".", "-"),
@@ -89,7 +101,10 @@ describe("A template", () => {
     const value = fc.option(fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom("<>&\"'", "{{email}}")), {
       nil: null,
     });
-    const values = fc.record(Object.fromEntries(MERGE_TAGS.map((tag) => [tag, value])));
+    const texts = fc.record(Object.fromEntries(MERGE_TAGS.map((tag) => [tag, value])));
+    const city = fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom("<>&", "{{email}}"));
+    const fields = fc.record({ city, orders: fc.double({ noNaN: true }), vip: fc.boolean() }, { requiredKeys: [] });
+    const values = fc.tuple(texts, fields).map(([given, custom]) => ({ ...given, fields: { ...custom } }));
     fc.assert(
       fc.property(source, values, (text, given) => {
         let expected: string;
@@ -107,6 +122,23 @@ describe("A template", () => {
 });
 
 describe("The check of a draft", () => {
+  it("takes the custom fields that recipients may have, and names each other one", () => {
+    const content = {
+      subject: "{{ fields.city }}",
+      html: `{% if fields.vip %}{{ fields.orders | plus: 1 }}{% endif %}{{ fields['since'] | date: "%d" }}`,
+    };
+    assert.deepEqual(checkContent(content, ["city", "vip", "orders", "since"]), []);
+    assert.deepEqual(checkContent(content, ["city", "orders"]), [
+      { kind: "unknown_tag", field: "html", tag: "fields.vip" },
+      { kind: "unknown_tag", field: "html", tag: "fields.since" },
+    ]);
+    const whole = { subject: "", html: "{{ fields }}{{ fields[first_name] }}{{ fields.city.size }}" };
+    assert.deepEqual(
+      checkContent(whole, ["city"]).map((problem) => problem.kind === "unknown_tag" && problem.tag),
+      ["fields", "fields.city.size"],
+    );
+  });
+
   it("finds no problem in a real newsletter", () => {
     assert.deepEqual(checkContent({ subject: "News", html: newsletter("responsive-plain.html") }), []);
   });

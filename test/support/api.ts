@@ -14,6 +14,13 @@ export interface ApiAnswer {
   text: string;
 }
 
+/** The code of a refusal, or the status of any other answer. */
+export const codeOf = ({ status, body }: ApiAnswer): string => body.error?.code ?? `${status}`;
+
+/** How often each text occurs. */
+export const tally = (texts: readonly string[]): Record<string, number> =>
+  Object.fromEntries([...Map.groupBy(texts, (text) => text)].map(([text, all]) => [text, all.length]));
+
 export interface CallOptions {
   idempotencyKey?: string | undefined;
   query?: Record<string, string | number | boolean> | undefined;

@@ -2,11 +2,13 @@ import { randomBytes } from "node:crypto";
 import type { Environment } from "../../db/entities/shared.ts";
 import { Member, type Plan, type Role, Team } from "../../db/entities/team.ts";
 import { type EntityManager, forTenant, type MikroORM, openDatabase } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
 import { type KeyGrant, type MintedKey, mintKey } from "../../domain/access/keys.ts";
 import { roleHolds, SCOPES, type Scope } from "../../domain/access/scopes.ts";
 import { openAdmitted } from "../../domain/admission.ts";
 import { openVault, type Vault } from "../../domain/crypto.ts";
 import { newId } from "../../domain/ids.ts";
+import { type PlanLimits, setPlan } from "../../domain/plans.ts";
 import { closeStack, stack } from "./stack.ts";
 
 interface Backdoor {
@@ -131,4 +133,9 @@ export async function makeTeam(options: TeamOptions = {}): Promise<TestTeam> {
   const cleanup = await mint({ scopes: scopesBesideDeleting(role) });
   const keys = { live: liveKey.key, test: testKey.key, cleanup: cleanup.key };
   return { team, owner, keys, liveKey, testKey, em, vault, mint };
+}
+
+/** Sets limits of a team's plan. */
+export async function setLimits({ em, team }: TestTeam, limits: Partial<PlanLimits>): Promise<void> {
+  await transaction(em, (tx) => setPlan(tx, team.id, limits));
 }

@@ -42,8 +42,15 @@ export const EXCEPTIONS: readonly Exception[] = [
       "The row that the same transaction has just written: with the tenant's columns beside its id, a plan made while the table was small walks the index of the tenant's rows.",
     program: "api",
     file: /^domain\/webhooks\/emit\.ts$/,
-    tables: ["subscribers"],
-    statement: /subscribers s where s\.id = \$/,
+    tables: ["subscribers", "contacts"],
+    statement: /(?:subscribers s where s|contacts c where c)\.id = (?:\$|any\(\$)/,
+  },
+  {
+    reason: "The contacts that the same transaction has locked under their tenant, by ids alone for the same reason.",
+    program: "api",
+    file: /^domain\/audience\/contact-bulk\.ts$/,
+    tables: ["contacts"],
+    statement: /update contacts c set .* where c\.id = g\.id /,
   },
   {
     reason:
@@ -82,6 +89,12 @@ export const EXCEPTIONS: readonly Exception[] = [
     file: /^domain\/audience\/confirmations\.ts$/,
     tables: ["subscriptions", "subscribers", "lists", "suppressions", "confirmation_mails"],
     statement: /confirmation_due_at (?:<= clock_timestamp\(\)|= case)/,
+  },
+  {
+    reason: "The addresses that bounced are looked at for all tenants; each row carries its tenant along.",
+    program: "workers",
+    file: /^domain\/audience\/email-status\.ts$/,
+    tables: ["contact_status_checks"],
   },
   {
     reason: "Clean-up deletes what is too old, of all tenants.",

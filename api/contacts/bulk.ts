@@ -1,0 +1,31 @@
+import type { ContactUpsert } from "../../domain/audience/contact-bulk.ts";
+import { type FieldTypes, lockFieldTypes } from "../../domain/audience/contact-fields.ts";
+import { ApiError } from "../../domain/errors.ts";
+import type { RequestContext } from "../context.ts";
+import { parseItem } from "../rest/input.ts";
+import { checkFields } from "./fields.ts";
+import { contactUpsert } from "./schema.ts";
+
+/** An item of a bulk call: a contact to write, or why it cannot be used. */
+export type CheckedItem = { contact: ContactUpsert } | { email: string | null; error: ApiError };
+
+/** Checks each item of a bulk call on its own. */
+export async function checkItems(
+  { em, tenant }: Pick<RequestContext, "em" | "tenant">,
+  items: readonly Record<string, unknown>[],
+): Promise<CheckedItem[]> {
+  const hasFields = items.some(({ fields }) => fields !== undefined);
+  const types: FieldTypes = hasFields ? await lockFieldTypes(em, tenant) : new Map();
+  return items.map((item, index) => {
+    try {
+      const path = ["contacts", index];
+      const { email, first_name: firstName, last_name: lastName, fields } = parseItem(contactUpsert, item, path);
+      if (fields) checkFields(types, fields, [...path, "fields"]);
+      return { contact: { email, firstName, lastName, fields } };
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      const { email } = item;
+      return { email: typeof email === "string" ? email : null, error };
+    }
+  });
+}

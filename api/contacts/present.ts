@@ -1,0 +1,36 @@
+import type { z } from "zod";
+import type { Contact } from "../../db/entities/contact.ts";
+import type { UpsertOutcome } from "../../domain/audience/contact-bulk.ts";
+import type { ApiError } from "../../domain/errors.ts";
+import { presentPerson } from "../people.ts";
+import type { CheckedItem } from "./bulk.ts";
+import type { contact, contactBatch } from "./schema.ts";
+
+export const presentContact = (person: Contact): z.input<typeof contact> => ({
+  object: "contact",
+  ...presentPerson(person),
+  fields: person.fields,
+  email_status: person.emailStatus,
+});
+
+const failed = ({ code, message, param }: ApiError) => ({
+  status: "failed" as const,
+  id: null,
+  error: { code, message, param: param ?? null },
+});
+
+/** @param outcomes of the items that could be used, in their order */
+export function presentBatch(
+  items: readonly CheckedItem[],
+  outcomes: readonly UpsertOutcome[],
+): z.input<typeof contactBatch> {
+  const settled = outcomes.values();
+  const results = items.map((item, index) => {
+    if ("error" in item) return { index, email: item.email, ...failed(item.error) };
+    const { email } = item.contact;
+    const { value: outcome } = settled.next();
+    if (!outcome) throw new Error("an item has no outcome");
+    return "error" in outcome ? { index, email, ...failed(outcome.error) } : { index, email, ...outcome, error: null };
+  });
+  return { object: "contact_batch", results };
+}

@@ -1,0 +1,176 @@
+import { z } from "zod";
+import { Contact, EMAIL_STATUSES } from "../../db/entities/contact.ts";
+import { kysely } from "../../db/orm.ts";
+import { lookupAddress } from "../../domain/address.ts";
+import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
+import { createContact, deleteContact, readContact, updateContact } from "../../domain/audience/contacts.ts";
+import { addressFilter } from "../fields.ts";
+import { slotQuota } from "../quota.ts";
+import { defineList } from "../rest/list.ts";
+import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { checkItems } from "./bulk.ts";
+import { checkContactFields } from "./fields.ts";
+import { presentBatch, presentContact } from "./present.ts";
+import {
+  bulkBody,
+  contact,
+  contactBatch,
+  contactBody,
+  contactParams,
+  contactPatch,
+  deletedContact,
+  emailStatus,
+} from "./schema.ts";
+
+const contacts = defineList({
+  table: "contacts",
+  sorts: ["updated_at", "created_at"],
+  updatedSince: true,
+  filters: { email: addressFilter, email_status: emailStatus.optional() },
+  ranges: { filter: "email_status", values: EMAIL_STATUSES },
+  largeColumn: "fields",
+});
+
+const create = route({
+  method: "POST",
+  path: "/contacts",
+  status: 201,
+  scope: "contacts:write",
+  dryRunScope: "contacts:read",
+  idempotency: "optional",
+  dryRun: true,
+  operationId: "createContact",
+  tag: "Contacts",
+  summary: "Create a contact",
+  description: paragraphs(
+    "Creates a contact. The address is trimmed and lower-cased. An address that a contact of the team has already is 409 `resource_already_exists`: change that contact with `PATCH`, or use the bulk upsert. A subscriber may have the same address; a new one takes a contact slot of the plan, and without one left it is 402 `quota_exceeded`.",
+    "`fields` takes the custom fields that the team declared in the app; any other is 400 `validation_failed`, and `param` names it.",
+  ),
+  errors: ["quota_exceeded", "resource_already_exists"],
+})
+  .input(z.strictObject({ body: contactBody }))
+  .output(contact)
+  .mutation(async ({ ctx, input }) => {
+    const { email, first_name: firstName, last_name: lastName, fields } = input.body;
+    await checkContactFields(ctx, fields);
+    const { record, slots } = await createContact(ctx.em, ctx.tenant, { email, firstName, lastName, fields });
+    const quota = await slotQuota(ctx, slots);
+    return ok(presentContact(record), { impact: impact({ would_create: 1, quota }) });
+  });
+
+const upsert = route({
+  method: "POST",
+  path: "/contacts/bulk",
+  scope: "contacts:write",
+  dryRunScope: "contacts:read",
+  idempotency: "required",
+  dryRun: true,
+  itemsIn: "contacts",
+  operationId: "upsertContacts",
+  tag: "Contacts",
+  summary: "Create or change up to 1,000 contacts by their addresses",
+  description: paragraphs(
+    "Creates a contact for each address that is new, and changes those that exist. A field that an item leaves out stays as it is, custom fields too. The answer has a result per item, in their order: `created`, `updated`, `unchanged` or `failed`.",
+    "An item that cannot be used fails alone, with the code, message and `param` of its `error`; the others are written. Items with the same address are settled in their order, so that the last one wins. A contact keeps the spelling of its address. New addresses take contact slots of the plan, the first ones first; where none is left, an item fails with `quota_exceeded`.",
+  ),
+})
+  .input(z.strictObject({ body: bulkBody }))
+  .output(contactBatch)
+  .mutation(async ({ ctx, input }) => {
+    const items = await checkItems(ctx, input.body.contacts);
+    const { outcomes, created, updated, slots } = await upsertContacts(
+      ctx.em,
+      ctx.tenant,
+      items.flatMap((item) => ("contact" in item ? [item.contact] : [])),
+    );
+    // New contacts have no ids to name yet.
+    const effect = {
+      would_create: created,
+      would_update: updated.length,
+      affected_ids: updated,
+      quota: await slotQuota(ctx, slots),
+    };
+    return ok(presentBatch(items, outcomes), { impact: impact(effect) });
+  });
+
+const page = route({
+  method: "GET",
+  path: "/contacts",
+  scope: "contacts:read",
+  operationId: "listContacts",
+  tag: "Contacts",
+  summary: "List the contacts",
+  description:
+    "Pages through the contacts of the team. With `email` it finds the one with that address, with `email_status` those that campaigns can mail or cannot.",
+})
+  .input(z.strictObject({ query: contacts.query }))
+  .output(z.array(contact))
+  .query(({ ctx, input }) => {
+    let rows = kysely(ctx.em).selectFrom("contacts").selectAll("contacts");
+    const { email, email_status } = input.query;
+    if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
+    if (email_status !== undefined) rows = rows.where("email_status", "=", email_status);
+    return contacts.pageEntities(ctx, input.query, rows, Contact, presentContact);
+  });
+
+const retrieve = route({
+  method: "GET",
+  path: "/contacts/{contactId}",
+  scope: "contacts:read",
+  operationId: "retrieveContact",
+  tag: "Contacts",
+  summary: "Retrieve a contact",
+  description: "Answers one contact.",
+})
+  .input(z.strictObject({ params: contactParams }))
+  .output(contact)
+  .query(async ({ ctx, input }) => ok(presentContact(await readContact(ctx.em, input.params.contactId))));
+
+const update = route({
+  method: "PATCH",
+  path: "/contacts/{contactId}",
+  scope: "contacts:write",
+  dryRunScope: "contacts:read",
+  idempotency: "optional",
+  dryRun: true,
+  operationId: "updateContact",
+  tag: "Contacts",
+  summary: "Change a contact",
+  description: paragraphs(
+    "Changes the fields that the body holds and leaves the others as they are, custom fields too. An address that another contact has is 409 `resource_already_exists`.",
+    "The `email_status` of a changed address is that of the new one. It takes the contact slot of the one before it, unless a subscriber has that: then it needs a slot of its own, and without one left it is 402 `quota_exceeded`.",
+  ),
+  errors: ["quota_exceeded", "resource_already_exists"],
+})
+  .input(z.strictObject({ params: contactParams, body: contactPatch }))
+  .output(contact)
+  .mutation(async ({ ctx, input }) => {
+    const { email, first_name: firstName, last_name: lastName, fields } = input.body;
+    await checkContactFields(ctx, fields);
+    const patch = { email, firstName, lastName, fields };
+    const { record, isChanged, slots } = await updateContact(ctx.em, ctx.tenant, input.params.contactId, patch);
+    const quota = slots === 0 ? null : await slotQuota(ctx, slots);
+    return ok(presentContact(record), { impact: { ...updateImpact(record.id, isChanged), quota } });
+  });
+
+const remove = route({
+  method: "DELETE",
+  path: "/contacts/{contactId}",
+  scope: "contacts:write",
+  dryRunScope: "contacts:read",
+  dryRun: true,
+  operationId: "deleteContact",
+  tag: "Contacts",
+  summary: "Delete a contact",
+  description:
+    "Deletes a contact with its custom fields. A subscriber with the same address stays, and so do suppressions and opt-outs.",
+})
+  .input(z.strictObject({ params: contactParams }))
+  .output(deletedContact)
+  .mutation(async ({ ctx, input }) => {
+    const id = input.params.contactId;
+    await deleteContact(ctx.em, ctx.tenant, id);
+    return ok({ object: "contact", id, deleted: true }, { impact: impact({ would_delete: 1, affected_ids: [id] }) });
+  });
+
+export const contactsRouter = router({ create, upsert, page, retrieve, update, remove });

@@ -1,0 +1,79 @@
+import { defineEntity, p } from "@mikro-orm/postgresql";
+import { type Environment, instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+
+/** INVALID while the address is suppressed by a hard bounce. */
+export const EMAIL_STATUSES = ["ACTIVE", "INVALID"] as const;
+export type EmailStatus = (typeof EMAIL_STATUSES)[number];
+
+export const CONTACT_FIELD_TYPES = ["text", "number", "boolean", "date"] as const;
+export type ContactFieldType = (typeof CONTACT_FIELD_TYPES)[number];
+
+/** Values of custom fields by name; a date is `YYYY-MM-DD`. A field without a value is left out. */
+export type FieldValues = Record<string, string | number | boolean>;
+
+/** A person whom campaigns mail. Apart from subscribers: one address may be both. */
+const ContactSchema = defineEntity({
+  name: "Contact",
+  tableName: "contacts",
+  filters: tenantFilters,
+  uniques: [{ properties: ["teamId", "environment", "email"] }],
+  indexes: [
+    {
+      properties: ["teamId", "environment", "emailStatus", "updatedAt", "id"],
+      name: "contacts_email_status_updated_at",
+    },
+    {
+      properties: ["teamId", "environment", "emailStatus", "createdAt", "id"],
+      name: "contacts_email_status_created_at",
+    },
+  ],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    /** In the spelling that addresses are compared by. */
+    email: p.text(),
+    /** The client's own spelling, where it differs. */
+    emailSpelling: p.text().nullable(),
+    firstName: p.text().nullable(),
+    lastName: p.text().nullable(),
+    fields: p.json<FieldValues>().defaultRaw("'{}'"),
+    emailStatus: p.text().$type<EmailStatus>().default("ACTIVE"),
+    ...timestamps,
+  },
+});
+export class Contact extends ContactSchema.class {}
+ContactSchema.setClass(Contact);
+
+/** A custom field that the tenant's contacts may have. */
+const ContactFieldSchema = defineEntity({
+  name: "ContactField",
+  tableName: "contact_fields",
+  filters: tenantFilters,
+  properties: {
+    teamId: p.text().primary(),
+    environment: p.text().$type<Environment>().primary(),
+    name: p.text().primary(),
+    type: p.text().$type<ContactFieldType>(),
+    /** Since then its values are being removed from the contacts, and none is taken; null while it is in use. */
+    deletedAt: instant().nullable(),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+
+/**
+ * An address whose hard bounce was just recorded or lifted, for the status of its contacts. Written by a trigger of
+ * `suppressions`, so that a settlement of mails neither waits for contacts nor locks them.
+ */
+const ContactStatusCheckSchema = defineEntity({
+  name: "ContactStatusCheck",
+  tableName: "contact_status_checks",
+  properties: {
+    seq: p.bigint().primary().autoincrement(),
+    ...tenancy,
+    email: p.text(),
+    /** When the status was first set; null before. */
+    checkedAt: instant().nullable(),
+  },
+});
+
+export const contactEntities = [ContactSchema, ContactFieldSchema, ContactStatusCheckSchema] as const;

@@ -1,0 +1,203 @@
+import { sql } from "kysely";
+import type { ContactFieldType, FieldValues } from "../../db/entities/contact.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { ApiError } from "../errors.ts";
+import { holdPlace } from "../record-limit.ts";
+import { emitWritten } from "../webhooks/emit.ts";
+import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { contactRecord } from "../webhooks/records.ts";
+import { CONTACT_WRITTEN } from "./contact-rows.ts";
+import { hasControlCharacter } from "./rules.ts";
+
+/** Custom fields that a tenant may declare. */
+export const MAX_FIELDS = 50;
+
+/** Longest name of a custom field, in characters. */
+const MAX_FIELD_NAME_LENGTH = 63;
+
+/** Longest value of a text field, in characters. */
+export const MAX_FIELD_TEXT_LENGTH = 500;
+
+/** The custom fields that a tenant's contacts may have, by name. */
+export type FieldTypes = ReadonlyMap<string, ContactFieldType>;
+
+/** Changes to the custom fields of a contact: null takes a value away, a field that is left out keeps its own. */
+export type FieldChanges = { readonly [name: string]: FieldValues[string] | null };
+
+/**
+ * The declared custom fields, for a transaction that writes their values: until it ends none of them is deleted.
+ */
+export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
+  const rows = await kysely(em)
+    .selectFrom("contact_fields")
+    .select(["name", "type"])
+    .where(ofTenant(tenant))
+    .where("deleted_at", "is", null)
+    // A deletion updates the row first, and so waits for this transaction.
+    .forShare()
+    .execute();
+  return new Map(rows.map(({ name, type }) => [name, type]));
+}
+
+/** A day of the calendar as `YYYY-MM-DD`. */
+const isDate = (text: string): boolean => {
+  const day = /^\d{4}-\d{2}-\d{2}$/.test(text) && !text.startsWith("0000") ? new Date(`${text}T00:00:00Z`) : undefined;
+  return day !== undefined && !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text);
+};
+
+const TEXT_PROBLEM = `must be a text of one line and at most ${MAX_FIELD_TEXT_LENGTH} characters`;
+
+/** For each type, what a value must be, as the end of a sentence; undefined when it is that. */
+const PROBLEMS: { readonly [Type in ContactFieldType]: (value: unknown) => string | undefined } = {
+  text: (value) =>
+    typeof value === "string" && value.length <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value)
+      ? undefined
+      : TEXT_PROBLEM,
+  number: (value) => (Number.isFinite(value) ? undefined : "must be a number"),
+  boolean: (value) => (typeof value === "boolean" ? undefined : "must be true or false"),
+  date: (value) => (typeof value === "string" && isDate(value) ? undefined : "must be a date, such as 2026-01-31"),
+};
+
+/**
+ * The problem with a value that a client gives to a custom field, as the end of a sentence whose subject is the field.
+ * @param value null takes the field's value away
+ * @returns undefined for a value that can be stored
+ */
+export function fieldProblem(types: FieldTypes, name: string, value: unknown): string | undefined {
+  const type = types.get(name);
+  if (type === undefined) return "is not a custom field of the team; declare it in the app, or leave it out";
+  return value === null ? undefined : PROBLEMS[type](value);
+}
+
+const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
+const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
+  ["true", true],
+  ["yes", true],
+  ["1", true],
+  ["false", false],
+  ["no", false],
+  ["0", false],
+]);
+
+/** A value of a custom field that a file spells as text; the text itself where it spells none, see `fieldProblem`. */
+export function valueOfText(type: ContactFieldType, text: string): FieldValues[string] {
+  if (type === "number" && NUMBER.test(text)) return Number(text);
+  if (type === "boolean") return BOOLEANS.get(text.toLowerCase()) ?? text;
+  return text;
+}
+
+/** The values after a change. */
+export function changedFields(values: FieldValues, changes: FieldChanges): FieldValues {
+  const merged = Object.entries({ ...values, ...changes });
+  return Object.fromEntries(merged.flatMap(([name, value]) => (value === null ? [] : [[name, value]])));
+}
+
+/** A name as a merge tag and a column of an import can carry it. */
+const FIELD_NAME = /^[a-z][a-z0-9_]*$/;
+
+/** Columns that every contact has: an import could not tell a custom field of that name from them. */
+const RESERVED_NAMES: readonly string[] = ["id", "email", "first_name", "last_name", "email_status"];
+
+const beingDeleted = (name: string) =>
+  new ApiError(
+    "resource_state_invalid",
+    `The field ${name} is being deleted; run field:delete ${name} again to finish.`,
+  );
+
+/**
+ * Declares a custom field, in the caller's transaction.
+ * @throws {ApiError} `validation_failed` for a name that cannot be used; `resource_already_exists`;
+ *   `resource_limit_reached`; `resource_state_invalid` while an old field of the name is being deleted
+ */
+export async function createField(
+  em: EntityManager,
+  tenant: Tenant,
+  name: string,
+  type: ContactFieldType,
+): Promise<void> {
+  if (!FIELD_NAME.test(name) || name.length > MAX_FIELD_NAME_LENGTH || RESERVED_NAMES.includes(name)) {
+    throw new ApiError(
+      "validation_failed",
+      `A field's name has at most ${MAX_FIELD_NAME_LENGTH} lower-case letters, digits and underscores, begins with a letter, and is none of ${RESERVED_NAMES.join(", ")}.`,
+      { param: "name" },
+    );
+  }
+  await holdPlace(em, tenant, { table: "contact_fields", name: "custom fields" }, MAX_FIELDS);
+  const created = await kysely(em)
+    .insertInto("contact_fields")
+    .values({ team_id: tenant.teamId, environment: tenant.environment, name, type })
+    .onConflict((conflict) => conflict.doNothing())
+    .returning("name")
+    .executeTakeFirst();
+  if (created) return;
+  if (!(await readFields(em, tenant)).some((field) => field.name === name)) throw beingDeleted(name);
+  throw new ApiError("resource_already_exists", `There is a field ${name}; delete it to give it another type.`, {
+    param: "name",
+  });
+}
+
+/** The declared custom fields, in the order of their names. */
+export const readFields = (em: EntityManager, tenant: Tenant) =>
+  kysely(em)
+    .selectFrom("contact_fields")
+    .select(["name", "type"])
+    .where(ofTenant(tenant))
+    .where("deleted_at", "is", null)
+    .orderBy("name")
+    .execute();
+
+/** Contacts that one transaction takes a deleted field from. */
+const DELETE_ROWS = 5_000;
+
+/**
+ * Deletes a custom field with its values. From its first commit on no contact takes a value; the values are then removed
+ * in many transactions, so that no contact is locked for long. When it is cut off, the same call finishes it.
+ * @param em in no transaction
+ * @returns the contacts that had a value
+ * @throws {ApiError} `not_found`
+ */
+export async function deleteField(em: EntityManager, tenant: Tenant, name: string): Promise<number> {
+  await transaction(em, async (tx) => {
+    const { numUpdatedRows } = await kysely(tx)
+      .updateTable("contact_fields")
+      .set({ deleted_at: sql<string>`coalesce(deleted_at, now())` })
+      .where(ofTenant(tenant))
+      .where("name", "=", name)
+      .executeTakeFirstOrThrow();
+    if (numUpdatedRows === 0n) throw new ApiError("not_found", `There is no field ${name}.`);
+  });
+  let removed = 0;
+  for (let last: Removed | undefined, after = ""; ; after = last.after) {
+    last = await transaction(em, (tx) => removeValues(tx, tenant, name, after));
+    removed += last.contacts;
+    if (last.contacts < DELETE_ROWS) break;
+  }
+  await transaction(em, (tx) =>
+    kysely(tx).deleteFrom("contact_fields").where(ofTenant(tenant)).where("name", "=", name).execute(),
+  );
+  return removed;
+}
+
+interface Removed {
+  contacts: number;
+  /** The address of the last one; "" for none. */
+  after: string;
+}
+
+async function removeValues(em: EntityManager, tenant: Tenant, name: string, after: string): Promise<Removed> {
+  const { rows } = await sql<Removed & { emitted: boolean }>`
+    with present as (
+      select c.id from contacts c
+      where ${ofTenant(tenant, "c")} and c.email > ${after} and jsonb_exists(c.fields, ${name})
+      order by c.email limit ${DELETE_ROWS} for update
+    ), written as (
+      update contacts c set fields = c.fields - ${name}::text from present p where c.id = p.id
+      returning c.*, false as created
+    ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
+    select count(*)::int as contacts, coalesce(max(email), '') as after, exists (select from emitted) as emitted
+    from written`.execute(kysely(em));
+  const [{ emitted, ...removed } = { contacts: 0, after: "", emitted: false }] = rows;
+  if (emitted) notifyRelayAfterCommit(em);
+  return removed;
+}

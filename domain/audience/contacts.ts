@@ -1,0 +1,139 @@
+import { LockMode } from "@mikro-orm/postgresql";
+import { type Selectable, sql } from "kysely";
+import { Contact } from "../../db/entities/contact.ts";
+import { type Database, type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
+import { recordReader } from "../../db/records.ts";
+import { storedAddress } from "../address.ts";
+import { notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
+import { emit } from "../webhooks/emit.ts";
+import { contactRecord } from "../webhooks/records.ts";
+import { changedFields, type FieldChanges } from "./contact-fields.ts";
+import {
+  type CountedSlots,
+  countedSlots,
+  ensureCounted,
+  freeSlot,
+  moveSlot,
+  type TakenSlots,
+  takingSlots,
+} from "./contact-slots.ts";
+import { emailStatusOf } from "./email-status.ts";
+import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
+
+type ContactRow = Selectable<Database["contacts"]>;
+
+export interface ContactFields extends PersonFields {
+  /** Checked, see contact-fields.ts. */
+  fields: FieldChanges;
+}
+
+/**
+ * A row that the same transaction has just written or locked. By its id alone: with the tenant's columns beside it, a
+ * plan made while the table was small walks the index of the tenant's rows.
+ */
+const contactRow = (id: string) => ({
+  record: contactRecord("c"),
+  from: sql`contacts c where c.id = ${id}`,
+  name: "contact",
+});
+
+/**
+ * Makes a contact.
+ * @returns also the contact slots that it takes
+ * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
+ *   `quota_exceeded` when the plan allows no further address
+ */
+export async function createContact(
+  em: EntityManager,
+  tenant: Tenant,
+  { email, firstName, lastName, fields }: ContactFields,
+): Promise<{ record: Readonly<Contact> } & TakenSlots> {
+  const address = storedAddress(email);
+  const creation = sql<ContactRow & CountedSlots>`
+    with written as (
+      insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
+      values (${newId("contact")}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
+        ${firstName}, ${lastName}, ${JSON.stringify(changedFields({}, fields))}::jsonb,
+        ${emailStatusOf(tenant, sql`${address.email}`)})
+      on conflict do nothing
+      returning *
+    ), ${takingSlots(tenant, sql`select email from written`)}
+    select written.*, ${countedSlots} from written`;
+  const [made] = (await executePrepared(em, "create_contact", creation)).rows;
+  if (!made) throw alreadyExists("contact", ", or use the bulk upsert");
+  const { slots, counted, ...row } = made;
+  await ensureCounted(em, tenant, { slots, counted });
+  await emit(em, tenant, "contact.created", contactRow(row.id));
+  return { record: recordReader(em, Contact)(row), slots };
+}
+
+/**
+ * A contact of the tenant.
+ * @throws {ApiError} `not_found`
+ */
+export async function readContact(em: EntityManager, contactId: string): Promise<Contact> {
+  const contact = await em.findOne(Contact, { id: contactId });
+  if (!contact) throw notFound();
+  return contact;
+}
+
+async function lockContact(em: EntityManager, contactId: string): Promise<Contact> {
+  const contact = await em.findOne(Contact, { id: contactId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
+  if (!contact) throw notFound();
+  return contact;
+}
+
+/**
+ * Changes a contact. The status of a new address follows from the suppressions of that address.
+ * @returns also the contact slots that the new address takes
+ * @throws {ApiError} `not_found`; `resource_already_exists` when another contact has the address; `quota_exceeded` when
+ *   the new address takes a slot more than the plan allows
+ */
+export async function updateContact(
+  em: EntityManager,
+  tenant: Tenant,
+  contactId: string,
+  { email, fields, ...names }: Patch<ContactFields>,
+): Promise<Patched<Contact> & TakenSlots> {
+  const contact = await lockContact(em, contactId);
+  const { email: formerAddress } = contact;
+  const address = email === undefined ? undefined : storedAddress(email);
+  const moved = address !== undefined && address.email !== formerAddress;
+  em.assign(
+    contact,
+    changesOf({
+      ...names,
+      ...address,
+      fields: fields && changedFields(contact.fields, fields),
+      emailStatus: moved ? await readEmailStatus(em, tenant, address.email) : undefined,
+    }),
+    // Else the fields that are left out of the new values would stay.
+    { mergeObjectProperties: false },
+  );
+  const isChanged = isDirty(em, contact);
+  await flushUnique(em, "contact");
+  const slots = moved ? await moveSlot(em, tenant, formerAddress, address.email) : 0;
+  if (isChanged) await emit(em, tenant, "contact.updated", contactRow(contactId));
+  return { record: await em.refreshOrFail(contact), isChanged, slots };
+}
+
+async function readEmailStatus(em: EntityManager, tenant: Tenant, email: string) {
+  const { status } = await kysely(em)
+    .selectNoFrom(emailStatusOf(tenant, sql`${email}`).as("status"))
+    .executeTakeFirstOrThrow();
+  return status;
+}
+
+/**
+ * Deletes a contact. Suppressions and unsubscribes of its address stay; its slot is free unless a subscriber has the address.
+ * @throws {ApiError} `not_found`
+ */
+export async function deleteContact(em: EntityManager, tenant: Tenant, contactId: string): Promise<void> {
+  const contact = await lockContact(em, contactId);
+  await emit(em, tenant, "contact.deleted", contactRow(contactId));
+  await em.remove(contact).flush();
+  await freeSlot(em, tenant, contact.email);
+}

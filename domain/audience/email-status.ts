@@ -1,0 +1,78 @@
+import { type RawBuilder, sql } from "kysely";
+import type { EmailStatus } from "../../db/entities/contact.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
+import { emitWritten } from "../webhooks/emit.ts";
+import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { contactRecord } from "../webhooks/records.ts";
+import { CONTACT_WRITTEN, lockedContacts } from "./contact-rows.ts";
+
+/** The reason of a suppression that makes contacts with its address INVALID. */
+export const HARD_BOUNCE = "bounce:hard";
+
+/**
+ * The status of an address, as a part of a statement: INVALID while it is suppressed by a hard bounce.
+ * @param email in the spelling that addresses are compared by
+ */
+export const emailStatusOf = (tenant: Tenant, email: RawBuilder<unknown>): RawBuilder<EmailStatus> =>
+  // Not `exists`, of which the planner may make a walk over all suppressions of the tenant.
+  sql<EmailStatus>`case (select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = ${email})
+    when ${sql.lit(HARD_BOUNCE)} then 'INVALID' else 'ACTIVE' end`;
+
+/**
+ * Sets the status of the contacts with these addresses anew, after suppressions of them were written or lifted.
+ * @param emails in the spelling that addresses are compared by
+ */
+export async function refreshEmailStatus(em: EntityManager, tenant: Tenant, emails: readonly string[]): Promise<void> {
+  const { rows } = await sql<{ emitted: boolean }>`
+    with present as materialized (
+      select l.id, ${emailStatusOf(tenant, sql.ref("l.email"))} as status from (${lockedContacts(tenant, emails)}) l
+    ), written as (
+      update contacts c set email_status = p.status from present p
+      where c.id = p.id and c.email_status <> p.status
+      returning c.*, false as created
+    ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
+    select exists (select from emitted) as emitted`.execute(kysely(em));
+  if (rows[0]?.emitted) notifyRelayAfterCommit(em);
+}
+
+/**
+ * Sets the status of contacts whose addresses bounced or are mailed again, of all tenants. Each address is looked at
+ * twice: at once, and when every transaction that was open then has ended, because it may have made or changed a contact
+ * without seeing the suppression.
+ * @param em in no transaction
+ * @param limit addresses at most
+ * @returns addresses that were looked at
+ */
+export async function refreshDueStatuses(em: EntityManager, limit: number): Promise<number> {
+  const visibleBeforeMs = await queryVisibleBeforeMs(em.fork());
+  // Where it cannot be known: no statement of this project takes longer.
+  const ended =
+    visibleBeforeMs === null
+      ? sql`now() - interval '1 hour'`
+      : sql`${new Date(visibleBeforeMs).toISOString()}::timestamptz`;
+  return transaction(em, async (tx) => {
+    const { rows } = await sql<Tenant & { email: string }>`
+      with due as (
+        select seq, checked_at from contact_status_checks
+        where checked_at is null or checked_at < ${ended}
+        order by seq limit ${limit} for update skip locked
+      ), first as (
+        update contact_status_checks s set checked_at = clock_timestamp() from due
+        where s.seq = due.seq and due.checked_at is null
+        returning s.team_id, s.environment, s.email
+      ), second as (
+        delete from contact_status_checks s using due where s.seq = due.seq and due.checked_at is not null
+        returning s.team_id, s.environment, s.email
+      )
+      select team_id as "teamId", environment, email from first
+      union all select team_id, environment, email from second`.execute(kysely(tx));
+    const byTenant = Map.groupBy(rows, ({ teamId, environment }) => `${teamId}/${environment}`);
+    for (const addresses of byTenant.values()) {
+      const [tenant] = addresses;
+      if (tenant) await refreshEmailStatus(tx, tenant, [...new Set(addresses.map(({ email }) => email))]);
+    }
+    return rows.length;
+  });
+}

@@ -1,0 +1,55 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { isoInstant } from "../db/sql.ts";
+import type { Admitted } from "./access/authenticate.ts";
+import { readSlotUse, type SlotUse } from "./audience/contact-slots.ts";
+import { type CreditUsage, creditUsage, PERIOD_END, PERIOD_START } from "./credits.ts";
+import { endpointLimit, readPlanLimits } from "./plans.ts";
+import { readSendCap } from "./sends/gates.ts";
+import { countEndpoints } from "./webhooks/endpoints.ts";
+
+/** How much of a limit is used. */
+export interface LimitUse {
+  limit: number;
+  used: number;
+  remaining: number;
+}
+
+/** A team's use of its limits in one environment, and the caller's of its own. */
+export interface Usage {
+  /** The calendar month in UTC: its first instant and that of the next one, in ISO 8601. */
+  period: { start: string; end: string };
+  /** Of the caller in the open minute. */
+  requests: LimitUse;
+  credits: CreditUsage;
+  slots: SlotUse;
+  endpoints: LimitUse;
+  /** Mails of the key and its rotations on this UTC day; an OAuth client sends none. */
+  sendsToday: LimitUse;
+}
+
+const useOf = (limit: number, used: number): LimitUse => ({ limit, used, remaining: Math.max(0, limit - used) });
+
+/** Reads what the team and the caller have used, by a few look-ups that do not depend on how much that is. */
+export async function readUsage(em: EntityManager, tenant: Tenant, access: Admitted): Promise<Usage> {
+  const { caller, allowance } = access;
+  const period = await sql<Usage["period"]>`
+    select ${isoInstant(PERIOD_START)} as start, ${isoInstant(PERIOD_END)} as end
+  `.execute(kysely(em));
+  const [row] = period.rows;
+  if (!row) throw new Error("the database gave no period");
+  const limits = await readPlanLimits(em, tenant.teamId);
+  const cap = caller.kind === "api_key" ? await readSendCap(em, caller) : undefined;
+  return {
+    period: row,
+    requests: {
+      limit: limits.requestsPerMinute ?? allowance.limit,
+      used: allowance.limit - allowance.remaining,
+      remaining: allowance.remaining,
+    },
+    credits: await creditUsage(em, tenant),
+    slots: await readSlotUse(em, tenant),
+    endpoints: useOf(endpointLimit(limits), await countEndpoints(em, tenant)),
+    sendsToday: useOf(cap?.limit ?? 0, cap?.usedToday ?? 0),
+  };
+}

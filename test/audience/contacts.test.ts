@@ -1,0 +1,323 @@
+import assert from "node:assert/strict";
+import { transaction } from "../../db/transaction.ts";
+import { deleteField } from "../../domain/audience/contact-fields.ts";
+import { suppress } from "../../domain/suppressions.ts";
+import { type ApiClient, api, type Json } from "../support/api.ts";
+import { declareFields } from "../support/contacts.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { emitted, listen } from "../webhooks/outbox.ts";
+
+const FIELDS = { city: "text", orders: "number", vip: "boolean", member_since: "date" } as const;
+const VALUES = { city: "Köln", orders: -1.5, vip: false, member_since: "2024-02-29" };
+
+describe("Contacts", () => {
+  let team: TestTeam;
+  let client: ApiClient;
+  beforeEach(async () => {
+    team = await makeTeam();
+    client = api(team.keys.live);
+  });
+
+  const make = async (fields: Json = {}): Promise<Json> => {
+    const answer = await client.post("/contacts", { email: uniqueEmail(), ...fields });
+    assert.equal(answer.status, 201, answer.text);
+    return answer.body.data;
+  };
+  const read = async (id: string): Promise<Json> => (await client.get(`/contacts/${id}`)).body.data;
+  const listed = async (query: Record<string, string> = {}): Promise<string[]> =>
+    (await client.get("/contacts", { query })).body.data.map(({ id }: Json) => id);
+  const bounce = (...emails: string[]) =>
+    transaction(team.em, (em) => suppress(em, { teamId: team.team.id, environment: "LIVE" }, emails, "bounce:hard"));
+  const lift = async (email: string) => {
+    const { id } = (await client.get(`/suppressions/${encodeURIComponent(email)}`)).body.data;
+    assert.equal((await api(team.keys.cleanup).delete(`/suppressions/${id}`)).status, 200);
+  };
+
+  it("are created with the address trimmed and in lower case, and read again", async () => {
+    await declareFields(team, FIELDS);
+    const local = unique("anna");
+    const made = await make({
+      email: ` ${local.toUpperCase()}@xn--mnchen-3ya.DE `,
+      first_name: "Änne",
+      fields: VALUES,
+    });
+    const { id, created_at, updated_at, ...rest } = made;
+    assert.match(id, /^con_/);
+    assert.equal(created_at, updated_at);
+    assert.deepEqual(rest, {
+      object: "contact",
+      email: `${local}@xn--mnchen-3ya.de`,
+      first_name: "Änne",
+      last_name: null,
+      fields: VALUES,
+      email_status: "ACTIVE",
+    });
+    assert.deepEqual(await read(id), made);
+    assert.deepEqual((await client.get("/contacts")).body.data, [made]);
+  });
+
+  it("may share their address with a subscriber, and not with another contact, in any spelling", async () => {
+    const local = unique("one");
+    await make({ email: `${local}@münchen.de` });
+    assert.equal((await client.post("/subscribers", { email: `${local}@münchen.de` })).status, 201);
+    const { status, body } = await client.post("/contacts", { email: ` ${local.toUpperCase()}@xn--mnchen-3ya.de` });
+    assert.deepEqual(
+      [status, body.error.code, body.error.type, body.error.param],
+      [409, "resource_already_exists", "invalid_request_error", "email"],
+    );
+    assert.match(body.error.message, /bulk/);
+  });
+
+  it("are made once by racing creations of one address", async () => {
+    const email = uniqueEmail();
+    const answers = await Promise.all(Array.from({ length: 8 }, () => client.post("/contacts", { email })));
+    assert.deepEqual(answers.map(({ status }) => status).sort(), [201, ...Array.from({ length: 7 }, () => 409)]);
+  });
+
+  it("are apart in the two environments", async () => {
+    const { id, email } = await make();
+    const test = api(team.keys.test);
+    assert.equal((await test.post("/contacts", { email })).status, 201);
+    assert.equal((await test.get(`/contacts/${id}`)).status, 404);
+    assert.equal((await test.patch(`/contacts/${id}`, { first_name: "x" })).status, 404);
+    assert.equal((await test.delete(`/contacts/${id}`)).status, 404);
+  });
+
+  for (const [what, fields, param] of [
+    ["no address", { email: undefined }, "email"],
+    ["text that is no address", { email: "nobody" }, "email"],
+    ["a control character in a name", { email: "a@example.com", first_name: "a\r\nBcc: b" }, "first_name"],
+    ["a name of 201 characters", { email: "a@example.com", last_name: "x".repeat(201) }, "last_name"],
+    ["a status, which is not the client's to set", { email: "a@example.com", email_status: "ACTIVE" }, "email_status"],
+    ["a nested value of a custom field", { email: "a@example.com", fields: { city: {} } }, "fields.city"],
+  ] as const) {
+    it(`refuse ${what}, and name the field`, async () => {
+      await declareFields(team, FIELDS);
+      const { status, body } = await client.post("/contacts", fields);
+      assert.deepEqual([status, body.error.code, body.error.param], [400, "validation_failed", param]);
+    });
+  }
+
+  it("are found by address in any spelling, and by status", async () => {
+    const [one, other] = [await make(), await make()];
+    await bounce(other.email);
+    assert.deepEqual(await listed({ email: one.email.toUpperCase() }), [one.id]);
+    assert.deepEqual(await listed({ email: "nobody" }), []);
+    assert.deepEqual(await listed({ email_status: "ACTIVE" }), [one.id]);
+    assert.deepEqual(await listed({ email_status: "INVALID" }), [other.id]);
+    assert.deepEqual(await listed({ email: one.email, email_status: "INVALID" }), []);
+    const { body } = await client.get("/contacts", { query: { email_status: "BROKEN" } });
+    assert.deepEqual([body.error.code, body.error.param], ["validation_failed", "email_status"]);
+    const { body: elsewhere } = await client.get("/subscribers", { query: { email_status: "ACTIVE" } });
+    assert.equal(elsewhere.error.code, "filter_unsupported");
+  });
+
+  it("are paged in both orders over both statuses", async () => {
+    const made: Json[] = [];
+    for (let i = 0; i < 7; i++) made.push(await make());
+    await bounce(...made.filter((_, i) => i % 3 === 0).map(({ email }) => email));
+    for (const order of ["asc", "desc"]) {
+      const seen: string[] = [];
+      for (let cursor: string | undefined; ; ) {
+        const query = { sort: "created_at", order, limit: 2, ...(cursor && { cursor }) };
+        const { body } = await client.get("/contacts", { query });
+        seen.push(...body.data.map(({ id }: Json) => id));
+        cursor = body.meta.next_cursor ?? undefined;
+        if (cursor === undefined) break;
+      }
+      const ids = made.map(({ id }) => id);
+      assert.deepEqual(seen, order === "asc" ? ids : ids.toReversed());
+    }
+  });
+
+  it("show in an incremental run that they were made, changed or became invalid, and not what did not change", async () => {
+    const [one, two, three] = [await make(), await make(), await make()];
+    const since = new Date(Date.parse(three.updated_at) + 1).toISOString();
+    await client.patch(`/contacts/${one.id}`, { last_name: "B" });
+    await client.patch(`/contacts/${two.id}`, { last_name: null, fields: {} });
+    await bounce(three.email);
+    const { body } = await client.get("/contacts", { query: { updated_since: since, order: "asc" } });
+    assert.deepEqual(
+      body.data.map(({ id }: Json) => id),
+      [one.id, three.id],
+    );
+    assert.match(body.meta.synced_through, /Z$/);
+  });
+
+  it("change names, address and custom fields; what a patch leaves out stays, and null takes a value away", async () => {
+    await declareFields(team, FIELDS);
+    const [one, other] = [await make({ first_name: "A", fields: VALUES }), await make()];
+    const email = uniqueEmail();
+    const { body } = await client.patch(`/contacts/${one.id}`, {
+      email,
+      last_name: "B",
+      fields: { city: null, orders: 2 },
+    });
+    const { city: _, ...kept } = VALUES;
+    const expected = { ...one, email, last_name: "B", fields: { ...kept, orders: 2 }, updated_at: 0 };
+    assert.deepEqual({ ...body.data, updated_at: 0 }, expected);
+    assert.deepEqual({ ...(await read(one.id)), updated_at: 0 }, expected);
+    const refused = await client.patch(`/contacts/${one.id}`, { email: other.email });
+    assert.deepEqual([refused.status, refused.body.error.code], [409, "resource_already_exists"]);
+    assert.equal((await read(one.id)).email, email);
+  });
+
+  it("show the spelling that a patch gave their address last, and keep it in a bulk call", async () => {
+    const local = unique("spelt");
+    const [unicode, punycode] = [`${local}@münchen.de`, `${local}@xn--mnchen-3ya.de`];
+    const { id } = await make({ email: unicode });
+    await bounce(unicode);
+    const { body } = await client.patch(`/contacts/${id}`, { email: punycode });
+    assert.deepEqual([body.data.email, body.data.email_status], [punycode, "INVALID"]);
+    const contacts = [{ email: unicode, first_name: "A" }];
+    await client.post("/contacts/bulk", { contacts }, { idempotencyKey: unique("bulk") });
+    const { email, first_name } = await read(id);
+    assert.deepEqual([email, first_name], [punycode, "A"]);
+    for (const spelling of [unicode, punycode]) assert.deepEqual(await listed({ email: spelling }), [id]);
+  });
+
+  it("are gone once deleted, and the address is free", async () => {
+    const { id, email } = await make();
+    await client.post("/suppressions", { emails: [email] });
+    const { status, body } = await client.delete(`/contacts/${id}`);
+    assert.deepEqual([status, body.data], [200, { object: "contact", id, deleted: true }]);
+    assert.equal((await client.get(`/contacts/${id}`)).status, 404);
+    assert.equal((await client.delete(`/contacts/${id}`)).status, 404);
+    assert.equal((await client.get(`/suppressions/${email}`)).status, 200, "the suppression stays");
+    await make({ email });
+  });
+
+  describe("with custom fields", () => {
+    for (const [what, value, type] of [
+      ["a number for a text", 1, "text"],
+      ["a text of 501 characters", "x".repeat(501), "text"],
+      ["a text of two lines", "a\nb", "text"],
+      ["a text for a number", "1", "number"],
+      ["a text for a boolean", "true", "boolean"],
+      ["a day that does not exist", "2025-02-29", "date"],
+      ["a date and time for a date", "2025-02-01T00:00:00Z", "date"],
+      ["a year without four digits", "25-02-01", "date"],
+    ] as const) {
+      it(`refuse ${what}, by the field's name`, async () => {
+        await declareFields(team, { it: type });
+        const { status, body } = await client.post("/contacts", { email: uniqueEmail(), fields: { it: value } });
+        assert.deepEqual([status, body.error.code, body.error.param], [400, "validation_failed", "fields.it"]);
+        assert.match(body.error.message, /^fields\.it must be /);
+        assert.deepEqual(await listed(), []);
+      });
+    }
+
+    it("refuse one that is not declared, or declared in the other environment, by its name", async () => {
+      await declareFields(team, { known: "text" });
+      await declareFields(team, { elsewhere: "text" }, "TEST");
+      const { id } = await make();
+      const fields = { known: "x", elsewhere: "x", constructor: "x" };
+      for (const answer of [
+        await client.post("/contacts", { email: uniqueEmail(), fields }),
+        await client.patch(`/contacts/${id}`, { fields }),
+      ]) {
+        const { code, param, message } = answer.body.error;
+        assert.deepEqual([answer.status, code, param], [400, "validation_failed", "fields.elsewhere"]);
+        assert.match(message, /fields\.elsewhere is not a custom field.*fields\.constructor is not a custom field/);
+      }
+      assert.deepEqual((await read(id)).fields, {});
+    });
+
+    it("keep no value of a field whose deletion races with requests", async () => {
+      await declareFields(team, { fleeting: "number" });
+      const { id } = await make();
+      const fields = { fleeting: 1 };
+      const contacts = Array.from({ length: 20 }, () => ({ email: uniqueEmail(), fields }));
+      const requests = () => [
+        client.post("/contacts", { email: uniqueEmail(), fields }),
+        client.patch(`/contacts/${id}`, { fields }),
+        client.post("/contacts/bulk", { contacts }, { idempotencyKey: unique("bulk") }),
+      ];
+      const before = requests();
+      const deletion = deleteField(team.em, { teamId: team.team.id, environment: "LIVE" }, "fleeting");
+      const answers = await Promise.all([...before, ...requests(), ...requests()]);
+      await deletion;
+      for (const { status, body } of answers) {
+        assert.ok(status < 300 || body.error.param === "fields.fleeting", JSON.stringify(body));
+      }
+      const { body } = await client.get("/contacts", { query: { limit: 100 } });
+      assert.ok(body.data.every((contact: Json) => Object.keys(contact.fields).length === 0));
+    });
+
+    it("take null for a value that is not there", async () => {
+      await declareFields(team, FIELDS);
+      assert.deepEqual((await make({ fields: { city: null, vip: true } })).fields, { vip: true });
+    });
+
+    it("end a page early when their values are large, and lead on to the rest", async () => {
+      const names = Array.from({ length: 50 }, (_, i) => `field_${i}`);
+      await declareFields(team, Object.fromEntries(names.map((name) => [name, "text"])));
+      const fields = Object.fromEntries(names.map((name) => [name, "ÿ".repeat(500)]));
+      const contacts = Array.from({ length: 60 }, () => ({ email: uniqueEmail(), fields }));
+      for (let i = 0; i < contacts.length; i++) await make(contacts[i]);
+      const first = await client.get("/contacts", { query: { limit: 100 } });
+      assert.ok(first.text.length < 2 * 1024 * 1024);
+      assert.equal(first.body.meta.has_more, true);
+      const rest = await client.get("/contacts", { query: { limit: 100, cursor: first.body.meta.next_cursor } });
+      assert.equal(first.body.data.length + rest.body.data.length, 60);
+      assert.equal(rest.body.meta.has_more, false);
+    }).timeout(60_000);
+  });
+
+  describe("of an address that bounces", () => {
+    it("are INVALID while a hard bounce suppresses it, and no other reason makes them so", async () => {
+      const [one, other] = [await make(), await make()];
+      await client.post("/suppressions", { emails: [other.email] });
+      await bounce(one.email, other.email);
+      assert.deepEqual([(await read(one.id)).email_status, (await read(other.id)).email_status], ["INVALID", "ACTIVE"]);
+      await lift(one.email);
+      await lift(other.email);
+      assert.deepEqual([(await read(one.id)).email_status, (await read(other.id)).email_status], ["ACTIVE", "ACTIVE"]);
+    });
+
+    it("are INVALID from the start, and in its own environment alone", async () => {
+      const email = uniqueEmail();
+      await bounce(email);
+      assert.equal((await make({ email: email.toUpperCase() })).email_status, "INVALID");
+      const test = await api(team.keys.test).post("/contacts", { email });
+      assert.equal(test.body.data.email_status, "ACTIVE");
+    });
+
+    it("take the status of the address that they get", async () => {
+      const { id, email } = await make();
+      await bounce(email);
+      const moved = await client.patch(`/contacts/${id}`, { email: uniqueEmail() });
+      assert.equal(moved.body.data.email_status, "ACTIVE");
+      const back = await client.patch(`/contacts/${id}`, { email });
+      assert.equal(back.body.data.email_status, "INVALID");
+    });
+  });
+
+  it("report that they were made, changed or deleted, with the API's record, once each", async () => {
+    await declareFields(team, FIELDS);
+    await listen(team);
+    const since = emitted(team);
+    const one = await make({ fields: VALUES });
+    assert.deepEqual(await since(), [{ type: "contact.created", object: one }]);
+
+    assert.equal((await client.post("/contacts", { email: one.email })).status, 409);
+    const same = { email: one.email, last_name: null, fields: { ...VALUES } };
+    assert.equal((await client.patch(`/contacts/${one.id}`, same)).body.data.updated_at, one.updated_at);
+    assert.deepEqual(await since(), [], "nothing changed");
+
+    const changed = await client.patch(`/contacts/${one.id}`, { fields: { city: "Bonn" } });
+    assert.deepEqual(await since(), [{ type: "contact.updated", object: changed.body.data }]);
+    assert.notEqual(changed.body.data.updated_at, one.updated_at);
+
+    await bounce(one.email);
+    const invalid = await read(one.id);
+    assert.deepEqual(
+      (await since()).filter(({ type }) => type !== "suppression.added"),
+      [{ type: "contact.updated", object: invalid }],
+    );
+    await client.delete(`/contacts/${one.id}`);
+    assert.deepEqual(await since(), [{ type: "contact.deleted", object: invalid }]);
+    await client.post("/contacts", { email: uniqueEmail() }, { query: { dry_run: true } });
+    assert.deepEqual(await since(), [], "a dry run");
+  });
+});
