@@ -18,6 +18,8 @@ type Watched = "api" | PoolName;
 const WATCHED: readonly Watched[] = ["api", ...POOLS];
 
 const ROOT = resolve(import.meta.dirname, "..");
+/** Keeps compiled sources between starts: a process starts in a third of the time, and with less memory. */
+export const COMPILE_CACHE = `${ROOT}/node_modules/.cache/mailkeel/compiled`;
 /** Every server but the API listens here alone, also when HOST is another address: none of them asks for a login. */
 const LOOPBACK = "127.0.0.1";
 
@@ -137,8 +139,7 @@ export class Stack {
       },
     });
     const childEnv: NodeJS.ProcessEnv = {
-      // Compiled sources are kept between starts: a process starts in a third of the time, and with less memory.
-      NODE_COMPILE_CACHE: `${ROOT}/node_modules/.cache/mailkeel/compiled`,
+      NODE_COMPILE_CACHE: COMPILE_CACHE,
       // glibc keeps freed memory in an arena for each thread: large answers would leave some in all of them.
       MALLOC_ARENA_MAX: "2",
       SYSTEM_SMTP_URL: infra.smtp,

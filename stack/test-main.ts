@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { reservePorts } from "./infra.ts";
 import { removeDataDir } from "./postgres.ts";
 import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "./settings.ts";
-import { Stack } from "./stack.ts";
+import { COMPILE_CACHE, Stack } from "./stack.ts";
 import { explain, onSignals } from "./terminal.ts";
 
 const TESTS = "test/**/*.test.ts";
@@ -83,6 +83,7 @@ class Lanes {
         env: {
           ...process.env,
           MAILKEEL_STACK: file,
+          NODE_COMPILE_CACHE: COMPILE_CACHE,
           STATEMENTS_DIR: statements,
           MAILKEEL_RECEIVERS: receivers.join(","),
           // Files that tests leave behind are deleted with the data folder.

@@ -42,6 +42,7 @@ export async function workerSettings(): Promise<Record<string, string | undefine
   const { env } = await stack();
   return {
     PATH: process.env["PATH"],
+    NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
     DATABASE_URL: env.DATABASE_URL,
     TEMPORAL_ADDRESS: env.TEMPORAL_ADDRESS,
     TEMPORAL_NAMESPACE: env.TEMPORAL_NAMESPACE,
