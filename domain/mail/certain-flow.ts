@@ -13,8 +13,17 @@ const MAX_DEPTH = 30;
 /** Most signs above and below a letter. No script has more; piled up, they cover other lines. */
 const MAX_MARKS = 4;
 
-/** A line may break here, and between letters of scripts that write no spaces. */
-const BREAK = /[ \t\n\r\f\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
+/**
+ * A line may break here, and between two letters of scripts that write no spaces: not beside other characters, some of which
+ * forbid it, nor before the signs that repeat a letter.
+ */
+const BREAK =
+  /[ \t\n\r\f]|(?<=[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}])(?=(?![\u3005\u303b\u309d\u309e\u30fd\u30fe])[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}])/u;
+/** Letters of these elements, or with such a size, are large. */
+const LARGE = /^h[12]$/;
+const LARGE_SIZE = /font-size\s*:\s*(?:2[1-9]|3|1[6-9](?:\.\d+)?pt|20(?:\.\d+)?pt|20\.)/i;
+/** Most characters of large letters between two places where a line may break */
+const MAX_LARGE_CHARS = 20;
 const MARK = /\p{M}/u;
 /** They change the order of letters. */
 const DIRECTION = /[\u202a-\u202e\u2066-\u2069]/;
@@ -43,6 +52,8 @@ export class Flow {
   #hasWideImage = false;
   /** Some elements are as wide as what they hold */
   #hasWideBox = false;
+  #hasLargeLetters = false;
+  #hasLongWord = false;
   #unbroken = 0;
   #marks = 0;
   /** Cells of each row that is open */
@@ -50,12 +61,15 @@ export class Flow {
 
   /** Nothing of this kind was found so far. */
   get isBounded(): boolean {
-    return this.#isBounded && !(this.#hasWideImage && this.#hasWideBox);
+    return (
+      this.#isBounded && !(this.#hasWideImage && this.#hasWideBox) && !(this.#hasLargeLetters && this.#hasLongWord)
+    );
   }
 
   open(name: string, { width, style = "" }: Record<string, string>, depth: number): void {
     if (BLOCKS.has(name)) this.#unbroken = 0;
     if (name === "tr") this.#cells.push(0);
+    this.#hasLargeLetters ||= LARGE.test(name) || LARGE_SIZE.test(style);
     if (name === "img") {
       this.#unbroken += IMAGE_CHARS;
       this.#hasWideImage ||= width === undefined || /width/i.test(style);
@@ -75,6 +89,7 @@ export class Flow {
     const [first = 0, ...rest] = words;
     this.#unbroken += first;
     this.#check(0);
+    this.#hasLongWord ||= rest.some((chars) => chars > MAX_LARGE_CHARS);
     if (rest.some((chars) => chars > MAX_UNBROKEN_CHARS) || DIRECTION.test(text)) this.#isBounded = false;
     this.#unbroken = rest.at(-1) ?? this.#unbroken;
     // An entity is a text of its own, so marks are counted over several.
@@ -90,6 +105,7 @@ export class Flow {
   }
 
   #check(depth: number): void {
+    this.#hasLongWord ||= this.#unbroken > MAX_LARGE_CHARS;
     if (this.#unbroken > MAX_UNBROKEN_CHARS || depth > MAX_DEPTH) this.#isBounded = false;
   }
 }

@@ -11,7 +11,7 @@ import {
   sheetRules,
 } from "./certain-style.ts";
 import { withinLimits } from "./html-limits.ts";
-import type { SourcePart } from "./liquid-source.ts";
+import { type SourcePart, trimmedEnd, trimmedStart } from "./liquid-source.ts";
 import { ANY_MARKER, MARKERS, withoutMarkers } from "./marker.ts";
 import { isReadableViewport } from "./viewport.ts";
 
@@ -44,7 +44,7 @@ const HARMLESS_ATTRIBUTES: readonly (readonly [RegExp, RegExp])[] = [
   [/^(?:style|class|id)$/, /^/],
   [/^(?:href|target|rel|title|alt|src|role|lang|xmlns(?::[a-z]+)?|data-[a-z-]+)$/, /^/],
   [/^dir$/, /^ltr$/i],
-  [/^(?:width|height)$/, /^(?:auto|100%|[1-9]\d?%|(?:[1-9]\d?|[1-5]\d{2}|600)(?:px)?)$/],
+  [/^(?:width|height)$/, /^(?:100%|[1-9]\d?%|(?:[1-9]\d?|[1-5]\d{2}|600)(?:px)?)$/],
   [/^(?:border|cellpadding|cellspacing)$/, /^(?:1?\d|20)$/],
   // Cells of several rows and columns may cover each other.
   [/^(?:colspan|rowspan)$/, /^1$/],
@@ -141,9 +141,9 @@ function skeletonOf(source: string, parts: readonly SourcePart[], isStrict: bool
     if (kind === "text") {
       if (silent.length === 0) {
         // A tag trims the text that it touches.
-        const rest = withoutMarkers(trimsNext ? text.trimStart() : text);
+        const rest = withoutMarkers(trimsNext ? trimmedStart(text) : text);
         const next = parts[i + 1];
-        write(next && next.kind !== "text" && source[next.begin + 2] === "-" ? rest.trimEnd() : rest);
+        write(next && next.kind !== "text" && source[next.begin + 2] === "-" ? trimmedEnd(rest) : rest);
       }
       trimsNext = false;
       continue;
@@ -369,7 +369,7 @@ const hasHarmlessAttributes = (attributes: Record<string, string>): boolean =>
 function isShowing(name: string, attributes: Record<string, string>, rules: SheetRules): boolean {
   if (!SHOWING_ELEMENTS.has(name) || !hasHarmlessAttributes(attributes)) return false;
   if (FLOATING.has(name) && !/^(?:|center)$/i.test(attributes["align"] ?? "")) return false;
-  return isHarmless(attributes["style"] ?? "") && !mayMatch(rules, name, attributes);
+  return isHarmless(attributes["style"] ?? "", name) && !mayMatch(rules, name, attributes);
 }
 
 const isHarmlessHead = (name: string, { "http-equiv": equivalent, ...attributes }: Record<string, string>): boolean =>

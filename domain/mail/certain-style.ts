@@ -33,12 +33,14 @@ const HARMLESS: readonly (readonly [RegExp, RegExp])[] = [
   [/^text-transform$/, whole(WORD)],
   [/^vertical-align$/, /^(?:top|middle|bottom|baseline)$/],
   [/^white-space$/, /^normal$/],
-  [/^word-(?:break|wrap)$/, whole(WORD)],
+  // Others forbid line breaks.
+  [/^word-(?:break|wrap)$/, /^(?:normal|break-word|break-all)$/],
   [/^-(?:webkit|moz-osx)-font-smoothing$/, whole(WORD)],
   [/^(?:-webkit-|-ms-)?text-size-adjust$/, /^(?:none|100%)$/],
   [/^mso-(?:table-[lr]space|line-height-rule)$/, whole(`${WORD}|0(?:pt)?`)],
   [/^(?:word|letter)-spacing$/, /^(?:normal|0)$/],
-  [/^(?:min-)?height$/, /^(?:auto|100%)$/],
+  // A share of what is around it would be less than its content, which may then be covered.
+  [/^(?:min-)?height$/, /^auto$/],
   [/^direction$/, /^ltr$/],
   [/^box-sizing$/, whole(WORD)],
   [/^display$/, whole("block|inline|inline-block")],
@@ -51,7 +53,7 @@ const MAX_VALUE_CHARS = 300;
 
 /** In a sheet they are uncertain, because it is not followed which element they are about. */
 const PAINT =
-  /^(?:display|color|background|background-color|(?:margin|padding)(?:-left|-right)?|(?:(?:min|max)-)?width)$/;
+  /^(?:display|color|background|background-color|font-size|margin(?:-left|-right)?|padding(?:-[a-z]+)?|(?:(?:min|max)-)?width)$/;
 
 /** Name and value of each declaration. Comments, escapes and semicolons in quotes are not read: they make names unknown. */
 const declarationsOf = (declarations: string): { name: string; value: string }[] =>
@@ -68,12 +70,35 @@ const declarationsOf = (declarations: string): { name: string; value: string }[]
       };
     });
 
-/** Whether declarations certainly leave their element, and all others, in sight. */
-export const isHarmless = (declarations: string): boolean =>
-  declarationsOf(declarations).every(
+/** Elements that are inline where no style changes it. */
+const INLINE = new Set(["span", "a", "b", "i", "u", "em", "strong"]);
+const NO_LINE = /^(?:0(?:px|pt)?|none)(?:\s|$)/;
+
+/**
+ * Whether declarations certainly leave their element, and all others, in sight.
+ * @param tag of the element; without it, it is uncertain only what is so for every element
+ */
+export function isHarmless(declarations: string, tag = ""): boolean {
+  const all = declarationsOf(declarations);
+  const isKnown = all.every(
     ({ name, value }) =>
       value.length <= MAX_VALUE_CHARS && HARMLESS.some(([names, values]) => names.test(name) && values.test(value)),
   );
+  if (!isKnown) return false;
+  const displays = all.filter(({ name }) => name === "display").map(({ value }) => value);
+  // What is wider than its box is covered by the next box of the line.
+  if (displays.includes("inline-block") && all.some(({ name }) => /(?:width|height)$/.test(name))) return false;
+  const isInline = displays.includes("inline") || (INLINE.has(tag) && displays.length === 0);
+  return !isInline || !all.some(isAboveLine);
+}
+
+/** Whether an inline element with this declaration is higher than its line, and may be painted over others. */
+function isAboveLine({ name, value }: { name: string; value: string }): boolean {
+  const [top = "", , bottom = "0"] = value.split(/\s+/);
+  if (name === "padding") return !(NO_LINE.test(top) && NO_LINE.test(bottom));
+  if (/^padding-(?:top|bottom)$/.test(name)) return !NO_LINE.test(value);
+  return /^border(?:-(?:top|bottom|width|style))*$/.test(name) && !NO_LINE.test(value);
+}
 
 type Color = readonly [red: number, green: number, blue: number];
 
@@ -166,8 +191,12 @@ export function sheetRules(sheet: string): SheetRules | undefined {
   let selectors = "";
   for (const piece of text.split("{")) {
     const [declarations = "", ...after] = piece.split("}");
+    // A rule inside of another: declarations stand before it.
+    if ((after.at(-1) ?? piece).includes(";")) return undefined;
     if (after.slice(0, -1).some((between) => between.trim() !== "")) return undefined;
-    const isUncertain = !isHarmless(declarations) || declarationsOf(declarations).some(({ name }) => PAINT.test(name));
+    const isUncertain =
+      !isHarmless(declarations) ||
+      declarationsOf(declarations).some((each) => PAINT.test(each.name) || isAboveLine(each));
     if (after.length > 0 && isUncertain) {
       for (const selector of selectors.split(",")) {
         const subject =

@@ -1,4 +1,4 @@
-import type { SourcePart } from "./liquid-source.ts";
+import { type SourcePart, trimmedEnd, trimmedStart } from "./liquid-source.ts";
 import { MARKERS, withoutMarkers } from "./marker.ts";
 import { refuseReach } from "./template-problem.ts";
 
@@ -13,9 +13,10 @@ const SILENT_BLOCKS = new Set(["comment", "capture"]);
 /**
  * All text of a template, with every branch of its conditions, and a marker where the text may differ otherwise.
  * @param parts of the source, as `splitTemplate` returns them
+ * @param marksConditions whether conditions are marked, too
  * @throws {TemplateError} `hidden_link` for a condition that opens or closes an element
  */
-export function flatten(source: string, parts: readonly SourcePart[]): string {
+export function flatten(source: string, parts: readonly SourcePart[], marksConditions = true): string {
   const constants = constantsOf(source, parts);
   const pieces: string[] = [];
   /** The piece that the open branch begins with. */
@@ -27,7 +28,7 @@ export function flatten(source: string, parts: readonly SourcePart[]): string {
     assertWholeElements(written);
     // What follows begins anew in every combination of branches only if all that may stand before it has ended.
     const last = pieces.findLast((piece) => piece.trim() !== "")?.trimEnd();
-    if (!/^[{};>]?$/.test(last?.at(-1) ?? "") || !isWhole(written)) pieces.push(MARKER);
+    if (marksConditions && (!/^[{};>]?$/.test(last?.at(-1) ?? "") || !isWhole(written))) pieces.push(MARKER);
     depth += name.startsWith("end") ? -1 : /^(?:if|unless|case)$/.test(name) ? 1 : 0;
     branch = depth > 0 ? pieces.length : undefined;
   };
@@ -39,10 +40,10 @@ export function flatten(source: string, parts: readonly SourcePart[]): string {
       trimsNext = name === `end${silent}` && text.at(-3) === "-";
       if (name === `end${silent}`) silent = undefined;
     } else if (kind === "text") {
-      pieces.push(withoutMarkers(trimsNext ? text.trimStart() : text));
+      pieces.push(withoutMarkers(trimsNext ? trimmedStart(text) : text));
       trimsNext = false;
     } else {
-      if (text[2] === "-") pieces.push(pieces.pop()?.trimEnd() ?? "");
+      if (text[2] === "-") pieces.push(trimmedEnd(pieces.pop() ?? ""));
       trimsNext = text.at(-3) === "-";
       if (SILENT_BLOCKS.has(name)) silent = name;
       else if (kind === "output") {

@@ -5,6 +5,7 @@ import { flatten, MARKER } from "./flat-template.ts";
 import { HARMLESS_ROOT, type HarmlessStyle, uncertainProperty } from "./harmless-style.ts";
 import { withinLimits } from "./html-limits.ts";
 import type { SourcePart } from "./liquid-source.ts";
+import { decodeNumbers } from "./moved-end.ts";
 import { demandsOn, FOOTER, type Root, toRoot } from "./selector-reach.ts";
 import { refuseReach } from "./template-problem.ts";
 import { isReadableViewport } from "./viewport.ts";
@@ -63,10 +64,12 @@ export function assertOutOfReach(source: string, parts: readonly SourcePart[], i
   if (sheets.some((sheet) => sheet.includes(MARKER)))
     refuseReach("a template tag in a style sheet; write what it prints");
   for (const attributes of roots) assertHarmlessRoot(attributes);
-  const known = [FOOTER, ...roots.map(toRoot)];
+  const known = [FOOTER, toRoot(united(roots))];
   for (const sheet of sheets) assertHarmlessRules(sheet, known);
   assertPlainElements(html);
   if (isFirst) assertBelow(html);
+  // A style that is printed may move the footer.
+  else assertPlainAttributes(flatten(source, parts, false));
 }
 
 /** Refuses elements in which browsers read text in other ways than this does. */
@@ -86,11 +89,7 @@ function assertPlainElements(html: string): void {
 function assertBelow(html: string): void {
   assertPlainAttributes(html);
   // Of the named entities, only this one stands for a character that matters here.
-  const decoded = html
-    .replace(/&bsol;/g, "\\")
-    .replace(/&#(?:x([0-9a-f]{1,8})|(\d{1,8}));?/gi, (_, hex?: string, decimal?: string) =>
-      String.fromCodePoint(Math.min(hex ? Number.parseInt(hex, 16) : Number(decimal), 0x10ffff)),
-    );
+  const decoded = decodeNumbers(html.replace(/&bsol;/g, "\\"));
   for (const css of [html, decoded]) {
     // A backslash and digits are any character, but for "\\9" at the end of a value.
     if (/\\(?!9\s*[;}!])[0-9a-f]/i.test(css) || OVER_ALL.test(css.replaceAll("\\", ""))) {
@@ -172,6 +171,13 @@ function assertHarmlessMeta({ "http-equiv": equivalent, name = "", content = "" 
   if (/viewport/i.test(name) && !isReadableViewport(content)) {
     refuseReach('the viewport of a meta element; write "width=device-width, initial-scale=1"');
   }
+}
+
+/** Browsers give the attributes of a second body element to the first. */
+function united(roots: readonly Record<string, string>[]): Record<string, string> {
+  const all: Record<string, string> = {};
+  for (const [name, value] of roots.flatMap(Object.entries<string>)) all[name] = `${all[name] ?? ""} ${value}`;
+  return all;
 }
 
 function assertHarmlessRoot(attributes: Record<string, string>): void {

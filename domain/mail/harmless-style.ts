@@ -6,9 +6,12 @@ const whole = (pattern: string) => new RegExp(`^(?:${pattern})$`);
 /** Html and body have a margin, a padding and a border each: together they leave the footer on the screen of a phone. */
 const OFFSET =
   "(?:0|auto|inherit|initial|(?:[1-4]?\\d|50)(?:\\.\\d{1,4})?(?:px|pt)?|[01]?(?:\\.\\d{1,4})?r?em|[0-5](?:\\.\\d{1,4})?%)";
-/** Wide enough for the footer's link: with its overflow a narrower element may cut it off. */
+/**
+ * Wide enough for the footer's link: with its overflow a narrower element may cut it off. Not a multiple of the size of
+ * letters, which may be zero.
+ */
 const WIDTH =
-  "auto|none|inherit|initial|fit-content|(?:[5-9]\\d|100)(?:\\.\\d+)?(?:%|vw)|[2-9]\\d(?:\\.\\d+)?r?em|[2-9]\\d{2}(?:\\.\\d+)?(?:px|pt)?";
+  "auto|none|inherit|initial|fit-content|(?:[5-9]\\d|100)(?:\\.\\d+)?(?:%|vw)|[2-9]\\d{2}(?:\\.\\d+)?(?:px|pt)?";
 const LINE = "[a-z-]+|0|(?:[1-3]?\\d)(?:\\.\\d{1,4})?(?:px|pt)|#[0-9a-f]{3,8}|rgba?\\([\\d\\s.,%/]*\\)";
 const LINES = whole(`(?:${LINE})(?:\\s+(?:${LINE})){0,5}`);
 /** Lengths may be multiples of it. */
@@ -24,8 +27,8 @@ export const HARMLESS_ROOT: HarmlessStyle = [
   [/^(?:line-height|vertical-align|table-layout|white-space|overflow-wrap|empty-cells|clear|orphans|widows)$/, ANY],
   [/^(?:(?:-webkit-|-moz-)?box-(?:sizing|shadow)|scroll-behavior)$/, ANY],
   [/^-(?:webkit|moz|moz-osx|ms|o)-(?:text|font|hyphens|tap|interpolation)(?:-[a-z]+)*$/, ANY],
-  // A value on the way between two harmless ones is harmless.
-  [/^(?:-webkit-|-moz-)?transition(?:-[a-z]+)*$/, ANY],
+  // A value on the way between two harmless ones is harmless; timing functions with parentheses go beyond them.
+  [/^(?:-webkit-|-moz-)?transition(?:-[a-z]+)*$/, /^[^()]*$/],
   // Read by programs that prepare a mail, never by those that show it.
   [/^(?:--|-premailer-)/, ANY],
   [/^mso-(?!hide|element|special)/, ANY],
@@ -37,7 +40,8 @@ export const HARMLESS_ROOT: HarmlessStyle = [
   [/^(?:max-)?height$/, whole("auto|none|inherit|initial|100%|100vh")],
   // With "hidden", what stands to the right of a phone's screen could not be reached.
   [/^overflow(?:-[xy])?$/, whole("visible|auto|scroll")],
-  [/^display$/, whole("block|inline-block|inline|table|table-cell|flow-root")],
+  // Others are as wide as what they hold, which may move the footer aside.
+  [/^display$/, whole("block")],
   [/^position$/, whole("static|relative")],
   [/^opacity$/, whole("1|100%")],
   [/^zoom$/, whole("1|100%|normal")],

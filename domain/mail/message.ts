@@ -3,6 +3,7 @@ import { certainlyShowsLink, isInTheOpen } from "./certain-link.ts";
 import { assertOutOfReach } from "./footer-reach.ts";
 import { encodeHeaderText, encodeMailbox, toWireAddress, UnsendableError } from "./header.ts";
 import { findLink, type LinkState } from "./html-document.ts";
+import { mayMoveEnd } from "./moved-end.ts";
 import { RenderBudget } from "./render-budget.ts";
 import {
   compileTemplate,
@@ -209,7 +210,7 @@ const IN_SIGHT =
 /** Its number is the highest there is, and of equals the last is painted above the others. */
 const ON_TOP =
   "display:block!important;position:relative!important;z-index:2147483647!important;clear:both!important;" +
-  "padding:24px 16px!important;text-align:center!important;background-color:#ffffff!important";
+  "padding:24px 16px!important;text-align:left!important;background-color:#ffffff!important";
 
 /** Gmail cuts off a mail after 102 KB. The rest is left to the values of merge tags. */
 const MAX_SHOWN_BYTES = 90_000;
@@ -261,7 +262,9 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
     if (place > 0 && !isEndReached) continue;
     const marked = `${source.slice(0, place)}<a href="${FOOTER_URL}">Unsubscribe</a>${source.slice(place)}`;
     if (place > 0 && !isInTheOpen(marked, splitTemplate(marked), FOOTER_URL)) continue;
-    assertOutOfReach(source, splitTemplate(source), place === 0);
+    const parts = splitTemplate(source);
+    if (place > 0 && mayMoveEnd(source, parts)) continue;
+    assertOutOfReach(source, parts, place === 0);
     return { source: withFooter, template: compiled };
   }
   hiddenLink(

@@ -38,7 +38,7 @@ const OTHER_PARTS = /::(?:-[a-z]+-)?(?:selection|placeholder|input-placeholder|f
 export function demandsOn(prelude: string, roots: readonly Root[]): HarmlessStyle[] {
   // What stands in parentheses makes a selector narrower, or is another selector's name for the same element.
   const selectors = prelude.replace(/\([^()]*\)/g, "()").split(",");
-  const isUncertain = /[&\\@]/.test(prelude);
+  const isUncertain = /[&\\@]|\([^()]*\(/.test(prelude);
   if (isUncertain) return [HARMLESS_ROOT, ...(ADDITION.test(prelude) ? [HARMLESS_ADDITION] : [])];
   const reaching = selectors.filter((selector) => mayReach(selector, roots)).map((selector) => ADDITION.test(selector));
   return [

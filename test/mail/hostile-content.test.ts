@@ -285,6 +285,19 @@ describe("A preview", () => {
     // No letters, or not in their order
     styled("font-family:Wingdings"),
     '<a href="{{ unsubscribe_url }}">&#x202e;evaeL</a>',
+    // A rule inside of another
+    `<style>.a{display:none; .b{width:1px}}</style><p class="a">${link}</p>`,
+    // Higher than its line
+    `<p style="margin:0">${link}</p><p style="margin:0"><span style="padding:40px;background:#ffffff">News</span></p>`,
+    `<p style="margin:0">${link}</p><p style="margin:0"><span style="border:9px solid #ffffff">News</span></p>`,
+    `<p style="margin:0">${link}</p><div style="display:inline;padding:0 0 40px;background:#ffffff">News</div>`,
+    sheet("span{padding-top:40px}span{border:9px solid #fff}").replace("News", "<span>News</span>"),
+    `<div style="display:inline-block;width:100px">WWWWWWWWWWW${link}</div><div style="display:inline-block;width:200px;background:#ffffff">News</div>`,
+    `<div style="height:100%">${"<p>News</p>".repeat(50)}${link}</div>`,
+    `<table><tr><td align="center">${link}<img src="x.png" alt="" width="auto"></td></tr></table>`,
+    `<p style="word-break:keep-all">${"退订".repeat(150)}${link}</p>`,
+    `<p>${"退\u2060".repeat(150)}${link}</p>`,
+    `<p style="font-size:39px">${"W".repeat(50)}${link}</p>`,
   ]) {
     it(`adds a footer where the link is not certain to be seen: ${html}`, async () => {
       const composed = composeMessage({ subject: "News", html, fromEmail: "news@example.com" });
@@ -325,6 +338,7 @@ describe("A preview", () => {
   const COVER = 'content:"";position:absolute;left:0;right:0;top:0;bottom:0;background:#fff';
   const OUT_OF_REACH: Record<string, string[]> = {
     '"transform"': [
+      inHead("body:not(:visited:not(i)){transform:scale(0)}"),
       `<body style="transform:translateY(-5000px)"><div style="transform:translateY(5000px)">News</div></body>`,
       inHead("body{transform:scale(0)}"),
       inHead("p{color:red}html>body.main{transform:scale(0)}"),
@@ -341,6 +355,10 @@ describe("A preview", () => {
       `<svg><title><style>body{transform:scale(0)}</style></title></svg>`,
       `{% if first_name %}<body style="transform:scale(0)">{% else %}<body>{% endif %}News</body>`,
     ],
+    '"transition"': [
+      inHead("body{margin-top:50px;transition:margin-top 9s linear(-999,-999)}@starting-style{body{margin-top:0}}"),
+    ],
+    '"max-width"': [inHead("body{max-width:20rem}")],
     '"opacity"': [
       `<html style="opacity:.1"><body>News</body></html>`,
       inHead("*{opacity:0}"),
@@ -366,13 +384,19 @@ describe("A preview", () => {
     '"padding"': [inHead(`*::before{content:"";display:block;padding:299px}`), inHead("html{padding:0 0 0 49%}")],
     '"margin"': [`<html style="margin:0 0 0 49%"><body style="margin:0 0 0 299px">News</body></html>`],
     '"font-size"': [inHead("html{font-size:99px}body{padding-left:1.9em}"), inHead("div::first-line{font-size:1px}")],
-    '"width"': [`<html style="overflow-x:auto"><body style="width:0;overflow-y:auto">News</body></html>`],
+    '"width"': [
+      inHead("html{overflow:auto}body{font-size:0;width:20em;overflow:auto}"),
+      `<body style="width:99em"><p>News</p></body>`,
+      `<html style="overflow-x:auto"><body style="width:0;overflow-y:auto">News</body></html>`,
+    ],
     '"overflow-x"': [
       `<html style="height:100%;overflow-x:hidden"><body>News</body></html>`,
       inHead("body{overflow-x:hidden}"),
     ],
     '"content"': [inHead(`a::after{content:"█████"}`)],
     '"display"': [
+      `<body style="display:inline-block"><p>News</p></body>`,
+      inHead("body{display:table}"),
       `<body style="display:flex;width:600px"><p>News</p></body>`,
       inHead("body>*{display:none!important}"),
     ],
@@ -380,6 +404,11 @@ describe("A preview", () => {
     '"border-left"': [`<body style="border-left:9999px solid #fff"><p>News</p></body>`],
     '"height"': [`<body style="height:600px;overflow:hidden"><p>News</p></body>`],
     '"max-height"': [
+      inHead("body:not(:link:is(.x)){max-height:1px;overflow:hidden}"),
+      `<head><style>#b.main{max-height:1px;overflow:hidden}</style></head><body class="main"><body id="b"><p>News</p>`,
+      inHead("bo\u180e{%- # -%}dy{max-height:1px;overflow:hidden}"),
+      `<st\u180e{%- # -%}yle>${CLIPS}</style><p>News</p>`,
+      inHead("/\ufeff{%- # -%}* {} body{max-height:1px;overflow:hidden} /**/"),
       inHead("body{max-height:1px;overflow-x:hidden}"),
       inHead(`</stylex>p{}${CLIPS}`),
       inHead(`</style\u00a0>p{}${CLIPS}`),
@@ -436,6 +465,8 @@ describe("A preview", () => {
       `{% if first_name %}<div>{% endif %}<p style="position:fixed;z&bsol;2dindex:2147483647">News</p>`,
     ],
     'a template tag in "style"': [
+      `<p style="{{ 'margin-bottom:-9999px' }}">News</p>`,
+      `<p style="mar{% if first_name %}gin{% else %}x{% endif %}-bottom:-9999px">News</p>`,
       `{% if first_name %}<div>{% endif %}<p style="position:fixed;z-{{ 'index' }}:2147483647">News</p>`,
       `{% if first_name %}<div>{% endif %}<p {{ "style=position:fixed;z-index:2147483647" }}>News</p>`,
       `{% if first_name %}<div>{% endif %}<p sty{{ "le" }}="position:fixed">News</p>`,
@@ -472,6 +503,7 @@ describe("A preview", () => {
     inHead("*:before,*:after{box-sizing:border-box}.sm\\:hidden{display:none}/* } */a:hover{color:red}"),
     inHead("#main::after,.button:not(:hover)::before,a.button::after{position:absolute}img:not(.x){opacity:0}"),
     inHead("body{width:100%\\9;padding:0 20px;font:14px/1.5 'Open Sans',Arial;max-width:1200px}@page{margin:0}"),
+    inHead("@media (min-width:600px) and (max-width:900px){.w-1\\/2{border:1px solid #999999;width:100%!important}}"),
     `<head><meta name="viewport" content="width=device-width, initial-scale=1.0, maximum-scale=1" /></head><p>News</p>`,
   ]) {
     it(`puts the footer last, above all else: ${html}`, () => {
@@ -504,6 +536,19 @@ describe("A preview", () => {
     `{% assign x = "${"News ".repeat(990)}" %}<p>${"{{ x }}".repeat(20)}</p>`,
     `<p>News</p>${"<br>".repeat(301)}`,
     `<p>News</p>${"<br>".repeat(301)}${link}`,
+    // It may be moved.
+    `<p style="margin-bottom:-9999px">News</p>`,
+    `<p style="margin-bottom:calc(0px - 9999px)">News</p>`,
+    `<p style="margin-block-end:-9999px">News</p>`,
+    `<p style="margin-bottom&colon;-9999px">News</p>`,
+    `<p style="margin-bottom:&#45;9999px">News</p>`,
+    `<p style="margin-bottom/**/:-9999px">News</p>`,
+    `<p style="mar\\gin-bottom:/**/-9999px">News</p>`,
+    `<table style="margin-bottom:-99em"><tr><td>News</td></tr></table>`,
+    inHead("p{color:#999999;margin:0 0 -9999px}"),
+    `<div style="height:99999999px">News</div>`,
+    `<table height="99999999"><tr><td>News</td></tr></table>`,
+    `<p style="line-height:9999">News</p>`,
   ]) {
     it(`puts the footer first where its end is uncertain: ${html.slice(0, 200)}`, () => {
       const { message } = composed(html).fill({
