@@ -59,7 +59,7 @@ async function drain(server: Server, graceMs: number): Promise<void> {
  * How far the heap may grow between two collections, in per cent of the memory in use. V8 lets it double or more, so
  * that a client which reads one page of 2 MiB after the other makes the heap hold half a gigabyte of garbage.
  */
-const HEAP_GROWTH_PERCENT = 40;
+const HEAP_GROWTH_PERCENT = 25;
 
 async function main(): Promise<void> {
   setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
