@@ -55,6 +55,8 @@ export class Flow {
   #hasLargeLetters = false;
   #hasLongWord = false;
   #unbroken = 0;
+  /** The same of the author's own text only, as names are rarely long. */
+  #written = 0;
   #marks = 0;
   /** Cells of each row that is open */
   readonly #cells: number[] = [];
@@ -67,7 +69,7 @@ export class Flow {
   }
 
   open(name: string, { width, style = "" }: Record<string, string>, depth: number): void {
-    if (BLOCKS.has(name)) this.#unbroken = 0;
+    if (BLOCKS.has(name)) this.#unbroken = this.#written = 0;
     if (name === "tr") this.#cells.push(0);
     this.#hasLargeLetters ||= LARGE.test(name) || LARGE_SIZE.test(style);
     if (name === "img") {
@@ -89,7 +91,10 @@ export class Flow {
     const [first = 0, ...rest] = words;
     this.#unbroken += first;
     this.#check(0);
-    this.#hasLongWord ||= rest.some((chars) => chars > MAX_LARGE_CHARS);
+    const [begun = 0, ...others] = text.split(BREAK).map((word) => lengthOf(word, 0));
+    this.#written += begun;
+    this.#hasLongWord ||= [this.#written, ...others].some((chars) => chars > MAX_LARGE_CHARS);
+    this.#written = others.at(-1) ?? this.#written;
     if (rest.some((chars) => chars > MAX_UNBROKEN_CHARS) || DIRECTION.test(text)) this.#isBounded = false;
     this.#unbroken = rest.at(-1) ?? this.#unbroken;
     // An entity is a text of its own, so marks are counted over several.
@@ -100,12 +105,11 @@ export class Flow {
   }
 
   close(name: string): void {
-    if (BLOCKS.has(name)) this.#unbroken = 0;
+    if (BLOCKS.has(name)) this.#unbroken = this.#written = 0;
     if (name === "tr") this.#cells.pop();
   }
 
   #check(depth: number): void {
-    this.#hasLongWord ||= this.#unbroken > MAX_LARGE_CHARS;
     if (this.#unbroken > MAX_UNBROKEN_CHARS || depth > MAX_DEPTH) this.#isBounded = false;
   }
 }
