@@ -4,6 +4,8 @@ import type { SourcePart } from "./liquid-source.ts";
 /** Names of properties and attributes, or parts of them, that move what follows their element down or up. */
 const LAYOUT =
   /(?:line-height|margin|padding|inset|top|bottom|left|right|height|width|size|font|border|spac|gap|basis|flex|grid|rows|zoom|scale|translate|aspect|columns)[\w-]{0,30} ?(?:([:=])|\\|\/\*|&colon)/gi;
+/** Names whose lengths move nothing that follows, unless they are very large. */
+const SIDEWAYS = /^(?:(?:margin|padding|border)-(?:left|right)|left|right|width) ?[:=]$/i;
 /** Longest value that is read, in characters. A longer one is uncertain. */
 const MAX_VALUE_CHARS = 300;
 const VALUE = new RegExp(`[^;{}<>"')]{0,${MAX_VALUE_CHARS}}`, "y");
@@ -66,9 +68,11 @@ function movesEnd(html: string): boolean {
 
 function isFar(name: string, value: string): boolean {
   if (value.length >= MAX_VALUE_CHARS) return true;
-  // Functions, escapes, comments and entities are not read.
+  const isSideways = SIDEWAYS.test(name);
+  if (isSideways && /^ ?calc\([\d\s.+*/a-z%-]{0,60}$/.test(value)) return false;
+  // Other functions, escapes, comments and entities are not read.
   if (/[(&]|\\(?!9 ?(?:!|$))|\/\*|\de[+-]?\d/.test(value)) return true;
-  if (/(?:^|[ ,:])-(?!webkit-|moz-|ms-|o-|apple-)/.test(value)) return true;
+  if (!isSideways && /(?:^|[ ,:])-(?!webkit-|moz-|ms-|o-|apple-)/.test(value)) return true;
   for (const [, size, unit = ""] of value.matchAll(/(\d+(?:\.\d+)?|\.\d+)([a-z%]{0,10})/g)) {
     const px = unit === "" && /^line-/i.test(name) ? OTHER_UNIT_PX : (UNIT_PX[unit] ?? OTHER_UNIT_PX);
     if (Number(size) * px > MAX_LENGTH_PX) return true;
