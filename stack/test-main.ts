@@ -15,9 +15,10 @@ const TESTS = "test/**/*.test.ts";
 const REAL_TESTS = "test/real/**/*.test.ts";
 /** Each group of tests runs at the same time as the others, on a stack of its own: they wait more than they compute. */
 const LANES = [
-  (file: string) => !/^test\/(app|db|deploy|docs|mail|stack|webhooks|workers|workflows)\//.test(file),
+  (file: string) =>
+    !/^test\/(app|client|db|deploy|docs|every-endpoint|mail|stack|webhooks|workers|workflows)\//.test(file),
   (file: string) => /^test\/(webhooks|workflows)\//.test(file),
-  (file: string) => /^test\/(app|db|deploy|docs|mail|stack|workers)\//.test(file),
+  (file: string) => /^test\/(app|client|db|deploy|docs|every-endpoint|mail|stack|workers)\//.test(file),
 ];
 const ROOT = `${import.meta.dirname}/..`;
 /** Loaded into the processes of the stack: writes down the statements they run. */
