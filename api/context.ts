@@ -13,7 +13,7 @@ import type { TemporalGateway } from "./temporal-gateway.ts";
 /** The facts of a request that the layers of the app share; none of them is personal data. */
 export interface Locals {
   requestId: string;
-  /** Headers that the answer gets whatever it will be. */
+  /** Headers of the answer, be it a success or a refusal. */
   headers: Record<string, string>;
   /** The path's pattern: the path itself may hold an address. */
   route?: string;

@@ -124,7 +124,7 @@ async function deepCursor({ keys }: TestTeam, sort: string, size: number): Promi
   return body.meta.next_cursor;
 }
 
-/** What every measurement needs. */
+/** The parts that every measurement needs. */
 interface Bench {
   options: ApiOptions;
   loader: LoadProcess;

@@ -1361,7 +1361,7 @@ export type UpsertContactsBody = {
   contacts: Array<ContactUpsert>;
 };
 
-/** What the team and the calling key have used of their limits. */
+/** The use of the limits of the team and of the calling key. */
 export type Usage = {
   object: "usage";
   /** The period, as year and month. */
@@ -1379,15 +1379,15 @@ export type Usage = {
     "api.requests_per_minute": {
       /** The most that may be used. */
       limit: number;
-      /** What is used of it. */
+      /** The part that is used. */
       used: number;
-      /** What is left of it. */
+      /** The part that is left. */
       remaining: number;
     };
     "email.credits": {
       /** The most that may be used. */
       limit: number;
-      /** What is used of it. */
+      /** The part that is used. */
       used: number;
       /** Neither used nor reserved. */
       remaining: number;
@@ -1397,27 +1397,27 @@ export type Usage = {
     "contacts.slots": {
       /** As many as the plan allows; null for any number. */
       limit: number | null;
-      /** What is used of it. */
+      /** The part that is used. */
       used: number;
-      /** What is left of it; null without a limit. */
+      /** The part that is left; null without a limit. */
       remaining: number | null;
     };
     /** Webhook endpoints. */
     "webhooks.endpoints": {
       /** The most that may be used. */
       limit: number;
-      /** What is used of it. */
+      /** The part that is used. */
       used: number;
-      /** What is left of it. */
+      /** The part that is left. */
       remaining: number;
     };
     /** Mails of the calling key and the keys it was rotated from, on this day in UTC. An OAuth client may send none. */
     "email.sends_today": {
       /** The most that may be used. */
       limit: number;
-      /** What is used of it. */
+      /** The part that is used. */
       used: number;
-      /** What is left of it. */
+      /** The part that is left. */
       remaining: number;
     };
   };
@@ -2698,7 +2698,7 @@ export class UsageResource {
   }
 
   /**
-   * Retrieve what is used of each limit.
+   * Retrieve the use of each limit.
    *
    * Answers each limit of the team's plan and of the calling key, how much of it is used, and how much is left. Figures are those of the key's environment.
    *

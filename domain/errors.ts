@@ -155,10 +155,10 @@ export const ERRORS = {
   quota_exceeded: {
     status: 402,
     type: "quota_error",
-    meaning: "The team has used up what its plan allows.",
+    meaning: "The team has used up an allowance of its plan.",
     retry: "after_remedy",
     remedy:
-      "`GET /usage` shows what is left of each limit. Raise the plan's allowance, or free some of it. A send then begins with a new send-preview.",
+      "`GET /usage` shows how much of each limit is left. Raise the plan's allowance, or free some of it. A send then begins with a new send-preview.",
   },
   insufficient_scope: {
     status: 403,

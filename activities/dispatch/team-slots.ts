@@ -16,7 +16,7 @@ interface Team {
 }
 
 /**
- * What one team may take of this process: a few slices under way at once, so that its slow relays do not keep all slots,
+ * The share of this process that one team may take: a few slices under way at once, so that its slow relays do not keep all slots,
  * and a fair share of the thread on which all messages are filled, so that its costly ones do not hold up the others'.
  */
 export class TeamSlots {

@@ -22,7 +22,7 @@ export interface SmtpPoolOptions extends SmtpAccount {
   messagesPerConnection?: number | undefined;
   /** Idle time after which a connection is closed; 30,000 by default */
   idleMs?: number | undefined;
-  /** What filling messages takes of the thread, and when the next one may be filled; without it, at any time */
+  /** Counts the time of filling messages, and says when the next one may be filled; without it, at any time */
   thread?: ThreadShare | undefined;
   /** Called when the first connection has logged in, and once for each refusal while none is logged in. */
   onAccess?: ((refusal?: AccountFailure) => void) | undefined;

@@ -74,7 +74,7 @@ export function createDeliveryActivities(given: Deps): DeliveryActivities {
   };
 }
 
-/** What the attempts of a process share. */
+/** The dependencies that the attempts of a process share. */
 interface SharedDeps extends Deps {
   /** Requests that this process may have in flight. */
   requests: SharedPlaces;

@@ -340,7 +340,7 @@ class BodyReader {
     this.bytes += chunk.length;
   }
 
-  /** @returns what is kept, and whether it is not the whole of what came */
+  /** @returns the part that is kept, and whether more came */
   read(): { text: string; isCut: boolean } {
     const isTooLong = this.bytes > MAX_KEPT_BYTES;
     // A character cut in two by the limit is left out; one that the endpoint cut is shown as broken.

@@ -10,7 +10,7 @@ const retrieve = route({
   scope: "usage:read",
   operationId: "retrieveUsage",
   tag: "Usage",
-  summary: "Retrieve what is used of each limit",
+  summary: "Retrieve the use of each limit",
   description: paragraphs(
     "Answers each limit of the team's plan and of the calling key, how much of it is used, and how much is left. Figures are those of the key's environment.",
     "Credits count within the period, requests within the minute and sends within the day. Contact slots and webhook endpoints are those in use now.",

@@ -7,12 +7,12 @@ const limitUse = (description: string, [limit, use]: readonly [number, number]) 
   z
     .object({
       limit: z.int().meta({ description: "The most that may be used.", examples: [limit] }),
-      used: z.int().meta({ description: "What is used of it.", examples: [use] }),
-      remaining: z.int().meta({ description: "What is left of it.", examples: [limit - use] }),
+      used: z.int().meta({ description: "The part that is used.", examples: [use] }),
+      remaining: z.int().meta({ description: "The part that is left.", examples: [limit - use] }),
     })
     .describe(description);
 
-/** The use of what the team is allowed at this moment. */
+/** The use of the limits that a team has at this moment. */
 export const usage = z
   .object({
     object: z.literal("usage"),
@@ -50,7 +50,7 @@ export const usage = z
           remaining: z
             .int()
             .nullable()
-            .meta({ description: "What is left of it; null without a limit.", examples: [48_800] }),
+            .meta({ description: "The part that is left; null without a limit.", examples: [48_800] }),
         }),
         [PLAN_LIMITS.webhookEndpoints.name]: limitUse("Webhook endpoints.", [20, 2]),
         "email.sends_today": limitUse(
@@ -60,4 +60,4 @@ export const usage = z
       })
       .describe("Each limit by its name, with its use in the environment of the key."),
   })
-  .meta({ id: "Usage", description: "What the team and the calling key have used of their limits." });
+  .meta({ id: "Usage", description: "The use of the limits of the team and of the calling key." });

@@ -33,7 +33,7 @@ export function planCommands(program: Command, run: Run): void {
   );
 }
 
-/** `--contact-slots` for `contactSlots`, which is what the parsed options hold. */
+/** `--contact-slots` for `contactSlots`, the name among the parsed options. */
 const flagOf = (key: string): string => `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 
 const numberOrNone = (min: number, max: number) => (text: string) => {

@@ -362,7 +362,7 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create index "webhook_deliveries_replay_of" on "webhook_deliveries" ("replay_of_id") where "replay_of_id" is not null;`,
     );
-    // What a team has consumed in the current month.
+    // Serves the credits that a team has consumed in the current month.
     this.addSql(`create index "credit_entries_consumed" on "credit_entries" ("team_id", "environment", "created_at")
       include ("amount") where "kind" = 'CONSUME';`);
     // How many test deliveries a team asked for in the last minute.

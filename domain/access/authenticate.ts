@@ -6,7 +6,7 @@ import { keyLookup, keyOf, refuseEnded } from "./key-lookup.ts";
 import { hashSecret, KEY_PREFIX, type ParsedKey, parseKey } from "./keys.ts";
 import type { Allowance, RequestLimits, WindowCount } from "./request-limit.ts";
 
-/** The access of a request, and what the limit on requests leaves its caller. */
+/** The access of a request, and the requests that its caller has left. */
 export interface Admitted<C extends Caller = Caller> extends Access<C> {
   allowance: Allowance;
 }

@@ -48,7 +48,7 @@ const isDate = (text: string): boolean => {
 
 const TEXT_PROBLEM = `must be a text of one line and at most ${MAX_FIELD_TEXT_LENGTH} characters`;
 
-/** For each type, what a value must be, as the end of a sentence; undefined when it is that. */
+/** For each type, the rule that a value breaks, as the end of a sentence; undefined when it breaks none. */
 const PROBLEMS: { readonly [Type in ContactFieldType]: (value: unknown) => string | undefined } = {
   text: (value) =>
     typeof value === "string" && value.length <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value)

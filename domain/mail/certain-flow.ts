@@ -2,7 +2,7 @@ import { ANY_MARKER } from "./marker.ts";
 
 /** Most characters between two places where a line may break: a longer one may push what follows out of sight. */
 const MAX_UNBROKEN_CHARS = 60;
-/** What a merge tag or a condition may print without a break. */
+/** Characters that a merge tag or a condition may print without a break. */
 const PRINTED_CHARS = 40;
 /** The same inside a branch of a condition: no word of it has two of them, as conditions inside each other would multiply. */
 const PRINTED_CHARS_INSIDE = 30;

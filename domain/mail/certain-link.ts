@@ -54,7 +54,7 @@ const HARMLESS_ATTRIBUTES: readonly (readonly [RegExp, RegExp])[] = [
   [/^(?:charset|name|content|type|media)$/, /^/],
 ];
 
-/** What is written on their side stands beside what follows, and may be covered by it. */
+/** A link in an element that floats stands beside the elements that follow, and they may cover it. */
 const FLOATING = new Set(["table", "img", "hr"]);
 /** Of others, some turn colors around. */
 const HARMLESS_META =

@@ -86,7 +86,7 @@ export function isHarmless(declarations: string, tag = ""): boolean {
   );
   if (!isKnown) return false;
   const displays = all.filter(({ name }) => name === "display").map(({ value }) => value);
-  // What is wider than its box is covered by the next box of the line.
+  // Content that is wider than its box is covered by the next box of the line.
   if (displays.includes("inline-block") && all.some(({ name }) => /(?:width|height)$/.test(name))) return false;
   const isInline = displays.includes("inline") || (INLINE.has(tag) && displays.length === 0);
   return !isInline || !all.some(isAboveLine);

@@ -2,7 +2,7 @@ import { type SourcePart, trimmedEnd, trimmedStart } from "./liquid-source.ts";
 import { MARKERS, withoutMarkers } from "./marker.ts";
 import { refuseReach } from "./template-problem.ts";
 
-/** Stands for what differs between recipients. */
+/** Stands for a part that differs between recipients. */
 export const [MARKER] = MARKERS;
 
 const CONDITION = /^(?:if|unless|case|else|elsif|when|endif|endunless|endcase)$/;
@@ -26,7 +26,7 @@ export function flatten(source: string, parts: readonly SourcePart[], marksCondi
   const readCondition = (name: string) => {
     const written = branch === undefined ? "" : pieces.slice(branch).join("");
     assertWholeElements(written);
-    // What follows begins anew in every combination of branches only if all that may stand before it has ended.
+    // The rest begins anew in every combination of branches only if all that may stand before it has ended.
     const last = pieces.findLast((piece) => piece.trim() !== "")?.trimEnd();
     if (marksConditions && (!/^[{};>]?$/.test(last?.at(-1) ?? "") || !isWhole(written))) pieces.push(MARKER);
     depth += name.startsWith("end") ? -1 : /^(?:if|unless|case)$/.test(name) ? 1 : 0;

@@ -197,7 +197,7 @@ function assertHarmlessRoot(attributes: Record<string, string>): void {
 /** They hold no rules about elements. */
 const OTHER_BLOCKS =
   /^@(?:-[a-z]+-)?(?:keyframes|font-face|page|viewport|property|counter-style|font-feature-values)\b/;
-/** What they hold is about the same elements as without them. */
+/** Rules inside them are about the same elements as outside. */
 const CONDITIONAL_BLOCKS = /^@(?:media|supports|layer|container|starting-style|-moz-document)\b/;
 /** They end without a block. */
 const STATEMENTS = /^@(?:import|charset|layer|namespace)\b/;
@@ -205,7 +205,7 @@ const STATEMENTS = /^@(?:import|charset|layer|namespace)\b/;
 interface Block {
   /** What stands before its brace */
   prelude: string;
-  /** What its declarations must be */
+  /** The rule that its declarations must keep */
   demands: readonly HarmlessStyle[];
 }
 

@@ -38,7 +38,7 @@ export const HARMLESS_ROOT: HarmlessStyle = [
   [/^max-width$/, whole(`${WIDTH}|[1-9]\\d{3}px`)],
   [/^min-(?:width|height)$/, whole(`${WIDTH}|0|\\d{1,2}(?:px|pt|%|vh)|100vh`)],
   [/^(?:max-)?height$/, whole("auto|none|inherit|initial|100%|100vh")],
-  // With "hidden", what stands to the right of a phone's screen could not be reached.
+  // With "hidden", content to the right of a phone's screen could not be reached.
   [/^overflow(?:-[xy])?$/, whole("visible|auto|scroll")],
   // Others are as wide as what they hold, which may move the footer aside.
   [/^display$/, whole("block")],
