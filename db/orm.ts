@@ -6,6 +6,7 @@ import type { ClientBase } from "pg";
 import { accountEntities } from "./entities/account.ts";
 import { audienceEntities } from "./entities/audience.ts";
 import { contactEntities } from "./entities/contact.ts";
+import { engagementEntities } from "./entities/engagement.ts";
 import { idempotencyEntities } from "./entities/idempotency.ts";
 import { requestEntities } from "./entities/request.ts";
 import { secretEntities } from "./entities/secret.ts";
@@ -32,6 +33,7 @@ const entities = [
   ...contactEntities,
   ...accountEntities,
   ...sendEntities,
+  ...engagementEntities,
   ...idempotencyEntities,
   ...webhookEntities,
   ...secretEntities,

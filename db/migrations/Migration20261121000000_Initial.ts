@@ -86,6 +86,12 @@ export class Migration20261121000000_Initial extends Migration {
       `alter table "email_accounts" add constraint "email_accounts_team_id_environment_email_unique" unique ("team_id", "environment", "email");`,
     );
     this.addSql(
+      `create table "engagements" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "resource_id" text not null, "email" text not null, "count" int not null, "first_at" timestamptz(3) not null, "last_at" timestamptz(3) not null, primary key ("send_id", "seq", "kind"));`,
+    );
+    this.addSql(
+      `create index "engagements_team_id_environment_kind_last_at_index" on "engagements" ("team_id", "environment", "kind", "last_at");`,
+    );
+    this.addSql(
       `create table "idempotency_records" ("team_id" text not null, "environment" text not null, "key_hash" text not null, "fingerprint" text null, "attempt" int not null, "locked_at" timestamptz(3) not null, "request_id" text null, "status" int null, "payload" text null, "payload_kind" text null, "expires_at" timestamptz(3) not null, primary key ("team_id", "environment", "key_hash"));`,
     );
     this.addSql(`create index "idempotency_records_expires_at_index" on "idempotency_records" ("expires_at");`);
@@ -97,6 +103,9 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(
       `create index "lists_team_id_environment_created_at_id_index" on "lists" ("team_id", "environment", "created_at", "id");`,
+    );
+    this.addSql(
+      `create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));`,
     );
     this.addSql(
       `create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,

@@ -237,6 +237,18 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   },
   daily_send_usage: { lineage_id: "key_columns", day: "2026-08-15", used: 2 },
   delivery_days: { ...tenant, day: "2026-08-15", delivered: 2, complaints: 1 },
+  mail_reports: { send_id: "send_columns", seq: 1, kind: "bounce:soft", ...tenant, created_at: AT },
+  engagements: {
+    send_id: "send_columns",
+    seq: 1,
+    kind: "clicked",
+    ...tenant,
+    resource_id: "nws_columns",
+    email: "person@bücher.example",
+    count: 2,
+    first_at: AT,
+    last_at: AT,
+  },
   revoked_tokens: { jti: "token_columns", expires_at: AT, created_at: AT },
   idempotency_records: {
     ...tenant,

@@ -1,0 +1,52 @@
+import { defineEntity, p } from "@mikro-orm/postgresql";
+import { instant, tenancy, tenantFilters } from "./shared.ts";
+
+/** What a report about a mail says that came after the server had accepted it. */
+export const MAIL_REPORT_KINDS = ["bounce:hard", "bounce:soft", "complaint"] as const;
+export type MailReportKind = (typeof MAIL_REPORT_KINDS)[number];
+
+/**
+ * Bounces and complaints, each once per mail. Append-only. The ledger's row stays as it was: its `updated_at` is the time
+ * at which the mail was accepted.
+ */
+const MailReportSchema = defineEntity({
+  name: "MailReport",
+  tableName: "mail_reports",
+  filters: tenantFilters,
+  properties: {
+    sendId: p.text().primary(),
+    /** The recipient's `seq` in the ledger. */
+    seq: p.integer().primary(),
+    kind: p.text().$type<MailReportKind>().primary(),
+    ...tenancy,
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+
+export const ENGAGEMENT_KINDS = ["opened", "clicked"] as const;
+export type EngagementKind = (typeof ENGAGEMENT_KINDS)[number];
+
+/** That a recipient opened a mail or followed a link in it: one row per mail and kind. */
+const EngagementSchema = defineEntity({
+  name: "Engagement",
+  tableName: "engagements",
+  filters: tenantFilters,
+  indexes: [{ properties: ["teamId", "environment", "kind", "lastAt"] }],
+  properties: {
+    sendId: p.text().primary(),
+    /** The recipient's `seq` in the ledger. */
+    seq: p.integer().primary(),
+    kind: p.text().$type<EngagementKind>().primary(),
+    ...tenancy,
+    /** The newsletter's or campaign's id. */
+    resourceId: p.text(),
+    /** The recipient's address, in the spelling that addresses are compared by. */
+    email: p.text(),
+    /** How often. */
+    count: p.integer(),
+    firstAt: instant(),
+    lastAt: instant(),
+  },
+});
+
+export const engagementEntities = [MailReportSchema, EngagementSchema] as const;
