@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { type Environment, instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+import { type Environment, instant, person, tenancy, tenantFilters, timestamps } from "./shared.ts";
 
 /** INVALID while the address is suppressed by a hard bounce. */
 export const EMAIL_STATUSES = ["ACTIVE", "INVALID"] as const;
@@ -30,12 +30,7 @@ const ContactSchema = defineEntity({
   properties: {
     id: p.text().primary(),
     ...tenancy,
-    /** In the spelling that addresses are compared by. */
-    email: p.text(),
-    /** The client's own spelling, where it differs. */
-    emailSpelling: p.text().nullable(),
-    firstName: p.text().nullable(),
-    lastName: p.text().nullable(),
+    ...person,
     fields: p.json<FieldValues>().defaultRaw("'{}'"),
     emailStatus: p.text().$type<EmailStatus>().default("ACTIVE"),
     ...timestamps,
