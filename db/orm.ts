@@ -14,7 +14,7 @@ import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
 import { prepareNamed } from "./named-statements.ts";
-import { type ConnectionPool, limitSession, reclaimDeadConnections, type WorkKind } from "./pool.ts";
+import { type ConnectionPool, limitSession, reclaimLostConnections, type WorkKind } from "./pool.ts";
 import { ensureRole, grantAccess, loginOf } from "./roles.ts";
 import type { Tenant } from "./tenant.ts";
 
@@ -87,7 +87,7 @@ const ormConfig = (databaseUrl: string, { poolMax = 10, work = "command", onPool
         await onConnect?.(client);
       },
       onPoolCreated: (pool: ConnectionPool) => {
-        reclaimDeadConnections(pool);
+        reclaimLostConnections(pool);
         prepareNamed(pool);
         onPool?.(pool);
       },

@@ -8,6 +8,8 @@ export interface Client extends EventEmitter {
 
 /** The part of a `pg` pool that is used here. */
 export interface ConnectionPool extends EventEmitter {
+  /** It is being closed, and gives no connection to a new caller. */
+  readonly ending: boolean;
   readonly totalCount: number;
   readonly idleCount: number;
   /** Callers that wait for a connection. */
@@ -18,20 +20,25 @@ export interface ConnectionPool extends EventEmitter {
 const GRACE_MS = 1_000;
 
 /**
- * Releases a connection that dies in the middle of a transaction. Kysely's rollback fails on such a connection before
- * Kysely releases it, so every transaction that a restart of Postgres cuts off would keep its slot of the pool, until no
- * slot is left and the process answers no request.
+ * Releases connections that their callers have lost.
+ *
+ * One that dies in the middle of a transaction: Kysely's rollback fails on such a connection before Kysely releases it, so
+ * every transaction that a restart of Postgres cuts off would keep its slot of the pool, until no slot is left and the
+ * process answers no request.
+ *
+ * One that is ready only when the pool is being closed: Kysely has forgotten its pool by then, and fails with the
+ * connection in its hand. The pool would wait for it for ever, and with it the process that stops.
  */
-export function reclaimDeadConnections(pool: EventEmitter): void {
+export function reclaimLostConnections(pool: ConnectionPool): void {
   const inUse = new WeakSet<Client>();
+  const reclaim = (client: Client) => {
+    if (inUse.has(client)) client.release(true);
+  };
   pool.on("acquire", (client: Client) => inUse.add(client));
   pool.on("release", (_error: unknown, client: Client) => inUse.delete(client));
   pool.on("connect", (client: Client) => {
-    client.once("end", () => {
-      setTimeout(() => {
-        if (inUse.has(client)) client.release(true);
-      }, GRACE_MS);
-    });
+    setImmediate(() => pool.ending && reclaim(client));
+    client.once("end", () => setTimeout(reclaim, GRACE_MS, client));
   });
 }
 
