@@ -316,6 +316,18 @@ export class Migration20261121000000_Initial extends Migration {
       referencing old table as old_rows new table as new_rows
       for each statement execute function count_recipient_states();`);
 
+    // Its exception also gives back the lock of an update that found no room; see domain/audience/contact-slots.ts.
+    this.addSql(`create function count_contact_slots(team text, env text, own_part int, amount int, share int)
+      returns boolean language plpgsql as $$
+      begin
+        update contact_slot_counts set used = used + amount
+        where team_id = team and environment = env and part = own_part
+          and amount <> 0 and (amount < 0 or used + amount <= share);
+        if not found then raise exception using errcode = 'MK001', message = 'the part has no room'; end if;
+        return true;
+      exception when sqlstate 'MK001' then return false;
+      end $$;`);
+
     // Only rows of hard bounces run the function.
     this.addSql(`create function check_contact_status() returns trigger language plpgsql as $$
       begin
