@@ -14,7 +14,9 @@ const SLOW = compose(
 );
 const QUICK = compose("<p>News</p>");
 
-describe("The thread that reads contents", () => {
+describe("The thread that reads contents", function () {
+  this.timeout(120_000);
+
   it("is ended when a content takes too long, and a new one reads the next", async () => {
     const thread = new ExaminationThread({ cpuMs: 100 });
     const answer = await thread.run("team", SLOW);

@@ -389,11 +389,16 @@ describe("A message", () => {
   });
 
   it("is refused only for the recipient whom it would be larger than 4 MB for", () => {
-    for (const more of ["", "{% if email %} {% endif %}", "я".repeat(300_000)]) {
+    const large = "名".repeat(700);
+    for (const [more, firstName] of [
+      ["", large],
+      ["{% if email %} {% endif %}", large],
+      ["я".repeat(300_000), "é".repeat(1_000)],
+    ] as const) {
       const composed = composeMessage({ ...content, html: `<p>${"{{ first_name }}".repeat(1_990)}</p>${more}${LINK}` });
       assertWellFormed(composed.fill(recipient).message);
       assert.throws(
-        () => composed.fill({ ...recipient, firstName: "é".repeat(1_000) }),
+        () => composed.fill({ ...recipient, firstName }),
         (error) => error instanceof UnsendableError && /more than 4000000 bytes|more than 2000000/.test(error.message),
       );
     }
