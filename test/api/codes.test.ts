@@ -118,8 +118,8 @@ const PROVOCATIONS: Record<ErrorCode, () => Promise<ApiAnswer>> = {
   complaint_rate_exceeded: () =>
     previewAfter(
       (sender) =>
-        sql`insert into delivery_days (team_id, environment, day, delivered, complaints)
-          values (${sender.team.id}, 'LIVE', (now() at time zone 'UTC')::date, 100, 2)`,
+        sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
+          values (${sender.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 100, 2)`,
     ),
   not_found: () => client().get("/lists/x"),
   method_not_allowed: () => client().put("/lists"),
