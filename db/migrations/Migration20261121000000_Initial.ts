@@ -383,7 +383,8 @@ export class Migration20261121000000_Initial extends Migration {
       end $$;`);
     // Changes figures on the day on which their mails were accepted. Those of mails that have another outcome count nothing.
     this.addSql(`create function add_mail_figures(send_ids text[], seqs int[], figures text[], counts int[])
-      returns void language sql as $$
+      returns void language plpgsql as $$
+      begin
         insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
         select s.team_id, s.environment, s.resource_id, r.day, m.figure, sum(m.count)
         from unnest(send_ids, seqs, figures, counts) m (send_id, seq, figure, count)
@@ -392,7 +393,7 @@ export class Migration20261121000000_Initial extends Migration {
           where r.send_id = m.send_id and r.seq = m.seq and r.state in ('SENT', 'UNKNOWN') offset 0) r
         cross join lateral (select team_id, environment, resource_id from sends where id = m.send_id offset 0) s
         group by 1, 2, 3, 4, 5 having sum(m.count) <> 0;
-      $$;`);
+      end $$;`);
     // A mail with both kinds of bounces counts as a hard one alone. A complaint counts on the day of its coming, too.
     this.addSql(`create function count_mail_reports() returns trigger language plpgsql as $$
       begin

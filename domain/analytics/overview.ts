@@ -62,9 +62,8 @@ async function resolveRange(em: EntityManager, { from, to }: OverviewQuery): Pro
   const last = dayNumber(end);
   const first = from === undefined ? last - (DEFAULT_DAYS - 1) : dayNumber(from);
   if (first > last) {
-    const problem =
-      to === undefined ? `must not be after today, ${end} in UTC, unless to is given` : "must not be after to";
-    throw new ApiError("validation_failed", `from ${problem}; it is ${from}.`, { param: "from" });
+    const latest = to === undefined ? `today, ${end} in UTC` : `to, ${end}`;
+    throw new ApiError("validation_failed", `from must not be after ${latest}; it is ${from}.`, { param: "from" });
   }
   const days = last - first + 1;
   if (days > MAX_DAYS) {
@@ -82,8 +81,8 @@ const withDelivered = (counts: Record<Figure, number>): Counts => ({
 });
 
 /**
- * What became of the mails of a tenant or a resource, per UTC day: exact at the moment of the call, from at most two rows of
- * sums per day and the changes that were not added to them yet.
+ * What became of the mails of a tenant or a resource, per UTC day: exact at the moment of the call, from a row of sums per
+ * day and the changes that were not added to it yet.
  * @throws {ApiError} `validation_failed` for a range; `not_found` for the resource
  */
 export async function readOverview(em: EntityManager, tenant: Tenant, query: OverviewQuery): Promise<Overview> {
