@@ -3,6 +3,7 @@ import { sql } from "kysely";
 import { appRouter } from "../../api/router.ts";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
+import { unsubscribeUrl } from "../../domain/links.ts";
 import { api, type Json } from "../support/api.ts";
 import { serveRoutes } from "../support/app.ts";
 import { makeTeam } from "../support/factories.ts";
@@ -74,17 +75,23 @@ describe("GET /analytics/overview", function () {
       { stage: "rcpt", match: "@gone.overview", code: 550, message: "5.1.1 No such user" },
       { stage: "data", match: "@cut.overview", drop: true },
     ]);
-    await sendAndWait(sender);
+    const { send_id: sendId } = await sendAndWait(sender);
+    const { origin, env } = await stack();
+    const optOut = await fetch(unsubscribeUrl(sender.vault, origin, { sendId, seq: 1 }), {
+      method: "POST",
+      body: new URLSearchParams({ "List-Unsubscribe": "One-Click" }),
+    });
+    assert.equal(optOut.status, 200);
     const other = await anotherNewsletter(sender);
 
-    const recording = await openRecordingOrm((await stack()).env.DATABASE_URL);
+    const recording = await openRecordingOrm(env.DATABASE_URL);
     const served = await serveRoutes(appRouter, { with: { orm: recording.orm } });
     try {
-      const counts = { ...ZEROS, sent: 40, delivered: 40, rejected: 8, unknown: 2 };
+      const counts = { ...ZEROS, sent: 40, delivered: 40, rejected: 8, unknown: 2, unsubscribed: 1 };
       for (const query of [{}, { resource_id: sender.newsletterId }] as Record<string, string>[]) {
         const { totals, rates, days } = await overview(sender.keys.live, query, served.base);
         assert.deepEqual(totals, counts);
-        assert.deepEqual(rates, { ...NO_RATES, delivered: 1, rejected: 8 / 48 });
+        assert.deepEqual(rates, { ...NO_RATES, delivered: 1, rejected: 8 / 48, unsubscribed: 1 / 40 });
         // A send may run over midnight.
         const sum = days.reduce((total: number, { sent }: { sent: number }) => total + sent, 0);
         assert.equal(sum, 40);
