@@ -1,4 +1,5 @@
 import { accountsRouter } from "./accounts/routes.ts";
+import { analyticsRouter } from "./analytics/routes.ts";
 import { contactsRouter } from "./contacts/routes.ts";
 import { listsRouter } from "./lists/routes.ts";
 import { meRouter } from "./me/routes.ts";
@@ -23,5 +24,6 @@ export const appRouter = router({
   unsubscribes: unsubscribesRouter,
   accounts: accountsRouter,
   webhooks: webhooksRouter,
+  analytics: analyticsRouter,
   usage: usageRouter,
 });

@@ -4,6 +4,7 @@ import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { accountCommands } from "./commands/accounts.ts";
+import { analyticsCommands } from "./commands/analytics.ts";
 import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
 import { fieldCommands } from "./commands/fields.ts";
@@ -50,6 +51,7 @@ const groups = [
   tokenCommands,
   accountCommands,
   newsletterCommands,
+  analyticsCommands,
   confirmationCommands,
   webhookCommands,
   deliveryCommands,

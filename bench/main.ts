@@ -78,6 +78,14 @@ program
   .option("--connections <list>", "connections allowed", numbers, [10, 20, 100, 200])
   .action(async (options) => show(await (await import("./pool.ts")).benchPool(options)));
 
+withStackOptions(program.command("analytics"))
+  .description("GET /analytics/overview of a team with many mails, opens, clicks and reports, and a recount of them")
+  .option("--events <n>", "mails, opens, clicks and reports", wholeNumber(1), 10_000_000)
+  .option("--newsletters <n>", "newsletters that they belong to, one a day", wholeNumber(1, 366), 366)
+  .option("--seconds <n>", "how long one run lasts", wholeNumber(1), 5)
+  .option("--clients <n>", "connections, each with one request at a time", wholeNumber(1), 4)
+  .action(async (options) => show(await (await import("./analytics.ts")).benchAnalytics(options)));
+
 withStackOptions(program.command("import"))
   .description("a CSV file through the command line, the first time and again")
   .option("--lines <n>", "lines of the file", wholeNumber(1), 100_000)

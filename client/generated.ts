@@ -36,6 +36,94 @@ export type AddListSubscribersBody = {
   subscriber_ids: Array<string>;
 };
 
+/** What became of the mails of a range of days. */
+export type AnalyticsOverview = {
+  object: "analytics_overview";
+  /** The first and the last day. */
+  id: string;
+  /** The first day, in UTC. */
+  from: string;
+  /** The last day, in UTC. */
+  to: string;
+  /** The sums over all days. */
+  totals: {
+    /** Mails that a server accepted. */
+    sent: number;
+    /** `sent` less both kinds of bounces. */
+    delivered: number;
+    /** Mails that a server refused. */
+    rejected: number;
+    /** Accepted mails that came back because the address does not exist. */
+    bounced_hard: number;
+    /** Accepted mails that came back for another reason, such as a full mailbox. */
+    bounced_soft: number;
+    /** Accepted mails that their recipients called spam. */
+    complained: number;
+    /** Opt-outs. */
+    unsubscribed: number;
+    /** Recipients left out while the mails went out, because they had become suppressed or opted out since the confirmation. */
+    suppressed: number;
+    /** Mails whose outcome is not known, because a connection or a worker was lost. */
+    unknown: number;
+    /** Opens that were tracked. */
+    opened: number;
+    /** Mails with at least one tracked open. */
+    opened_unique: number;
+    /** Clicks on links that were tracked. */
+    clicked: number;
+    /** Mails with at least one tracked click. */
+    clicked_unique: number;
+  };
+  /** Fractions of the totals, from 0 to 1; 0 where there is nothing to divide by. */
+  rates: {
+    /** `delivered` over `sent`. */
+    delivered: number;
+    /** Both kinds of bounces over `sent`. */
+    bounced: number;
+    /** `rejected` over `sent` and `rejected`. */
+    rejected: number;
+    /** `complained` over `delivered`. */
+    complained: number;
+    /** `unsubscribed` over `delivered`. */
+    unsubscribed: number;
+    /** `opened_unique` over `delivered`. */
+    opened: number;
+    /** `clicked_unique` over `delivered`. */
+    clicked: number;
+  };
+  /** Every day of the range, oldest first; one without mails has zeros. */
+  days: Array<{
+    /** The day, in UTC. */
+    date: string;
+    /** Mails that a server accepted. */
+    sent: number;
+    /** `sent` less both kinds of bounces. */
+    delivered: number;
+    /** Mails that a server refused. */
+    rejected: number;
+    /** Accepted mails that came back because the address does not exist. */
+    bounced_hard: number;
+    /** Accepted mails that came back for another reason, such as a full mailbox. */
+    bounced_soft: number;
+    /** Accepted mails that their recipients called spam. */
+    complained: number;
+    /** Opt-outs. */
+    unsubscribed: number;
+    /** Recipients left out while the mails went out, because they had become suppressed or opted out since the confirmation. */
+    suppressed: number;
+    /** Mails whose outcome is not known, because a connection or a worker was lost. */
+    unknown: number;
+    /** Opens that were tracked. */
+    opened: number;
+    /** Mails with at least one tracked open. */
+    opened_unique: number;
+    /** Clicks on links that were tracked. */
+    clicked: number;
+    /** Mails with at least one tracked click. */
+    clicked_unique: number;
+  }>;
+};
+
 /** The API key of a request. */
 export type ApiKey = {
   object: "api_key";
@@ -1720,6 +1808,15 @@ export type ListWebhooksQuery = {
   event?: string;
 };
 
+export type RetrieveAnalyticsOverviewQuery = {
+  /** The first day, in UTC. A range holds at most 366 days. */
+  from?: string;
+  /** The last day, in UTC; today unless given. */
+  to?: string;
+  /** Only figures of this newsletter or campaign. */
+  resource_id?: string;
+};
+
 export type ListListSubscribersQuery = {
   /** Records of a page at most. */
   limit?: number;
@@ -2690,6 +2787,32 @@ export class WebhooksResource {
   }
 }
 
+export class AnalyticsResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Retrieve what became of the mails of a range of days.
+   *
+   * Answers counts and rates of the days from `from` to `to`, and the counts of each day, in UTC: of the environment of the key, or with `resource_id` of one newsletter or campaign. A range holds at most 366 days; without `from` it is 30 days long, without `to` it ends today. A day that has not come has zeros.
+   *
+   * `sent`, `delivered`, the bounces, `complained`, the opens and the clicks belong to the day on which the mail was accepted, also when they come days later. `rejected`, `suppressed`, `unknown` and `unsubscribed` belong to the day on which they happened. A mail counts under its latest outcome: an unknown one that proves sent, by a late answer or because it bounced or was opened, counts as sent from then on.
+   *
+   * A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is a setting of the team and off by default: without it they are 0. Recipients whose mails expired or were cancelled are counted by the newsletter alone.
+   *
+   * **Scope:** `analytics:read`.
+   */
+  retrieveOverview(
+    query: RetrieveAnalyticsOverviewQuery = {},
+    options?: RequestOptions,
+  ): Promise<Answer<AnalyticsOverview>> {
+    return this.#transport.request({ method: "GET", path: "/analytics/overview", query }, options);
+  }
+}
+
 export class UsageResource {
   readonly #transport: Transport;
 
@@ -2722,6 +2845,7 @@ export class Resources {
   readonly unsubscribes: UnsubscribesResource;
   readonly accounts: AccountsResource;
   readonly webhooks: WebhooksResource;
+  readonly analytics: AnalyticsResource;
   readonly usage: UsageResource;
 
   constructor(transport: Transport) {
@@ -2734,6 +2858,7 @@ export class Resources {
     this.unsubscribes = new UnsubscribesResource(transport);
     this.accounts = new AccountsResource(transport);
     this.webhooks = new WebhooksResource(transport);
+    this.analytics = new AnalyticsResource(transport);
     this.usage = new UsageResource(transport);
   }
 }

@@ -4,6 +4,7 @@ import { defineConfig, EntityManager, type InferKyselyDB, MikroORM } from "@mikr
 import { type ColumnType, type Kysely, sql } from "kysely";
 import type { ClientBase } from "pg";
 import { accountEntities } from "./entities/account.ts";
+import { analyticsEntities } from "./entities/analytics.ts";
 import { audienceEntities } from "./entities/audience.ts";
 import { contactEntities } from "./entities/contact.ts";
 import { engagementEntities } from "./entities/engagement.ts";
@@ -34,6 +35,7 @@ const entities = [
   ...accountEntities,
   ...sendEntities,
   ...engagementEntities,
+  ...analyticsEntities,
   ...idempotencyEntities,
   ...webhookEntities,
   ...secretEntities,

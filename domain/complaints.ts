@@ -7,9 +7,6 @@ import { suppress } from "./suppressions.ts";
 import { emit } from "./webhooks/emit.ts";
 import { emailRecord } from "./webhooks/records.ts";
 
-/** Marks the ledger row whose recipient complained, so that a complaint counts once per address and newsletter. */
-const COMPLAINED = "complaint";
-
 /**
  * Records that a recipient reported a newsletter as spam: it counts towards today's complaint rate (UTC), and the
  * address is suppressed. Runs in the caller's transaction.
@@ -24,20 +21,17 @@ export async function recordComplaint(
   email: string,
 ): Promise<boolean> {
   const { sendId } = await readNewsletter(em, newsletterId);
-  const { rows } = await sql<{ seq: number; reason: string | null; emailSpelling: string | null }>`
-    select seq, reason, email_spelling as "emailSpelling" from send_recipients
+  const { rows } = await sql<{ seq: number; emailSpelling: string | null }>`
+    select seq, email_spelling as "emailSpelling" from send_recipients
     where send_id = ${sendId ?? null} and email = ${email} and state in ('SENT', 'UNKNOWN')
     for update`.execute(kysely(em));
   const [row] = rows;
   if (!row) throw new ApiError("resource_state_invalid", "The newsletter was not sent to this address.");
-  if (row.reason === COMPLAINED) return false;
-  await sql`update send_recipients set reason = ${COMPLAINED} where send_id = ${sendId ?? null} and seq = ${row.seq}`.execute(
-    kysely(em),
-  );
-  await sql`
-    insert into delivery_days as d (team_id, environment, day, complaints)
-    values (${tenant.teamId}, ${tenant.environment}, (now() at time zone 'UTC')::date, 1)
-    on conflict (team_id, environment, day) do update set complaints = d.complaints + 1`.execute(kysely(em));
+  const { numAffectedRows } = await sql`
+    insert into mail_reports (send_id, seq, kind, team_id, environment)
+    values (${sendId ?? null}, ${row.seq}, 'complaint', ${tenant.teamId}, ${tenant.environment})
+    on conflict (send_id, seq, kind) do nothing`.execute(kysely(em));
+  if (!numAffectedRows) return false;
   await emit(em, tenant, "email.complained", {
     record: emailRecord(
       "r",

@@ -3,6 +3,7 @@ import type { Env } from "../../config/env.ts";
 import { DEFAULT_DAILY_SEND_CAP } from "../../domain/access/keys.ts";
 import { WINDOW_SECONDS } from "../../domain/access/request-limit.ts";
 import { MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
+import { DEFAULT_DAYS, MAX_DAYS } from "../../domain/analytics/overview.ts";
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ADDRESS_WINDOW_DAYS } from "../../domain/audience/confirmation-limits.ts";
 import { MAX_FIELD_TEXT_LENGTH, MAX_FIELDS } from "../../domain/audience/contact-fields.ts";
@@ -128,6 +129,7 @@ export function factsOf(env: Env, basePath: string) {
       window_days: COMPLAINT_WINDOW_DAYS,
       threshold_percent: `${(COMPLAINT_THRESHOLD * 100).toFixed(2)} %`,
     },
+    analytics: { max_days: MAX_DAYS, default_days: DEFAULT_DAYS },
     token_seconds: TOKEN_LIFETIME_SECONDS,
     deferral_window_seconds: env.DEFERRAL_WINDOW_SECONDS,
     confirmations: {

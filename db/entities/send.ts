@@ -165,6 +165,11 @@ const SendRecipientSchema = defineEntity({
     state: p.text().$type<RecipientState>().default("QUEUED"),
     epoch: p.integer().default(0),
     attempts: p.smallint().default(0),
+    /**
+     * A bounce, a complaint, an open or a click of the mail came before the row was SENT: it was accepted, also where the
+     * row is UNKNOWN. Set by triggers of `mail_reports` and `engagements`.
+     */
+    responded: p.boolean().default(false),
     firstDeferredAt: instant().nullable(),
     retryAt: instant().nullable(),
     /** Why it is where it is: mailbox_unknown:550_5.1.1, suppressed, opted_out, … never the server's text. */
@@ -238,19 +243,6 @@ const DailySendUsageSchema = defineEntity({
   },
 });
 
-/** Mails delivered and complaints received, per team and UTC day: the complaint gate divides them. */
-const DeliveryDaySchema = defineEntity({
-  name: "DeliveryDay",
-  tableName: "delivery_days",
-  properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
-    day: p.date().primary(),
-    delivered: p.integer().default(0),
-    complaints: p.integer().default(0),
-  },
-});
-
 export const sendEntities = [
   NewsletterSchema,
   NewsletterListSchema,
@@ -262,5 +254,4 @@ export const sendEntities = [
   CreditBalanceSchema,
   CreditEntrySchema,
   DailySendUsageSchema,
-  DeliveryDaySchema,
 ] as const;

@@ -1,7 +1,8 @@
 import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { addressDomain, lookupAddress } from "../address.ts";
+import { DELIVERED, figureRows } from "../analytics/figures.ts";
 import { creditBalance } from "../credits.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
@@ -123,13 +124,16 @@ async function readCapFor(em: EntityManager, key: SendingKey, { eligible }: Plan
   return cap;
 }
 
-/** Complaints as a fraction of the mail delivered in the window; 0 when nothing was delivered. No minimum volume. */
+/**
+ * Complaints that came in the window as a fraction of the mail delivered in it, at most 1; 0 without a complaint. No minimum
+ * volume.
+ */
 async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
+  const today = sql`(clock_timestamp() at time zone 'UTC')::date`;
+  const window = figureRows(tenant, { from: sql`${today} - ${COMPLAINT_WINDOW_DAYS - 1}::int`, to: today });
   const { rows } = await sql<{ delivered: number; complaints: number }>`
-    select coalesce(sum(delivered), 0)::int as delivered, coalesce(sum(complaints), 0)::int as complaints
-    from delivery_days
-    where ${ofTenant(tenant)}
-      and day > (clock_timestamp() at time zone 'UTC')::date - ${COMPLAINT_WINDOW_DAYS}::int`.execute(kysely(em));
+    select coalesce(sum(${DELIVERED}), 0)::int as delivered, coalesce(sum(complaints_received), 0)::int as complaints
+    from (${window}) f`.execute(kysely(em));
   const { delivered = 0, complaints = 0 } = rows[0] ?? {};
   if (complaints === 0) return 0;
   return complaints / Math.max(delivered, complaints);

@@ -108,8 +108,8 @@ const GATES: Gate[] = [
     close: (s) =>
       run(
         s,
-        sql`insert into delivery_days (team_id, environment, day, delivered, complaints)
-          values (${s.team.id}, 'LIVE', (now() at time zone 'UTC')::date - 29, 1000, 2)`,
+        sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
+          values (${s.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date - 29, 1000, 2)`,
       ),
   },
   {
@@ -174,8 +174,8 @@ describe("The gates of a send", () => {
     await run(sender, sql`update credit_balances set available = 0 where ${ofTeam}`);
     await run(
       sender,
-      sql`insert into delivery_days (team_id, environment, day, delivered, complaints)
-        values (${sender.team.id}, 'LIVE', (now() at time zone 'UTC')::date, 1000, 2)`,
+      sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
+        values (${sender.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 1000, 2)`,
     );
     const other = await sender.mint({ sendDomains: [sender.domain] });
     const code = async (changes: { newsletterId?: string; token?: string; key?: string } = {}) => {
@@ -207,7 +207,7 @@ describe("The gates of a send", () => {
     assert.equal(await code(), "send_cap_exceeded");
     await run(sender, sql`update api_keys set daily_send_cap = 1000 where ${ofKey}`);
     assert.equal(await code(), "complaint_rate_exceeded");
-    await run(sender, sql`delete from delivery_days where ${ofTeam}`);
+    await run(sender, sql`delete from analytics_days where ${ofTeam}`);
     assert.equal(await code(), "quota_exceeded");
     await run(sender, sql`update credit_balances set available = 1000 where ${ofTeam}`);
     assert.equal(await code(), "202");
@@ -225,8 +225,8 @@ describe("The gates of a send", () => {
     const sender = await makeSender();
     await run(
       sender,
-      sql`insert into delivery_days (team_id, environment, day, delivered, complaints)
-        values (${sender.team.id}, 'LIVE', (now() at time zone 'UTC')::date, 1001, 2)`,
+      sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
+        values (${sender.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 1001, 2)`,
     );
     assert.equal((await preview(sender)).status, 200);
   });
