@@ -237,7 +237,22 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   },
   daily_send_usage: { lineage_id: "key_columns", day: "2026-08-15", used: 2 },
   delivery_days: { ...tenant, day: "2026-08-15", delivered: 2, complaints: 1 },
-  mail_reports: { send_id: "send_columns", seq: 1, kind: "bounce:soft", ...tenant, created_at: AT },
+  mail_reports: {
+    send_id: "send_columns",
+    seq: 1,
+    kind: "bounce:soft",
+    ...tenant,
+    email: "person@bücher.example",
+    created_at: AT,
+  },
+  report_sources: {
+    id: "rps_columns",
+    ...tenant,
+    provider: "SES",
+    topic_arn: "arn:aws:sns:eu-west-1:123456789012:reports",
+    public_key: "MFkw",
+    created_at: AT,
+  },
   engagements: {
     send_id: "send_columns",
     seq: 1,
