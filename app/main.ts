@@ -13,6 +13,7 @@ import { keyCommands } from "./commands/keys.ts";
 import { listenCommand } from "./commands/listen.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
 import { planCommands } from "./commands/plans.ts";
+import { providerCommands } from "./commands/providers.ts";
 import { secretCommands } from "./commands/secrets.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { tokenCommands } from "./commands/tokens.ts";
@@ -52,6 +53,7 @@ const groups = [
   accountCommands,
   newsletterCommands,
   analyticsCommands,
+  providerCommands,
   confirmationCommands,
   webhookCommands,
   deliveryCommands,

@@ -194,6 +194,12 @@ const settings = z.object({
   CONFIRMATIONS_PER_ADDRESS: integer(1, 1_000_000).default(5),
   /** Confirmation mails that a team may cause in a day, UTC. */
   CONFIRMATIONS_PER_TEAM: integer(1, 100_000_000).default(5_000),
+  /** Soft bounces of an address within the window after which a team mails it no more. */
+  SOFT_BOUNCES_TO_SUPPRESS: integer(1, 1_000).default(5),
+  /** Days for which a soft bounce counts. */
+  SOFT_BOUNCE_WINDOW_DAYS: integer(1, 365).default(30),
+  /** Requests of one provider's webhook in a minute. */
+  PROVIDER_REQUESTS_PER_MINUTE: integer(1, 1_000_000_000).default(30_000),
   /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000. For development and tests. */
   WEBHOOK_ALLOWED_HOSTS: list(isHostAndPort, "must be host:port pairs separated by commas, hosts in lower case"),
   /** Takes and calls https URLs only. */

@@ -22,6 +22,7 @@ export const ID_PREFIX = {
   delivery: "dlv",
   group: "grp",
   replay: "rpl",
+  reportSource: "rps",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

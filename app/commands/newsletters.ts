@@ -88,7 +88,9 @@ export function newsletterCommands(program: Command, run: Run): void {
     .action(({ newsletter, email }: { newsletter: string; email: string }) =>
       run(async (session) => {
         const tenant = await ownerOf(session, "newsletters", newsletter);
-        const recorded = await inTenant(session, tenant, (em) => recordComplaint(em, tenant, newsletter, email));
+        const recorded = await inTenant(session, tenant, (em) =>
+          recordComplaint(em, tenant, { newsletterId: newsletter, email }, session.env),
+        );
         return {
           text: recorded ? "Recorded; the address is suppressed" : "Recorded already; nothing changed",
           data: { newsletter, recorded },

@@ -108,7 +108,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "lists_team_id_environment_created_at_id_index" on "lists" ("team_id", "environment", "created_at", "id");`,
     );
     this.addSql(
-      `create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));`,
+      `create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "email" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));`,
     );
     this.addSql(
       `create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -127,6 +127,9 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "newsletter_lists" ("newsletter_id" text not null, "list_id" text not null, primary key ("newsletter_id", "list_id"));`,
     );
     this.addSql(`create index "newsletter_lists_list_id_index" on "newsletter_lists" ("list_id");`);
+    this.addSql(
+      `create table "report_sources" ("id" text not null, "team_id" text not null, "environment" text not null, "provider" text not null, "topic_arn" text null, "public_key" text null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
     this.addSql(
       `create table "request_counts" ("starts_at" timestamptz(3) not null, "caller_id" text not null, "count" int not null, primary key ("starts_at", "caller_id"));`,
     );
@@ -276,6 +279,7 @@ export class Migration20261121000000_Initial extends Migration {
       ["subscriptions", "subscriber_id", "subscribers"],
       ["email_accounts", "team_id", "teams"],
       ["newsletters", "team_id", "teams"],
+      ["report_sources", "team_id", "teams"],
       ["newsletter_lists", "newsletter_id", "newsletters"],
       ["newsletter_lists", "list_id", "lists"],
       ["credit_balances", "team_id", "teams"],
@@ -500,6 +504,9 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create index "subscriptions_confirmation_due" on "subscriptions" ("confirmation_due_at") where "confirmation_due_at" is not null;`,
     );
+    // How often mail to an address bounced of late.
+    this.addSql(`create index "mail_reports_soft_bounces" on "mail_reports" ("team_id", "environment", "email", "created_at")
+      where "email" is not null;`);
     // One row per person and mailing, however often the link is pressed.
     this.addSql(`create unique index "unsubscribes_once" on "unsubscribes"
       ("team_id", "environment", "campaign_id", "email") where "campaign_id" is not null;`);

@@ -126,8 +126,8 @@ const EXAMPLES: EventObjects = {
   "campaign.cancelled": campaign(CANCELLED),
   "email.sent": email(),
   "email.rejected": email({ status: "REJECTED", reason: "mailbox_unknown:550_5.1.1" }),
-  "email.bounced": email({ status: "BOUNCED", reason: "mailbox_unknown:550_5.1.1" }),
-  "email.complained": email({ status: "COMPLAINED" }),
+  "email.bounced": email({ status: "BOUNCED", reason: "bounce:hard" }),
+  "email.complained": email({ status: "COMPLAINED", reason: "complaint" }),
   "event.tracked": {
     object: "event",
     id: `${ID_PREFIX.tracking}_01m80rgrxye01bm0r4r2abe4g6`,

@@ -263,7 +263,22 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     figure: "sent",
     count: -2,
   },
-  mail_reports: { send_id: "send_columns", seq: 1, kind: "bounce:soft", ...tenant, created_at: AT },
+  mail_reports: {
+    send_id: "send_columns",
+    seq: 1,
+    kind: "bounce:soft",
+    ...tenant,
+    email: "person@bücher.example",
+    created_at: AT,
+  },
+  report_sources: {
+    id: "rps_columns",
+    ...tenant,
+    provider: "SES",
+    topic_arn: "arn:aws:sns:eu-west-1:123456789012:reports",
+    public_key: "MFkw",
+    created_at: AT,
+  },
   engagements: {
     send_id: "send_columns",
     seq: 1,

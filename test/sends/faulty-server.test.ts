@@ -40,6 +40,9 @@ const refused = (stage: "rcpt" | "data", code: number, message: string) => ({ st
 const KINDS: Record<string, Kind> = {
   greylisted: { count: 20, fault: refused("rcpt", 450, "4.2.0 Greylisted"), state: "SENT", caught: [1, 1] },
   nobody: { count: 8, fault: refused("rcpt", 550, "5.1.1 No such user"), state: "REJECTED", caught: [0, 0] },
+  full: { count: 4, fault: refused("rcpt", 552, "5.2.2 Mailbox full"), state: "REJECTED", caught: [0, 0] },
+  disabled: { count: 4, fault: refused("rcpt", 550, "5.2.1 Mailbox disabled"), state: "REJECTED", caught: [0, 0] },
+  blocked: { count: 4, fault: refused("rcpt", 550, "5.7.25 No reverse DNS"), state: "REJECTED", caught: [0, 0] },
   deferred: { count: 4, fault: refused("rcpt", 450, "4.2.0 Later"), state: "EXPIRED", caught: [0, 0] },
   closing: { count: 8, fault: refused("rcpt", 421, "4.3.2 Closing"), state: "SENT", caught: [1, 1] },
   closingatdot: { count: 4, fault: refused("data", 421, "4.3.2 Closing"), state: "SENT", caught: [1, 1] },

@@ -33,8 +33,8 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "A signed link names the row that tells the tenant.",
     program: "api",
-    file: /^domain\/audience\/(?:confirmations|unsubscribes)\.ts$/,
-    tables: ["sends", "subscriptions", "subscribers", "lists"],
+    file: /^domain\/(?:audience\/(?:confirmations|unsubscribes)|reports\/source)\.ts$/,
+    tables: ["sends", "subscriptions", "subscribers", "lists", "report_sources"],
     statement: BY_ID,
   },
   {
@@ -89,6 +89,13 @@ export const EXCEPTIONS: readonly Exception[] = [
     file: /^domain\/audience\/confirmations\.ts$/,
     tables: ["subscriptions", "subscribers", "lists", "suppressions", "confirmation_mails"],
     statement: /confirmation_due_at (?:<= clock_timestamp\(\)|= case)/,
+  },
+  {
+    reason: "A report names its mail by the id of a send, which tells the tenant.",
+    program: "workers",
+    file: /^domain\/reports\/record\.ts$/,
+    tables: ["sends"],
+    statement: BY_ID,
   },
   {
     reason: "The addresses that bounced are looked at for all tenants; each row carries its tenant along.",
