@@ -4,6 +4,7 @@ import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { accountCommands } from "./commands/accounts.ts";
+import { campaignCommands } from "./commands/campaigns.ts";
 import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
 import { fieldCommands } from "./commands/fields.ts";
@@ -27,7 +28,7 @@ const realLogin =
 
 const program = new Command("app")
   .description(
-    "Mailkeel's command line: teams, plans, keys, sending accounts, what newsletters target, webhooks, imports",
+    "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, webhooks, imports",
   )
   .option("--json", "print one JSON object")
   .configureHelp({ showGlobalOptions: true })
@@ -50,6 +51,7 @@ const groups = [
   tokenCommands,
   accountCommands,
   newsletterCommands,
+  campaignCommands,
   confirmationCommands,
   webhookCommands,
   deliveryCommands,

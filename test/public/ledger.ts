@@ -36,7 +36,6 @@ export async function mailLetter({ em, team, keys }: TestTeam): Promise<MailedLe
       resource_type: "newsletter",
       resource_id: newsletterId,
       api_key_id: "key_x",
-      account_id: "acct_x",
       status: "SENT",
       recipients: 1,
       credits_reserved: 1,
