@@ -7,6 +7,7 @@ import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ADDRESS_WINDOW_DAYS } from "../../domain/audience/confirmation-limits.ts";
 import { MAX_FIELDS } from "../../domain/audience/contact-fields.ts";
 import { MAX_FIELD_TEXT_LENGTH } from "../../domain/audience/rules.ts";
+import { MAX_CAMPAIGN_ACCOUNTS } from "../../domain/campaigns.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { REMEMBERED_HOURS, STALLED_SECONDS } from "../../domain/idempotency.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
@@ -118,6 +119,7 @@ export function factsOf(env: Env, basePath: string) {
       subject_chars: MAX_SUBJECT_LENGTH,
       body_bytes: MAX_NEWSLETTER_BYTES,
     },
+    campaigns: { accounts: MAX_CAMPAIGN_ACCOUNTS },
     records: {
       lists: env.MAX_LISTS,
       newsletters: env.MAX_NEWSLETTERS,
