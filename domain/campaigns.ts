@@ -1,6 +1,7 @@
 import { EmailAccount } from "../db/entities/account.ts";
 import { Campaign } from "../db/entities/send.ts";
 import type { EntityManager } from "../db/orm.ts";
+import { readSegment } from "./audience/segments/segments.ts";
 import { lockDraft } from "./drafts.ts";
 import { ApiError } from "./errors.ts";
 
@@ -36,6 +37,7 @@ export async function attachAccounts(
  */
 export async function attachSegment(em: EntityManager, campaignId: string, segmentId: string): Promise<Campaign> {
   const draft = await lockDraft(em, Campaign, campaignId);
+  await readSegment(em, segmentId);
   draft.segmentId = segmentId;
   await em.flush();
   return em.refreshOrFail(draft);

@@ -1,9 +1,9 @@
 import { sql } from "kysely";
 import type { AccountStatus } from "../../db/entities/account.ts";
 import type { BroadcastStatus } from "../../db/entities/send.ts";
-import { kysely, ofTenant } from "../../db/orm.ts";
+import { forTenant, kysely, ofTenant } from "../../db/orm.ts";
 import { readFields } from "../audience/contact-fields.ts";
-import { segmentCondition } from "../audience/segments/condition.ts";
+import { segmentContacts } from "../audience/segments/segments.ts";
 import { notFound } from "../errors.ts";
 import { emit } from "../webhooks/emit.ts";
 import { campaignRow } from "../webhooks/records.ts";
@@ -63,13 +63,15 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
 
 /** Contacts of the targeted segment: permitted when their address is valid. */
 const selectMembers: Sendable["selectMembers"] = async (em, { targetIds: [segmentId], ...tenant }) => {
-  const inSegment = segmentId === undefined ? sql`false` : await segmentCondition(em, tenant, segmentId);
+  const contacts =
+    segmentId === undefined
+      ? sql`select c.* from contacts c where ${ofTenant(tenant, "c")} and false`
+      : await segmentContacts(forTenant(em, tenant), tenant, segmentId);
   return sql`
     select c.id, c.email, c.email_spelling, c.first_name, c.last_name, null::text as list_id,
       nullif(c.fields, '{}') as fields, c.email_status = 'ACTIVE' as permitted, x.id is not null as suppressed,
       c.email_status as class
-    from contacts c left join suppressions x on ${ofTenant(tenant, "x")} and x.email = c.email
-    where ${ofTenant(tenant, "c")} and ${inSegment}`;
+    from (${contacts}) c left join suppressions x on ${ofTenant(tenant, "x")} and x.email = c.email`;
 };
 
 /** The segment is not evaluated again: it decided at the confirm. */

@@ -331,7 +331,7 @@ export async function readMail(id: number): Promise<Email> {
 
 /** A fault rule of the mail catcher, see stack/mail-faults.ts. */
 export interface FaultRule {
-  stage: "connect" | "auth" | "rcpt" | "data";
+  stage: "connect" | "auth" | "mail" | "rcpt" | "data";
   match?: string;
   code?: number;
   message?: string;
