@@ -5,6 +5,7 @@ import type { VerifyLogin } from "../domain/accounts.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { accountCommands } from "./commands/accounts.ts";
 import { analyticsCommands } from "./commands/analytics.ts";
+import { campaignCommands } from "./commands/campaigns.ts";
 import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
 import { fieldCommands } from "./commands/fields.ts";
@@ -29,7 +30,7 @@ const realLogin =
 
 const program = new Command("app")
   .description(
-    "Mailkeel's command line: teams, plans, keys, sending accounts, what newsletters target, webhooks, imports",
+    "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, webhooks, imports",
   )
   .option("--json", "print one JSON object")
   .configureHelp({ showGlobalOptions: true })
@@ -54,6 +55,7 @@ const groups = [
   newsletterCommands,
   analyticsCommands,
   providerCommands,
+  campaignCommands,
   confirmationCommands,
   webhookCommands,
   deliveryCommands,

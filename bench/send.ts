@@ -307,12 +307,12 @@ async function timeConfirm(sender: Sender): Promise<number> {
   return ms;
 }
 
-const sendRow = z.object({ id: z.string(), status: z.string(), account_id: z.string() });
+const sendRow = z.object({ id: z.string(), status: z.string() });
 
 async function readSendOf({ em, newsletterId }: Sender) {
   const row = await kysely(em)
     .selectFrom("sends")
-    .select(["id", "status", "account_id"])
+    .select(["id", "status"])
     .where("resource_id", "=", newsletterId)
     .executeTakeFirst();
   return sendRow.parse(row);

@@ -188,6 +188,8 @@ const settings = z.object({
   MAX_LISTS: integer(1, 1_000_000).default(1_000),
   /** Newsletters that a team may have in an environment. */
   MAX_NEWSLETTERS: integer(1, 1_000_000).default(10_000),
+  /** Campaigns that a team may have in an environment. */
+  MAX_CAMPAIGNS: integer(1, 1_000_000).default(10_000),
   /** API keys that work, of a team in an environment. */
   MAX_API_KEYS: integer(1, 1_000_000).default(100),
   /** Confirmation mails that a team may cause to one address in seven days, UTC. */

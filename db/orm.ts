@@ -179,9 +179,9 @@ export function kysely(em: EntityManager): Kysely<Database> {
   return em.getKysely<Database>();
 }
 
-/** An entity manager of its own identity map that sees the rows of one tenant only. */
+/** An entity manager of its own identity map that sees the rows of one tenant only, in the transaction of `em` if it is in one. */
 export function forTenant(em: EntityManager, { teamId, environment }: Tenant): EntityManager {
-  const fork = em.fork();
+  const fork = em.fork({ keepTransactionContext: true });
   fork.setFilterParams("tenant", { teamId, environment });
   return fork;
 }

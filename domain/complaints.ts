@@ -1,21 +1,23 @@
 import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
+import { BROADCASTS, readBroadcast } from "./drafts.ts";
 import { ApiError } from "./errors.ts";
-import { readNewsletter } from "./newsletters.ts";
 import { recordReport, type SoftBouncePolicy } from "./reports/record.ts";
+import type { SendResource } from "./sends/resource.ts";
 
 /**
- * Records that a recipient reported a newsletter as spam, see `recordReports`. Runs in the caller's transaction.
+ * Records that a recipient reported a newsletter or a campaign as spam, see `recordReports`. Runs in the caller's
+ * transaction.
  * @param email normalised address
  * @returns false when this complaint was recorded before
- * @throws {ApiError} `not_found` for the newsletter; `resource_state_invalid` when it never went to the address
+ * @throws {ApiError} `not_found` for the resource; `resource_state_invalid` when it never went to the address
  */
 export async function recordComplaint(
   em: EntityManager,
   tenant: Tenant,
-  { newsletterId, email }: { newsletterId: string; email: string },
+  { resource, email }: { resource: SendResource; email: string },
   policy: SoftBouncePolicy,
 ): Promise<boolean> {
-  const { sendId } = await readNewsletter(em, newsletterId);
+  const { sendId } = await readBroadcast(em, BROADCASTS[resource.type], resource.id);
   const mail = await kysely(em)
     .selectFrom("send_recipients")
     .select("seq")
@@ -25,5 +27,5 @@ export async function recordComplaint(
   const report = mail && sendId ? { sendId, seq: mail.seq, kind: "complaint" as const } : undefined;
   const outcome = report ? await recordReport(em, report, policy, tenant) : "not_mailed";
   if (outcome === "recorded" || outcome === "known") return outcome === "recorded";
-  throw new ApiError("resource_state_invalid", "The newsletter was not sent to this address.");
+  throw new ApiError("resource_state_invalid", "It was not sent to this address.");
 }

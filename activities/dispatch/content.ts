@@ -16,29 +16,30 @@ import type { LaneContent } from "../../domain/sends/content.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
 
-type Send = Pick<OpenedDispatch, "teamId" | "sendId">;
+type Lane = Pick<OpenedDispatch, "teamId" | "sendId" | "accountId">;
 
 /** Characters of the bodies whose messages stay composed between slices. A message takes some bytes for each. */
 const MAX_KEPT_CHARS = 4_000_000;
 
 /**
- * The parts that all mails of a send share, composed once per send and process: a body of 1 MiB takes half a second of the
+ * The parts that all mails of a lane share, composed once per lane and process: a body of 1 MiB takes half a second of the
  * thread that all teams share, and 50 ms of the event loop.
  */
 export class ComposedMessages {
   readonly #kept = new Map<string, { content: MessageContent; message: Promise<ComposedMessage> }>();
 
   /** @throws {TemplateError | UnsendableError} as `composeMessage` */
-  compose({ teamId, sendId }: Send, content: MessageContent): Promise<ComposedMessage> {
-    const before = this.#kept.get(sendId);
+  compose({ teamId, sendId, accountId }: Lane, content: MessageContent): Promise<ComposedMessage> {
+    const lane = `${sendId}/${accountId}`;
+    const before = this.#kept.get(lane);
     // The sender's name may be the account's, which an operator may change during a send.
     const isSame = before !== undefined && isDeepStrictEqual(before.content, content);
     const entry = isSame ? before : { content, message: compose(teamId, content) };
-    this.#kept.delete(sendId);
-    this.#kept.set(sendId, entry);
+    this.#kept.delete(lane);
+    this.#kept.set(lane, entry);
     if (!isSame) {
       entry.message.catch(() => {
-        if (this.#kept.get(sendId) === entry) this.#kept.delete(sendId);
+        if (this.#kept.get(lane) === entry) this.#kept.delete(lane);
       });
       this.#dropOldest();
     }
@@ -47,9 +48,9 @@ export class ComposedMessages {
 
   #dropOldest(): void {
     let chars = 0;
-    for (const [sendId, { content }] of [...this.#kept].reverse()) {
+    for (const [lane, { content }] of [...this.#kept].reverse()) {
       chars += content.html.length;
-      if (chars > MAX_KEPT_CHARS) this.#kept.delete(sendId);
+      if (chars > MAX_KEPT_CHARS) this.#kept.delete(lane);
     }
   }
 }
@@ -57,22 +58,23 @@ export class ComposedMessages {
 const compose = async (teamId: string, content: MessageContent): Promise<ComposedMessage> =>
   composeMessage(content, await prepareInThread(teamId, content));
 
-/** @returns a function that fills in a recipient's part of a send's mails */
+/** @returns a function that fills in a recipient's part of a lane's mails */
 export async function composeMails(
   { vault, env }: { vault: Vault; env: Env },
   messages: ComposedMessages,
-  send: Send,
+  lane: Lane,
   { subject, body, fromEmail, fromName, listNames, provider }: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
-  const message = await messages.compose(send, { subject, html: body, fromEmail, fromName });
+  const message = await messages.compose(lane, { subject, html: body, fromEmail, fromName });
   const messageIdDomain = domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1));
-  return ({ seq, email, firstName, lastName, listId }) => {
-    const mail = { sendId: send.sendId, seq };
+  return ({ seq, email, firstName, lastName, listId, fields }) => {
+    const mail = { sendId: lane.sendId, seq };
     return message.fill({
       email,
       firstName,
       lastName,
       listName: listId === null ? undefined : listNames.get(listId),
+      fields: fields ?? undefined,
       unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
       messageId: messageIdOf(mail, messageIdDomain),
       date: new Date(),

@@ -1,15 +1,21 @@
 import { type Command, InvalidArgumentError } from "commander";
+import { RESOURCE_TYPES } from "../../db/entities/send.ts";
 import { recordComplaint } from "../../domain/complaints.ts";
 import { creditBalance, grantCredits } from "../../domain/credits.ts";
+import { BROADCASTS, setSendDays } from "../../domain/drafts.ts";
+import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
-import { attachList, detachList, setSendDays } from "../../domain/newsletters.ts";
+import { attachList, detachList } from "../../domain/newsletters.ts";
 import { address, wholeNumber, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 
 const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const ANY_DAY = "any";
 
-/** Commands for facts that the API cannot set: a newsletter's lists and send days, credits, bounces and complaints. */
+/**
+ * Commands for facts that the API cannot set: a newsletter's lists, the send days of newsletters and campaigns, credits
+ * and complaints.
+ */
 export function newsletterCommands(program: Command, run: Run): void {
   interface ListOptions {
     newsletter: string;
@@ -41,26 +47,26 @@ export function newsletterCommands(program: Command, run: Run): void {
       }),
     );
 
-  program
-    .command("newsletter:send-days")
-    .description("restrict the days on which a draft may start to go out, in the team's time zone")
-    .requiredOption("--newsletter <id>", "the draft")
-    .requiredOption(
-      "--days <days>",
-      `comma-separated, of ${WEEKDAYS.join(", ")} or 1 to 7; ${ANY_DAY} lifts it`,
-      weekdays,
-    )
-    .action(({ newsletter, days }: { newsletter: string; days: number[] }) =>
-      run(async (session) => {
-        const tenant = await ownerOf(session, "newsletters", newsletter);
-        const { sendDays } = await inTenant(session, tenant, (em) => setSendDays(em, newsletter, days));
-        const named = sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
-        return {
-          text: `${newsletter} goes out on ${named || "any day"}`,
-          data: { newsletter, send_days: sendDays },
-        };
-      }),
-    );
+  for (const type of RESOURCE_TYPES) {
+    program
+      .command(`${type}:send-days`)
+      .description("restrict the days on which a draft may start to go out, in the team's time zone")
+      .requiredOption(`--${type} <id>`, "the draft")
+      .requiredOption(
+        "--days <days>",
+        `comma-separated, of ${WEEKDAYS.join(", ")} or 1 to 7; ${ANY_DAY} lifts it`,
+        weekdays,
+      )
+      .action(({ days, ...options }: { days: number[] } & { readonly [Kind in typeof type]: string }) =>
+        run(async (session) => {
+          const id = options[type];
+          const tenant = await ownerOf(session, `${type}s`, id);
+          const { sendDays } = await inTenant(session, tenant, (em) => setSendDays(em, BROADCASTS[type], id, days));
+          const named = sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
+          return { text: `${id} goes out on ${named || "any day"}`, data: { [type]: id, send_days: sendDays } };
+        }),
+      );
+  }
 
   withTenant(program.command("credits:grant"))
     .description("give a team email credits")
@@ -80,20 +86,34 @@ export function newsletterCommands(program: Command, run: Run): void {
       }),
     );
 
+  interface ComplaintOptions {
+    newsletter?: string;
+    campaign?: string;
+    email: string;
+  }
   program
     .command("complaint:record")
-    .description("record that a recipient called a newsletter spam")
-    .requiredOption("--newsletter <id>", "the newsletter")
+    .description("record that a recipient called a newsletter or a campaign spam")
+    .option("--newsletter <id>", "the newsletter")
+    .option("--campaign <id>", "the campaign")
     .requiredOption("--email <address>", "address of the recipient who complained", address)
-    .action(({ newsletter, email }: { newsletter: string; email: string }) =>
+    .action(({ email, ...options }: ComplaintOptions) =>
       run(async (session) => {
-        const tenant = await ownerOf(session, "newsletters", newsletter);
+        const [type, ...others] = RESOURCE_TYPES.filter((known) => options[known] !== undefined);
+        const id = type && options[type];
+        if (type === undefined || id === undefined || others.length > 0) {
+          throw new ApiError(
+            "validation_failed",
+            "Name the newsletter with --newsletter, or the campaign with --campaign.",
+          );
+        }
+        const tenant = await ownerOf(session, `${type}s`, id);
         const recorded = await inTenant(session, tenant, (em) =>
-          recordComplaint(em, tenant, { newsletterId: newsletter, email }, session.env),
+          recordComplaint(em, tenant, { resource: { type, id }, email }, session.env),
         );
         return {
           text: recorded ? "Recorded; the address is suppressed" : "Recorded already; nothing changed",
-          data: { newsletter, recorded },
+          data: { [type]: id, recorded },
         };
       }),
     );

@@ -12,6 +12,7 @@ import {
   type FieldTag,
   fieldTagsOf,
   fieldValuesOf,
+  longestFieldValue,
   type MergeValues,
   splitTemplate,
   type Template,
@@ -274,17 +275,22 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
   );
 }
 
-/** Whether recipients see the link and the end of the body, with a name or without: of both, what is worse. */
+/**
+ * Whether recipients see the link and the end of the body, with a name or without: of both, what is worse. A body is long
+ * if it is with custom fields of the greatest length.
+ */
 function readSamples(template: Template): { state: LinkState; isLong: boolean } {
   // Random, so that no condition knows these recipients.
   const word = () => randomBytes(6).toString("hex");
   const url = `https://${word()}.com/u/${word()}`;
   const email = `${word()}@${word()}.com`;
   const names = { first_name: word(), last_name: word(), list_name: word() };
-  const fields = fieldValuesOf(fieldTagsOf(template.variables), word);
-  const filled = { email, ...names, fields, unsubscribe_url: url };
-  const bodies = [filled, { email, unsubscribe_url: url }].map((values) => template.render(values));
+  const fieldTags = fieldTagsOf(template.variables);
+  const filled = { email, ...names, unsubscribe_url: url };
+  const withFields = { ...filled, fields: fieldValuesOf(fieldTags, word) };
+  const bodies = [withFields, { email, unsubscribe_url: url }].map((values) => template.render(values));
   const states = bodies.map((body) => findLink(body, url));
   const state = states.find((each) => each === "hidden") ?? states.find((each) => each === "absent") ?? "shown";
-  return { state, isLong: bodies.some(isLong) };
+  const longest = () => template.render({ ...filled, fields: fieldValuesOf(fieldTags, longestFieldValue) });
+  return { state, isLong: bodies.some(isLong) || (fieldTags.length > 0 && isLong(longest())) };
 }

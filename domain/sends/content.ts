@@ -23,15 +23,16 @@ export interface LaneContent {
 /** Reads the content of a lane's mails. */
 export async function readContent(em: EntityManager, dispatch: OpenedDispatch): Promise<LaneContent> {
   const { resource, accountId } = dispatch;
-  const { fromName, ...content } = await sendable(resource).readContent(em, dispatch, resource.id);
+  const { fromEmail, fromName, ...content } = await sendable(resource).readContent(em, dispatch, resource.id);
   const account = await kysely(em)
     .selectFrom("email_accounts")
-    .select(["hourly_limit", "daily_limit", "display_name", "status", "provider"])
+    .select(["email", "hourly_limit", "daily_limit", "display_name", "status", "provider"])
     .where("id", "=", accountId)
     .where(ofTenant(dispatch))
     .executeTakeFirstOrThrow();
   return {
     ...content,
+    fromEmail: fromEmail ?? account.email,
     fromName: fromName ?? account.display_name,
     provider: account.provider,
     limits: { hourly: account.hourly_limit, daily: account.daily_limit },

@@ -9,7 +9,7 @@ import { foldCounts } from "./counts.ts";
 import type { ResourceType, SendResource } from "./resource.ts";
 import { markUnknown } from "./unknown.ts";
 
-/** One account's part in a send. A newsletter's send has one lane. */
+/** One account's part in a send: a newsletter's send has one lane, a campaign's one for each of its accounts. */
 export interface Lane {
   sendId: string;
   accountId: string;

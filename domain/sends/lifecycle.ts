@@ -78,17 +78,19 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
       .$if(to === "SENDING", (query) => query.set({ started_at: sql<string>`coalesce(started_at, now())` }))
       .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<string>`coalesce(completed_at, now())` }))
       .where("id", "=", sendId)
-      .returning(["team_id", "environment", "resource_type", "resource_id", "account_id", "started_at", "completed_at"])
+      .returning(["team_id", "environment", "resource_type", "resource_id", "started_at", "completed_at"])
+      .returning(laneAccounts().as("account_ids"))
       .executeTakeFirstOrThrow();
     const tenant = { teamId: moved.team_id, environment: moved.environment };
     if (pauseReason !== null && isAccountFailure(pauseReason)) {
-      await recordAccountFailure(tx, { ...tenant, accountId: moved.account_id }, pauseReason);
+      for (const accountId of moved.account_ids) await recordAccountFailure(tx, { ...tenant, accountId }, pauseReason);
     }
     await sendable({ type: moved.resource_type, id: moved.resource_id }).markMoved(tx, tenant, moved.resource_id, {
       sendId,
       to,
       startedAt: moved.started_at,
       completedAt: moved.completed_at,
+      reason: pauseReason,
       step: before.status === to ? undefined : stepTo(to, before.started_at === null),
     });
     return true;

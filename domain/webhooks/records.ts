@@ -94,6 +94,31 @@ export const newsletterRow = (id: string) => ({
   from: sql`newsletters n where n.id = ${id}`,
 });
 
+/** Of a row of `campaigns`. */
+const campaignRecord = (row: string): RawBuilder<EventObject<"campaign">> =>
+  record("campaign", {
+    ...plain(
+      row,
+      "id",
+      "name",
+      "subject",
+      "from_name",
+      "status",
+      "status_reason",
+      "segment_id",
+      "account_ids",
+      "send_id",
+    ),
+    send_days: sql`${sql.ref(`${row}.send_days`)}::int[]`,
+    ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
+  });
+
+/** A campaign as its events show it. */
+export const campaignRow = (id: string) => ({
+  record: campaignRecord("c"),
+  from: sql`campaigns c where c.id = ${id}`,
+});
+
 /** Of a row of `send_recipients`, or of its columns that are used here. */
 export const emailRecord = (
   row: string,
@@ -102,10 +127,10 @@ export const emailRecord = (
 ): RawBuilder<EventObject<"email">> =>
   record("email", {
     id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
-    newsletter_id: sql`${resource.id}::text`,
-    campaign_id: nothing,
-    subscriber_id: sql.ref(`${row}.member_id`),
-    contact_id: nothing,
+    newsletter_id: resource.type === "newsletter" ? sql`${resource.id}::text` : nothing,
+    campaign_id: resource.type === "campaign" ? sql`${resource.id}::text` : nothing,
+    subscriber_id: resource.type === "newsletter" ? sql.ref(`${row}.member_id`) : nothing,
+    contact_id: resource.type === "campaign" ? sql.ref(`${row}.member_id`) : nothing,
     email: shownEmail(row),
     status,
     ...plain(row, "reason", "attempts"),

@@ -28,7 +28,6 @@ export async function makeLedger({ em, team, keys }: TestTeam, recipients: numbe
       resource_type: "newsletter",
       resource_id: newsletterId,
       api_key_id: "key_x",
-      account_id: "acct_x",
       status: "SENT",
       recipients,
       credits_reserved: recipients,

@@ -10,6 +10,7 @@ import { kysely } from "../../db/orm.ts";
 import { mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { addAccount, addSegment } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
 interface Ran {
@@ -331,6 +332,55 @@ describe("The app's command line", function () {
     await json(["provider:remove", "--source", ses.id]);
     assert.deepEqual((await json(["provider:list", "--team", id])).sources, added.sources);
     await refused(["provider:remove", "--source", ses.id], /no record/);
+  });
+
+  describe("campaigns", () => {
+    it("attaches a segment and accounts, in their order, and sets send days for drafts only", async () => {
+      const client = api(team.keys.live);
+      const draft = (await client.post("/campaigns", { name: "x" })).body.data.id;
+      const read = async () => (await client.get(`/campaigns/${draft}`)).body.data;
+      const segment = await addSegment(team);
+      const accounts = [
+        await addAccount(team, { email: uniqueEmail() }),
+        await addAccount(team, { email: uniqueEmail() }),
+      ];
+      await json(["campaign:attach-segment", "--campaign", draft, "--segment", segment]);
+      const attach = (ids: string) => ["campaign:attach-accounts", "--campaign", draft, "--accounts", ids];
+      for (const ids of [accounts, accounts.toReversed(), []]) {
+        assert.deepEqual((await json(attach(ids.join(",")))).accounts, ids);
+        const { segment_id, account_ids } = await read();
+        assert.deepEqual([segment_id, account_ids], [segment, ids]);
+      }
+      await refused(attach(`${accounts[0]},acct_none`), /no sending account acct_none/);
+      await refused(attach(Array.from({ length: 21 }, (_, i) => `acct_${i}`).join(",")), /at most 20/);
+      await json(["campaign:send-days", "--campaign", draft, "--days", "fri,1"]);
+      assert.deepEqual((await read()).send_days, [1, 5]);
+      await team.em.fork().execute("update campaigns set status = 'SENDING' where id = ?", [draft]);
+      await refused(attach(accounts.join(",")), /only a draft/);
+      await refused(["campaign:attach-segment", "--campaign", draft, "--segment", segment], /only a draft/);
+    });
+
+    it("does not attach another team's account", async () => {
+      const other = await makeTeam();
+      const account = await addAccount(other, { email: uniqueEmail() });
+      const draft = (await api(team.keys.live).post("/campaigns", { name: "x" })).body.data.id;
+      const attach = ["campaign:attach-accounts", "--campaign", draft, "--accounts", account];
+      await refused(attach, new RegExp(`no sending account ${account}`));
+    });
+
+    it("makes a drip sequence, which the API shows as a draft", async () => {
+      const { campaign, drip } = await json(["campaign:create", "--name", "Welcome", "--drip", "--team", id]);
+      assert.equal(drip, true);
+      assert.equal((await api(team.keys.live).get(`/campaigns/${campaign}`)).body.data.status, "DRAFT");
+    });
+
+    it("records a complaint about one newsletter or one campaign", async () => {
+      await refused(["complaint:record", "--email", uniqueEmail()], /--newsletter.*--campaign/);
+      await refused(
+        ["complaint:record", "--newsletter", "nl_x", "--campaign", "cmp_x", "--email", uniqueEmail()],
+        /--newsletter.*--campaign/,
+      );
+    });
   });
 
   describe("import", () => {

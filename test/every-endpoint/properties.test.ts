@@ -46,6 +46,11 @@ const RECORDS: Record<string, Records> = {
     sorts: BOTH,
     add: async (estate) => (await post(estate, "/newsletters", { name: "N" })).id,
   },
+  "/campaigns": {
+    table: "campaigns",
+    sorts: BOTH,
+    add: async (estate) => (await post(estate, "/campaigns", { name: "C" })).id,
+  },
   "/suppressions": {
     table: "suppressions",
     sorts: BOTH,
@@ -257,6 +262,12 @@ const PATCHES: Record<string, Record<string, readonly [unknown, unknown]>> = {
     name: ["One", "Two"],
     subject: ["Hello", "Good morning"],
     from_email: ["one@example.com", "two@example.com"],
+    from_name: ["One", null],
+    body: ["<p>One</p>", "<p>Two</p>"],
+  },
+  "PATCH /campaigns/{campaignId}": {
+    name: ["One", "Two"],
+    subject: ["Hello", "Good morning"],
     from_name: ["One", null],
     body: ["<p>One</p>", "<p>Two</p>"],
   },

@@ -313,6 +313,18 @@ describe("A message", () => {
     }
   });
 
+  it("has its footer first where custom fields can push the end out of sight", async () => {
+    const text = "word ".repeat(12_000);
+    for (const [tags, isFirst] of [
+      [1, false],
+      [30, true],
+    ] as const) {
+      const html = `<p>${text}</p>${"<p>{{ fields.about }}</p>".repeat(tags)}`;
+      const { html: shown = "" } = await PostalMime.parse(fill({ html }, { fields: { about: "short" } }).message);
+      assert.equal(shown.indexOf("https://mail.example.com/u/abc") < shown.indexOf("word"), isFirst, `${tags} fields`);
+    }
+  });
+
   it("has a link to unsubscribe whatever a custom field is", async () => {
     for (const html of [
       `{% if fields.vip %}Dear{% else %}${LINK}{% endif %}`,

@@ -29,7 +29,6 @@ export async function recordSend(
       resource_type: "newsletter",
       resource_id: newsletterId,
       api_key_id: "key_x",
-      account_id: "acct_x",
       status: "SENT",
       recipients,
       credits_reserved: recipients,

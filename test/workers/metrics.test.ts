@@ -329,9 +329,9 @@ describe("Metrics from Postgres", () => {
     const needing = (await gauge(registry, "mailkeel_sends_needing_operator")) ?? 0;
     const sending = (await gauge(registry, "mailkeel_sends", { status: "SENDING" })) ?? 0;
     // Older than anything else that the tests left waiting.
-    await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, account_id, status,
+    await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status,
         recipients, credits_reserved, cap_limit, cap_used_today, send_at, started_at)
-      values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', 'none', 'SENDING',
+      values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', 'SENDING',
         1, 0, 1, 1, now(), now() - interval '30 hours')`.execute(db);
     await sql`insert into send_recipients (send_id, seq, member_id, email, list_id, state)
       values (${sendId}, 1, 'none', 'nobody@example.com', 'none', 'QUEUED')`.execute(db);

@@ -69,6 +69,7 @@ export const EXCEPTIONS: readonly Exception[] = [
       "sends",
       "send_previews",
       "newsletters",
+      "campaigns",
       "email_accounts",
       "lists",
       "subscriptions",
