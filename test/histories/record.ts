@@ -31,10 +31,11 @@ import {
   type SenderOptions,
   setFaults,
   startSend,
+  startTomorrow,
   tokenOf,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { temporalClient } from "../support/temporal.ts";
+import { temporalClient, untilDetails as untilShown } from "../support/temporal.ts";
 import { historyFile, recordedHistory, type WorkflowHistory } from "./files.ts";
 
 /** Waits short enough to be waited for. */
@@ -87,25 +88,14 @@ async function start(sender: Sender): Promise<string> {
 }
 
 /** Confirmed for tomorrow. */
-async function startTomorrow(sender: Sender): Promise<string> {
-  await write(
-    sender,
-    sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
-      where id = ${sender.newsletterId}`,
-  );
-  return start(sender);
-}
+const startLater = async (sender: Sender): Promise<string> => (await startTomorrow(sender)).data.id;
 
 const dayComes = (sender: Sender, sendId: string) =>
   write(sender, sql`update sends set send_at = now() where id = ${sendId}`);
 
 const someMail = (sender: Sender) => until("some mail", async () => ((await ledgerStates(sender)).SENT ?? 0) > 3);
 
-const untilDetails = (sendId: string, text: string) =>
-  until(`"${text}" in the UI`, async () => {
-    const { currentDetails } = await handleOf(sendId).query<{ currentDetails: string }>("__temporal_workflow_metadata");
-    return currentDetails.includes(text);
-  });
+const untilDetails = (sendId: string, text: string) => untilShown(temporal, sendId, text, PATIENCE_MS);
 
 const untilOperator = (sendId: string) =>
   until("the call for an operator", async () => {
@@ -208,7 +198,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "sent-on-its-day": async () => {
     const sender = await senderTo({ reader: 2 });
-    const sendId = await startTomorrow(sender);
+    const sendId = await startLater(sender);
     await untilDetails(sendId, "starts at its send_at");
     await dayComes(sender, sendId);
     await update(sendId, "retry");
@@ -227,7 +217,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "paused-while-scheduled": async () => {
     const sender = await senderTo({ reader: 2 });
-    const sendId = await startTomorrow(sender);
+    const sendId = await startLater(sender);
     await update(sendId, "pause");
     await untilDetails(sendId, "Paused by an operator");
     await update(sendId, "resume");
@@ -239,7 +229,7 @@ const PATHS: Record<string, () => Promise<string>> = {
   },
 
   "cancelled-while-scheduled": async () => {
-    const sendId = await startTomorrow(await senderTo({ reader: 2 }));
+    const sendId = await startLater(await senderTo({ reader: 2 }));
     await update(sendId, "cancel");
     return sendId;
   },
@@ -330,7 +320,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "account-not-active-then-resumed": async () => {
     const sender = await senderTo({ reader: 2 });
-    const sendId = await startTomorrow(sender);
+    const sendId = await startLater(sender);
     const setStatus = (status: string) =>
       write(sender, sql`update email_accounts set status = ${status} where id = ${sender.accountId}`);
     await setStatus("SUSPENDED");
@@ -438,7 +428,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "long-while-paused": async () => {
     const sender = await senderTo({ reader: 3 });
-    const sendId = await startTomorrow(sender);
+    const sendId = await startLater(sender);
     await update(sendId, "pause");
     const { runId } = await handleOf(sendId).describe();
     await until("a second run", async () => {

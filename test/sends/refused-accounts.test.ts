@@ -19,7 +19,7 @@ import {
   tokenOf,
   untilStatus,
 } from "../support/sending.ts";
-import { temporalClient } from "../support/temporal.ts";
+import { temporalClient, untilDetails } from "../support/temporal.ts";
 
 /** How soon after the first refusal a send is PAUSED or waits. */
 const NOTICED_MS = 3_000;
@@ -134,16 +134,6 @@ describe("A sending account that its server refuses", () => {
     return sender;
   };
 
-  /** Waits until the details of a send's workflow hold `text`. */
-  const untilDetails = (client: Client, sendId: string, text: string, withinMs = NOTICED_MS) => {
-    const handle = client.workflow.getHandle(sendWorkflowId(sendId));
-    const hasText = async () => {
-      const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
-      return currentDetails.includes(text);
-    };
-    return eventually(hasText, { withinMs, what: `"${text}" in the details` });
-  };
-
   const untilRefused = () =>
     eventually(() => relay.refusedAt.length > 0, { what: "a refusal", withinMs: 30_000, everyMs: 10 });
 
@@ -168,7 +158,7 @@ describe("A sending account that its server refuses", () => {
         const { data } = await startSend(sender);
         await untilRefused();
         await untilStatus(sender, ["PAUSED"], NOTICED_MS);
-        await untilDetails(temporal, data.id, `Paused: ${refusing.stage}_refused`);
+        await untilDetails(temporal, data.id, `Paused: ${refusing.stage}_refused`, NOTICED_MS);
         assert.deepEqual(await ledgerStates(sender), { QUEUED: 300 });
 
         // A resume before the repair makes one attempt more, and the send is PAUSED again.
@@ -200,7 +190,7 @@ describe("A sending account that its server refuses", () => {
       const sender = await senderTo(relay, 100, 100);
       const { data } = await startSend(sender);
       await untilRefused();
-      await untilDetails(temporal, data.id, refusing.reason);
+      await untilDetails(temporal, data.id, refusing.reason, NOTICED_MS);
       assert.deepEqual(await ledgerStates(sender), { QUEUED: 100 });
       const handle = temporal.workflow.getHandle(sendWorkflowId(data.id));
       await eventually(
@@ -278,7 +268,7 @@ describe("A sending account that its server refuses", () => {
     const sender = await senderTo(relay, 5, 3);
     const { data } = await startSend(sender);
     await untilRefused();
-    await untilDetails(temporal, data.id, "login_refused");
+    await untilDetails(temporal, data.id, "login_refused", NOTICED_MS);
     assert.equal((await account(sender)).status, "ACTIVE");
     relay.refusing = undefined;
     await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("retry");

@@ -8,10 +8,12 @@ import { transaction } from "../../db/transaction.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "./api.ts";
 import { eventually } from "./eventually.ts";
 import { makeTeam, type TeamOptions, type TestTeam, unique } from "./factories.ts";
 import { stack } from "./stack.ts";
+import { temporalClient } from "./temporal.ts";
 
 /** A person on the list of a test's newsletter. */
 export interface TestRecipient {
@@ -29,6 +31,8 @@ export interface SenderOptions extends TeamOptions {
   subject?: string;
   body?: string;
   account?: Partial<EmailAccount>;
+  /** Accounts that mail its sends beside the first one, and the fields in which each differs from it. */
+  furtherAccounts?: readonly Partial<EmailAccount>[];
   /** No list is attached. */
   detached?: boolean;
 }
@@ -43,6 +47,8 @@ export interface Sender extends TestTeam {
   fromEmail: string;
   listId: string;
   accountId: string;
+  /** The accounts that mail its sends, `accountId` first. */
+  accountIds: readonly string[];
   newsletterId: string;
 }
 
@@ -99,22 +105,27 @@ export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
   await transaction(em, (tx) => grantCredits(tx, tenant, options.credits ?? 1_000_000, unique("grant")));
 
   const fromEmail = `news@${domain}`;
-  const accountId = newId("account");
   const { hostname, port } = new URL((await stack()).mail.smtp);
-  em.create(EmailAccount, {
-    id: accountId,
-    ...tenant,
-    email: fromEmail,
-    displayName: "Test News",
-    provider: "SMTP_OTHER",
-    status: "ACTIVE",
-    allowedDomains: [],
-    host: hostname,
-    port: Number(port),
-    security: "none",
-    maxConnections: 20,
-    ...options.account,
+  const accountIds = [{}, ...(options.furtherAccounts ?? [])].map((differences, i) => {
+    const id = newId("account");
+    em.create(EmailAccount, {
+      id,
+      ...tenant,
+      email: i === 0 ? fromEmail : `news${i + 1}@${domain}`,
+      displayName: "Test News",
+      provider: "SMTP_OTHER",
+      status: "ACTIVE",
+      allowedDomains: [],
+      host: hostname,
+      port: Number(port),
+      security: "none",
+      maxConnections: 20,
+      ...options.account,
+      ...differences,
+    });
+    return id;
   });
+  const [accountId = ""] = accountIds;
   await em.flush();
 
   const list = await client.post("/lists", { name: "Readers", optin: "SINGLE" });
@@ -132,7 +143,7 @@ export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
   assert.equal(draft.status, 201, draft.text);
   const newsletterId: string = draft.body.data.id;
   if (!options.detached) await transaction(em, (tx) => attachList(tx, newsletterId, listId));
-  return { ...made, client, domain, audience, fromEmail, listId, accountId, newsletterId };
+  return { ...made, client, domain, audience, fromEmail, listId, accountId, accountIds, newsletterId };
 }
 
 /** Another newsletter of the same team, from the same account and to the same list. */
@@ -168,10 +179,55 @@ export async function tokenOf(sender: CanSend): Promise<string> {
 }
 
 /** Previews and confirms; fails the test when either is refused. @returns the body of the 202 */
-export async function startSend(sender: CanSend): Promise<Json> {
+async function confirmed(sender: CanSend): Promise<Json> {
   const answer = await confirm(sender, await tokenOf(sender));
   assert.equal(answer.status, 202, answer.text);
   return answer.body;
+}
+
+/** A sender of whose send the lanes are known. */
+type OfLanes = CanSend & Pick<Sender, "em" | "accountIds">;
+
+/** Lets the newsletter be mailed tomorrow. */
+export const setTomorrow = ({ em, newsletterId }: Pick<Sender, "em" | "newsletterId">) =>
+  sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
+    where id = ${newsletterId}`.execute(kysely(em));
+
+/** Gives a send that has not begun a lane for each further account: a newsletter has none of them by itself. */
+export async function openFurtherLanes({ em, accountIds }: Pick<Sender, "em" | "accountIds">, sendId: string) {
+  await sql`insert into send_lanes (send_id, account_id)
+    select ${sendId}, id from unnest(${accountIds.slice(1)}::text[]) as a (id)`.execute(kysely(em));
+}
+
+/** Begins a send that was confirmed for tomorrow. */
+export async function beginToday({ em }: Pick<Sender, "em">, sendId: string): Promise<void> {
+  await sql`update sends set send_at = now() where id = ${sendId}`.execute(kysely(em));
+  const { client, close } = await temporalClient();
+  try {
+    await client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("retry");
+  } finally {
+    await close();
+  }
+}
+
+/** Confirms a send for tomorrow, over all accounts of the sender. @returns the body of the 202 */
+export async function startTomorrow(sender: OfLanes): Promise<Json> {
+  await setTomorrow(sender);
+  const body = await confirmed(sender);
+  await openFurtherLanes(sender, body.data.id);
+  return body;
+}
+
+/**
+ * Previews and confirms a send over all accounts of the sender; fails the test when either is refused.
+ * @returns the body of the 202
+ */
+export async function startSend(sender: CanSend & Partial<OfLanes>): Promise<Json> {
+  const { em, accountIds = [] } = sender;
+  if (!em || accountIds.length < 2) return confirmed(sender);
+  const body = await startTomorrow({ ...sender, em, accountIds });
+  await beginToday({ em }, body.data.id);
+  return body;
 }
 
 /** The newsletter as the API shows it, once it has one of these statuses. */

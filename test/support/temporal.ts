@@ -1,4 +1,6 @@
 import { Client, Connection } from "@temporalio/client";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
 
 /** A client of the stack's Temporal. */
@@ -8,3 +10,14 @@ export async function temporalClient(): Promise<{ client: Client; close: () => P
   const client = new Client({ connection, namespace: temporal.namespace });
   return { client, close: () => connection.close() };
 }
+
+/** Waits until the details that operators read of a send hold all of these texts. */
+export const untilDetails = (client: Client, sendId: string, texts: string | readonly string[], withinMs = 20_000) =>
+  eventually(
+    async () => {
+      const handle = client.workflow.getHandle(sendWorkflowId(sendId));
+      const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
+      return [texts].flat().every((text) => currentDetails.includes(text));
+    },
+    { what: `"${[texts].flat().join('", "')}" in the details`, withinMs },
+  );
