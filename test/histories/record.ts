@@ -10,6 +10,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Client, WithStartWorkflowOperation, WorkflowIdConflictPolicy } from "@temporalio/client";
 import proto from "@temporalio/proto";
 import { sql } from "kysely";
+import type { EmailAccount } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
 import { passwordContext } from "../../domain/accounts.ts";
 import { newId } from "../../domain/ids.ts";
@@ -83,6 +84,12 @@ function senderTo(names: Record<string, number>, options: SenderOptions = {}): P
   return makeSender({ recipients, ...options });
 }
 
+/** Two accounts of one connection each. @param second how the second differs */
+const twoAccounts = (second: Partial<EmailAccount> = {}): SenderOptions => ({
+  account: { maxConnections: 1 },
+  furtherAccounts: [second],
+});
+
 async function start(sender: Sender): Promise<string> {
   return (await startSend(sender)).data.id;
 }
@@ -96,6 +103,12 @@ const dayComes = (sender: Sender, sendId: string) =>
 const someMail = (sender: Sender) => until("some mail", async () => ((await ledgerStates(sender)).SENT ?? 0) > 3);
 
 const untilDetails = (sendId: string, text: string) => untilShown(temporal, sendId, text, PATIENCE_MS);
+
+const untilBothMail = (sendId: string) =>
+  until("both accounts at work", async () => {
+    const { raw } = await handleOf(sendId).describe();
+    return raw.pendingActivities?.length === 2;
+  });
 
 const untilOperator = (sendId: string) =>
   until("the call for an operator", async () => {
@@ -474,6 +487,56 @@ const PATHS: Record<string, () => Promise<string>> = {
   },
 
   failed: async () => start(await senderTo({ nobody: 2 })),
+
+  "two-accounts": async () => start(await senderTo({ slow: 60 }, twoAccounts())),
+
+  "two-accounts-one-fails": async () => start(await senderTo({ slow: 40, deferred: 1 }, twoAccounts({ port: 1 }))),
+
+  "two-accounts-both-fail-then-resumed": async () => {
+    const sender = await senderTo({ reader: 4 }, twoAccounts());
+    const sendId = await startLater(sender);
+    const setStatus = (status: string) =>
+      write(sender, sql`update email_accounts set status = ${status} where id = any(${sender.accountIds}::text[])`);
+    await setStatus("SUSPENDED");
+    await dayComes(sender, sendId);
+    await update(sendId, "retry");
+    await untilDetails(sendId, `${sender.accountId} account_not_active, `);
+    await setStatus("ACTIVE");
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "two-accounts-paused-in-two-slices": async () => {
+    const sendId = await start(await senderTo({ tardy: 8 }, twoAccounts()));
+    await untilBothMail(sendId);
+    await update(sendId, "pause");
+    await untilDetails(sendId, "Paused by an operator");
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "two-accounts-cancelled": async () => {
+    const sendId = await start(await senderTo({ tardy: 16 }, twoAccounts()));
+    await untilBothMail(sendId);
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  "two-accounts-one-full": async () => {
+    const sendId = await start(await senderTo({ slow: 60 }, twoAccounts({ hourlyLimit: 2 })));
+    await untilDetails(sendId, "has its connections or limits used up");
+    return sendId;
+  },
+
+  "two-accounts-continued-as-new": async () => {
+    const sendId = await start(await senderTo({ slow: 200 }, twoAccounts({ port: 1 })));
+    const { runId } = await handleOf(sendId).describe();
+    await until("a second run", async () => {
+      await update(sendId, "retry");
+      return (await handleOf(sendId).describe()).runId !== runId;
+    });
+    return sendId;
+  },
 
   "continued-as-new": async () => {
     const sender = await senderTo({ reader: 3 });

@@ -52,6 +52,20 @@ export interface Sender extends TestTeam {
   newsletterId: string;
 }
 
+/** The accounts of a suite's sends: how many, and the option of `makeSender` that makes those beside the first. */
+export interface OverAccounts {
+  accounts: number;
+  furtherAccounts: readonly Partial<EmailAccount>[];
+}
+
+/** A suite of sends that one account mails, and once more of sends that two accounts mail. */
+export function describeOverAccounts(title: string, suite: (over: OverAccounts) => void): void {
+  for (const accounts of [1, 2]) {
+    const furtherAccounts = Array.from({ length: accounts - 1 }, () => ({}));
+    describe(`${title} (${accounts} account${accounts > 1 ? "s" : ""})`, () => suite({ accounts, furtherAccounts }));
+  }
+}
+
 let requests = 0;
 /** A fresh Idempotency-Key. */
 export const freshKey = (): string => `${unique("key")}-${requests++}`;
