@@ -12,7 +12,6 @@ import proto from "@temporalio/proto";
 import { sql } from "kysely";
 import type { EmailAccount } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
-import { passwordContext } from "../../domain/accounts.ts";
 import { newId } from "../../domain/ids.ts";
 import { reservePorts } from "../../stack/infra.ts";
 import { findTemporalCli } from "../../stack/temporal-cli.ts";
@@ -31,6 +30,7 @@ import {
   type Sender,
   type SenderOptions,
   setFaults,
+  setLogin,
   startSend,
   startTomorrow,
   tokenOf,
@@ -316,11 +316,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "login-refused-then-resumed": async () => {
     const sender = await senderTo({ reader: 2 });
-    const password = sender.vault.encrypt("not the password", passwordContext(sender.accountId));
-    await write(
-      sender,
-      sql`update email_accounts set username = 'news', encrypted_password = ${password} where id = ${sender.accountId}`,
-    );
+    await setLogin(sender, "not the password");
     const sendId = await start(sender);
     await untilDetails(sendId, "login_refused");
     await write(

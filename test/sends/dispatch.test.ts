@@ -3,7 +3,6 @@ import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { passwordContext } from "../../domain/accounts.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
@@ -17,11 +16,13 @@ import {
   describeOverAccounts,
   ledgerStates,
   makeSender as makeSenderWith,
+  pausedFor,
   readMail,
   type Sender,
   type SenderOptions,
   sendAndWait,
   setFaults,
+  setLogin,
   startSend,
   startTomorrow,
   tokenOf,
@@ -59,14 +60,6 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
   /** Changes all accounts of a sender. */
   const setAccounts = ({ em, accountIds }: Sender, change: ReturnType<typeof sql>) =>
     sql`update email_accounts set ${change} where id = any(${accountIds}::text[])`.execute(kysely(em));
-  /** Why a send is paused whose accounts have all failed for this reason. */
-  const pausedFor = (code: string, { accountIds }: Sender) =>
-    accounts === 1
-      ? code
-      : accountIds
-          .toSorted()
-          .map((id) => `${id} ${code}`)
-          .join(", ");
 
   before(async () => {
     ({ client: temporal, close } = await temporalClient());
@@ -209,11 +202,7 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
 
   it("pauses with NeedsOperator when the account's login is refused, and mails every recipient after a resume", async () => {
     const sender = await makeSender({ recipients: 2 });
-    for (const id of sender.accountIds) {
-      const password = sender.vault.encrypt("not the password", passwordContext(id));
-      await sql`update email_accounts set username = 'news', encrypted_password = ${password}
-      where id = ${id}`.execute(kysely(sender.em));
-    }
+    await setLogin(sender, "not the password");
     await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
     const { data } = await startSend(sender);
     await untilStatus(sender, ["PAUSED"]);

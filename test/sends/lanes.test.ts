@@ -14,8 +14,7 @@ import {
 import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { type StagedRecipient, stageBatch } from "../../domain/sends/staging.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
-import { makeSender, type Sender, startTomorrow } from "../support/sending.ts";
-import { temporalClient, untilDetails } from "../support/temporal.ts";
+import { makeSender, type Sender, startUntaken } from "../support/sending.ts";
 
 const POLICY = { ladderSeconds: [60], windowSeconds: 3_600 };
 const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
@@ -31,14 +30,8 @@ interface Row {
 /** A send that is SENDING over two accounts and that no worker takes. */
 async function twoLanes(recipients: number) {
   const sender = await makeSender({ recipients, furtherAccounts: [{}] });
-  const { data } = await startTomorrow(sender);
-  const sendId: string = data.id;
-  // Its workflow waits for tomorrow; before, it would see that the send is SENDING.
-  const { client, close } = await temporalClient();
-  await untilDetails(client, sendId, "starts at its send_at").finally(close);
+  const sendId = await startUntaken(sender);
   const [first = "", second = ""] = sender.accountIds;
-  const db = kysely(sender.em);
-  await sql`update sends set status = 'SENDING' where id = ${sendId}`.execute(db);
   const open = async (accountId: string): Promise<OpenedDispatch> =>
     (await openDispatch(sender.em.fork(), { sendId, accountId })) ?? assert.fail("there is no such lane");
   return { sender, sendId, first, second, open };

@@ -1,8 +1,5 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
-import { sql } from "kysely";
-import { kysely } from "../../db/orm.ts";
-import { passwordContext } from "../../domain/accounts.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
 import { app } from "../support/command.ts";
@@ -15,6 +12,7 @@ import {
   makeSender,
   preview,
   type Sender,
+  setLogin,
   startSend,
   tokenOf,
   untilStatus,
@@ -124,13 +122,15 @@ describe("A sending account that its server refuses", () => {
     return relay;
   };
 
-  const senderTo = async ({ sink }: Relay, recipients: number, maxConnections: number): Promise<Sender> => {
-    const account = { host: "127.0.0.1", port: sink.port, maxConnections, username: "news" };
-    const sender = await makeSender({ recipients, account });
-    const password = sender.vault.encrypt("secret", passwordContext(sender.accountId));
-    await sql`update email_accounts set encrypted_password = ${password} where id = ${sender.accountId}`.execute(
-      kysely(sender.em),
-    );
+  const senderTo = async (
+    { sink }: Relay,
+    recipients: number,
+    maxConnections: number,
+    accounts = 1,
+  ): Promise<Sender> => {
+    const account = { host: "127.0.0.1", port: sink.port, maxConnections };
+    const sender = await makeSender({ recipients, account, furtherAccounts: Array(accounts - 1).fill({}) });
+    await setLogin(sender, "secret");
     return sender;
   };
 
@@ -325,25 +325,26 @@ describe("A sending account that its server refuses", () => {
     await assertOnce(senders, 10);
   });
 
-  it("in the middle of a send: finishes what its sessions may carry, then pauses, and mails each recipient once", async function () {
-    this.timeout(60_000);
-    await relayWith({ latencyMs: 10, mailsPerSession: 15 });
-    const sender = await senderTo(relay, 600, 20);
-    const { data } = await startSend(sender);
-    await eventually(() => relay.sink.received.length > 40, { withinMs: 20_000, what: "mails", everyMs: 5 });
-    relay.refusing = { stage: "login", code: 535 };
-    await untilStatus(sender, ["PAUSED"]);
-    const { SENT: sent = 0, ...rest } = await ledgerStates(sender);
-    assert.equal(sent, relay.sink.received.length);
-    // A mail that met two sessions at their end is deferred.
-    const { DEFERRED = 0, QUEUED = 0 } = rest;
-    assert.equal(sent + DEFERRED + QUEUED, 600);
-    assert.ok(sent > 40 && sent < 600, String(sent));
-    // One for those of the ramp, and one later where sessions worked on for a while.
-    assert.ok(relay.refusedAt.length <= 10, `${relay.refusedAt.length} refused logins`);
-    relay.refusing = undefined;
-    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
-    await untilStatus(sender, ["SENT"]);
-    await assertOnce([sender], 600);
-  });
+  for (const accounts of [1, 2])
+    it(`in the middle of a send (accounts: ${accounts}): finishes what its sessions may carry, then pauses, and mails each recipient once`, async function () {
+      this.timeout(60_000);
+      await relayWith({ latencyMs: 10, mailsPerSession: 15 });
+      const sender = await senderTo(relay, 600, 20 / accounts, accounts);
+      const { data } = await startSend(sender);
+      await eventually(() => relay.sink.received.length > 40, { withinMs: 20_000, what: "mails", everyMs: 5 });
+      relay.refusing = { stage: "login", code: 535 };
+      await untilStatus(sender, ["PAUSED"]);
+      const { SENT: sent = 0, ...rest } = await ledgerStates(sender);
+      assert.equal(sent, relay.sink.received.length);
+      // A mail that met two sessions at their end is deferred.
+      const { DEFERRED = 0, QUEUED = 0 } = rest;
+      assert.equal(sent + DEFERRED + QUEUED, 600);
+      assert.ok(sent > 40 && sent < 600, String(sent));
+      // One for those of the ramp, and one later where sessions worked on for a while.
+      assert.ok(relay.refusedAt.length <= 10 * accounts, `${relay.refusedAt.length} refused logins`);
+      relay.refusing = undefined;
+      await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
+      await untilStatus(sender, ["SENT"]);
+      await assertOnce([sender], 600);
+    });
 });

@@ -3,7 +3,6 @@ import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
-import { passwordContext } from "../../domain/accounts.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type Sink, type SinkOptions, startSink } from "../mail/smtp-sink.ts";
 import { eventually } from "../support/eventually.ts";
@@ -16,12 +15,13 @@ import {
   type Sender,
   type SenderOptions,
   setFaults,
+  setLogin,
   startSend,
   startTomorrow,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { temporalClient, untilDetails } from "../support/temporal.ts";
+import { makeLong, temporalClient, untilDetails } from "../support/temporal.ts";
 
 /** Rows that may be SENDING at once, per connection. */
 const ROWS_PER_CONNECTION = 3;
@@ -167,8 +167,7 @@ describe("A send over two accounts", function () {
     ];
 
     async function refuseLogin(sender: Sender, accountId: string) {
-      const encrypted_password = sender.vault.encrypt("not the password", passwordContext(accountId));
-      await setAccount(sender, accountId, { username: "news", encrypted_password });
+      await setLogin(sender, "not the password", [accountId]);
       await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
     }
 
@@ -284,6 +283,33 @@ describe("A send over two accounts", function () {
       });
       await untilStatus(sender, ["SENT"]);
       await assertAllSent(sender, recipients);
+    });
+
+    it("in the next run too, when its history got long", async function () {
+      this.timeout(120_000);
+      const recipients = 20;
+      const sender = await twoAccounts(recipients);
+      const [first = "", second = ""] = sender.accountIds;
+      const { port } = new URL((await stack()).mail.smtp);
+      const { data } = await startTomorrow(sender);
+      await setAccount(sender, first, { status: "SUSPENDED" });
+      await setAccount(sender, second, { port: 1 });
+      await beginToday(sender, data.id);
+      await untilDetails(temporal, data.id, ["has failed (account_not_active)", "connection_refused"]);
+      const handle = workflowOf(data.id);
+      const { runId } = await handle.describe();
+      await makeLong(handle);
+      // The ladder of the second wakes it.
+      await eventually(async () => (await handle.describe()).runId !== runId, {
+        what: "another run",
+        withinMs: 30_000,
+      });
+      await untilDetails(temporal, data.id, [`${first} has failed (account_not_active)`]);
+      await setAccount(sender, first, { status: "ACTIVE" });
+      await setAccount(sender, second, { port: Number(port) });
+      await untilStatus(sender, ["SENT"], 60_000);
+      await assertAllSent(sender, recipients);
+      assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }], "the first is not tried without a command");
     });
 
     it("until none is left: it pauses with the reason of each, and a resume tries all again", async () => {

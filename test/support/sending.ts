@@ -5,6 +5,7 @@ import { EmailAccount } from "../../db/entities/account.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { passwordContext } from "../../domain/accounts.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
@@ -13,7 +14,7 @@ import { type ApiAnswer, type ApiClient, api, type Json } from "./api.ts";
 import { eventually } from "./eventually.ts";
 import { makeTeam, type TeamOptions, type TestTeam, unique } from "./factories.ts";
 import { stack } from "./stack.ts";
-import { temporalClient } from "./temporal.ts";
+import { temporalClient, untilDetails } from "./temporal.ts";
 
 /** A person on the list of a test's newsletter. */
 export interface TestRecipient {
@@ -59,10 +60,32 @@ export interface OverAccounts {
 }
 
 /** A suite of sends that one account mails, and once more of sends that two accounts mail. */
-export function describeOverAccounts(title: string, suite: (over: OverAccounts) => void): void {
+export function describeOverAccounts(title: string, suite: (this: Mocha.Suite, over: OverAccounts) => void): void {
   for (const accounts of [1, 2]) {
     const furtherAccounts = Array.from({ length: accounts - 1 }, () => ({}));
-    describe(`${title} (${accounts} account${accounts > 1 ? "s" : ""})`, () => suite({ accounts, furtherAccounts }));
+    describe(`${title} (${accounts} account${accounts > 1 ? "s" : ""})`, function () {
+      suite.call(this, { accounts, furtherAccounts });
+    });
+  }
+}
+
+/** Why a send is paused whose accounts have all failed for the same reason. */
+export function pausedFor(reason: string, { accountIds }: Pick<Sender, "accountIds">): string {
+  if (accountIds.length === 1) return reason;
+  const reasons = accountIds.toSorted().map((id) => `${id} ${reason}`);
+  return reasons.join(", ");
+}
+
+/** Gives accounts of a sender a login; all of them unless some are named. */
+export async function setLogin(
+  { em, vault, accountIds }: Pick<Sender, "em" | "vault" | "accountIds">,
+  password: string,
+  ids = accountIds,
+): Promise<void> {
+  for (const id of ids) {
+    const encrypted = vault.encrypt(password, passwordContext(id));
+    await sql`update email_accounts set username = 'news', encrypted_password = ${encrypted}
+      where id = ${id}`.execute(kysely(em));
   }
 }
 
@@ -230,6 +253,16 @@ export async function startTomorrow(sender: OfLanes): Promise<Json> {
   const body = await confirmed(sender);
   await openFurtherLanes(sender, body.data.id);
   return body;
+}
+
+/** A send over all accounts of the sender that is SENDING in Postgres, and that no worker takes. @returns its id */
+export async function startUntaken(sender: OfLanes): Promise<string> {
+  const { data } = await startTomorrow(sender);
+  const { client, close } = await temporalClient();
+  // Before its workflow waits for tomorrow, it would see that the send is SENDING.
+  await untilDetails(client, data.id, "starts at its send_at").finally(close);
+  await sql`update sends set status = 'SENDING' where id = ${data.id}`.execute(kysely(sender.em));
+  return data.id;
 }
 
 /**

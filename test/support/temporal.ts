@@ -1,7 +1,11 @@
-import { Client, Connection } from "@temporalio/client";
+import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
+
+/** As many events as make a run continue as a new one. */
+const LONG_HISTORY = 3_000;
+const SIGNALS_AT_ONCE = 100;
 
 /** A client of the stack's Temporal. */
 export async function temporalClient(): Promise<{ client: Client; close: () => Promise<void> }> {
@@ -21,3 +25,10 @@ export const untilDetails = (client: Client, sendId: string, texts: string | rea
     },
     { what: `"${[texts].flat().join('", "')}" in the details`, withinMs },
   );
+
+/** Fills a history, as weeks of waiting would: with signals that the workflow has no handler for. */
+export async function makeLong(handle: WorkflowHandle): Promise<void> {
+  while ((await handle.describe()).historyLength < LONG_HISTORY) {
+    await Promise.all(Array.from({ length: SIGNALS_AT_ONCE }, () => handle.signal("nothing")));
+  }
+}
