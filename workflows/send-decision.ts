@@ -56,8 +56,8 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
   const { send, lanes, failing, resendAt, now } = view;
   // Postgres refuses the API's commands that come too late.
   if (command === "preview" || command === "confirm" || (command === "retry" && send)) return { kind: command };
-  // Pauses and cancels are answered by the run that took them.
   const isMailing = lanes.some(isUnderWay);
+  // Pauses and cancels are answered by the run that took them.
   const mayLeave = view.isLong && !isMailing && view.pauses.length + view.cancels.length === 0;
   if (!command && failing && failing.until > now) {
     if (mayLeave && send) return { kind: "continueAsNew" };
@@ -120,13 +120,14 @@ function nextOfLanes({ lanes, now, isLong }: SendView, { recipients }: SendState
   const free = steps.find(({ kind }) => kind === "dispatch");
   // A long run begins no slice beside another, so that all of them end and it can continue as a new run.
   if (free && !(isLong && isMailing)) return { kind: "dispatch", accountId: free.lane.accountId };
-  if (!isMailing) {
-    // A lane that finds nothing, and nothing that others keep, speaks for those that wait or have failed.
-    if (steps.some((step) => step.kind === "done" && !step.held)) return { kind: "settle" };
-    if (steps.every(({ kind }) => kind === "done")) return { kind: "settle" };
-    if (steps.every(({ kind }) => kind === "failed")) return { kind: "pauseForFailure", reason: reasonOf(steps) };
-  }
   const waits = steps.filter((step) => step.kind === "wait").sort((a, b) => a.ms - b.ms);
+  if (!isMailing) {
+    const hasFailed = steps.length > 0 && steps.every(({ kind }) => kind === "failed");
+    if (hasFailed) return { kind: "pauseForFailure", reason: reasonOf(steps) };
+    // Nothing is left to a lane, and no other keeps recipients: then those that wait have nothing to wait for.
+    const isDone = steps.some((step) => step.kind === "done" && !step.held);
+    if (isDone || waits.length === 0) return { kind: "settle" };
+  }
   const { ms, summary = "for the slice" } = waits[0] ?? {};
   return wait(summary, detailsOf(steps, recipients), ms, lanes.every(isCallingOperator));
 }

@@ -456,6 +456,12 @@ const TABLE: Row[] = [
     { kind: "settle" },
   ],
   [
+    "settles when no lane waits for recipients that another kept",
+    lanes([{ accountFailures: 1, ...failedFor("login_refused") }, last({ next: "done", held: true })]),
+    undefined,
+    { kind: "settle" },
+  ],
+  [
     "reads what may have changed before it begins a slice beside another",
     lanes([busy, {}], { isStale: true }),
     undefined,
