@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import fc from "fast-check";
 import type { SliceResult } from "../../activities/dispatch.ts";
 import type { SendState } from "../../domain/sends/lifecycle.ts";
 import { type LaneView, takenOverBy } from "../../workflows/lane-view.ts";
@@ -501,6 +502,55 @@ describe("The next step of a send", () => {
       assert.deepEqual(given, before, "the decision changes nothing");
     });
   }
+});
+
+/** Any lane of a send that is SENDING, without its account. */
+const anyLane = fc.record({
+  slice: fc.constantFrom<LaneView["slice"]>("none", "none", "none", "under way", "retried", "ending"),
+  accountFailures: fc.nat(4),
+  mayFindMore: fc.boolean(),
+  lastSlice: fc.option(
+    fc
+      .constantFrom<Partial<SliceResult>>(
+        { next: "continue" },
+        { next: "done" },
+        { next: "done", held: true },
+        { next: "deferred", waitMs: 3_000 },
+        { next: "account_full", waitMs: 3_000 },
+        temporaryFailure,
+        { ...temporaryFailure, temporary: false },
+      )
+      .chain((result) => fc.nat(5_000).map((agoMs) => last(result, NOW - agoMs).lastSlice)),
+    { nil: undefined },
+  ),
+});
+
+describe("A send over any lanes", () => {
+  it("never waits without an end: for a slice under way, or until a time", () => {
+    fc.assert(
+      fc.property(fc.array(anyLane, { maxLength: 4 }), fc.boolean(), (given, isLong) => {
+        const step = decide(lanes(given, { isLong }), undefined);
+        if (step.kind !== "wait") return;
+        const isMailing = given.some(({ slice }) => slice !== "none");
+        assert.ok(isMailing || (step.ms !== undefined && step.ms > 0), JSON.stringify(step));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it("begins a slice only of a lane that has none, and neither pauses nor settles beside a slice", () => {
+    fc.assert(
+      fc.property(fc.array(anyLane, { maxLength: 4 }), (given) => {
+        const step = decide(lanes(given), undefined);
+        const slices = new Map(given.map(({ slice }, i) => [`acct_${i + 1}`, slice]));
+        if (step.kind === "dispatch") assert.equal(slices.get(step.accountId), "none");
+        if (step.kind === "settle" || step.kind === "pauseForFailure") {
+          assert.ok(given.every(({ slice }) => slice === "none"));
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
 });
 
 describe("The deferred recipients that a lane takes", () => {
