@@ -45,7 +45,7 @@ describe("The preview of a campaign", () => {
         { email: `d@${audience}`, status: "PENDING" },
         { email: `e@${audience}`, status: "PENDING", suppressed: true },
       ],
-      otherAccounts: [{}],
+      furtherAccounts: [{}],
     });
     const answer = await preview(sender);
     assert.equal(answer.status, 200, answer.text);
@@ -137,7 +137,7 @@ describe("A campaign", () => {
   });
 
   it("shows every field, and its recipients by state after the send", async () => {
-    const sender = await makeCampaignSender({ otherAccounts: [{}], recipients: 3 });
+    const sender = await makeCampaignSender({ furtherAccounts: [{}], recipients: 3 });
     const path = `/campaigns/${sender.campaignId}`;
     const { id, created_at, updated_at, ...draft } = (await sender.client.get(path)).body.data;
     assert.match(id, /^cmp_/);
@@ -224,7 +224,7 @@ describe("A campaign", () => {
   });
 
   it("opens a lane for each account, and every recipient gets one mail", async () => {
-    const sender = await makeCampaignSender({ recipients: 40, otherAccounts: [{ displayName: "Second" }] });
+    const sender = await makeCampaignSender({ recipients: 40, furtherAccounts: [{ displayName: "Second" }] });
     const { data } = await startSend(sender);
     const { rows } = await run(sender, sql`select account_id as id from send_lanes where send_id = ${data.id}`);
     assert.deepEqual(rows.map((row) => (row as { id: string }).id).sort(), sender.accountIds.toSorted());
