@@ -83,8 +83,8 @@ withStackOptions(program.command("analytics"))
   .description("GET /analytics/overview of a team with many mails, opens, clicks and reports, and a recount of them")
   .option("--events <n>", "mails, opens, clicks and reports", wholeNumber(1), 10_000_000)
   .option("--newsletters <n>", "newsletters that they belong to, one a day", wholeNumber(1, 366), 366)
-  .option("--seconds <n>", "how long one run lasts", wholeNumber(1), 5)
-  .option("--clients <n>", "connections, each with one request at a time", wholeNumber(1), 4)
+  .option("--seconds <n>", "how long one run lasts", wholeNumber(1), 20)
+  .option("--per-second <n>", "requests that a run begins in a second", wholeNumber(1), 20)
   .action(async (options) => show(await (await import("./analytics.ts")).benchAnalytics(options)));
 
 withStackOptions(program.command("import"))
