@@ -8,6 +8,7 @@ export const ID_PREFIX = {
   list: "list",
   subscriber: "sub",
   contact: "con",
+  segment: "seg",
   suppression: "supp",
   unsubscribe: "unsub",
   account: "acct",
