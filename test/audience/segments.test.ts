@@ -214,10 +214,10 @@ describe("Segments", () => {
         events: [{ event: "received", resource: newsletter, at: AT }],
       }),
     });
-    const stranger = await makeTeam();
+    const another = await makeTeam();
     for (const other of [
       { teamId: tenant.teamId, environment: "TEST" },
-      { teamId: stranger.team.id, environment: "LIVE" },
+      { teamId: another.team.id, environment: "LIVE" },
     ] as const) {
       await storePeople(team.em, other, [person({ email })]);
       const received = await create({ event: "received" }, other);
