@@ -16,6 +16,7 @@ import { newsletterCommands } from "./commands/newsletters.ts";
 import { planCommands } from "./commands/plans.ts";
 import { providerCommands } from "./commands/providers.ts";
 import { secretCommands } from "./commands/secrets.ts";
+import { segmentCommands } from "./commands/segments.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { tokenCommands } from "./commands/tokens.ts";
 import { webhookCommands } from "./commands/webhooks.ts";
@@ -61,6 +62,7 @@ const groups = [
   deliveryCommands,
   listenCommand,
   fieldCommands,
+  segmentCommands,
   importCommand,
   secretCommands,
 ];
