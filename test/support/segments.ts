@@ -69,7 +69,6 @@ export async function storeSend(
       resource_type: "newsletter",
       resource_id: resource,
       api_key_id: "key_x",
-      account_id: "acct_x",
       status: "SENT",
       recipients,
       credits_reserved: 0,

@@ -1,5 +1,5 @@
-import { isDate, MAX_FIELD_TEXT_LENGTH } from "../contact-fields.ts";
-import { hasControlCharacter } from "../rules.ts";
+import { isDate } from "../contact-fields.ts";
+import { hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "../rules.ts";
 
 /** Most days between today and a relative date: about a hundred years. */
 export const MAX_DAYS = 36_500;
