@@ -31,7 +31,7 @@ export interface Overview {
 }
 
 /** The tables of the resources that are sent, by the prefix of their ids. */
-const RESOURCE_TABLES = { [ID_PREFIX.newsletter]: "newsletters" } as const;
+const RESOURCE_TABLES = { [ID_PREFIX.newsletter]: "newsletters", [ID_PREFIX.campaign]: "campaigns" } as const;
 
 /** @throws {ApiError} `not_found` when the tenant has no newsletter or campaign with this id */
 async function assertResource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {

@@ -4,9 +4,10 @@ import PostalMime, { type Email } from "postal-mime";
 import { EmailAccount } from "../../db/entities/account.ts";
 import type { FieldValues } from "../../db/entities/contact.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
-import { kysely } from "../../db/orm.ts";
+import { forTenant, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { passwordContext } from "../../domain/accounts.ts";
+import { createSegment } from "../../domain/audience/segments/segments.ts";
 import { attachAccounts, attachSegment } from "../../domain/campaigns.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
@@ -282,8 +283,13 @@ export async function makeCampaignSender(options: SenderOptions = {}): Promise<C
 }
 
 /** A segment of all contacts of a team. @returns its id */
-export async function addSegment(_of: Pick<TestTeam, "em" | "team">): Promise<string> {
-  return newId("segment");
+export async function addSegment({ em, team }: Pick<TestTeam, "em" | "team">): Promise<string> {
+  const tenant = { teamId: team.id, environment: "LIVE" as const };
+  const definition = { field: "email", op: "exists", value: true };
+  const { id } = await transaction(forTenant(em, tenant), (tx) =>
+    createSegment(tx, tenant, { name: "All", definition }),
+  );
+  return id;
 }
 
 /** Another newsletter of the same team, from the same account and to the same list. */

@@ -70,12 +70,12 @@ async function compileConditions(em: EntityManager, tenant: Tenant, conditions: 
 async function refuseUnknownResources(em: EntityManager, tenant: Tenant, { resources }: Compilation): Promise<void> {
   if (resources.length === 0) return;
   const ids = resources.map(({ value }) => String(value));
-  const known = await kysely(em)
-    .selectFrom("newsletters")
-    .select("id")
-    .where(ofTenant(tenant))
-    .where("id", "in", ids)
-    .execute();
+  const found = await Promise.all(
+    (["newsletters", "campaigns"] as const).map((table) =>
+      kysely(em).selectFrom(table).select("id").where(ofTenant(tenant)).where("id", "in", ids).execute(),
+    ),
+  );
+  const known = found.flat();
   refuseUnknown(resources, known, "must be the id of a newsletter or campaign of the team");
 }
 
