@@ -142,7 +142,7 @@ const SendSchema = defineEntity({
      * decide, or it was decided. A workflow is kept for it as long.
      */
     reviewUntil: instant().nullable(),
-    /** The code of the failure that paused it, e.g. login_refused; null when an operator paused it. */
+    /** Why it is paused, see `pauseSend`: e.g. login_refused; null when an operator paused it. */
     pauseReason: p.text().nullable(),
     ...timestamps,
   },
