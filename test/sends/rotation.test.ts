@@ -183,8 +183,10 @@ describe("A send over two accounts", function () {
         assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
         assert.deepEqual(await workflowOf(data.id).result(), { outcome: "SENT", sent: recipients, unknown: 0 });
         assert.equal(await needsOperator(data.id), false);
-        const { body } = await sender.client.get(`/accounts/${sender.accountId}`);
-        assert.equal(body.data.status, accountStatus);
+        const statusOf = async () => (await sender.client.get(`/accounts/${sender.accountId}`)).body.data.status;
+        await eventually(async () => (await statusOf()) === accountStatus, {
+          what: `the account to be ${accountStatus}`,
+        });
       });
     }
 
