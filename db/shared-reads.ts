@@ -1,4 +1,4 @@
-import type { Pool, PoolClient, QueryConfig, QueryResult } from "pg";
+import { DatabaseError, type Pool, type PoolClient, type QueryConfig, type QueryResult } from "pg";
 import type { EntityManager } from "./orm.ts";
 import type { CompiledStatement, NamedValues } from "./prepared.ts";
 
@@ -57,21 +57,29 @@ class SharedReads {
   /** @throws where no connection can be made */
   async #readGroup({ waiting }: Line): Promise<void> {
     const client = await (await this.#pool).connect();
-    try {
-      await sendTogether(client, waiting.splice(0, SENT_TOGETHER));
-    } finally {
-      client.release();
-    }
+    const hasEnded = await sendTogether(client, waiting.splice(0, SENT_TOGETHER));
+    client.release(hasEnded);
   }
 }
 
-/** Sends statements in one packet, and hands each its own result. */
-async function sendTogether(client: PoolClient, group: readonly Waiting[]): Promise<void> {
+/** Whether Postgres ends the session with this error; the connection closes a moment later. */
+const isFatal = (error: unknown): boolean => error instanceof DatabaseError && error.severity === "FATAL";
+
+/** Sends statements in one packet, and hands each its own result. @returns whether Postgres has ended the session */
+async function sendTogether(client: PoolClient, group: readonly Waiting[]): Promise<boolean> {
   const { stream } = client.connection;
   stream.cork();
-  const results = group.map(({ statement, resolve, reject }) => client.query(statement).then(resolve, reject));
+  const results = group.map(async ({ statement, resolve, reject }) => {
+    try {
+      resolve(await client.query(statement));
+      return false;
+    } catch (error) {
+      reject(error);
+      return isFatal(error);
+    }
+  });
   stream.uncork();
-  await Promise.all(results);
+  return (await Promise.all(results)).includes(true);
 }
 
 /** By driver, which has one pool. */
