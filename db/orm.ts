@@ -84,14 +84,17 @@ const ormConfig = (databaseUrl: string, { poolMax = 10, work = "command", onPool
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
       keepAlive: true,
+      // A statement is sent when it is there, and does not wait for the answers to those before it.
+      pipeline: true,
       onConnect: async (client: ClientBase) => {
         await limitSession(work)(client);
         await onConnect?.(client);
       },
       onPoolCreated: (pool: ConnectionPool) => {
         reclaimLostConnections(pool);
-        prepareNamed(pool);
+        // Sees the statements as they are sent.
         onPool?.(pool);
+        prepareNamed(pool);
       },
     },
     migrations: {

@@ -63,7 +63,7 @@ function macs<Purpose extends string>(root: Buffer): (purpose: Purpose, parts: P
   return (purpose, parts) => {
     const hmac = createHmac(HASH, keyFor(purpose));
     // Each part is preceded by its length, so that ("ab", "c") and ("a", "bc") differ.
-    for (const part of parts) hmac.update(`${String(part).length}:${part};`);
+    hmac.update(parts.map((part) => `${String(part).length}:${part};`).join(""));
     return hmac.digest("base64url");
   };
 }

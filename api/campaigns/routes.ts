@@ -28,6 +28,7 @@ const page = route({
   method: "GET",
   path: "/campaigns",
   scope: "campaigns:read",
+  largeAnswer: true,
   operationId: "listCampaigns",
   tag: "Campaigns",
   summary: "List the campaigns",

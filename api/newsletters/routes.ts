@@ -29,6 +29,7 @@ const page = route({
   method: "GET",
   path: "/newsletters",
   scope: "newsletters:read",
+  largeAnswer: true,
   operationId: "listNewsletters",
   tag: "Newsletters",
   summary: "List the newsletters",

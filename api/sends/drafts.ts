@@ -97,6 +97,7 @@ export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole 
     method: "GET",
     path: onePath,
     scope: scopes.read,
+    largeAnswer: true,
     operationId: `retrieve${noun}`,
     tag,
     summary: `Retrieve a ${type} with the states of its recipients`,

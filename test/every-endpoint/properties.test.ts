@@ -117,6 +117,28 @@ describe("Reading a list page by page while its records change", () => {
     assert.deepEqual(Object.keys(RECORDS).sort(), PAGED.map(({ meta }) => meta.path).sort());
   });
 
+  for (const listing of PAGED) {
+    const { meta } = listing;
+    const own = ENDPOINTS.find(
+      (endpoint) => endpoint.meta.method === "GET" && endpoint.meta.path.replace(/\/\{\w+\}$/, "") === meta.path,
+    );
+    const spec = RECORDS[meta.path];
+    if (!own || !spec || own.meta.path === meta.path) continue;
+    it(`GET ${meta.path} shows a record as GET ${own.meta.path} does`, async () => {
+      const estate = await makeEstate();
+      await spec.add(estate);
+      const { body } = await api(estate.keys.live).get(pathOf(listing, estate.values));
+      assert.ok(body.data.length > 0);
+      const [, param = ""] = /\{(\w+)\}$/.exec(own.meta.path) ?? [];
+      for (const record of body.data) {
+        const values = { ...estate.values, [param]: param === "email" ? record.email : record.id };
+        const { body: alone } = await api(estate.keys.live).get(pathOf(own, values));
+        // The record's own endpoint may show more behind.
+        assert.deepEqual(Object.entries(alone.data).slice(0, Object.keys(record).length), Object.entries(record));
+      }
+    });
+  }
+
   interface Walked {
     /** Every record of every page, in order. */
     records: Json[];
