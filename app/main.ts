@@ -12,6 +12,7 @@ import { keyCommands } from "./commands/keys.ts";
 import { listenCommand } from "./commands/listen.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
 import { planCommands } from "./commands/plans.ts";
+import { providerCommands } from "./commands/providers.ts";
 import { secretCommands } from "./commands/secrets.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { tokenCommands } from "./commands/tokens.ts";
@@ -50,6 +51,7 @@ const groups = [
   tokenCommands,
   accountCommands,
   newsletterCommands,
+  providerCommands,
   confirmationCommands,
   webhookCommands,
   deliveryCommands,

@@ -10,6 +10,8 @@ import {
   type FilledMessage,
   type MessageContent,
 } from "../../domain/mail/message.ts";
+import { messageIdOf } from "../../domain/mail/message-id.ts";
+import { sendGridHeader } from "../../domain/reports/sendgrid.ts";
 import type { LaneContent } from "../../domain/sends/content.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
@@ -60,19 +62,21 @@ export async function composeMails(
   { vault, env }: { vault: Vault; env: Env },
   messages: ComposedMessages,
   send: Send,
-  { subject, body, fromEmail, fromName, listNames }: LaneContent,
+  { subject, body, fromEmail, fromName, listNames, provider }: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
   const message = await messages.compose(send, { subject, html: body, fromEmail, fromName });
   const messageIdDomain = domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1));
-  return ({ seq, email, firstName, lastName, listId }) =>
-    message.fill({
+  return ({ seq, email, firstName, lastName, listId }) => {
+    const mail = { sendId: send.sendId, seq };
+    return message.fill({
       email,
       firstName,
       lastName,
       listName: listId === null ? undefined : listNames.get(listId),
-      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, { sendId: send.sendId, seq }),
-      // Derived from the ledger's row: the same mail sent again is recognisable as the same.
-      messageId: `${seq}.${send.sendId}@${messageIdDomain}`,
+      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
+      messageId: messageIdOf(mail, messageIdDomain),
       date: new Date(),
+      providerHeader: provider === "SMTP_SENDGRID" ? sendGridHeader(mail) : undefined,
     });
+  };
 }

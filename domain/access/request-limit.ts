@@ -248,6 +248,15 @@ export class RequestLimits {
     }
   }
 
+  /**
+   * Counts a request that is not one of an API's caller.
+   * @throws {ApiError} `rate_limit_exceeded` beyond the limit of a window
+   */
+  async limitRequests(em: EntityManager, callerId: string, limit: number): Promise<void> {
+    const { refused } = this.allowanceOf(await this.countFailure(em, callerId, limit), limit);
+    if (refused) throw refused;
+  }
+
   /** Counts one failure of an address; while Postgres does not, in this process alone. */
   async countFailure(em: EntityManager, callerId: string, limit: number): Promise<WindowCount> {
     try {

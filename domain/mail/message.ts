@@ -48,6 +48,8 @@ export interface MessageRecipient {
   /** `left@right`, without angle brackets */
   messageId: string;
   date: Date;
+  /** A header for the account's provider, as a whole line with its CRLF, all ASCII */
+  providerHeader?: string | undefined;
 }
 
 export interface MessageEnvelope {
@@ -155,7 +157,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
       `Date: ${formatDate(recipient.date)}\r\n` +
       `Message-ID: <${inAngleBrackets(recipient.messageId, MESSAGE_ID)}>\r\n` +
       `List-Unsubscribe: <${inAngleBrackets(recipient.unsubscribeUrl, UNSUBSCRIBE_URL)}>\r\n` +
-      `List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n${beforeText}` +
+      `List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n${recipient.providerHeader ?? ""}${beforeText}` +
       textPart.encode(values, budget) +
       beforeHtml +
       htmlPart.encode(values, budget) +

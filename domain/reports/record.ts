@@ -48,6 +48,7 @@ export async function recordReports(
   policy: SoftBouncePolicy,
   tenant?: Tenant,
 ): Promise<ReportOutcome[]> {
+  if (reports.length === 0) return [];
   const bySend = Map.groupBy(reports, ({ sendId }) => sendId);
   const outcomes = new Map<string, ReportOutcome>();
   for (const send of await readSends(em, [...bySend.keys()], tenant)) {

@@ -319,6 +319,23 @@ describe("The app's command line", function () {
     });
   });
 
+  it("adds, changes, lists and removes the webhooks of providers", async () => {
+    const topic = "arn:aws:sns:eu-west-1:123456789012:reports";
+    const [ses] = (await json(["provider:add", "--provider", "ses", "--team", id])).sources;
+    assert.deepEqual([ses.provider, ses.topic, ses.public_key], ["SES", null, null]);
+    assert.match(ses.path, /^\/hooks\/ses\/[0-9a-z]{26}\.[\w-]{43}$/);
+    const changed = await json(["provider:set", "--source", ses.id, "--topic", topic]);
+    assert.deepEqual(changed.sources, [{ ...ses, topic }]);
+    await refused(["provider:set", "--source", ses.id, "--topic", "reports"], /ARN of an SNS topic/);
+    await refused(["provider:set", "--source", ses.id, "--public-key", "x"], /P-256/);
+    await refused(["provider:add", "--provider", "postmark", "--team", id], /It is one of: SES, SENDGRID/);
+    const added = await json(["provider:add", "--provider", "sendgrid", "--team", id]);
+    assert.deepEqual((await json(["provider:list", "--team", id])).sources, [...changed.sources, ...added.sources]);
+    await json(["provider:remove", "--source", ses.id]);
+    assert.deepEqual((await json(["provider:list", "--team", id])).sources, added.sources);
+    await refused(["provider:remove", "--source", ses.id], /no record/);
+  });
+
   describe("import", () => {
     it("imports a file into a list and reports refused lines", async () => {
       const list = (await api(team.keys.live).post("/lists", { name: "x" })).body.data.id;

@@ -87,6 +87,20 @@ describe("Dispatch", () => {
     assert.ok(!link.includes(sender.audience), "no address in the link");
   });
 
+  it("names the mail in a header to SendGrid, which gives it back in its reports, and to no other provider", async () => {
+    for (const provider of ["SMTP_SENDGRID", "SMTP_OTHER"] as const) {
+      const sender = await makeSender({ recipients: 1, account: { provider } });
+      await sendAndWait(sender);
+      const [caught] = await caughtMails(sender);
+      assert.ok(caught);
+      const { headers, messageId } = await readMail(caught.id);
+      const given = headers.find(({ key }) => key === "x-smtpapi")?.value;
+      const id = /^<(.+)@/.exec(messageId ?? "")?.[1];
+      const expected = provider === "SMTP_SENDGRID" ? { unique_args: { mailkeel_mail: id } } : undefined;
+      assert.deepEqual(given && JSON.parse(given), expected);
+    }
+  });
+
   it("leaves out recipients that are suppressed or opt out between confirm and dispatch", async () => {
     const sender = await makeSender({ recipients: 4 });
     await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
