@@ -1,0 +1,12 @@
+/** What a mail says about one recipient of a mail that went out. */
+export type ReportKind = "hard" | "soft" | "complaint" | "none";
+
+export interface ReportedRecipient {
+  /** In lower case, as the report spells it; empty where it names none. */
+  address: string;
+  kind: ReportKind;
+  /** Delivery is still tried: the mail may arrive yet. Only of a soft kind. */
+  isDelay: boolean;
+  /** Name of the rule that decided; safe to log. */
+  rule: string;
+}
