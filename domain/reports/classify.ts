@@ -43,7 +43,13 @@ function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   const known = found.length > 0 ? found : [""];
   return reportOf(
     mail,
-    known.map((address) => ({ address, kind: "complaint", isDelay: false, rule: `feedback: ${type}` })),
+    known.map((address) => ({
+      address,
+      kind: "complaint",
+      isDelay: false,
+      isSendersFault: false,
+      rule: "feedback",
+    })),
   );
 }
 
@@ -65,17 +71,22 @@ function classifyWords(reply: string, lines: string, { status = "", isOnly }: { 
   return classifyReply(readReply(lines.replace(REPEATED_FIELD, ""), "", status));
 }
 
-/** The lines of the text about one recipient of a delivery status notification. */
-function linesAbout(mail: IncomingMail, address: string, isOnly: boolean): string {
-  const about = readRecipients(mail).find((recipient) => recipient.address === address);
-  return about?.text ?? (isOnly ? mail.text : "");
-}
+const settled = (address: string, kind: "none" | "soft", rule: string): ReportedRecipient => ({
+  address,
+  kind,
+  isDelay: kind === "soft",
+  isSendersFault: false,
+  rule,
+});
 
-function classifyStatus(mail: IncomingMail, group: StatusGroup, isOnly: boolean): ReportedRecipient {
-  const { address, action, status, diagnostic } = group;
-  if (SUCCESSES.has(action)) return { address, kind: "none", isDelay: false, rule: `action: ${action}` };
-  if (action === "delayed") return { address, kind: "soft", isDelay: true, rule: "action: delayed" };
-  const lines = linesAbout(mail, address, isOnly);
+/** @param lines the text for persons, as far as it is about this recipient */
+function classifyStatus(
+  { address, action, status, diagnostic }: StatusGroup,
+  lines: string,
+  isOnly: boolean,
+): ReportedRecipient {
+  if (SUCCESSES.has(action)) return settled(address, "none", `action: ${action}`);
+  if (action === "delayed") return settled(address, "soft", "action: delayed");
   // A diagnostic that is a lone number, or missing, says nothing; the text for persons may.
   const words = /[\p{L}]{3}/u.test(diagnostic) ? diagnostic : `${diagnostic}\n${replyIn(lines)}`;
   return { address, isDelay: false, ...classifyWords(words, lines, { status, isOnly }) };
@@ -84,9 +95,11 @@ function classifyStatus(mail: IncomingMail, group: StatusGroup, isOnly: boolean)
 /** A report of RFC 3464. */
 function readStatuses(mail: IncomingMail, text: string): ClassifiedMail {
   const groups = readDeliveryStatus(text);
+  const isOnly = groups.length === 1;
+  const about = new Map(readRecipients(mail).map((recipient) => [recipient.address, recipient.text]));
   return reportOf(
     mail,
-    groups.map((group) => classifyStatus(mail, group, groups.length === 1)),
+    groups.map((group) => classifyStatus(group, about.get(group.address) ?? (isOnly ? mail.text : ""), isOnly)),
   );
 }
 
@@ -98,7 +111,7 @@ function readPlainBounce(mail: IncomingMail): ClassifiedMail {
   return reportOf(
     mail,
     recipients.map(({ address, text }) => {
-      if (isDelay) return { address, kind: "soft", isDelay, rule: "text: delayed" };
+      if (isDelay) return settled(address, "soft", "text: delayed");
       return { address, isDelay, ...classifyWords(replyIn(text), text, { isOnly }) };
     }),
   );

@@ -1,7 +1,7 @@
 import PostalMime, { type Email } from "postal-mime";
 
 /** Bytes of a mail that are read: a report stands before the mail that it returns, so that the rest may be cut off. */
-export const MAX_READ_BYTES = 512 * 1024;
+export const MAX_READ_BYTES = 256 * 1024;
 /** Most characters of a text that rules look at, and of one of its lines. */
 const MAX_TEXT_CHARS = 64 * 1024;
 const MAX_LINE_CHARS = 2_000;

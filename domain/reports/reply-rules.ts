@@ -1,3 +1,6 @@
+import { classOfStatus, type StatusClass } from "../mail/enhanced-status.ts";
+import type { ReportedRecipient } from "./report.ts";
+
 /** The command that a reply answers, where the report says so. `other`: the connection, HELO or MAIL. */
 export type ReplyStage = "other" | "rcpt" | "data";
 
@@ -16,6 +19,8 @@ interface ReplyRule {
   /** Names the rule; for reports about what was decided why. */
   name: string;
   kind: "hard" | "soft";
+  /** A soft bounce for the sender, its server or the message: the address is not at fault. */
+  isSendersFault?: true;
   /** Must match the text, where given. */
   says?: RegExp;
   /** Must match the enhanced status code, where given. */
@@ -92,6 +97,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "too many messages",
     kind: "soft",
+    isSendersFault: true,
     says: /receiving (?:mail|email)s? at a rate|too (?:many|much|fast)|rate[- ]?limit|throttl|(?:exceed|over).{0,30}(?:rate|connections|messages per)|unexpected volume|concurren/,
     source: "RFC 3463 X.4.5; Gmail and Yahoo SMTP error references",
   },
@@ -140,12 +146,14 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "relaying refused",
     kind: "soft",
+    isSendersFault: true,
     says: /relay(?:ing)? (?:\S{1,80} )?(?:access )?(?:denied|not permitted|not allowed|prohibited|is not)|(?:unable|not (?:allowed|permitted)|won't|will not|cannot) (?:to )?relay|we do not relay|isn't in my list of allowed rcpthosts|not.{0,20}gateway/,
     source: "RFC 5321 3.6.2; RFC 3463 X.7.1; replies of Postfix, Exim, qmail",
   },
   {
     name: "sender, its server or the message refused",
     kind: "soft",
+    isSendersFault: true,
     says: /\bspam|\bube\b|unsolicited|\bbulk|virus|malware|phish|black ?list|block ?list|blocklisted|\brbl\b|dnsbl|spamhaus|barracuda|reputation|\bspf\b|\bdkim\b|dmarc|authenticat|reverse dns|\bptr\b|\brdns\b|policy|banned|not (?:rfc|compliant)|rfc ?(?:2?822|2821|532[12])(?![;\d])|content (?:rejected|refused|filter)|rejected (?:by|due|for)|sender.{0,40}(?:reject|refus|denied|invalid|not exist|unknown|verif|domain|block)|domain of sender|from: domain|client host|your (?:ip|host|server|domain|network)|sending (?:ip|domain|server)|greylist|graylist|try again later|prohibited|not authori[sz]ed|unauthori[sz]ed|permission|restrict|administrative|attachment|8-bit|header/,
     // The prose of a report that quotes no server has such words in its advice.
     when: ({ code, status }) => code !== undefined || status !== "",
@@ -154,6 +162,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "message too large",
     kind: "soft",
+    isSendersFault: true,
     says: /(?:message|mail|size).{0,40}(?:too (?:large|big|long)|exceed|limit)|(?:exceed|limit).{0,40}(?:size|length)/,
     source: "RFC 1870; RFC 3463 X.2.3 and X.3.4",
   },
@@ -217,13 +226,18 @@ export const REPLY_RULES: readonly ReplyRule[] = [
 /** The name where no rule decided. */
 export const NO_RULE = "none fits";
 
-/** Kind of bounce that a quoted reply means, and the name of the rule that decided. */
-export function classifyReply(reply: QuotedReply): { kind: "hard" | "soft"; rule: string } {
+const SENDERS_CLASSES: ReadonlySet<StatusClass | undefined> = new Set<StatusClass>(["sender", "policy", "content"]);
+
+/** The bounce that a quoted reply means, and the name of the rule that decided. */
+export function classifyReply(reply: QuotedReply): Pick<ReportedRecipient, "kind" | "isSendersFault" | "rule"> {
   const rule = REPLY_RULES.find(
     ({ says, status, when }) =>
       (says === undefined || says.test(reply.text)) &&
       (status === undefined || status.test(reply.status)) &&
       (when === undefined || when(reply)),
   );
-  return { kind: rule?.kind ?? "soft", rule: rule?.name ?? NO_RULE };
+  if (rule === undefined) {
+    return { kind: "soft", isSendersFault: SENDERS_CLASSES.has(classOfStatus(reply.status)), rule: NO_RULE };
+  }
+  return { kind: rule.kind, isSendersFault: rule.isSendersFault ?? false, rule: rule.name };
 }

@@ -7,6 +7,8 @@ export interface ReportedRecipient {
   kind: ReportKind;
   /** Delivery is still tried: the mail may arrive yet. Only of a soft kind. */
   isDelay: boolean;
+  /** A bounce for the mail's content or its sender, which says nothing about the address. Only of a soft kind. */
+  isSendersFault: boolean;
   /** Name of the rule that decided; safe to log. */
   rule: string;
 }

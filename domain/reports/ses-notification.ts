@@ -26,8 +26,10 @@ function bounced(bounce: Json): ReportedRecipient[] {
     const isPermanent = bounce["bounceType"] === "Permanent";
     // Without a reply there is only Amazon's own type.
     const known =
-      reply.text === "" && isPermanent ? { kind: "hard" as const, rule: "Permanent" } : classifyReply(reply);
-    return { address: addressOf(recipient), isDelay: false, ...known, rule: `SES: ${known.rule}` };
+      reply.text === "" && isPermanent
+        ? { kind: "hard" as const, isSendersFault: false, rule: "SES: permanent" }
+        : classifyReply(reply);
+    return { address: addressOf(recipient), isDelay: false, ...known };
   });
 }
 
@@ -37,6 +39,7 @@ function complained(complaint: Json): ReportedRecipient[] {
     address: addressOf(recipient),
     kind,
     isDelay: false,
+    isSendersFault: false,
     rule: "SES: complaint",
   }));
 }
