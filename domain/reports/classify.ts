@@ -3,7 +3,7 @@ import { type IncomingMail, parseIncomingMail } from "./incoming-mail.ts";
 import { addressesIn, isPlainBounce, readRecipients, replyIn, saysDelayed } from "./plain-bounce.ts";
 import { readReply } from "./quoted-reply.ts";
 import { classifyReply, NO_RULE } from "./reply-rules.ts";
-import type { ReportedRecipient, ReportKind } from "./report.ts";
+import { isComplaint, type ReportedRecipient, type ReportKind } from "./report.ts";
 import { readNotification } from "./ses-notification.ts";
 
 /** A mail that came in, as it concerns mails that went out. */
@@ -25,17 +25,11 @@ function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): Classifi
   return { kind, recipients, returned: mail.returned };
 }
 
-/**
- * Types of feedback that are no complaint of a recipient: RFC 6591 (authentication failures; "dkim" and "dmarc" before it),
- * RFC 6430 (not-spam). All others are: a mail that its recipient reports, in whatever words, is not mailed again.
- */
-const NO_COMPLAINT = new Set(["auth-failure", "dkim", "dmarc", "not-spam"]);
-
 /** A report of RFC 5965. */
 function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   const fields = readFields(text);
   const type = /^[\w-]*/.exec(fields.get("feedback-type")?.toLowerCase() ?? "")?.[0] ?? "";
-  if (type === "" || NO_COMPLAINT.has(type)) return { ...NO_REPORT, returned: mail.returned };
+  if (type === "" || !isComplaint(type)) return { ...NO_REPORT, returned: mail.returned };
   const named = [...text.matchAll(/^(?:original-rcpt-to|removal-recipient):(.*)$/gim)];
   const addresses = [...new Set(named.map(([, value = ""]) => addressOf(value.trim())))].slice(0, MAX_REPORTED);
   const to = /^to:(.*)$/im.exec(mail.returned)?.[1] ?? "";

@@ -12,3 +12,12 @@ export interface ReportedRecipient {
   /** Name of the rule that decided; safe to log. */
   rule: string;
 }
+
+/**
+ * Types of feedback that are no complaint of a recipient: RFC 6591 (authentication failures; "dkim" and "dmarc" before it),
+ * RFC 6430 (not-spam). All others are: a mail that its recipient reports, in whatever words, is not mailed again.
+ */
+const NO_COMPLAINT = new Set(["auth-failure", "dkim", "dmarc", "not-spam"]);
+
+/** @param type of feedback (RFC 5965), in lower case */
+export const isComplaint = (type: string): boolean => !NO_COMPLAINT.has(type);

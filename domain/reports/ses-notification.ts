@@ -1,7 +1,7 @@
 import { MAX_REPORTED } from "./delivery-status.ts";
 import { readReply } from "./quoted-reply.ts";
 import { classifyReply } from "./reply-rules.ts";
-import type { ReportedRecipient } from "./report.ts";
+import { isComplaint, type ReportedRecipient } from "./report.ts";
 
 type Json = Record<string, unknown>;
 
@@ -34,7 +34,7 @@ function bounced(bounce: Json): ReportedRecipient[] {
 }
 
 function complained(complaint: Json): ReportedRecipient[] {
-  const kind = complaint["complaintFeedbackType"] === "not-spam" ? "none" : "complaint";
+  const kind = isComplaint(textOf(complaint["complaintFeedbackType"])) ? "complaint" : "none";
   return listOf(complaint["complainedRecipients"]).map((recipient) => ({
     address: addressOf(recipient),
     kind,
