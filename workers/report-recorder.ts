@@ -1,4 +1,5 @@
 import type { ActivityDeps } from "../activities/deps.ts";
+import { isCancelled, isUnreachable } from "../db/unreachable.ts";
 import { type MailReport, type ReportOutcome, recordReports } from "../domain/reports/record.ts";
 
 /** Reports that one call records at most. */
@@ -17,7 +18,7 @@ interface Waiting {
 export class ReportRecorder {
   readonly #deps: Pick<ActivityDeps, "orm" | "env">;
   #waiting: Waiting[] = [];
-  #running: Promise<void> | undefined;
+  #isRunning = false;
 
   constructor(deps: Pick<ActivityDeps, "orm" | "env">) {
     this.#deps = deps;
@@ -27,21 +28,30 @@ export class ReportRecorder {
   record(reports: readonly MailReport[]): Promise<ReportOutcome[]> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ reports, resolve, reject });
-      this.#running ??= this.#run().finally(() => {
-        this.#running = undefined;
-      });
+      if (!this.#isRunning) void this.#run();
     });
   }
 
   async #run(): Promise<void> {
+    this.#isRunning = true;
     while (this.#waiting.length > 0) {
       const batch = this.#takeBatch();
       try {
         await this.#commit(batch);
-      } catch {
-        // One bad report must not hold the others back for ever: each is tried by itself.
-        for (const waiting of batch) await this.#commit([waiting]).catch(waiting.reject);
+      } catch (error) {
+        await this.#commitEach(batch, error);
       }
+    }
+    // Without an await since the look at the queue: a report that comes now begins another run.
+    this.#isRunning = false;
+  }
+
+  /** One bad report must not hold the others back for ever: each is tried by itself, unless the failure is that of all. */
+  async #commitEach(batch: readonly Waiting[], error: unknown): Promise<void> {
+    const isOfAll = batch.length === 1 || isUnreachable(error) || isCancelled(error);
+    for (const waiting of batch) {
+      if (isOfAll) waiting.reject(error);
+      else await this.#commit([waiting]).catch(waiting.reject);
     }
   }
 

@@ -74,7 +74,7 @@ export interface RecipientText {
 
 /** The recipients that the text of a report names, each with the lines about it. */
 export function readRecipients(mail: IncomingMail): RecipientText[] {
-  const given = [...new Set(addressesIn(mail.header("x-failed-recipients")))];
+  const given = [...new Set(addressesIn(mail.header("x-failed-recipients")))].slice(0, MAX_REPORTED);
   const lines = mail.text.split("\n");
   const own = new Set(addressesIn(`${mail.header("to")} ${mail.header("from")} ${mail.header("reply-to")}`));
   const starts = new Map<string, number>();

@@ -141,7 +141,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     name: "account disabled",
     kind: "soft",
     says: /(?:account|mailbox|user|recipient|address)\b.{0,60}?(?:disabled|suspended|inactive|deactivated|not active|locked|blocked|frozen|restricted|expired|closed|discontinued|bloqu)|(?:disabled|inactive|suspended|not an active) (?:recipient|account|user|mailbox|address)|заблокирован|(?:帐号|账号|邮箱|用户).{0,6}(?:冻结|禁用|停用)/,
-    source: "RFC 3463 X.2.1; RFC 7372's neighbours in the IANA registry (5.7.13)",
+    source: "RFC 3463 X.2.1; RFC 5248 X.7.13; replies of Gmail, Yahoo and Orange",
   },
   {
     name: "relaying refused",

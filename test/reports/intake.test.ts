@@ -4,9 +4,10 @@ import { connect } from "node:net";
 import { sql } from "kysely";
 import nodemailer from "nodemailer";
 import { pickPort } from "../../config/ports.ts";
-import { kysely } from "../../db/orm.ts";
+import { kysely, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { type MailRef, readReturnPath, returnPath, unsubscribeUrl } from "../../domain/links.ts";
+import { ReportRecorder } from "../../workers/report-recorder.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { openNamespace } from "../support/namespace.ts";
@@ -326,6 +327,18 @@ describe("The intake of reports", function () {
       (await caughtMails(sender)).map(({ from }) => from),
       [sender.fromEmail],
     );
+  });
+
+  it("asks every sender to come again while Postgres is away", async () => {
+    const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
+    try {
+      const recorder = new ReportRecorder({ orm, env: (await stack()).env });
+      const report = { sendId: "send_none", seq: 1, kind: "complaint" } as const;
+      const answers = await Promise.allSettled(Array.from({ length: 200 }, () => recorder.record([report])));
+      assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set(["rejected"]));
+    } finally {
+      await orm.close(true);
+    }
   });
 
   it("is idle without RETURN_PATH_DOMAIN", async () => {
