@@ -57,6 +57,8 @@ export const STATEMENT_SECONDS = {
   dispatch: 60,
   /** As long as an activity that attempts deliveries. */
   webhooks: 60,
+  /** As long as the sender of a report waits. */
+  intake: 60,
   /** Reads sums over whole tables. */
   maintenance: 300,
   /** An operator watches it. */

@@ -2,7 +2,7 @@ import { domainToASCII } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import type { Env } from "../../config/env.ts";
 import type { Vault } from "../../domain/crypto.ts";
-import { unsubscribeUrl } from "../../domain/links.ts";
+import { returnPath, unsubscribeUrl } from "../../domain/links.ts";
 import { prepareInThread } from "../../domain/mail/examination.ts";
 import {
   type ComposedMessage,
@@ -76,6 +76,7 @@ export async function composeMails(
       listName: listId === null ? undefined : listNames.get(listId),
       fields: fields ?? undefined,
       unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
+      envelopeFrom: env.RETURN_PATH_DOMAIN === undefined ? undefined : returnPath(vault, env.RETURN_PATH_DOMAIN, mail),
       messageId: messageIdOf(mail, messageIdDomain),
       date: new Date(),
       providerHeader: provider === "SMTP_SENDGRID" ? sendGridHeader(mail) : undefined,

@@ -46,6 +46,8 @@ export interface MessageRecipient {
   fields?: FieldMergeValues | undefined;
   /** Absolute http(s) URL, all ASCII */
   unsubscribeUrl: string;
+  /** Envelope sender, all ASCII; the sender's address unless given */
+  envelopeFrom?: string | undefined;
   /** `left@right`, without angle brackets */
   messageId: string;
   date: Date;
@@ -168,7 +170,10 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
     const smtpUtf8 = from.smtpUtf8 || to.smtpUtf8;
     // Only an internationalised local part is not ASCII.
     const encoding = smtpUtf8 || replyTo?.smtpUtf8 ? "utf8" : "latin1";
-    return { envelope: { from: from.address, to: to.address, smtpUtf8 }, message: Buffer.from(message, encoding) };
+    return {
+      envelope: { from: recipient.envelopeFrom ?? from.address, to: to.address, smtpUtf8 },
+      message: Buffer.from(message, encoding),
+    };
   };
   return {
     fieldTags: fieldTagsOf(new Set([...subject.variables, ...html.variables])),

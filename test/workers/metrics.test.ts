@@ -12,9 +12,9 @@ import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { ATTEMPT_OUTCOMES } from "../../domain/webhooks/attempts.ts";
 import { MOST_WAITING, overviewWebhooks } from "../../domain/webhooks/webhooks-overview.ts";
+import { POOLS } from "../../stack/stack.ts";
 import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
-import { POOLS } from "../../workers/pools.ts";
 import { sendWorkflowId, TASK_QUEUES } from "../../workflows/ids.ts";
 import type { Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
@@ -62,7 +62,7 @@ async function scrape(pool: string): Promise<string> {
   return answer.text();
 }
 
-const PROCESSES = ["api", ...Object.keys(POOLS)];
+const PROCESSES = ["api", ...POOLS];
 const scrapeAll = () => Promise.all(PROCESSES.map(scrape));
 
 /** Mails by outcome, over all pools. */
