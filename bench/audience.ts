@@ -6,8 +6,10 @@ import { makeSender, type Sender } from "../test/support/sending.ts";
 
 export interface AudienceOptions {
   recipients: number;
-  /** Connections the sending account allows. */
+  /** Connections each sending account allows. */
   connections: number;
+  /** Accounts that mail its sends; one by default. */
+  accounts?: number;
   smtp: { host: string; port: number };
 }
 
@@ -29,7 +31,7 @@ export const BODY = [
 export const SUBJECT = "News for {{ first_name }}";
 
 /** A team with a newsletter to so many subscribers, which are written straight into the database. */
-export async function makeAudience({ recipients, connections, smtp }: AudienceOptions): Promise<Sender> {
+export async function makeAudience({ recipients, connections, accounts = 1, smtp }: AudienceOptions): Promise<Sender> {
   const sender = await makeSender({
     recipients: [],
     credits: 10_000_000,
@@ -37,6 +39,7 @@ export async function makeAudience({ recipients, connections, smtp }: AudienceOp
     subject: SUBJECT,
     body: BODY,
     account: { host: smtp.host, port: smtp.port, maxConnections: connections },
+    furtherAccounts: Array.from({ length: accounts - 1 }, () => ({})),
   });
   const { em, team, listId, audience } = sender;
   const db = kysely(em);

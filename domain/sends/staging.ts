@@ -81,7 +81,7 @@ export async function stageBatch(
     ), picked as (
       select r.ctid as row, r.email, r.member_id, live.team_id, live.environment, live.resource_id
       from live join send_recipients r on r.send_id = live.id
-      where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED' and ${isFreeFor(accountId, "r")}
+      where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED' and ${isFreeFor(dispatch, "r")}
       order by r.seq limit ${sql.lit(limit)}
       ${shared ? sql`for update of r skip locked` : sql``}
     ), checked as materialized (${selectIneligible}
@@ -131,7 +131,7 @@ export async function unstageUnanswered(
     .where("send_id", "=", sendId)
     .where("seq", ">", afterSeq)
     .where("state", "=", "SENDING")
-    .where(sql<boolean>`${isFreeFor(accountId, "send_recipients")}`)
+    .where(sql<boolean>`${isFreeFor({ sendId, accountId }, "send_recipients")}`)
     .where("epoch", "=", epoch)
     .execute();
 }

@@ -98,7 +98,7 @@ const GATES: Gate[] = [
     only: "campaign",
     status: 409,
     code: "sending_domain_unverified",
-    options: { otherAccounts: [{}] },
+    options: { furtherAccounts: [{}] },
     close: (s) =>
       run(s, sql`update email_accounts set status = 'ERROR' where team_id = ${s.team.id} and id <> ${s.accountId}`),
   },
@@ -107,7 +107,7 @@ const GATES: Gate[] = [
     only: "campaign",
     status: 409,
     code: "sending_domain_unverified",
-    options: { otherAccounts: [{}] },
+    options: { furtherAccounts: [{}] },
     close: (s) => run(s, sql`delete from email_accounts where team_id = ${s.team.id} and id <> ${s.accountId}`),
   },
   {
@@ -118,7 +118,7 @@ const GATES: Gate[] = [
     options: {
       sendDomains: ["one.example", "two.example"],
       account: { email: "news@one.example" },
-      otherAccounts: [{ email: "news@two.example" }],
+      furtherAccounts: [{ email: "news@two.example" }],
     },
     close: (s) => run(s, sql`update api_keys set send_domains = '{one.example}' where id = ${s.liveKey.record.id}`),
   },

@@ -6,15 +6,18 @@ import type { FieldValues } from "../../db/entities/contact.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { passwordContext } from "../../domain/accounts.ts";
 import { attachAccounts, attachSegment } from "../../domain/campaigns.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "./api.ts";
 import { eventually } from "./eventually.ts";
 import { makeTeam, type TeamOptions, type TestTeam, unique } from "./factories.ts";
 import { stack } from "./stack.ts";
+import { temporalClient, untilDetails } from "./temporal.ts";
 
 /** A person on the list of a test's newsletter, or in the segment of its campaign. */
 export interface TestRecipient {
@@ -35,8 +38,8 @@ export interface SenderOptions extends TeamOptions {
   subject?: string;
   body?: string;
   account?: Partial<EmailAccount>;
-  /** Of a campaign: accounts beside the first. */
-  otherAccounts?: Partial<EmailAccount>[];
+  /** Accounts that mail its sends beside the first one, and the fields in which each differs from it. */
+  furtherAccounts?: readonly Partial<EmailAccount>[];
   /** No list and no segment is attached. */
   detached?: boolean;
 }
@@ -50,6 +53,8 @@ interface SendingTeam extends TestTeam {
   audience: string;
   fromEmail: string;
   accountId: string;
+  /** The accounts that mail its sends, `accountId` first. */
+  accountIds: readonly string[];
 }
 
 /** A team with a newsletter of its own to a list of its own. */
@@ -62,8 +67,6 @@ export interface Sender extends SendingTeam {
 export interface CampaignSender extends SendingTeam {
   segmentId: string;
   campaignId: string;
-  /** In their order; `accountId` is the first. */
-  accountIds: string[];
 }
 
 export type AnySender = Sender | CampaignSender;
@@ -86,6 +89,42 @@ export const tableOf = (sent: Sent) => sql.table(`${resourceOf(sent).type}s`);
 /** Names another resource of the same kind. */
 export const naming = (sent: Sent, id: string): Sent =>
   "campaignId" in sent ? { campaignId: id } : { newsletterId: id };
+
+/** The accounts of a suite's sends: how many, and the option of `makeSender` that makes those beside the first. */
+export interface OverAccounts {
+  accounts: number;
+  furtherAccounts: readonly Partial<EmailAccount>[];
+}
+
+/** A suite of sends that one account mails, and once more of sends that two accounts mail. */
+export function describeOverAccounts(title: string, suite: (this: Mocha.Suite, over: OverAccounts) => void): void {
+  for (const accounts of [1, 2]) {
+    const furtherAccounts = Array.from({ length: accounts - 1 }, () => ({}));
+    describe(`${title} (${accounts} account${accounts > 1 ? "s" : ""})`, function () {
+      suite.call(this, { accounts, furtherAccounts });
+    });
+  }
+}
+
+/** Why a send is paused whose accounts have all failed for the same reason. */
+export function pausedFor(reason: string, { accountIds }: Pick<Sender, "accountIds">): string {
+  if (accountIds.length === 1) return reason;
+  const reasons = accountIds.toSorted().map((id) => `${id} ${reason}`);
+  return reasons.join(", ");
+}
+
+/** Gives accounts of a sender a login; all of them unless some are named. */
+export async function setLogin(
+  { em, vault, accountIds }: Pick<Sender, "em" | "vault" | "accountIds">,
+  password: string,
+  ids = accountIds,
+): Promise<void> {
+  for (const id of ids) {
+    const encrypted = vault.encrypt(password, passwordContext(id));
+    await sql`update email_accounts set username = 'news', encrypted_password = ${encrypted}
+      where id = ${id}`.execute(kysely(em));
+  }
+}
 
 let requests = 0;
 /** A fresh Idempotency-Key. */
@@ -163,8 +202,13 @@ async function makeSendingTeam(options: SenderOptions): Promise<SendingTeam> {
   const tenant = { teamId: made.team.id, environment: "LIVE" as const };
   await transaction(made.em, (tx) => grantCredits(tx, tenant, options.credits ?? 1_000_000, unique("grant")));
   const fromEmail = `news@${domain}`;
-  const accountId = await addAccount(made, { email: fromEmail, ...options.account });
-  return { ...made, client: api(made.keys.live), domain, audience, fromEmail, accountId };
+  const accountIds: string[] = [];
+  for (const [i, differences] of [{}, ...(options.furtherAccounts ?? [])].entries()) {
+    const email = i === 0 ? fromEmail : `news${i + 1}@${domain}`;
+    accountIds.push(await addAccount(made, { email, ...options.account, ...differences }));
+  }
+  const [accountId = ""] = accountIds;
+  return { ...made, client: api(made.keys.live), domain, audience, fromEmail, accountId, accountIds };
 }
 
 /** A sending account on the mail catcher. @returns its id */
@@ -220,12 +264,8 @@ export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
 /** A team with everything that a campaign's send needs. */
 export async function makeCampaignSender(options: SenderOptions = {}): Promise<CampaignSender> {
   const made = await makeSendingTeam(options);
-  const { em, client, audience, domain, accountId } = made;
+  const { em, client, audience, accountIds } = made;
   await addContacts(made, recipientsOf(options, audience));
-  const accountIds = [accountId];
-  for (const [i, fields] of (options.otherAccounts ?? []).entries()) {
-    accountIds.push(await addAccount(made, { email: `other${i}@${domain}`, ...fields }));
-  }
   const draft = await client.post("/campaigns", {
     name: "Campaign one",
     subject: options.subject ?? "Hello {{ first_name }}",
@@ -238,7 +278,7 @@ export async function makeCampaignSender(options: SenderOptions = {}): Promise<C
     await attachAccounts(tx, campaignId, accountIds);
     if (!options.detached) await attachSegment(tx, campaignId, segmentId);
   });
-  return { ...made, segmentId, campaignId, accountIds };
+  return { ...made, segmentId, campaignId };
 }
 
 /** A segment of all contacts of a team. @returns its id */
@@ -275,10 +315,67 @@ export async function tokenOf(sender: CanSend): Promise<string> {
 }
 
 /** Previews and confirms; fails the test when either is refused. @returns the body of the 202 */
-export async function startSend(sender: CanSend): Promise<Json> {
+async function confirmed(sender: CanSend): Promise<Json> {
   const answer = await confirm(sender, await tokenOf(sender));
   assert.equal(answer.status, 202, answer.text);
   return answer.body;
+}
+
+/** A sender of whose send the lanes are known. */
+type OfLanes = CanSend & Pick<SendingTeam, "em" | "accountIds">;
+
+/** Lets the newsletter or campaign be mailed tomorrow. */
+export const setTomorrow = (sender: Sent & Pick<SendingTeam, "em">) =>
+  sql`update ${tableOf(sender)} set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
+    where id = ${idOf(sender)}`.execute(kysely(sender.em));
+
+/** Gives the send of a newsletter that has not begun a lane for each further account; a campaign's has them. */
+export async function openFurtherLanes(sender: OfLanes, sendId: string) {
+  if ("campaignId" in sender) return;
+  const { em, accountIds } = sender;
+  await sql`insert into send_lanes (send_id, account_id)
+    select ${sendId}, id from unnest(${accountIds.slice(1)}::text[]) as a (id)`.execute(kysely(em));
+}
+
+/** Begins a send that was confirmed for tomorrow. */
+export async function beginToday({ em }: Pick<Sender, "em">, sendId: string): Promise<void> {
+  await sql`update sends set send_at = now() where id = ${sendId}`.execute(kysely(em));
+  const { client, close } = await temporalClient();
+  try {
+    await client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("retry");
+  } finally {
+    await close();
+  }
+}
+
+/** Confirms a send for tomorrow, over all accounts of the sender. @returns the body of the 202 */
+export async function startTomorrow(sender: OfLanes): Promise<Json> {
+  await setTomorrow(sender);
+  const body = await confirmed(sender);
+  await openFurtherLanes(sender, body.data.id);
+  return body;
+}
+
+/** A send over all accounts of the sender that is SENDING in Postgres, and that no worker takes. @returns its id */
+export async function startUntaken(sender: OfLanes): Promise<string> {
+  const { data } = await startTomorrow(sender);
+  const { client, close } = await temporalClient();
+  // Before its workflow waits for tomorrow, it would see that the send is SENDING.
+  await untilDetails(client, data.id, "starts at its send_at").finally(close);
+  await sql`update sends set status = 'SENDING' where id = ${data.id}`.execute(kysely(sender.em));
+  return data.id;
+}
+
+/**
+ * Previews and confirms a send over all accounts of the sender; fails the test when either is refused.
+ * @returns the body of the 202
+ */
+export async function startSend(sender: CanSend & Partial<OfLanes>): Promise<Json> {
+  const { em, accountIds = [] } = sender;
+  if (!em || accountIds.length < 2 || "campaignId" in sender) return confirmed(sender);
+  const body = await startTomorrow({ ...sender, em, accountIds });
+  await beginToday({ em }, body.data.id);
+  return body;
 }
 
 /** The newsletter or campaign as the API shows it, once it has one of these statuses. */
