@@ -14,6 +14,7 @@ import { listenCommand } from "./commands/listen.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
 import { planCommands } from "./commands/plans.ts";
 import { secretCommands } from "./commands/secrets.ts";
+import { segmentCommands } from "./commands/segments.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { tokenCommands } from "./commands/tokens.ts";
 import { webhookCommands } from "./commands/webhooks.ts";
@@ -57,6 +58,7 @@ const groups = [
   deliveryCommands,
   listenCommand,
   fieldCommands,
+  segmentCommands,
   importCommand,
   secretCommands,
 ];

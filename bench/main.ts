@@ -85,6 +85,15 @@ withStackOptions(program.command("import"))
   .option("--repeat <n>", "teams it is imported for", wholeNumber(1), 3)
   .action(async (options) => show(await (await import("./import.ts")).benchImport(options)));
 
+withStackOptions(program.command("audience"))
+  .description("contacts and segments: bulk calls, an import, counts over many contacts")
+  .option("--only <scenario...>", "some of the scenarios")
+  .option("--contacts <n>", "contacts that segments are counted over", wholeNumber(1), 1_000_000)
+  .option("--lines <n>", "lines of the import", wholeNumber(1), 100_000)
+  .option("--calls <n>", "bulk calls", wholeNumber(1), 100)
+  .option("--repeat <n>", "imports, and counts of each segment", wholeNumber(1), 3)
+  .action(async (options) => show(await (await import("./audience-scenarios.ts")).benchAudience(options)));
+
 program
   .command("start")
   .description("how long `npm start` takes on a new data folder and on an existing one")

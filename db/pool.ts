@@ -64,12 +64,13 @@ export type WorkKind = keyof typeof STATEMENT_SECONDS;
 /**
  * For a new connection: makes Postgres end a statement that takes too long, and a transaction that is idle for too long.
  * A process that froze, or that the network cut off, would hold its locks for hours, and other processes would wait for
- * the rows.
+ * the rows. Postgres compiles no expressions (JIT): the statements that are costly enough for it run once, over a whole
+ * audience, and their compilation takes longer than it saves.
  */
 export const limitSession =
   (work: WorkKind) =>
   async (client: Pick<Client, "query">): Promise<void> => {
     await client.query(
-      `set idle_in_transaction_session_timeout = '${IDLE_SECONDS}s'; set statement_timeout = '${STATEMENT_SECONDS[work]}s'`,
+      `set idle_in_transaction_session_timeout = '${IDLE_SECONDS}s'; set statement_timeout = '${STATEMENT_SECONDS[work]}s'; set jit = off`,
     );
   };

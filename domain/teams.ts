@@ -12,11 +12,12 @@ interface Person {
 }
 
 /**
- * Checks a time zone's name.
+ * Checks a time zone's name. Names without a slash are old abbreviations, such as CET and IST: Postgres and ICU
+ * read some of them differently.
  * @throws {ApiError} `validation_failed` when it is not an IANA time zone
  */
 export function requireTimeZone(name: string): string {
-  if (!IANAZone.isValidZone(name)) {
+  if (!IANAZone.isValidZone(name) || !(name.includes("/") || name.toUpperCase() === "UTC")) {
     throw new ApiError("validation_failed", `"${name}" is no IANA time zone; Europe/Berlin is one.`, {
       param: "time_zone",
     });

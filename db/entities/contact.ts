@@ -60,6 +60,27 @@ const ContactFieldSchema = defineEntity({
   },
 });
 
+/** Stored conditions that select contacts; see domain/audience/segments/. */
+const SegmentSchema = defineEntity({
+  name: "Segment",
+  tableName: "segments",
+  filters: tenantFilters,
+  indexes: [{ properties: ["teamId", "environment"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    name: p.text(),
+    /** Of the shape of `conditions`. */
+    version: p.integer(),
+    conditions: p.json<unknown>(),
+    /** Types of the custom fields that the conditions name, when they were stored. */
+    fieldTypes: p.json<Record<string, ContactFieldType>>(),
+    ...timestamps,
+  },
+});
+export class Segment extends SegmentSchema.class {}
+SegmentSchema.setClass(Segment);
+
 /**
  * An address whose hard bounce was just recorded or lifted, for the status of its contacts. Written by a trigger of
  * `suppressions`, so that a settlement of mails neither waits for contacts nor locks them.
@@ -76,4 +97,4 @@ const ContactStatusCheckSchema = defineEntity({
   },
 });
 
-export const contactEntities = [ContactSchema, ContactFieldSchema, ContactStatusCheckSchema] as const;
+export const contactEntities = [ContactSchema, ContactFieldSchema, SegmentSchema, ContactStatusCheckSchema] as const;

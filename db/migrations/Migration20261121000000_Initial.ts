@@ -56,6 +56,10 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "contact_fields" ("team_id" text not null, "environment" text not null, "name" text not null, "type" text not null, "deleted_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "name"));`,
     );
     this.addSql(
+      `create table "segments" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "version" int not null, "conditions" jsonb not null, "field_types" jsonb not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(`create index "segments_team_id_environment_index" on "segments" ("team_id", "environment");`);
+    this.addSql(
       `create table "contact_status_checks" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "email" text not null, "checked_at" timestamptz(3) null);`,
     );
     this.addSql(
@@ -258,6 +262,7 @@ export class Migration20261121000000_Initial extends Migration {
       "subscribers",
       "subscriptions",
       "contacts",
+      "segments",
       "suppressions",
       "email_accounts",
       "newsletters",
@@ -279,6 +284,7 @@ export class Migration20261121000000_Initial extends Migration {
       ["subscribers", "team_id", "teams"],
       ["contacts", "team_id", "teams"],
       ["contact_fields", "team_id", "teams"],
+      ["segments", "team_id", "teams"],
       ["subscriptions", "list_id", "lists"],
       ["subscriptions", "subscriber_id", "subscribers"],
       ["email_accounts", "team_id", "teams"],
@@ -296,6 +302,9 @@ export class Migration20261121000000_Initial extends Migration {
       );
     }
 
+    // A draft whose segment is deleted has none any more.
+    this.addSql(`alter table "campaigns" add constraint "campaigns_segment_id_fk" foreign key ("segment_id")
+      references "segments" ("id") on delete set null;`);
     this.addSql(`alter table "credit_balances" add constraint "credit_balances_not_negative"
       check ("available" >= 0 and "reserved" >= 0);`);
 

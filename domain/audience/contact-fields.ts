@@ -38,7 +38,7 @@ export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise
 }
 
 /** A day of the calendar as `YYYY-MM-DD`. */
-const isDate = (text: string): boolean => {
+export const isDate = (text: string): boolean => {
   const day = /^\d{4}-\d{2}-\d{2}$/.test(text) && !text.startsWith("0000") ? new Date(`${text}T00:00:00Z`) : undefined;
   return day !== undefined && !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text);
 };

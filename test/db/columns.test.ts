@@ -74,6 +74,15 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   // As text: see send_counts.
   contact_status_checks: { seq: "9007199254740993", ...tenant, email: "person@bücher.example", checked_at: AT },
   contact_fields: { ...tenant, name: "city", type: "text", deleted_at: AT, created_at: AT },
+  segments: {
+    id: "seg_columns",
+    ...tenant,
+    name: "Segment",
+    version: 1,
+    conditions: { field: "fields.city", op: "eq", value: "Köln" },
+    field_types: { city: "text" },
+    ...touched,
+  },
   subscriptions: {
     list_id: "list_columns",
     subscriber_id: "sub_columns",

@@ -2,6 +2,9 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { deleteField } from "../../domain/audience/contact-fields.ts";
+import { deleteSegment } from "../../domain/audience/segments/segments.ts";
+import { attachSegment } from "../../domain/campaigns.ts";
 import { createDraft } from "../../domain/drafts.ts";
 import { unsubscribeUrl } from "../../domain/links.ts";
 import { api } from "../support/api.ts";
@@ -10,6 +13,7 @@ import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { CAMPAIGN } from "../support/kinds.ts";
 import {
+  addSegment,
   beginToday,
   type CampaignSender,
   caughtMails,
@@ -89,6 +93,49 @@ describe("The preview of a campaign", () => {
     await declareFields(sender, { about: "text" });
     const refused = await preview(sender);
     assert.deepEqual([refused.status, refused.body.error?.code], [409, "campaign_not_ready"], refused.text);
+  });
+
+  it("is refused for a segment that cannot be evaluated, which it names, and so is the confirm as a changed plan", async () => {
+    const sender = await makeCampaignSender({ recipients: 2 });
+    await declareFields(sender, { city: "text" });
+    const segmentId = await addSegment(sender, { not: { field: "fields.city", op: "eq", value: "Rome" } });
+    await transaction(sender.em, (em) => attachSegment(em, sender.campaignId, segmentId));
+    const token = await tokenOf(sender);
+    await deleteField(sender.em.fork(), { teamId: sender.team.id, environment: "LIVE" }, "city");
+    const refused = await preview(sender);
+    assert.deepEqual([refused.status, refused.body.error?.code], [400, "filter_unsupported"], refused.text);
+    assert.match(refused.body.error.message, /field city/);
+    const changed = await confirm(sender, token);
+    assert.deepEqual([changed.status, changed.body.error?.code], [409, "send_plan_changed"], changed.text);
+  });
+
+  it("resolves the contacts of the segment alone; a contact that leaves it is a changed plan", async () => {
+    const audience = `${unique("to")}.example`;
+    const city = (name: string, town: string) => ({ email: `${name}@${audience}`, fields: { city: town } });
+    const sender = await makeCampaignSender({ recipients: [city("a", "Rome"), city("b", "Rome"), city("c", "Bonn")] });
+    await declareFields(sender, { city: "text" });
+    const segmentId = await addSegment(sender, { field: "fields.city", op: "eq", value: "Rome" });
+    await transaction(sender.em, (em) => attachSegment(em, sender.campaignId, segmentId));
+    const first = await preview(sender);
+    assert.deepEqual(first.body.data?.recipients, { total: 2, invalid: 0, suppressed: 0, eligible: 2 }, first.text);
+    const { body } = await sender.client.get("/contacts", { query: { email: `b@${audience}` } });
+    await sender.client.patch(`/contacts/${body.data[0].id}`, { fields: { city: "Bonn" } });
+    const changed = await confirm(sender, first.body.data.confirmation.token);
+    assert.equal(changed.body.error?.code, "send_plan_changed", changed.text);
+    assert.equal((await sendAndWait(sender)).recipients.total, 1);
+    assert.deepEqual(
+      (await caughtMails({ audience })).flatMap(({ to }) => to),
+      [`a@${audience}`],
+    );
+  });
+
+  it("is refused once the segment is deleted", async () => {
+    const sender = await makeCampaignSender();
+    await transaction(sender.em, (em) => deleteSegment(em, sender.segmentId));
+    const refused = await preview(sender);
+    assert.deepEqual([refused.status, refused.body.error?.code], [409, "campaign_not_ready"], refused.text);
+    assert.match(refused.body.error.message, /segment/);
+    assert.equal((await sender.client.get(`/campaigns/${sender.campaignId}`)).body.data.segment_id, null);
   });
 
   it("is refused for a drip sequence", async () => {

@@ -7,6 +7,7 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { passwordContext } from "../../domain/accounts.ts";
+import { createSegment } from "../../domain/audience/segments/segments.ts";
 import { attachAccounts, attachSegment } from "../../domain/campaigns.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
@@ -281,9 +282,14 @@ export async function makeCampaignSender(options: SenderOptions = {}): Promise<C
   return { ...made, segmentId, campaignId };
 }
 
-/** A segment of all contacts of a team. @returns its id */
-export async function addSegment(_of: Pick<TestTeam, "em" | "team">): Promise<string> {
-  return newId("segment");
+/** A segment of a team, of all contacts unless conditions are given. @returns its id */
+export async function addSegment(
+  { em, team }: Pick<TestTeam, "em" | "team">,
+  definition: object = { field: "email", op: "exists", value: true },
+): Promise<string> {
+  const tenant = { teamId: team.id, environment: "LIVE" as const };
+  const { id } = await transaction(em, (tx) => createSegment(tx, tenant, { name: "Segment", definition }));
+  return id;
 }
 
 /** Another newsletter of the same team, from the same account and to the same list. */
