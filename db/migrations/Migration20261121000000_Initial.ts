@@ -309,10 +309,9 @@ export class Migration20261121000000_Initial extends Migration {
       );
     }
 
-    this.addSql(
-      `alter table "campaigns" add constraint "campaigns_segment_id_fk" foreign key ("segment_id") references "segments" ("id") on delete set null;`,
-    );
-
+    // A draft whose segment is deleted has none any more.
+    this.addSql(`alter table "campaigns" add constraint "campaigns_segment_id_fk" foreign key ("segment_id")
+      references "segments" ("id") on delete set null;`);
     this.addSql(`alter table "credit_balances" add constraint "credit_balances_not_negative"
       check ("available" >= 0 and "reserved" >= 0);`);
 

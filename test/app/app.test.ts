@@ -362,12 +362,15 @@ describe("The app's command line", function () {
       await refused(["campaign:attach-segment", "--campaign", draft, "--segment", segment], /only a draft/);
     });
 
-    it("does not attach another team's account", async () => {
+    it("does not attach another team's account or segment", async () => {
       const other = await makeTeam();
       const account = await addAccount(other, { email: uniqueEmail() });
       const draft = (await api(team.keys.live).post("/campaigns", { name: "x" })).body.data.id;
       const attach = ["campaign:attach-accounts", "--campaign", draft, "--accounts", account];
       await refused(attach, new RegExp(`no sending account ${account}`));
+      const segment = await addSegment(other);
+      const target = ["campaign:attach-segment", "--campaign", draft, "--segment", segment];
+      await refused(target, /No record has this id/);
     });
 
     it("makes a drip sequence, which the API shows as a draft", async () => {

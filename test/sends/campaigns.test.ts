@@ -1,17 +1,20 @@
 import assert from "node:assert/strict";
-import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { deleteField } from "../../domain/audience/contact-fields.ts";
+import { deleteSegment } from "../../domain/audience/segments/segments.ts";
+import { attachSegment } from "../../domain/campaigns.ts";
 import { createDraft } from "../../domain/drafts.ts";
 import { unsubscribeUrl } from "../../domain/links.ts";
-import { sendWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { CAMPAIGN } from "../support/kinds.ts";
 import {
+  addSegment,
+  beginToday,
   type CampaignSender,
   caughtMails,
   confirm,
@@ -25,11 +28,11 @@ import {
   sendAndWait,
   setFaults,
   startSend,
+  startTomorrow,
   tokenOf,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { temporalClient } from "../support/temporal.ts";
 
 const run = ({ em }: CampaignSender, statement: ReturnType<typeof sql>) => statement.execute(kysely(em.fork()));
 
@@ -50,7 +53,7 @@ describe("The preview of a campaign", () => {
     const answer = await preview(sender);
     assert.equal(answer.status, 200, answer.text);
     const { confirmation, id, ...data } = answer.body.data;
-    const addresses = [sender.fromEmail, `other0@${sender.domain}`];
+    const addresses = [sender.fromEmail, `news2@${sender.domain}`];
     assert.deepEqual(data, {
       object: "campaign_send_preview",
       campaign_id: sender.campaignId,
@@ -92,6 +95,49 @@ describe("The preview of a campaign", () => {
     assert.deepEqual([refused.status, refused.body.error?.code], [409, "campaign_not_ready"], refused.text);
   });
 
+  it("is refused for a segment that cannot be evaluated, which it names, and so is the confirm as a changed plan", async () => {
+    const sender = await makeCampaignSender({ recipients: 2 });
+    await declareFields(sender, { city: "text" });
+    const segmentId = await addSegment(sender, { not: { field: "fields.city", op: "eq", value: "Rome" } });
+    await transaction(sender.em, (em) => attachSegment(em, sender.campaignId, segmentId));
+    const token = await tokenOf(sender);
+    await deleteField(sender.em.fork(), { teamId: sender.team.id, environment: "LIVE" }, "city");
+    const refused = await preview(sender);
+    assert.deepEqual([refused.status, refused.body.error?.code], [400, "filter_unsupported"], refused.text);
+    assert.match(refused.body.error.message, /field city/);
+    const changed = await confirm(sender, token);
+    assert.deepEqual([changed.status, changed.body.error?.code], [409, "send_plan_changed"], changed.text);
+  });
+
+  it("resolves the contacts of the segment alone; a contact that leaves it is a changed plan", async () => {
+    const audience = `${unique("to")}.example`;
+    const city = (name: string, town: string) => ({ email: `${name}@${audience}`, fields: { city: town } });
+    const sender = await makeCampaignSender({ recipients: [city("a", "Rome"), city("b", "Rome"), city("c", "Bonn")] });
+    await declareFields(sender, { city: "text" });
+    const segmentId = await addSegment(sender, { field: "fields.city", op: "eq", value: "Rome" });
+    await transaction(sender.em, (em) => attachSegment(em, sender.campaignId, segmentId));
+    const first = await preview(sender);
+    assert.deepEqual(first.body.data?.recipients, { total: 2, invalid: 0, suppressed: 0, eligible: 2 }, first.text);
+    const { body } = await sender.client.get("/contacts", { query: { email: `b@${audience}` } });
+    await sender.client.patch(`/contacts/${body.data[0].id}`, { fields: { city: "Bonn" } });
+    const changed = await confirm(sender, first.body.data.confirmation.token);
+    assert.equal(changed.body.error?.code, "send_plan_changed", changed.text);
+    assert.equal((await sendAndWait(sender)).recipients.total, 1);
+    assert.deepEqual(
+      (await caughtMails({ audience })).flatMap(({ to }) => to),
+      [`a@${audience}`],
+    );
+  });
+
+  it("is refused once the segment is deleted", async () => {
+    const sender = await makeCampaignSender();
+    await transaction(sender.em, (em) => deleteSegment(em, sender.segmentId));
+    const refused = await preview(sender);
+    assert.deepEqual([refused.status, refused.body.error?.code], [409, "campaign_not_ready"], refused.text);
+    assert.match(refused.body.error.message, /segment/);
+    assert.equal((await sender.client.get(`/campaigns/${sender.campaignId}`)).body.data.segment_id, null);
+  });
+
   it("is refused for a drip sequence", async () => {
     const sender = await makeCampaignSender();
     const tenant = { teamId: sender.team.id, environment: "LIVE" as const };
@@ -106,13 +152,6 @@ describe("The preview of a campaign", () => {
 });
 
 describe("A campaign", () => {
-  let temporal: Client;
-  let close: () => Promise<void>;
-  before(async () => {
-    ({ client: temporal, close } = await temporalClient());
-  });
-  after(() => close());
-
   it("refuses what only the app sets by name, on creating and on changing", async () => {
     const { client, campaignId } = await makeCampaignSender();
     const values = {
@@ -223,27 +262,39 @@ describe("A campaign", () => {
     assert.equal((await readMail(mail.id)).from?.name, "The campaign");
   });
 
-  it("opens a lane for each account, and every recipient gets one mail", async () => {
-    const sender = await makeCampaignSender({ recipients: 40, furtherAccounts: [{ displayName: "Second" }] });
-    const { data } = await startSend(sender);
-    const { rows } = await run(sender, sql`select account_id as id from send_lanes where send_id = ${data.id}`);
-    assert.deepEqual(rows.map((row) => (row as { id: string }).id).sort(), sender.accountIds.toSorted());
-    assert.equal((await untilStatus(sender, ["SENT"])).recipients.sent, 40);
+  it("goes out over all of its accounts, each under its own identity, and every contact gets one mail", async () => {
+    const sender = await makeCampaignSender({
+      recipients: 300,
+      account: { displayName: "First", maxConnections: 2 },
+      furtherAccounts: [{ displayName: "Second" }],
+    });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 10 }]);
+    try {
+      assert.equal((await sendAndWait(sender, 60_000)).recipients.sent, 300);
+    } finally {
+      await setFaults([]);
+    }
     const mails = await caughtMails(sender);
-    assert.equal(new Set(mails.flatMap(({ to }) => to)).size, 40);
-    assert.equal(mails.length, 40);
-    const senders = new Set([sender.fromEmail, `other0@${sender.domain}`]);
-    assert.ok(mails.every(({ from }) => senders.has(from)));
+    assert.equal(mails.length, 300);
+    assert.equal(new Set(mails.flatMap(({ to }) => to)).size, 300);
+    const byAccount = Map.groupBy(mails, ({ from }) => from);
+    const names = await Promise.all(
+      [...byAccount].map(async ([envelope, [mail]]) => {
+        const { from, messageId = "" } = await readMail(mail?.id ?? 0);
+        assert.equal(from?.address, envelope);
+        assert.ok(messageId.endsWith(`@${sender.domain}>`));
+        return [envelope, from?.name];
+      }),
+    );
+    assert.deepEqual(names.sort(), [
+      [`news2@${sender.domain}`, "Second"],
+      [sender.fromEmail, "First"],
+    ]);
   });
 
   it("leaves out contacts that became ineligible between confirm and dispatch, with a reason each", async () => {
     const sender = await makeCampaignSender({ recipients: 6 });
-    await run(
-      sender,
-      sql`update campaigns set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
-        where id = ${sender.campaignId}`,
-    );
-    const { data } = await startSend(sender);
+    const { data } = await startTomorrow(sender);
     const of = (i: number) => sql`team_id = ${sender.team.id} and email = ${`person${i}@${sender.audience}`}`;
     await run(sender, sql`delete from contacts where ${of(0)}`);
     await run(sender, sql`update contacts set email = ${`moved@${sender.audience}`} where ${of(1)}`);
@@ -251,8 +302,7 @@ describe("A campaign", () => {
     await sender.client.post("/suppressions", { emails: [`person3@${sender.audience}`] });
     // The segment is evaluated at the confirm alone.
     await run(sender, sql`update campaigns set segment_id = null where id = ${sender.campaignId}`);
-    await run(sender, sql`update sends set send_at = now() where id = ${data.id}`);
-    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("retry");
+    await beginToday(sender, data.id);
     await untilStatus(sender, ["SENT"]);
     assert.deepEqual(await ledgerStates(sender), { SENT: 2, SUPPRESSED: 4 });
     const { rows } = await run(

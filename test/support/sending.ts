@@ -4,7 +4,7 @@ import PostalMime, { type Email } from "postal-mime";
 import { EmailAccount } from "../../db/entities/account.ts";
 import type { FieldValues } from "../../db/entities/contact.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
-import { forTenant, kysely } from "../../db/orm.ts";
+import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { passwordContext } from "../../domain/accounts.ts";
 import { createSegment } from "../../domain/audience/segments/segments.ts";
@@ -282,13 +282,13 @@ export async function makeCampaignSender(options: SenderOptions = {}): Promise<C
   return { ...made, segmentId, campaignId };
 }
 
-/** A segment of all contacts of a team. @returns its id */
-export async function addSegment({ em, team }: Pick<TestTeam, "em" | "team">): Promise<string> {
+/** A segment of a team, of all contacts unless conditions are given. @returns its id */
+export async function addSegment(
+  { em, team }: Pick<TestTeam, "em" | "team">,
+  definition: object = { field: "email", op: "exists", value: true },
+): Promise<string> {
   const tenant = { teamId: team.id, environment: "LIVE" as const };
-  const definition = { field: "email", op: "exists", value: true };
-  const { id } = await transaction(forTenant(em, tenant), (tx) =>
-    createSegment(tx, tenant, { name: "All", definition }),
-  );
+  const { id } = await transaction(em, (tx) => createSegment(tx, tenant, { name: "Segment", definition }));
   return id;
 }
 
@@ -331,12 +331,14 @@ async function confirmed(sender: CanSend): Promise<Json> {
 type OfLanes = CanSend & Pick<SendingTeam, "em" | "accountIds">;
 
 /** Lets the newsletter or campaign be mailed tomorrow. */
-export const setTomorrow = (sent: Pick<SendingTeam, "em"> & Sent) =>
-  sql`update ${tableOf(sent)} set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
-    where id = ${idOf(sent)}`.execute(kysely(sent.em));
+export const setTomorrow = (sender: Sent & Pick<SendingTeam, "em">) =>
+  sql`update ${tableOf(sender)} set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
+    where id = ${idOf(sender)}`.execute(kysely(sender.em));
 
-/** Gives a send that has not begun a lane for each further account: a newsletter has none of them by itself. */
-export async function openFurtherLanes({ em, accountIds }: Pick<SendingTeam, "em" | "accountIds">, sendId: string) {
+/** Gives the send of a newsletter that has not begun a lane for each further account; a campaign's has them. */
+export async function openFurtherLanes(sender: OfLanes, sendId: string) {
+  if ("campaignId" in sender) return;
+  const { em, accountIds } = sender;
   await sql`insert into send_lanes (send_id, account_id)
     select ${sendId}, id from unnest(${accountIds.slice(1)}::text[]) as a (id)`.execute(kysely(em));
 }
@@ -356,7 +358,7 @@ export async function beginToday({ em }: Pick<SendingTeam, "em">, sendId: string
 export async function startTomorrow(sender: OfLanes): Promise<Json> {
   await setTomorrow(sender);
   const body = await confirmed(sender);
-  if ("newsletterId" in sender) await openFurtherLanes(sender, body.data.id);
+  await openFurtherLanes(sender, body.data.id);
   return body;
 }
 

@@ -70,12 +70,9 @@ async function compileConditions(em: EntityManager, tenant: Tenant, conditions: 
 async function refuseUnknownResources(em: EntityManager, tenant: Tenant, { resources }: Compilation): Promise<void> {
   if (resources.length === 0) return;
   const ids = resources.map(({ value }) => String(value));
-  const found = await Promise.all(
-    (["newsletters", "campaigns"] as const).map((table) =>
-      kysely(em).selectFrom(table).select("id").where(ofTenant(tenant)).where("id", "in", ids).execute(),
-    ),
-  );
-  const known = found.flat();
+  const mailed = (table: "newsletters" | "campaigns") =>
+    kysely(em).selectFrom(table).select("id").where(ofTenant(tenant)).where("id", "in", ids);
+  const known = await mailed("newsletters").unionAll(mailed("campaigns")).execute();
   refuseUnknown(resources, known, "must be the id of a newsletter or campaign of the team");
 }
 
