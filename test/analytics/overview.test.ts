@@ -8,7 +8,15 @@ import { api, type Json } from "../support/api.ts";
 import { serveRoutes } from "../support/app.ts";
 import { makeTeam } from "../support/factories.ts";
 import { openRecordingOrm } from "../support/recording.ts";
-import { anotherNewsletter, makeSender, people, preview, sendAndWait, setFaults } from "../support/sending.ts";
+import {
+  anotherNewsletter,
+  makeSender,
+  people,
+  preview,
+  setFaults,
+  startSend,
+  untilStatus,
+} from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { accept, makeLedger, report } from "./ledger.ts";
 
@@ -75,9 +83,10 @@ describe("GET /analytics/overview", function () {
       { stage: "rcpt", match: "@gone.overview", code: 550, message: "5.1.1 No such user" },
       { stage: "data", match: "@cut.overview", drop: true },
     ]);
-    const { send_id: sendId } = await sendAndWait(sender);
+    const { data } = await startSend(sender);
+    await untilStatus(sender, ["SENT"]);
     const { origin, env } = await stack();
-    const optOut = await fetch(unsubscribeUrl(sender.vault, origin, { sendId, seq: 1 }), {
+    const optOut = await fetch(unsubscribeUrl(sender.vault, origin, { sendId: data.id, seq: 1 }), {
       method: "POST",
       body: new URLSearchParams({ "List-Unsubscribe": "One-Click" }),
     });
