@@ -83,11 +83,7 @@ describe("GET /analytics/overview", function () {
       { stage: "rcpt", match: "@gone.overview", code: 550, message: "5.1.1 No such user" },
       { stage: "data", match: "@cut.overview", drop: true },
     ]);
-<<<<<<< HEAD
-    const { id: sendId } = (await startSend(sender)).data;
-=======
     const { data } = await startSend(sender);
->>>>>>> analytics
     await untilStatus(sender, ["SENT"]);
     const { origin, env } = await stack();
     const optOut = await fetch(unsubscribeUrl(sender.vault, origin, { sendId: data.id, seq: 1 }), {
