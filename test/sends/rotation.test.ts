@@ -168,7 +168,11 @@ describe("A send over two accounts", function () {
 
     async function refuseLogin(sender: Sender, accountId: string) {
       await setLogin(sender, "not the password", [accountId]);
-      await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no" }]);
+      await setFaults([
+        { stage: "auth", code: 535, message: "5.7.8 no" },
+        // The other account must not be done before this one has tried.
+        { stage: "data", match: sender.audience, delayMs: 300 },
+      ]);
     }
 
     for (const [failure, fail, accountStatus] of FAILURES) {
