@@ -171,13 +171,14 @@ describe("A send over two accounts", function () {
       await setFaults([
         { stage: "auth", code: 535, message: "5.7.8 no" },
         // The other account must not be done before this one has tried.
-        { stage: "data", match: sender.audience, delayMs: 300 },
+        { stage: "data", match: sender.audience, delayMs: 100 },
       ]);
     }
 
     for (const [failure, fail, accountStatus] of FAILURES) {
       it(`${failure}, and ends without an operator`, async () => {
-        const recipients = 40;
+        // More than the other account takes at once.
+        const recipients = 200;
         const sender = await twoAccounts(recipients);
         const { data } = await startTomorrow(sender);
         await fail(sender, sender.accountId);
