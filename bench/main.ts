@@ -94,12 +94,19 @@ withStackOptions(program.command("import"))
   .action(async (options) => show(await (await import("./import.ts")).benchImport(options)));
 
 withStackOptions(program.command("audience"))
-  .description("contacts and segments: bulk calls, an import, counts over many contacts")
-  .option("--only <scenario...>", "some of the scenarios")
-  .option("--contacts <n>", "contacts that segments are counted over", wholeNumber(1), 1_000_000)
+  .description(
+    "contacts, segments and campaigns: bulk calls, an import, counts, previews and confirms over many contacts",
+  )
+  .option("--only <scenario...>", "some of the scenarios: bulk, import, segments, campaign")
+  .option(
+    "--contacts <n>",
+    "contacts that segments are counted over, and that campaigns mail",
+    wholeNumber(1),
+    1_000_000,
+  )
   .option("--lines <n>", "lines of the import", wholeNumber(1), 100_000)
   .option("--calls <n>", "bulk calls", wholeNumber(1), 100)
-  .option("--repeat <n>", "imports, and counts of each segment", wholeNumber(1), 3)
+  .option("--repeat <n>", "imports, counts of each segment, and previews of each campaign", wholeNumber(1), 3)
   .action(async (options) => show(await (await import("./audience-scenarios.ts")).benchAudience(options)));
 
 program

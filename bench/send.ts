@@ -11,7 +11,6 @@ import {
   credits,
   ledgerStates,
   openFurtherLanes,
-  preview,
   type Sender,
   setTomorrow,
   tokenOf,
@@ -23,6 +22,7 @@ import { makeAudience } from "./audience.ts";
 import { machineCpuSeconds, resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
 import { type Sink, startSink } from "./smtp-sink.ts";
+import { timeConfirm, timePreviews } from "./timed-sends.ts";
 
 export interface SendOptions extends StackChoice {
   /** Sizes of the lists, each mailed for itself. */
@@ -133,7 +133,7 @@ async function measure(options: SendOptions, recipients: number, sink: Sink): Pr
   const many = await makeAudience({ recipients, connections, accounts, smtp });
   const previewFew = await timePreviews(few, previews);
   const previewMany = await timePreviews(many, previews);
-  const confirmFew = await timeConfirm(few);
+  const { ms: confirmFew } = await timeConfirm(few);
   await untilSent(few, FEW, () => {});
   await sink.clear(latencyMs);
   if (accounts > 1) await setTomorrow(many);
@@ -308,23 +308,6 @@ async function checkKill(
     },
     problems,
   };
-}
-
-async function timePreviews(sender: Sender, times: number): Promise<number> {
-  const latencies: number[] = [];
-  for (let i = 0; i < times; i++) {
-    const { ms, result } = await timed(() => preview(sender));
-    if (result.status !== 200) throw new Error(`a preview was answered with ${result.status}: ${result.text}`);
-    latencies.push(ms);
-  }
-  return median(latencies);
-}
-
-async function timeConfirm(sender: Sender): Promise<number> {
-  const token = await tokenOf(sender);
-  const { ms, result } = await timed(() => confirm(sender, token));
-  if (result.status !== 202) throw new Error(`a confirm was answered with ${result.status}: ${result.text}`);
-  return ms;
 }
 
 const sendRow = z.object({ id: z.string(), status: z.string() });
