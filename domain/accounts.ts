@@ -3,6 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import { type AccountProvider, type AccountStatus, EmailAccount, type SmtpSecurity } from "../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
+import { hasControlCharacter } from "./audience/rules.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
@@ -68,6 +69,11 @@ export async function connectAccount(
   { password, ...fields }: AccountFields,
   { vault, verify }: AccountDeps,
 ): Promise<EmailAccount> {
+  if (hasControlCharacter(fields.displayName)) {
+    throw new ApiError("validation_failed", "A display name has one line, without control characters.", {
+      param: "display_name",
+    });
+  }
   await checkLogin(verify, { ...fields, password });
   const id = newId("account");
   const account = em.create(EmailAccount, {

@@ -153,7 +153,9 @@ export function startIntake(deps: ActivityDeps): { listen(): Promise<void>; clos
         (message) => done(null, message),
         (error: Error & { responseCode?: number }) => {
           if (error.responseCode !== undefined) return done(error);
-          log.error({ err: error }, "a report was not recorded; its sender tries again");
+          // A client that hangs up is no failure of the intake.
+          const level = "code" in error && error.code === "ECONNECTION" ? "debug" : "error";
+          log[level]({ err: error }, "a report was not recorded; its sender tries again");
           done(later("Try again later"));
         },
       );

@@ -45,7 +45,8 @@ export const campaign = z
       .string()
       .nullable()
       .meta({
-        description: "A code: the failure that paused its send; null in every other status, and when an operator did.",
+        description:
+          "The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did.",
         examples: [null],
       }),
     segment_id: z

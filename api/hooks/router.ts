@@ -4,12 +4,16 @@ import type { ReportProvider } from "../../db/entities/engagement.ts";
 import { recordReports } from "../../domain/reports/record.ts";
 import { SENDGRID } from "../../domain/reports/sendgrid.ts";
 import { sesSource } from "../../domain/reports/ses.ts";
-import { findSource, type ReportSource, SOURCE_PATHS } from "../../domain/reports/source.ts";
+import { findSource, forged, type ReportSource, SOURCE_PATHS } from "../../domain/reports/source.ts";
 import { clientAddressesOf } from "../client-address.ts";
 import type { Deps } from "../deps.ts";
 import { unavailable } from "../rest/failures.ts";
 import { localsOf, receiveBody, UPLOAD_LIMITS } from "../rest/http.ts";
 import { Turns } from "../rest/turns.ts";
+
+const refuseToken = async (): Promise<never> => {
+  throw forged("No provider's webhook has this URL.");
+};
 
 /** Requests of one webhook that a process works on at once; others wait, with their bodies unread. */
 const REQUESTS_AT_ONCE = 4;
@@ -32,15 +36,15 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText }: Deps): R
       locals.route = `${path}/{token}`;
       const em = orm.em.fork();
       const clientAddress = clientAddresses.ofRequest(req);
-      const source = await limits.limitFailures(em, clientAddress, () =>
-        findSource(em, vault, provider, req.params.token),
-      );
+      // Teams share a provider's addresses: whoever knows a webhook's URL is not limited for the failures of others.
+      const found = await findSource(em, vault, provider, req.params.token);
+      const source = found ?? (await limits.limitFailures(em, clientAddress, refuseToken));
       locals.teamId = source.teamId;
       await limits.limitRequests(em, `hook/${source.id}`, env.PROVIDER_REQUESTS_PER_MINUTE);
       await turns.take(source.id, res);
 
       const request = { body: await receiveBody(req, UPLOAD_LIMITS), header: (name: string) => req.get(name) };
-      const message = await limits.limitFailures(em, clientAddress, () => reports.verify(request, source));
+      const message = await limits.limitFailures(em, source.id, () => reports.verify(request, source));
       await reports.confirm?.(em, message, source);
       const outcomes = await recordReports(em, reports.parse(message), env, source);
       if (outcomes.includes("not_mailed")) {

@@ -309,7 +309,7 @@ export class Migration20261121000000_Initial extends Migration {
       );
     }
 
-    // A draft whose segment is deleted has none any more.
+    // A campaign whose segment is deleted has none any more.
     this.addSql(`alter table "campaigns" add constraint "campaigns_segment_id_fk" foreign key ("segment_id")
       references "segments" ("id") on delete set null;`);
     this.addSql(`alter table "credit_balances" add constraint "credit_balances_not_negative"

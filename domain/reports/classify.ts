@@ -102,12 +102,18 @@ function readPlainBounce(mail: IncomingMail): ClassifiedMail {
   const named = readRecipients(mail);
   const recipients = named.length > 0 ? named : [{ address: "", text: mail.text }];
   const isOnly = recipients.length === 1;
+  // Recipients without a place in the text have all of it in common.
+  const known = new Map<string, ReturnType<typeof classifyWords>>();
+  const classifyText = (text: string) => {
+    const found = known.get(text) ?? classifyWords(replyIn(text), text, { isOnly });
+    known.set(text, found);
+    return found;
+  };
   return reportOf(
     mail,
-    recipients.map(({ address, text }) => {
-      if (isDelay) return settled(address, "soft", "text: delayed");
-      return { address, isDelay, ...classifyWords(replyIn(text), text, { isOnly }) };
-    }),
+    recipients.map(({ address, text }) =>
+      isDelay ? settled(address, "soft", "text: delayed") : { address, isDelay, ...classifyText(text) },
+    ),
   );
 }
 

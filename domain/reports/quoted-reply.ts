@@ -42,6 +42,9 @@ const CODE = /(?<![\d.#-])([45]\d{2})(?=[ -]|:|$)/;
 /** Codes at the beginning of the further lines of one reply, which stand in the middle of its sentences. */
 const FURTHER_CODES = /(?<=\S) [245]\d{2}[- ](?:[245]\.\d{1,3}\.\d{1,3} )?/g;
 
+/** Characters of a reply that are read: servers say what is wrong at its beginning. */
+const MAX_REPLY_CHARS = 4_000;
+
 const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " ").trim();
 
 /**
@@ -51,7 +54,7 @@ const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " "
  * @param status code that the report gives to the recipient
  */
 export function readReply(text: string, around = "", status = ""): QuotedReply {
-  const words = squeeze(text).replace(GATEWAY_PREFIX, "");
+  const words = squeeze(text.slice(0, MAX_REPLY_CHARS)).replace(GATEWAY_PREFIX, "");
   const codes = [...words.matchAll(ENHANCED)].map(([, found = ""]) => found);
   // A code that says more than "other" is preferred, the one of the reply before that of the report.
   const candidates = [...codes, status];

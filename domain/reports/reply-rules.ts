@@ -91,7 +91,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "mailbox full",
     kind: "soft",
-    says: /mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w*|out of|insufficient|not enough) ?(?:the |its |his |their |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|buz[oó]n.{0,20}lleno|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)/,
+    says: /mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w{0,20}|out of|insufficient|not enough) ?(?:the |its |his |their |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|buz[oó]n.{0,20}lleno|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)/,
     source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552; Dovecot and Exim quota replies",
   },
   {

@@ -123,8 +123,8 @@ export class SnsVerifier {
 
   async #loadKey(url: URL): Promise<KeyObject> {
     const { status, text } = await this.#load(url);
-    if (status >= 500) throw unavailable(`Amazon SNS answered with ${status} for a certificate.`);
-    if (status !== 200) throw forged("There is no such certificate of Amazon SNS.");
+    if (status === 404) throw forged("There is no such certificate of Amazon SNS.");
+    if (status !== 200) throw unavailable(`Amazon SNS answered with ${status} for a certificate.`);
     const certificate = certificateIn(text);
     const now = Date.now();
     if (now < certificate.validFromDate.getTime() || now > certificate.validToDate.getTime()) {

@@ -60,23 +60,22 @@ const sourceRows = (em: EntityManager) =>
     .selectFrom("report_sources")
     .select(["id", "team_id as teamId", "environment", "provider", "topic_arn as topicArn", "public_key as publicKey"]);
 
-/**
- * The webhook that a token belongs to.
- * @throws {ApiError} 401 for a token that this service has not made for the provider, or whose webhook was removed
- */
+const TOKEN = /^[0-9a-z]{26}\.[\w-]{43}$/;
+
+/** The webhook that a token belongs to; undefined for a token that this service has not made, or no longer knows. */
 export async function findSource(
   em: EntityManager,
   vault: Vault,
   provider: ReportProvider,
   token: string,
-): Promise<SourceRow> {
-  const [suffix = "", signature = "", ...rest] = token.split(".");
+): Promise<SourceRow | undefined> {
+  if (!TOKEN.test(token)) return undefined;
+  const [suffix = "", signature = ""] = token.split(".");
   const id = `${ID_PREFIX.reportSource}_${suffix}`;
   // Read first: the process learns the key of the hash with its first connection.
   const row = await sourceRows(em).where("id", "=", id).executeTakeFirst();
-  const isGenuine = equalConstantTime(signature, signatureOf(vault, id)) && rest.length === 0;
-  if (!isGenuine || row?.provider !== provider) throw forged("No provider's webhook has this URL.");
-  return row;
+  const isGenuine = equalConstantTime(signature, signatureOf(vault, id));
+  return isGenuine && row?.provider === provider ? row : undefined;
 }
 
 export interface SourceFields {

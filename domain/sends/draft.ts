@@ -20,6 +20,8 @@ export interface PlanSubject extends Tenant {
   accountAddresses: readonly string[];
   /** Ids of the lists or of the segment that it targets. */
   targetIds: readonly string[];
+  /** Custom fields that its recipients may have. */
+  fieldNames: readonly string[];
 }
 
 /** A resource as a send sees it: its content, its targets, and the accounts that would mail it. */
@@ -32,8 +34,6 @@ export interface Draft extends PlanSubject {
   accounts: readonly SendingAccount[];
   /** It names an account that is connected no longer. */
   isAccountGone: boolean;
-  /** Custom fields that its recipients may have. */
-  fieldNames: readonly string[];
   /** Why nothing can be composed for lack of a sender, and why it has no recipients; null where it has them. */
   missing: { sender: RefusalReason | null; targets: RefusalReason | null };
 }

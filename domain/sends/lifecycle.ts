@@ -209,17 +209,17 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
         .executeTakeFirst();
       if (send.status === "CANCELLED") cancelled = Number(ended.numUpdatedRows);
     }
-    const {
-      SENT: sent = 0,
-      UNKNOWN: before = 0,
-      SENDING: sending = 0,
-      QUEUED: queued = 0,
-      DEFERRED: deferred = 0,
-    } = await countStates(tx, sendId);
-    const counts = { sent, unknown: before, cancelled, lost: 0 };
-    if (!TERMINAL.has(send.status) && queued + deferred > 0) return { ...counts, status: send.status, reviewMs: 0 };
-    const lost = sending > 0 ? await closeAttempts(tx, sendId) : 0;
-    const unknown = before + lost;
+    let states = await countStates(tx, sendId);
+    let lost = 0;
+    const isLeft = () => !TERMINAL.has(send.status) && (states.QUEUED ?? 0) + (states.DEFERRED ?? 0) > 0;
+    if (!isLeft() && (states.SENDING ?? 0) > 0) {
+      lost = await closeAttempts(tx, sendId);
+      // A worker that is presumed dead may have settled some of them meanwhile. From now on that waits for this transaction.
+      states = await countStates(tx, sendId);
+    }
+    const { SENT: sent = 0, UNKNOWN: unknown = 0 } = states;
+    const counts = { sent, unknown, cancelled, lost };
+    if (isLeft()) return { ...counts, status: send.status, reviewMs: 0 };
     const status = TERMINAL.has(send.status) ? send.status : settled || sent + unknown > 0 ? "SENT" : "FAILED";
     if (!settled) {
       const used = sent + unknown;
@@ -230,6 +230,6 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
     const hasJustEnded = send.status !== "SENT";
     const reviewMs = await openReview(tx, sendId, status === "SENT" ? unknown : 0, hasJustEnded);
-    return { ...counts, unknown, lost, status, reviewMs };
+    return { ...counts, status, reviewMs };
   });
 }

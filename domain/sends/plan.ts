@@ -52,7 +52,7 @@ export async function countMembers(em: EntityManager, subject: PlanSubject): Pro
 
 /**
  * The digest a confirmation token is bound to: a change of who is targeted or permitted, of a suppression of
- * anyone targeted, of the content or of a sender changes it. It holds no clock, cap, complaint rate, balance or account
+ * anyone targeted, of the content, of a custom field in it or of a sender changes it. It holds no clock, cap, complaint rate, balance or account
  * status; those are gates.
  */
 export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDigest): string {
@@ -68,10 +68,17 @@ export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDig
     [...subject.accountAddresses].sort(),
     [...subject.targetIds].sort(),
     [...subject.sendDays].sort((a, b) => a - b),
+    usedFields(subject),
     [members.total, members.ineligible, members.suppressed, members.eligible],
     [members.xor, members.sum],
   ];
   return createHash("sha256").update(JSON.stringify(facts)).digest("base64url");
+}
+
+/** Custom fields that the content names: one that is deleted meanwhile would be filled with nothing. */
+function usedFields({ subject, body, fieldNames }: PlanSubject): string[] {
+  const content = `${subject} ${body}`;
+  return fieldNames.filter((name) => content.includes(name)).sort();
 }
 
 /** Resolves which addresses the subject would be mailed to at this moment. */

@@ -1,6 +1,9 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { isCancelled } from "../../db/unreachable.ts";
 import { readAccess } from "../access/key-lookup.ts";
+import { ApiError } from "../errors.ts";
 import type { Draft } from "./draft.ts";
 import {
   assertContent,
@@ -53,9 +56,31 @@ export async function resolvePreview(
   key: SendingKey,
 ): Promise<ResolvedPreview> {
   const draft = await checkDraft(em, tenant, resource, key);
-  const plan = await resolvePlan(em, draft);
+  const plan = await inTime(em, (tx) => resolvePlan(tx, draft));
   const gates = await checkGates(em, tenant, key, draft, plan.counts);
   return { draft, plan, ...gates };
+}
+
+/** How long a plan may be resolved for a preview, in milliseconds: as long as the API waits for it. */
+const PLAN_TIMEOUT_MS = 10_000;
+
+/**
+ * Ends a plan that takes too long, so that previews that are asked for again and again do not take all connections.
+ * @throws {ApiError} `filter_unsupported`
+ */
+async function inTime<T>(em: EntityManager, resolve: (em: EntityManager) => Promise<T>): Promise<T> {
+  try {
+    return await transaction(em, async (tx) => {
+      await sql`select set_config('statement_timeout', ${`${PLAN_TIMEOUT_MS}ms`}, true)`.execute(kysely(tx));
+      return resolve(tx);
+    });
+  } catch (error) {
+    if (!isCancelled(error)) throw error;
+    throw new ApiError(
+      "filter_unsupported",
+      `The recipients cannot be counted within ${PLAN_TIMEOUT_MS / 1000} s: give the segment fewer conditions.`,
+    );
+  }
 }
 
 export interface PreviewRequest extends Tenant {

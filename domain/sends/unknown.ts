@@ -46,7 +46,7 @@ export function requeueUnknown(em: EntityManager, sendId: string, settledForMs: 
     if (!send) return nothing;
     const { rows: waits } = await sql<{ waitMs: number | null }>`
       select ceil(extract(epoch from max(updated_at) - clock_timestamp()) * 1000 + ${settledForMs}::int)::float8 as "waitMs"
-      from send_recipients where send_id = ${sendId} and state = 'UNKNOWN'`.execute(db);
+      from send_recipients where send_id = ${sendId} and state = 'UNKNOWN' and not responded`.execute(db);
     const waitMs = waits[0]?.waitMs;
     if (waitMs === null || waitMs === undefined) return nothing;
     if (waitMs > 0) return { ...nothing, waitMs };
@@ -56,7 +56,7 @@ export function requeueUnknown(em: EntityManager, sendId: string, settledForMs: 
       with taken as (
         update send_recipients
         set state = 'QUEUED', account_id = null, reason = null, first_deferred_at = null, updated_at = now()
-        where send_id = ${sendId} and state = 'UNKNOWN' returning seq
+        where send_id = ${sendId} and state = 'UNKNOWN' and not responded returning seq
       ), set_back as (
         update send_lanes l set after_seq = least(l.after_seq, (select min(seq) from taken) - 1)
         where l.send_id = ${sendId}

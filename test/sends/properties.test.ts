@@ -71,6 +71,7 @@ const subject: fc.Arbitrary<PlanSubject> = fc.record({
   sendDays: fc.uniqueArray(fc.integer({ min: 1, max: 7 })),
   accountAddresses: fc.uniqueArray(fc.string()),
   targetIds: fc.uniqueArray(fc.string()),
+  fieldNames: fc.constant([]),
 });
 const members = fc.record({
   total: fc.nat(),

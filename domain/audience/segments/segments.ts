@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import { Segment } from "../../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
 import { transaction } from "../../../db/transaction.ts";
+import { isCancelled } from "../../../db/unreachable.ts";
 import { ApiError, notFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { holdPlace } from "../../record-limit.ts";
@@ -25,9 +26,6 @@ const SAMPLE_SIZE = 10;
 
 /** How long a count may take, in milliseconds. */
 const COUNT_TIMEOUT_MS = 60_000;
-
-/** SQLSTATE of a statement that took longer than it may. */
-const STATEMENT_TIMEOUT = "57014";
 
 export interface SegmentCount {
   contacts: number;
@@ -200,7 +198,7 @@ export async function countSegment(
       return counted;
     });
   } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === STATEMENT_TIMEOUT)) throw error;
+    if (!isCancelled(error)) throw error;
     throw new ApiError(
       "filter_unsupported",
       `The segment ${segmentId} cannot be counted within ${timeoutMs} ms: give it fewer conditions.`,
