@@ -1236,8 +1236,12 @@ export type TrackedEvent = {
   kind: "open" | "click";
   /** The id of the mail. */
   email_id: string;
+  /** The newsletter that the mail is of. */
+  newsletter_id: string | null;
+  /** The campaign that the mail is of. */
+  campaign_id: string | null;
   email: string;
-  /** The link that was followed. */
+  /** The link that was followed, as its author wrote it; null for an open. */
   url: string | null;
   created_at: string;
 };

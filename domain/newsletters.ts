@@ -120,6 +120,20 @@ export async function setSendDays(
   return em.refreshOrFail(draft);
 }
 
+/**
+ * Says whether opens and clicks of a draft's mails are counted, whatever the team's setting is.
+ * @param tracking null leaves it to the team's setting at the confirm
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
+ */
+export async function setNewsletterTracking(
+  em: EntityManager,
+  newsletterId: string,
+  tracking: boolean | null,
+): Promise<void> {
+  em.assign(await lockDraft(em, newsletterId), { tracking });
+  await em.flush();
+}
+
 async function lockDraft(em: EntityManager, newsletterId: string): Promise<Newsletter> {
   const newsletter = await em.findOne(
     Newsletter,

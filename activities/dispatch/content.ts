@@ -10,11 +10,15 @@ import {
   type FilledMessage,
   type MessageContent,
 } from "../../domain/mail/message.ts";
+import { newPlaceholder, type TrackedUrls } from "../../domain/mail/tracked-body.ts";
 import type { LaneContent } from "../../domain/sends/content.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
+import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 
 type Send = Pick<OpenedDispatch, "teamId" | "sendId">;
+/** Makes the URLs of a send's pixel and links. */
+type MakeUrls = () => TrackedUrls;
 
 /** Characters of the bodies whose messages stay composed between slices. A message takes some bytes for each. */
 const MAX_KEPT_CHARS = 4_000_000;
@@ -26,12 +30,15 @@ const MAX_KEPT_CHARS = 4_000_000;
 export class ComposedMessages {
   readonly #kept = new Map<string, { content: MessageContent; message: Promise<ComposedMessage> }>();
 
-  /** @throws {TemplateError | UnsendableError} as `composeMessage` */
-  compose({ teamId, sendId }: Send, content: MessageContent): Promise<ComposedMessage> {
+  /**
+   * @param makeUrls of a send whose content says that it is tracked
+   * @throws {TemplateError | UnsendableError} as `composeMessage`
+   */
+  compose({ teamId, sendId }: Send, content: MessageContent, makeUrls?: MakeUrls): Promise<ComposedMessage> {
     const before = this.#kept.get(sendId);
     // The sender's name may be the account's, which an operator may change during a send.
     const isSame = before !== undefined && isDeepStrictEqual(before.content, content);
-    const entry = isSame ? before : { content, message: compose(teamId, content) };
+    const entry = isSame ? before : { content, message: compose(teamId, content, makeUrls) };
     this.#kept.delete(sendId);
     this.#kept.set(sendId, entry);
     if (!isSame) {
@@ -52,17 +59,23 @@ export class ComposedMessages {
   }
 }
 
-const compose = async (teamId: string, content: MessageContent): Promise<ComposedMessage> =>
-  composeMessage(content, await prepareInThread(teamId, content));
+const compose = async (teamId: string, content: MessageContent, makeUrls?: MakeUrls): Promise<ComposedMessage> =>
+  composeMessage(content, await prepareInThread(teamId, content), makeUrls?.());
 
 /** @returns a function that fills in a recipient's part of a send's mails */
 export async function composeMails(
   { vault, env }: { vault: Vault; env: Env },
   messages: ComposedMessages,
-  send: Send,
+  send: Send & Pick<OpenedDispatch, "tracking">,
   { subject, body, fromEmail, fromName, listNames }: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
-  const message = await messages.compose(send, { subject, html: body, fromEmail, fromName });
+  const { sendId } = send;
+  const content = { subject, html: body, fromEmail, fromName };
+  const message = send.tracking
+    ? await messages.compose(send, { ...content, tracking: { ownUrl: env.PUBLIC_URL } }, () =>
+        trackedUrls(vault, env.PUBLIC_URL, sendId, newPlaceholder()),
+      )
+    : await messages.compose(send, content);
   const messageIdDomain = domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1));
   return ({ seq, email, firstName, lastName, listId }) =>
     message.fill({
@@ -70,9 +83,10 @@ export async function composeMails(
       firstName,
       lastName,
       listName: listId === null ? undefined : listNames.get(listId),
-      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, { sendId: send.sendId, seq }),
+      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, { sendId, seq }),
+      mailToken: send.tracking ? mailToken(vault, { sendId, seq }) : undefined,
       // Derived from the ledger's row: the same mail sent again is recognisable as the same.
-      messageId: `${seq}.${send.sendId}@${messageIdDomain}`,
+      messageId: `${seq}.${sendId}@${messageIdDomain}`,
       date: new Date(),
     });
 }

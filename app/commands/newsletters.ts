@@ -2,14 +2,15 @@ import { type Command, InvalidArgumentError } from "commander";
 import { recordComplaint } from "../../domain/complaints.ts";
 import { creditBalance, grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
-import { attachList, detachList, setSendDays } from "../../domain/newsletters.ts";
-import { address, wholeNumber, withTenant, words } from "../options.ts";
+import { attachList, detachList, setNewsletterTracking, setSendDays } from "../../domain/newsletters.ts";
+import { address, oneOf, wholeNumber, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 
 const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const ANY_DAY = "any";
+const TRACKING = ["on", "off", "team"] as const;
 
-/** Commands for facts that the API cannot set: a newsletter's lists and send days, credits, bounces and complaints. */
+/** Commands for facts that the API cannot set: a newsletter's lists, send days and tracking, credits, bounces and complaints. */
 export function newsletterCommands(program: Command, run: Run): void {
   interface ListOptions {
     newsletter: string;
@@ -58,6 +59,23 @@ export function newsletterCommands(program: Command, run: Run): void {
         return {
           text: `${newsletter} goes out on ${named || "any day"}`,
           data: { newsletter, send_days: sendDays },
+        };
+      }),
+    );
+
+  program
+    .command("newsletter:tracking")
+    .description("count opens and clicks of a draft's mails, or not, whatever the team's setting is")
+    .requiredOption("--newsletter <id>", "the draft")
+    .argument("<switch>", `${TRACKING.join(", ")}: as the team's setting is at the confirm`, oneOf(TRACKING))
+    .action((state: (typeof TRACKING)[number], { newsletter }: { newsletter: string }) =>
+      run(async (session) => {
+        const tenant = await ownerOf(session, "newsletters", newsletter);
+        const tracking = state === "team" ? null : state === "on";
+        await inTenant(session, tenant, (em) => setNewsletterTracking(em, newsletter, tracking));
+        return {
+          text: `Tracking of ${newsletter} is ${state === "team" ? "left to the team's setting" : state}`,
+          data: { newsletter, tracking },
         };
       }),
     );

@@ -23,6 +23,8 @@ export interface PlanSubject extends Tenant {
 export interface Draft extends PlanSubject {
   status: BroadcastStatus;
   timeZone: string;
+  /** Opens and clicks of its mails are to be counted: by its own setting, else by the team's. */
+  tracking: boolean;
   account: SendingAccount | null;
 }
 

@@ -20,6 +20,8 @@ export interface OpenedDispatch extends Lane, Tenant {
   status: SendStatus;
   epoch: number;
   resource: SendResource;
+  /** Opens and clicks of its mails are counted. */
+  tracking: boolean;
   /** Other lanes stage recipients of the same send. */
   shared: boolean;
   /** Recipients up to and including this `seq` were staged before; some of them may be QUEUED again. */
@@ -64,12 +66,13 @@ export function openDispatch(em: EntityManager, { sendId, accountId }: Lane): Pr
       status: SendStatus;
       type: ResourceType;
       id: string;
+      tracking: boolean;
       epoch: number;
       dispatching: boolean;
       afterSeq: number;
       shared: boolean;
     }>`
-      select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id,
+      select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id, s.tracking,
         l.epoch, l.dispatching, l.after_seq as "afterSeq",
         exists (select 1 from send_lanes o where o.send_id = s.id and o.account_id <> l.account_id) as shared
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
@@ -77,7 +80,7 @@ export function openDispatch(em: EntityManager, { sendId, accountId }: Lane): Pr
       for share of s for update of l`.execute(db);
     const [lane] = rows;
     if (!lane) return undefined;
-    const { teamId, environment, status, shared, afterSeq } = lane;
+    const { teamId, environment, status, tracking, shared, afterSeq } = lane;
     const { eventsWanted } = await db
       .selectNoFrom(isWanted({ teamId, environment }, ...SETTLEMENT_EVENTS).as("eventsWanted"))
       .executeTakeFirstOrThrow();
@@ -91,7 +94,20 @@ export function openDispatch(em: EntityManager, { sendId, accountId }: Lane): Pr
       .where("account_id", "=", accountId)
       .execute();
     const resource = { type: lane.type, id: lane.id };
-    return { sendId, accountId, teamId, environment, status, epoch, resource, shared, afterSeq, eventsWanted, unknown };
+    return {
+      sendId,
+      accountId,
+      teamId,
+      environment,
+      status,
+      epoch,
+      resource,
+      tracking,
+      shared,
+      afterSeq,
+      eventsWanted,
+      unknown,
+    };
   });
 }
 
