@@ -10,7 +10,7 @@ import type { Hit, RecordedHits } from "../../domain/tracking/record.ts";
 
 /** How long hits are gathered before they are recorded together. */
 const GATHER_MS = 500;
-/** Most hits of a batch. */
+/** Hits from which a batch is recorded without gathering more; it has less than twice as many. */
 const BATCH_HITS = 2_000;
 /** Hits that are kept in memory; those beyond are read back from their files, or dropped where they are in none. */
 const HITS_IN_MEMORY = 50_000;
@@ -158,7 +158,7 @@ export class HitSpool {
     for (let fresh = this.#fresh; fresh; fresh = this.#fresh) {
       this.#fresh = undefined;
       const late = setTimeout(fresh.saved.resolve, SAVE_WAIT_MS);
-      await this.#save(fresh.hits);
+      for (let i = 0; i < fresh.hits.length; i += BATCH_HITS) await this.#save(fresh.hits.slice(i, i + BATCH_HITS));
       clearTimeout(late);
       fresh.saved.resolve();
     }

@@ -35,7 +35,7 @@ async function received(mail: CaughtMail): Promise<ReceivedMail> {
     html,
     text,
     hrefs,
-    links: hrefs.filter((href) => new URL(href, "x:").pathname.startsWith("/l/")),
+    links: hrefs.filter((href) => /^https?:\/\/[^/]+\/l\//.test(href)),
     pixel: /<img src="([^"]*\/o\/[^"]*)"/.exec(html)?.[1],
   };
 }
