@@ -22,6 +22,8 @@ const RETRY_MS = 1_000;
 const LOOK_MS = 2_000;
 /** Age of that sign from which a folder's process is presumed dead. If it lives after all, no hit counts twice. */
 const STALE_MS = 10_000;
+/** How long a process that ends tries to record its hits. */
+const LAST_TRY_MS = 3_000;
 const SUFFIX = ".hits";
 
 /** The figures that a spool reports. */
@@ -144,8 +146,8 @@ export class HitSpool {
     await this.#watching;
     this.#write(() => this.#seal());
     await this.#writes;
-    await this.#delivering;
-    await this.#deliver();
+    const delivered = Promise.resolve(this.#delivering).then(() => this.#deliver());
+    await Promise.race([delivered, delay(LAST_TRY_MS, undefined, { ref: false })]);
     if (this.#folder !== undefined && this.#hasFolder) await rmdir(this.#folder).catch(() => undefined);
   }
 

@@ -28,14 +28,14 @@ const LINKING_ELEMENTS = new Set(["a", "area"]);
 const MAX_URL_CHARS = 1_400;
 
 /**
- * Finds the links of a body that may be tracked: http and https, without a merge tag or a condition in the address, on
- * another site than `ownUrl`. Takes time in proportion to the body.
+ * Finds the links of a body that may be tracked: http and https, without a merge tag or a condition in the address, and not
+ * below `ownUrl`. Takes time in proportion to the body.
  * @param parts of the source, as `splitTemplate` returns them
  * @param ownUrl base of the service's own pages, to which its unsubscribe links lead
  */
 export function findBodyLinks(source: string, parts: readonly SourcePart[], ownUrl: string): BodyLink[] {
   const html = withoutTags(source, parts);
-  const own = new URL(ownUrl).host;
+  const own = new URL(ownUrl).href.replace(/\/?$/, "/");
   const links: BodyLink[] = [];
   let found: Omit<BodyLink, "url">[] = [];
   let urls: string[] = [];
@@ -79,11 +79,14 @@ function placeOfValue(html: string, begin: number, end: number, quote: string | 
   return { begin: begin + name.length, end };
 }
 
-/** The address of a link as a browser sends it; undefined when it is not to be tracked. */
+/**
+ * The address of a link as a browser sends it; undefined when it is not to be tracked.
+ * @param own address below which the service's own pages are
+ */
 function trackableUrl(href: string, own: string): string | undefined {
   if (!/^\s*https?:\/\//i.test(href) || !URL.canParse(href)) return undefined;
-  const { host, href: url } = new URL(href);
-  return host === own || url.length > MAX_URL_CHARS || !IS_URL.test(url) ? undefined : url;
+  const url = new URL(href).href;
+  return url.startsWith(own) || url.length > MAX_URL_CHARS || !IS_URL.test(url) ? undefined : url;
 }
 
 /** Whether a text can be a `Location`: an absolute http(s) URL of printable ASCII characters. */
