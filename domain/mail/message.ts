@@ -120,9 +120,7 @@ export function composeMessage(
   const replyTo = content.replyTo ? toWireAddress(content.replyTo) : undefined;
   const subject = compileTemplate(content.subject, { escape: false, singleLine: true });
   // After the footer: whether the unsubscribe link is seen was decided on the author's body.
-  const source = tracked
-    ? trackBody(prepared.html, prepared.links ?? [], tracked, { shownBytes: MAX_SHOWN_BYTES })
-    : prepared.html;
+  const source = tracked ? trackBody(prepared.html, prepared.links ?? [], tracked, MAX_SHOWN_BYTES) : prepared.html;
   const html = compileTemplate(source, { escape: true, ownTags: FOOTER_TAGS });
   const htmlPart = encodePart(tracked ? withMailToken(html, tracked.placeholder) : html, escapeHtml);
   const textPart = encodePart(compileText(prepared.text));

@@ -21,6 +21,9 @@ export interface TrackedUrls {
   clickUrl(url: string): string;
 }
 
+/** Whether a text can be a `Location`: an absolute http(s) URL of printable ASCII characters. */
+export const isRedirectable = (url: string): boolean => /^https?:\/\/[\x21-\x7e]+$/.test(url) && URL.canParse(url);
+
 /** Elements whose `href` a reader follows. */
 const LINKING_ELEMENTS = new Set(["a", "area"]);
 
@@ -37,23 +40,21 @@ export function findBodyLinks(source: string, parts: readonly SourcePart[], ownU
   const html = withoutTags(source, parts);
   const own = new URL(ownUrl).href.replace(/\/?$/, "/");
   const links: BodyLink[] = [];
-  let found: Omit<BodyLink, "url">[] = [];
-  let urls: string[] = [];
+  /** Those of the element that is being read: a condition may give it several. */
+  let found: BodyLink[] = [];
   const parser = new Parser({
     onopentagname() {
       found = [];
-      urls = [];
     },
     onattribute(name, value, quote) {
-      if (name !== "href" || value === "") return;
-      const url = trackableUrl(value, own);
-      const place = placeOfValue(html, parser.startIndex, parser.endIndex, quote);
-      if (url === undefined || source.slice(place.begin, place.end) !== html.slice(place.begin, place.end)) return;
-      found.push(place);
-      urls.push(url);
+      const url = name === "href" ? trackableUrl(value, own) : undefined;
+      if (url === undefined) return;
+      const { begin, end } = placeOfValue(html, parser.startIndex, parser.endIndex, quote);
+      const hasTags = source.slice(begin, end) !== html.slice(begin, end);
+      if (!hasTags) found.push({ begin, end, url });
     },
     onopentag(name) {
-      if (LINKING_ELEMENTS.has(name)) links.push(...found.map((place, i) => ({ ...place, url: urls[i] ?? "" })));
+      if (LINKING_ELEMENTS.has(name)) links.push(...found);
     },
   });
   parser.end(html);
@@ -86,16 +87,7 @@ function placeOfValue(html: string, begin: number, end: number, quote: string | 
 function trackableUrl(href: string, own: string): string | undefined {
   if (!/^\s*https?:\/\//i.test(href) || !URL.canParse(href)) return undefined;
   const url = new URL(href).href;
-  return url.startsWith(own) || url.length > MAX_URL_CHARS || !IS_URL.test(url) ? undefined : url;
-}
-
-/** Whether a text can be a `Location`: an absolute http(s) URL of printable ASCII characters. */
-const IS_URL = /^https?:\/\/[\x21-\x7e]+$/;
-export const isRedirectable = (url: string): boolean => IS_URL.test(url) && URL.canParse(url);
-
-/** Bytes up to which mail programs show a body as a whole: one that was below stays below. */
-export interface Growth {
-  shownBytes: number;
+  return url.startsWith(own) || url.length > MAX_URL_CHARS || !isRedirectable(url) ? undefined : url;
 }
 
 /** Characters by which the links of a body may grow that is longer than mail programs show as a whole. */
@@ -104,8 +96,9 @@ const MAX_GROWTH_CHARS = 200_000;
 /**
  * Puts tracked URLs in the place of a body's links, and the pixel at its end. The last links of a body stay as they are
  * when it would become too long with them: its end, where the unsubscribe link may stand, must be seen.
+ * @param shownBytes most bytes of a body that mail programs show as a whole
  */
-export function trackBody(html: string, links: readonly BodyLink[], urls: TrackedUrls, { shownBytes }: Growth): string {
+export function trackBody(html: string, links: readonly BodyLink[], urls: TrackedUrls, shownBytes: number): string {
   const pixel = pixelOf(urls.openUrl);
   const bytes = Buffer.byteLength(html) + pixel.length;
   let room = bytes <= shownBytes ? shownBytes - bytes : Math.min(MAX_GROWTH_CHARS, MAX_CHARS / 2 - bytes);
