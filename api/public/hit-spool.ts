@@ -104,6 +104,7 @@ export class HitSpool {
   /** Writes to files and changes of the open batch, one after the other. */
   #writes: Promise<void> = Promise.resolve();
   #isSaving = false;
+  readonly #finishing = new Set<Promise<void>>();
   #delivering: Promise<void> | undefined;
   #watching: Promise<void> | undefined;
   #hasFolder = false;
@@ -148,10 +149,11 @@ export class HitSpool {
     await this.#writes;
     const delivered = Promise.resolve(this.#delivering).then(() => this.#deliver());
     await Promise.race([delivered, delay(LAST_TRY_MS, undefined, { ref: false })]);
+    await Promise.all(this.#finishing);
     if (this.#folder !== undefined && this.#hasFolder) await rmdir(this.#folder).catch(() => undefined);
   }
 
-  #write(work: () => Promise<void>): void {
+  #write(work: () => Promise<void> | void): void {
     this.#writes = this.#writes.then(work);
   }
 
@@ -182,10 +184,10 @@ export class HitSpool {
         this.#warn("a file", error);
         batch.isSaved = false;
         // A part of the text may be in it: nothing more is written behind that.
-        await this.#seal();
+        this.#seal();
       }
     }
-    if (batch.count >= BATCH_HITS) await this.#seal();
+    if (batch.count >= BATCH_HITS) this.#seal();
     this.#report();
   }
 
@@ -206,19 +208,24 @@ export class HitSpool {
   }
 
   /** Ends the open batch, if it is `only`, and has it recorded. */
-  async #seal(only = this.#open): Promise<void> {
+  #seal(only = this.#open): void {
     const batch = this.#open;
     if (!batch || batch !== only) return;
     this.#open = undefined;
-    try {
-      await batch.file?.datasync();
-      await batch.file?.close();
-    } catch (error) {
-      this.#warn("a file", error);
-    }
+    if (batch.file) this.#finish(batch.file);
     batch.file = undefined;
     this.#waiting.push(batch);
     if (!this.#stopping.signal.aborted) this.#deliverSoon();
+  }
+
+  /** Has the disk keep a file through a loss of power. The hits that come meanwhile do not wait for it. */
+  #finish(file: FileHandle): void {
+    const finished = file
+      .datasync()
+      .finally(() => file.close())
+      .catch((error: unknown) => this.#warn("a file", error))
+      .finally(() => this.#finishing.delete(finished));
+    this.#finishing.add(finished);
   }
 
   #deliverSoon(): void {
