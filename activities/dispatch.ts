@@ -1,6 +1,6 @@
 import { Context } from "@temporalio/activity";
 import type { EntityManager } from "../db/orm.ts";
-import { recordAccountRecovery } from "../domain/accounts.ts";
+import { isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { readContent } from "../domain/sends/content.ts";
@@ -48,13 +48,20 @@ type Next =
   | { next: "failure"; reason: string; temporary: boolean; retryInMs?: number }
   /** The send is not SENDING any more: paused, cancelled, or gone. */
   | { next: "stopped" }
-  | { next: "done" };
+  /** Nothing is left to the lane. `held`: other lanes of the send keep recipients that they deferred. */
+  | { next: "done"; held?: true };
 
-/** The result of a slice. `unknown`: recipients that a dead attempt left behind. */
-export type SliceResult = { mailed: number; unknown: number } & Next;
+/**
+ * The result of a slice. `unknown`: recipients that a dead attempt left behind. `returned`: recipients that it had staged
+ * are in the queue again, for any lane.
+ */
+export type SliceResult = { mailed: number; unknown: number; returned?: true } & Next;
 
-/** `tryNow`: an operator's command; the slice does not wait for an account that its server refused a moment ago. */
-export type SliceInput = Lane & { teamId: string; tryNow?: true };
+/**
+ * A slice of a lane to be mailed. `tryNow`: an operator's command; the slice does not wait for an account that its server
+ * refused a moment ago. `takesOver`: failing accounts of the send whose deferred recipients the lane may take.
+ */
+export type SliceInput = Lane & { teamId: string; tryNow?: true; takesOver?: readonly string[] };
 
 export interface DispatchActivities {
   /** Mails one slice of a send's lane: at most DISPATCH_SLICE_ROWS recipients or DISPATCH_SLICE_MS. */
@@ -96,7 +103,7 @@ async function dispatchSlice(
     const mailing = await mailSlice(deps, em, messages, dispatch, account);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing);
     await closeDispatch(em, dispatch, afterSeq);
-    return { mailed: mailing.mailed, unknown, ...next };
+    return { mailed: mailing.mailed, unknown, ...(mailing.returned && { returned: true }), ...next };
   } finally {
     await pools.release(dispatch.accountId, account);
   }
@@ -107,6 +114,8 @@ interface Mailing {
   mailed: number;
   /** Rows up to and including this one were staged, and none of them went back in the queue. */
   afterSeq: number;
+  /** Rows went back in the queue. */
+  returned: boolean;
   exhausted: boolean;
   limitWaitMs: number | undefined;
 }
@@ -154,11 +163,12 @@ async function mailSlice(
   }
   settler.assertSettled();
   if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch);
-  const firstReturned = settler.firstReturnedSeq ?? Number.POSITIVE_INFINITY;
+  const { firstReturnedSeq } = settler;
   return {
     end: mails.end,
     mailed: settler.mailed,
-    afterSeq: Math.min(stager.afterSeq, firstReturned - 1),
+    afterSeq: Math.min(stager.afterSeq, (firstReturnedSeq ?? Number.POSITIVE_INFINITY) - 1),
+    returned: firstReturnedSeq !== undefined,
     exhausted: stager.exhausted,
     limitWaitMs: stager.limitWaitMs,
   };
@@ -172,6 +182,7 @@ async function nextStep(
 ): Promise<Next & { afterSeq: number }> {
   if (end.ended === "account_failure") {
     const { reason, temporary } = end.failure;
+    if (!temporary && isAccountFailure(reason)) await recordAccountFailure(em, dispatch, reason);
     return { next: "failure", reason, temporary, afterSeq };
   }
   if (end.ended === "policy_refusals") {
@@ -191,6 +202,6 @@ async function nextStep(
     case "deferred":
       return { next: "deferred", waitMs: remaining.waitMs, afterSeq };
     case "nothing":
-      return { next: "done", afterSeq };
+      return { next: "done", ...(remaining.held && { held: true }), afterSeq };
   }
 }

@@ -124,7 +124,7 @@ async function start(client: Client, send: UnfinishedSend): Promise<void> {
     environment: send.environment,
     resource: { type: send.resource_type, id: send.resource_id },
     expiresInMs: TOKEN_LIFETIME_SECONDS * 1000,
-    resume: { accountFailures: 0 },
+    resume: { lanes: [] },
   };
   await begin(client, "sendWorkflow", sendStart(input));
 }

@@ -32,7 +32,7 @@ export interface SendActivities {
   closeLost(sendId: string): Promise<void>;
   /** Queues recipients whose outcome is unknown again, once no worker can have their mails in flight any more. */
   requeueUnknown(sendId: string): Promise<UnknownRequeued>;
-  finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled">>;
+  finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled" | "lost">>;
   /** No operator has to decide about unknown outcomes any more. */
   closeReview(sendId: string): Promise<void>;
 }
@@ -56,8 +56,8 @@ export function createSendActivities({ orm, env, countMails }: ActivityDeps): Se
     finishSend: (sendId) =>
       whileBeating(async () => {
         await close(sendId);
-        const { cancelled, ...settled } = await finishSend(em(), sendId);
-        countMails({ CANCELLED: cancelled });
+        const { cancelled, lost, ...settled } = await finishSend(em(), sendId);
+        countMails({ CANCELLED: cancelled, UNKNOWN: lost });
         return settled;
       }),
     closeReview: (sendId) => closeReview(em(), sendId),

@@ -8,6 +8,7 @@ import type { Deps } from "./deps.ts";
 import { GUIDES } from "./docs/guides.ts";
 import { REFERENCE } from "./docs/reference.ts";
 import { docsRouter } from "./docs/router.ts";
+import { hookRouter } from "./hooks/router.ts";
 import { documentRouter } from "./openapi/router.ts";
 import { restHandler } from "./rest/adapter.ts";
 import { endpointsOf } from "./rest/endpoints.ts";
@@ -108,6 +109,7 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   app.all(READ_PATHS, readOnly);
   app.use(docsRouter(deps.env, BASE_PATH));
   app.use(documentRouter(routes, deps.env, BASE_PATH));
+  app.use(hookRouter(deps));
   if (publicPages) app.use(publicPages);
   app.get(["/", BASE_PATH], showEntry(deps.env.PUBLIC_URL));
   app.use(refusePath(routes));

@@ -1,10 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { BlockList, isIP, isIPv4 } from "node:net";
-import ipaddr from "ipaddr.js";
+import { networkOf, plainAddress } from "../config/client-network.ts";
 import type { Env } from "../config/env.ts";
-
-/** An address without its zone; one of IPv4 as such also on a socket that serves both versions. */
-const plainAddress = (address: string): string => ipaddr.process(address.replace(/%.*$/, "")).toString();
 
 /** @param ranges addresses, or networks such as 10.0.0.0/8 */
 function blockList(ranges: readonly string[]): BlockList {
@@ -15,12 +12,6 @@ function blockList(ranges: readonly string[]): BlockList {
     list.addSubnet(address, prefix === undefined ? (family === "ipv4" ? 32 : 128) : Number(prefix), family);
   }
   return list;
-}
-
-/** The unit that requests are counted by: an address, or an IPv6 network, because one client mostly has all its addresses. */
-function networkOf(address: string): string {
-  const ip = ipaddr.parse(address);
-  return ip instanceof ipaddr.IPv6 ? ip.parts.slice(0, 4).join(":") : address;
 }
 
 /** An address as a proxy may write it: `203.0.113.7`, `203.0.113.7:4000`, `2001:db8::7`, `[2001:db8::7]:4000`. */

@@ -60,6 +60,8 @@ export interface RequestContext extends Services {
    * read and on a write that a workflow commits it is in none.
    */
   em: EntityManager;
+  /** Of no tenant, in no transaction: for statements that name their tenant. Unlike `em` it is not made for the request. */
+  database: EntityManager;
   tenant: Tenant;
   access: Admitted;
   requestId: string;

@@ -8,6 +8,7 @@ import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
 import { RequestLimits } from "../domain/access/request-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
+import { type FetchText, guardedFetch } from "../domain/reports/fetch-text.ts";
 import { recordHits } from "../domain/tracking/record.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
@@ -28,6 +29,8 @@ export interface Deps {
   temporal: TemporalGateway;
   readiness: ReadinessCheck;
   checkWebhookUrl: CheckUrl;
+  /** Opens URLs of Amazon SNS. */
+  fetchText: FetchText;
   limits: RequestLimits;
   /** Opens and clicks on their way to Postgres. It touches no file before its first hit, or before it is started. */
   hits: HitSpool;
@@ -57,6 +60,7 @@ export async function openDeps(env: Env): Promise<Deps> {
   const temporal = openTemporal(env);
   const vault = openVault(env);
   const { registry, countedAlone, watchConnections, hits: hitMetrics } = openMetrics(log);
+  const guard = openUrlGuard(env);
   const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: "request" } as const;
   const { orm, connect } = await openAdmitted(env, vault, options);
   return {
@@ -67,7 +71,8 @@ export async function openDeps(env: Env): Promise<Deps> {
     log,
     temporal,
     readiness: openReadiness(env, temporal, log),
-    checkWebhookUrl: guardedUrl(openUrlGuard(env)),
+    checkWebhookUrl: guardedUrl(guard),
+    fetchText: guardedFetch(guard),
     limits: new RequestLimits(env, countedAlone),
     hits: new HitSpool({
       folder: env.TRACKING_SPOOL_DIR,

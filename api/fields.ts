@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { WITHHELD_REASONS } from "../db/entities/audience.ts";
-import { MAX_ADDRESS_LENGTH, normaliseAddress, spellingOf } from "../domain/address.ts";
+import { lookupAddress, MAX_ADDRESS_LENGTH, normaliseAddress, spellingOf } from "../domain/address.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../domain/audience/rules.ts";
 import { exampleId, type IdKind } from "../domain/ids.ts";
 import { itIs } from "./rest/messages.ts";
@@ -95,6 +95,10 @@ export const confirmationFields = {
     .nullable()
     .meta({ description: "Why no such mail is sent at present.", examples: [null] }),
 };
+
+/** The spelling that such a filter looks for. */
+export const lookupFilter = (given: string | undefined): string | undefined =>
+  given === undefined ? undefined : lookupAddress(given);
 
 /** The answer to the deletion of a record. */
 export const deleted = <Kind extends string>(object: Kind, kind: IdKind, id: string) =>

@@ -1,9 +1,10 @@
 import { accountsRouter } from "./accounts/routes.ts";
+import { analyticsRouter } from "./analytics/routes.ts";
+import { campaignsRouter } from "./campaigns/routes.ts";
 import { contactsRouter } from "./contacts/routes.ts";
 import { listsRouter } from "./lists/routes.ts";
 import { meRouter } from "./me/routes.ts";
 import { newslettersRouter } from "./newsletters/routes.ts";
-import { newsletterSendsRouter } from "./newsletters/sends.ts";
 import { router } from "./rest/route.ts";
 import { subscribersRouter } from "./subscribers/routes.ts";
 import { suppressionsRouter } from "./suppressions/routes.ts";
@@ -18,10 +19,11 @@ export const appRouter = router({
   subscribers: subscribersRouter,
   contacts: contactsRouter,
   newsletters: newslettersRouter,
-  newsletterSends: newsletterSendsRouter,
+  campaigns: campaignsRouter,
   suppressions: suppressionsRouter,
   unsubscribes: unsubscribesRouter,
   accounts: accountsRouter,
   webhooks: webhooksRouter,
+  analytics: analyticsRouter,
   usage: usageRouter,
 });

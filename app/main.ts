@@ -4,6 +4,8 @@ import { verifyAccount } from "../activities/smtp/verify.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { accountCommands } from "./commands/accounts.ts";
+import { analyticsCommands } from "./commands/analytics.ts";
+import { campaignCommands } from "./commands/campaigns.ts";
 import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
 import { fieldCommands } from "./commands/fields.ts";
@@ -12,7 +14,9 @@ import { keyCommands } from "./commands/keys.ts";
 import { listenCommand } from "./commands/listen.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
 import { planCommands } from "./commands/plans.ts";
+import { providerCommands } from "./commands/providers.ts";
 import { secretCommands } from "./commands/secrets.ts";
+import { segmentCommands } from "./commands/segments.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { tokenCommands } from "./commands/tokens.ts";
 import { webhookCommands } from "./commands/webhooks.ts";
@@ -27,7 +31,7 @@ const realLogin =
 
 const program = new Command("app")
   .description(
-    "Mailkeel's command line: teams, plans, keys, sending accounts, what newsletters target, webhooks, imports",
+    "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, webhooks, imports",
   )
   .option("--json", "print one JSON object")
   .configureHelp({ showGlobalOptions: true })
@@ -50,11 +54,15 @@ const groups = [
   tokenCommands,
   accountCommands,
   newsletterCommands,
+  analyticsCommands,
+  providerCommands,
+  campaignCommands,
   confirmationCommands,
   webhookCommands,
   deliveryCommands,
   listenCommand,
   fieldCommands,
+  segmentCommands,
   importCommand,
   secretCommands,
 ];

@@ -99,7 +99,7 @@ export async function tenantOf(session: Session, options: TenantOptions): Promis
  */
 export async function ownerOf(
   { orm }: Session,
-  table: "newsletters" | "email_accounts" | "webhook_endpoints",
+  table: "newsletters" | "campaigns" | "email_accounts" | "segments" | "webhook_endpoints" | "report_sources",
   id: string,
 ): Promise<Tenant> {
   const row = await kysely(orm.em.fork())

@@ -6,8 +6,10 @@ import { makeSender, type Sender } from "../test/support/sending.ts";
 
 export interface AudienceOptions {
   recipients: number;
-  /** Connections the sending account allows. */
+  /** Connections each sending account allows. */
   connections: number;
+  /** Accounts that mail its sends; one by default. */
+  accounts?: number;
   smtp: { host: string; port: number };
   /** A body with links, whose opens and clicks are counted or not; one without links unless given. */
   tracking?: boolean | undefined;
@@ -37,7 +39,13 @@ export const LINKED_BODY = BODY.replaceAll(
 export const SUBJECT = "News for {{ first_name }}";
 
 /** A team with a newsletter to so many subscribers, which are written straight into the database. */
-export async function makeAudience({ recipients, connections, smtp, tracking }: AudienceOptions): Promise<Sender> {
+export async function makeAudience({
+  recipients,
+  connections,
+  accounts = 1,
+  smtp,
+  tracking,
+}: AudienceOptions): Promise<Sender> {
   const sender = await makeSender({
     recipients: [],
     credits: 10_000_000,
@@ -45,6 +53,7 @@ export async function makeAudience({ recipients, connections, smtp, tracking }: 
     subject: SUBJECT,
     body: tracking === undefined ? BODY : LINKED_BODY,
     account: { host: smtp.host, port: smtp.port, maxConnections: connections },
+    furtherAccounts: Array.from({ length: accounts - 1 }, () => ({})),
   });
   const { em, team, listId, audience } = sender;
   const db = kysely(em);

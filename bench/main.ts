@@ -24,7 +24,8 @@ withStackOptions(program.command("send"))
   .description("a newsletter from preview to the last mail: rates, CPU, memory, and whether all of it is right")
   .option("--recipients <list>", "sizes of the lists, one send each", sizes, [100_000])
   .option("--latency-ms <n>", "how long the SMTP server takes to answer a mail", wholeNumber(0), 0)
-  .option("--connections <n>", "connections the sending account allows", wholeNumber(1, 1_000), 100)
+  .option("--connections <n>", "connections each sending account allows", wholeNumber(1, 1_000), 100)
+  .option("--accounts <n>", "accounts that mail each send side by side", wholeNumber(1, 50), 1)
   .option("--repeat <n>", "sends of each size that are measured", wholeNumber(1), 1)
   .option("--previews <n>", "previews whose median is told", wholeNumber(1), 5)
   .option("--kill", "kill the dispatch worker at full speed, in the middle of each send", false)
@@ -90,11 +91,35 @@ program
   .option("--connections <list>", "connections allowed", numbers, [10, 20, 100, 200])
   .action(async (options) => show(await (await import("./pool.ts")).benchPool(options)));
 
+withStackOptions(program.command("analytics"))
+  .description("GET /analytics/overview of a team with many mails, opens, clicks and reports, and a recount of them")
+  .option("--events <n>", "mails, opens, clicks and reports", wholeNumber(1), 10_000_000)
+  .option("--newsletters <n>", "newsletters that they belong to, one a day", wholeNumber(1, 366), 366)
+  .option("--seconds <n>", "how long one run lasts", wholeNumber(1), 20)
+  .option("--per-second <n>", "requests that a run begins in a second", wholeNumber(1), 20)
+  .action(async (options) => show(await (await import("./analytics.ts")).benchAnalytics(options)));
+
 withStackOptions(program.command("import"))
   .description("a CSV file through the command line, the first time and again")
   .option("--lines <n>", "lines of the file", wholeNumber(1), 100_000)
   .option("--repeat <n>", "teams it is imported for", wholeNumber(1), 3)
   .action(async (options) => show(await (await import("./import.ts")).benchImport(options)));
+
+withStackOptions(program.command("audience"))
+  .description(
+    "contacts, segments and campaigns: bulk calls, an import, counts, previews and confirms over many contacts",
+  )
+  .option("--only <scenario...>", "some of the scenarios: bulk, import, segments, campaign")
+  .option(
+    "--contacts <n>",
+    "contacts that segments are counted over, and that campaigns mail",
+    wholeNumber(1),
+    1_000_000,
+  )
+  .option("--lines <n>", "lines of the import", wholeNumber(1), 100_000)
+  .option("--calls <n>", "bulk calls", wholeNumber(1), 100)
+  .option("--repeat <n>", "imports, counts of each segment, and previews of each campaign", wholeNumber(1), 3)
+  .action(async (options) => show(await (await import("./audience-scenarios.ts")).benchAudience(options)));
 
 program
   .command("start")

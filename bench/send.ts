@@ -5,7 +5,16 @@ import { kysely } from "../db/orm.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { kill, pidOf } from "../test/support/processes.ts";
-import { confirm, credits, ledgerStates, preview, type Sender, tokenOf } from "../test/support/sending.ts";
+import {
+  beginToday,
+  confirm,
+  credits,
+  ledgerStates,
+  openFurtherLanes,
+  type Sender,
+  setTomorrow,
+  tokenOf,
+} from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
@@ -13,12 +22,16 @@ import { makeAudience } from "./audience.ts";
 import { machineCpuSeconds, resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
 import { type Sink, startSink } from "./smtp-sink.ts";
+import { timeConfirm, timePreviews } from "./timed-sends.ts";
 
 export interface SendOptions extends StackChoice {
   /** Sizes of the lists, each mailed for itself. */
   recipients: readonly number[];
   latencyMs: number;
+  /** Of each account. */
   connections: number;
+  /** Accounts that mail each send side by side. */
+  accounts: number;
   /** Sends of each size that are measured, one after the other. */
   repeat: number;
   /** Previews whose median is reported, for the big list and a small one. */
@@ -66,7 +79,7 @@ interface Measured {
 
 /** Measures whole sends over HTTP: their rates, their costs, and whether each address got exactly one mail. */
 export function benchSend(options: SendOptions): Promise<BenchReport> {
-  const { recipients: sizes, latencyMs, connections, repeat, catcher, kill: kills, tracking } = options;
+  const { recipients: sizes, latencyMs, connections, accounts, repeat, catcher, kill: kills, tracking } = options;
   if (kills && catcher) throw new Error("--kill counts at the lean sink, not at the catcher");
   return withStack(options, async () => {
     const sink = await startSink(latencyMs);
@@ -101,6 +114,7 @@ export function benchSend(options: SendOptions): Promise<BenchReport> {
           recipients: sizes.join(","),
           "latency-ms": latencyMs,
           connections,
+          accounts,
           repeat,
           kill: kills,
           tracking,
@@ -146,17 +160,18 @@ async function measure(
   sink: Sink,
   tracking: boolean | undefined,
 ): Promise<Measured> {
-  const { latencyMs, connections, previews, catcher } = options;
+  const { latencyMs, connections, accounts, previews, catcher } = options;
   const { mail } = await stack();
   const catcherUrl = new URL(mail.smtp);
   const smtp = catcher ? { host: catcherUrl.hostname, port: Number(catcherUrl.port) } : sink;
   const few = await makeAudience({ recipients: FEW, connections, smtp, tracking });
-  const many = await makeAudience({ recipients, connections, smtp, tracking });
+  const many = await makeAudience({ recipients, connections, accounts, smtp, tracking });
   const previewFew = await timePreviews(few, previews);
   const previewMany = await timePreviews(many, previews);
-  const confirmFew = await timeConfirm(few);
+  const { ms: confirmFew } = await timeConfirm(few);
   await untilSent(few, FEW, () => {});
   await sink.clear(latencyMs);
+  if (accounts > 1) await setTomorrow(many);
   const token = await tokenOf(many);
   const postgresBefore = await postgresActiveSeconds(many);
   // Those of the small send's account may idle for a while yet.
@@ -172,7 +187,10 @@ async function measure(
   const machineBefore = machineCpuSeconds();
   const { ms: confirmMany, result: answer } = await timed(() => confirm(many, token));
   if (answer.status !== 202) throw new Error(`the confirm was answered with ${answer.status}: ${answer.text}`);
+  const sendId = await sendIdOf(many);
+  if (accounts > 1) await openFurtherLanes(many, sendId);
   const confirmedAt = performance.now();
+  if (accounts > 1) await beginToday(many, sendId);
   const killing = options.kill ? killInTheMiddle(sink, recipients) : undefined;
   // If the send fails, that failure is reported.
   killing?.catch(() => undefined);
@@ -184,11 +202,11 @@ async function measure(
   const machine = machineCpuSeconds() - machineBefore;
   const after = usage(pids());
 
-  const sendId = await sendIdOf(many);
   const stats = await sink.stats();
   const ledger = await ledgerSeconds(many, sendId);
   const history = await historyLength(sendId);
-  const killed = killing && (await checkKill(many, sink, await killing, { recipients, connections }));
+  const killed =
+    killing && (await checkKill(many, sink, await killing, { recipients, connections: connections * accounts }));
   const postgres = (await postgresActiveSeconds(many)) - postgresBefore;
   const seconds = (name: string) => (after[name]?.cpuSeconds ?? 0) - (before[name]?.cpuSeconds ?? 0);
   const ours = Object.keys(measured).reduce((sum, name) => sum + seconds(name), 0);
@@ -233,7 +251,9 @@ async function measure(
         ? []
         : [`${recipients} mails were due, the sink got ${stats.received}`]),
       ...(catcher || stats.duplicates === 0 ? [] : [`${stats.duplicates} mails came again`]),
-      ...(mostSending > ROWS_PER_CONNECTION * connections ? [`${mostSending} rows were SENDING at once`] : []),
+      ...(mostSending > ROWS_PER_CONNECTION * connections * accounts
+        ? [`${mostSending} rows were SENDING at once`]
+        : []),
     ],
   };
 }
@@ -325,29 +345,12 @@ async function checkKill(
   };
 }
 
-async function timePreviews(sender: Sender, times: number): Promise<number> {
-  const latencies: number[] = [];
-  for (let i = 0; i < times; i++) {
-    const { ms, result } = await timed(() => preview(sender));
-    if (result.status !== 200) throw new Error(`a preview was answered with ${result.status}: ${result.text}`);
-    latencies.push(ms);
-  }
-  return median(latencies);
-}
-
-async function timeConfirm(sender: Sender): Promise<number> {
-  const token = await tokenOf(sender);
-  const { ms, result } = await timed(() => confirm(sender, token));
-  if (result.status !== 202) throw new Error(`a confirm was answered with ${result.status}: ${result.text}`);
-  return ms;
-}
-
-const sendRow = z.object({ id: z.string(), status: z.string(), account_id: z.string() });
+const sendRow = z.object({ id: z.string(), status: z.string() });
 
 async function readSendOf({ em, newsletterId }: Sender) {
   const row = await kysely(em)
     .selectFrom("sends")
-    .select(["id", "status", "account_id"])
+    .select(["id", "status"])
     .where("resource_id", "=", newsletterId)
     .executeTakeFirst();
   return sendRow.parse(row);

@@ -100,7 +100,6 @@ async function pathsOf({ em, team, vault }: TestTeam, origin: string, mails: num
       resource_type: "newsletter",
       resource_id: newId("newsletter"),
       api_key_id: "key",
-      account_id: "account",
       status: "SENT",
       recipients: mails,
       credits_reserved: mails,

@@ -36,6 +36,94 @@ export type AddListSubscribersBody = {
   subscriber_ids: Array<string>;
 };
 
+/** What became of the mails of a range of days. */
+export type AnalyticsOverview = {
+  object: "analytics_overview";
+  /** The first and the last day. */
+  id: string;
+  /** The first day, in UTC. */
+  from: string;
+  /** The last day, in UTC. */
+  to: string;
+  /** The sums over all days. */
+  totals: {
+    /** Mails that a server accepted. */
+    sent: number;
+    /** `sent` less both kinds of bounces. */
+    delivered: number;
+    /** Mails that a server refused. */
+    rejected: number;
+    /** Accepted mails that came back because the address does not exist. */
+    bounced_hard: number;
+    /** Accepted mails that came back for another reason, such as a full mailbox. */
+    bounced_soft: number;
+    /** Accepted mails that their recipients called spam. */
+    complained: number;
+    /** Opt-outs. */
+    unsubscribed: number;
+    /** Recipients left out while the mails went out, because they had become suppressed or opted out since the confirmation. */
+    suppressed: number;
+    /** Mails whose outcome is not known, because a connection or a worker was lost. */
+    unknown: number;
+    /** Opens that were tracked. */
+    opened: number;
+    /** Mails with at least one tracked open. */
+    opened_unique: number;
+    /** Clicks on links that were tracked. */
+    clicked: number;
+    /** Mails with at least one tracked click. */
+    clicked_unique: number;
+  };
+  /** Fractions of the totals, from 0 to 1; 0 where there is nothing to divide by. */
+  rates: {
+    /** `delivered` over `sent`. */
+    delivered: number;
+    /** Both kinds of bounces over `sent`. */
+    bounced: number;
+    /** `rejected` over `sent` and `rejected`. */
+    rejected: number;
+    /** `complained` over `delivered`. */
+    complained: number;
+    /** `unsubscribed` over `delivered`. */
+    unsubscribed: number;
+    /** `opened_unique` over `delivered`. */
+    opened: number;
+    /** `clicked_unique` over `delivered`. */
+    clicked: number;
+  };
+  /** Every day of the range, oldest first; one without mails has zeros. */
+  days: Array<{
+    /** The day, in UTC. */
+    date: string;
+    /** Mails that a server accepted. */
+    sent: number;
+    /** `sent` less both kinds of bounces. */
+    delivered: number;
+    /** Mails that a server refused. */
+    rejected: number;
+    /** Accepted mails that came back because the address does not exist. */
+    bounced_hard: number;
+    /** Accepted mails that came back for another reason, such as a full mailbox. */
+    bounced_soft: number;
+    /** Accepted mails that their recipients called spam. */
+    complained: number;
+    /** Opt-outs. */
+    unsubscribed: number;
+    /** Recipients left out while the mails went out, because they had become suppressed or opted out since the confirmation. */
+    suppressed: number;
+    /** Mails whose outcome is not known, because a connection or a worker was lost. */
+    unknown: number;
+    /** Opens that were tracked. */
+    opened: number;
+    /** Mails with at least one tracked open. */
+    opened_unique: number;
+    /** Clicks on links that were tracked. */
+    clicked: number;
+    /** Mails with at least one tracked click. */
+    clicked_unique: number;
+  }>;
+};
+
 /** The API key of a request. */
 export type ApiKey = {
   object: "api_key";
@@ -103,6 +191,43 @@ export type ApiKey = {
   >;
 };
 
+/** A mail to the contacts of a segment, over several sending accounts. */
+export type Campaign = {
+  object: "campaign";
+  /** The id of the record. */
+  id: string;
+  /** The name, for the team alone. */
+  name: string;
+  /** The subject, a Liquid template of one line. */
+  subject: string | null;
+  /** The name in From. */
+  from_name: string | null;
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
+  body: string | null;
+  /** Only a `DRAFT` can be changed, deleted or sent. */
+  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** A code: the failure that paused its send; null in every other status, and when an operator did. */
+  status_reason: string | null;
+  /** The id of the segment that it targets; it is set in the app. */
+  segment_id: string | null;
+  /** Ids of the sending accounts that mail it; they are set in the app. */
+  account_ids: Array<string>;
+  /** The id of its send; null before the confirmation. */
+  send_id: string | null;
+  /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
+  send_days: Array<number>;
+  /** When it is to be sent. */
+  send_at: string | null;
+  /** When its first mails left. */
+  started_at: string | null;
+  /** When its send ended. */
+  completed_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+};
+
 /** A campaign's send was cancelled. */
 export type CampaignCancelledEvent = {
   /** The id of the event. */
@@ -129,7 +254,7 @@ export type CampaignCompletedEvent = {
   };
 };
 
-/** A campaign as events show it. */
+/** A campaign as events show it: without its body. */
 export type CampaignOfEvent = {
   object: "campaign";
   /** The id of the record. */
@@ -138,12 +263,18 @@ export type CampaignOfEvent = {
   name: string;
   /** The subject, a Liquid template of one line. */
   subject: string | null;
-  /** The address in From. The sending account must be allowed to use it. */
-  from_email: string | null;
   /** The name in From. */
   from_name: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** A code: the failure that paused its send; null in every other status, and when an operator did. */
+  status_reason: string | null;
+  /** The id of the segment that it targets; it is set in the app. */
+  segment_id: string | null;
+  /** Ids of the sending accounts that mail it; they are set in the app. */
+  account_ids: Array<string>;
+  /** The id of its send; null before the confirmation. */
+  send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
   /** When it is to be sent. */
@@ -184,6 +315,65 @@ export type CampaignScheduledEvent = {
   };
 };
 
+/** A confirmed send. */
+export type CampaignSend = {
+  object: "campaign_send";
+  /** The id of the record. */
+  id: string;
+  /** The id of the campaign. */
+  campaign_id: string;
+  status: "SCHEDULED";
+  /** Recipients of the send. */
+  recipients: number;
+  /** Email credits that were reserved. */
+  credits_reserved: number;
+  /** When the send starts. */
+  send_at: string;
+  send_cap: SendCap;
+};
+
+/** The plan of a send: its recipients, its cost and the token to confirm it. */
+export type CampaignSendPreview = {
+  object: "campaign_send_preview";
+  /** The id of the record. */
+  id: string;
+  /** The id of the campaign. */
+  campaign_id: string;
+  /** The recipients, after permissions and suppressions. */
+  recipients: {
+    /** Contacts of the targeted segment. */
+    total: number;
+    /** Left out: no valid address. */
+    invalid: number;
+    /** Left out: on the do-not-mail list. */
+    suppressed: number;
+    /** Those that get the mail: `total` less the other two. */
+    eligible: number;
+  };
+  /** Email credits that the send uses; they are reserved at the confirmation. */
+  credits_required: number;
+  send_cap: SendCap;
+  /** The addresses in From, one for each sending account. */
+  from_addresses: Array<string>;
+  /** The address of the first sending account. */
+  sending_account_address: string;
+  /** The addresses of all sending accounts. */
+  sending_account_addresses: Array<string>;
+  /** Complaints over delivered mail, as fractions. At the threshold the API sends nothing. */
+  complaint_rate: {
+    rate: number;
+    threshold: number;
+    window_days: number;
+  };
+  /** For the confirmation by `sendCampaign`. */
+  confirmation: {
+    /** Confirms this plan, once. */
+    token: string;
+    /** 15 minutes after the preview. */
+    expires_at: string;
+  };
+};
+
 /** A campaign's first mails go out. */
 export type CampaignStartedEvent = {
   /** The id of the event. */
@@ -195,6 +385,66 @@ export type CampaignStartedEvent = {
   data: {
     object: CampaignOfEvent;
   };
+};
+
+/** A campaign with its recipients by state. */
+export type CampaignWithRecipients = {
+  object: "campaign";
+  /** The id of the record. */
+  id: string;
+  /** The name, for the team alone. */
+  name: string;
+  /** The subject, a Liquid template of one line. */
+  subject: string | null;
+  /** The name in From. */
+  from_name: string | null;
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. */
+  body: string | null;
+  /** Only a `DRAFT` can be changed, deleted or sent. */
+  status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** A code: the failure that paused its send; null in every other status, and when an operator did. */
+  status_reason: string | null;
+  /** The id of the segment that it targets; it is set in the app. */
+  segment_id: string | null;
+  /** Ids of the sending accounts that mail it; they are set in the app. */
+  account_ids: Array<string>;
+  /** The id of its send; null before the confirmation. */
+  send_id: string | null;
+  /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
+  send_days: Array<number>;
+  /** When it is to be sent. */
+  send_at: string | null;
+  /** When its first mails left. */
+  started_at: string | null;
+  /** When its send ended. */
+  completed_at: string | null;
+  /** When the record was created. */
+  created_at: string;
+  /** When the record was last changed. */
+  updated_at: string;
+  /** Recipients by state, which add up to `total`; null before the confirmation. */
+  recipients: {
+    /** All recipients of the send. */
+    total: number;
+    /** Waiting. */
+    queued: number;
+    /** Their mail may be leaving right now. */
+    sending: number;
+    /** Accepted by the sending account's server. */
+    sent: number;
+    /** Refused for good by that server. */
+    rejected: number;
+    /** Refused for now; tried again. */
+    deferred: number;
+    /** The connection ended before the server's answer: their mail may have left. */
+    unknown: number;
+    /** Refused for now too often. */
+    expired: number;
+    /** Left out: suppressed or opted out after the confirmation. */
+    suppressed: number;
+    /** Left out: the send was cancelled. */
+    cancelled: number;
+  } | null;
 };
 
 /** A person whom campaigns mail. */
@@ -294,6 +544,17 @@ export type ContactUpsert = {
   fields?: Record<string, string | number | boolean | null>;
 };
 
+export type CreateCampaignBody = {
+  /** The name; spaces around it are removed. */
+  name: string;
+  /** The subject, a Liquid template of one line. */
+  subject?: string | null;
+  /** The name in From. */
+  from_name?: string | null;
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  body?: string | null;
+};
+
 export type CreateContactBody = {
   /** An email address; it is trimmed and lower-cased. */
   email: string;
@@ -380,6 +641,14 @@ export type CreateWebhookBody = {
   description?: string | null;
   /** Headers that are sent with every delivery. Their values are never shown again. */
   headers?: Record<string, string>;
+};
+
+/** The answer to the deletion of a record. */
+export type DeletedCampaign = {
+  object: "campaign";
+  /** The id of the record. */
+  id: string;
+  deleted: true;
 };
 
 /** The answer to the deletion of a record. */
@@ -818,7 +1087,7 @@ export type NewsletterSendPreview = {
   id: string;
   /** The id of the newsletter. */
   newsletter_id: string;
-  /** The recipients, after opt-ins and suppressions. */
+  /** The recipients, after permissions and suppressions. */
   recipients: {
     /** Addresses on the targeted lists. */
     total: number;
@@ -997,6 +1266,11 @@ export type QuotaImpact = {
   limit: number;
   /** Units of the limit that are left. */
   remaining: number;
+};
+
+export type SendCampaignBody = {
+  /** `confirmation.token` of the preview. */
+  confirmation_token?: string | null;
 };
 
 /** Recipients that the key may mail in a UTC day, counted over its rotations. */
@@ -1275,6 +1549,17 @@ export type UnsubscribeCreatedEvent = {
   data: {
     object: Unsubscribe;
   };
+};
+
+export type UpdateCampaignBody = {
+  /** The name; spaces around it are removed. */
+  name?: string;
+  /** The subject, a Liquid template of one line. */
+  subject?: string | null;
+  /** The name in From. */
+  from_name?: string | null;
+  /** The HTML, a Liquid template. Merge tags: `email`, `first_name`, `last_name`, `list_name`, `unsubscribe_url`, and `fields.NAME` for a custom field (`list_name` is empty). Every mail gets a link to unsubscribe. At most 1048576 bytes in UTF-8. */
+  body?: string | null;
 };
 
 export type UpdateContactBody = {
@@ -1649,6 +1934,21 @@ export type ListNewslettersQuery = {
   status?: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
 };
 
+export type ListCampaignsQuery = {
+  /** Records of a page at most. */
+  limit?: number;
+  /** `meta.next_cursor` of the page before, with all other parameters as they were. */
+  cursor?: string;
+  /** Newest first, or oldest first. */
+  order?: "asc" | "desc";
+  /** The time that the records are sorted by. */
+  sort?: "updated_at" | "created_at";
+  /** Only records that were changed at that time or later: `synced_through` of the previous run. */
+  updated_since?: string;
+  /** Only campaigns with this status. */
+  status?: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+};
+
 export type ListSuppressionsQuery = {
   /** Records of a page at most. */
   limit?: number;
@@ -1722,6 +2022,15 @@ export type ListWebhooksQuery = {
   active?: boolean;
   /** Only endpoints that subscribe to this event. */
   event?: string;
+};
+
+export type RetrieveAnalyticsOverviewQuery = {
+  /** The first day, in UTC. A range holds at most 366 days. */
+  from?: string;
+  /** The last day, in UTC; today unless given. */
+  to?: string;
+  /** Only figures of this newsletter or campaign. */
+  resource_id?: string;
 };
 
 export type ListListSubscribersQuery = {
@@ -2329,6 +2638,155 @@ export class NewslettersResource {
   }
 }
 
+export class CampaignsResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * List the campaigns.
+   *
+   * Pages through the campaigns of the team, each with its body. A page ends before its records exceed 2,044 KiB, so it may hold fewer campaigns than `limit` and have more after it.
+   *
+   * **Scope:** `campaigns:read`.
+   */
+  list(query: ListCampaignsQuery = {}, options?: RequestOptions): Listing<Campaign> {
+    const readPage = (query: ListCampaignsQuery): Promise<Page<Campaign>> =>
+      this.#transport.request({ method: "GET", path: "/campaigns", query }, options);
+    return listingOf(readPage, query);
+  }
+
+  /** The records that changed since an instant, all of them without one. See `Changes`. */
+  changes(
+    since?: string,
+    query: Omit<ListCampaignsQuery, "updated_since" | "sort" | "cursor"> = {},
+    options?: RequestOptions,
+  ): Changes<Campaign> {
+    return new Changes((page) =>
+      this.list(
+        { ...page, ...query, sort: "updated_at", ...(since === undefined ? {} : { updated_since: since }) },
+        options,
+      ),
+    );
+  }
+
+  /**
+   * Draft a campaign.
+   *
+   * Creates a campaign, always as a `DRAFT`. A draft may be incomplete: its send-preview is refused until it is complete. Its segment, its sending accounts and its send days are set in the app.
+   *
+   * `subject` and `body` are Liquid templates, which are checked here. A team has a limit of campaigns, sent ones among them: one more is 409 `resource_limit_reached`. While too many templates of the team wait to be checked, the answer is 429 `rate_limit_exceeded`.
+   *
+   * **Scope:** `campaigns:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   */
+  create<O extends WriteOptions & DryRunOption>(
+    body: CreateCampaignBody,
+    options?: O,
+  ): Promise<Outcome<Campaign, Impact, O>> {
+    return this.#transport.request({ method: "POST", path: "/campaigns", body, takesKey: true }, options);
+  }
+
+  /**
+   * Retrieve a campaign with the states of its recipients.
+   *
+   * Answers one campaign. From its confirmation on, `recipients` counts its recipients in each state; the counts add up to `total`.
+   *
+   * **Scope:** `campaigns:read`.
+   */
+  retrieve(campaignId: string, options?: RequestOptions): Promise<Answer<CampaignWithRecipients>> {
+    return this.#transport.request({ method: "GET", path: "/campaigns/{campaignId}", ids: { campaignId } }, options);
+  }
+
+  /**
+   * Change a draft.
+   *
+   * Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` changes: any other is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.
+   *
+   * **Scope:** `campaigns:write`.
+   *
+   * **Idempotency-Key:** optional, strongly recommended: with it a request can be repeated safely.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   */
+  update<O extends WriteOptions & DryRunOption>(
+    campaignId: string,
+    body: UpdateCampaignBody,
+    options?: O,
+  ): Promise<Outcome<Campaign, Impact, O>> {
+    return this.#transport.request(
+      { method: "PATCH", path: "/campaigns/{campaignId}", ids: { campaignId }, body, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Delete a draft.
+   *
+   * Deletes a draft for good. A campaign that is no `DRAFT` any more stays: 409 `resource_state_invalid`.
+   *
+   * **Scope:** `campaigns:write`.
+   *
+   * **Idempotency-Key:** has no effect here. A second deletion is 404 `not_found`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   */
+  delete<O extends RequestOptions & DryRunOption>(
+    campaignId: string,
+    options?: O,
+  ): Promise<Outcome<DeletedCampaign, Impact, O>> {
+    return this.#transport.request({ method: "DELETE", path: "/campaigns/{campaignId}", ids: { campaignId } }, options);
+  }
+
+  /**
+   * Resolve the recipients of a campaign, and get the token that confirms its send.
+   *
+   * The first of the two calls that send a campaign. It sends nothing and reserves nothing: it runs every check of the send, resolves the recipients, and answers how many there are, what the send costs, and a token that confirms this very plan.
+   *
+   * The token is valid for 15 minutes, for one send and for this API key alone. It is void as soon as the plan changes: when a contact comes into the segment or leaves it, an address becomes invalid or valid, a suppression arrives, or the content or a sending account changes.
+   *
+   * A dry run answers the same checks and counts, and no token.
+   *
+   * **Scope:** `campaigns:send`.
+   *
+   * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
+   *
+   * **Dry run:** `?dry_run=true` answers the effect and does nothing, which needs `campaigns:read` besides.
+   */
+  previewSend<O extends WriteOptions & DryRunOption>(
+    campaignId: string,
+    options?: O,
+  ): Promise<Outcome<CampaignSendPreview, Impact, O>> {
+    return this.#transport.request(
+      { method: "POST", path: "/campaigns/{campaignId}/send-preview", ids: { campaignId }, takesKey: true },
+      options,
+    );
+  }
+
+  /**
+   * Confirm a preview with its token: reserve credits and schedule the send.
+   *
+   * The second of the two calls that send a campaign. It verifies the token of the preview, runs every check again, resolves the recipients again and refuses if anything changed. Then it reserves the credits and schedules the campaign: it starts within about a minute, or on the next allowed day where the campaign restricts them.
+   *
+   * This cannot be undone through the API. It takes no `dry_run`: the preview is that.
+   *
+   * **Scope:** `campaigns:send`.
+   *
+   * **Idempotency-Key:** required. Without it the request is 400 `idempotency_key_required`.
+   */
+  send(campaignId: string, body?: SendCampaignBody, options?: WriteOptions): Promise<Answer<CampaignSend>> {
+    return this.#transport.request(
+      { method: "POST", path: "/campaigns/{campaignId}/send", ids: { campaignId }, body, takesKey: true },
+      options,
+    );
+  }
+}
+
 export class SuppressionsResource {
   readonly #transport: Transport;
 
@@ -2694,6 +3152,32 @@ export class WebhooksResource {
   }
 }
 
+export class AnalyticsResource {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Retrieve what became of the mails of a range of days.
+   *
+   * Answers counts and rates of the days from `from` to `to`, and the counts of each day, in UTC: of the environment of the key, or with `resource_id` of one newsletter or campaign. A range holds at most 366 days; without `from` it is 30 days long, without `to` it ends today. A day that has not come has zeros.
+   *
+   * `sent`, `delivered`, the bounces, `complained`, the opens and the clicks belong to the day on which the mail was accepted, also when they come days later. `rejected`, `suppressed`, `unknown` and `unsubscribed` belong to the day on which they happened. A mail counts under its latest outcome: an unknown one that proves sent, by a late answer or because it bounced or was opened, counts as sent from then on.
+   *
+   * A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is off by default and turned on for a team, a newsletter or a campaign: without it they are 0. Recipients whose mails expired or were cancelled are counted by the newsletter alone.
+   *
+   * **Scope:** `analytics:read`.
+   */
+  retrieveOverview(
+    query: RetrieveAnalyticsOverviewQuery = {},
+    options?: RequestOptions,
+  ): Promise<Answer<AnalyticsOverview>> {
+    return this.#transport.request({ method: "GET", path: "/analytics/overview", query }, options);
+  }
+}
+
 export class UsageResource {
   readonly #transport: Transport;
 
@@ -2722,10 +3206,12 @@ export class Resources {
   readonly subscribers: SubscribersResource;
   readonly contacts: ContactsResource;
   readonly newsletters: NewslettersResource;
+  readonly campaigns: CampaignsResource;
   readonly suppressions: SuppressionsResource;
   readonly unsubscribes: UnsubscribesResource;
   readonly accounts: AccountsResource;
   readonly webhooks: WebhooksResource;
+  readonly analytics: AnalyticsResource;
   readonly usage: UsageResource;
 
   constructor(transport: Transport) {
@@ -2734,10 +3220,12 @@ export class Resources {
     this.subscribers = new SubscribersResource(transport);
     this.contacts = new ContactsResource(transport);
     this.newsletters = new NewslettersResource(transport);
+    this.campaigns = new CampaignsResource(transport);
     this.suppressions = new SuppressionsResource(transport);
     this.unsubscribes = new UnsubscribesResource(transport);
     this.accounts = new AccountsResource(transport);
     this.webhooks = new WebhooksResource(transport);
+    this.analytics = new AnalyticsResource(transport);
     this.usage = new UsageResource(transport);
   }
 }

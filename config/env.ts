@@ -189,16 +189,43 @@ const settings = z.object({
     .default([...LADDER_SECONDS]),
   /** How long a deferred mail is tried in all before it expires and its credit is released. */
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
+  /** Domain of the envelope senders, to which reports come by mail; unless set, mails have their account's address there. */
+  RETURN_PATH_DOMAIN: z
+    .string()
+    .regex(
+      /^(?=.{1,253}$)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+$/,
+      "must be a domain name in lower case, in its ASCII form",
+    )
+    .optional(),
+  /** Address that the intake of reports listens on. */
+  INTAKE_HOST: z
+    .string()
+    .refine((text) => isIP(text) !== 0, "must be an IP address")
+    .default("127.0.0.1"),
+  /** Its port for SMTP; 0 takes any free one. */
+  INTAKE_SMTP_PORT: integer(0, 65_535).default(2525),
+  /** Connections that it keeps open at once; one address, or one IPv6 network of 64 bits, may hold a quarter of them. */
+  INTAKE_MAX_CONNECTIONS: integer(4, 10_000).default(200),
+  /** Mails that it takes of one address, or one IPv6 network of 64 bits, in a minute. */
+  INTAKE_MAILS_PER_MINUTE: integer(1, 1_000_000_000).default(6_000),
   /** Lists that a team may have in an environment. */
   MAX_LISTS: integer(1, 1_000_000).default(1_000),
   /** Newsletters that a team may have in an environment. */
   MAX_NEWSLETTERS: integer(1, 1_000_000).default(10_000),
+  /** Campaigns that a team may have in an environment. */
+  MAX_CAMPAIGNS: integer(1, 1_000_000).default(10_000),
   /** API keys that work, of a team in an environment. */
   MAX_API_KEYS: integer(1, 1_000_000).default(100),
   /** Confirmation mails that a team may cause to one address in seven days, UTC. */
   CONFIRMATIONS_PER_ADDRESS: integer(1, 1_000_000).default(5),
   /** Confirmation mails that a team may cause in a day, UTC. */
   CONFIRMATIONS_PER_TEAM: integer(1, 100_000_000).default(5_000),
+  /** Soft bounces of an address within the window after which a team mails it no more. */
+  SOFT_BOUNCES_TO_SUPPRESS: integer(1, 1_000).default(5),
+  /** Days for which a soft bounce counts. */
+  SOFT_BOUNCE_WINDOW_DAYS: integer(1, 365).default(30),
+  /** Requests of one provider's webhook in a minute. */
+  PROVIDER_REQUESTS_PER_MINUTE: integer(1, 1_000_000_000).default(30_000),
   /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000. For development and tests. */
   WEBHOOK_ALLOWED_HOSTS: list(isHostAndPort, "must be host:port pairs separated by commas, hosts in lower case"),
   /** Takes and calls https URLs only. */

@@ -23,19 +23,32 @@ export async function serveHealth(
     answer.catch(() => response.destroy());
   });
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (cause: NodeJS.ErrnoException) => reject(portFailure(host, port, cause)));
+    server.once("error", (cause: NodeJS.ErrnoException) =>
+      reject(portFailure({ host: "HEALTH_HOST", port: "HEALTH_PORT" }, host, port, cause)),
+    );
     server.listen(port, host, resolve);
   });
   return { port: (server.address() as AddressInfo).port, server };
 }
 
-function portFailure(host: string, port: number, { code }: NodeJS.ErrnoException): SettingsError {
+/**
+ * The failure of a server to listen, in words for the user.
+ * @param settings the names of those that give the address and the port
+ */
+export function portFailure(
+  settings: { host: string; port: string },
+  host: string,
+  port: number,
+  { code }: NodeJS.ErrnoException,
+): SettingsError {
   if (code === "EADDRINUSE") {
     return new SettingsError(
-      `HEALTH_PORT: port ${port} of ${host} is in use. Set HEALTH_PORT to a free one, or to 0 for any.`,
+      `${settings.port}: port ${port} of ${host} is in use. Set ${settings.port} to a free one, or to 0 for any.`,
     );
   }
-  return new SettingsError(`HEALTH_HOST and HEALTH_PORT: port ${port} of ${host} cannot be listened on (${code}).`);
+  return new SettingsError(
+    `${settings.host} and ${settings.port}: port ${port} of ${host} cannot be listened on (${code}).`,
+  );
 }
 
 async function answerState(response: ServerResponse, url: string | undefined, { ready }: HealthSource): Promise<void> {

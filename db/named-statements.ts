@@ -1,4 +1,5 @@
 import type { EventEmitter } from "node:events";
+import { type Connection, Query, type QueryConfig, type QueryResult } from "pg";
 import type { Client } from "./pool.ts";
 
 /** Names of statements that are on their way to the driver, by their list of values: Kysely passes on nothing else. */
@@ -9,13 +10,86 @@ export function nameStatement(values: object, name: string): void {
   names.set(values, name);
 }
 
-/** Lets the connections of a pool prepare the statements that `nameStatement` names: `pg` prepares named ones. */
+/** The part of a query of `pg` that is used here; its types leave the answers of Postgres out. */
+interface SubmittedQuery {
+  submit(connection: Connection): Error | null;
+  handleCommandComplete(message: unknown, connection: Connection): void;
+}
+
+type Callback = (error: Error | null, result: QueryResult) => void;
+const SubmittedQuery = Query as unknown as new (
+  config: QueryConfig,
+  values: undefined,
+  callback: Callback,
+) => SubmittedQuery;
+
+/**
+ * A statement with the begin of its transaction before it, sent as one: Postgres runs the statement only if the transaction
+ * has begun. The connection has prepared the begin.
+ */
+class FirstQuery extends SubmittedQuery {
+  readonly #begin: string;
+  #hasBegun = false;
+
+  constructor(begin: string, config: QueryConfig, callback: Callback) {
+    super(config, undefined, callback);
+    this.#begin = begin;
+  }
+
+  override submit(connection: Connection): Error | null {
+    connection.stream.cork();
+    try {
+      connection.bind({ statement: this.#begin, values: [] }, true);
+      connection.execute({}, true);
+      return super.submit(connection);
+    } finally {
+      connection.stream.uncork();
+    }
+  }
+
+  override handleCommandComplete(message: unknown, connection: Connection): void {
+    if (this.#hasBegun) super.handleCommandComplete(message, connection);
+    this.#hasBegun = true;
+  }
+}
+
+const BEGIN = /^(begin|start transaction)\b/;
+const END = /^(commit|rollback)$/;
+/** The result of a statement that was not sent, or not yet. */
+const NOTHING = { command: "", rowCount: null, oid: 0, fields: [], rows: [] } satisfies QueryResult;
+
+/**
+ * Lets the connections of a pool prepare the statements that `nameStatement` names: `pg` prepares named ones. And begins a
+ * transaction with its first statement, which saves a round trip: Postgres does nothing in between.
+ */
 export function prepareNamed(pool: EventEmitter): void {
-  pool.on("connect", (client: Pick<Client, "query">) => {
+  /** The begins that wait for a first statement. */
+  const begins = new WeakMap<object, string>();
+  pool.on("release", (_error: unknown, client: Client) => begins.delete(client));
+  pool.on("connect", (client: Client) => {
     const query = client.query.bind(client);
+    const prepared = new Set<string>();
     client.query = (text, values, ...rest) => {
+      if (typeof text !== "string") return query(text, values, ...rest);
+      if (BEGIN.test(text)) {
+        if (!prepared.has(text)) return Promise.resolve(query({ name: text, text })).then(() => prepared.add(text));
+        begins.set(client, text);
+        return Promise.resolve(NOTHING);
+      }
+      const begin = begins.get(client);
+      begins.delete(client);
+      if (begin !== undefined && END.test(text)) return Promise.resolve(NOTHING);
+
       const name = Array.isArray(values) ? names.get(values) : undefined;
-      return name === undefined ? query(text, values, ...rest) : query({ name, text, values });
+      const hasValues = Array.isArray(values) && values.length > 0;
+      if (begin === undefined) return name === undefined ? query(text, values, ...rest) : query({ name, text, values });
+      // Without values it may be several statements, which can only be sent by themselves.
+      if (!hasValues)
+        return Promise.resolve(query({ name: begin, text: begin })).then(() => query(text, values, ...rest));
+      return new Promise((resolve, reject) => {
+        const config = { text, values, ...(name !== undefined && { name }) };
+        query(new FirstQuery(begin, config, (error, result) => (error ? reject(error) : resolve(result))));
+      });
     };
   });
 }

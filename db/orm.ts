@@ -4,6 +4,7 @@ import { defineConfig, EntityManager, type InferKyselyDB, MikroORM } from "@mikr
 import { type ColumnType, type Kysely, sql } from "kysely";
 import type { ClientBase } from "pg";
 import { accountEntities } from "./entities/account.ts";
+import { analyticsEntities } from "./entities/analytics.ts";
 import { audienceEntities } from "./entities/audience.ts";
 import { contactEntities } from "./entities/contact.ts";
 import { engagementEntities } from "./entities/engagement.ts";
@@ -14,7 +15,7 @@ import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
 import { prepareNamed } from "./named-statements.ts";
-import { type ConnectionPool, limitSession, reclaimDeadConnections, type WorkKind } from "./pool.ts";
+import { type ConnectionPool, limitSession, reclaimLostConnections, type WorkKind } from "./pool.ts";
 import { ensureRole, grantAccess, loginOf } from "./roles.ts";
 import type { Tenant } from "./tenant.ts";
 
@@ -34,6 +35,7 @@ const entities = [
   ...accountEntities,
   ...sendEntities,
   ...engagementEntities,
+  ...analyticsEntities,
   ...idempotencyEntities,
   ...webhookEntities,
   ...secretEntities,
@@ -82,14 +84,17 @@ const ormConfig = (databaseUrl: string, { poolMax = 10, work = "command", onPool
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
       keepAlive: true,
+      // A statement is sent when it is there, and does not wait for the answers to those before it.
+      pipeline: true,
       onConnect: async (client: ClientBase) => {
         await limitSession(work)(client);
         await onConnect?.(client);
       },
       onPoolCreated: (pool: ConnectionPool) => {
-        reclaimDeadConnections(pool);
-        prepareNamed(pool);
+        reclaimLostConnections(pool);
+        // Sees the statements as they are sent.
         onPool?.(pool);
+        prepareNamed(pool);
       },
     },
     migrations: {
@@ -177,9 +182,9 @@ export function kysely(em: EntityManager): Kysely<Database> {
   return em.getKysely<Database>();
 }
 
-/** An entity manager of its own identity map that sees the rows of one tenant only. */
+/** An entity manager of its own identity map that sees the rows of one tenant only, in the transaction of `em` if it is in one. */
 export function forTenant(em: EntityManager, { teamId, environment }: Tenant): EntityManager {
-  const fork = em.fork();
+  const fork = em.fork({ keepTransactionContext: true });
   fork.setFilterParams("tenant", { teamId, environment });
   return fork;
 }

@@ -12,6 +12,57 @@ export const textStatement = <Row>(text: string, values: readonly unknown[]): Co
   compile: () => CompiledQuery.raw(text, [...values]) as CompiledQuery<Row>,
 });
 
+/** Texts of statements that `compileOnce` has compiled. */
+let compiled = 0;
+/** More statements than this project builds of parts: one that compiles a text for each value would fill the memory. */
+const MAX_COMPILED = 1_000;
+
+/** Stands in a statement for a value that each run brings. */
+class Placeholder {
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+/** Values of a statement by their names; one that is undefined is not part of it. */
+export type NamedValues = Readonly<Record<string, unknown>>;
+
+/** A statement that was compiled once and is run with other values each time. */
+export interface CompiledStatement<Row> {
+  /** The `pg` query with these values; each name that was part of the statement has one. */
+  with: (values: NamedValues) => { text: string; values: unknown[]; name?: string };
+  /** Only for the type: there is no such property. */
+  readonly row?: Row;
+}
+
+/**
+ * Compiles a statement that is built from parts, to be run many times: building and compiling it takes longer than to run
+ * it. It is prepared under a name of its own.
+ * @param given the values of the first run, of which only those that are undefined matter
+ * @param build is given a placeholder for each value
+ */
+export function compileOnce<Values extends NamedValues, Row>(
+  em: EntityManager,
+  given: Values,
+  build: (values: Values) => Compilable<Row>,
+): CompiledStatement<Row> {
+  const placeholders = Object.entries(given).map(([name, value]) => [
+    name,
+    value === undefined ? value : new Placeholder(name),
+  ]);
+  const { sql: text, parameters } = build(Object.fromEntries(placeholders) as Values).compile(kysely(em));
+  const name = compiled < MAX_COMPILED ? { name: `compiled_${compiled++}` } : {};
+  return {
+    with: (values) => ({
+      text,
+      values: parameters.map((value) => (value instanceof Placeholder ? values[value.name] : value)),
+      ...name,
+    }),
+  };
+}
+
 /**
  * Runs a statement that each connection parses once and plans a few times instead of at every call: for the few
  * statements that run hundreds of times a second.

@@ -28,6 +28,28 @@ export function afterCommit(em: EntityManager, key: unknown, act: () => void): v
   acts.set(key, act);
 }
 
+/** Runs `work` in a transaction of an entity manager, which is used for nothing else. */
+async function once<T>(
+  em: EntityManager,
+  work: (em: EntityManager) => Promise<T>,
+  isolationLevel: IsolationLevel,
+): Promise<T> {
+  const acts = new Map<unknown, () => void>();
+  // `em.transactional` would make one more entity manager, and find it for code that this project does not have.
+  await em.begin({ isolationLevel });
+  try {
+    commits.set(em.getTransactionContext<object>() ?? em, acts);
+    const result = await work(em);
+    await em.commit();
+    for (const act of acts.values()) act();
+    return result;
+  } catch (error) {
+    // A connection that died cannot roll back; the reason is the first error.
+    await em.rollback().catch(() => undefined);
+    throw error;
+  }
+}
+
 /**
  * Runs `work` in a transaction, and repeats it from the start when Postgres reports a conflict with another one. `work`
  * gets a fork with the tenant filter of `em`; it must have no effect outside the database. Inside a transaction it joins
@@ -41,17 +63,7 @@ export async function transaction<T>(
   if (em.isInTransaction()) return work(em);
   for (let attempt = 1; ; attempt++) {
     try {
-      const acts = new Map<unknown, () => void>();
-      const result = await em.fork().transactional(
-        (tx) => {
-          const context = tx.getTransactionContext<object>();
-          if (context) commits.set(context, acts);
-          return work(tx);
-        },
-        { isolationLevel },
-      );
-      for (const act of acts.values()) act();
-      return result;
+      return await once(em.fork(), work, isolationLevel);
     } catch (error) {
       if (!isConflict(error) || attempt >= attempts) throw error;
       // A random delay, so that the two that conflicted do not conflict again.

@@ -11,15 +11,15 @@ import {
 import type { Env } from "../config/env.ts";
 
 /** Purposes of signatures; each has a key of its own under each signing secret. */
-export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking";
+export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path";
 /** Purposes of stored hashes; each has a key of its own under the database's hash key. */
-export type HashPurpose = "api-key" | "idempotency" | "webhook-listener";
+export type HashPurpose = "api-key" | "idempotency" | "webhook-listener" | "report-source";
 
 type Part = string | number;
 
 /** Holds the service's keys: signs for a purpose, hashes values that are looked up, encrypts stored secrets. */
 export interface Vault {
-  /** HMAC-SHA256 under the first signing secret, base64url; that in a link is cut to 132 bits. */
+  /** HMAC-SHA256 under the first signing secret, base64url; cut to 132 bits in a link; 96 bits in hex for a return path. */
   sign(purpose: SigningPurpose, ...parts: Part[]): string;
   /** Compares in constant time with the result of `sign` under each signing secret. */
   verify(signature: string, purpose: SigningPurpose, ...parts: Part[]): boolean;
@@ -42,6 +42,9 @@ const IV_BYTES = 12;
 /** Characters of a signature where it is not whole: a link still fits into a line of text. */
 const SIGNATURE_LENGTH: Partial<Record<SigningPurpose, number>> = { link: 22, tracking: 22 };
 
+/** The same of a return path: servers change the case of addresses, and a local part has at most 64 characters. */
+const HEX_LENGTH: Partial<Record<SigningPurpose, number>> = { "return-path": 24 };
+
 /** Compares two strings in a time that depends on their lengths only. */
 export function equalConstantTime(a: string, b: string): boolean {
   const left = Buffer.from(a);
@@ -63,7 +66,7 @@ function macs<Purpose extends string>(root: Buffer): (purpose: Purpose, parts: P
   return (purpose, parts) => {
     const hmac = createHmac(HASH, keyFor(purpose));
     // Each part is preceded by its length, so that ("ab", "c") and ("a", "bc") differ.
-    for (const part of parts) hmac.update(`${String(part).length}:${part};`);
+    hmac.update(parts.map((part) => `${String(part).length}:${part};`).join(""));
     return hmac.digest("base64url");
   };
 }
@@ -82,8 +85,12 @@ export function openVault({ SIGNING_SECRET, ENCRYPTION_KEYS }: Pick<Env, "SIGNIN
   const encryptionKeys = new Map(ENCRYPTION_KEYS.map(([id, key]) => [id, Buffer.from(key, "base64")]));
   let hasher: ReturnType<typeof macs<HashPurpose>> | undefined;
 
-  const signed = (signer: ReturnType<typeof macs<SigningPurpose>>, purpose: SigningPurpose, parts: Part[]) =>
-    signer(purpose, parts).slice(0, SIGNATURE_LENGTH[purpose]);
+  const signed = (signer: ReturnType<typeof macs<SigningPurpose>>, purpose: SigningPurpose, parts: Part[]) => {
+    const mac = signer(purpose, parts);
+    const hexLength = HEX_LENGTH[purpose];
+    if (hexLength === undefined) return mac.slice(0, SIGNATURE_LENGTH[purpose]);
+    return Buffer.from(mac, "base64url").toString("hex", 0, hexLength / 2);
+  };
   const hash: Vault["hash"] = (purpose, ...parts) => {
     if (!hasher) throw new Error("This vault has no hash key: its process has not been admitted by the database");
     return hasher(purpose, parts);

@@ -297,7 +297,7 @@ export const ERRORS = {
     type: "conflict_error",
     meaning: "The team has as many of these records as it may; delete one first.",
     retry: "after_remedy",
-    remedy: "Delete a record of this kind. A larger plan does not raise the limit.",
+    remedy: "Delete a record of this kind. No plan lifts the limit that the guide to limits names.",
   },
   resource_state_invalid: {
     status: 409,

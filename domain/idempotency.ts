@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Environment } from "../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
+import { executePrepared } from "../db/prepared.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError } from "./errors.ts";
 
@@ -76,13 +77,14 @@ export async function claimKey(em: EntityManager, request: KeyedRequest): Promis
     handle: { ...tenant, keyHash, attempt, requestId },
   });
   // An insert that meets a record would wait while the record is being written: it is tried only where there is none.
-  const inserted = await sql`
+  const insertion = sql`
     insert into idempotency_records
       (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at)
     select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}
     where not exists (${recordOf(em, request).select("attempt")})
     on conflict do nothing
-    returning attempt`.execute(kysely(em));
+    returning attempt`;
+  const inserted = await executePrepared(em, "claim_key", insertion);
   if (inserted.rows.length > 0) return claimed(1);
 
   const free = isFreeFor(fingerprint);
@@ -160,10 +162,9 @@ export async function writeAnswer(
   handle: IdempotencyHandle,
   { status, kind, payload }: WrittenAnswer,
 ): Promise<boolean> {
-  const { numUpdatedRows } = await held(em, handle)
-    .set({ status, payload, payload_kind: kind, request_id: handle.requestId })
-    .executeTakeFirst();
-  return numUpdatedRows === 1n;
+  const update = held(em, handle).set({ status, payload, payload_kind: kind, request_id: handle.requestId });
+  const { numAffectedRows } = await executePrepared(em, "write_answer", update);
+  return numAffectedRows === 1n;
 }
 
 /** The answer that an attempt has written; undefined while it has not. */

@@ -8,6 +8,7 @@ export const ID_PREFIX = {
   list: "list",
   subscriber: "sub",
   contact: "con",
+  segment: "seg",
   suppression: "supp",
   unsubscribe: "unsub",
   account: "acct",
@@ -22,6 +23,7 @@ export const ID_PREFIX = {
   delivery: "dlv",
   group: "grp",
   replay: "rpl",
+  reportSource: "rps",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

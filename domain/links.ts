@@ -56,6 +56,35 @@ export function readUnsubscribeToken(vault: Vault, token: string): MailRef | und
   return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
 }
 
+const returnPathText = (send: string, seq: string): string => `b-${send}-${seq}`;
+
+/**
+ * Makes the envelope sender of one mail, to which reports about it come: at most 60 characters before the `@`, all in lower
+ * case. It costs one HMAC, because every mail needs one.
+ * @param domain RETURN_PATH_DOMAIN
+ */
+export function returnPath(vault: Vault, domain: string, { sendId, seq }: MailRef): string {
+  const text = returnPathText(bare("send", sendId), seq.toString(36));
+  return `${text}-${vault.sign("return-path", text)}@${domain}`;
+}
+
+/**
+ * Reads the mail that the local part of a return path belongs to, in any case; undefined for one that this service did not
+ * sign.
+ */
+export function readReturnPath(vault: Vault, localPart: string): MailRef | undefined {
+  const [, send = "", seq = "", signature = ""] =
+    /^b-([0-9a-z]{26})-([0-9a-z]{1,6})-([0-9a-f]{24})$/.exec(localPart.toLowerCase()) ?? [];
+  if (!vault.verify(signature, "return-path", returnPathText(send, seq))) return undefined;
+  return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
+}
+
+const UNSUBSCRIBE_TOKEN = /\/u\/([0-9a-z]{26}\.[0-9a-z]{1,7}\.[\w-]{22})(?![\w-])/g;
+
+/** The first unsubscribe tokens in a text, unverified. */
+export const unsubscribeTokensIn = (text: string, most: number): string[] =>
+  [...new Set([...text.matchAll(UNSUBSCRIBE_TOKEN)].map(([, token = ""]) => token))].slice(0, most);
+
 /** The parts of a confirmation token. They are unverified until `verify` gets the subscriber's address. */
 export interface ConfirmationToken extends SubscriptionRef {
   /** Whether the link was made for this address. */

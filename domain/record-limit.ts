@@ -4,7 +4,7 @@ import { ApiError } from "./errors.ts";
 
 /** A kind of record whose number per tenant is limited. */
 export interface LimitedRecords {
-  table: "api_keys" | "contact_fields" | "lists" | "newsletters" | "webhook_endpoints";
+  table: "api_keys" | "campaigns" | "contact_fields" | "lists" | "newsletters" | "segments" | "webhook_endpoints";
   /** As the refusal names them. */
   name: string;
   /** The rows of the table that count; all unless given. */

@@ -12,11 +12,12 @@ interface Person {
 }
 
 /**
- * Checks a time zone's name.
+ * Checks a time zone's name. Names without a slash are old abbreviations, such as CET and IST: Postgres and ICU
+ * read some of them differently.
  * @throws {ApiError} `validation_failed` when it is not an IANA time zone
  */
 export function requireTimeZone(name: string): string {
-  if (!IANAZone.isValidZone(name)) {
+  if (!IANAZone.isValidZone(name) || !(name.includes("/") || name.toUpperCase() === "UTC")) {
     throw new ApiError("validation_failed", `"${name}" is no IANA time zone; Europe/Berlin is one.`, {
       param: "time_zone",
     });
@@ -49,8 +50,8 @@ export async function setTimeZone(em: EntityManager, teamId: string, timeZone: s
 }
 
 /**
- * Says whether opens and clicks of the team's mails are counted; a newsletter may say otherwise. Holds for sends that are
- * confirmed from now on.
+ * Says whether opens and clicks of the team's mails are counted; a newsletter or a campaign may say otherwise. Holds for
+ * sends that are confirmed from now on.
  * @throws {ApiError} `not_found`
  */
 export async function setTeamTracking(em: EntityManager, teamId: string, tracking: boolean): Promise<void> {

@@ -100,8 +100,8 @@ export async function seedDemo({ env, mail }: DemoOptions): Promise<Demo> {
   }
 }
 
-/** Points the demo team's sending account at a mail catcher that came up on another port than the last time. */
-export async function pointDemoAccount(
+/** Points the demo team's sending accounts at a mail catcher that came up on another port than the last time. */
+export async function pointDemoAccounts(
   databaseUrl: string,
   teamId: string,
   mail: { host: string; port: number },
@@ -112,7 +112,7 @@ export async function pointDemoAccount(
       .updateTable("email_accounts")
       .set(mail)
       .where("team_id", "=", teamId)
-      .where("email", "=", DEMO_FROM)
+      .where("email", "like", `%@${DEMO_DOMAIN}`)
       .execute();
   } finally {
     await orm.close(true);

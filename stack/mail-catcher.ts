@@ -39,11 +39,11 @@ export async function startMailCatcher(options: {
   const answer = (
     stage: FaultStage,
     session: SMTPServerSession,
-    recipients: string[],
+    addresses: string[],
     done: (error?: Error | null) => void,
     taken: () => void = () => {},
   ): void => {
-    const rule = faults.take(stage, recipients);
+    const rule = faults.take(stage, addresses);
     if (!rule) {
       done();
       return;
@@ -75,6 +75,7 @@ export async function startMailCatcher(options: {
     onConnect: (session, done) => answer("connect", session, [], done),
     onAuth: (auth, session, done) =>
       answer("auth", session, [], (error) => (error ? done(error) : done(null, { user: auth.username ?? "anyone" }))),
+    onMailFrom: ({ address }, session, done) => answer("mail", session, [address], done),
     onRcptTo: ({ address }, session, done) => answer("rcpt", session, [address], done),
     onData: (stream, session, done) => {
       const chunks: Buffer[] = [];

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-const STAGES = ["connect", "auth", "rcpt", "data"] as const;
+const STAGES = ["connect", "auth", "mail", "rcpt", "data"] as const;
 export type FaultStage = (typeof STAGES)[number];
 
 function isPattern(source: string): boolean {
@@ -17,7 +17,7 @@ export const faultRules = z.array(
   z.strictObject({
     /** The stage of the session that is answered so. `data` is the final dot. */
     stage: z.enum(STAGES),
-    /** Pattern of a recipient's address; without one it fits all. Stages before RCPT have no recipient yet. */
+    /** Pattern of a recipient's address, of the sender's at `mail`; without one it fits all. Stages before have no address. */
     match: z.string().refine(isPattern, "must be a regular expression").default(""),
     /** SMTP reply code; without one the command succeeds (after the delay). 421 ends the connection. */
     code: z.int().min(400).max(599).optional(),
@@ -52,11 +52,11 @@ export class Faults {
   }
 
   /** Takes the rule that applies here and now, if there is one. */
-  take(stage: FaultStage, recipients: string[] = []): FaultRule | undefined {
+  take(stage: FaultStage, addresses: string[] = []): FaultRule | undefined {
     if (this.#rules.length === 0) return undefined;
     const entry = this.#rules.find(
       ({ rule, pattern, left }) =>
-        left > 0 && rule.stage === stage && (rule.match === "" || recipients.some((address) => pattern.test(address))),
+        left > 0 && rule.stage === stage && (rule.match === "" || addresses.some((address) => pattern.test(address))),
     );
     if (entry) entry.left--;
     return entry?.rule;

@@ -10,12 +10,14 @@ import { Processes, StackError } from "./processes.ts";
 import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
 import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
 
-/** The worker pools of the stack. */
+/** The worker pools of every stack. */
 export const POOLS = Object.keys(TASK_QUEUES) as PoolName[];
+/** Those of a stack with these settings: reports come by mail only where mails have return paths. */
+const poolsOf = ({ RETURN_PATH_DOMAIN }: Record<string, string>): PoolName[] =>
+  RETURN_PATH_DOMAIN === undefined ? POOLS : [...POOLS, "intake"];
 
 /** A process with a health port. */
 type Watched = "api" | PoolName;
-const WATCHED: readonly Watched[] = ["api", ...POOLS];
 
 const ROOT = resolve(import.meta.dirname, "..");
 /** Keeps compiled sources between starts: a process starts in a third of the time, and with less memory. */
@@ -104,7 +106,9 @@ export class Stack {
     const host = source["HOST"] ?? LOOPBACK;
     // The HEALTH_PORT of each process: they cannot share one.
     const healthPorts = {} as Record<Watched, { host: string; port: number }>;
-    for (const name of WATCHED) healthPorts[name] = { host: LOOPBACK, port: 0 };
+    const pools = poolsOf(source);
+    const watched: Watched[] = ["api", ...pools];
+    for (const name of watched) healthPorts[name] = { host: LOOPBACK, port: 0 };
     const ports = await reservePorts({
       PORT: { host, port: settings.PORT },
       // Given servers make these ports unused: any will do.
@@ -160,10 +164,10 @@ export class Stack {
     };
     const env = readEnv(childEnv);
     await step("database schema", () => this.#migrate(infra));
-    const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, env, ports)]);
+    const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, env, ports, pools)]);
 
-    const { postgres, temporal, api, ...pools } = this.#processes.pids();
-    delete pools["mail"];
+    const { postgres, temporal, api, ...workers } = this.#processes.pids();
+    delete workers["mail"];
     this.#content = {
       api: `${origin}/api/v2`,
       ...demo,
@@ -172,8 +176,8 @@ export class Stack {
       temporal: { address: infra.temporalAddress, namespace: env.TEMPORAL_NAMESPACE, ui: infra.temporalUi },
       mail: { smtp: infra.smtp, api: infra.mailApi },
       webhooks: { receiver: env.WEBHOOK_ALLOWED_HOSTS.includes(receiver) ? `http://${receiver}` : null },
-      health: Object.fromEntries(WATCHED.map((name) => [name, `http://${LOOPBACK}:${ports[name]}`])),
-      pids: { ...(api && { api }), ...(temporal && { temporal }), ...(postgres && { postgres }), ...pools },
+      health: Object.fromEntries(watched.map((name) => [name, `http://${LOOPBACK}:${ports[name]}`])),
+      pids: { ...(api && { api }), ...(temporal && { temporal }), ...(postgres && { postgres }), ...workers },
     };
     await writeJson(this.#file, this.#content);
     return { file: this.#file, content: this.#content };
@@ -202,8 +206,8 @@ export class Stack {
     const { hostname, port } = new URL(infra.smtp);
     const mail = { host: hostname, port: Number(port) };
     if (known) {
-      const { pointDemoAccount } = await import("./demo-team.ts");
-      await pointDemoAccount(infra.databaseUrl, known.team.id, mail);
+      const { pointDemoAccounts } = await import("./demo-team.ts");
+      await pointDemoAccounts(infra.databaseUrl, known.team.id, mail);
       return known;
     }
     return this.#options.step("demo team", async () => {
@@ -218,6 +222,7 @@ export class Stack {
     env: NodeJS.ProcessEnv,
     { SHUTDOWN_GRACE_MS }: Env,
     health: Record<Watched, number>,
+    pools: readonly PoolName[],
   ): Promise<void> {
     const graceMs = SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
     const start = (name: Watched, entry: string, args: string[] = []) => {
@@ -228,7 +233,7 @@ export class Stack {
     await this.#options.step("API and workers", () =>
       Promise.all([
         start("api", "api/main.ts"),
-        ...POOLS.map((pool) => start(pool, "workers/main.ts", ["--pool", pool])),
+        ...pools.map((pool) => start(pool, "workers/main.ts", ["--pool", pool])),
       ]),
     );
   }

@@ -5,6 +5,7 @@
 import { spawn } from "node:child_process";
 import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { dirname } from "node:path";
 import { reservePorts } from "./infra.ts";
 import { removeDataDir } from "./postgres.ts";
 import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "./settings.ts";
@@ -13,13 +14,12 @@ import { explain, onSignals } from "./terminal.ts";
 
 const TESTS = "test/**/*.test.ts";
 const REAL_TESTS = "test/real/**/*.test.ts";
-/** Each group of tests runs at the same time as the others, on a stack of its own: they wait more than they compute. */
-const LANES = [
-  (file: string) =>
-    !/^test\/(app|client|db|deploy|docs|every-endpoint|mail|stack|webhooks|workers|workflows)\//.test(file),
-  (file: string) => /^test\/(webhooks|workflows)\//.test(file),
-  (file: string) => /^test\/(app|client|db|deploy|docs|every-endpoint|mail|stack|workers)\//.test(file),
-];
+/** Stacks at once, each with a mocha of its own: the tests wait more than they compute. */
+const LANES = 3;
+/** Files that a mocha runs; then its lane takes the next ones. */
+const FILES_AT_ONCE = 4;
+/** Folders whose files take longest: they come first, so that no lane is left with one of them at the end. */
+const LONG_FOLDERS = ["test/stack", "test/sends", "test/webhooks", "test/app", "test/every-endpoint"];
 const ROOT = `${import.meta.dirname}/..`;
 /** Loaded into the processes of the stack: writes down the statements they run. */
 const STATEMENT_RECORDER = new URL("../test/support/statements/record.ts", import.meta.url).href;
@@ -36,8 +36,11 @@ const QUICK = {
 /** Ports of webhook receivers per lane: the only addresses of this machine that webhooks may reach. */
 const RECEIVERS_PER_LANE = 8;
 
+/** Whether an argument of mocha chooses among the tests. */
+const FILTERS = /^(?:-g|--grep|-f|--fgrep)(?:=|$)/;
+
 function namesTests(arg: string, before: string | undefined): boolean {
-  if (arg.startsWith("-") || /^(-g|--grep|-f|--fgrep)$/.test(before ?? "")) return false;
+  if (arg.startsWith("-") || FILTERS.test(before ?? "")) return false;
   return arg.endsWith(".ts") || statSync(arg, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
@@ -48,13 +51,16 @@ interface Lane {
   mocha?: ReturnType<typeof spawn>;
 }
 
+/** Runs mocha against the stack of a lane. @returns its exit code */
+type Run = (args: readonly string[], report: Report) => Promise<number>;
+
 /** Stacks, each with a mocha of its own. */
 class Lanes {
   readonly #source = shellVariables();
   readonly #open: Lane[] = [];
 
   /** Brings a stack up. @returns a function that runs mocha against it */
-  async open(receivers: readonly number[]): Promise<(args: readonly string[], report: Report) => Promise<number>> {
+  async open(receivers: readonly number[]): Promise<Run> {
     const dataDir = mkdtempSync(`${tmpdir()}/mailkeel-test-`);
     const statements = mkdtempSync(`${dataDir}/statements-`);
     const settings = readStackSettings({ ...this.#source, ...FREE_PORTS, DATA_DIR: dataDir });
@@ -148,11 +154,26 @@ function joinSummaries(file: string, parts: readonly string[]): void {
   writeFileSync(file, JSON.stringify(joined));
 }
 
+/**
+ * The files in parts of one folder each. Those of the long folders come first, a part of each in turn: tests that bring
+ * up stacks of their own are not at work in all lanes at once.
+ */
+function partsOf(files: readonly string[]): string[][] {
+  const folders = Object.groupBy(files, (file) => dirname(file));
+  const parts = Object.entries(folders).flatMap(([folder, all = []]) =>
+    Array.from({ length: Math.ceil(all.length / FILES_AT_ONCE) }, (_, turn) => ({
+      turn: LONG_FOLDERS.includes(folder) ? turn : files.length + turn,
+      files: all.slice(turn * FILES_AT_ONCE, (turn + 1) * FILES_AT_ONCE),
+    })),
+  );
+  return parts.sort((a, b) => a.turn - b.turn).map((part) => part.files);
+}
+
 /** Ports of webhook receivers, for each lane. */
 async function receiverPorts(): Promise<number[][]> {
-  const wanted = Array.from({ length: LANES.length * RECEIVERS_PER_LANE }, (_, i) => [`receiver ${i}`, { port: 0 }]);
+  const wanted = Array.from({ length: LANES * RECEIVERS_PER_LANE }, (_, i) => [`receiver ${i}`, { port: 0 }]);
   const ports = Object.values<number>(await reservePorts(Object.fromEntries(wanted)));
-  return LANES.map((_, n) => ports.slice(n * RECEIVERS_PER_LANE, (n + 1) * RECEIVERS_PER_LANE));
+  return Array.from({ length: LANES }, (_, n) => ports.slice(n * RECEIVERS_PER_LANE, (n + 1) * RECEIVERS_PER_LANE));
 }
 
 async function main(): Promise<number> {
@@ -174,18 +195,24 @@ async function main(): Promise<number> {
     const runFirst = await open(0);
     if (namesSome) return await runFirst(args, {});
     if (isReal) return await runFirst([...args, ...globSync(REAL_TESTS, { cwd: ROOT }).sort()], {});
+    const files = globSync(TESTS, { cwd: ROOT, exclude: [REAL_TESTS] }).sort();
+    // A mocha in which no test matches would fail.
+    if (args.some((arg) => FILTERS.test(arg))) return await runFirst([...args, ...files], {});
     const runs = [runFirst];
     // One after the other: a stack sees which ports those before it have taken.
-    for (let n = 1; n < LANES.length; n++) runs.push(await open(n));
-    const files = globSync(TESTS, { cwd: ROOT, exclude: [REAL_TESTS] }).sort();
+    for (let n = 1; n < LANES; n++) runs.push(await open(n));
     const summary = process.env["TEST_SUMMARY"];
-    const parts = summary ? LANES.map((_, n) => `${summary}.${n}`) : [];
-    const codes = await Promise.all(
-      runs.map((run, n) => {
-        const ofLane = files.filter((file) => LANES[n]?.(file));
-        return run([...args, ...ofLane], { summary: parts[n], buffered: n > 0 });
-      }),
-    );
+    const parts: string[] = [];
+    const codes: number[] = [];
+    const queue = partsOf(files);
+    const takeFiles = async (run: Run): Promise<void> => {
+      for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+        const part = summary === undefined ? undefined : `${summary}.${parts.length}`;
+        if (part !== undefined) parts.push(part);
+        codes.push(await run([...args, ...next], { summary: part, buffered: true }));
+      }
+    };
+    await Promise.all(runs.map(takeFiles));
     if (summary) joinSummaries(summary, parts);
     for (const part of parts) rmSync(part, { force: true });
     return Math.max(...codes);

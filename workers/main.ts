@@ -103,7 +103,8 @@ async function runPool(pool: PoolName): Promise<void> {
   const stop = new AbortController();
   const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;
   let worker: Worker | undefined;
-  const ready = () => worker?.getState() === "RUNNING";
+  let listening = false;
+  const ready = () => (definition.taskQueue === undefined ? listening : worker?.getState() === "RUNNING");
   const { registry, watchConnections, ...counters } = createMetrics(pool, ready);
   const vault = openVault(env);
   const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: pool };
@@ -131,34 +132,39 @@ async function runPool(pool: PoolName): Promise<void> {
   try {
     sdkMetrics = installRuntime(log, pool);
     await admitted(database, log, stop.signal);
-    connection = await connect(env, log, stop.signal);
-    await assertNamespace(connection, env);
-    worker = await Worker.create({
-      connection,
-      namespace: env.TEMPORAL_NAMESPACE,
-      taskQueue: definition.taskQueue,
-      identity: workerId,
-      ...version(env),
-      ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
-      activities: running.activities ?? {},
-      interceptors: { activity: [failuresToCodes(log)] },
-      maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? DEFAULT_ACTIVITIES,
-      ...definition.options,
-      // By default the SDK holds heartbeats back for 80 % of their timeout: a busy machine would be taken for a lost one.
-      maxHeartbeatThrottleInterval: HEARTBEAT_EVERY_MS,
-      // It is 0 by default: activities would be cut off in the middle of their mails.
-      shutdownGraceTime: env.SHUTDOWN_GRACE_MS,
-    });
-    if (worker.client) running.connected?.(worker.client);
+    await running.listen?.();
+    listening = true;
+    if (definition.taskQueue !== undefined) {
+      connection = await connect(env, log, stop.signal);
+      await assertNamespace(connection, env);
+      worker = await Worker.create({
+        connection,
+        namespace: env.TEMPORAL_NAMESPACE,
+        taskQueue: definition.taskQueue,
+        identity: workerId,
+        ...version(env),
+        ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
+        activities: running.activities ?? {},
+        interceptors: { activity: [failuresToCodes(log)] },
+        maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? DEFAULT_ACTIVITIES,
+        ...definition.options,
+        // By default the SDK holds heartbeats back for 80 % of their timeout: a busy machine would be taken for a lost one.
+        maxHeartbeatThrottleInterval: HEARTBEAT_EVERY_MS,
+        // It is 0 by default: activities would be cut off in the middle of their mails.
+        shutdownGraceTime: env.SHUTDOWN_GRACE_MS,
+      });
+      if (worker.client) running.connected?.(worker.client);
+    }
     log.info({ port, workerId }, "ready");
     process.send?.({ type: "ready", port });
     const stopped = new Promise<void>((resolve) => {
       if (stop.signal.aborted) resolve();
       stop.signal.addEventListener("abort", () => resolve(), { once: true });
     });
-    await worker.runUntil(stopped);
+    await (worker?.runUntil(stopped) ?? stopped);
     log.info("stopping");
   } finally {
+    listening = false;
     stop.abort();
     noteStep("closing the pool");
     await running.close?.();

@@ -10,6 +10,7 @@ import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import { kysely } from "../db/orm.ts";
+import { foldChanges } from "../domain/analytics/fold.ts";
 import { refreshDueStatuses } from "../domain/audience/email-status.ts";
 import { BATCHES_KEPT } from "../domain/tracking/record.ts";
 import { deletePresumedDeadListeners } from "../domain/webhooks/listener.ts";
@@ -19,6 +20,7 @@ import { pause } from "./pause.ts";
 
 const CONFIRMATIONS_EVERY_MS = 1_000;
 const EMAIL_STATUSES_EVERY_MS = 1_000;
+const ANALYTICS_EVERY_MS = 1_000;
 const NOTICES_EVERY_MS = 5_000;
 const CLEAN_UP_EVERY_MS = 60_000;
 const SCHEDULE_EVERY_MS = 60_000;
@@ -26,6 +28,8 @@ const SCHEDULE_EVERY_MS = 60_000;
 const RECONCILE_EVERY_MS = 60_000;
 /** Addresses of contacts that one transaction looks at. */
 const EMAIL_STATUSES = 1_000;
+/** Changes of figures that one statement adds to those of their days. */
+const ANALYTICS_CHANGES = 10_000;
 /** Rows one clean-up statement deletes at most: a long delete holds locks that other statements wait for. */
 const CLEAN_UP_ROWS = 10_000;
 
@@ -66,6 +70,12 @@ async function refreshEmailStatuses({ orm, stopping }: Pick<ActivityDeps, "orm" 
   while (!stopping.aborted && (await refreshDueStatuses(em, EMAIL_STATUSES)) === EMAIL_STATUSES);
 }
 
+/** Adds the changes of figures to those of their days. */
+async function foldAnalytics({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
+  const em = orm.em.fork();
+  while (!stopping.aborted && (await foldChanges(em, ANALYTICS_CHANGES)) === ANALYTICS_CHANGES);
+}
+
 /**
  * Creates the reconciler's schedule, or updates the one that exists: it may have been deleted with Temporal's database, or
  * made by an older version.
@@ -93,13 +103,14 @@ export async function ensureReconciler({ schedule }: Client): Promise<void> {
 }
 
 /**
- * The maintenance pool: sends opt-in mails and notices when they fall due, sets the status of contacts that bounced, deletes expired rows, and keeps the reconciler's
- * schedule. Any number of these workers may run.
+ * The maintenance pool: sends opt-in mails and notices when they fall due, sets the status of contacts that bounced, adds up
+ * analytics, deletes expired rows, and keeps the reconciler's schedule. Any number of these workers may run.
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
   const loops = [
     repeat(deps, "confirmations", CONFIRMATIONS_EVERY_MS, () => sendDueConfirmations(deps)),
     repeat(deps, "email statuses", EMAIL_STATUSES_EVERY_MS, () => refreshEmailStatuses(deps)),
+    repeat(deps, "analytics", ANALYTICS_EVERY_MS, () => foldAnalytics(deps)),
     repeat(deps, "notices", NOTICES_EVERY_MS, () => sendDueNotices(deps)),
     repeat(deps, "clean-up", CLEAN_UP_EVERY_MS, () => cleanUp(deps)),
   ];

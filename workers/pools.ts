@@ -8,12 +8,14 @@ import { createSendActivities } from "../activities/sends.ts";
 import type { Secret } from "../config/env.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
 import { addDatabaseMetrics } from "./database-metrics.ts";
+import { startIntake } from "./intake.ts";
 import { startMaintenance } from "./maintenance.ts";
 import { startWebhooks } from "./webhooks.ts";
 
 /** A pool polls one task queue, and may run loops besides. */
 export interface PoolDefinition {
-  taskQueue: string;
+  /** A pool without one does not need Temporal. */
+  taskQueue?: string;
   /** Secrets that its work needs: its processes get no others. */
   secrets: readonly Secret[];
   /** Runs workflows as well as activities. */
@@ -26,6 +28,8 @@ export interface PoolDefinition {
   addMetrics?(registry: Registry, deps: ActivityDeps): void;
   start(deps: ActivityDeps): {
     activities?: Record<string, unknown>;
+    /** Called once Postgres is reached; the process is ready when it resolves. */
+    listen?(): Promise<void>;
     /** Called once the cluster is reached. */
     connected?(client: Client): void;
     close?(): Promise<void>;
@@ -69,6 +73,11 @@ export const POOLS = {
     secrets: ["SIGNING_SECRET", "SYSTEM_SMTP_URL"],
     addMetrics: addDatabaseMetrics,
     start: (deps) => ({ activities: { ...createReconcileActivities(deps) }, ...startMaintenance(deps) }),
+  },
+  intake: {
+    // Return paths and links in returned mails.
+    secrets: ["SIGNING_SECRET"],
+    start: startIntake,
   },
 } as const satisfies Record<PoolName, PoolDefinition>;
 

@@ -6,8 +6,8 @@ export const TASK_QUEUES = {
   maintenance: "maintenance",
 } as const;
 
-/** A pool of workers. */
-export type PoolName = keyof typeof TASK_QUEUES;
+/** A pool of workers; the intake of reports has no task queue. */
+export type PoolName = keyof typeof TASK_QUEUES | "intake";
 
 /** A send's workflow. One id for preview, confirm and everything after. */
 export const sendWorkflowId = (previewId: string): string => `send/${previewId}`;

@@ -1,7 +1,7 @@
-import type { SliceResult } from "../activities/dispatch.ts";
 import type { SendState, SettledSend } from "../domain/sends/lifecycle.ts";
-import { accountFailureWaitMs, FAILURES_TO_OPERATOR } from "./account-failure.ts";
 import type { FailingStep } from "./command-loop.ts";
+import { decideLane, type LaneStep } from "./lane-decision.ts";
+import { isCallingOperator, isUnderWay, type LaneView } from "./lane-view.ts";
 import type { Shown } from "./operator-view.ts";
 import { type CommandKind, DETAILS, type SendOutcome } from "./send-messages.ts";
 import { WORKFLOW_ENDED } from "./start.ts";
@@ -17,12 +17,8 @@ export interface SendView {
   /** Why the send never began. */
   neverBegan?: "refused" | "expired" | undefined;
   isTokenExpired: boolean;
-  /** `retried`: an operator wants another slice after this one at once. */
-  slice: "none" | "under way" | "retried" | "ending";
-  /** The result of the last slice and its time; undefined when the next one may begin at once. */
-  lastSlice?: (SliceResult & { at: number }) | undefined;
-  /** Account failures in a row. */
-  accountFailures: number;
+  /** One for each account that mails it; none while `send` is not known. */
+  lanes: readonly LaneView[];
   failing?: FailingStep | undefined;
   /** Pauses that were carried out: answered once no mail is in flight. */
   pauses: readonly unknown[];
@@ -37,7 +33,7 @@ export interface SendView {
   isLong: boolean;
 }
 
-/** The next step: a command, a step of the send itself, or a wait for a command, the slice's end, or `ms`. */
+/** The next step: a command, a step of the send itself, or a wait for a command, a slice's end, or `ms`. */
 export type Step = Partial<Shown> &
   (
     | { kind: CommandKind }
@@ -57,22 +53,24 @@ const wait = (summary: string, details: string, ms?: number, needsOperator = fal
 
 /** The next step of a send, from the known facts and the first command that is due. */
 export function decide(view: SendView, command: CommandKind | undefined): Step {
-  const { send, failing, resendAt, now } = view;
+  const { send, lanes, failing, resendAt, now } = view;
   // Postgres refuses the API's commands that come too late.
   if (command === "preview" || command === "confirm" || (command === "retry" && send)) return { kind: command };
+  const isMailing = lanes.some(isUnderWay);
   // Pauses and cancels are answered by the run that took them.
-  const mayLeave = view.isLong && view.slice === "none" && view.pauses.length + view.cancels.length === 0;
+  const mayLeave = view.isLong && !isMailing && view.pauses.length + view.cancels.length === 0;
   if (!command && failing && failing.until > now) {
     if (mayLeave && send) return { kind: "continueAsNew" };
     const details = failingStep(failing.step, failing.code, failing.until - now, "retry, cancel");
     return wait("until the step is tried again", details, failing.until - now, true);
   }
-  if (!command && send && view.slice !== "none") return { status: send.status, ...duringSlice(view, send) };
+  const waitsForSlices = isMailing && (send?.status !== "SENDING" || lanes.every(isUnderWay));
+  if (!command && send && waitsForSlices) return { status: send.status, ...duringSlices(view, send) };
   if (view.isStale) return { kind: "read" };
   if (!send) return unconfirmed(view, command);
   if (command) return { kind: command };
   const next: Step = { status: send.status, ...betweenSlices(view, send) };
-  if (next.kind !== "wait" && next.kind !== "dispatch") return next;
+  if (isMailing || (next.kind !== "wait" && next.kind !== "dispatch")) return next;
   if (mayLeave) return { kind: "continueAsNew" };
   return next.kind === "wait" && resendAt !== undefined
     ? { ...next, details: DETAILS.resending(resendAt - now) }
@@ -90,11 +88,10 @@ function unconfirmed({ neverBegan, isTokenExpired }: SendView, command: CommandK
   return { ...wait("until the token expires", DETAILS.previewed), status: "PREVIEW" };
 }
 
-function duringSlice({ slice, accountFailures }: SendView, { status, recipients }: SendState): Step {
-  if (status === "PAUSED") return wait("for the slice", DETAILS.pausing);
-  if (status !== "SENDING") return wait("for the slice", DETAILS.cancelling);
-  const details = slice === "ending" ? DETAILS.continuing : DETAILS.mailing(recipients);
-  return wait("for the slice", details, undefined, accountFailures >= FAILURES_TO_OPERATOR);
+function duringSlices(view: SendView, send: SendState): Step {
+  if (send.status === "PAUSED") return wait("for the slice", DETAILS.pausing);
+  if (send.status !== "SENDING") return wait("for the slice", DETAILS.cancelling);
+  return nextOfLanes(view, send);
 }
 
 function betweenSlices(view: SendView, send: SendState): Step {
@@ -110,34 +107,50 @@ function betweenSlices(view: SendView, send: SendState): Step {
       if (startsInMs <= 0) return { kind: "begin" };
       return wait("until send_at", DETAILS.scheduled(recipients), Math.min(startsInMs, LONGEST_WAIT_MS));
     case "SENDING":
-      return nextSlice(view, send);
+      return nextOfLanes(view, send);
     default:
       return ended(view);
   }
 }
 
-/** A newsletter has one account, and so one lane. */
-function nextSlice({ lastSlice, accountFailures, now }: SendView, { accountIds: [accountId] }: SendState): Step {
-  const dispatch: Step = accountId === undefined ? { kind: "settle" } : { kind: "dispatch", accountId };
-  const waitFor = (ms: number, summary: string, details: string): Step => {
-    const leftMs = (lastSlice?.at ?? now) + ms - now;
-    return leftMs > 0 ? wait(summary, details, leftMs, accountFailures >= FAILURES_TO_OPERATOR) : dispatch;
-  };
-  switch (lastSlice?.next) {
-    case "done":
-      return { kind: "settle" };
-    case "deferred":
-      return waitFor(lastSlice.waitMs, "until a deferred recipient is due", DETAILS.deferred);
-    case "account_full":
-      return waitFor(lastSlice.waitMs, "until the account has room", DETAILS.accountFull);
-    case "failure": {
-      if (!lastSlice.temporary) return { kind: "pauseForFailure", reason: lastSlice.reason };
-      const waitMs = lastSlice.retryInMs ?? accountFailureWaitMs(accountFailures);
-      return waitFor(waitMs, "until the next try", DETAILS.accountFails(lastSlice.reason, waitMs));
-    }
-    default:
-      return dispatch;
+/** The next step of a send that is SENDING: that of the first lane that can do something, else of all lanes together. */
+function nextOfLanes({ lanes, now, isLong }: SendView, { recipients }: SendState): Step {
+  const steps = lanes.map((lane) => ({ ...decideLane(lane, now), lane }));
+  const isMailing = lanes.some(isUnderWay);
+  const free = steps.find(({ kind }) => kind === "dispatch");
+  // A long run begins no slice beside another, so that all of them end and it can continue as a new run.
+  if (free && !(isLong && isMailing)) return { kind: "dispatch", accountId: free.lane.accountId };
+  const waits = steps.filter((step) => step.kind === "wait").sort((a, b) => a.ms - b.ms);
+  if (!isMailing) {
+    const hasFailed = steps.length > 0 && steps.every(({ kind }) => kind === "failed");
+    if (hasFailed) return { kind: "pauseForFailure", reason: reasonOf(steps) };
+    // Nothing is left to a lane, and no other keeps recipients: then those that wait have nothing to wait for.
+    const isDone = steps.some((step) => step.kind === "done" && !step.held);
+    if (isDone || waits.length === 0) return { kind: "settle" };
   }
+  const { ms, summary = "for the slice" } = waits[0] ?? {};
+  return wait(summary, detailsOf(steps, recipients), ms, lanes.every(isCallingOperator));
+}
+
+type StepOfLane = LaneStep & { lane: LaneView };
+
+/** Why no lane can mail: the code, with the account where there are several. */
+function reasonOf(steps: readonly StepOfLane[]): string {
+  const failed = steps.flatMap((step) => (step.kind === "failed" ? [step] : []));
+  const reasons = failed.map(({ lane, reason }) => (steps.length > 1 ? `${lane.accountId} ${reason}` : reason));
+  return reasons.join(", ");
+}
+
+function detailsOf(steps: readonly StepOfLane[], recipients: number): string {
+  const [only, ...others] = steps;
+  if (only === undefined || others.length > 0) {
+    return DETAILS.mailingOver(
+      recipients,
+      steps.map(({ lane, state }) => `${lane.accountId} ${state}`),
+    );
+  }
+  if (only.kind === "wait") return only.details;
+  return only.lane.slice === "ending" ? DETAILS.continuing : DETAILS.mailing(recipients);
 }
 
 function ended({ settled, review, now }: SendView): Step {

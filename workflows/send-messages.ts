@@ -1,6 +1,7 @@
 import { ApplicationFailure, defineUpdate } from "@temporalio/workflow";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { SendResource } from "../domain/sends/resource.ts";
+import { isUnderWay, type LaneView } from "./lane-view.ts";
 
 export interface SendInput {
   previewId: string;
@@ -11,7 +12,7 @@ export interface SendInput {
   /** How long the preview's token is valid. */
   expiresInMs: number;
   /** A run hands this to the one that follows it; absent in the first run of a preview. */
-  resume?: { accountFailures: number };
+  resume?: { lanes: readonly LaneView[] };
 }
 
 export interface SendOutcome {
@@ -61,6 +62,8 @@ export const DETAILS = {
   neverConfirmed: "Never confirmed; nothing was sent.",
   scheduled: (recipients: number) => `${recipients} recipients; starts at its send_at. Updates: pause, cancel.`,
   mailing: (recipients: number) => `Mailing ${recipients} recipients. Updates: pause, cancel.`,
+  mailingOver: (recipients: number, lanes: readonly string[]) =>
+    `Mailing ${recipients} recipients over ${lanes.length} accounts: ${lanes.join("; ")}. Updates: retry, pause, cancel.`,
   pausing: "Pausing: waits for the mails in flight. Updates: resume, cancel.",
   continuing: "Continues once the mails in flight are done. Updates: pause, cancel.",
   cancelling: "Cancelling: waits for the mails in flight, then settles the credits.",
@@ -79,6 +82,19 @@ export const DETAILS = {
     "Updates: resendUnknown (some recipients may get the mail twice), cancel to leave them unknown, or retry to count them again; closes by itself 7 days after the send's end.",
   resending: (waitMs: number) =>
     `Waits ${seconds(waitMs)} to resend the unknown outcomes: until then a worker that is presumed dead may have them in flight. Updates: cancel.`,
+} as const;
+
+/** The clauses that follow an account's id in `DETAILS.mailingOver`. */
+export const LANE_STATES = {
+  mailing: "is mailing",
+  ending: "finishes its mails in flight",
+  deferred: "waits for its deferred recipients",
+  accountFull: (waitMs: number) =>
+    `has its connections or limits used up, or its team's share, and continues in ${seconds(waitMs)}`,
+  accountFails: (reason: string, waitMs: number) =>
+    `cannot be mailed at present (${reason}) and is tried again in ${seconds(waitMs)}`,
+  failed: (reason: string) => `has failed (${reason}): repair it, then retry`,
+  done: "has nothing left to mail",
 } as const;
 
 /** The answers to commands that had no effect, or one of their own. */
@@ -110,8 +126,9 @@ export function retryAnswer(view: {
   failing?: unknown;
   settled?: unknown;
   send?: { status: string } | undefined;
-  slice: string;
+  lanes: readonly Pick<LaneView, "slice">[];
 }): string {
+  const { lanes } = view;
   if (view.failing) return ANSWERS.retry;
   if (view.settled) return ANSWERS.retryEnded;
   switch (view.send?.status) {
@@ -122,9 +139,9 @@ export function retryAnswer(view: {
     case "SENT":
     case "CANCELLED":
     case "FAILED":
-      return view.slice === "none" && view.send.status === "SENT" ? ANSWERS.retryEnded : ANSWERS.retryEnding;
+      return view.send.status === "SENT" && !lanes.some(isUnderWay) ? ANSWERS.retryEnded : ANSWERS.retryEnding;
     default:
-      return view.slice === "none" ? ANSWERS.retry : ANSWERS.retryMailing;
+      return lanes.length > 0 && lanes.every(isUnderWay) ? ANSWERS.retryMailing : ANSWERS.retry;
   }
 }
 

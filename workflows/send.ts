@@ -1,14 +1,16 @@
 import * as workflow from "@temporalio/workflow";
 import type { SliceInput, SliceResult } from "../activities/dispatch.ts";
-import type { ChangedSend } from "../domain/sends/lifecycle.ts";
+import type { ChangedSend, SendState } from "../domain/sends/lifecycle.ts";
 import { mailSlice, sendSteps as steps } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
+import { isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
 import { OperatorView } from "./operator-view.ts";
 import { decide, type SendView, type Step } from "./send-decision.ts";
 import * as messages from "./send-messages.ts";
 import { refusalOf } from "./steps.ts";
 
 const { CancellationScope, setHandler } = workflow;
+type CancellationScope = workflow.CancellationScope;
 const { ANSWERS } = messages;
 type Command = messages.Command;
 
@@ -25,25 +27,37 @@ export function sendWorkflow(input: messages.SendInput): Promise<messages.SendOu
   return CancellationScope.nonCancellable(() => send.run());
 }
 
+/** A lane, and the slice that this run has begun of it. */
+interface DrivenLane extends LaneView {
+  scope: CancellationScope;
+  /** An operator has commanded to try now: the next slice does not wait although the account was refused a moment ago. */
+  triesNow: boolean;
+}
+
+interface RunView extends SendView {
+  lanes: DrivenLane[];
+  pauses: PendingCommand<Command>[];
+  cancels: PendingCommand<Command>[];
+}
+
 /** A serial loop: `run` alone takes commands, and it alone asks Postgres for changes. */
 class Send {
   readonly loop = new CommandLoop<Command>();
   readonly #input: messages.SendInput;
   readonly #id: string;
   readonly #ui = new OperatorView();
-  readonly #view: SendView & { pauses: PendingCommand<Command>[]; cancels: PendingCommand<Command>[] };
-  #slice = new CancellationScope();
+  readonly #view: RunView;
+  /** Slices that have ended in this run. */
+  #endedSlices = 0;
   /** A preview was made, so its token may be used. */
   #hasToken = false;
-  /** An operator has commanded to try now: the next slice waits for no account that was refused a moment ago. */
-  #triesNow = false;
 
   constructor(input: messages.SendInput) {
     const { previewId, resume } = input;
     this.#input = input;
     this.#id = previewId;
-    const known = { isStale: resume !== undefined, accountFailures: resume?.accountFailures ?? 0 };
-    const nothing = { isTokenExpired: false, slice: "none", review: "open", isLong: false } as const;
+    const known = { isStale: resume !== undefined, lanes: resume?.lanes.map(drivenLane) ?? [] };
+    const nothing = { isTokenExpired: false, review: "open", isLong: false } as const;
     this.#view = { ...known, ...nothing, now: 0, pauses: [], cancels: [] };
     setHandler(messages.previewUpdate, async (sent) => void (await this.loop.submit({ ...sent, kind: "preview" })), {
       description: "Used by the API: resolve the plan",
@@ -90,8 +104,7 @@ class Send {
     const view = this.#view;
     switch (next.kind) {
       case "read":
-        view.send = await steps.readSend(this.#id);
-        view.isStale = false;
+        this.#setSend(await steps.readSend(this.#id));
         if (!view.send && pending) pending.refuse(ANSWERS.neverConfirmed());
         else if (!view.send) view.neverBegan = "expired";
         return;
@@ -106,7 +119,8 @@ class Send {
         return answerAll(view.pauses, "PAUSED");
       case "settle": {
         const finished = await steps.finishSend(this.#id);
-        view.lastSlice = undefined;
+        // Recipients that were put back meanwhile are found by a lane that had found none.
+        for (const lane of view.lanes) if (lane.lastSlice?.next === "done") lane.lastSlice = undefined;
         if (finished.status === "SENDING") return;
         const { reviewMs, ...settled } = finished;
         view.settled = { ...settled, reviewUntil: Date.now() + reviewMs };
@@ -133,30 +147,33 @@ class Send {
         if (!this.#apply(await steps.pauseSend(this.#id))) return pending.reply(ANSWERS.nothingToPause);
         this.loop.drop("resume", ANSWERS.pausedMeanwhile, pending);
         view.pauses.push(pending.remove());
-        return this.#endSlice();
+        return this.#endSlices();
       case "resume":
         if (!this.#apply(await steps.resumeSend(this.#id))) return pending.reply(ANSWERS.nothingToResume);
         answerAll(view.pauses, ANSWERS.resumedMeanwhile);
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
-        this.#triesNow = true;
+        for (const lane of view.lanes) lane.triesNow = true;
         return pending.reply("continues");
       case "cancel":
         return this.#cancel(pending);
       case "retry":
         pending.reply(messages.retryAnswer(view));
-        if (view.slice === "under way") view.slice = "retried";
-        Object.assign(view, { isStale: true, lastSlice: undefined, settled: undefined });
-        this.#triesNow = true;
+        for (const lane of view.lanes) {
+          if (lane.slice === "under way") lane.slice = "retried";
+          Object.assign(lane, { lastSlice: undefined, triesNow: true });
+        }
+        Object.assign(view, { isStale: true, settled: undefined });
         return this.loop.makeAllDue();
       case "resendUnknown": {
         const { requeued, waitMs } = await steps.requeueUnknown(this.#id);
         if (waitMs > 0) return pending.postpone(waitMs);
         pending.reply(requeued > 0 ? `${requeued} queued again` : ANSWERS.nothingToResend);
         // Without rows, outcomes may have become known, or the answer of a try that queued them was lost.
-        Object.assign(view, { isStale: true, settled: undefined, lastSlice: undefined });
+        Object.assign(view, { isStale: true, settled: undefined });
+        for (const lane of view.lanes) lane.lastSlice = undefined;
         if (requeued === 0) return;
         view.review = "open";
-        this.#endSlice();
+        this.#endSlices();
       }
     }
   }
@@ -198,56 +215,88 @@ class Send {
     }
     view.settled = undefined;
     view.cancels.push(pending.remove());
-    this.#endSlice();
+    this.#endSlices();
   }
 
   #beginSlice(accountId: string): void {
-    const view = this.#view;
-    const scope = new CancellationScope();
-    this.#slice = scope;
-    view.slice = "under way";
-    const lane = { sendId: this.#id, accountId, teamId: this.#input.teamId };
-    const slice: SliceInput = { ...lane, ...(this.#triesNow && { tryNow: true }) };
-    this.#triesNow = false;
-    const end = (result: SliceResult) => {
-      // The result is out of date when an operator ended the slice or retries it, or when it found the send not SENDING.
-      const isVoid = view.slice !== "under way" || result.next === "stopped";
-      if (result.next === "failure" && view.slice !== "ending") view.accountFailures++;
-      else if (result.mailed > 0) view.accountFailures = 0;
-      // It had no connection to try.
-      if (result.next === "account_full") this.#triesNow ||= slice.tryNow === true;
-      view.slice = "none";
-      view.isStale ||= isVoid;
-      view.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
+    const { lanes } = this.#view;
+    const lane = lanes.find((each) => each.accountId === accountId);
+    if (!lane) return;
+    const takesOver = takenOverBy(accountId, lanes);
+    const slice: SliceInput = {
+      sendId: this.#id,
+      accountId,
+      teamId: this.#input.teamId,
+      ...(lane.triesNow && { tryNow: true }),
+      ...(takesOver.length > 0 && { takesOver }),
     };
-    void scope.run(() => mailSlice(slice)).then(end);
+    const scope = new CancellationScope();
+    Object.assign(lane, { scope, slice: "under way", triesNow: false, mayFindMore: false });
+    void scope.run(() => mailSlice(slice)).then((result) => this.#endSlice(lane, slice, result));
   }
 
-  /** Cancels the slice under way. A live worker finishes the mails in flight, and can stage no more. */
-  #endSlice(): void {
-    if (this.#view.slice === "none") return;
-    this.#view.slice = "ending";
-    this.#slice.cancel();
+  #endSlice(lane: DrivenLane, { tryNow }: SliceInput, result: SliceResult): void {
+    const view = this.#view;
+    // The result is out of date when an operator ended the slice or retries it, or when it found the send not SENDING.
+    const isVoid = lane.slice !== "under way" || result.next === "stopped";
+    if (result.next === "failure" && lane.slice !== "ending") lane.accountFailures++;
+    else if (result.mailed > 0) lane.accountFailures = 0;
+    // It had no connection to try.
+    if (result.next === "account_full") lane.triesNow ||= tryNow === true;
+    lane.slice = "none";
+    lane.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
+    view.isStale ||= isVoid;
+    if (result.next === "failure" || result.returned) {
+      for (const other of view.lanes) if (other !== lane) other.mayFindMore = true;
+    }
+    this.#endedSlices++;
+  }
+
+  /** Cancels the slices under way. A live worker finishes the mails in flight, and can stage no more. */
+  #endSlices(): void {
+    for (const lane of this.#view.lanes.filter(isUnderWay)) {
+      lane.slice = "ending";
+      lane.scope.cancel();
+    }
   }
 
   async #wait({ ms, summary }: Extract<Step, { kind: "wait" }>): Promise<void> {
     const view = this.#view;
-    const { slice, isTokenExpired } = view;
-    await this.loop.wait(() => view.slice !== slice || view.isTokenExpired !== isTokenExpired, summary, ms);
-    if (view.send && slice === "none") view.isStale = true;
+    const { isTokenExpired } = view;
+    const isMailing = view.lanes.some(isUnderWay);
+    const ended = this.#endedSlices;
+    await this.loop.wait(() => this.#endedSlices !== ended || view.isTokenExpired !== isTokenExpired, summary, ms);
+    if (view.send && !isMailing) view.isStale = true;
+  }
+
+  /** Takes over the state in Postgres, and the lanes that it names. */
+  #setSend(send: SendState | undefined): void {
+    const known = new Map(this.#view.lanes.map((lane) => [lane.accountId, lane]));
+    const lanes = send?.accountIds.map((accountId) => known.get(accountId) ?? drivenLane({ accountId }));
+    Object.assign(this.#view, { send, isStale: false, lanes: lanes ?? [] });
   }
 
   /** Takes over the state in Postgres after a change. @returns whether it changed as asked */
   #apply({ changed, state }: ChangedSend): boolean {
-    Object.assign(this.#view, { send: state, isStale: false });
-    if (changed) Object.assign(this.#view, { lastSlice: undefined, accountFailures: 0 });
+    this.#setSend(state);
+    if (changed) for (const lane of this.#view.lanes) Object.assign(lane, { lastSlice: undefined, accountFailures: 0 });
     return changed;
   }
 
   async #continueAsNew(): Promise<void> {
     this.loop.drop("resendUnknown", ANSWERS.resendLost);
     if (!(await this.loop.areAllAnswered())) return;
-    const resume = { accountFailures: this.#view.accountFailures };
-    await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume });
+    const lanes = this.#view.lanes.map(({ scope: _scope, triesNow: _triesNow, ...lane }): LaneView => lane);
+    await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume: { lanes } });
   }
 }
+
+/** A lane without a slice under way. */
+const drivenLane = (known: Pick<LaneView, "accountId"> & Partial<LaneView>): DrivenLane => ({
+  accountFailures: 0,
+  mayFindMore: false,
+  ...known,
+  slice: "none",
+  scope: new CancellationScope(),
+  triesNow: false,
+});

@@ -2,7 +2,7 @@ import { domainToASCII } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import type { Env } from "../../config/env.ts";
 import type { Vault } from "../../domain/crypto.ts";
-import { unsubscribeUrl } from "../../domain/links.ts";
+import { returnPath, unsubscribeUrl } from "../../domain/links.ts";
 import { prepareInThread } from "../../domain/mail/examination.ts";
 import {
   type ComposedMessage,
@@ -10,13 +10,15 @@ import {
   type FilledMessage,
   type MessageContent,
 } from "../../domain/mail/message.ts";
+import { messageIdOf } from "../../domain/mail/message-id.ts";
 import { newPlaceholder, type TrackedUrls } from "../../domain/mail/tracked-body.ts";
+import { sendGridHeader } from "../../domain/reports/sendgrid.ts";
 import type { LaneContent } from "../../domain/sends/content.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
 import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 
-type Send = Pick<OpenedDispatch, "teamId" | "sendId">;
+type Lane = Pick<OpenedDispatch, "teamId" | "sendId" | "accountId">;
 /** Makes the URLs of a send's pixel and links. */
 type MakeUrls = () => TrackedUrls;
 
@@ -24,7 +26,7 @@ type MakeUrls = () => TrackedUrls;
 const MAX_KEPT_CHARS = 4_000_000;
 
 /**
- * The parts that all mails of a send share, composed once per send and process: a body of 1 MiB takes half a second of the
+ * The parts that all mails of a lane share, composed once per lane and process: a body of 1 MiB takes half a second of the
  * thread that all teams share, and 50 ms of the event loop.
  */
 export class ComposedMessages {
@@ -34,16 +36,17 @@ export class ComposedMessages {
    * @param makeUrls of a send whose content says that it is tracked
    * @throws {TemplateError | UnsendableError} as `composeMessage`
    */
-  compose({ teamId, sendId }: Send, content: MessageContent, makeUrls?: MakeUrls): Promise<ComposedMessage> {
-    const before = this.#kept.get(sendId);
+  compose({ teamId, sendId, accountId }: Lane, content: MessageContent, makeUrls?: MakeUrls): Promise<ComposedMessage> {
+    const lane = `${sendId}/${accountId}`;
+    const before = this.#kept.get(lane);
     // The sender's name may be the account's, which an operator may change during a send.
     const isSame = before !== undefined && isDeepStrictEqual(before.content, content);
     const entry = isSame ? before : { content, message: compose(teamId, content, makeUrls) };
-    this.#kept.delete(sendId);
-    this.#kept.set(sendId, entry);
+    this.#kept.delete(lane);
+    this.#kept.set(lane, entry);
     if (!isSame) {
       entry.message.catch(() => {
-        if (this.#kept.get(sendId) === entry) this.#kept.delete(sendId);
+        if (this.#kept.get(lane) === entry) this.#kept.delete(lane);
       });
       this.#dropOldest();
     }
@@ -52,9 +55,9 @@ export class ComposedMessages {
 
   #dropOldest(): void {
     let chars = 0;
-    for (const [sendId, { content }] of [...this.#kept].reverse()) {
+    for (const [lane, { content }] of [...this.#kept].reverse()) {
       chars += content.html.length;
-      if (chars > MAX_KEPT_CHARS) this.#kept.delete(sendId);
+      if (chars > MAX_KEPT_CHARS) this.#kept.delete(lane);
     }
   }
 }
@@ -62,31 +65,35 @@ export class ComposedMessages {
 const compose = async (teamId: string, content: MessageContent, makeUrls?: MakeUrls): Promise<ComposedMessage> =>
   composeMessage(content, await prepareInThread(teamId, content), makeUrls?.());
 
-/** @returns a function that fills in a recipient's part of a send's mails */
+/** @returns a function that fills in a recipient's part of a lane's mails */
 export async function composeMails(
   { vault, env }: { vault: Vault; env: Env },
   messages: ComposedMessages,
-  send: Send & Pick<OpenedDispatch, "tracking">,
-  { subject, body, fromEmail, fromName, listNames }: LaneContent,
+  lane: Lane & Pick<OpenedDispatch, "tracking">,
+  { subject, body, fromEmail, fromName, listNames, provider }: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
-  const { sendId } = send;
+  const { sendId, tracking } = lane;
   const content = { subject, html: body, fromEmail, fromName };
-  const message = send.tracking
-    ? await messages.compose(send, { ...content, tracking: { ownUrl: env.PUBLIC_URL } }, () =>
+  const message = tracking
+    ? await messages.compose(lane, { ...content, tracking: { ownUrl: env.PUBLIC_URL } }, () =>
         trackedUrls(vault, env.PUBLIC_URL, sendId, newPlaceholder()),
       )
-    : await messages.compose(send, content);
+    : await messages.compose(lane, content);
   const messageIdDomain = domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1));
-  return ({ seq, email, firstName, lastName, listId }) =>
-    message.fill({
+  return ({ seq, email, firstName, lastName, listId, fields }) => {
+    const mail = { sendId, seq };
+    return message.fill({
       email,
       firstName,
       lastName,
       listName: listId === null ? undefined : listNames.get(listId),
-      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, { sendId, seq }),
-      mailToken: send.tracking ? mailToken(vault, { sendId, seq }) : undefined,
-      // Derived from the ledger's row: the same mail sent again is recognisable as the same.
-      messageId: `${seq}.${sendId}@${messageIdDomain}`,
+      fields: fields ?? undefined,
+      unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
+      envelopeFrom: env.RETURN_PATH_DOMAIN === undefined ? undefined : returnPath(vault, env.RETURN_PATH_DOMAIN, mail),
+      mailToken: tracking ? mailToken(vault, mail) : undefined,
+      messageId: messageIdOf(mail, messageIdDomain),
       date: new Date(),
+      providerHeader: provider === "SMTP_SENDGRID" ? sendGridHeader(mail) : undefined,
     });
+  };
 }

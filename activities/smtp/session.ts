@@ -3,6 +3,7 @@ import { connect, type Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import SMTPConnection, { type SMTPConnectionOptions, type SMTPError } from "nodemailer/lib/smtp-connection";
 import { AddressRefused, isLoopback, NameNotResolved } from "../../domain/address-guard.ts";
+import { connectOptions } from "../../domain/connect-options.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
 import type { AccountFailure, MailOutcome } from "../../domain/mail/outcome.ts";
 import {
@@ -15,7 +16,6 @@ import {
   parseReply,
 } from "../../domain/mail/smtp-answer.ts";
 import type { SmtpGuard } from "../../domain/mail/smtp-guard.ts";
-import { connectOptions } from "../connect-options.ts";
 
 /** How to reach a sending account's SMTP server. */
 export interface SmtpAccount {

@@ -2,8 +2,8 @@ import type { LookupAddress } from "node:dns";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, createSecureContext, type SecureContext } from "node:tls";
 import { type buildConnector, Client } from "undici";
+import { connectOptions } from "../../domain/connect-options.ts";
 import { effectivePort, type UrlGuard } from "../../domain/webhooks/url-guard.ts";
-import { connectOptions } from "../connect-options.ts";
 import { InterimAnswers } from "./interim-answers.ts";
 
 /** How far a request has come. */

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES, EmailAccount } from "../../db/entities/account.ts";
+import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
 import { readAccount } from "../../domain/accounts.ts";
 import { defineList } from "../rest/list.ts";
 import { ok, route, router } from "../rest/route.ts";
-import { presentAccount } from "./present.ts";
+import { accountRecord, presentAccount } from "./present.ts";
 import { accountParams, emailAccount } from "./schema.ts";
 
 const accounts = defineList({
@@ -28,13 +28,18 @@ const page = route({
 })
   .input(z.strictObject({ query: accounts.query }))
   .output(z.array(emailAccount))
-  .query(({ ctx, input }) => {
-    let rows = kysely(ctx.em).selectFrom("email_accounts").selectAll("email_accounts");
-    const { status, provider } = input.query;
-    if (status !== undefined) rows = rows.where("status", "=", status);
-    if (provider !== undefined) rows = rows.where("provider", "=", provider);
-    return accounts.pageEntities(ctx, input.query, rows, EmailAccount, presentAccount);
-  });
+  .query(({ ctx, input }) =>
+    accounts.pageRecords(ctx, input.query, {
+      values: { status: input.query.status, provider: input.query.provider },
+      rows: (em, { status, provider }) => {
+        let rows = kysely(em).selectFrom("email_accounts").selectAll("email_accounts");
+        if (status !== undefined) rows = rows.where("status", "=", status);
+        if (provider !== undefined) rows = rows.where("provider", "=", provider);
+        return rows;
+      },
+      record: accountRecord,
+    }),
+  );
 
 const retrieve = route({
   method: "GET",

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { Contact, EMAIL_STATUSES } from "../../db/entities/contact.ts";
+import { EMAIL_STATUSES } from "../../db/entities/contact.ts";
 import { kysely } from "../../db/orm.ts";
-import { lookupAddress } from "../../domain/address.ts";
 import { upsertContacts } from "../../domain/audience/contact-bulk.ts";
 import { createContact, deleteContact, readContact, updateContact } from "../../domain/audience/contacts.ts";
-import { addressFilter } from "../fields.ts";
+import { contactRecord } from "../../domain/webhooks/records.ts";
+import { addressFilter, lookupFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
@@ -97,6 +97,7 @@ const page = route({
   method: "GET",
   path: "/contacts",
   scope: "contacts:read",
+  largeAnswer: true,
   operationId: "listContacts",
   tag: "Contacts",
   summary: "List the contacts",
@@ -105,13 +106,18 @@ const page = route({
 })
   .input(z.strictObject({ query: contacts.query }))
   .output(z.array(contact))
-  .query(({ ctx, input }) => {
-    let rows = kysely(ctx.em).selectFrom("contacts").selectAll("contacts");
-    const { email, email_status } = input.query;
-    if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
-    if (email_status !== undefined) rows = rows.where("email_status", "=", email_status);
-    return contacts.pageEntities(ctx, input.query, rows, Contact, presentContact);
-  });
+  .query(({ ctx, input }) =>
+    contacts.pageRecords(ctx, input.query, {
+      values: { email: lookupFilter(input.query.email), emailStatus: input.query.email_status },
+      rows: (em, { email, emailStatus }) => {
+        let rows = kysely(em).selectFrom("contacts").selectAll("contacts");
+        if (email !== undefined) rows = rows.where("email", "=", email);
+        if (emailStatus !== undefined) rows = rows.where("email_status", "=", emailStatus);
+        return rows;
+      },
+      record: contactRecord,
+    }),
+  );
 
 const retrieve = route({
   method: "GET",

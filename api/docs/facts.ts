@@ -3,9 +3,12 @@ import type { Env } from "../../config/env.ts";
 import { DEFAULT_DAILY_SEND_CAP } from "../../domain/access/keys.ts";
 import { WINDOW_SECONDS } from "../../domain/access/request-limit.ts";
 import { MAX_ADDRESS_LENGTH } from "../../domain/address.ts";
+import { DEFAULT_DAYS, MAX_DAYS } from "../../domain/analytics/overview.ts";
 import { CURRENT_API_VERSION, VERSIONS } from "../../domain/api-version.ts";
 import { ADDRESS_WINDOW_DAYS } from "../../domain/audience/confirmation-limits.ts";
-import { MAX_FIELD_TEXT_LENGTH, MAX_FIELDS } from "../../domain/audience/contact-fields.ts";
+import { MAX_FIELDS } from "../../domain/audience/contact-fields.ts";
+import { MAX_FIELD_TEXT_LENGTH } from "../../domain/audience/rules.ts";
+import { MAX_CAMPAIGN_ACCOUNTS } from "../../domain/campaigns.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { REMEMBERED_HOURS, STALLED_SECONDS } from "../../domain/idempotency.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
@@ -29,7 +32,6 @@ import { TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery.ts";
 import { MAX_BULK } from "../contacts/schema.ts";
 import { MAX_NAME_LENGTH } from "../fields.ts";
 import { MAX_BATCH as MAX_SUBSCRIBERS } from "../lists/schema.ts";
-import { MAX_BODY_BYTES as MAX_NEWSLETTER_BYTES, MAX_SUBJECT_LENGTH } from "../newsletters/schema.ts";
 import { DEADLINE_MS, LARGE_BODIES_AT_ONCE } from "../rest/adapter.ts";
 import { endpointsOf } from "../rest/endpoints.ts";
 import { MAX_BODY_BYTES, MAX_BODY_VALUES, SMALL_BODY_BYTES, UPLOAD_LIMITS } from "../rest/http.ts";
@@ -38,6 +40,7 @@ import { MAX_DEPTH } from "../rest/input.ts";
 import { DEFAULT_LIMIT, MAX_CURSOR_LENGTH, MAX_LIMIT, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { CALLERS_OF_A_TEAM, TURNS_OF_A_CALLER } from "../rest/procedures.ts";
 import { appRouter } from "../router.ts";
+import { MAX_BODY_BYTES as MAX_NEWSLETTER_BYTES, MAX_SUBJECT_LENGTH } from "../sends/schema.ts";
 import { MAX_BATCH as MAX_SUPPRESSIONS } from "../suppressions/schema.ts";
 import { durationText } from "../units.ts";
 import { MAX_EVENTS, MAX_URL_LENGTH, MIN_URL_LENGTH } from "../webhooks/schema.ts";
@@ -117,9 +120,11 @@ export function factsOf(env: Env, basePath: string) {
       subject_chars: MAX_SUBJECT_LENGTH,
       body_bytes: MAX_NEWSLETTER_BYTES,
     },
+    campaigns: { accounts: MAX_CAMPAIGN_ACCOUNTS },
     records: {
       lists: env.MAX_LISTS,
       newsletters: env.MAX_NEWSLETTERS,
+      campaigns: env.MAX_CAMPAIGNS,
       keys: env.MAX_API_KEYS,
       webhooks: MAX_ENDPOINTS,
     },
@@ -128,6 +133,7 @@ export function factsOf(env: Env, basePath: string) {
       window_days: COMPLAINT_WINDOW_DAYS,
       threshold_percent: `${(COMPLAINT_THRESHOLD * 100).toFixed(2)} %`,
     },
+    analytics: { max_days: MAX_DAYS, default_days: DEFAULT_DAYS },
     token_seconds: TOKEN_LIFETIME_SECONDS,
     deferral_window_seconds: env.DEFERRAL_WINDOW_SECONDS,
     confirmations: {

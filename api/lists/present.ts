@@ -1,8 +1,10 @@
+import { sql } from "kysely";
 import type { z } from "zod";
-import type { List, SubscriptionStatus, WithheldReason } from "../../db/entities/audience.ts";
-import { shownAddress } from "../../domain/address.ts";
+import type { List } from "../../db/entities/audience.ts";
+import { instants, jsonRecord, plain } from "../../db/json.ts";
 import type { MembershipOutcome } from "../../domain/audience/lists.ts";
-import { instant, instantOfText, instantOfTextOrNull } from "../rest/instant.ts";
+import { shownEmail } from "../../domain/webhooks/records.ts";
+import { instant } from "../rest/instant.ts";
 import type { list, listSubscriber, listSubscriberBatch } from "./schema.ts";
 
 export const presentList = ({ id, name, description, optin, createdAt, updatedAt }: List): z.input<typeof list> => ({
@@ -15,38 +17,24 @@ export const presentList = ({ id, name, description, optin, createdAt, updatedAt
   updated_at: instant(updatedAt),
 });
 
-/** A row of `subscriptions` with its subscriber's address and names. */
-interface ListSubscriberRow {
-  subscriber_id: string;
-  list_id: string;
-  email: string;
-  email_spelling: string | null;
-  first_name: string | null;
-  last_name: string | null;
-  status: SubscriptionStatus;
-  confirmed_at: string | null;
-  confirmation_sent_at: string | null;
-  confirmation_withheld: WithheldReason | null;
-  unsubscribed_at: string | null;
-  created_at: string;
-  updated_at: string;
-}
+/** SQL: the same of a row of `lists`. */
+export const listRecord = (row: string) =>
+  jsonRecord<z.input<typeof list>>("list", {
+    ...plain(row, "id", "name", "description", "optin"),
+    ...instants(row, "created_at", "updated_at"),
+  });
 
-export const presentListSubscriber = (row: ListSubscriberRow): z.input<typeof listSubscriber> => ({
-  object: "list_subscriber",
-  id: row.subscriber_id,
-  list_id: row.list_id,
-  email: shownAddress({ email: row.email, emailSpelling: row.email_spelling }),
-  first_name: row.first_name,
-  last_name: row.last_name,
-  status: row.status,
-  confirmed_at: instantOfTextOrNull(row.confirmed_at),
-  confirmation_sent_at: instantOfTextOrNull(row.confirmation_sent_at),
-  confirmation_withheld: row.confirmation_withheld,
-  unsubscribed_at: instantOfTextOrNull(row.unsubscribed_at),
-  created_at: instantOfText(row.created_at),
-  updated_at: instantOfText(row.updated_at),
-});
+/** SQL: a subscriber of a list, of a row of `subscriptions` with the subscriber's address and names. */
+export const listSubscriberRecord = (row: string) =>
+  jsonRecord<z.input<typeof listSubscriber>>("list_subscriber", {
+    id: sql.ref(`${row}.subscriber_id`),
+    ...plain(row, "list_id"),
+    email: shownEmail(row),
+    ...plain(row, "first_name", "last_name", "status"),
+    ...instants(row, "confirmed_at", "confirmation_sent_at"),
+    ...plain(row, "confirmation_withheld"),
+    ...instants(row, "unsubscribed_at", "created_at", "updated_at"),
+  });
 
 export const presentBatch = (listId: string, outcome: MembershipOutcome): z.input<typeof listSubscriberBatch> => ({
   object: "list_subscriber_batch",

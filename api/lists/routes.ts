@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { List, SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
+import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
 import {
   addSubscribers,
@@ -12,7 +12,7 @@ import {
 import { defineList } from "../rest/list.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
 import { numberText } from "../units.ts";
-import { presentBatch, presentList, presentListSubscriber } from "./present.ts";
+import { listRecord, listSubscriberRecord, presentBatch, presentList } from "./present.ts";
 import {
   deletedList,
   deletedListSubscriber,
@@ -74,7 +74,11 @@ const page = route({
   .input(z.strictObject({ query: lists.query }))
   .output(z.array(list))
   .query(({ ctx, input }) =>
-    lists.pageEntities(ctx, input.query, kysely(ctx.em).selectFrom("lists").selectAll("lists"), List, presentList),
+    lists.pageRecords(ctx, input.query, {
+      values: {},
+      rows: (em) => kysely(em).selectFrom("lists").selectAll("lists"),
+      record: listRecord,
+    }),
   );
 
 const retrieve = route({
@@ -150,15 +154,24 @@ const pageSubscribers = route({
   .output(z.array(listSubscriber))
   .query(async ({ ctx, input }) => {
     const { id } = await readList(ctx.em, input.params.listId);
-    let rows = kysely(ctx.em)
-      .selectFrom("subscriptions")
-      .innerJoin("subscribers", "subscribers.id", "subscriptions.subscriber_id")
-      .selectAll("subscriptions")
-      .select(["subscribers.email", "subscribers.email_spelling", "subscribers.first_name", "subscribers.last_name"])
-      .where("subscriptions.list_id", "=", id);
-    const { status } = input.query;
-    if (status) rows = rows.where("subscriptions.status", "=", status);
-    return subscribers.page(ctx, input.query, rows, presentListSubscriber);
+    return subscribers.pageRecords(ctx, input.query, {
+      values: { listId: id, status: input.query.status },
+      rows: (em, { listId, status }) => {
+        const rows = kysely(em)
+          .selectFrom("subscriptions")
+          .innerJoin("subscribers", "subscribers.id", "subscriptions.subscriber_id")
+          .selectAll("subscriptions")
+          .select([
+            "subscribers.email",
+            "subscribers.email_spelling",
+            "subscribers.first_name",
+            "subscribers.last_name",
+          ])
+          .where("subscriptions.list_id", "=", listId);
+        return status === undefined ? rows : rows.where("subscriptions.status", "=", status);
+      },
+      record: listSubscriberRecord,
+    });
   });
 
 const addMembers = route({

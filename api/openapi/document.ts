@@ -12,7 +12,7 @@ import { type JsonSchema, Schemas } from "./schemas.ts";
 import { TAGS } from "./tags.ts";
 import { webhooksOf } from "./webhooks.ts";
 
-const DESCRIPTION = `Builds an audience, drafts newsletters, sends them by a preview and a confirmation, keeps the do-not-mail list and delivers signed webhooks.
+const DESCRIPTION = `Builds an audience, drafts newsletters and campaigns, sends them by a preview and a confirmation, keeps the do-not-mail list and delivers signed webhooks.
 
 Every success is \`{ data, meta }\`, every other answer \`{ error, meta }\`; \`meta.request_id\` names the request. Timestamps are ISO 8601 in UTC with milliseconds. A list is read in pages by \`cursor\`. On \`PATCH\` the fields that are left out stay as they are.`;
 

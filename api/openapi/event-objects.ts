@@ -3,6 +3,7 @@ import { ACCOUNT_PROVIDERS, ACCOUNT_STATUSES } from "../../db/entities/account.t
 import { SUBSCRIPTION_STATUSES } from "../../db/entities/audience.ts";
 import { exampleId, type IdKind } from "../../domain/ids.ts";
 import type { EventObject, ObjectType } from "../../domain/webhooks/objects.ts";
+import { campaign } from "../campaigns/schema.ts";
 import { contact } from "../contacts/schema.ts";
 import { confirmationFields, idOf, shownAddress, timestamp, timestamps } from "../fields.ts";
 import { newsletter } from "../newsletters/schema.ts";
@@ -42,10 +43,9 @@ export const EVENT_OBJECTS = {
     })
     .meta({ id: "SubscriptionOfEvent", description: "A subscription as events show it; it is named by its two ids." }),
   newsletter: newsletterOfEvent,
-  campaign: newsletterOfEvent
-    .omit({ lists: true })
-    .extend({ object: z.literal("campaign"), id: idOf("campaign") })
-    .meta({ id: "CampaignOfEvent", description: "A campaign as events show it." }),
+  campaign: campaign
+    .omit({ body: true })
+    .meta({ id: "CampaignOfEvent", description: "A campaign as events show it: without its body." }),
   email: z
     .object({
       object: z.literal("email"),

@@ -7,11 +7,14 @@ export const TAGS = {
     "People whom campaigns mail, with custom fields that the team declares in the app. One address may be a contact and a subscriber.",
   Newsletters:
     "One-off mails to the subscribers of lists. Through the API a newsletter is drafted, and sent by two calls: a preview, and a confirmation with the token of that preview.",
+  Campaigns:
+    "Mails to the contacts of a segment, over one or several sending accounts. Drafted and sent as newsletters are; the segment and the accounts are attached in the app.",
   Suppressions:
     "The team's do-not-mail list. Every send leaves out its addresses; it deletes nothing. Opt-outs are here too.",
   "Sending accounts":
     "The mailboxes and SMTP relays that mails leave from. They are connected in the app and read here.",
   Webhooks: "Endpoints that get signed events by HTTP POST, and the log of their deliveries.",
+  Analytics: "What became of the mails: counts and rates per day.",
   Usage: "How much the team and the key have used of their limits.",
 } as const satisfies Record<string, string>;
 

@@ -106,7 +106,7 @@ const render: Render = ({ status, requestId, data, meta }) => ({
 /** As `render`; the answer to a create names the path of the new record, which is below the path it was posted to. */
 function renderCreated({ baseUrl, path }: Request, success: Success): HttpAnswer {
   const answer = render(success);
-  const { id } = Object(success.data) as { id?: unknown };
+  const { id = success.id } = Object(success.data) as { id?: unknown };
   if (success.status !== 201 || typeof id !== "string") return answer;
   return { ...answer, headers: { Location: `${baseUrl}${path}/${encodeURIComponent(id)}` } };
 }

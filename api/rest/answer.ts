@@ -7,6 +7,8 @@ export interface Success {
   /** The request that had the effect: on a replay the first one. */
   requestId: string;
   data: unknown;
+  /** The id of the record that was made. */
+  id?: string | undefined;
   meta: Record<string, unknown>;
   /** Remembered under the Idempotency-Key instead of `data`. */
   facts?: unknown;
@@ -28,11 +30,12 @@ export function successOf(
     return { status: 200, requestId, data: null, meta: { dry_run: true, impact: result.impact } };
   }
   if (!("data" in result)) throw new Error(`${method} ${path} gave no payload`);
-  const { data, meta, facts, neededScopes, requestId: ofEffect = requestId } = result;
+  const { data, id, meta, facts, neededScopes, requestId: ofEffect = requestId } = result;
   return {
     status,
     requestId: ofEffect,
     data,
+    id,
     meta: { ...(kind === "read" ? {} : { dry_run: false }), ...meta },
     facts,
     neededScopes,

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { JsonText } from "../../db/json.ts";
 import type { Scope } from "../../domain/access/scopes.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
@@ -50,7 +51,9 @@ export type AnyScope = readonly [Scope, ...Scope[]];
 
 /** The success of a handler: the payload, and fields for the envelope around it. */
 export interface Ok<T> {
-  data: T;
+  data: T | JsonText<T>;
+  /** The id of the record that was made, where `data` is its JSON. */
+  id?: string;
   impact?: Impact;
   /** Joins `meta`. */
   meta?: Record<string, unknown>;
@@ -70,7 +73,7 @@ export interface ImpactOnly {
 export type HandlerResult<T> = Ok<T> | ImpactOnly;
 
 /** A success with this payload. */
-export const ok = <T>(data: T, around: Omit<Ok<T>, "data"> = {}): Ok<T> => ({ data, ...around });
+export const ok = <T>(data: T | JsonText<T>, around: Omit<Ok<T>, "data"> = {}): Ok<T> => ({ data, ...around });
 
 export type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
 
@@ -102,6 +105,8 @@ export interface RouteMeta {
    * An array of the body whose items the handler parses one by one, by `parseItem`: a bad one does not refuse the others.
    */
   itemsIn?: string;
+  /** Of a read: its answer may be as long as 2 MiB, so that fewer of them are under way at once. */
+  largeAnswer?: boolean;
   /** The answer holds a secret: it is remembered encrypted. */
   secret?: boolean;
   /** Makes the payload of a remembered answer from the facts that were remembered in its place. */

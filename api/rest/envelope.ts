@@ -1,3 +1,4 @@
+import { jsonTextOf } from "../../db/json.ts";
 import { type ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import { BASE_PATH } from "../base-path.ts";
 import { shortened } from "./messages.ts";
@@ -43,7 +44,7 @@ export const docUrl = ({ docs }: Links, code: ErrorCode): string => `${docs}/err
 
 /** The body of a success: the payload, and the `meta` of every success. */
 export function renderSuccess(requestId: string, data: unknown, meta: Record<string, unknown>): string {
-  return JSON.stringify({ data, meta: { request_id: requestId, ...meta } });
+  return `{"data":${jsonTextOf(data)},"meta":${JSON.stringify({ request_id: requestId, ...meta })}}`;
 }
 
 /** Errors of RFC 6750, 3.1. A request without a good API key gets a challenge without an error. */

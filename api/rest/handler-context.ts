@@ -51,6 +51,10 @@ export class HandlerContext implements RequestContext {
     return this.#em;
   }
 
+  get database() {
+    return this.#call.deps.orm.em;
+  }
+
   get log() {
     const { deps, locals } = this.#call;
     this.#log ??= deps.log.child({ requestId: locals.requestId, teamId: this.tenant.teamId });

@@ -153,7 +153,7 @@ const encodingOf = (headers: IncomingHttpHeaders): string =>
  * Reads a body as it was sent.
  * @throws {ApiError} `payload_too_large` as soon as it is, `request_timeout`, `invalid_json` when it ends early
  */
-async function receive(req: IncomingMessage, { stalledMs, totalMs }: UploadLimits): Promise<Buffer> {
+export async function receiveBody(req: IncomingMessage, { stalledMs, totalMs }: UploadLimits): Promise<Buffer> {
   let stalled: NodeJS.Timeout | undefined;
   let late: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_resolve, reject) => {
@@ -225,7 +225,7 @@ export async function readBody(req: Request, limits: UploadLimits): Promise<unkn
   const refusal = mediaTypeRefusal(req);
   // A body in chunks may turn out to be empty, and has no type then.
   if (refusal && headers["transfer-encoding"] === undefined) throw refusal;
-  const bytes = await receive(req, limits);
+  const bytes = await receiveBody(req, limits);
   if (bytes.length === 0) return undefined;
   if (refusal) throw refusal;
   return parseJson(await inflated(bytes, headers));

@@ -1,4 +1,5 @@
 import stringify from "safe-stable-stringify";
+import { jsonTextOf } from "../../db/json.ts";
 import { requireScope } from "../../domain/access/access.ts";
 import type { HeaderValues } from "../../domain/access/authenticate.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
@@ -124,7 +125,7 @@ export function packAnswer(
   { status, data, meta, facts, neededScopes }: Success,
 ): WrittenAnswer {
   if (facts !== undefined) return { status, kind: "facts", payload: JSON.stringify(facts) };
-  const payload = JSON.stringify({ data, meta, neededScopes } satisfies RememberedPayload);
+  const payload = `{"data":${jsonTextOf(data)},${JSON.stringify({ meta, neededScopes } satisfies Omit<RememberedPayload, "data">).slice(1)}`;
   return secret
     ? { status, kind: "sealed", payload: sealPayload(vault, handle, payload) }
     : { status, kind: "payload", payload };

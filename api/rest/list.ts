@@ -2,15 +2,30 @@ import type { EntityName } from "@mikro-orm/postgresql";
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import stringify from "safe-stable-stringify";
 import { z } from "zod";
-import { type Database, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { JsonText, jsonTextOf } from "../../db/json.ts";
+import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type CompiledStatement, compileOnce, type NamedValues } from "../../db/prepared.ts";
 import { recordReader } from "../../db/records.ts";
+import { executeShared } from "../../db/shared-reads.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { type Ok, ok } from "./definition.ts";
 import { declareFilters } from "./filters.ts";
 import { itIs } from "./messages.ts";
-import { beginWithin, MAX_WALKED, mergeRanges, type Placed, walkMatching } from "./page-statement.ts";
+import {
+  beginWithin,
+  type Found,
+  MAX_WALKED,
+  mergeRanges,
+  type Place,
+  type Placed,
+  placed,
+  type RecordRow,
+  recordColumns,
+  rowsToRead,
+  walkMatching,
+} from "./page-statement.ts";
 import { readVisibleBeforeMs } from "./visible-before.ts";
 
 export const DEFAULT_LIMIT = 25;
@@ -123,7 +138,7 @@ export function decodeCursor(vault: Vault, binding: string, cursor: string): Pos
   return { sortedAtMs: Number(sortedAt), id, syncedMs: synced === "" ? null : Number(synced) };
 }
 
-type PageContext = Pick<RequestContext, "em" | "vault" | "tenant" | "target">;
+type PageContext = Pick<RequestContext, "em" | "database" | "vault" | "tenant" | "target">;
 
 /** The records whose JSON fits into so many bytes, and one at least. */
 function takeFitting<Row, T>(rows: readonly Row[], present: (row: Row) => T, maxBytes: number): T[] {
@@ -131,20 +146,74 @@ function takeFitting<Row, T>(rows: readonly Row[], present: (row: Row) => T, max
   let bytes = 0;
   for (const row of rows) {
     const record = present(row);
-    if (maxBytes !== Infinity) bytes += Buffer.byteLength(JSON.stringify(record)) + 1;
+    if (maxBytes !== Infinity) bytes += Buffer.byteLength(jsonTextOf(record)) + 1;
     if (taken.length > 0 && bytes > maxBytes) break;
     taken.push(record);
   }
   return taken;
 }
 
-/** How the rows of a page are sorted and limited. */
-interface Sorted<Sort> {
-  sort: Sort;
+/** A page as a request asks for it. */
+interface PageRequest {
+  sort: SortColumn;
   order: Order;
   limit: number;
+  filters: Readonly<Record<string, unknown>>;
   /** Milliseconds since 1970. */
   updatedSince: number | undefined;
+  /** List, tenant, sort, order and filters: a cursor belongs to them. */
+  binding: string;
+  /** The page begins behind it. */
+  after: Position | null;
+  /** `synced_through`; null on lists that have none. */
+  syncedMs: number | null;
+}
+
+/** The values of a page's statement, besides those of its own filters. */
+interface PageValues {
+  teamId: string;
+  environment: Tenant["environment"];
+  /** The limit and one more. */
+  rows: number;
+  updatedSince: string | undefined;
+  afterAt: string | undefined;
+  afterId: string | undefined;
+}
+
+const isoOf = (ms: number): string => new Date(ms).toISOString();
+
+const valuesOf = ({ teamId, environment }: Tenant, { limit, updatedSince, after }: PageRequest): PageValues => ({
+  teamId,
+  environment,
+  rows: limit + 1,
+  updatedSince: updatedSince === undefined ? undefined : isoOf(updatedSince),
+  afterAt: after ? isoOf(after.sortedAtMs) : undefined,
+  afterId: after?.id,
+});
+
+/** The parts of a request that the text of its page's statement depends on. */
+interface PageShape {
+  sort: SortColumn;
+  order: Order;
+  /** Rows that are read at most. */
+  atMost: number;
+  /** Reads one range for each value of the column. */
+  inRanges: boolean;
+  /** The value that is walked for. */
+  walkedFor: string | undefined;
+}
+
+/** The records of a list. */
+interface RecordsSpec<Values, From extends keyof Database, Row extends object, T> {
+  /** The values that the rows are chosen by; those that are undefined do not choose. */
+  values: Values;
+  /**
+   * Selects from the list's table, joined and filtered as the endpoint needs, all columns of the records. It is called once
+   * for each set of values that are given, with placeholders for them: their contents are not known here.
+   */
+  rows: (em: EntityManager, values: Values) => SelectQueryBuilder<Database, From, Row>;
+  /** SQL: the JSON of a record, from the alias of its row; see domain/webhooks/records.ts. */
+  record: (row: string) => RawBuilder<T>;
 }
 
 /** The parts of a list's declaration that its statements are made from. */
@@ -163,13 +232,20 @@ const sortRefs = ({ table, idColumn = "id", sortColumns }: StatementSpec, sort: 
   id: sql.ref<string>(`${table}.${idColumn}`),
 });
 
-/** The tenant's rows in the order of the page, from behind a position on, up to the limit and one more. */
+const shapeOf = ({ ranges, walked }: StatementSpec, { sort, order, limit, filters }: PageRequest): PageShape => ({
+  sort,
+  order,
+  atMost: rowsToRead(limit),
+  inRanges: ranges !== undefined && Object.values(filters).every((value) => value === undefined),
+  walkedFor: walked?.values.find((value) => value === filters[walked.filter]),
+});
+
+/** The tenant's rows in the order of the page, from behind a position on. */
 function sortedRows<From extends keyof Database, Row extends object>(
   spec: StatementSpec,
-  tenant: Tenant,
   rows: SelectQueryBuilder<Database, From, Row>,
-  { sort, order, limit, updatedSince }: Sorted<SortColumn>,
-  after: Position | null,
+  { sort, order, atMost }: PageShape,
+  { updatedSince, afterAt, afterId, ...tenant }: PageValues,
 ) {
   const { table } = spec;
   const { sortedBy, id } = sortRefs(spec, sort);
@@ -181,72 +257,92 @@ function sortedRows<From extends keyof Database, Row extends object>(
     .where(ofTenant(tenant, table))
     .orderBy(sortedBy, order)
     .orderBy(id, order)
-    .limit(limit + 1);
-  if (updatedSince !== undefined) {
-    const from = new Date(updatedSince).toISOString();
-    selected = selected.where(sql<boolean>`${sql.ref(`${table}.updated_at`)} >= ${from}::timestamptz`);
-  }
-  if (after) {
+    .limit(sql.lit(atMost));
+  if (updatedSince !== undefined)
+    selected = selected.where(sql<boolean>`${sql.ref(`${table}.updated_at`)} >= ${updatedSince}::timestamptz`);
+  if (afterAt !== undefined) {
     const beyond = sql.raw(order === "asc" ? ">" : "<");
-    const at = new Date(after.sortedAtMs).toISOString();
-    selected = selected.where(sql<boolean>`(${sortedBy}, ${id}) ${beyond} (${at}::timestamptz, ${after.id})`);
+    selected = selected.where(sql<boolean>`(${sortedBy}, ${id}) ${beyond} (${afterAt}::timestamptz, ${afterId})`);
   }
   return selected;
 }
 
-/** The statement of a page: as selected, merged from one range per value, or walked. */
-function pageStatement<From extends keyof Database, Row extends object>(
+/** The rows of a page: as selected, merged from one range per value, or walked. */
+function foundRows<From extends keyof Database, Row extends object>(
   spec: StatementSpec,
   selected: SelectQueryBuilder<Database, From, Row>,
-  { sort, order, limit }: Sorted<SortColumn>,
-  filters: Readonly<Record<string, unknown>>,
+  { sort, order, atMost, inRanges, walkedFor }: PageShape,
 ): RawBuilder<Row & Placed> {
-  const { table, ranges, walked, largeColumn } = spec;
-  let statement = sql<Row & Placed>`${selected}`;
-  const walkedValue = walked?.values.find((value) => value === filters[walked.filter]);
-  if (ranges && Object.values(filters).every((value) => value === undefined)) {
+  const { table, ranges, walked } = spec;
+  if (ranges && inRanges) {
     const column = sql.ref(`${table}.${ranges.filter}`);
     const parts = ranges.values.map(
       (value) => sql<Row & Placed>`${selected.where(sql<boolean>`${column} = ${value}`)}`,
     );
-    statement = mergeRanges(parts, order, limit + 1);
-  } else if (walked && walkedValue !== undefined) {
+    return mergeRanges(parts, order, atMost);
+  }
+  if (walked && walkedFor !== undefined) {
     const { sortedBy, id } = sortRefs(spec, sort);
     const place = sql<string>`row_number() over (order by ${sortedBy} ${sql.raw(order)}, ${id} ${sql.raw(order)})`;
-    const walk = selected.select(place.as("page_place")).limit(MAX_WALKED);
-    statement = walkMatching(sql<Row & Placed>`${walk}`, walked.filter, walkedValue, order, limit + 1);
+    const walk = selected.clearLimit().select(place.as("page_place")).limit(sql.lit(MAX_WALKED));
+    return walkMatching(sql<Row & Placed>`${walk}`, walked.filter, walkedFor, order, atMost);
   }
-  return largeColumn ? beginWithin(statement, largeColumn, MAX_PAGE_BYTES, order) : statement;
+  return sql<Row & Placed>`${selected}`;
+}
+
+/** The columns that the rows of a page have beside their places and records. */
+const extraColumns = ({ largeColumn }: StatementSpec, { walkedFor }: PageShape): (keyof Found)[] => [
+  ...(largeColumn ? (["page_found"] as const) : []),
+  ...(walkedFor === undefined ? [] : (["page_matches", "page_place"] as const)),
+];
+
+/** The statement of a page: columns of its rows `found`, up to its limit and one more. */
+function pageStatement<From extends keyof Database, Row extends object, Columns>(
+  spec: StatementSpec,
+  columns: RawBuilder<Columns>,
+  rows: SelectQueryBuilder<Database, From, Row>,
+  shape: PageShape,
+  values: PageValues,
+): RawBuilder<Columns> {
+  const { idColumn = "id", sortColumns, largeColumn } = spec;
+  const { sort, order } = shape;
+  const found = foundRows(spec, sortedRows(spec, rows, shape, values), shape);
+  const within = largeColumn ? beginWithin(found, largeColumn, MAX_PAGE_BYTES, order) : found;
+  const direction = sql.raw(order);
+  return sql`select ${columns} from (${within}) found
+    order by ${sql.ref(`found.${sortColumns?.[sort] ?? sort}`)} ${direction}, ${sql.ref(`found.${idColumn}`)} ${direction}
+    limit ${values.rows}`;
 }
 
 /**
  * The records of a page, out of the rows that its statement found.
- * @returns also the row behind which the next page begins, and whether there is one
+ * @returns also the row behind which the next page begins; undefined on the last page
  */
 function cutPage<Row extends object, T>(
-  found: readonly (Row & Placed)[],
+  found: readonly (Row & Place & Found)[],
   present: (row: Row) => T,
   limit: number,
   maxBytes: number,
-): { shown: T[]; last: Placed | undefined; hasMore: boolean } {
+): { shown: T[]; next: Place | undefined } {
   const matching = found.filter(({ page_matches }) => page_matches !== false);
   const shown = takeFitting(matching.slice(0, limit), present, maxBytes);
   // Behind the records shown there are others that were found, or the walk for others ended early.
   const hasMore =
     Number(found[0]?.page_found ?? found.length) > shown.length || Number(found.at(-1)?.page_place) === MAX_WALKED;
-  return { shown, last: shown.length < matching.length ? matching[shown.length - 1] : found.at(-1), hasMore };
+  const last = shown.length < matching.length ? matching[shown.length - 1] : found.at(-1);
+  return { shown, next: hasMore ? last : undefined };
 }
 
 /**
  * `synced_through` of a page one. A client that asks for changes since an instant has those before it, or does not want
  * them, so it is never sent back behind that instant.
  */
-async function readSyncedMs({ em }: PageContext, updatedSinceMs = 0): Promise<number> {
-  return Math.max((await readVisibleBeforeMs(em)) ?? 0, updatedSinceMs);
+async function readSyncedMs({ database }: PageContext, updatedSinceMs = 0): Promise<number> {
+  return Math.max((await readVisibleBeforeMs(database)) ?? 0, updatedSinceMs);
 }
 
 /**
- * Declares how a list endpoint pages. `query` is the schema of its query parameters; `page` and `pageEntities` answer it.
+ * Declares how a list endpoint pages. `query` is the schema of its query parameters; `pageRecords` answers it.
  * Example: `lists` and `page` in api/lists/routes.ts.
  *
  * Paging is by (sort column, id), so records that are added or deleted between pages neither repeat nor hide others. A
@@ -270,10 +366,64 @@ export function defineList<
   });
   const synced = sorts.some((sort) => sort === "updated_at");
 
+  /** The order and the beginning of a page that a request asks for. @throws {ApiError} `cursor_invalid` */
+  async function readRequest(ctx: PageContext, input: z.output<typeof query>): Promise<PageRequest> {
+    const { limit, cursor, order, sort = defaultSort, updated_since: updatedSince, ...filters } = input as Paging;
+    const { teamId, environment } = ctx.tenant;
+    const binding = stringify([ctx.target, teamId, environment, sort, order, updatedSince ?? null, filters]);
+    const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
+    const syncedMs = !synced ? null : after ? after.syncedMs : await readSyncedMs(ctx, updatedSince);
+    return { sort, order, limit, updatedSince, filters, binding, after, syncedMs };
+  }
+
+  /** The `meta` of a page. @param next the row behind which the next page begins; undefined for the last page */
+  const metaOf = ({ vault }: PageContext, { binding, syncedMs }: PageRequest, next: Place | undefined) => ({
+    has_more: next !== undefined,
+    next_cursor: next
+      ? encodeCursor(vault, binding, { sortedAtMs: Number(next.page_sorted_at_ms), id: next.page_id, syncedMs })
+      : null,
+    ...(syncedMs === null ? {} : { synced_through: new Date(syncedMs).toISOString() }),
+  });
+
+  const maxBytes = spec.largeColumn ? MAX_PAGE_BYTES : Infinity;
+
+  /** The statements of pages of records, by the shape of the page and the names of the values that it filters by. */
+  const statements = new Map<string, CompiledStatement<RecordRow>>();
+
   /**
-   * Reads one page.
-   * @param rows selects from the list's table, joined and filtered as the endpoint needs
+   * Reads one page, of records that Postgres makes: they go into the answer as they are. To be called in one place for each
+   * list, because statements are compiled once.
    * @throws {ApiError} `cursor_invalid`
+   */
+  async function pageRecords<Values extends NamedValues, From extends keyof Database, Row extends object, T>(
+    ctx: PageContext,
+    input: z.output<typeof query>,
+    { values: own, rows, record }: RecordsSpec<Values, From, Row, T>,
+  ): Promise<Ok<T[]>> {
+    const request = await readRequest(ctx, input);
+    const shape = shapeOf(spec, request);
+    const values = { ...own, ...valuesOf(ctx.tenant, request) };
+    const { sort, order, atMost, inRanges, walkedFor } = shape;
+    let key = `${sort} ${order} ${atMost} ${inRanges} ${walkedFor}`;
+    for (const name in values) if (values[name] !== undefined) key += ` ${name}`;
+    let statement = statements.get(key);
+    if (!statement) {
+      const columns = recordColumns(record("found"), extraColumns(spec, shape));
+      statement = compileOnce(ctx.database, values, (given) =>
+        pageStatement(spec, columns, rows(ctx.database, given), shape, given),
+      );
+      statements.set(key, statement);
+    }
+    const found = await executeShared(ctx.database, ctx.tenant.teamId, statement, values);
+    const placedRecords = found.map((row) => placed<T>(row));
+    const { shown, next } = cutPage(placedRecords, ({ record }) => record, request.limit, maxBytes);
+    return ok(new JsonText<T[]>(`[${shown.map(({ text }) => text).join()}]`), { meta: metaOf(ctx, request, next) });
+  }
+
+  /**
+   * The same with records that this process makes from the rows, which costs several times as much: for records that
+   * SQL cannot make.
+   * @param rows selects from the list's table, joined and filtered as the endpoint needs
    */
   async function page<From extends keyof Database, Row extends object, T>(
     ctx: PageContext,
@@ -281,29 +431,15 @@ export function defineList<
     rows: SelectQueryBuilder<Database, From, Row>,
     present: (row: Row) => T,
   ): Promise<Ok<T[]>> {
-    const { limit, cursor, order, sort = defaultSort, updated_since, ...filters } = input as Paging;
-    const { teamId, environment } = ctx.tenant;
-    const binding = stringify([ctx.target, teamId, environment, sort, order, updated_since ?? null, filters]);
-    const after = cursor === undefined ? null : decodeCursor(ctx.vault, binding, cursor);
-    const syncedMs = !synced ? null : after ? after.syncedMs : await readSyncedMs(ctx, updated_since);
-
-    const sorted = { sort, order, limit, updatedSince: updated_since };
-    const selected = sortedRows(spec, ctx.tenant, rows, sorted, after);
-    const statement = pageStatement(spec, selected, sorted, filters);
+    const request = await readRequest(ctx, input);
+    const values = valuesOf(ctx.tenant, request);
+    const statement = pageStatement(spec, sql<Row & Placed>`*`, rows, shapeOf(spec, request), values);
     const { rows: found } = await statement.execute(kysely(ctx.em));
-
-    const { shown, last, hasMore } = cutPage(found, present, limit, spec.largeColumn ? MAX_PAGE_BYTES : Infinity);
-    const next = hasMore && last && { sortedAtMs: Number(last.page_sorted_at_ms), id: last.page_id, syncedMs };
-    return ok(shown, {
-      meta: {
-        has_more: hasMore,
-        next_cursor: next ? encodeCursor(ctx.vault, binding, next) : null,
-        ...(syncedMs === null ? {} : { synced_through: new Date(syncedMs).toISOString() }),
-      },
-    });
+    const { shown, next } = cutPage(found, present, request.limit, maxBytes);
+    return ok(shown, { meta: metaOf(ctx, request, next) });
   }
 
-  /** The same for rows of the list's own table, shown by the presenter of its entity. */
+  /** As `page`, for rows of the list's own table, shown by the presenter of its entity. */
   function pageEntities<From extends keyof Database, Row extends object, Entity extends object, T>(
     ctx: PageContext,
     input: z.output<typeof query>,
@@ -315,5 +451,5 @@ export function defineList<
     return page(ctx, input, rows, (row) => present(read(row), row));
   }
 
-  return { query, page, pageEntities };
+  return { query, pageRecords, page, pageEntities };
 }

@@ -1,4 +1,5 @@
 import { initTRPC } from "@trpc/server";
+import { JsonText } from "../../db/json.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type Access, requireScope } from "../../domain/access/access.ts";
 import { type Admitted, authenticate, type CallerSummary } from "../../domain/access/authenticate.ts";
@@ -53,7 +54,7 @@ async function serve(call: Call, route: Route): Promise<Success> {
   const { parameters: query, dryRun: dryRunText } = call.readQuery();
   const dryRun = readDryRun(dryRunText, access, definition);
   const idempotencyKey = readIdempotencyKey(call.headers, definition);
-  await takeTurn(access, definition.kind, call);
+  await takeTurn(access, definition, call);
   const raw = { params: call.params, query, body: await call.readBody() };
   const input = parse(raw);
 
@@ -102,16 +103,24 @@ function readDryRun(value: string | undefined, access: Access, { dryRunScope }: 
   return dryRun;
 }
 
+/** How the requests of a route take turns: a read may have an answer of some MiB, which is kept until the client has it. */
+type TurnKind = RouteKind | "large_read";
+
 /**
  * Requests of one caller that are under way at once in this process, from before its body is read until its answer has left.
- * Two reads keep Postgres busy while the process writes an answer; eight writes keep the process busy; a route behind a workflow mostly waits.
+ * Eight reads or writes keep the process busy: `SharedReads` sends the reads of a team to Postgres together, on two
+ * connections. Of answers that may be large, two keep Postgres busy while the process writes one. A route behind a workflow mostly waits.
  */
-export const TURNS_OF_A_CALLER = { read: 2, write: 8, workflow: 16 } as const satisfies Record<RouteKind, number>;
+export const TURNS_OF_A_CALLER = { read: 8, large_read: 2, write: 8, workflow: 16 } as const satisfies Record<
+  TurnKind,
+  number
+>;
 /** A team has the turns of so many callers, however many keys it uses. */
 export const CALLERS_OF_A_TEAM = 2;
 
-const turnsFor = (callers: number): Record<RouteKind, Turns> => ({
+const turnsFor = (callers: number): Record<TurnKind, Turns> => ({
   read: new Turns(callers * TURNS_OF_A_CALLER.read),
+  large_read: new Turns(callers * TURNS_OF_A_CALLER.large_read),
   write: new Turns(callers * TURNS_OF_A_CALLER.write),
   workflow: new Turns(callers * TURNS_OF_A_CALLER.workflow),
 });
@@ -119,16 +128,24 @@ const CALLER_TURNS = turnsFor(1);
 const TEAM_TURNS = turnsFor(CALLERS_OF_A_TEAM);
 
 /** Waits until the caller, and then its team, may have one more request of the kind under way. */
-async function takeTurn({ caller, tenant }: Access, kind: RouteKind, { answering }: Call): Promise<void> {
-  await CALLER_TURNS[kind].take(caller.id, answering);
-  await TEAM_TURNS[kind].take(tenant.teamId, answering);
+async function takeTurn(
+  { caller, tenant }: Access,
+  { kind, largeAnswer }: RouteDefinition,
+  { answering }: Call,
+): Promise<void> {
+  const turn = largeAnswer ? "large_read" : kind;
+  await CALLER_TURNS[turn].take(caller.id, answering);
+  await TEAM_TURNS[turn].take(tenant.teamId, answering);
 }
 
-/** Runs the handler. The payload keeps the fields that the route's schema names, and no others. */
+/**
+ * Runs the handler. A payload made here keeps the fields that the route's schema names, and no others; one that is JSON
+ * already was made of named columns.
+ */
 async function handle({ definition, handler }: Route, ctx: RequestContext, input: unknown): Promise<Success> {
   const result = await handler({ ctx, input });
-  const shown = "data" in result ? { ...result, data: definition.output.parse(result.data) } : result;
-  return successOf(ctx, definition, shown);
+  if (!("data" in result) || result.data instanceof JsonText) return successOf(ctx, definition, result);
+  return successOf(ctx, definition, { ...result, data: definition.output.parse(result.data) });
 }
 
 /** Runs a route's handler in the way of its kind, and gives its answer. */

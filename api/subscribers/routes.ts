@@ -1,9 +1,8 @@
 import { z } from "zod";
-import { Subscriber } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
-import { lookupAddress } from "../../domain/address.ts";
 import { createSubscriber, readSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
-import { addressFilter } from "../fields.ts";
+import { subscriberRecord } from "../../domain/webhooks/records.ts";
+import { addressFilter, lookupFilter } from "../fields.ts";
 import { slotQuota } from "../quota.ts";
 import { defineList } from "../rest/list.ts";
 import { impact, ok, route, router, updateImpact } from "../rest/route.ts";
@@ -42,9 +41,9 @@ const create = route({
   .output(subscriber)
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName } = input.body;
-    const { record, slots } = await createSubscriber(ctx.em, ctx.tenant, { email, firstName, lastName });
+    const { id, record, slots } = await createSubscriber(ctx.em, ctx.tenant, { email, firstName, lastName });
     const quota = await slotQuota(ctx, slots);
-    return ok(presentSubscriber(record), { impact: impact({ would_create: 1, quota }) });
+    return ok(record, { id, impact: impact({ would_create: 1, quota }) });
   });
 
 const page = route({
@@ -58,12 +57,16 @@ const page = route({
 })
   .input(z.strictObject({ query: subscribers.query }))
   .output(z.array(subscriber))
-  .query(({ ctx, input }) => {
-    let rows = kysely(ctx.em).selectFrom("subscribers").selectAll("subscribers");
-    const { email } = input.query;
-    if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
-    return subscribers.pageEntities(ctx, input.query, rows, Subscriber, presentSubscriber);
-  });
+  .query(({ ctx, input }) =>
+    subscribers.pageRecords(ctx, input.query, {
+      values: { email: lookupFilter(input.query.email) },
+      rows: (em, { email }) => {
+        const rows = kysely(em).selectFrom("subscribers").selectAll("subscribers");
+        return email === undefined ? rows : rows.where("email", "=", email);
+      },
+      record: subscriberRecord,
+    }),
+  );
 
 const retrieve = route({
   method: "GET",

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { SUPPRESSION_REASONS, Suppression } from "../../db/entities/audience.ts";
+import { SUPPRESSION_REASONS } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
-import { lookupAddress } from "../../domain/address.ts";
 import { liftSuppression, readSuppression, suppress } from "../../domain/suppressions.ts";
-import { addressFilter } from "../fields.ts";
+import { suppressionRecord } from "../../domain/webhooks/records.ts";
+import { addressFilter, lookupFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { numberText } from "../units.ts";
@@ -47,13 +47,18 @@ const page = route({
 })
   .input(z.strictObject({ query: suppressions.query }))
   .output(z.array(suppression))
-  .query(({ ctx, input }) => {
-    let rows = kysely(ctx.em).selectFrom("suppressions").selectAll("suppressions");
-    const { email, reason } = input.query;
-    if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
-    if (reason !== undefined) rows = rows.where("reason", "=", reason);
-    return suppressions.pageEntities(ctx, input.query, rows, Suppression, presentSuppression);
-  });
+  .query(({ ctx, input }) =>
+    suppressions.pageRecords(ctx, input.query, {
+      values: { email: lookupFilter(input.query.email), reason: input.query.reason },
+      rows: (em, { email, reason }) => {
+        let rows = kysely(em).selectFrom("suppressions").selectAll("suppressions");
+        if (email !== undefined) rows = rows.where("email", "=", email);
+        if (reason !== undefined) rows = rows.where("reason", "=", reason);
+        return rows;
+      },
+      record: suppressionRecord,
+    }),
+  );
 
 const create = route({
   method: "POST",

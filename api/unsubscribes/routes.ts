@@ -1,12 +1,11 @@
 import { z } from "zod";
-import { UNSUBSCRIBE_SOURCES, Unsubscribe } from "../../db/entities/audience.ts";
+import { UNSUBSCRIBE_SOURCES } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
-import { lookupAddress } from "../../domain/address.ts";
 import { exampleId, MAX_ID_LENGTH } from "../../domain/ids.ts";
-import { addressFilter } from "../fields.ts";
+import { unsubscribeRecord } from "../../domain/webhooks/records.ts";
+import { addressFilter, lookupFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
-import { presentUnsubscribe } from "./present.ts";
 import { unsubscribe } from "./schema.ts";
 
 const MAX_SOURCE_LENGTH = 100;
@@ -47,12 +46,18 @@ const page = route({
   .input(z.strictObject({ query: unsubscribes.query }))
   .output(z.array(unsubscribe))
   .query(({ ctx, input }) => {
-    let rows = kysely(ctx.em).selectFrom("unsubscribes").selectAll("unsubscribes");
     const { email, source, campaign_id: campaignId } = input.query;
-    if (email !== undefined) rows = rows.where("email", "=", lookupAddress(email));
-    if (source !== undefined) rows = rows.where("source", "=", source);
-    if (campaignId !== undefined) rows = rows.where("campaign_id", "=", campaignId);
-    return unsubscribes.pageEntities(ctx, input.query, rows, Unsubscribe, presentUnsubscribe);
+    return unsubscribes.pageRecords(ctx, input.query, {
+      values: { email: lookupFilter(email), source, campaignId },
+      rows: (em, given) => {
+        let rows = kysely(em).selectFrom("unsubscribes").selectAll("unsubscribes");
+        if (given.email !== undefined) rows = rows.where("email", "=", given.email);
+        if (given.source !== undefined) rows = rows.where("source", "=", given.source);
+        if (given.campaignId !== undefined) rows = rows.where("campaign_id", "=", given.campaignId);
+        return rows;
+      },
+      record: unsubscribeRecord,
+    });
   });
 
 export const unsubscribesRouter = router({ page });

@@ -18,7 +18,7 @@ import { queueTest, TESTS_PER_MINUTE } from "../../domain/webhooks/test-delivery
 import { deliveryRows, readDelivery } from "../../domain/webhooks/waiting.ts";
 import { defineList } from "../rest/list.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
-import { presentDelivery, presentEventType, presentWebhook } from "./present.ts";
+import { deliveryRecord, presentDelivery, presentEventType, presentWebhook, webhookRecord } from "./present.ts";
 import {
   deletedWebhook,
   delivery,
@@ -70,13 +70,18 @@ const page = route({
 })
   .input(z.strictObject({ query: webhooks.query }))
   .output(z.array(webhook))
-  .query(({ ctx, input }) => {
-    const { active, event } = input.query;
-    let rows = endpointRows(ctx.em).where("webhook_endpoints.origin", "=", "API");
-    if (active !== undefined) rows = rows.where("webhook_endpoints.active", "=", active);
-    if (event !== undefined) rows = rows.where(sql<boolean>`${event} = any(webhook_endpoints.events)`);
-    return webhooks.page(ctx, input.query, rows, presentWebhook);
-  });
+  .query(({ ctx, input }) =>
+    webhooks.pageRecords(ctx, input.query, {
+      values: { active: input.query.active, event: input.query.event },
+      rows: (em, { active, event }) => {
+        let rows = endpointRows(em).where("webhook_endpoints.origin", "=", "API");
+        if (active !== undefined) rows = rows.where("webhook_endpoints.active", "=", active);
+        if (event !== undefined) rows = rows.where(sql<boolean>`${event} = any(webhook_endpoints.events)`);
+        return rows;
+      },
+      record: webhookRecord,
+    }),
+  );
 
 const create = route({
   method: "POST",
@@ -187,6 +192,7 @@ const pageDeliveries = route({
   method: "GET",
   path: "/webhooks/{webhookId}/deliveries",
   scope: "webhooks:read",
+  largeAnswer: true,
   operationId: "listWebhookDeliveries",
   tag: "Webhooks",
   summary: "List the attempts to deliver to a webhook endpoint",
@@ -196,10 +202,15 @@ const pageDeliveries = route({
   .output(z.array(delivery))
   .query(async ({ ctx, input }) => {
     const { id } = await readEndpoint(ctx.em, ctx.tenant, input.params.webhookId);
-    let rows = deliveryRows(ctx.em).where("webhook_deliveries.webhook_id", "=", id);
     const { status } = input.query;
-    if (status !== undefined && isFailure(status)) rows = rows.where("webhook_deliveries.failure", "=", status);
-    return deliveries.page(ctx, input.query, rows, presentDelivery);
+    return deliveries.pageRecords(ctx, input.query, {
+      values: { webhookId: id, failure: status !== undefined && isFailure(status) ? status : undefined },
+      rows: (em, { webhookId, failure }) => {
+        const rows = deliveryRows(em).where("webhook_deliveries.webhook_id", "=", webhookId);
+        return failure === undefined ? rows : rows.where("webhook_deliveries.failure", "=", failure);
+      },
+      record: deliveryRecord,
+    });
   });
 
 const retrieveDelivery = route({

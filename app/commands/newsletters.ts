@@ -1,8 +1,11 @@
 import { type Command, InvalidArgumentError } from "commander";
+import { RESOURCE_TYPES } from "../../db/entities/send.ts";
 import { recordComplaint } from "../../domain/complaints.ts";
 import { creditBalance, grantCredits } from "../../domain/credits.ts";
+import { BROADCASTS, setDraftTracking, setSendDays } from "../../domain/drafts.ts";
+import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
-import { attachList, detachList, setNewsletterTracking, setSendDays } from "../../domain/newsletters.ts";
+import { attachList, detachList } from "../../domain/newsletters.ts";
 import { address, oneOf, wholeNumber, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 
@@ -10,7 +13,10 @@ const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const ANY_DAY = "any";
 const TRACKING = ["on", "off", "team"] as const;
 
-/** Commands for facts that the API cannot set: a newsletter's lists, send days and tracking, credits, bounces and complaints. */
+/**
+ * Commands for facts that the API cannot set: a newsletter's lists, the send days and tracking of newsletters and
+ * campaigns, credits and complaints.
+ */
 export function newsletterCommands(program: Command, run: Run): void {
   interface ListOptions {
     newsletter: string;
@@ -42,43 +48,44 @@ export function newsletterCommands(program: Command, run: Run): void {
       }),
     );
 
-  program
-    .command("newsletter:send-days")
-    .description("restrict the days on which a draft may start to go out, in the team's time zone")
-    .requiredOption("--newsletter <id>", "the draft")
-    .requiredOption(
-      "--days <days>",
-      `comma-separated, of ${WEEKDAYS.join(", ")} or 1 to 7; ${ANY_DAY} lifts it`,
-      weekdays,
-    )
-    .action(({ newsletter, days }: { newsletter: string; days: number[] }) =>
-      run(async (session) => {
-        const tenant = await ownerOf(session, "newsletters", newsletter);
-        const { sendDays } = await inTenant(session, tenant, (em) => setSendDays(em, newsletter, days));
-        const named = sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
-        return {
-          text: `${newsletter} goes out on ${named || "any day"}`,
-          data: { newsletter, send_days: sendDays },
-        };
-      }),
-    );
+  for (const type of RESOURCE_TYPES) {
+    program
+      .command(`${type}:send-days`)
+      .description("restrict the days on which a draft may start to go out, in the team's time zone")
+      .requiredOption(`--${type} <id>`, "the draft")
+      .requiredOption(
+        "--days <days>",
+        `comma-separated, of ${WEEKDAYS.join(", ")} or 1 to 7; ${ANY_DAY} lifts it`,
+        weekdays,
+      )
+      .action(({ days, ...options }: { days: number[] } & { readonly [Kind in typeof type]: string }) =>
+        run(async (session) => {
+          const id = options[type];
+          const tenant = await ownerOf(session, `${type}s`, id);
+          const { sendDays } = await inTenant(session, tenant, (em) => setSendDays(em, BROADCASTS[type], id, days));
+          const named = sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
+          return { text: `${id} goes out on ${named || "any day"}`, data: { [type]: id, send_days: sendDays } };
+        }),
+      );
 
-  program
-    .command("newsletter:tracking")
-    .description("count opens and clicks of a draft's mails, or not, whatever the team's setting is")
-    .requiredOption("--newsletter <id>", "the draft")
-    .argument("<switch>", `${TRACKING.join(", ")}: as the team's setting is at the confirm`, oneOf(TRACKING))
-    .action((state: (typeof TRACKING)[number], { newsletter }: { newsletter: string }) =>
-      run(async (session) => {
-        const tenant = await ownerOf(session, "newsletters", newsletter);
-        const tracking = state === "team" ? null : state === "on";
-        await inTenant(session, tenant, (em) => setNewsletterTracking(em, newsletter, tracking));
-        return {
-          text: `Tracking of ${newsletter} is ${state === "team" ? "left to the team's setting" : state}`,
-          data: { newsletter, tracking },
-        };
-      }),
-    );
+    program
+      .command(`${type}:tracking`)
+      .description("count opens and clicks of a draft's mails, or not, whatever the team's setting is")
+      .requiredOption(`--${type} <id>`, "the draft")
+      .argument("<switch>", `${TRACKING.join(", ")}: as the team's setting is at the confirm`, oneOf(TRACKING))
+      .action((state: (typeof TRACKING)[number], options: { readonly [Kind in typeof type]: string }) =>
+        run(async (session) => {
+          const id = options[type];
+          const tenant = await ownerOf(session, `${type}s`, id);
+          const tracking = state === "team" ? null : state === "on";
+          await inTenant(session, tenant, (em) => setDraftTracking(em, BROADCASTS[type], id, tracking));
+          return {
+            text: `Tracking of ${id} is ${state === "team" ? "left to the team's setting" : state}`,
+            data: { [type]: id, tracking },
+          };
+        }),
+      );
+  }
 
   withTenant(program.command("credits:grant"))
     .description("give a team email credits")
@@ -98,18 +105,34 @@ export function newsletterCommands(program: Command, run: Run): void {
       }),
     );
 
+  interface ComplaintOptions {
+    newsletter?: string;
+    campaign?: string;
+    email: string;
+  }
   program
     .command("complaint:record")
-    .description("record that a recipient called a newsletter spam")
-    .requiredOption("--newsletter <id>", "the newsletter")
+    .description("record that a recipient called a newsletter or a campaign spam")
+    .option("--newsletter <id>", "the newsletter")
+    .option("--campaign <id>", "the campaign")
     .requiredOption("--email <address>", "address of the recipient who complained", address)
-    .action(({ newsletter, email }: { newsletter: string; email: string }) =>
+    .action(({ email, ...options }: ComplaintOptions) =>
       run(async (session) => {
-        const tenant = await ownerOf(session, "newsletters", newsletter);
-        const recorded = await inTenant(session, tenant, (em) => recordComplaint(em, tenant, newsletter, email));
+        const [type, ...others] = RESOURCE_TYPES.filter((known) => options[known] !== undefined);
+        const id = type && options[type];
+        if (type === undefined || id === undefined || others.length > 0) {
+          throw new ApiError(
+            "validation_failed",
+            "Name the newsletter with --newsletter, or the campaign with --campaign.",
+          );
+        }
+        const tenant = await ownerOf(session, `${type}s`, id);
+        const recorded = await inTenant(session, tenant, (em) =>
+          recordComplaint(em, tenant, { resource: { type, id }, email }, session.env),
+        );
         return {
           text: recorded ? "Recorded; the address is suppressed" : "Recorded already; nothing changed",
-          data: { newsletter, recorded },
+          data: { [type]: id, recorded },
         };
       }),
     );

@@ -56,7 +56,7 @@ export function teamCommands(program: Command, run: Run): void {
     );
 
   withTeam(program.command("team:tracking"))
-    .description("count opens and clicks of the team's mails, or not; a newsletter may say otherwise")
+    .description("count opens and clicks of the team's mails, or not; a newsletter or a campaign may say otherwise")
     .argument("<switch>", SWITCHES.join(" or "), oneOf(SWITCHES))
     .action((state: Switch, options: TeamOption) =>
       run(async (session) => {

@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { type Environment, instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+import { type Environment, instant, person, tenancy, tenantFilters, timestamps } from "./shared.ts";
 
 export const OPTINS = ["SINGLE", "DOUBLE"] as const;
 export type Optin = (typeof OPTINS)[number];
@@ -47,12 +47,7 @@ const SubscriberSchema = defineEntity({
   properties: {
     id: p.text().primary(),
     ...tenancy,
-    /** In the spelling that addresses are compared by. */
-    email: p.text(),
-    /** The client's own spelling, where it differs. */
-    emailSpelling: p.text().nullable(),
-    firstName: p.text().nullable(),
-    lastName: p.text().nullable(),
+    ...person,
     ...timestamps,
   },
 });

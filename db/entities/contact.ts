@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
-import { type Environment, instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+import { type Environment, instant, person, tenancy, tenantFilters, timestamps } from "./shared.ts";
 
 /** INVALID while the address is suppressed by a hard bounce. */
 export const EMAIL_STATUSES = ["ACTIVE", "INVALID"] as const;
@@ -30,12 +30,7 @@ const ContactSchema = defineEntity({
   properties: {
     id: p.text().primary(),
     ...tenancy,
-    /** In the spelling that addresses are compared by. */
-    email: p.text(),
-    /** The client's own spelling, where it differs. */
-    emailSpelling: p.text().nullable(),
-    firstName: p.text().nullable(),
-    lastName: p.text().nullable(),
+    ...person,
     fields: p.json<FieldValues>().defaultRaw("'{}'"),
     emailStatus: p.text().$type<EmailStatus>().default("ACTIVE"),
     ...timestamps,
@@ -60,6 +55,27 @@ const ContactFieldSchema = defineEntity({
   },
 });
 
+/** Stored conditions that select contacts; see domain/audience/segments/. */
+const SegmentSchema = defineEntity({
+  name: "Segment",
+  tableName: "segments",
+  filters: tenantFilters,
+  indexes: [{ properties: ["teamId", "environment"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    name: p.text(),
+    /** Of the shape of `conditions`. */
+    version: p.integer(),
+    conditions: p.json<unknown>(),
+    /** Types of the custom fields that the conditions name, when they were stored. */
+    fieldTypes: p.json<Record<string, ContactFieldType>>(),
+    ...timestamps,
+  },
+});
+export class Segment extends SegmentSchema.class {}
+SegmentSchema.setClass(Segment);
+
 /**
  * An address whose hard bounce was just recorded or lifted, for the status of its contacts. Written by a trigger of
  * `suppressions`, so that a settlement of mails neither waits for contacts nor locks them.
@@ -76,4 +92,4 @@ const ContactStatusCheckSchema = defineEntity({
   },
 });
 
-export const contactEntities = [ContactSchema, ContactFieldSchema, ContactStatusCheckSchema] as const;
+export const contactEntities = [ContactSchema, ContactFieldSchema, SegmentSchema, ContactStatusCheckSchema] as const;

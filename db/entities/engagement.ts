@@ -19,6 +19,32 @@ const MailReportSchema = defineEntity({
     seq: p.integer().primary(),
     kind: p.text().$type<MailReportKind>().primary(),
     ...tenancy,
+    /**
+     * The address that a soft bounce counts against, in the spelling that addresses are compared by. Null for a soft bounce
+     * that is the sender's fault, and for the other kinds.
+     */
+    email: p.text().nullable(),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+
+/** Services whose webhooks report bounces and complaints. */
+export const REPORT_PROVIDERS = ["SES", "SENDGRID"] as const;
+export type ReportProvider = (typeof REPORT_PROVIDERS)[number];
+
+/** A provider's webhook about a tenant's mails. Its URL has a signed token that names the row. */
+const ReportSourceSchema = defineEntity({
+  name: "ReportSource",
+  tableName: "report_sources",
+  filters: tenantFilters,
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    provider: p.text().$type<ReportProvider>(),
+    /** Of Amazon SNS, whose messages of other topics are refused; null until a subscription is confirmed. */
+    topicArn: p.text().nullable(),
+    /** Of SendGrid: verifies its signatures, base64 of SPKI in DER. */
+    publicKey: p.text().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
 });
@@ -83,4 +109,10 @@ const HitBatchSchema = defineEntity({
   },
 });
 
-export const engagementEntities = [MailReportSchema, EngagementSchema, AutomaticHitSchema, HitBatchSchema] as const;
+export const engagementEntities = [
+  MailReportSchema,
+  ReportSourceSchema,
+  EngagementSchema,
+  AutomaticHitSchema,
+  HitBatchSchema,
+] as const;

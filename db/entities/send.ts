@@ -1,8 +1,38 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
+import type { FieldValues } from "./contact.ts";
 import { type Environment, instant, tenancy, tenantFilters, timestamps } from "./shared.ts";
+
+/** The kinds of resource that a send mails. */
+export const RESOURCE_TYPES = ["newsletter", "campaign"] as const;
+export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
 export const BROADCAST_STATUSES = ["DRAFT", "SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
 export type BroadcastStatus = (typeof BROADCAST_STATUSES)[number];
+
+/** Columns of a newsletter as of a campaign. */
+const broadcast = {
+  id: p.text().primary(),
+  ...tenancy,
+  name: p.text(),
+  subject: p.text().nullable(),
+  fromName: p.text().nullable(),
+  /** HTML with merge tags. */
+  body: p.text().nullable(),
+  status: p.text().$type<BroadcastStatus>().default("DRAFT"),
+  /** ISO weekdays (1 Monday to 7 Sunday) in the team's time zone; empty is any day. */
+  sendDays: p
+    .array((value) => Number(value))
+    .columnType("smallint[]")
+    .default([]),
+  /** Whether opens and clicks of its mails are counted; null where that is left to the team's setting. */
+  tracking: p.boolean().nullable(),
+  /** The confirmed send, once there is one. */
+  sendId: p.text().nullable(),
+  sendAt: instant().nullable(),
+  startedAt: instant().nullable(),
+  completedAt: instant().nullable(),
+  ...timestamps,
+};
 
 const NewsletterSchema = defineEntity({
   name: "Newsletter",
@@ -12,33 +42,33 @@ const NewsletterSchema = defineEntity({
     { properties: ["teamId", "environment", "updatedAt", "id"] },
     { properties: ["teamId", "environment", "createdAt", "id"] },
   ],
-  properties: {
-    id: p.text().primary(),
-    ...tenancy,
-    name: p.text(),
-    subject: p.text().nullable(),
-    fromEmail: p.text().nullable(),
-    fromName: p.text().nullable(),
-    /** HTML with merge tags. */
-    body: p.text().nullable(),
-    status: p.text().$type<BroadcastStatus>().default("DRAFT"),
-    /** ISO weekdays (1 Monday to 7 Sunday) in the team's time zone; empty is any day. */
-    sendDays: p
-      .array((value) => Number(value))
-      .columnType("smallint[]")
-      .default([]),
-    /** Whether opens and clicks of its mails are counted; null where that is left to the team's setting. */
-    tracking: p.boolean().nullable(),
-    /** The confirmed send, once there is one. */
-    sendId: p.text().nullable(),
-    sendAt: instant().nullable(),
-    startedAt: instant().nullable(),
-    completedAt: instant().nullable(),
-    ...timestamps,
-  },
+  properties: { ...broadcast, fromEmail: p.text().nullable() },
 });
 export class Newsletter extends NewsletterSchema.class {}
 NewsletterSchema.setClass(Newsletter);
+
+/** A mail to the contacts of a segment, over several sending accounts. */
+const CampaignSchema = defineEntity({
+  name: "Campaign",
+  tableName: "campaigns",
+  filters: tenantFilters,
+  indexes: [
+    { properties: ["teamId", "environment", "updatedAt", "id"] },
+    { properties: ["teamId", "environment", "createdAt", "id"] },
+  ],
+  properties: {
+    ...broadcast,
+    /** The code of the failure that paused it, as its send's; null when an operator did. */
+    statusReason: p.text().nullable(),
+    segmentId: p.text().nullable(),
+    /** In the order in which they were attached. One may be gone by now. */
+    accountIds: p.array().default([]),
+    /** A sequence of mails over time, which no send mails. Made in the app. */
+    isDrip: p.boolean().default(false),
+  },
+});
+export class Campaign extends CampaignSchema.class {}
+CampaignSchema.setClass(Campaign);
 
 const NewsletterListSchema = defineEntity({
   name: "NewsletterList",
@@ -59,19 +89,20 @@ const SendPreviewSchema = defineEntity({
   properties: {
     id: p.text().primary(),
     ...tenancy,
-    resourceType: p.text().$type<"newsletter">(),
+    resourceType: p.text().$type<ResourceType>(),
     resourceId: p.text(),
     apiKeyId: p.text(),
     planDigest: p.text(),
     total: p.integer(),
-    notOptedIn: p.integer(),
+    /** Not opted in, of a newsletter; without a valid address, of a campaign. */
+    ineligible: p.integer(),
     suppressed: p.integer(),
     eligible: p.integer(),
     creditsRequired: p.integer(),
     capLimit: p.integer(),
     capUsedToday: p.integer(),
-    fromAddress: p.text(),
-    accountAddress: p.text(),
+    fromAddresses: p.array(),
+    accountAddresses: p.array(),
     complaintRate: p.double(),
     expiresAt: instant(),
     usedAt: instant().nullable(),
@@ -95,10 +126,9 @@ const SendSchema = defineEntity({
   properties: {
     id: p.text().primary(),
     ...tenancy,
-    resourceType: p.text().$type<"newsletter">(),
+    resourceType: p.text().$type<ResourceType>(),
     resourceId: p.text(),
     apiKeyId: p.text(),
-    accountId: p.text(),
     status: p.text().$type<SendStatus>(),
     recipients: p.integer(),
     creditsReserved: p.integer(),
@@ -116,7 +146,7 @@ const SendSchema = defineEntity({
      * decide, or it was decided. A workflow is kept for it as long.
      */
     reviewUntil: instant().nullable(),
-    /** The code of the failure that paused it, e.g. login_refused; null when an operator paused it. */
+    /** Why it is paused, see `pauseSend`: e.g. login_refused; null when an operator paused it. */
     pauseReason: p.text().nullable(),
     ...timestamps,
   },
@@ -124,7 +154,7 @@ const SendSchema = defineEntity({
 export class Send extends SendSchema.class {}
 SendSchema.setClass(Send);
 
-/** One account's part in a send; a newsletter's send has one lane. */
+/** One account's part in a send: a newsletter's send has one lane, a campaign's one for each of its accounts. */
 const SendLaneSchema = defineEntity({
   name: "SendLane",
   tableName: "send_lanes",
@@ -157,10 +187,10 @@ const SendRecipientSchema = defineEntity({
   properties: {
     sendId: p.text().primary(),
     seq: p.integer().primary(),
-    /** A subscriber's id when the send's resource is a newsletter. */
+    /** A subscriber's id when the send's resource is a newsletter, a contact's when it is a campaign. */
     memberId: p.text(),
     email: p.text(),
-    /** As the subscriber's when the send was confirmed. */
+    /** As the subscriber's or contact's when the send was confirmed. */
     emailSpelling: p.text().nullable(),
     firstName: p.text().nullable(),
     lastName: p.text().nullable(),
@@ -169,6 +199,11 @@ const SendRecipientSchema = defineEntity({
     state: p.text().$type<RecipientState>().default("QUEUED"),
     epoch: p.integer().default(0),
     attempts: p.smallint().default(0),
+    /**
+     * A bounce, a complaint, an open or a click of the mail came before the row was SENT: it was accepted, also where the
+     * row is UNKNOWN. Set by triggers of `mail_reports` and `engagements`.
+     */
+    responded: p.boolean().default(false),
     firstDeferredAt: instant().nullable(),
     retryAt: instant().nullable(),
     /** Why it is where it is: mailbox_unknown:550_5.1.1, suppressed, opted_out, … never the server's text. */
@@ -176,6 +211,8 @@ const SendRecipientSchema = defineEntity({
     updatedAt: instant().defaultRaw("now()"),
     /** The lane that took this recipient; null while any lane of the send may, and always when the send has one lane. */
     accountId: p.text().nullable(),
+    /** Values of a contact's custom fields; null when it has none, and for subscribers. */
+    fields: p.json<FieldValues>().nullable(),
   },
 });
 export class SendRecipient extends SendRecipientSchema.class {}
@@ -242,22 +279,10 @@ const DailySendUsageSchema = defineEntity({
   },
 });
 
-/** Mails delivered and complaints received, per team and UTC day: the complaint gate divides them. */
-const DeliveryDaySchema = defineEntity({
-  name: "DeliveryDay",
-  tableName: "delivery_days",
-  properties: {
-    teamId: p.text().primary(),
-    environment: p.text().$type<Environment>().primary(),
-    day: p.date().primary(),
-    delivered: p.integer().default(0),
-    complaints: p.integer().default(0),
-  },
-});
-
 export const sendEntities = [
   NewsletterSchema,
   NewsletterListSchema,
+  CampaignSchema,
   SendPreviewSchema,
   SendSchema,
   SendLaneSchema,
@@ -266,5 +291,4 @@ export const sendEntities = [
   CreditBalanceSchema,
   CreditEntrySchema,
   DailySendUsageSchema,
-  DeliveryDaySchema,
 ] as const;

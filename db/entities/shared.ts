@@ -19,6 +19,16 @@ export const tenancy = {
   environment: p.text().$type<Environment>(),
 };
 
+/** A person whom mail may go to. */
+export const person = {
+  /** In the spelling that addresses are compared by. */
+  email: p.text(),
+  /** The client's own spelling, where it differs. */
+  emailSpelling: p.text().nullable(),
+  firstName: p.text().nullable(),
+  lastName: p.text().nullable(),
+};
+
 /**
  * The tenant filter of every team-owned entity. It is on by default and throws when no tenant is set, so that a query
  * without a tenant fails instead of reading another team's rows.

@@ -14,6 +14,12 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "account_usage" ("account_id" text not null, "window" text not null, "starts_at" timestamptz(3) not null, "used" int not null, primary key ("account_id", "window", "starts_at"));`,
     );
     this.addSql(
+      `create table "analytics_changes" ("team_id" text not null, "environment" text not null, "day" date not null, "seq" bigserial, "resource_id" text not null, "figure" text not null, "count" int not null, primary key ("team_id", "environment", "day", "seq"));`,
+    );
+    this.addSql(
+      `create table "analytics_days" ("team_id" text not null, "environment" text not null, "resource_id" text not null, "day" date not null, "sent" int not null default 0, "bounced_hard" int not null default 0, "bounced_soft" int not null default 0, "complained" int not null default 0, "opened" int not null default 0, "opened_unique" int not null default 0, "clicked" int not null default 0, "clicked_unique" int not null default 0, "rejected" int not null default 0, "suppressed" int not null default 0, "unknown" int not null default 0, "unsubscribed" int not null default 0, "complaints_received" int not null default 0, primary key ("team_id", "environment", "resource_id", "day"));`,
+    );
+    this.addSql(
       `create table "api_keys" ("id" text not null, "team_id" text not null, "environment" text not null, "public_id" text not null, "name" text not null, "secret_hash" text not null, "member_id" text not null, "role_at_issue" text not null, "granted_scopes" text[] not null, "send_domains" text[] not null, "requires_approval" boolean not null default false, "daily_send_cap" int not null, "lineage_id" text not null, "api_version" text not null, "expires_at" timestamptz(3) null, "revoked_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`alter table "api_keys" add constraint "api_keys_public_id_unique" unique ("public_id");`);
@@ -27,6 +33,15 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(
       `create table "contact_slot_counts" ("team_id" text not null, "environment" text not null, "part" smallint not null, "used" int not null, primary key ("team_id", "environment", "part"));`,
+    );
+    this.addSql(
+      `create table "campaigns" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "status_reason" text null, "segment_id" text null, "account_ids" text[] not null default '{}', "is_drip" boolean not null default false, primary key ("id"));`,
+    );
+    this.addSql(
+      `create index "campaigns_team_id_environment_updated_at_id_index" on "campaigns" ("team_id", "environment", "updated_at", "id");`,
+    );
+    this.addSql(
+      `create index "campaigns_team_id_environment_created_at_id_index" on "campaigns" ("team_id", "environment", "created_at", "id");`,
     );
     this.addSql(
       `create table "confirmation_mails" ("team_id" text not null, "environment" text not null, "mailbox" text not null, "list_id" text not null, "day" date not null, "email" text not null, "settled_at" timestamptz(3) null, primary key ("team_id", "environment", "mailbox", "list_id", "day"));`,
@@ -50,6 +65,10 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "contact_fields" ("team_id" text not null, "environment" text not null, "name" text not null, "type" text not null, "deleted_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "name"));`,
     );
     this.addSql(
+      `create table "segments" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "version" int not null, "conditions" jsonb not null, "field_types" jsonb not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(`create index "segments_team_id_environment_index" on "segments" ("team_id", "environment");`);
+    this.addSql(
       `create table "contact_status_checks" ("seq" bigserial primary key, "team_id" text not null, "environment" text not null, "email" text not null, "checked_at" timestamptz(3) null);`,
     );
     this.addSql(
@@ -72,9 +91,6 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(
       `create table "deleted_webhooks" ("webhook_id" text not null, "deleted_at" timestamptz(3) not null default now(), primary key ("webhook_id"));`,
-    );
-    this.addSql(
-      `create table "delivery_days" ("team_id" text not null, "environment" text not null, "day" date not null, "delivered" int not null default 0, "complaints" int not null default 0, primary key ("team_id", "environment", "day"));`,
     );
     this.addSql(
       `create table "email_accounts" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "display_name" text not null, "provider" text not null, "status" text not null, "allowed_domains" text[] not null, "host" text not null, "port" int not null, "security" text not null, "username" text null, "encrypted_password" text null, "max_connections" int not null, "hourly_limit" int null, "daily_limit" int null, "last_checked_at" timestamptz(3) null, "last_error" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -112,14 +128,14 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "lists_team_id_environment_created_at_id_index" on "lists" ("team_id", "environment", "created_at", "id");`,
     );
     this.addSql(
-      `create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));`,
+      `create table "mail_reports" ("send_id" text not null, "seq" int not null, "kind" text not null, "team_id" text not null, "environment" text not null, "email" text null, "created_at" timestamptz(3) not null default now(), primary key ("send_id", "seq", "kind"));`,
     );
     this.addSql(
       `create table "members" ("id" text not null, "team_id" text not null, "email" text not null, "name" text not null, "role" text not null, "removed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "members_team_id_index" on "members" ("team_id");`);
     this.addSql(
-      `create table "newsletters" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_email" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "newsletters" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "subject" text null, "from_name" text null, "body" text null, "status" text not null default 'DRAFT', "send_days" smallint[] not null default '{}', "tracking" boolean null, "send_id" text null, "send_at" timestamptz(3) null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), "from_email" text null, primary key ("id"));`,
     );
     this.addSql(
       `create index "newsletters_team_id_environment_updated_at_id_index" on "newsletters" ("team_id", "environment", "updated_at", "id");`,
@@ -132,6 +148,9 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "newsletter_lists_list_id_index" on "newsletter_lists" ("list_id");`);
     this.addSql(
+      `create table "report_sources" ("id" text not null, "team_id" text not null, "environment" text not null, "provider" text not null, "topic_arn" text null, "public_key" text null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(
       `create table "request_counts" ("starts_at" timestamptz(3) not null, "caller_id" text not null, "count" int not null, primary key ("starts_at", "caller_id"));`,
     );
     this.addSql(
@@ -142,7 +161,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "salt" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
     );
     this.addSql(
-      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "account_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "sends_status_index" on "sends" ("status");`);
     this.addSql(`create index "sends_resource_id_index" on "sends" ("resource_id");`);
@@ -154,11 +173,11 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "send_lanes" ("send_id" text not null, "account_id" text not null, "epoch" int not null default 0, "dispatching" boolean not null default false, "after_seq" int not null default 0, primary key ("send_id", "account_id"));`,
     );
     this.addSql(
-      `create table "send_previews" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "plan_digest" text not null, "total" int not null, "not_opted_in" int not null, "suppressed" int not null, "eligible" int not null, "credits_required" int not null, "cap_limit" int not null, "cap_used_today" int not null, "from_address" text not null, "account_address" text not null, "complaint_rate" double precision not null, "expires_at" timestamptz(3) not null, "used_at" timestamptz(3) null, "voided_at" timestamptz(3) null, "other_key_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "send_previews" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "plan_digest" text not null, "total" int not null, "ineligible" int not null, "suppressed" int not null, "eligible" int not null, "credits_required" int not null, "cap_limit" int not null, "cap_used_today" int not null, "from_addresses" text[] not null, "account_addresses" text[] not null, "complaint_rate" double precision not null, "expires_at" timestamptz(3) not null, "used_at" timestamptz(3) null, "voided_at" timestamptz(3) null, "other_key_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "send_previews_expires_at_index" on "send_previews" ("expires_at");`);
     this.addSql(
-      `create table "send_recipients" ("send_id" text not null, "seq" int not null, "member_id" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "list_id" text null, "state" text not null default 'QUEUED', "epoch" int not null default 0, "attempts" smallint not null default 0, "first_deferred_at" timestamptz(3) null, "retry_at" timestamptz(3) null, "reason" text null, "updated_at" timestamptz(3) not null default now(), "account_id" text null, primary key ("send_id", "seq"));`,
+      `create table "send_recipients" ("send_id" text not null, "seq" int not null, "member_id" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "list_id" text null, "state" text not null default 'QUEUED', "epoch" int not null default 0, "attempts" smallint not null default 0, "responded" boolean not null default false, "first_deferred_at" timestamptz(3) null, "retry_at" timestamptz(3) null, "reason" text null, "updated_at" timestamptz(3) not null default now(), "account_id" text null, "fields" jsonb null, primary key ("send_id", "seq"));`,
     );
     this.addSql(
       `create table "subscribers" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "email_spelling" text null, "first_name" text null, "last_name" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -256,9 +275,11 @@ export class Migration20261121000000_Initial extends Migration {
       "subscribers",
       "subscriptions",
       "contacts",
+      "segments",
       "suppressions",
       "email_accounts",
       "newsletters",
+      "campaigns",
       "sends",
       "credit_balances",
       "webhook_endpoints",
@@ -276,10 +297,13 @@ export class Migration20261121000000_Initial extends Migration {
       ["subscribers", "team_id", "teams"],
       ["contacts", "team_id", "teams"],
       ["contact_fields", "team_id", "teams"],
+      ["segments", "team_id", "teams"],
       ["subscriptions", "list_id", "lists"],
       ["subscriptions", "subscriber_id", "subscribers"],
       ["email_accounts", "team_id", "teams"],
       ["newsletters", "team_id", "teams"],
+      ["report_sources", "team_id", "teams"],
+      ["campaigns", "team_id", "teams"],
       ["newsletter_lists", "newsletter_id", "newsletters"],
       ["newsletter_lists", "list_id", "lists"],
       ["credit_balances", "team_id", "teams"],
@@ -292,6 +316,9 @@ export class Migration20261121000000_Initial extends Migration {
       );
     }
 
+    // A draft whose segment is deleted has none any more.
+    this.addSql(`alter table "campaigns" add constraint "campaigns_segment_id_fk" foreign key ("segment_id")
+      references "segments" ("id") on delete set null;`);
     this.addSql(`alter table "credit_balances" add constraint "credit_balances_not_negative"
       check ("available" >= 0 and "reserved" >= 0);`);
 
@@ -308,20 +335,168 @@ export class Migration20261121000000_Initial extends Migration {
       );
     }
 
-    // Once per statement: a mail adds no row, and statements that run at once do not wait for each other.
+    // The UTC day of an instant, in which analytics count.
+    this.addSql(`create function utc_day(at timestamptz) returns date language sql immutable parallel safe
+      return (at at time zone 'UTC')::date;`);
+    // Once per statement: a mail adds no row, and statements that run at once do not wait for each other. Each table is
+    // grouped for itself, which costs less than to group both. A mail that an operator has mailed again takes its bounces,
+    // complaints, opens and clicks along to the day of its new outcome.
     this.addSql(`create function count_recipient_states() returns trigger language plpgsql as $$
+      declare has_moved_responses boolean;
       begin
-        insert into send_counts (send_id, state, count)
-        select send_id, state, sum(change) from (
-          select send_id, state, -1 as change from old_rows
+        with changes as materialized (
+          select send_id, state, responded, updated_at, -count(*) as change from old_rows group by 1, 2, 3, 4
           union all
-          select send_id, state, 1 from new_rows
-        ) changes group by send_id, state having sum(change) <> 0;
+          select send_id, state, responded, updated_at, count(*) from new_rows group by 1, 2, 3, 4
+        ), counted as (
+          insert into send_counts (send_id, state, count)
+          select send_id, state, sum(change) from changes group by 1, 2 having sum(change) <> 0
+        ), figures as materialized (
+          select send_id, utc_day(updated_at) as day, sum(change) as change,
+            case state when 'SENT' then 'sent' when 'REJECTED' then 'rejected' when 'SUPPRESSED' then 'suppressed'
+              else case when responded then 'sent' else 'unknown' end end as figure
+          from changes where state in ('SENT', 'REJECTED', 'SUPPRESSED', 'UNKNOWN') group by 1, 2, 4
+        ), figured as (
+          insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
+          select s.team_id, s.environment, s.resource_id, f.day, f.figure, f.change
+          from figures f
+          cross join lateral (select team_id, environment, resource_id from sends where id = f.send_id offset 0) s
+          where f.change <> 0
+        )
+        select exists (select from changes where responded and change < 0) into has_moved_responses;
+        if has_moved_responses then
+          insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
+          select s.team_id, s.environment, s.resource_id, utc_day(m.updated_at), f.figure, sum(f.count * m.change)
+          from (
+            select send_id, seq, state, updated_at, -1 as change from old_rows where responded
+            union all
+            select send_id, seq, state, updated_at, 1 from new_rows where responded
+          ) m
+          cross join lateral (select team_id, environment, resource_id from sends where id = m.send_id offset 0) s
+          cross join lateral (
+            select case kind when 'bounce:hard' then 'bounced_hard' when 'bounce:soft' then 'bounced_soft' else 'complained' end
+              as figure, 1 as count
+            from mail_reports p where p.send_id = m.send_id and p.seq = m.seq and not (p.kind = 'bounce:soft' and exists (
+              select from mail_reports h where h.send_id = m.send_id and h.seq = m.seq and h.kind = 'bounce:hard'))
+            union all
+            select f.figure, f.count from engagements e
+            cross join lateral (values (e.kind, e.count), (e.kind || '_unique', 1)) f (figure, count)
+            where e.send_id = m.send_id and e.seq = m.seq
+          ) f
+          where m.state in ('SENT', 'UNKNOWN') group by 1, 2, 3, 4, 5 having sum(f.count * m.change) <> 0;
+        end if;
         return null;
       end $$;`);
     this.addSql(`create trigger "send_recipients_count" after update on "send_recipients"
       referencing old table as old_rows new table as new_rows
       for each statement execute function count_recipient_states();`);
+
+    // Its exception also gives back the lock of an update that found no room; see domain/audience/contact-slots.ts.
+    this.addSql(`create function count_contact_slots(team text, env text, own_part int, amount int, share int)
+      returns boolean language plpgsql as $$
+      begin
+        update contact_slot_counts set used = used + amount
+        where team_id = team and environment = env and part = own_part
+          and amount <> 0 and (amount < 0 or used + amount <= share);
+        if not found then raise exception using errcode = 'MK001', message = 'the part has no room'; end if;
+        return true;
+      exception when sqlstate 'MK001' then return false;
+      end $$;`);
+    // Holds the ledger's rows of mails while figures of them change, in one order, and marks those that are not SENT. SENT is
+    // the last state of a row: one that is seen SENT need not be held, unless its reports act on each other. The rows are
+    // looked up one by one: a join could be planned for many rows, and then walk the ledger for one.
+    this.addSql(`create function hold_responding_mails(send_ids text[], seqs int[], sent_too boolean)
+      returns void language plpgsql as $$
+      begin
+        perform from (select distinct send_id, seq from unnest(send_ids, seqs) m (send_id, seq) order by 1, 2) m
+        cross join lateral (
+          select from send_recipients r where r.send_id = m.send_id and r.seq = m.seq and (sent_too or r.state <> 'SENT')
+          for no key update) r;
+        if exists (
+          select from unnest(send_ids, seqs) m (send_id, seq) cross join lateral (
+            select from send_recipients r where r.send_id = m.send_id and r.seq = m.seq and r.state <> 'SENT'
+              and not r.responded offset 0) r
+        ) then
+          update send_recipients set responded = true where ctid = any(array(
+            select r.row from unnest(send_ids, seqs) m (send_id, seq) cross join lateral (
+              select r.ctid as row from send_recipients r where r.send_id = m.send_id and r.seq = m.seq
+                and r.state <> 'SENT' and not r.responded offset 0) r));
+        end if;
+      end $$;`);
+    // Changes figures on the day on which their mails were accepted. Those of mails that have another outcome count nothing.
+    this.addSql(`create function add_mail_figures(send_ids text[], seqs int[], figures text[], counts int[])
+      returns void language plpgsql as $$
+      begin
+        insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
+        select s.team_id, s.environment, s.resource_id, r.day, m.figure, sum(m.count)
+        from unnest(send_ids, seqs, figures, counts) m (send_id, seq, figure, count)
+        cross join lateral (
+          select utc_day(updated_at) as day from send_recipients r
+          where r.send_id = m.send_id and r.seq = m.seq and r.state in ('SENT', 'UNKNOWN') offset 0) r
+        cross join lateral (select team_id, environment, resource_id from sends where id = m.send_id offset 0) s
+        group by 1, 2, 3, 4, 5 having sum(m.count) <> 0;
+      end $$;`);
+    // A mail with both kinds of bounces counts as a hard one alone. A complaint counts on the day of its coming, too.
+    this.addSql(`create function count_mail_reports() returns trigger language plpgsql as $$
+      begin
+        perform hold_responding_mails(array_agg(send_id), array_agg(seq), true) from new_rows;
+        perform add_mail_figures(array_agg(m.send_id), array_agg(m.seq), array_agg(f.figure), array_agg(f.count))
+        from (
+          select n.send_id, n.seq, bool_or(n.kind = 'bounce:hard') as hard, bool_or(n.kind = 'bounce:soft') as soft,
+            bool_or(n.kind = 'complaint') as complaint
+          from new_rows n group by 1, 2
+        ) m
+        cross join lateral (
+          select bool_or(p.kind = 'bounce:hard') as hard, bool_or(p.kind = 'bounce:soft') as soft
+          from mail_reports p where p.send_id = m.send_id and p.seq = m.seq
+        ) now
+        cross join lateral (values
+          ('bounced_hard', m.hard::int),
+          ('bounced_soft', (now.soft and not now.hard)::int - (now.soft and not m.soft and not (now.hard and not m.hard))::int),
+          ('complained', m.complaint::int)
+        ) f (figure, count)
+        where f.count <> 0;
+        insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
+        select s.team_id, s.environment, s.resource_id, utc_day(n.created_at), 'complaints_received', count(*)
+        from new_rows n
+        cross join lateral (select team_id, environment, resource_id from sends where id = n.send_id offset 0) s
+        where n.kind = 'complaint' group by 1, 2, 3, 4;
+        return null;
+      end $$;`);
+    this.addSql(`create trigger "mail_reports_count" after insert on "mail_reports"
+      referencing new table as new_rows for each statement execute function count_mail_reports();`);
+    this.addSql(`create function count_first_engagements() returns trigger language plpgsql as $$
+      begin
+        perform hold_responding_mails(array_agg(send_id), array_agg(seq), false) from new_rows;
+        perform add_mail_figures(array_agg(n.send_id), array_agg(n.seq), array_agg(f.figure), array_agg(f.count))
+        from new_rows n cross join lateral (values (n.kind, n.count), (n.kind || '_unique', 1)) f (figure, count);
+        return null;
+      end $$;`);
+    this.addSql(`create trigger "engagements_count_first" after insert on "engagements"
+      referencing new table as new_rows for each statement execute function count_first_engagements();`);
+    this.addSql(`create function count_more_engagements() returns trigger language plpgsql as $$
+      begin
+        perform hold_responding_mails(array_agg(send_id), array_agg(seq), false) from new_rows;
+        perform add_mail_figures(array_agg(c.send_id), array_agg(c.seq), array_agg(c.kind), array_agg(c.count))
+        from (
+          select send_id, seq, kind, count from new_rows
+          union all
+          select send_id, seq, kind, -count from old_rows
+        ) c;
+        return null;
+      end $$;`);
+    this.addSql(`create trigger "engagements_count_more" after update on "engagements"
+      referencing old table as old_rows new table as new_rows
+      for each statement execute function count_more_engagements();`);
+    this.addSql(`create function count_unsubscribes() returns trigger language plpgsql as $$
+      begin
+        insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
+        select team_id, environment, coalesce(campaign_id, ''), utc_day(unsubscribed_at), 'unsubscribed', count(*)
+        from new_rows group by 1, 2, 3, 4;
+        return null;
+      end $$;`);
+    this.addSql(`create trigger "unsubscribes_count" after insert on "unsubscribes"
+      referencing new table as new_rows for each statement execute function count_unsubscribes();`);
 
     // Only rows of hard bounces run the function.
     this.addSql(`create function check_contact_status() returns trigger language plpgsql as $$
@@ -356,6 +531,9 @@ export class Migration20261121000000_Initial extends Migration {
     this.addSql(
       `create index "subscriptions_confirmation_due" on "subscriptions" ("confirmation_due_at") where "confirmation_due_at" is not null;`,
     );
+    // How often mail to an address bounced of late.
+    this.addSql(`create index "mail_reports_soft_bounces" on "mail_reports" ("team_id", "environment", "email", "created_at")
+      where "email" is not null;`);
     // One row per person and mailing, however often the link is pressed.
     this.addSql(`create unique index "unsubscribes_once" on "unsubscribes"
       ("team_id", "environment", "campaign_id", "email") where "campaign_id" is not null;`);

@@ -53,9 +53,6 @@ function credentialsIn(headers: HeaderValues): { token: string; bearer: boolean 
 /** A text with two dots that is no API key can only be meant as an OAuth token. */
 const looksLikeToken = (text: string): boolean => !text.startsWith(KEY_PREFIX) && text.split(".").length === 3;
 
-/** Compared with when no key matches, so that an unknown id takes as long as a known one. */
-const NO_HASH = "-".repeat(43);
-
 /** The facts that every answer to a caller shows, also when the request is refused. */
 export interface CallerSummary {
   allowance: Allowance;
@@ -88,6 +85,9 @@ export function authenticate(
   return origin.limits.limitFailures(em, origin.clientAddress, () => identify(em, vault, headers, origin, verifyToken));
 }
 
+/** By the row of its holder: requests that share a look-up have the same access. */
+const accesses = new WeakMap<MemberFacts, Access>();
+
 /**
  * Reports the caller's allowance, refuses a caller that has none left, and gives its access. The look-up has counted the
  * request.
@@ -102,7 +102,9 @@ function admit<C extends Caller>(
   const { allowance, refused } = limits.allowanceOf(window, limit);
   onCallerKnown({ allowance, apiVersion: caller.apiVersion });
   if (refused) throw refused;
-  return { ...accessFor(caller, holder, granted), allowance };
+  const access = accesses.get(holder) ?? accessFor(caller, holder, granted);
+  accesses.set(holder, access);
+  return { ...access, caller, allowance };
 }
 
 async function identify(
@@ -125,21 +127,24 @@ async function identify(
 
   const parsed = parseKey(token);
   if (!parsed) throw new ApiError("api_key_malformed");
-  return identifyByKey(em, vault, parsed, origin);
+  return identifyByKey(em, vault, token, parsed, origin);
 }
 
 async function identifyByKey(
   em: EntityManager,
   vault: Vault,
+  token: string,
   key: ParsedKey,
   origin: RequestOrigin,
 ): Promise<Admitted> {
   // A process that started without Postgres gets the key of its hashes with its first connection.
   if (!vault.canHash()) await em.fork().execute("select 1");
-  const secretHash = hashSecret(vault, key.secret);
-  const found = await origin.limits.findAndCount(em, origin.clientAddress, keyLookup(em, key.publicId, secretHash));
-  const matches = equalConstantTime(found?.row.secret_hash ?? NO_HASH, secretHash);
-  if (!found || !matches) throw new ApiError("api_key_invalid", "No API key matches.");
+  const found = await origin.limits.findAndCount(em, origin.clientAddress, token, () =>
+    keyLookup(em, key.publicId, hashSecret(vault, key.secret)),
+  );
+  // The second value of a key's look-up is the hash of the secret.
+  if (!found || !equalConstantTime(found.row.secret_hash, String(found.values[1])))
+    throw new ApiError("api_key_invalid", "No API key matches.");
   const { row, window } = found;
   if (row.environment !== key.environment) throw new ApiError("api_key_environment_mismatch");
   refuseEnded(row);

@@ -140,7 +140,7 @@ export function openTokenVerifier(rules: TokenRules | undefined, times: KeySetTi
       throw tokenRefusal(`An OAuth token has at most ${MAX_TOKEN_LENGTH} characters.`);
     const claims = readClaims(await verify(token));
     const caller = callerOf(claims);
-    const found = await limits.findAndCount(em, clientAddress, holderLookup(em, claims, caller.id));
+    const found = await limits.findAndCount(em, clientAddress, token, () => holderLookup(em, claims, caller.id));
     if (found?.row.team_id !== claims.team) throw tokenRefusal("The OAuth token names no member of its team.");
     if (found.row.revoked) throw tokenRefusal("The OAuth token is revoked.");
     return { caller, holder: found.row, granted: claims.scope, window: found.window(caller.id) };

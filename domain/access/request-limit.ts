@@ -109,11 +109,17 @@ interface LimitedRow {
 type LookupRow = LimitedRow & CountRow & { failures: number };
 
 /** The result of a look-up: the caller's row, and why its requests were not counted, where they were not. */
-type LookedUp = { row: LookupRow; error?: undefined } | { row: LimitedRow; error: unknown };
+type LookedUp = { values: readonly unknown[] } & (
+  | { row: LookupRow; error?: undefined }
+  | { row: LimitedRow; error: unknown }
+);
 
 /** A caller that was looked up. */
 export interface FoundCaller<Row> {
+  /** One object for all requests that share the look-up. */
   row: Row;
+  /** Those of the look-up. */
+  values: readonly unknown[];
   /** The count after this request, of a credential that is good. Call it once. */
   window: (callerId: string) => WindowCount;
 }
@@ -144,7 +150,9 @@ function lookupSql({ query, callerId, isGood, values }: Lookup<unknown>): string
     limit: `(select least(${limit}::int, requests_per_minute) from found)`,
     requests: `${requests}::int`,
   })})
-  select found.*, (select count from counted) as count, ${RESET_MS} as reset_ms from found`;
+  -- As one value: to decode its many columns would take the process longer.
+  select row_to_json(looked_up) as found from (
+    select found.*, (select count from counted) as count, ${RESET_MS} as reset_ms from found) as looked_up`;
 }
 
 /** The name under which the failures of an address or a network are counted; empty, which counts none, for null. */
@@ -204,29 +212,32 @@ export class RequestLimits {
    * Looks a caller up and counts its request. Requests with one credential from one client that come while such a
    * statement runs share the next one: its row of counts admits one statement at a time anyway. While Postgres finds the
    * caller and does not count, this process counts alone.
+   * @param credential what the requests of one caller have in common
+   * @param lookup is asked for once for all requests that share it
    * @returns undefined where there is no such caller
    * @throws {ApiError} `rate_limit_exceeded` when another process has counted the last failures of the address
    */
   async findAndCount<Row extends LimitedRow>(
     em: EntityManager,
     clientAddress: string | null,
-    lookup: Lookup<Row>,
+    credential: string,
+    lookup: () => Lookup<Row>,
   ): Promise<FoundCaller<Row> | undefined> {
-    const name = JSON.stringify([lookup.name, clientAddress, ...lookup.values]);
+    const name = `${clientAddress} ${credential}`;
     const { result, size, place } = await this.#lookups.join(name, (size) =>
-      this.#look(em, clientAddress, lookup, size),
+      this.#look(em, clientAddress, lookup(), size),
     );
     if (result === undefined) return undefined;
     // Calls of one name have one look-up.
     const row = result.row as Row & LookupRow;
     const limit = this.limitFor(row.requests_per_minute);
-    const { error } = result;
-    if (error !== undefined) return { row, window: (callerId) => this.#countAlone(callerId, limit, error) };
+    const { error, values } = result;
+    if (error !== undefined) return { row, values, window: (callerId) => this.#countAlone(callerId, limit, error) };
     if (clientAddress !== null && row.failures >= this.#maxFailures)
       throw this.blockAddress(clientAddress, row.reset_ms);
     const count = row.count === null ? null : row.count - size + place + 1;
     const window = { count: count !== null && count > limit ? null : count, resetMs: row.reset_ms };
-    return { row, window: () => window };
+    return { row, values, window: () => window };
   }
 
   /** @param size requests that are counted */
@@ -238,14 +249,24 @@ export class RequestLimits {
   ): Promise<LookedUp | undefined> {
     const values = [...lookup.values, callerIdOfAddress(clientAddress), this.#maxFailures, this.#maxRequests, size];
     try {
-      const [row] = (await executePrepared(em, lookup.name, textStatement<LookupRow>(textOf(lookup), values))).rows;
-      return row && { row };
+      const statement = textStatement<{ found: LookupRow }>(textOf(lookup), values);
+      const [looked] = (await executePrepared(em, lookup.name, statement)).rows;
+      return looked && { row: looked.found, values: lookup.values };
     } catch (error) {
       if (isUnreachable(error) || isCancelled(error)) throw error;
       // The disk may be full, or the server takes no writes.
       const row = await lookup.query().executeTakeFirst();
-      return row && { row, error };
+      return row && { row, error, values: lookup.values };
     }
+  }
+
+  /**
+   * Counts a request that is not one of an API's caller.
+   * @throws {ApiError} `rate_limit_exceeded` beyond the limit of a window
+   */
+  async limitRequests(em: EntityManager, callerId: string, limit: number): Promise<void> {
+    const { refused } = this.allowanceOf(await this.countFailure(em, callerId, limit), limit);
+    if (refused) throw refused;
   }
 
   /** Counts one failure of an address; while Postgres does not, in this process alone. */

@@ -8,16 +8,13 @@ import { emitWritten } from "../webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
 import { contactRecord } from "../webhooks/records.ts";
 import { CONTACT_WRITTEN } from "./contact-rows.ts";
-import { hasControlCharacter } from "./rules.ts";
+import { hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "./rules.ts";
 
 /** Custom fields that a tenant may declare. */
 export const MAX_FIELDS = 50;
 
 /** Longest name of a custom field, in characters. */
 const MAX_FIELD_NAME_LENGTH = 63;
-
-/** Longest value of a text field, in characters. */
-export const MAX_FIELD_TEXT_LENGTH = 500;
 
 /** The custom fields that a tenant's contacts may have, by name. */
 export type FieldTypes = ReadonlyMap<string, ContactFieldType>;
@@ -41,7 +38,7 @@ export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise
 }
 
 /** A day of the calendar as `YYYY-MM-DD`. */
-const isDate = (text: string): boolean => {
+export const isDate = (text: string): boolean => {
   const day = /^\d{4}-\d{2}-\d{2}$/.test(text) && !text.startsWith("0000") ? new Date(`${text}T00:00:00Z`) : undefined;
   return day !== undefined && !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text);
 };

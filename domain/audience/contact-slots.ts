@@ -57,17 +57,17 @@ const allowing = ({ teamId }: Tenant) => sql`
   from teams where id = ${teamId}`;
 
 /**
- * Adds `amount` slots to the connection's part, unless that would then hold more than the CTE `allowed` has as its share:
- * it returns no row then, and none before the tenant's first slot. A negative amount is always added.
+ * A row when `amount` slots, not 0, fit in the connection's part and were added to it: it holds no more than the CTE
+ * `allowed` has as its share then. A negative amount is always added. No row before the tenant's first slot.
  *
- * An upsert would lock the part also where the amount does not fit. Two transactions that hold a part each and then lock
- * all of them would deadlock.
+ * Where the amount does not fit, the part must not stay locked: two transactions that hold a part each and then lock all of
+ * them would deadlock. An update that has waited for the row keeps its lock even when its condition fails by then, so a
+ * function of the database takes that lock back.
  */
-const counting = (tenant: Tenant, amount: RawBuilder<number>): RawBuilder<unknown> => sql`
-  update contact_slot_counts set used = used + ${amount}
-  where ${ofTenant(tenant)} and part = ${OWN_PART} and ${amount} <> 0
-    and (${amount} < 0 or used + ${amount} <= (select share from allowed))
-  returning part`;
+const counting = ({ teamId, environment }: Tenant, amount: RawBuilder<number>): RawBuilder<unknown> => sql`
+  select from (
+    select count_contact_slots(${teamId}, ${environment}, ${OWN_PART}, ${amount}, (select share from allowed)) as fits
+  ) own where fits`;
 
 /** Slots that a write takes; -1 for one that it frees. */
 export interface TakenSlots {
@@ -88,7 +88,7 @@ export const takingSlots = (tenant: Tenant, emails: RawBuilder<unknown>): RawBui
   held as (${holding(tenant, emails)}),
   taken as (select count(*)::int as slots from held where is_new),
   allowed as (${allowing(tenant)}),
-  counted as (${counting(tenant, sql<number>`(select slots from taken)`)})`;
+  counted as materialized (${counting(tenant, sql<number>`(select slots from taken)`)})`;
 
 /** Columns of a statement with the CTEs of `takingSlots`. */
 export const countedSlots = sql`(select slots from taken), exists (select from counted) as counted`;

@@ -1,14 +1,16 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { type Selectable, sql } from "kysely";
+import { sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
-import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { JsonText } from "../../db/json.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
-import { recordReader } from "../../db/records.ts";
 import { storedAddress } from "../address.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
-import { emit } from "../webhooks/emit.ts";
+import { emit, emitCreated } from "../webhooks/emit.ts";
+import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import type { EventObject } from "../webhooks/objects.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
 import {
   type CountedSlots,
@@ -21,7 +23,12 @@ import {
 import { pending } from "./initial-status.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
-type SubscriberRow = Selectable<Database["subscribers"]>;
+/** A record that was just made. */
+export interface Created<T> {
+  id: string;
+  /** As the API and its event show it. */
+  record: JsonText<T>;
+}
 
 /**
  * Makes a subscriber without a list.
@@ -33,24 +40,26 @@ export async function createSubscriber(
   em: EntityManager,
   tenant: Tenant,
   { email, firstName, lastName }: PersonFields,
-): Promise<{ record: Readonly<Subscriber> } & TakenSlots> {
+): Promise<Created<EventObject<"subscriber">> & TakenSlots> {
   const address = storedAddress(email);
-  // A statement of its own, which costs less than a flush: this is the most frequent write.
-  const creation = sql<SubscriberRow & CountedSlots>`
+  const id = newId("subscriber");
+  // One statement, and none of an entity manager: this is the most frequent write.
+  const creation = sql<{ record: string; emitted: boolean } & CountedSlots>`
     with written as (
       insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
-      values (${newId("subscriber")}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
+      values (${id}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
         ${firstName}, ${lastName})
       on conflict do nothing
       returning *
-    ), ${takingSlots(tenant, sql`select email from written`)}
-    select written.*, ${countedSlots} from written`;
+    ), ${takingSlots(tenant, sql`select email from written`)},
+    ${emitCreated(tenant, "subscriber.created", subscriberRecord)}
+    select ${subscriberRecord("written")}::text as record, ${countedSlots}, exists (select from emitted) as emitted from written`;
   const [made] = (await executePrepared(em, "create_subscriber", creation)).rows;
   if (!made) throw alreadyExists("subscriber");
-  const { slots, counted, ...row } = made;
+  const { record, slots, counted, emitted } = made;
   await ensureCounted(em, tenant, { slots, counted });
-  await emit(em, tenant, "subscriber.created", subscriberRow(row.id));
-  return { record: recordReader(em, Subscriber)(row), slots };
+  if (emitted) notifyRelayAfterCommit(em);
+  return { id, record: new JsonText(record), slots };
 }
 
 /**

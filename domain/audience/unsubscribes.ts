@@ -4,6 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { shownAddress } from "../address.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../links.ts";
+import type { ResourceType } from "../sends/resource.ts";
 import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
 import { subscriptionRecord, unsubscribeRecord } from "../webhooks/records.ts";
@@ -15,7 +16,7 @@ interface MailedRow {
   environment: Tenant["environment"];
   team_name: string;
   resource_id: string;
-  resource_type: string;
+  resource_type: ResourceType;
   member_id: string;
   email: string;
   email_spelling: string | null;
@@ -38,8 +39,8 @@ export async function readSender(em: EntityManager, mail: MailRef): Promise<stri
 }
 
 /**
- * Unsubscribes the recipient of a mail: an opt-out of every list that the mail's newsletter targets, a team-wide
- * suppression (one that exists keeps its reason) and one row of history. Doing it again changes nothing.
+ * Unsubscribes the recipient of a mail: an opt-out of every list that the mail's newsletter targets (a campaign
+ * targets none), a team-wide suppression (one that exists keeps its reason) and one row of history. Doing it again changes nothing.
  * Runs in the caller's transaction, with no tenant: the signed link is the authority.
  * @returns false when there is no such mail
  */
@@ -50,7 +51,7 @@ export async function unsubscribe(em: EntityManager, ref: MailRef, source: Unsub
   await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resource_id}/${mail.email}`}, 0))`.execute(
     kysely(em),
   );
-  await optOutOfTargets(em, mail);
+  if (mail.resource_type === "newsletter") await optOutOfTargets(em, mail);
   const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
   await suppress(em, tenantOfMail(mail), [address], REASON);
   await recordOnce(em, mail, source);

@@ -1,6 +1,6 @@
 import { UnsendableError } from "./header.ts";
 import { composeMessage, type MessageContent, type PreparedContent, prepareContent } from "./message.ts";
-import { checkContent, fieldValuesOf } from "./template.ts";
+import { checkContent, fieldValuesOf, longestFieldValue } from "./template.ts";
 import { type ContentField, type ContentProblem, TemplateError, type TemplateProblem } from "./template-problem.ts";
 
 /** The tasks of the thread. Tasks and results are plain data. */
@@ -36,13 +36,13 @@ export function runTask(task: ExaminationTask): ExaminationResults[ExaminationTa
   }
 }
 
-/** Composes a message for a recipient with a name and custom fields, and for one without. */
+/** Composes a message for a recipient with a name and custom fields of the greatest length, and for one without. */
 function composeSamples(content: MessageContent): void {
   const composed = composeMessage(content);
   const email = "jane.doe@example.com";
   const sample = { email, unsubscribeUrl: "https://example.com/u/1", messageId: "1@example.com", date: new Date() };
   try {
-    const fields = fieldValuesOf(composed.fieldTags, () => "Sample");
+    const fields = fieldValuesOf(composed.fieldTags, longestFieldValue);
     composed.fill({ ...sample, firstName: "Jane", lastName: "Doe", listName: "News", fields });
     composed.fill(sample);
   } catch (error) {

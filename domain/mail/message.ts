@@ -12,6 +12,7 @@ import {
   type FieldTag,
   fieldTagsOf,
   fieldValuesOf,
+  longestFieldValue,
   type MergeValues,
   splitTemplate,
   type Template,
@@ -48,11 +49,15 @@ export interface MessageRecipient {
   fields?: FieldMergeValues | undefined;
   /** Absolute http(s) URL, all ASCII */
   unsubscribeUrl: string;
+  /** Envelope sender, all ASCII; the sender's address unless given */
+  envelopeFrom?: string | undefined;
   /** Fills the placeholder of tracked URLs: letters, digits, `.`, `-` and `_` */
   mailToken?: string | undefined;
   /** `left@right`, without angle brackets */
   messageId: string;
   date: Date;
+  /** A header for the account's provider, as a whole line with its CRLF, all ASCII */
+  providerHeader?: string | undefined;
 }
 
 export interface MessageEnvelope {
@@ -172,7 +177,7 @@ export function composeMessage(
       `Date: ${formatDate(recipient.date)}\r\n` +
       `Message-ID: <${inAngleBrackets(recipient.messageId, MESSAGE_ID)}>\r\n` +
       `List-Unsubscribe: <${inAngleBrackets(recipient.unsubscribeUrl, UNSUBSCRIBE_URL)}>\r\n` +
-      `List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n${beforeText}` +
+      `List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n${recipient.providerHeader ?? ""}${beforeText}` +
       textPart.encode(values, budget) +
       beforeHtml +
       htmlPart.encode(values, budget) +
@@ -182,7 +187,10 @@ export function composeMessage(
     const smtpUtf8 = from.smtpUtf8 || to.smtpUtf8;
     // Only an internationalised local part is not ASCII.
     const encoding = smtpUtf8 || replyTo?.smtpUtf8 ? "utf8" : "latin1";
-    return { envelope: { from: from.address, to: to.address, smtpUtf8 }, message: Buffer.from(message, encoding) };
+    return {
+      envelope: { from: recipient.envelopeFrom ?? from.address, to: to.address, smtpUtf8 },
+      message: Buffer.from(message, encoding),
+    };
   };
   return {
     fieldTags: fieldTagsOf(new Set([...subject.variables, ...html.variables])),
@@ -289,17 +297,22 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
   );
 }
 
-/** Whether recipients see the link and the end of the body, with a name or without: of both, what is worse. */
+/**
+ * Whether recipients see the link and the end of the body, with a name or without: of both, what is worse. A body is long
+ * if it is with custom fields of the greatest length.
+ */
 function readSamples(template: Template): { state: LinkState; isLong: boolean } {
   // Random, so that no condition knows these recipients.
   const word = () => randomBytes(6).toString("hex");
   const url = `https://${word()}.com/u/${word()}`;
   const email = `${word()}@${word()}.com`;
   const names = { first_name: word(), last_name: word(), list_name: word() };
-  const fields = fieldValuesOf(fieldTagsOf(template.variables), word);
-  const filled = { email, ...names, fields, unsubscribe_url: url };
-  const bodies = [filled, { email, unsubscribe_url: url }].map((values) => template.render(values));
+  const fieldTags = fieldTagsOf(template.variables);
+  const filled = { email, ...names, unsubscribe_url: url };
+  const withFields = { ...filled, fields: fieldValuesOf(fieldTags, word) };
+  const bodies = [withFields, { email, unsubscribe_url: url }].map((values) => template.render(values));
   const states = bodies.map((body) => findLink(body, url));
   const state = states.find((each) => each === "hidden") ?? states.find((each) => each === "absent") ?? "shown";
-  return { state, isLong: bodies.some(isLong) };
+  const longest = () => template.render({ ...filled, fields: fieldValuesOf(fieldTags, longestFieldValue) });
+  return { state, isLong: bodies.some(isLong) || (fieldTags.length > 0 && isLong(longest())) };
 }

@@ -16,6 +16,8 @@ export type SmtpReason =
   | "server_closing"
   | "temporary_refusal"
   | "mailbox_unknown"
+  | "mailbox_disabled"
+  | "mailbox_full"
   | "recipient_refused"
   | "policy_refused"
   | "content_refused";

@@ -1,3 +1,4 @@
+import { classOfStatus, type StatusClass } from "./enhanced-status.ts";
 import type { AccountFailure, MailOutcome, ReplyDetails, SmtpReason } from "./outcome.ts";
 
 /** How far a connection had come when it failed. */
@@ -82,12 +83,11 @@ export function classifyAnswer(answer: SmtpAnswer, to?: string): MailOutcome {
     case "mail":
       return { outcome: "account_failure", reason: "sender_refused", temporary, ...details };
     case "rcpt":
-      return temporary ? deferred("temporary_refusal", details) : classifyRefusedRecipient(code, details);
+      return temporary ? classifyDeferral(details) : classifyRefusedRecipient(code, details);
     case "data":
     case "dot":
       // RFC 5321 4.2.5 and 6.1: a server that answers the dot with 4xx, 421 included, has not taken the message.
-      if (temporary) return deferred("temporary_refusal", details);
-      return rejected(isPolicy(answer.enhanced) ? "policy_refused" : "content_refused", details, { policy: true });
+      return temporary ? classifyDeferral(details) : classifyRefusedMessage(details);
   }
 }
 
@@ -109,29 +109,51 @@ export function classifyOpening(answer: OpeningAnswer, address?: string): Accoun
 /** Failures that last until the account, or the service's settings, are changed. */
 const FINAL: ReadonlySet<NetworkFailure> = new Set<NetworkFailure>(["tls", "forbidden", "clear_text"]);
 
-const isPolicy = (enhanced: string | undefined) => enhanced?.startsWith("5.7.") === true;
+const classOf = ({ enhanced }: ReplyDetails): StatusClass | undefined =>
+  enhanced === undefined ? undefined : classOfStatus(enhanced);
 
-/**
- * 5.1.7 and 5.1.8 are about the sender's address, although servers that delay their refusals give them to RCPT: they
- * must not suppress the recipient.
- */
-const ABOUT_THE_SENDER = new Set(["5.1.7", "5.1.8"]);
+/** Refusals for good that are the mailbox's: it may take mail again, so the address is not suppressed. */
+const MAILBOX_REASONS = { disabled: "mailbox_disabled", full: "mailbox_full" } as const satisfies Partial<
+  Record<StatusClass, SmtpReason>
+>;
+
+/** Each class at RCPT. */
+const REFUSED_RECIPIENT: Readonly<Record<StatusClass, (details: ReplyDetails) => MailOutcome>> = {
+  unknown: (details) => rejected("mailbox_unknown", details, { suppress: true }),
+  disabled: (details) => rejected(MAILBOX_REASONS.disabled, details),
+  full: (details) => rejected(MAILBOX_REASONS.full, details),
+  // Servers that delay their refusals of a sender give them to RCPT: they must not suppress the recipient.
+  sender: (details) => rejected("policy_refused", details, { policy: true }),
+  policy: (details) => rejected("policy_refused", details, { policy: true }),
+  content: (details) => rejected("content_refused", details, { policy: true }),
+  system: (details) => rejected("recipient_refused", details),
+};
+
 const MAILBOX_UNKNOWN = new Set([550, 551, 553]);
 
 function classifyRefusedRecipient(code: number, details: ReplyDetails): MailOutcome {
   const { enhanced } = details;
-  if (enhanced === undefined) {
-    if (MAILBOX_UNKNOWN.has(code)) return rejected("mailbox_unknown", details, { suppress: true });
-    // Relays answer a bare 554 at RCPT to senders they refuse, for every recipient.
-    return code === 554
-      ? rejected("policy_refused", details, { policy: true })
-      : rejected("recipient_refused", details);
+  if (enhanced !== undefined) {
+    const about = classOf(details) ?? "system";
+    // A 5xx with a code of a temporary refusal contradicts itself: it suppresses no address.
+    return REFUSED_RECIPIENT[about === "unknown" && !enhanced.startsWith("5.") ? "system" : about](details);
   }
-  if (isPolicy(enhanced) || ABOUT_THE_SENDER.has(enhanced))
-    return rejected("policy_refused", details, { policy: true });
-  if (enhanced.startsWith("5.1.")) return rejected("mailbox_unknown", details, { suppress: true });
-  return rejected("recipient_refused", details);
+  if (MAILBOX_UNKNOWN.has(code)) return REFUSED_RECIPIENT.unknown(details);
+  // Relays answer a bare 554 at RCPT to senders they refuse, for every recipient.
+  return code === 554 ? REFUSED_RECIPIENT.policy(details) : REFUSED_RECIPIENT.system(details);
 }
+
+/** After RCPT was accepted, no refusal suppresses the recipient. */
+function classifyRefusedMessage(details: ReplyDetails): MailOutcome {
+  const about = classOf(details);
+  if (about === "disabled" || about === "full") return REFUSED_RECIPIENT[about](details);
+  if (about === "sender" || about === "policy") return REFUSED_RECIPIENT.policy(details);
+  return REFUSED_RECIPIENT.content(details);
+}
+
+/** A 4xx: it may pass, whatever it is about. */
+const classifyDeferral = (details: ReplyDetails): MailOutcome =>
+  deferred(classOf(details) === "full" ? MAILBOX_REASONS.full : "temporary_refusal", details);
 
 const NETWORK_REASONS = {
   refused: "connection_refused",

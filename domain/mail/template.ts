@@ -1,4 +1,5 @@
 import { LiquidError } from "liquidjs";
+import { MAX_FIELD_TEXT_LENGTH } from "../audience/rules.ts";
 import { assertLength, createEngine, renderLiquid } from "./liquid-engine.ts";
 import { assertSize, parseSource, type SourcePart, splitSource } from "./liquid-source.ts";
 import { RenderBudget } from "./render-budget.ts";
@@ -155,6 +156,9 @@ export const fieldTagsOf = (variables: Iterable<string>): FieldTag[] => [...vari
 /** Values of custom fields, each made by `make`. */
 export const fieldValuesOf = <T extends string>(tags: readonly FieldTag[], make: (tag: FieldTag) => T) =>
   Object.fromEntries(tags.map((tag) => [tag.slice(FIELDS.length), make(tag)]));
+
+/** A value as long as that of a custom field can be: three octets a character, as most scripts have. */
+export const longestFieldValue = (): string => "\u6f22".repeat(MAX_FIELD_TEXT_LENGTH);
 
 /** Joins literals and encoded values. @throws {TemplateError} `limits` for a long text */
 export function renderPlain(

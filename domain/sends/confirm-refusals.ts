@@ -59,15 +59,27 @@ export async function checkConfirm(em: EntityManager, check: TokenCheck | PlanCh
   }
   if (!underLock) return preview.id;
 
-  // An account that is gone is no drift but a refusal of its own, below.
-  const subject = draft.account ? draft : { ...draft, accountAddress: preview.account_address };
-  const { counts, digest } = await resolvePlan(em, subject);
+  const { counts, digest } = await resolvePlan(em, withAccountsOf(preview, draft)).catch(refuseAsDrift);
   if (digest !== preview.plan_digest) throw new Refusal("send_plan_changed", "drift");
   // The digest holds the content, and the preview has read it: to read it again would wait, with locks held.
   // campaign_not_ready, sending_domain_unverified, send_domain_not_allowed, send_cap_exceeded, complaint_rate_exceeded,
   // quota_exceeded
   const gates = await checkGates(em, tenant, key, draft, counts);
   return { draft, counts, ...gates };
+}
+
+/** An account that is gone is no drift but a refusal of its own: the plan is compared as if it were there. */
+function withAccountsOf(preview: PreviewRow, draft: Draft): Draft {
+  if (draft.isAccountGone) {
+    return { ...draft, fromAddresses: preview.from_addresses, accountAddresses: preview.account_addresses };
+  }
+  return draft.accounts.length > 0 ? draft : { ...draft, accountAddresses: preview.account_addresses };
+}
+
+/** A segment that could be evaluated at the preview and cannot be any more has changed. */
+function refuseAsDrift(error: unknown): never {
+  if (error instanceof ApiError && error.code === "filter_unsupported") throw new Refusal("send_plan_changed", "drift");
+  throw error;
 }
 
 /**

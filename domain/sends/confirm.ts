@@ -65,7 +65,7 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   const recipients = plan.counts.eligible;
   await reserveCredits(em, tenant, previewId, recipients);
   const cap = await takeFromCap(em, key, recipients);
-  await writeSend(em, request, plan.draft, plan.account.id, recipients, cap);
+  await writeSend(em, request, plan.draft, recipients, cap);
   // Locked last, so that a revocation never waits for the copy of the recipients: it makes this transaction conflict,
   // and the next try refuses the key.
   await readAccess(em, tenant, request.apiKeyId, scope, { lock: true });
@@ -95,12 +95,13 @@ async function writeSend(
   em: EntityManager,
   request: ConfirmRequest,
   draft: Draft,
-  accountId: string,
   recipients: number,
   cap: SendCap,
 ): Promise<void> {
   const db = kysely(em);
-  await copyRecipients(em, { sendId: request.previewId, accountId, members: planMembers(draft), recipients });
+  const accountIds = draft.accounts.map(({ id }) => id);
+  const members = await planMembers(em, draft);
+  await copyRecipients(em, { sendId: request.previewId, accountIds, members, recipients });
 
   const { now } = await db
     .selectNoFrom(sql<string>`date_trunc('milliseconds', clock_timestamp())`.as("now"))
@@ -115,7 +116,6 @@ async function writeSend(
       resource_type: draft.resource.type,
       resource_id: draft.resource.id,
       api_key_id: request.apiKeyId,
-      account_id: accountId,
       status: "SCHEDULED",
       recipients,
       credits_reserved: recipients,

@@ -1,3 +1,4 @@
+import type { AccountProvider } from "../../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import type { AccountLimits } from "./account-capacity.ts";
 import type { OpenedDispatch } from "./lanes.ts";
@@ -12,6 +13,8 @@ export interface LaneContent {
   fromName: string;
   /** Names of the targeted lists by id. */
   listNames: ReadonlyMap<string, string>;
+  /** Its account's. */
+  provider: AccountProvider;
   limits: AccountLimits;
   /** Its account had failed when this was read. */
   accountFailed: boolean;
@@ -20,16 +23,18 @@ export interface LaneContent {
 /** Reads the content of a lane's mails. */
 export async function readContent(em: EntityManager, dispatch: OpenedDispatch): Promise<LaneContent> {
   const { resource, accountId } = dispatch;
-  const { fromName, ...content } = await sendable(resource).readContent(em, dispatch, resource.id);
+  const { fromEmail, fromName, ...content } = await sendable(resource).readContent(em, dispatch, resource.id);
   const account = await kysely(em)
     .selectFrom("email_accounts")
-    .select(["hourly_limit", "daily_limit", "display_name", "status"])
+    .select(["email", "hourly_limit", "daily_limit", "display_name", "status", "provider"])
     .where("id", "=", accountId)
     .where(ofTenant(dispatch))
     .executeTakeFirstOrThrow();
   return {
     ...content,
+    fromEmail: fromEmail ?? account.email,
     fromName: fromName ?? account.display_name,
+    provider: account.provider,
     limits: { hourly: account.hourly_limit, daily: account.daily_limit },
     accountFailed: account.status === "ERROR",
   };

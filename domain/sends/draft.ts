@@ -4,6 +4,7 @@ import type { BroadcastStatus, SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import type { Scope } from "../access/scopes.ts";
 import { addressDomain, lookupAddress } from "../address.ts";
+import type { RefusalReason } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
 
 /** The facts of a plan besides its members. */
@@ -11,21 +12,32 @@ export interface PlanSubject extends Tenant {
   resource: SendResource;
   subject: string | null;
   body: string | null;
-  fromEmail: string | null;
+  /** Addresses in From: of a newsletter one, of a campaign one for each account. */
+  fromAddresses: readonly string[];
   fromName: string | null;
   sendDays: readonly number[];
-  /** Address of the account that mails it. */
-  accountAddress: string | null;
-  listIds: readonly string[];
+  /** Addresses of the accounts that mail it. */
+  accountAddresses: readonly string[];
+  /** Ids of the lists or of the segment that it targets. */
+  targetIds: readonly string[];
 }
 
-/** A resource as a send sees it: its content, its targets, and the account that would mail it. */
+/** A resource as a send sees it: its content, its targets, and the accounts that would mail it. */
 export interface Draft extends PlanSubject {
   status: BroadcastStatus;
   timeZone: string;
   /** Opens and clicks of its mails are to be counted: by its own setting, else by the team's. */
   tracking: boolean;
-  account: SendingAccount | null;
+  /** A sequence of mails over time, which no send mails. */
+  isDrip: boolean;
+  /** The connected accounts that mail it. */
+  accounts: readonly SendingAccount[];
+  /** It names an account that is connected no longer. */
+  isAccountGone: boolean;
+  /** Custom fields that its recipients may have. */
+  fieldNames: readonly string[];
+  /** Why nothing can be composed for lack of a sender, and why it has no recipients; null where it has them. */
+  missing: { sender: RefusalReason | null; targets: RefusalReason | null };
 }
 
 export interface SendingAccount {
@@ -43,6 +55,8 @@ export interface MovedSend {
   to: SendStatus;
   startedAt: string | null;
   completedAt: string | null;
+  /** The code of the failure that paused it; null when an operator did, and in every other status. */
+  reason: string | null;
   /** Undefined when no event is due. */
   step: SendStep | undefined;
 }
@@ -52,10 +66,11 @@ export interface ResourceContent {
   subject: string;
   /** HTML with merge tags. */
   body: string;
-  fromEmail: string;
+  /** Null for the account's own address. */
+  fromEmail: string | null;
   /** Null for the account's own name. */
   fromName: string | null;
-  /** Names of the targeted lists by id. */
+  /** Names of the targeted lists by id; none of a campaign. */
   listNames: ReadonlyMap<string, string>;
 }
 
@@ -69,12 +84,16 @@ export interface Sendable {
    * @throws {ApiError} `not_found` when the tenant has no such resource
    */
   readDraft(em: EntityManager, tenant: Tenant, id: string, options: { lock: boolean }): Promise<Draft>;
+  /** Its recipients have custom fields, which are staged with them. */
+  readonly hasFields: boolean;
   /**
-   * Selects one row per address that the resource targets: `id`, `email`, `first_name`, `last_name`, `list_id`,
-   * `opted_in`, `suppressed` (the team's do-not-mail list holds the address) and `memberships`: a text that changes when
-   * the address is targeted by other lists, or with another status on one of them.
+   * Makes the query for one row per address that the resource targets: `id`, `email`, `email_spelling`, `first_name`,
+   * `last_name`, `list_id`, `fields` (null for none), `permitted` (opted in, or with a valid address), `suppressed` (the
+   * team's do-not-mail list holds the address) and `class`: a text that changes when the address is targeted for other
+   * reasons, or its permission changes.
+   * @throws {ApiError} `filter_unsupported` when a segment cannot be evaluated
    */
-  selectMembers(subject: PlanSubject): RawBuilder<unknown>;
+  selectMembers(em: EntityManager, subject: PlanSubject): Promise<RawBuilder<unknown>>;
   /**
    * Selects `row` and `ineligible` of each recipient in `picked` (`row`, `email`, `member_id`, `team_id`, `environment`,
    * `resource_id`): why it may not be mailed any more, or null. Part of the statement that stages recipients.

@@ -1,12 +1,13 @@
 import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
-import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { addressDomain, lookupAddress } from "../address.ts";
+import { DELIVERED, figureRows } from "../analytics/figures.ts";
 import { creditBalance } from "../credits.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, shownTags, TemplateError } from "../mail/template-problem.ts";
-import type { Draft, SendingAccount } from "./draft.ts";
+import type { Draft } from "./draft.ts";
 import type { PlanCounts } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
 
@@ -38,8 +39,9 @@ export function assertKeyMaySend(key: Pick<SendingKey, "environment" | "requires
 }
 
 /** @throws {Refusal} `resource_state_invalid` */
-export function assertDraft({ status }: Pick<Draft, "status">): void {
+export function assertDraft({ status, isDrip }: Pick<Draft, "status" | "isDrip">): void {
   if (status !== "DRAFT") throw new Refusal("resource_state_invalid", "not_draft");
+  if (isDrip) throw new Refusal("resource_state_invalid", "drip_sequence");
 }
 
 const quoted = (names: Iterable<string>) => [...new Set(names)].map((name) => `{{ ${name} }}`).join(", ");
@@ -50,11 +52,11 @@ const quoted = (names: Iterable<string>) => [...new Set(names)].map((name) => `{
  * @throws {Refusal} `campaign_not_ready`; the message names every merge tag that is not known, or the first problem
  */
 export async function assertContent(draft: Draft): Promise<void> {
-  const { teamId, subject, body, fromEmail, fromName, listIds } = draft;
+  const { teamId, subject, body, fromAddresses, fromName, fieldNames, missing } = draft;
   if (!subject?.trim()) throw new Refusal("campaign_not_ready", "no_subject");
   if (!body?.trim()) throw new Refusal("campaign_not_ready", "no_body");
-  if (!fromEmail) throw new Refusal("campaign_not_ready", "no_from_email");
-  const problems = await examineContent(teamId, { subject, html: body });
+  if (missing.sender) throw new Refusal("campaign_not_ready", missing.sender);
+  const problems = await examineContent(teamId, { subject, html: body }, fieldNames);
   const unusable = problems.find(({ kind }) => kind !== "unknown_tag");
   if (unusable) throw notComposable(describeProblem(unusable));
   if (problems.length > 0) {
@@ -62,14 +64,16 @@ export async function assertContent(draft: Draft): Promise<void> {
     const detail = unknown.length > 0 ? { detail: `Unknown: ${quoted(unknown)}.` } : {};
     throw new Refusal("campaign_not_ready", "content_invalid", detail);
   }
+  // None is left when all accounts of a campaign are gone, which the gates refuse.
+  const [fromEmail] = fromAddresses;
   try {
-    await assertComposable(teamId, { subject, html: body, fromEmail, fromName });
+    if (fromEmail !== undefined) await assertComposable(teamId, { subject, html: body, fromEmail, fromName });
   } catch (error) {
     if (error instanceof TemplateError) throw notComposable(error.message);
     if (error instanceof UnsendableError) throw notComposable("the sender's address or name fits in no header");
     throw error;
   }
-  if (listIds.length === 0) throw new Refusal("campaign_not_ready", "no_list");
+  if (missing.targets) throw new Refusal("campaign_not_ready", missing.targets);
 }
 
 /** Most unknown merge tags that an error names. */
@@ -82,17 +86,19 @@ function assertRecipients({ eligible }: PlanCounts): void {
   if (eligible === 0) throw new Refusal("campaign_not_ready", "no_recipients");
 }
 
-/** A draft without an account was refused before its preview, so here its account is gone. */
-function assertAccountActive({ account }: Pick<Draft, "account">): SendingAccount {
-  if (!account) throw new Refusal("sending_domain_unverified", "account_gone");
-  if (account.status !== "ACTIVE") throw new Refusal("sending_domain_unverified", "account_not_active");
-  return account;
+/** A draft without an account was refused before its preview: here one that it had is gone. */
+function assertAccountsActive({ accounts, isAccountGone }: Pick<Draft, "accounts" | "isAccountGone">): void {
+  if (isAccountGone || accounts.length === 0) throw new Refusal("sending_domain_unverified", "account_gone");
+  if (accounts.some(({ status }) => status !== "ACTIVE")) {
+    throw new Refusal("sending_domain_unverified", "account_not_active");
+  }
 }
 
-function assertSendDomain({ fromEmail }: Pick<Draft, "fromEmail">, { sendDomains }: SendingKey): void {
+/** The send domains cover every address in From. */
+function assertSendDomains({ fromAddresses }: Pick<Draft, "fromAddresses">, { sendDomains }: SendingKey): void {
   if (sendDomains.length === 0) throw new Refusal("send_domain_not_allowed", "no_send_domains");
-  const domain = fromEmail === null ? undefined : addressDomain(lookupAddress(fromEmail));
-  if (!sendDomains.some((allowed) => allowed.toLowerCase() === domain)) {
+  const allowed = new Set(sendDomains.map((domain) => domain.toLowerCase()));
+  if (!fromAddresses.every((address) => allowed.has(addressDomain(lookupAddress(address))))) {
     throw new Refusal("send_domain_not_allowed", "domain_not_allowed");
   }
 }
@@ -123,13 +129,16 @@ async function readCapFor(em: EntityManager, key: SendingKey, { eligible }: Plan
   return cap;
 }
 
-/** Complaints as a fraction of the mail delivered in the window; 0 when nothing was delivered. No minimum volume. */
+/**
+ * Complaints that came in the window as a fraction of the mail delivered in it, at most 1; 0 without a complaint. No minimum
+ * volume.
+ */
 async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
+  const today = sql`(clock_timestamp() at time zone 'UTC')::date`;
+  const window = figureRows(tenant, { from: sql`${today} - ${COMPLAINT_WINDOW_DAYS - 1}::int`, to: today });
   const { rows } = await sql<{ delivered: number; complaints: number }>`
-    select coalesce(sum(delivered), 0)::int as delivered, coalesce(sum(complaints), 0)::int as complaints
-    from delivery_days
-    where ${ofTenant(tenant)}
-      and day > (clock_timestamp() at time zone 'UTC')::date - ${COMPLAINT_WINDOW_DAYS}::int`.execute(kysely(em));
+    select coalesce(sum(${DELIVERED}), 0)::int as delivered, coalesce(sum(complaints_received), 0)::int as complaints
+    from (${window}) f`.execute(kysely(em));
   const { delivered = 0, complaints = 0 } = rows[0] ?? {};
   if (complaints === 0) return 0;
   return complaints / Math.max(delivered, complaints);
@@ -144,15 +153,14 @@ async function assertCredits(em: EntityManager, tenant: Tenant, { eligible }: Pl
   if (available < eligible) throw new Refusal("quota_exceeded", "credits");
 }
 
-/** The account that passed the gates, and the facts that they read. */
+/** The facts that the gates read and let pass. */
 export interface PassedGates {
-  account: SendingAccount;
   cap: SendCap;
   complaintRate: number;
 }
 
 /**
- * The end of both orders of refusals, of a preview's and of a confirm's: recipients, account, send domains, daily cap,
+ * The end of both orders of refusals, of a preview's and of a confirm's: recipients, accounts, send domains, daily cap,
  * complaints, credits.
  * @throws {Refusal} the first that applies
  */
@@ -164,11 +172,11 @@ export async function checkGates(
   counts: PlanCounts,
 ): Promise<PassedGates> {
   assertRecipients(counts);
-  const account = assertAccountActive(draft);
-  assertSendDomain(draft, key);
+  assertAccountsActive(draft);
+  assertSendDomains(draft, key);
   const cap = await readCapFor(em, key, counts);
   const complaintRate = await readComplaintRate(em, tenant);
   assertComplaintRate(complaintRate);
   await assertCredits(em, tenant, counts);
-  return { account, cap, complaintRate };
+  return { cap, complaintRate };
 }

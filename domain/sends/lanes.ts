@@ -9,14 +9,19 @@ import { foldCounts } from "./counts.ts";
 import type { ResourceType, SendResource } from "./resource.ts";
 import { markUnknown } from "./unknown.ts";
 
-/** One account's part in a send. A newsletter's send has one lane. */
+/** One account's part in a send: a newsletter's send has one lane, a campaign's one for each of its accounts. */
 export interface Lane {
   sendId: string;
   accountId: string;
 }
 
+/** A lane, and the accounts of other lanes of its send whose recipients it may take, because they cannot mail them. */
+export interface TakingLane extends Lane {
+  takesOver?: readonly string[] | undefined;
+}
+
 /** An attempt to dispatch a lane, begun by `openDispatch`. */
-export interface OpenedDispatch extends Lane, Tenant {
+export interface OpenedDispatch extends TakingLane, Tenant {
   status: SendStatus;
   epoch: number;
   resource: SendResource;
@@ -35,10 +40,10 @@ export interface OpenedDispatch extends Lane, Tenant {
 /** Events that a settlement may record. */
 export const SETTLEMENT_EVENTS = ["email.sent", "email.rejected", "suppression.added"] as const satisfies EventName[];
 
-/** The condition on a ledger row that a lane may take it: no other lane holds it. */
-export const isFreeFor = (accountId: string, table: string): Expression<SqlBool> => {
+/** The condition on a ledger row that a lane may take it: no other lane holds it, or one that it takes over. */
+export const isFreeFor = ({ accountId, takesOver = [] }: TakingLane, table: string): Expression<SqlBool> => {
   const account = sql.ref(`${table}.account_id`);
-  return sql<SqlBool>`(${account} is null or ${account} = ${accountId})`;
+  return sql<SqlBool>`(${account} is null or ${account} = any(${[accountId, ...takesOver]}::text[]))`;
 };
 
 /** The accounts that mail a send, as a column of a query of `sends`. */
@@ -57,7 +62,10 @@ export async function openLane(em: EntityManager, { sendId, accountId }: Lane): 
  * The locks are taken in the order in which every other statement takes them: the send, its lanes, its recipients.
  * @returns undefined when there is no such lane
  */
-export function openDispatch(em: EntityManager, { sendId, accountId }: Lane): Promise<OpenedDispatch | undefined> {
+export function openDispatch(
+  em: EntityManager,
+  { sendId, accountId, takesOver }: TakingLane,
+): Promise<OpenedDispatch | undefined> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
     const { rows } = await sql<{
@@ -94,20 +102,8 @@ export function openDispatch(em: EntityManager, { sendId, accountId }: Lane): Pr
       .where("account_id", "=", accountId)
       .execute();
     const resource = { type: lane.type, id: lane.id };
-    return {
-      sendId,
-      accountId,
-      teamId,
-      environment,
-      status,
-      epoch,
-      resource,
-      tracking,
-      shared,
-      afterSeq,
-      eventsWanted,
-      unknown,
-    };
+    const opened = { teamId, environment, status, epoch, resource, tracking, shared, afterSeq, eventsWanted, unknown };
+    return { sendId, accountId, takesOver, ...opened };
   });
 }
 
@@ -139,29 +135,42 @@ export async function closeDispatch(
 export function closeLost(em: EntityManager, sendId: string): Promise<number> {
   return transaction(em, async (tx) => {
     // The send's lock comes first: its status must not change while its lanes are closed.
-    const { rows: lost } = await sql<{ account_id: string }>`
-      with ended as materialized (
-        select id from sends where id = ${sendId} and status <> 'SENDING' for share
-      )
-      update send_lanes l set epoch = l.epoch + 1, dispatching = false
-      from ended where l.send_id = ended.id and l.dispatching
-      returning l.account_id`.execute(kysely(tx));
-    if (lost.length === 0) return 0;
-    const accountIds = lost.map(({ account_id }) => account_id);
-    return markUnknown(tx, sendId, accountIds);
+    const { rows: ended } = await sql`
+      select 1 from sends where id = ${sendId} and status <> 'SENDING' for share`.execute(kysely(tx));
+    return ended.length === 0 ? 0 : closeAttempts(tx, sendId);
   });
 }
 
 /**
+ * Ends the open attempts of a send, which are presumed dead. Call it under a lock on the send.
+ * @returns how many recipients became UNKNOWN
+ */
+export async function closeAttempts(em: EntityManager, sendId: string): Promise<number> {
+  const lost = await kysely(em)
+    .updateTable("send_lanes")
+    .set(({ eb }) => ({ epoch: eb("epoch", "+", 1), dispatching: false }))
+    .where("send_id", "=", sendId)
+    .where("dispatching", "=", true)
+    .returning("account_id")
+    .execute();
+  if (lost.length === 0) return 0;
+  const accountIds = lost.map(({ account_id }) => account_id);
+  return markUnknown(em, sendId, accountIds);
+}
+
+/**
  * Puts the lane's deferred recipients whose wait has ended back in the queue, and its cursor before the first of them.
+ * Those of lanes that it takes over are held by no lane then.
  * @returns the cursor; undefined when none was due
  */
-export async function requeueDue(em: EntityManager, { sendId, accountId }: Lane): Promise<number | undefined> {
+export async function requeueDue(em: EntityManager, lane: TakingLane): Promise<number | undefined> {
+  const { sendId, accountId } = lane;
   const { rows } = await sql<{ after_seq: number }>`
     with due as (
-      update send_recipients r set state = 'QUEUED', retry_at = null, updated_at = now()
+      update send_recipients r set state = 'QUEUED', retry_at = null, updated_at = now(),
+        account_id = case when r.account_id = ${accountId} then r.account_id end
       where r.send_id = ${sendId} and r.state = 'DEFERRED' and r.retry_at <= clock_timestamp()
-        and ${isFreeFor(accountId, "r")}
+        and ${isFreeFor(lane, "r")}
       returning r.seq
     ), first as (
       select min(seq) as seq from due having count(*) > 0
@@ -181,7 +190,8 @@ export type Remaining =
   | { left: "queued"; seq: number }
   /** Milliseconds until the next deferred recipient is due; negative when one is due already. */
   | { left: "deferred"; waitMs: number }
-  | { left: "nothing" };
+  /** `held`: other lanes keep recipients, which they deferred. */
+  | { left: "nothing"; held: boolean };
 
 /** Searches the whole send for recipients that are left to the lane; used when its queue seems empty. */
 export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch): Promise<Remaining> {
@@ -194,15 +204,23 @@ export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch)
     where s.id = ${sendId} and ${ofTenant(dispatch, "s")}`.execute(db);
   if (!lanes[0]?.live) return { left: "stopped" };
   if (!lanes[0].active) return { left: "account_not_active" };
+  const isFree = isFreeFor(dispatch, "r");
   const { rows } = await sql<{ seq: number | null; waitMs: number | null }>`
     select (select r.seq from send_recipients r
-        where r.send_id = ${sendId} and r.state = 'QUEUED' and ${isFreeFor(accountId, "r")}
+        where r.send_id = ${sendId} and r.state = 'QUEUED' and ${isFree}
         order by r.seq limit 1) as seq,
       (select ceil(extract(epoch from min(r.retry_at) - clock_timestamp()) * 1000)::float8 from send_recipients r
-        where r.send_id = ${sendId} and r.retry_at is not null and ${isFreeFor(accountId, "r")}) as "waitMs"`.execute(
-    db,
-  );
+        where r.send_id = ${sendId} and r.retry_at is not null and ${isFree}) as "waitMs"`.execute(db);
   const { seq, waitMs } = rows[0] ?? { seq: null, waitMs: null };
   if (seq !== null) return { left: "queued", seq };
-  return waitMs === null ? { left: "nothing" } : { left: "deferred", waitMs };
+  if (waitMs !== null) return { left: "deferred", waitMs };
+  return { left: "nothing", held: dispatch.shared && (await isHeldByOthers(em, dispatch)) };
+}
+
+/** Whether other lanes keep recipients that they deferred, due or not. */
+async function isHeldByOthers(em: EntityManager, lane: OpenedDispatch): Promise<boolean> {
+  const { rows } = await sql<{ held: boolean }>`
+    select exists (select 1 from send_recipients r where r.send_id = ${lane.sendId}
+      and r.state in ('QUEUED', 'DEFERRED') and not ${isFreeFor(lane, "r")}) as held`.execute(kysely(em));
+  return rows[0]?.held === true;
 }

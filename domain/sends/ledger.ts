@@ -8,8 +8,8 @@ export type StateCounts = Partial<Record<RecipientState, number>>;
 
 interface Copy {
   sendId: string;
-  /** The account that mails the send. */
-  accountId: string;
+  /** The accounts that mail the send. */
+  accountIds: readonly string[];
   /** Query for the plan's members, see `planMembers`. */
   members: RawBuilder<unknown>;
   /** How many of them are eligible. */
@@ -17,23 +17,23 @@ interface Copy {
 }
 
 /**
- * Copies the eligible members of a plan into the ledger, QUEUED, and opens the send's lane. Runs in the transaction of
+ * Copies the eligible members of a plan into the ledger, QUEUED, and opens a lane for each account. Runs in the transaction of
  * the confirm.
  * @throws {Error} when the members are not as many as were planned
  */
 export async function copyRecipients(
   em: EntityManager,
-  { sendId, accountId, members, recipients }: Copy,
+  { sendId, accountIds, members, recipients }: Copy,
 ): Promise<void> {
   const copied = await sql`
-    insert into send_recipients (send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id)
-    select ${sendId}, row_number() over (), id, email, email_spelling, first_name, last_name, list_id
+    insert into send_recipients (send_id, seq, member_id, email, email_spelling, first_name, last_name, list_id, fields)
+    select ${sendId}, row_number() over (), id, email, email_spelling, first_name, last_name, list_id, fields
     from (${members}) members
-    where opted_in and not suppressed`.execute(kysely(em));
+    where permitted and not suppressed`.execute(kysely(em));
   if (Number(copied.numAffectedRows) !== recipients) {
     throw new Error(`planned ${recipients} recipients, copied ${copied.numAffectedRows}`);
   }
-  await openLane(em, { sendId, accountId });
+  for (const accountId of accountIds) await openLane(em, { sendId, accountId });
 }
 
 /**

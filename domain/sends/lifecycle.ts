@@ -2,10 +2,9 @@ import { sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
-import { isAccountFailure, recordAccountFailure } from "../accounts.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
 import type { SendStep } from "./draft.ts";
-import { laneAccounts } from "./lanes.ts";
+import { closeAttempts, laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
 import { openReview } from "./review.ts";
 import { sendable } from "./sendable.ts";
@@ -19,7 +18,7 @@ export interface SendState {
   /** Milliseconds until it may start, by the database clock; 0 or less when it may. */
   startsInMs: number;
   recipients: number;
-  /** The code of the failure that paused it; null when an operator did. */
+  /** The failures that paused it, see `pauseSend`; null when an operator did. */
   pauseReason: string | null;
   /** The accounts that mail it, one lane each. */
   accountIds: string[];
@@ -78,17 +77,15 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
       .$if(to === "SENDING", (query) => query.set({ started_at: sql<string>`coalesce(started_at, now())` }))
       .$if(TERMINAL.has(to), (query) => query.set({ completed_at: sql<string>`coalesce(completed_at, now())` }))
       .where("id", "=", sendId)
-      .returning(["team_id", "environment", "resource_type", "resource_id", "account_id", "started_at", "completed_at"])
+      .returning(["team_id", "environment", "resource_type", "resource_id", "started_at", "completed_at"])
       .executeTakeFirstOrThrow();
     const tenant = { teamId: moved.team_id, environment: moved.environment };
-    if (pauseReason !== null && isAccountFailure(pauseReason)) {
-      await recordAccountFailure(tx, { ...tenant, accountId: moved.account_id }, pauseReason);
-    }
     await sendable({ type: moved.resource_type, id: moved.resource_id }).markMoved(tx, tenant, moved.resource_id, {
       sendId,
       to,
       startedAt: moved.started_at,
       completedAt: moved.completed_at,
+      reason: pauseReason,
       step: before.status === to ? undefined : stepTo(to, before.started_at === null),
     });
     return true;
@@ -132,7 +129,10 @@ export function beginSend(em: EntityManager, sendId: string): Promise<ChangedSen
   return change(em, sendId, ({ startsInMs }) => (startsInMs > 0 ? undefined : { from: ["SCHEDULED"], to: "SENDING" }));
 }
 
-/** @param pauseReason a code when no operator paused it, e.g. `login_refused` */
+/**
+ * @param pauseReason a code when no operator paused it, e.g. `login_refused`; where several accounts have failed, the code
+ *   of each behind its id
+ */
 export function pauseSend(em: EntityManager, sendId: string, pauseReason: string | null = null): Promise<ChangedSend> {
   return change(em, sendId, () => ({ from: ["SCHEDULED", "SENDING"], to: "PAUSED", pauseReason }));
 }
@@ -171,6 +171,8 @@ export interface SettledSend {
   reviewMs: number;
   /** Recipients that became CANCELLED by this very call. */
   cancelled: number;
+  /** Recipients that became UNKNOWN by this very call. */
+  lost: number;
 }
 
 /**
@@ -180,7 +182,8 @@ export interface SettledSend {
  * recipients that were not mailed again by then are UNKNOWN as before.
  *
  * Changes nothing when the send is SENDING and a recipient is queued or deferred: an attempt that was presumed dead may
- * have put one back after another attempt found none.
+ * have put one back after another attempt found none. Recipients that are SENDING then are those of a lane whose attempt is
+ * presumed dead and that no other attempt of it follows: they become UNKNOWN.
  */
 export function finishSend(em: EntityManager, sendId: string): Promise<SettledSend> {
   return transaction(em, async (tx) => {
@@ -208,12 +211,15 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     }
     const {
       SENT: sent = 0,
-      UNKNOWN: unknown = 0,
+      UNKNOWN: before = 0,
+      SENDING: sending = 0,
       QUEUED: queued = 0,
       DEFERRED: deferred = 0,
     } = await countStates(tx, sendId);
-    const counts = { sent, unknown, cancelled };
+    const counts = { sent, unknown: before, cancelled, lost: 0 };
     if (!TERMINAL.has(send.status) && queued + deferred > 0) return { ...counts, status: send.status, reviewMs: 0 };
+    const lost = sending > 0 ? await closeAttempts(tx, sendId) : 0;
+    const unknown = before + lost;
     const status = TERMINAL.has(send.status) ? send.status : settled || sent + unknown > 0 ? "SENT" : "FAILED";
     if (!settled) {
       const used = sent + unknown;
@@ -224,6 +230,6 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
     const hasJustEnded = send.status !== "SENT";
     const reviewMs = await openReview(tx, sendId, status === "SENT" ? unknown : 0, hasJustEnded);
-    return { ...counts, status, reviewMs };
+    return { ...counts, unknown, lost, status, reviewMs };
   });
 }

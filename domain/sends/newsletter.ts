@@ -5,6 +5,7 @@ import { notFound } from "../errors.ts";
 import { emit } from "../webhooks/emit.ts";
 import { newsletterRow } from "../webhooks/records.ts";
 import { pickAccount, type Sendable } from "./draft.ts";
+import { marksOf } from "./marks.ts";
 
 interface DraftRow {
   id: string;
@@ -37,61 +38,46 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
     status: row.status,
     subject: row.subject,
     body: row.body,
-    fromEmail: row.from_email,
+    fromAddresses: row.from_email === null ? [] : [row.from_email],
     fromName: row.from_name,
     sendDays: row.send_days.map(Number),
     timeZone: row.time_zone,
     tracking: row.tracking,
-    listIds: row.list_ids,
-    account,
-    accountAddress: account?.address ?? null,
+    targetIds: row.list_ids,
+    accountAddresses: account ? [account.address] : [],
+    accounts: account ? [account] : [],
+    isAccountGone: false,
+    isDrip: false,
+    fieldNames: [],
+    missing: {
+      sender: row.from_email ? null : "no_from_email",
+      targets: row.list_ids.length > 0 ? null : "no_list",
+    },
   };
 };
 
 /**
- * Subscribers of the targeted lists, each address once: opted in when confirmed on at least one of them, `list_id` the
+ * Subscribers of the targeted lists, each address once: permitted when confirmed on at least one of them, `list_id` the
  * first such list. On one list no grouping is needed, which halves the cost of a large plan. The hashes of several
  * memberships are combined by XOR, which needs no order: no two of an address are equal.
  */
-const selectMembers: Sendable["selectMembers"] = ({ listIds, ...tenant }) => {
+const selectMembers: Sendable["selectMembers"] = async (_em, { targetIds: listIds, ...tenant }) => {
   const [only, ...others] = listIds;
   const memberships =
     only !== undefined && others.length === 0
-      ? sql`select subscriber_id, status = 'CONFIRMED' as opted_in, list_id, status as memberships
+      ? sql`select subscriber_id, status = 'CONFIRMED' as permitted, list_id, status as class
             from subscriptions where list_id = ${only} and ${ofTenant(tenant)}`
-      : sql`select subscriber_id, bool_or(status = 'CONFIRMED') as opted_in,
+      : sql`select subscriber_id, bool_or(status = 'CONFIRMED') as permitted,
               coalesce(min(list_id) filter (where status = 'CONFIRMED'), min(list_id)) as list_id,
-              bit_xor(hashtextextended(list_id || '|' || status, 0))::text as memberships
+              bit_xor(hashtextextended(list_id || '|' || status, 0))::text as class
             from subscriptions where list_id = any(${[...listIds]}) and ${ofTenant(tenant)}
             group by subscriber_id`;
   return sql`
-    select s.id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id, m.opted_in,
-      x.id is not null as suppressed, m.memberships
+    select s.id, s.email, s.email_spelling, s.first_name, s.last_name, m.list_id, null::jsonb as fields,
+      m.permitted, x.id is not null as suppressed, m.class
     from (${memberships}) m
     join subscribers s on s.id = m.subscriber_id and ${ofTenant(tenant, "s")}
     left join suppressions x on ${ofTenant(tenant, "x")} and x.email = s.email`;
-};
-
-const markScheduled: Sendable["markScheduled"] = async (em, tenant, id, send) => {
-  await kysely(em)
-    .updateTable("newsletters")
-    .set({ status: "SCHEDULED", send_id: send.id, send_at: send.sendAt })
-    .where("id", "=", id)
-    .where(ofTenant(tenant))
-    .execute();
-  await emit(em, tenant, "newsletter.scheduled", newsletterRow(id));
-};
-
-const markMoved: Sendable["markMoved"] = async (em, tenant, id, { sendId, to, startedAt, completedAt, step }) => {
-  const moved = await kysely(em)
-    .updateTable("newsletters")
-    .set({ status: to, started_at: startedAt, completed_at: completedAt })
-    .where("id", "=", id)
-    .where(ofTenant(tenant))
-    .where("send_id", "=", sendId)
-    .where("status", "<>", "SENT")
-    .executeTakeFirst();
-  if (step && moved.numUpdatedRows > 0n) await emit(em, tenant, `newsletter.${step}`, newsletterRow(id));
 };
 
 const selectIneligible = sql`
@@ -136,10 +122,10 @@ const readContent: Sendable["readContent"] = async (em, tenant, id) => {
 /** A newsletter mails the subscribers of the lists that are attached to it. */
 export const newsletter: Sendable = {
   scope: "newsletters:send",
+  hasFields: false,
   readDraft,
   selectMembers,
   selectIneligible,
   readContent,
-  markScheduled,
-  markMoved,
+  ...marksOf("newsletters", (em, tenant, id, step) => emit(em, tenant, `newsletter.${step}`, newsletterRow(id))),
 };

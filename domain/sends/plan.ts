@@ -7,12 +7,13 @@ import { sendable } from "./sendable.ts";
 /** How many addresses a plan targets, in disjoint classes. */
 export interface PlanCounts {
   total: number;
-  notOptedIn: number;
+  /** Not opted in, of a newsletter; without a valid address, of a campaign. */
+  ineligible: number;
   suppressed: number;
   eligible: number;
 }
 
-/** Order-independent fingerprint of every member as (id, address, memberships with their status, suppressed). */
+/** Order-independent fingerprint of every member as (id, address, class, suppressed); see `Sendable`. */
 export interface MemberDigest {
   xor: string;
   sum: string;
@@ -23,24 +24,26 @@ export interface ResolvedPlan {
   digest: string;
 }
 
-/** Selects one row per address that the subject targets; see `Sendable`. */
-export const planMembers = (subject: PlanSubject) => sendable(subject.resource).selectMembers(subject);
+/** Makes the query for one row per address that the subject targets; see `Sendable`. */
+export const planMembers = (em: EntityManager, subject: PlanSubject) =>
+  sendable(subject.resource).selectMembers(em, subject);
 
 /**
  * Counts a plan's members and digests them, in one aggregate query: no row comes to Node, however large the audience is.
- * Opt-in is looked at before suppression, so an address that is neither opted in nor wanted counts as not opted in.
+ * The permission is looked at before suppression: an address that is not opted in and suppressed counts as ineligible.
  */
 export async function countMembers(em: EntityManager, subject: PlanSubject): Promise<PlanCounts & MemberDigest> {
+  const members = await planMembers(em, subject);
   const { rows } = await sql<PlanCounts & MemberDigest>`
     select count(*)::int as "total",
-      (count(*) filter (where not opted_in))::int as "notOptedIn",
-      (count(*) filter (where opted_in and suppressed))::int as "suppressed",
-      (count(*) filter (where opted_in and not suppressed))::int as "eligible",
+      (count(*) filter (where not permitted))::int as "ineligible",
+      (count(*) filter (where permitted and suppressed))::int as "suppressed",
+      (count(*) filter (where permitted and not suppressed))::int as "eligible",
       coalesce(bit_xor(hashtextextended(member, 0)), 0)::text as "xor",
       coalesce(sum(hashtextextended(member, 1)), 0)::text as "sum"
     from (
-      select opted_in, suppressed, id || '|' || email || '|' || memberships || '|' || suppressed as member
-      from (${planMembers(subject)}) members
+      select permitted, suppressed, id || '|' || email || '|' || class || '|' || suppressed as member
+      from (${members}) members
     ) digested`.execute(kysely(em));
   const [counted] = rows;
   if (!counted) throw new Error("an aggregate query returned no row");
@@ -48,8 +51,8 @@ export async function countMembers(em: EntityManager, subject: PlanSubject): Pro
 }
 
 /**
- * The digest a confirmation token is bound to: a change of a targeted membership or its status, of a suppression of
- * anyone targeted, of the content or of the sender changes it. It holds no clock, cap, complaint rate, balance or account
+ * The digest a confirmation token is bound to: a change of who is targeted or permitted, of a suppression of
+ * anyone targeted, of the content or of a sender changes it. It holds no clock, cap, complaint rate, balance or account
  * status; those are gates.
  */
 export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDigest): string {
@@ -60,12 +63,12 @@ export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDig
     subject.resource.id,
     subject.subject,
     subject.body,
-    subject.fromEmail,
+    [...subject.fromAddresses].sort(),
     subject.fromName,
-    subject.accountAddress,
-    [...subject.listIds].sort(),
+    [...subject.accountAddresses].sort(),
+    [...subject.targetIds].sort(),
     [...subject.sendDays].sort((a, b) => a - b),
-    [members.total, members.notOptedIn, members.suppressed, members.eligible],
+    [members.total, members.ineligible, members.suppressed, members.eligible],
     [members.xor, members.sum],
   ];
   return createHash("sha256").update(JSON.stringify(facts)).digest("base64url");
@@ -74,6 +77,6 @@ export function planDigest(subject: PlanSubject, members: PlanCounts & MemberDig
 /** Resolves which addresses the subject would be mailed to at this moment. */
 export async function resolvePlan(em: EntityManager, subject: PlanSubject): Promise<ResolvedPlan> {
   const members = await countMembers(em, subject);
-  const { total, notOptedIn, suppressed, eligible } = members;
-  return { counts: { total, notOptedIn, suppressed, eligible }, digest: planDigest(subject, members) };
+  const { total, ineligible, suppressed, eligible } = members;
+  return { counts: { total, ineligible, suppressed, eligible }, digest: planDigest(subject, members) };
 }

@@ -10,15 +10,15 @@ import {
   type PassedGates,
   type SendingKey,
 } from "./gates.ts";
-import { type ResolvedPlan, resolvePlan } from "./plan.ts";
+import { planMembers, type ResolvedPlan, resolvePlan } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
 import { sendable } from "./sendable.ts";
 import { TOKEN_LIFETIME_SECONDS, type TokenFacts } from "./token.ts";
 
 /**
- * The first refusals of a preview, in their order: key may send, 404, not a draft, draft sendable. They may name parts
- * of the content, so the API makes them itself, before it asks the workflow, whose history must not hold them.
+ * The first refusals of a preview, in their order: key may send, 404, not a draft, draft sendable, and a segment that
+ * cannot be evaluated. They may name parts of the content or of the segment, so the API makes them itself, before it asks the workflow, whose history must not hold them.
  * @throws {ApiError} the first that applies
  */
 export async function checkDraft(
@@ -31,7 +31,8 @@ export async function checkDraft(
   const draft = await sendable(resource).readDraft(em, tenant, resource.id, { lock: false });
   assertDraft(draft);
   await assertContent(draft);
-  if (!draft.account) throw new Refusal("campaign_not_ready", "no_account");
+  if (draft.accounts.length === 0 && !draft.isAccountGone) throw new Refusal("campaign_not_ready", "no_account");
+  await planMembers(em, draft);
   return draft;
 }
 
@@ -71,19 +72,19 @@ export interface PreviewRequest extends Tenant {
 export async function writePreview(em: EntityManager, request: PreviewRequest): Promise<void> {
   const { previewId, resource, apiKeyId, teamId, environment } = request;
   const { caller: key } = await readAccess(em, request, apiKeyId, sendable(resource).scope);
-  const { draft, plan, account, cap, complaintRate } = await resolvePreview(em, { teamId, environment }, resource, key);
+  const { draft, plan, cap, complaintRate } = await resolvePreview(em, { teamId, environment }, resource, key);
   const { counts, digest } = plan;
   const facts = {
     plan_digest: digest,
     total: counts.total,
-    not_opted_in: counts.notOptedIn,
+    ineligible: counts.ineligible,
     suppressed: counts.suppressed,
     eligible: counts.eligible,
     credits_required: counts.eligible,
     cap_limit: cap.limit,
     cap_used_today: cap.usedToday,
-    from_address: draft.fromEmail ?? "",
-    account_address: account.address,
+    from_addresses: [...draft.fromAddresses],
+    account_addresses: [...draft.accountAddresses],
     complaint_rate: complaintRate,
     other_key_at: null,
     expires_at: sql<string>`clock_timestamp() + make_interval(secs => ${TOKEN_LIFETIME_SECONDS})`,

@@ -5,23 +5,25 @@ import { ApiError, type ErrorCode } from "../errors.ts";
  * no content. The client reads the sentence.
  */
 export const REFUSAL_REASONS = {
-  no_subject: "The newsletter has no subject; set one with PATCH.",
-  no_body: "The newsletter has no body; set one with PATCH.",
+  no_subject: "The draft has no subject; set one with PATCH.",
+  no_body: "The draft has no body; set one with PATCH.",
   no_from_email: "The newsletter has no from_email; set one with PATCH.",
   no_list: "The newsletter targets no list; attach a list in the app.",
+  no_segment: "The campaign targets no segment, or its segment was deleted; attach a segment in the app.",
   no_account:
     "The team has no sending account with the newsletter's from_email, or allowed for its domain; connect one in the app.",
-  content_invalid: "The newsletter's subject or body uses merge tags that cannot be filled; change them with PATCH.",
+  no_attached_account: "The campaign has no sending account; attach one in the app.",
+  content_invalid: "The draft's subject or body uses merge tags that cannot be filled; change them with PATCH.",
   content_not_composable:
-    "No message can be composed from the newsletter's subject, body and sender; change them with PATCH.",
+    "No message can be composed from the draft's subject, body and sender; change them with PATCH.",
   no_recipients:
-    "The newsletter has no eligible recipients: no subscription to its lists is CONFIRMED with an address that is not suppressed.",
+    "The draft has no eligible recipients: each address that it targets is suppressed, has no CONFIRMED subscription (newsletter) or is INVALID (campaign).",
   account_gone:
-    "The sending account of the preview is no longer connected; connect it again in the app, or make a new send-preview.",
-  account_not_active: "The sending account is not ACTIVE; repair or resume it in the app.",
+    "A sending account of the send is no longer connected; connect it again or attach another one in the app, and make a new send-preview.",
+  account_not_active: "A sending account of the send is not ACTIVE; repair or resume it in the app.",
   no_send_domains: "The key's send_domains are empty, so it cannot send; create a key with the domain in the app.",
   domain_not_allowed:
-    "The key's send_domains do not hold the domain of the newsletter's from_email; use a key that has it.",
+    "The key's send_domains do not hold the domain of every address in From; use a key that has them all.",
   cap_exceeded: "The send has more recipients than are left of the key's daily send cap, which resets at midnight UTC.",
   complaints:
     "Complaints of the last 30 days reached 0.20 % of delivered mail; the API sends again once they are below.",
@@ -36,7 +38,8 @@ export const REFUSAL_REASONS = {
   tried_by_other_key:
     "Another key tried to confirm the preview, which made its confirmation token void; make a new send-preview.",
   drift: "Recipients, content or sending identity changed since the preview; make a new send-preview.",
-  not_draft: "The newsletter is no longer a draft, so it cannot be sent; make a new newsletter.",
+  not_draft: "It is no longer a draft, so it cannot be sent; make a new one.",
+  drip_sequence: "The campaign is a drip sequence, which cannot be sent at once; make another campaign.",
 } as const;
 
 export type RefusalReason = keyof typeof REFUSAL_REASONS;

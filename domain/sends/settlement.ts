@@ -49,11 +49,10 @@ function reasonOf(outcome: MailOutcome): string | null {
 export type SettlingDispatch = Omit<OpenedDispatch, "status" | "tracking" | "afterSeq" | "unknown">;
 
 /**
- * Settles many outcomes at once: the ledger, the day's delivered count for the complaint gate, a suppression per hard
- * bounce, and the events of all that for a team with endpoints that want them, in one statement: its round trip and its
- * commit are the cost of settling. A row found UNKNOWN because this attempt was presumed dead takes its true outcome,
- * unless that would put it back in the queue of a send that has ended. A row that goes back in the queue is held by no
- * lane any more.
+ * Settles many outcomes at once: the ledger, a suppression per hard bounce, and the events of all that for a team with
+ * endpoints that want them, in one statement: its round trip and its commit are the cost of settling. A row found UNKNOWN
+ * because this attempt was presumed dead takes its true outcome, unless that would put it back in the queue of a send that
+ * has ended. A row that goes back in the queue is held by no lane any more.
  *
  * Most teams have no such endpoint, and events would still cost them a fifth of the statement. So they have a
  * statement of their own without events; should an endpoint want them by now, it settles nothing.
@@ -91,7 +90,7 @@ async function runSettlement(
   { ladderSeconds, windowSeconds }: DeferralPolicy,
   withEvents: boolean,
 ): Promise<Settled[]> {
-  const { sendId, accountId, epoch, shared, teamId, environment } = dispatch;
+  const { sendId, accountId, epoch, shared, teamId, environment, resource } = dispatch;
   const seqs = mails.map(({ item }) => item.seq);
   const bounced = mails.flatMap(({ item, outcome }) =>
     outcome.outcome === "rejected" && outcome.suppress ? [{ id: newId("suppression"), ...item }] : [],
@@ -101,7 +100,7 @@ async function runSettlement(
   // A batch without a bounce has a statement without suppressions: an insert has its cost even when it inserts nothing.
   const { rows } = await executePrepared(
     em,
-    `settle${bounces ? "_bounces" : ""}${withEvents ? "_with_events" : ""}${shared ? "_shared" : ""}`,
+    `settle${bounces ? "_bounces" : ""}${withEvents ? `_with_${resource.type}_events` : ""}${shared ? "_shared" : ""}`,
     sql<Settled>`
       with outcome as (
         select * from unnest(
@@ -133,11 +132,6 @@ async function runSettlement(
               select 1 from sends s where s.id = ${sendId} and ${ofTenant(dispatch, "s")}
                 and s.status in ('SENDING', 'PAUSED') for share)))))
         returning ${withEvents ? sql`r.*` : sql`r.state`}
-      ), counted as (
-        insert into delivery_days as d (team_id, environment, day, delivered)
-        select ${teamId}, ${environment}, (now() at time zone 'UTC')::date, count(*)
-        from settled where state = 'SENT' having count(*) > 0
-        on conflict (team_id, environment, day) do update set delivered = d.delivered + excluded.delivered
       )${
         bounces
           ? sql`, suppressed as (

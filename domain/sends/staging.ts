@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import type { FieldValues } from "../../db/entities/contact.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
@@ -14,6 +15,8 @@ export interface StagedRecipient {
   lastName: string | null;
   /** Null when no list brought this recipient in. */
   listId: string | null;
+  /** Values of a contact's custom fields; null when it has none, and for subscribers. */
+  fields: FieldValues | null;
   /** `performance.now()` before the row was staged. */
   stagedAt: number;
 }
@@ -35,8 +38,8 @@ export interface StagedBatch {
 
 /**
  * Takes the next recipients from QUEUED to SENDING in one statement, which requires the send to be SENDING, its lane to
- * be under this very epoch and its account to be one that may mail. Recipients that were suppressed, opted out of every
- * targeted list, were deleted or changed address since the confirm become SUPPRESSED instead.
+ * be under this very epoch and its account to be one that may mail. Recipients that may not be mailed any more, because they
+ * were suppressed, opted out, were deleted or changed address since the confirm, become SUPPRESSED instead.
  *
  * The shared locks on the send and the lane order this against a pause and against `openDispatch`: a statement of an
  * older epoch either commits before the epoch is raised, and its rows are then found, or sees the new epoch and stages
@@ -55,6 +58,7 @@ export async function stageBatch(
   { afterSeq, limit }: StageRequest,
 ): Promise<StagedBatch> {
   const { sendId, accountId, epoch, resource, shared } = dispatch;
+  const { selectIneligible, hasFields } = sendable(resource);
   const stagedAt = performance.now();
   const { rows } = await executePrepared(
     em,
@@ -66,6 +70,7 @@ export async function stageBatch(
       first_name: string | null;
       last_name: string | null;
       list_id: string | null;
+      fields?: FieldValues | null;
     }>`
     with live as (
       select s.id, s.team_id, s.environment, s.resource_id
@@ -76,17 +81,17 @@ export async function stageBatch(
     ), picked as (
       select r.ctid as row, r.email, r.member_id, live.team_id, live.environment, live.resource_id
       from live join send_recipients r on r.send_id = live.id
-      where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED' and ${isFreeFor(accountId, "r")}
+      where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED' and ${isFreeFor(dispatch, "r")}
       order by r.seq limit ${sql.lit(limit)}
       ${shared ? sql`for update of r skip locked` : sql``}
-    ), checked as materialized (${sendable(resource).selectIneligible}
+    ), checked as materialized (${selectIneligible}
     )
     update send_recipients r
     set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,
       epoch = ${epoch}, ${shared ? sql`account_id = ${accountId},` : sql``} reason = c.ineligible, updated_at = now(),
       attempts = r.attempts + case when c.ineligible is null then 1 else 0 end
     from checked c where r.ctid = c.row
-    returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id`,
+    returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id${hasFields ? sql`, r.fields` : sql``}`,
   );
   const recipients: StagedRecipient[] = [];
   let lastSeq: number | undefined;
@@ -99,6 +104,7 @@ export async function stageBatch(
       firstName: row.first_name,
       lastName: row.last_name,
       listId: row.list_id,
+      fields: row.fields ?? null,
       stagedAt,
     });
   }
@@ -125,7 +131,7 @@ export async function unstageUnanswered(
     .where("send_id", "=", sendId)
     .where("seq", ">", afterSeq)
     .where("state", "=", "SENDING")
-    .where(sql<boolean>`${isFreeFor(accountId, "send_recipients")}`)
+    .where(sql<boolean>`${isFreeFor({ sendId, accountId }, "send_recipients")}`)
     .where("epoch", "=", epoch)
     .execute();
 }

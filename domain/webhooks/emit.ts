@@ -83,6 +83,21 @@ export const emitWritten = (
         join written w on t.type = case when w.created then ${sql.lit(created)} else ${sql.lit(changed)} end`,
     )} returning 1)`;
 
+/**
+ * The last CTE of a statement that makes one record, behind a CTE `written` with its row: `emitted` has a row when the
+ * outbox got one, and then the caller notifies the relay.
+ * @param record see records.ts
+ */
+export const emitCreated = <Name extends EventName>(
+  tenant: Tenant,
+  type: Name,
+  record: (row: string) => RawBuilder<EventObjects[Name]>,
+): RawBuilder<unknown> => sql`
+    emitted as (${intoOutbox(
+      tenant,
+      sql`select ${sql.lit(type)} as type, ${record("written")} as object from written where ${isWanted(tenant, type)}`,
+    )} returning 1)`;
+
 /** Records that are still in the database: how one is made from a row, and which rows. */
 export interface Rows<Record> {
   /** See records.ts. */

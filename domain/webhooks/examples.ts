@@ -20,7 +20,9 @@ const LIST_ID = "list_01m80rgrxwe01bm0nw5dxkv1wh";
 const SUBSCRIBER_ID = "sub_01m80rgrxxe01bm0p37q161zze";
 const NEWSLETTER_ID = "nl_01m80rgrxxe01bm0pde9yzz1nd";
 const CAMPAIGN_ID = `${ID_PREFIX.campaign}_01m80rgrxye01bm0qrre3f0dvg`;
-const EMAIL_ID = "1.send_01m80rgrxxe01bm0qfrxakx5bq";
+const ACCOUNT_ID = "acct_01m80rgrxxe01bm0q669mfbndg";
+const SEND_ID = "send_01m80rgrxxe01bm0qfrxakx5bq";
+const EMAIL_ID = `1.${SEND_ID}`;
 /** A domain that is reserved for documentation (RFC 2606). */
 const ADDRESS = "ada@example.com";
 const SENDER = "news@example.com";
@@ -54,10 +56,9 @@ const subscription = example("subscription", {
   unsubscribed_at: null,
   ...TIMES,
 });
-const broadcast: Omit<FieldsOf<"campaign">, "id"> = {
+const broadcast = {
   name: "November news",
   subject: "What is new in November",
-  from_email: SENDER,
   from_name: "Example News",
   status: "SENDING",
   send_days: [1, 2, 3, 4, 5, 6, 7],
@@ -65,9 +66,16 @@ const broadcast: Omit<FieldsOf<"campaign">, "id"> = {
   started_at: EVENT_AT,
   completed_at: null,
   ...TIMES,
-};
-const newsletter = example("newsletter", { ...broadcast, id: NEWSLETTER_ID, lists: [LIST_ID] });
-const campaign = example("campaign", { ...broadcast, id: CAMPAIGN_ID });
+} as const satisfies Partial<FieldsOf<"newsletter"> & FieldsOf<"campaign">>;
+const newsletter = example("newsletter", { ...broadcast, id: NEWSLETTER_ID, from_email: SENDER, lists: [LIST_ID] });
+const campaign = example("campaign", {
+  ...broadcast,
+  id: CAMPAIGN_ID,
+  status_reason: null,
+  segment_id: "seg_01m80rgrxye01bm0qp0c5x6d1j",
+  account_ids: [ACCOUNT_ID],
+  send_id: SEND_ID,
+});
 const email = example("email", {
   id: EMAIL_ID,
   newsletter_id: NEWSLETTER_ID,
@@ -88,7 +96,7 @@ const suppression = example("suppression", {
   updated_at: EVENT_AT,
 });
 const account = example("email_account", {
-  id: "acct_01m80rgrxxe01bm0q669mfbndg",
+  id: ACCOUNT_ID,
   email: SENDER,
   display_name: "Example News",
   provider: "SMTP_OTHER",
@@ -126,8 +134,8 @@ const EXAMPLES: EventObjects = {
   "campaign.cancelled": campaign(CANCELLED),
   "email.sent": email(),
   "email.rejected": email({ status: "REJECTED", reason: "mailbox_unknown:550_5.1.1" }),
-  "email.bounced": email({ status: "BOUNCED", reason: "mailbox_unknown:550_5.1.1" }),
-  "email.complained": email({ status: "COMPLAINED" }),
+  "email.bounced": email({ status: "BOUNCED", reason: "bounce:hard" }),
+  "email.complained": email({ status: "COMPLAINED", reason: "complaint" }),
   "event.tracked": {
     object: "event",
     id: `${ID_PREFIX.tracking}_01m80rgrxye01bm0r4r2abe4g6`,

@@ -24,7 +24,6 @@ interface Broadcast extends Timestamps {
   id: string;
   name: string;
   subject: string | null;
-  from_email: string | null;
   from_name: string | null;
   status: BroadcastStatus;
   /** ISO weekdays in the team's time zone; none means any day. */
@@ -51,8 +50,14 @@ interface Fields {
     confirmation_withheld: WithheldReason | null;
     unsubscribed_at: Instant | null;
   };
-  newsletter: Broadcast & { lists: string[] };
-  campaign: Broadcast;
+  newsletter: Broadcast & { from_email: string | null; lists: string[] };
+  campaign: Broadcast & {
+    /** The code of the failure that paused it. */
+    status_reason: string | null;
+    segment_id: string | null;
+    account_ids: string[];
+    send_id: string | null;
+  };
   /** One mail to one recipient. */
   email: {
     /** The left part of its Message-ID. */

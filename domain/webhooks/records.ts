@@ -1,4 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
+import { instants, type JsonColumns, jsonRecord, plain } from "../../db/json.ts";
 import { isoInstant } from "../../db/sql.ts";
 import type { SendResource } from "../sends/resource.ts";
 import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
@@ -9,48 +10,34 @@ import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
  */
 
 /** JSON of a record whose every field is given. */
-function record<Type extends ObjectType>(
+const record = <Type extends ObjectType>(
   object: Type,
-  fields: { [Field in keyof FieldsOf<Type>]: RawBuilder<unknown> },
-): RawBuilder<EventObject<Type>> {
-  const columns = Object.entries<RawBuilder<unknown>>(fields).map(([name, value]) => sql`${value} as ${sql.id(name)}`);
-  return sql`(select row_to_json(r) from (select ${sql.lit(object)} as object, ${sql.join(columns)}) r)`;
-}
-
-/** The named columns of a row, as they are. */
-function plain<Column extends string>(row: string, ...columns: Column[]): { [Name in Column]: RawBuilder<unknown> } {
-  return Object.fromEntries(columns.map((column) => [column, sql.ref(`${row}.${column}`)])) as {
-    [Name in Column]: RawBuilder<unknown>;
-  };
-}
-
-/** The named points in time of a row: ISO 8601, UTC, milliseconds. */
-function instants<Column extends string>(row: string, ...columns: Column[]): { [Name in Column]: RawBuilder<unknown> } {
-  return Object.fromEntries(columns.map((column) => [column, isoInstant(sql.ref(`${row}.${column}`))])) as {
-    [Name in Column]: RawBuilder<unknown>;
-  };
-}
+  fields: JsonColumns<keyof FieldsOf<Type>>,
+): RawBuilder<EventObject<Type>> => jsonRecord<EventObject<Type>, keyof FieldsOf<Type>>(object, fields);
 
 const nothing = sql`null`;
 
 /** The address of a row that holds the client's spelling too, as the client wrote it. */
-const shownEmail = (row: string) =>
+export const shownEmail = (row: string) =>
   sql<string>`coalesce(${sql.ref(`${row}.email_spelling`)}, ${sql.ref(`${row}.email`)})`;
 
 /** Of a row of `subscribers`. */
 export const subscriberRecord = (row: string): RawBuilder<EventObject<"subscriber">> =>
   record("subscriber", {
-    ...plain(row, "id", "first_name", "last_name"),
+    ...plain(row, "id"),
     email: shownEmail(row),
+    ...plain(row, "first_name", "last_name"),
     ...instants(row, "created_at", "updated_at"),
   });
 
 /** Of a row of `contacts`. */
 export const contactRecord = (row: string): RawBuilder<EventObject<"contact">> =>
   record("contact", {
-    ...plain(row, "id", "first_name", "last_name", "fields", "email_status"),
+    ...plain(row, "id"),
     email: shownEmail(row),
+    ...plain(row, "first_name", "last_name"),
     ...instants(row, "created_at", "updated_at"),
+    ...plain(row, "fields", "email_status"),
   });
 
 /** Of a row of `subscriptions`. */
@@ -65,16 +52,18 @@ export const subscriptionRecord = (row: string): RawBuilder<EventObject<"subscri
 /** Of a row of `suppressions`. */
 export const suppressionRecord = (row: string): RawBuilder<EventObject<"suppression">> =>
   record("suppression", {
-    ...plain(row, "id", "reason"),
+    ...plain(row, "id"),
     email: shownEmail(row),
+    ...plain(row, "reason"),
     ...instants(row, "created_at", "updated_at"),
   });
 
 /** Of a row of `unsubscribes`. */
 export const unsubscribeRecord = (row: string): RawBuilder<EventObject<"unsubscribe">> =>
   record("unsubscribe", {
-    ...plain(row, "id", "reason", "source", "campaign_id"),
+    ...plain(row, "id"),
     email: shownEmail(row),
+    ...plain(row, "reason", "source", "campaign_id"),
     ...instants(row, "unsubscribed_at"),
     created_at: isoInstant(sql.ref(`${row}.unsubscribed_at`)),
   });
@@ -94,6 +83,31 @@ export const newsletterRow = (id: string) => ({
   from: sql`newsletters n where n.id = ${id}`,
 });
 
+/** Of a row of `campaigns`. */
+const campaignRecord = (row: string): RawBuilder<EventObject<"campaign">> =>
+  record("campaign", {
+    ...plain(
+      row,
+      "id",
+      "name",
+      "subject",
+      "from_name",
+      "status",
+      "status_reason",
+      "segment_id",
+      "account_ids",
+      "send_id",
+    ),
+    send_days: sql`${sql.ref(`${row}.send_days`)}::int[]`,
+    ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
+  });
+
+/** A campaign as its events show it. */
+export const campaignRow = (id: string) => ({
+  record: campaignRecord("c"),
+  from: sql`campaigns c where c.id = ${id}`,
+});
+
 /** Of a row of `send_recipients`, or of its columns that are used here. */
 export const emailRecord = (
   row: string,
@@ -102,10 +116,10 @@ export const emailRecord = (
 ): RawBuilder<EventObject<"email">> =>
   record("email", {
     id: sql`${sql.ref(`${row}.seq`)} || ${`.${sendId}`}`,
-    newsletter_id: sql`${resource.id}::text`,
-    campaign_id: nothing,
-    subscriber_id: sql.ref(`${row}.member_id`),
-    contact_id: nothing,
+    newsletter_id: resource.type === "newsletter" ? sql`${resource.id}::text` : nothing,
+    campaign_id: resource.type === "campaign" ? sql`${resource.id}::text` : nothing,
+    subscriber_id: resource.type === "newsletter" ? sql.ref(`${row}.member_id`) : nothing,
+    contact_id: resource.type === "campaign" ? sql.ref(`${row}.member_id`) : nothing,
     email: shownEmail(row),
     status,
     ...plain(row, "reason", "attempts"),

@@ -9,8 +9,8 @@ import { ok, router } from "../../api/rest/route.ts";
 import { appRouter } from "../../api/router.ts";
 import { kysely } from "../../db/orm.ts";
 import { formatKey, generateKey } from "../../domain/access/keys.ts";
+import { checkTemplates } from "../../domain/drafts.ts";
 import { ERRORS, type ErrorCode, isErrorCode } from "../../domain/errors.ts";
-import { checkTemplates } from "../../domain/newsletters.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -118,8 +118,8 @@ const PROVOCATIONS: Record<ErrorCode, () => Promise<ApiAnswer>> = {
   complaint_rate_exceeded: () =>
     previewAfter(
       (sender) =>
-        sql`insert into delivery_days (team_id, environment, day, delivered, complaints)
-          values (${sender.team.id}, 'LIVE', (now() at time zone 'UTC')::date, 100, 2)`,
+        sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
+          values (${sender.team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, 100, 2)`,
     ),
   not_found: () => client().get("/lists/x"),
   method_not_allowed: () => client().put("/lists"),
@@ -238,13 +238,15 @@ describe("A parameter that an endpoint does not have", () => {
   const reads = endpointsOf(appRouter).filter(({ meta }) => meta.method === "GET");
   /** What a list declares besides paging and sorting. */
   const PAGING = ["limit", "cursor", "order", "sort", "updated_since"];
-  const filters = new Set(reads.flatMap(({ meta }) => queryNames(meta)).filter((name) => !PAGING.includes(name)));
+  const parametersOf = (endpoints: typeof reads) =>
+    new Set(endpoints.flatMap(({ meta }) => queryNames(meta)).filter((name) => !PAGING.includes(name)));
+  const filters = parametersOf(reads.filter(({ meta }) => answersList(meta)));
   const pathOf = (path: string) => path.replaceAll(/\{\w+\}/g, unique("absent"));
 
   for (const { meta } of reads) {
     it(`is refused by its own code on a list, and as unsupported elsewhere: ${meta.path}`, async () => {
       const taken = queryNames(meta);
-      for (const name of [...filters, "expand", "sort", "updated_since", "page", unique("name")]) {
+      for (const name of [...parametersOf(reads), "expand", "sort", "updated_since", "page", unique("name")]) {
         if (taken.includes(name)) continue;
         const ownCode = name === "expand" ? "expand_unsupported" : filters.has(name) ? "filter_unsupported" : undefined;
         const answer = await api(team.keys.live).get(pathOf(meta.path), { query: { [name]: "x" } });

@@ -6,6 +6,7 @@ import { z } from "zod";
 import { instantOfText } from "../../api/rest/instant.ts";
 import { decodeCursor, defineList, encodeCursor } from "../../api/rest/list.ts";
 import { router } from "../../api/rest/route.ts";
+import { instants, jsonRecord, plain as plainOf } from "../../db/json.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
@@ -24,6 +25,11 @@ const lists = defineList({
 });
 const plain = defineList({ table: "lists", sorts: ["created_at"], sortable: false });
 const item = z.object({ id: z.string(), created_at: z.string(), updated_at: z.string() });
+const record = (row: string) =>
+  jsonRecord<{ object: "item" } & z.input<typeof item>>("item", {
+    ...plainOf(row, "id"),
+    ...instants(row, "created_at", "updated_at"),
+  });
 const present = (row: { id: string; created_at: string; updated_at: string }) => ({
   id: row.id,
   created_at: instantOfText(row.created_at),
@@ -35,9 +41,15 @@ const routes = router({
     .input(z.strictObject({ query: lists.query }))
     .output(z.array(item))
     .query(({ ctx, input: { query } }) => {
-      // No tenant here: the page sees to it.
-      const rows = kysely(ctx.em).selectFrom("lists").selectAll("lists");
-      return lists.page(ctx, query, query.name === undefined ? rows : rows.where("name", "=", query.name), present);
+      return lists.pageRecords(ctx, query, {
+        values: { name: query.name },
+        // No tenant here: the page sees to it.
+        rows: (em, { name }) => {
+          const rows = kysely(em).selectFrom("lists").selectAll("lists");
+          return name === undefined ? rows : rows.where("name", "=", name);
+        },
+        record,
+      });
     }),
   under: route({ method: "GET", path: "/under/{id}", scope: null, summary: "Lists below something" })
     .input(z.strictObject({ params: z.strictObject({ id: z.string() }), query: plain.query }))
@@ -389,6 +401,7 @@ describe("lists", () => {
         await writer.execute("select pg_current_xact_id()");
         const ctx = {
           em: blind.em.fork(),
+          database: blind.em,
           vault: app.deps.vault,
           tenant: { teamId: team.team.id, environment: "LIVE" as const },
           target: "t",

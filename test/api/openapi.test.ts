@@ -119,7 +119,12 @@ describe("the OpenAPI document", () => {
       const without = [...operationsOf(withIssuer)].filter(
         ([, { security }]) => !security.some((way: Json) => way.OAuth !== undefined),
       );
-      assert.deepEqual(without.map(([id]) => id).sort(), ["previewNewsletterSend", "sendNewsletter"]);
+      assert.deepEqual(without.map(([id]) => id).sort(), [
+        "previewCampaignSend",
+        "previewNewsletterSend",
+        "sendCampaign",
+        "sendNewsletter",
+      ]);
       for (const [id, { security }] of operationsOf(withIssuer)) {
         const [{ ApiKey: needed }, , token] = security;
         if (token) assert.deepEqual(token, { OAuth: needed }, id);

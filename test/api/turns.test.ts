@@ -13,8 +13,9 @@ import { route } from "../support/routes.ts";
 /** Reads that wait for the test to let them end, by team. */
 const held = new Map<string, (() => void)[]>();
 
-const routes = router({
-  slow: route({ method: "GET", path: "/slow", scope: "lists:read", summary: "Reads until the test lets it end" })
+/** A route that reads until the test lets it end. */
+const slowRoute = (path: `/${string}`, largeAnswer = false) =>
+  route({ method: "GET", path, scope: "lists:read", summary: "Reads until the test lets it end", largeAnswer })
     .input(z.strictObject({}))
     .output(z.object({ object: z.literal("slow") }))
     .query(async ({ ctx }) => {
@@ -22,7 +23,11 @@ const routes = router({
       held.set(ctx.tenant.teamId, ofTeam);
       await new Promise<void>((resolve) => ofTeam.push(resolve));
       return ok({ object: "slow" as const });
-    }),
+    });
+
+const routes = router({
+  slow: slowRoute("/slow"),
+  long: slowRoute("/long", true),
   quick: route({ method: "GET", path: "/quick", scope: "lists:read", summary: "Reads at once" })
     .input(z.strictObject({}))
     .output(z.object({ object: z.literal("quick") }))
@@ -59,10 +64,20 @@ describe("The turns of requests", () => {
   after(() => app.close());
 
   /** Asks for more slow reads than may be under way, and lets them end one by one. */
-  async function askFor({ team, keys, atOnce }: { team: TestTeam; keys: readonly string[]; atOnce: number }) {
+  async function askFor({
+    team,
+    keys,
+    atOnce,
+    path = "/slow",
+  }: {
+    team: TestTeam;
+    keys: readonly string[];
+    atOnce: number;
+    path?: string;
+  }) {
     const other = await makeTeam();
     const begun = () => held.get(team.team.id)?.length ?? 0;
-    const asked = keys.flatMap((key) => Array.from({ length: 12 }, () => api(key, app.base).get("/slow")));
+    const asked = keys.flatMap((key) => Array.from({ length: 12 }, () => api(key, app.base).get(path)));
     await eventually(() => begun() === atOnce, { what: `${atOnce} reads` });
     const answers = await Promise.all(Array.from({ length: 8 }, () => api(other.keys.live, app.base).get("/quick")));
     assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200]);
@@ -76,15 +91,22 @@ describe("The turns of requests", () => {
     for (const { status } of await Promise.all(asked)) assert.equal(status, 200);
   }
 
-  it("runs two reads of a key at once and delays no other key", async () => {
+  it("runs eight reads of a key at once and delays no other key", async () => {
     const team = await makeTeam();
-    await askFor({ team, keys: [team.keys.live], atOnce: 2 });
+    await askFor({ team, keys: [team.keys.live], atOnce: 8 });
   });
 
-  it("runs four reads of a team at once, over all its keys, and delays no other team", async () => {
+  it("runs two reads of a key at once whose answers may be long, and its other reads beside them", async () => {
+    const team = await makeTeam();
+    const asked = askFor({ team, keys: [team.keys.live], atOnce: 2, path: "/long" });
+    assert.equal((await api(team.keys.live, app.base).get("/quick")).status, 200);
+    await asked;
+  });
+
+  it("runs sixteen reads of a team at once, over all its keys, and delays no other team", async () => {
     const team = await makeTeam();
     const more = await Promise.all(Array.from({ length: 4 }, async () => (await team.mint()).key));
-    await askFor({ team, keys: [team.keys.live, ...more], atOnce: 4 });
+    await askFor({ team, keys: [team.keys.live, ...more], atOnce: 16 });
   });
 
   it("takes eight bodies of a key at once, and the next one when one of them ends", async () => {

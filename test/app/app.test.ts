@@ -10,6 +10,7 @@ import { kysely } from "../../db/orm.ts";
 import { mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { addAccount, addSegment } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
 interface Ran {
@@ -131,7 +132,9 @@ describe("The app's command line", function () {
     it("accepts IANA time zones only", async () => {
       const { team: changed } = await json(["team:time-zone", "America/New_York", "--team", id]);
       assert.equal(changed.time_zone, "America/New_York");
-      await refused(["team:time-zone", "Mars/Olympus", "--team", id], /no IANA time zone/);
+      for (const zone of ["Mars/Olympus", "IST", "+03:00"]) {
+        await refused(["team:time-zone", zone, "--team", id], /no IANA time zone/);
+      }
     });
 
     it("adds, promotes and removes members, but not the last owner", async () => {
@@ -308,14 +311,80 @@ describe("The app's command line", function () {
       const args = ["complaint:record", "--newsletter", mail.newsletterId, "--email", mail.email.toUpperCase()];
       assert.equal((await json(args)).recorded, true);
       assert.equal((await json(args)).recorded, false);
-      const days = await kysely(team.em).selectFrom("delivery_days").selectAll().where("team_id", "=", id).execute();
-      assert.deepEqual(
-        days.map(({ complaints, delivered }) => [complaints, delivered]),
-        [[1, 0]],
-      );
+      const overview = await api(team.keys.live).get("/analytics/overview");
+      assert.deepEqual([overview.body.data.totals.complained, overview.body.data.totals.sent], [1, 0]);
       const { body } = await api(team.keys.live).get(`/suppressions/${encodeURIComponent(mail.email)}`);
       assert.equal(body.data.reason, "bounce:complaint");
       await refused([...args.slice(0, 4), uniqueEmail()], /not sent to this address/);
+    });
+  });
+
+  it("adds, changes, lists and removes the webhooks of providers", async () => {
+    const topic = "arn:aws:sns:eu-west-1:123456789012:reports";
+    const [ses] = (await json(["provider:add", "--provider", "ses", "--team", id])).sources;
+    assert.deepEqual([ses.provider, ses.topic, ses.public_key], ["SES", null, null]);
+    assert.match(ses.path, /^\/hooks\/ses\/[0-9a-z]{26}\.[\w-]{43}$/);
+    const changed = await json(["provider:set", "--source", ses.id, "--topic", topic]);
+    assert.deepEqual(changed.sources, [{ ...ses, topic }]);
+    await refused(["provider:set", "--source", ses.id, "--topic", "reports"], /ARN of an SNS topic/);
+    await refused(["provider:set", "--source", ses.id, "--public-key", "x"], /P-256/);
+    await refused(["provider:add", "--provider", "postmark", "--team", id], /It is one of: SES, SENDGRID/);
+    const added = await json(["provider:add", "--provider", "sendgrid", "--team", id]);
+    assert.deepEqual((await json(["provider:list", "--team", id])).sources, [...changed.sources, ...added.sources]);
+    await json(["provider:remove", "--source", ses.id]);
+    assert.deepEqual((await json(["provider:list", "--team", id])).sources, added.sources);
+    await refused(["provider:remove", "--source", ses.id], /no record/);
+  });
+
+  describe("campaigns", () => {
+    it("attaches a segment and accounts, in their order, and sets send days for drafts only", async () => {
+      const client = api(team.keys.live);
+      const draft = (await client.post("/campaigns", { name: "x" })).body.data.id;
+      const read = async () => (await client.get(`/campaigns/${draft}`)).body.data;
+      const segment = await addSegment(team);
+      const accounts = [
+        await addAccount(team, { email: uniqueEmail() }),
+        await addAccount(team, { email: uniqueEmail() }),
+      ];
+      await json(["campaign:attach-segment", "--campaign", draft, "--segment", segment]);
+      const attach = (ids: string) => ["campaign:attach-accounts", "--campaign", draft, "--accounts", ids];
+      for (const ids of [accounts, accounts.toReversed(), []]) {
+        assert.deepEqual((await json(attach(ids.join(",")))).accounts, ids);
+        const { segment_id, account_ids } = await read();
+        assert.deepEqual([segment_id, account_ids], [segment, ids]);
+      }
+      await refused(attach(`${accounts[0]},acct_none`), /no sending account acct_none/);
+      await refused(attach(Array.from({ length: 21 }, (_, i) => `acct_${i}`).join(",")), /at most 20/);
+      await json(["campaign:send-days", "--campaign", draft, "--days", "fri,1"]);
+      assert.deepEqual((await read()).send_days, [1, 5]);
+      await team.em.fork().execute("update campaigns set status = 'SENDING' where id = ?", [draft]);
+      await refused(attach(accounts.join(",")), /only a draft/);
+      await refused(["campaign:attach-segment", "--campaign", draft, "--segment", segment], /only a draft/);
+    });
+
+    it("does not attach another team's account or segment", async () => {
+      const other = await makeTeam();
+      const account = await addAccount(other, { email: uniqueEmail() });
+      const draft = (await api(team.keys.live).post("/campaigns", { name: "x" })).body.data.id;
+      const attach = ["campaign:attach-accounts", "--campaign", draft, "--accounts", account];
+      await refused(attach, new RegExp(`no sending account ${account}`));
+      const segment = await addSegment(other);
+      const target = ["campaign:attach-segment", "--campaign", draft, "--segment", segment];
+      await refused(target, /No record has this id/);
+    });
+
+    it("makes a drip sequence, which the API shows as a draft", async () => {
+      const { campaign, drip } = await json(["campaign:create", "--name", "Welcome", "--drip", "--team", id]);
+      assert.equal(drip, true);
+      assert.equal((await api(team.keys.live).get(`/campaigns/${campaign}`)).body.data.status, "DRAFT");
+    });
+
+    it("records a complaint about one newsletter or one campaign", async () => {
+      await refused(["complaint:record", "--email", uniqueEmail()], /--newsletter.*--campaign/);
+      await refused(
+        ["complaint:record", "--newsletter", "nl_x", "--campaign", "cmp_x", "--email", uniqueEmail()],
+        /--newsletter.*--campaign/,
+      );
     });
   });
 

@@ -192,9 +192,9 @@ describe("Newsletters", () => {
     await transaction(team.em, async (em) => {
       await em.nativeUpdate(Newsletter, { id: draft.id }, { status: "SENDING", sendId });
       await em.execute(
-        `insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, account_id, status,
+        `insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status,
            recipients, credits_reserved, cap_limit, cap_used_today, send_at)
-         values (?, ?, 'LIVE', 'newsletter', ?, 'key_x', 'acct_x', 'SENT', 10, 10, 10, 0, now())`,
+         values (?, ?, 'LIVE', 'newsletter', ?, 'key_x', 'SENT', 10, 10, 10, 0, now())`,
         [sendId, team.team.id, draft.id],
       );
       await em.execute("update sends set settled_at = now() where id = ?", [sendId]);

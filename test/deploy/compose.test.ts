@@ -127,6 +127,7 @@ describe("docker-compose.temporal.yml", () => {
     for (const setting of ["EGRESS_DENIED_NETWORKS", "SMTP_ALLOWED_HOSTS", "WEBHOOK_HTTPS_ONLY"]) {
       assert.deepEqual(heeding(setting).sort(), ["api", "dispatch", "webhooks"], setting);
     }
+    assert.deepEqual(heeding("RETURN_PATH_DOMAIN").sort(), ["dispatch", "intake"]);
     const limits = ["PROXY_ADDRESSES", "PROXY_HOPS", "RATE_LIMIT_PER_MINUTE", "FAILED_AUTHENTICATIONS_PER_MINUTE"];
     for (const setting of [...limits, "OAUTH_ISSUER", "OAUTH_JWKS_URL", "OAUTH_AUDIENCE"]) {
       assert.deepEqual(heeding(setting), ["api"], setting);
@@ -182,10 +183,11 @@ describe("docker-compose.temporal.yml", () => {
       services.flatMap(([name]) => (networksOf(name).includes(network) ? [name] : []));
     const processes = ours.map(([name]) => name);
     assert.deepEqual(members("data").sort(), [...processes, "postgres"].sort());
-    assert.deepEqual(members("temporal").sort(), [...processes, "temporal", "temporal-ui"].sort());
+    const withTemporal = processes.filter((name) => name !== "intake");
+    assert.deepEqual(members("temporal").sort(), [...withTemporal, "temporal", "temporal-ui"].sort());
     assert.deepEqual(members("temporal-data").sort(), ["temporal", "temporal-postgres", "temporal-schema"]);
     assert.deepEqual(members("egress").sort(), ["dispatch", "maintenance", "webhooks"]);
-    assert.deepEqual(members("public"), ["api"]);
+    assert.deepEqual(members("public").sort(), ["api", "intake"]);
     // The API's image also runs `account:connect`, which checks an account's server.
     assert.deepEqual(members("mail").sort(), ["api", "dispatch", "mail", "maintenance"]);
   });

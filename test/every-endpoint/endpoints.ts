@@ -4,12 +4,14 @@ import { appRouter } from "../../api/router.ts";
 import { EmailAccount } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { attachAccounts, attachSegment } from "../../domain/campaigns.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
 import { type ApiAnswer, api, type Json } from "../support/api.ts";
 import { declareFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { addSegment } from "../support/sending.ts";
 import { insertDelivery, QUIET_EVENT, webhookBody } from "../support/webhooks.ts";
 
 /*
@@ -70,6 +72,7 @@ export async function makeEstate(): Promise<Estate> {
   await make(`/lists/${list.id}/subscribers`, { subscriber_ids: [subscriber.id] });
   const draft = { name: "Draft", subject: "Hi", from_email: fromEmail, body: "<p>Hi</p>" };
   const newsletter = await make("/newsletters", draft);
+  const campaign = await make("/campaigns", { name: "Draft", subject: "Hi", body: "<p>Hi</p>" });
   await declareFields(team, { city: "text" });
   const contact = await make("/contacts", { email: uniqueEmail() });
   const email = uniqueEmail();
@@ -79,6 +82,8 @@ export async function makeEstate(): Promise<Estate> {
   const suppression = (await client.get(`/suppressions/${encodeURIComponent(email)}`)).body.data;
   await transaction(team.em, async (em) => {
     await attachList(em, newsletter.id, list.id);
+    await attachAccounts(em, campaign.id, [accountId]);
+    await attachSegment(em, campaign.id, await addSegment(team));
     await grantCredits(em, { teamId: team.team.id, environment: "LIVE" }, 100, "estate");
     await kysely(em)
       .insertInto("unsubscribes")
@@ -100,6 +105,7 @@ export async function makeEstate(): Promise<Estate> {
       subscriberId: subscriber.id,
       contactId: contact.id,
       newsletterId: newsletter.id,
+      campaignId: campaign.id,
       suppressionId: suppression.id,
       accountId,
       email,
@@ -115,6 +121,7 @@ export const absentValues = (): PathValues => ({
   subscriberId: newId("subscriber"),
   contactId: newId("contact"),
   newsletterId: newId("newsletter"),
+  campaignId: newId("campaign"),
   suppressionId: newId("suppression"),
   accountId: newId("account"),
   email: uniqueEmail(),
@@ -135,6 +142,9 @@ const BODIES: Record<string, (subscriberId: string) => Json> = {
   "POST /newsletters": () => ({ name: "New" }),
   "PATCH /newsletters/{newsletterId}": () => ({ name: "Changed" }),
   "POST /newsletters/{newsletterId}/send": () => ({ confirmation_token: "none" }),
+  "POST /campaigns": () => ({ name: "New" }),
+  "PATCH /campaigns/{campaignId}": () => ({ name: "Changed" }),
+  "POST /campaigns/{campaignId}/send": () => ({ confirmation_token: "none" }),
   "POST /webhooks": () => webhookBody(),
   "PATCH /webhooks/{webhookId}": () => ({ events: [QUIET_EVENT], name: "Changed" }),
   "POST /webhooks/{webhookId}/test": () => ({ type: QUIET_EVENT }),

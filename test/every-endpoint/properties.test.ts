@@ -46,6 +46,11 @@ const RECORDS: Record<string, Records> = {
     sorts: BOTH,
     add: async (estate) => (await post(estate, "/newsletters", { name: "N" })).id,
   },
+  "/campaigns": {
+    table: "campaigns",
+    sorts: BOTH,
+    add: async (estate) => (await post(estate, "/campaigns", { name: "C" })).id,
+  },
   "/suppressions": {
     table: "suppressions",
     sorts: BOTH,
@@ -111,6 +116,28 @@ describe("Reading a list page by page while its records change", () => {
   it("covers every paged list", () => {
     assert.deepEqual(Object.keys(RECORDS).sort(), PAGED.map(({ meta }) => meta.path).sort());
   });
+
+  for (const listing of PAGED) {
+    const { meta } = listing;
+    const own = ENDPOINTS.find(
+      (endpoint) => endpoint.meta.method === "GET" && endpoint.meta.path.replace(/\/\{\w+\}$/, "") === meta.path,
+    );
+    const spec = RECORDS[meta.path];
+    if (!own || !spec || own.meta.path === meta.path) continue;
+    it(`GET ${meta.path} shows a record as GET ${own.meta.path} does`, async () => {
+      const estate = await makeEstate();
+      await spec.add(estate);
+      const { body } = await api(estate.keys.live).get(pathOf(listing, estate.values));
+      assert.ok(body.data.length > 0);
+      const [, param = ""] = /\{(\w+)\}$/.exec(own.meta.path) ?? [];
+      for (const record of body.data) {
+        const values = { ...estate.values, [param]: param === "email" ? record.email : record.id };
+        const { body: alone } = await api(estate.keys.live).get(pathOf(own, values));
+        // The record's own endpoint may show more behind.
+        assert.deepEqual(Object.entries(alone.data).slice(0, Object.keys(record).length), Object.entries(record));
+      }
+    });
+  }
 
   interface Walked {
     /** Every record of every page, in order. */
@@ -257,6 +284,12 @@ const PATCHES: Record<string, Record<string, readonly [unknown, unknown]>> = {
     name: ["One", "Two"],
     subject: ["Hello", "Good morning"],
     from_email: ["one@example.com", "two@example.com"],
+    from_name: ["One", null],
+    body: ["<p>One</p>", "<p>Two</p>"],
+  },
+  "PATCH /campaigns/{campaignId}": {
+    name: ["One", "Two"],
+    subject: ["Hello", "Good morning"],
     from_name: ["One", null],
     body: ["<p>One</p>", "<p>Two</p>"],
   },

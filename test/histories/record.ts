@@ -10,8 +10,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Client, WithStartWorkflowOperation, WorkflowIdConflictPolicy } from "@temporalio/client";
 import proto from "@temporalio/proto";
 import { sql } from "kysely";
+import type { EmailAccount } from "../../db/entities/account.ts";
 import { kysely } from "../../db/orm.ts";
-import { passwordContext } from "../../domain/accounts.ts";
 import { newId } from "../../domain/ids.ts";
 import { reservePorts } from "../../stack/infra.ts";
 import { findTemporalCli } from "../../stack/temporal-cli.ts";
@@ -30,11 +30,13 @@ import {
   type Sender,
   type SenderOptions,
   setFaults,
+  setLogin,
   startSend,
+  startTomorrow,
   tokenOf,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { temporalClient } from "../support/temporal.ts";
+import { temporalClient, untilDetails as untilShown } from "../support/temporal.ts";
 import { historyFile, recordedHistory, type WorkflowHistory } from "./files.ts";
 
 /** Waits short enough to be waited for. */
@@ -82,29 +84,30 @@ function senderTo(names: Record<string, number>, options: SenderOptions = {}): P
   return makeSender({ recipients, ...options });
 }
 
+/** Two accounts of one connection each. @param second how the second differs */
+const twoAccounts = (second: Partial<EmailAccount> = {}): SenderOptions => ({
+  account: { maxConnections: 1 },
+  furtherAccounts: [second],
+});
+
 async function start(sender: Sender): Promise<string> {
   return (await startSend(sender)).data.id;
 }
 
 /** Confirmed for tomorrow. */
-async function startTomorrow(sender: Sender): Promise<string> {
-  await write(
-    sender,
-    sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
-      where id = ${sender.newsletterId}`,
-  );
-  return start(sender);
-}
+const startLater = async (sender: Sender): Promise<string> => (await startTomorrow(sender)).data.id;
 
 const dayComes = (sender: Sender, sendId: string) =>
   write(sender, sql`update sends set send_at = now() where id = ${sendId}`);
 
 const someMail = (sender: Sender) => until("some mail", async () => ((await ledgerStates(sender)).SENT ?? 0) > 3);
 
-const untilDetails = (sendId: string, text: string) =>
-  until(`"${text}" in the UI`, async () => {
-    const { currentDetails } = await handleOf(sendId).query<{ currentDetails: string }>("__temporal_workflow_metadata");
-    return currentDetails.includes(text);
+const untilDetails = (sendId: string, text: string) => untilShown(temporal, sendId, text, PATIENCE_MS);
+
+const untilBothMail = (sendId: string) =>
+  until("both accounts at work", async () => {
+    const { raw } = await handleOf(sendId).describe();
+    return raw.pendingActivities?.length === 2;
   });
 
 const untilOperator = (sendId: string) =>
@@ -208,7 +211,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "sent-on-its-day": async () => {
     const sender = await senderTo({ reader: 2 });
-    const sendId = await startTomorrow(sender);
+    const sendId = await startLater(sender);
     await untilDetails(sendId, "starts at its send_at");
     await dayComes(sender, sendId);
     await update(sendId, "retry");
@@ -227,7 +230,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "paused-while-scheduled": async () => {
     const sender = await senderTo({ reader: 2 });
-    const sendId = await startTomorrow(sender);
+    const sendId = await startLater(sender);
     await update(sendId, "pause");
     await untilDetails(sendId, "Paused by an operator");
     await update(sendId, "resume");
@@ -239,7 +242,7 @@ const PATHS: Record<string, () => Promise<string>> = {
   },
 
   "cancelled-while-scheduled": async () => {
-    const sendId = await startTomorrow(await senderTo({ reader: 2 }));
+    const sendId = await startLater(await senderTo({ reader: 2 }));
     await update(sendId, "cancel");
     return sendId;
   },
@@ -313,11 +316,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "login-refused-then-resumed": async () => {
     const sender = await senderTo({ reader: 2 });
-    const password = sender.vault.encrypt("not the password", passwordContext(sender.accountId));
-    await write(
-      sender,
-      sql`update email_accounts set username = 'news', encrypted_password = ${password} where id = ${sender.accountId}`,
-    );
+    await setLogin(sender, "not the password");
     const sendId = await start(sender);
     await untilDetails(sendId, "login_refused");
     await write(
@@ -330,7 +329,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "account-not-active-then-resumed": async () => {
     const sender = await senderTo({ reader: 2 });
-    const sendId = await startTomorrow(sender);
+    const sendId = await startLater(sender);
     const setStatus = (status: string) =>
       write(sender, sql`update email_accounts set status = ${status} where id = ${sender.accountId}`);
     await setStatus("SUSPENDED");
@@ -438,7 +437,7 @@ const PATHS: Record<string, () => Promise<string>> = {
 
   "long-while-paused": async () => {
     const sender = await senderTo({ reader: 3 });
-    const sendId = await startTomorrow(sender);
+    const sendId = await startLater(sender);
     await update(sendId, "pause");
     const { runId } = await handleOf(sendId).describe();
     await until("a second run", async () => {
@@ -484,6 +483,56 @@ const PATHS: Record<string, () => Promise<string>> = {
   },
 
   failed: async () => start(await senderTo({ nobody: 2 })),
+
+  "two-accounts": async () => start(await senderTo({ slow: 60 }, twoAccounts())),
+
+  "two-accounts-one-fails": async () => start(await senderTo({ slow: 40, deferred: 1 }, twoAccounts({ port: 1 }))),
+
+  "two-accounts-both-fail-then-resumed": async () => {
+    const sender = await senderTo({ reader: 4 }, twoAccounts());
+    const sendId = await startLater(sender);
+    const setStatus = (status: string) =>
+      write(sender, sql`update email_accounts set status = ${status} where id = any(${sender.accountIds}::text[])`);
+    await setStatus("SUSPENDED");
+    await dayComes(sender, sendId);
+    await update(sendId, "retry");
+    await untilDetails(sendId, `${sender.accountId} account_not_active, `);
+    await setStatus("ACTIVE");
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "two-accounts-paused-in-two-slices": async () => {
+    const sendId = await start(await senderTo({ tardy: 8 }, twoAccounts()));
+    await untilBothMail(sendId);
+    await update(sendId, "pause");
+    await untilDetails(sendId, "Paused by an operator");
+    await update(sendId, "resume");
+    return sendId;
+  },
+
+  "two-accounts-cancelled": async () => {
+    const sendId = await start(await senderTo({ tardy: 16 }, twoAccounts()));
+    await untilBothMail(sendId);
+    await update(sendId, "cancel");
+    return sendId;
+  },
+
+  "two-accounts-one-full": async () => {
+    const sendId = await start(await senderTo({ slow: 60 }, twoAccounts({ hourlyLimit: 2 })));
+    await untilDetails(sendId, "has its connections or limits used up");
+    return sendId;
+  },
+
+  "two-accounts-continued-as-new": async () => {
+    const sendId = await start(await senderTo({ slow: 200 }, twoAccounts({ port: 1 })));
+    const { runId } = await handleOf(sendId).describe();
+    await until("a second run", async () => {
+      await update(sendId, "retry");
+      return (await handleOf(sendId).describe()).runId !== runId;
+    });
+    return sendId;
+  },
 
   "continued-as-new": async () => {
     const sender = await senderTo({ reader: 3 });

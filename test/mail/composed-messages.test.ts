@@ -8,7 +8,7 @@ const contentOf = (html: string, fromName = "News") => ({
   fromEmail: "news@example.com",
   fromName,
 });
-const send = (sendId: string) => ({ teamId: "team", sendId });
+const send = (sendId: string, accountId = "account") => ({ teamId: "team", sendId, accountId });
 
 describe("The composed messages of a dispatch worker", () => {
   it("are composed once for all slices of a send", async () => {
@@ -19,6 +19,16 @@ describe("The composed messages of a dispatch worker", () => {
     assert.notEqual(other, first);
     assert.equal(await messages.compose(send("a"), contentOf("<p>News</p>")), await first);
     await other;
+  });
+
+  it("are kept for each account of a send", async () => {
+    const messages = new ComposedMessages();
+    const [first, second] = ["one", "two"].map((account) =>
+      messages.compose(send("a", account), contentOf("<p>News</p>")),
+    );
+    assert.notEqual(first, second);
+    assert.equal(messages.compose(send("a", "one"), contentOf("<p>News</p>")), first);
+    await Promise.all([first, second]);
   });
 
   it("are composed again when the sender's name has changed", async () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
+import { checkTemplates } from "../../domain/drafts.ts";
 import { ExaminationThread } from "../../domain/mail/examination.ts";
 import type { ExaminationTask } from "../../domain/mail/examination-task.ts";
-import { checkTemplates } from "../../domain/newsletters.ts";
 import { eventually } from "../support/eventually.ts";
 
 const compose = (html: string): ExaminationTask => ({
@@ -14,7 +14,9 @@ const SLOW = compose(
 );
 const QUICK = compose("<p>News</p>");
 
-describe("The thread that reads contents", () => {
+describe("The thread that reads contents", function () {
+  this.timeout(120_000);
+
   it("is ended when a content takes too long, and a new one reads the next", async () => {
     const thread = new ExaminationThread({ cpuMs: 100 });
     const answer = await thread.run("team", SLOW);

@@ -313,6 +313,18 @@ describe("A message", () => {
     }
   });
 
+  it("has its footer first where custom fields can push the end out of sight", async () => {
+    const text = "word ".repeat(12_000);
+    for (const [tags, isFirst] of [
+      [1, false],
+      [30, true],
+    ] as const) {
+      const html = `<p>${text}</p>${"<p>{{ fields.about }}</p>".repeat(tags)}`;
+      const { html: shown = "" } = await PostalMime.parse(fill({ html }, { fields: { about: "short" } }).message);
+      assert.equal(shown.indexOf("https://mail.example.com/u/abc") < shown.indexOf("word"), isFirst, `${tags} fields`);
+    }
+  });
+
   it("has a link to unsubscribe whatever a custom field is", async () => {
     for (const html of [
       `{% if fields.vip %}Dear{% else %}${LINK}{% endif %}`,
@@ -389,11 +401,16 @@ describe("A message", () => {
   });
 
   it("is refused only for the recipient whom it would be larger than 4 MB for", () => {
-    for (const more of ["", "{% if email %} {% endif %}", "я".repeat(300_000)]) {
+    const large = "名".repeat(700);
+    for (const [more, firstName] of [
+      ["", large],
+      ["{% if email %} {% endif %}", large],
+      ["я".repeat(300_000), "é".repeat(1_000)],
+    ] as const) {
       const composed = composeMessage({ ...content, html: `<p>${"{{ first_name }}".repeat(1_990)}</p>${more}${LINK}` });
       assertWellFormed(composed.fill(recipient).message);
       assert.throws(
-        () => composed.fill({ ...recipient, firstName: "é".repeat(1_000) }),
+        () => composed.fill({ ...recipient, firstName }),
         (error) => error instanceof UnsendableError && /more than 4000000 bytes|more than 2000000/.test(error.message),
       );
     }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { classOfStatus } from "../../domain/mail/enhanced-status.ts";
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { classifyAnswer, parseReply, type SmtpAnswer, scrubResponse } from "../../domain/mail/smtp-answer.ts";
 
@@ -125,6 +126,52 @@ const cases: [SmtpAnswer, Expected][] = [
     { outcome: "rejected", policy: true, reason: "policy_refused" },
   ],
 
+  // A mailbox that takes no mail at present, at whatever stage
+  [
+    { stage: "rcpt", code: 552, enhanced: "5.2.2" },
+    { outcome: "rejected", reason: "mailbox_full" },
+  ],
+  [
+    { stage: "dot", code: 552, enhanced: "5.2.2" },
+    { outcome: "rejected", reason: "mailbox_full", suppress: false, policy: false },
+  ],
+  [
+    { stage: "rcpt", code: 452, enhanced: "4.2.2" },
+    { outcome: "deferred", reason: "mailbox_full" },
+  ],
+  [
+    { stage: "rcpt", code: 550, enhanced: "5.2.1" },
+    { outcome: "rejected", reason: "mailbox_disabled" },
+  ],
+
+  // Codes that contradict their reply
+  [
+    { stage: "rcpt", code: 550, enhanced: "4.1.1" },
+    { outcome: "rejected", reason: "recipient_refused", suppress: false },
+  ],
+  [
+    { stage: "rcpt", code: 550, enhanced: "5.1.5" },
+    { outcome: "rejected", reason: "recipient_refused", suppress: false },
+  ],
+  [
+    { stage: "rcpt", code: 550, enhanced: "5.9.1" },
+    { outcome: "rejected", reason: "recipient_refused", suppress: false },
+  ],
+
+  // Senders and messages that are refused
+  [
+    { stage: "rcpt", code: 550, enhanced: "5.7.27" },
+    { outcome: "rejected", reason: "policy_refused", policy: true },
+  ],
+  [
+    { stage: "dot", code: 550, enhanced: "5.7.20" },
+    { outcome: "rejected", reason: "policy_refused", policy: true },
+  ],
+  [
+    { stage: "rcpt", code: 552, enhanced: "5.3.4" },
+    { outcome: "rejected", reason: "content_refused", policy: true },
+  ],
+
   // Account failures
   [
     { stage: "connect", network: "refused" },
@@ -243,6 +290,34 @@ describe("SMTP answers", () => {
       for (let code = 200; code < 600; code++) {
         if (classified({ stage, code }).suppress) assert.deepEqual([stage, code > 549 && code < 554], ["rcpt", true]);
       }
+    }
+  });
+
+  it("suppress for no enhanced code but those of an address without a mailbox", () => {
+    const suppressing = new Set<string>();
+    for (let subject = 0; subject <= 9; subject++) {
+      for (let detail = 0; detail <= 40; detail++) {
+        const enhanced = `5.${subject}.${detail}`;
+        for (const stage of ["mail", "rcpt", "data", "dot"] as const) {
+          const { suppress } = classified({ stage, code: 550, enhanced });
+          if (suppress) suppressing.add(`${stage} ${enhanced}`);
+        }
+      }
+    }
+    // Those of the registry; others of subject 1 are read as addresses too.
+    const registered = ["5.1.0", "5.1.1", "5.1.2", "5.1.3", "5.1.4", "5.1.6", "5.1.10"];
+    for (const enhanced of registered) assert.ok(suppressing.has(`rcpt ${enhanced}`), enhanced);
+    for (const one of suppressing) assert.match(one, /^rcpt 5\.1\./);
+    for (const one of ["5.1.5", "5.1.7", "5.1.8", "5.1.9"]) assert.ok(!suppressing.has(`rcpt ${one}`), one);
+  });
+
+  it("have the class of their subject where the registry lists no such code", () => {
+    assert.equal(classOfStatus("5.4.310"), "system");
+    assert.equal(classOfStatus("5.7.515"), "policy");
+    assert.equal(classOfStatus("5.1.90"), "unknown");
+    assert.equal(classOfStatus("4.2.99"), "disabled");
+    for (const text of ["5.8.1", "6.1.1", "5.1", "5.1.1.1", "constructor", "5.1.*"]) {
+      assert.equal(classOfStatus(text), undefined, text);
     }
   });
 

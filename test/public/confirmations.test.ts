@@ -87,7 +87,7 @@ describe("Confirmation mails of double opt-in", () => {
     const email = uniqueEmail("opt-in");
     const id = await transaction(forTenant(orm.em, tenant), async (em) => {
       const list = await createList(em, tenant, { name: listName, description: null, optin: "DOUBLE" }, env.MAX_LISTS);
-      const { record: subscriber } = await createSubscriber(em, tenant, { email, firstName: null, lastName: null });
+      const subscriber = await createSubscriber(em, tenant, { email, firstName: null, lastName: null });
       await addSubscribers(em, tenant, list.id, [subscriber.id]);
       return subscriber.id;
     });
@@ -170,7 +170,7 @@ describe("Confirmation mails of double opt-in", () => {
     /** A subscriber of as many lists as asked for. */
     async function onLists(email: string, lists: number, of = tenant): Promise<{ id: string; lists: string[] }> {
       return transaction(forTenant(orm.em, of), async (em) => {
-        const { record: subscriber } = await createSubscriber(em, of, { email, firstName: null, lastName: null });
+        const subscriber = await createSubscriber(em, of, { email, firstName: null, lastName: null });
         const made: string[] = [];
         for (let n = 0; n < lists; n++) {
           const list = await createList(em, of, { name: "List", description: null, optin: "DOUBLE" }, env.MAX_LISTS);

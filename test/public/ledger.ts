@@ -12,21 +12,14 @@ export interface MailedLetter extends MailRef {
   email: string;
 }
 
-/** Records a newsletter to two lists that was mailed to a subscriber of both. */
-export async function mailLetter({ em, team, keys }: TestTeam): Promise<MailedLetter> {
-  const client = api(keys.live);
-  const made = async (path: string, body: Json): Promise<string> => (await client.post(path, body)).body.data.id;
-  const email = uniqueEmail("reader");
-  const subscriberId = await made("/subscribers", { email });
-  const newsletterId = await made("/newsletters", { name: "Letter" });
-  const listIds = [await made("/lists", { name: "One" }), await made("/lists", { name: "Two" })];
-  for (const id of listIds) await client.post(`/lists/${id}/subscribers`, { subscriber_ids: [subscriberId] });
+/** Records that a newsletter was sent, to recipients that the caller adds to the ledger. @returns the send's id */
+export async function recordSend(
+  { em, team }: Pick<TestTeam, "em" | "team">,
+  newsletterId: string,
+  recipients = 1,
+): Promise<string> {
   const sendId = newId("send");
   const db = kysely(em);
-  await db
-    .insertInto("newsletter_lists")
-    .values(listIds.map((list_id) => ({ newsletter_id: newsletterId, list_id })))
-    .execute();
   await db
     .insertInto("sends")
     .values({
@@ -36,17 +29,34 @@ export async function mailLetter({ em, team, keys }: TestTeam): Promise<MailedLe
       resource_type: "newsletter",
       resource_id: newsletterId,
       api_key_id: "key_x",
-      account_id: "acct_x",
       status: "SENT",
-      recipients: 1,
-      credits_reserved: 1,
-      cap_limit: 1,
-      cap_used_today: 1,
+      recipients,
+      credits_reserved: recipients,
+      cap_limit: recipients,
+      cap_used_today: recipients,
       send_at: new Date(),
       settled_at: new Date(),
     })
     .execute();
   await db.updateTable("newsletters").set({ send_id: sendId, status: "SENT" }).where("id", "=", newsletterId).execute();
+  return sendId;
+}
+
+/** Records a newsletter to two lists that was mailed to a subscriber of both. */
+export async function mailLetter({ em, team, keys }: TestTeam): Promise<MailedLetter> {
+  const client = api(keys.live);
+  const made = async (path: string, body: Json): Promise<string> => (await client.post(path, body)).body.data.id;
+  const email = uniqueEmail("reader");
+  const subscriberId = await made("/subscribers", { email });
+  const newsletterId = await made("/newsletters", { name: "Letter" });
+  const listIds = [await made("/lists", { name: "One" }), await made("/lists", { name: "Two" })];
+  for (const id of listIds) await client.post(`/lists/${id}/subscribers`, { subscriber_ids: [subscriberId] });
+  const db = kysely(em);
+  await db
+    .insertInto("newsletter_lists")
+    .values(listIds.map((list_id) => ({ newsletter_id: newsletterId, list_id })))
+    .execute();
+  const sendId = await recordSend({ em, team }, newsletterId);
   await db
     .insertInto("send_recipients")
     .values({

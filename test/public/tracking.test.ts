@@ -2,10 +2,19 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { SIGNS } from "../../domain/tracking/automatic.ts";
+import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { openReceiver } from "../support/receiver.ts";
-import { anotherNewsletter, makeSender, type Sender, type SenderOptions, sendAndWait } from "../support/sending.ts";
+import {
+  type AnySender,
+  anotherNewsletter,
+  makeCampaignSender,
+  makeSender,
+  type Sender,
+  type SenderOptions,
+  sendAndWait,
+} from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { makeEndpoint } from "../support/webhooks.ts";
 import { automaticHitsOf, BROWSER, engagementsOf, hit, letTimePass, mailsOf, type ReceivedMail } from "./tracking.ts";
@@ -14,7 +23,7 @@ const BODY = `<html><body><p>Dear {{ first_name }}, <a href="https://shop.exampl
   <a href="https://shop.example/">shop</a></p></body></html>`;
 const SHOP = "https://shop.example/news?a=1&b=2#top";
 
-const setTracking = (sender: Sender, tracking: boolean) =>
+const setTracking = (sender: AnySender, tracking: boolean) =>
   sender.em.fork().execute("update teams set tracking = ? where id = ?", [tracking, sender.team.id]);
 
 /** A sender whose newsletter was sent with tracking, a minute ago. */
@@ -57,7 +66,7 @@ describe("Tracking of opens and clicks", () => {
     );
 
   describe("the switch", () => {
-    const isTracked = async (sender: Sender): Promise<boolean> => {
+    const isTracked = async (sender: AnySender): Promise<boolean> => {
       await sendAndWait(sender);
       const mail = first(await mailsOf(sender));
       assert.equal(mail.pixel !== undefined, mail.links.length > 0);
@@ -70,7 +79,7 @@ describe("Tracking of opens and clicks", () => {
       assert.deepEqual(first(await mailsOf(sender)).hrefs.slice(0, 2), [SHOP, "https://shop.example/"]);
     });
 
-    it("is turned on for a team, and by a newsletter either way", async function () {
+    it("is turned on for a team, and by a newsletter or a campaign either way", async function () {
       this.timeout(60_000);
       const run = async (...args: string[]) => {
         const { code, stderr, json } = await app("--json", ...args);
@@ -92,6 +101,14 @@ describe("Tracking of opens and clicks", () => {
       await run("newsletter:tracking", "on", "--newsletter", left.newsletterId);
       assert.equal((await run("newsletter:tracking", "team", "--newsletter", left.newsletterId)).tracking, null);
       assert.equal(await isTracked(left), false);
+
+      const campaign = await makeCampaignSender({ body: BODY, recipients: 1 });
+      await setTracking(campaign, true);
+      assert.equal((await run("campaign:tracking", "off", "--campaign", campaign.campaignId)).tracking, false);
+      assert.equal(await isTracked(campaign), false);
+      const trackedCampaign = await makeCampaignSender({ body: BODY, recipients: 1 });
+      await run("campaign:tracking", "on", "--campaign", trackedCampaign.campaignId);
+      assert.equal(await isTracked(trackedCampaign), true);
 
       const refused = await app("newsletter:tracking", "off", "--newsletter", on.newsletterId);
       assert.match(refused.stderr, /only a draft/);
@@ -268,6 +285,13 @@ describe("Tracking of opens and clicks", () => {
           ["person1", "opened", 1],
         ]);
         for (const { first_at, last_at } of await engagementsOf(sender)) assert.ok(first_at <= last_at);
+        const { totals, rates } = (await api(sender.keys.live).get("/analytics/overview")).body.data;
+        const { sent, opened, opened_unique, clicked, clicked_unique } = totals;
+        assert.deepEqual(
+          { sent, opened, opened_unique, clicked, clicked_unique },
+          { sent: 2, opened: 3, opened_unique: 2, clicked: 2, clicked_unique: 1 },
+        );
+        assert.deepEqual([rates.opened, rates.clicked], [1, 0.5]);
         const [row] = await sender.em
           .fork()
           .execute("select team_id, environment, resource_id from engagements where resource_id = ? limit 1", [

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { type CaughtMail, caughtMails, readMail, type Sender } from "../support/sending.ts";
+import { type AnySender, type CaughtMail, caughtMails, readMail, type Sender } from "../support/sending.ts";
 
 /** The user agent of a browser, with which a hit counts. */
 export const BROWSER =
@@ -41,7 +41,7 @@ async function received(mail: CaughtMail): Promise<ReceivedMail> {
 }
 
 /** The mails of a sender's audience, by address. */
-export async function mailsOf(sender: Sender): Promise<ReceivedMail[]> {
+export async function mailsOf(sender: AnySender): Promise<ReceivedMail[]> {
   const mails = await Promise.all((await caughtMails(sender)).map(received));
   return mails.sort((a, b) => a.email.localeCompare(b.email));
 }

@@ -3,7 +3,6 @@ import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
-import { passwordContext } from "../../domain/accounts.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { outcomesOf } from "../support/outcomes.ts";
@@ -11,12 +10,15 @@ import {
   addSubscribers,
   caughtMails,
   credits,
+  describeOverAccounts,
   type FaultRule,
   ledgerStates,
   makeSender,
+  pausedFor,
   people,
   type Sender,
   setFaults,
+  setLogin,
   startSend,
   untilStatus,
 } from "../support/sending.ts";
@@ -40,6 +42,9 @@ const refused = (stage: "rcpt" | "data", code: number, message: string) => ({ st
 const KINDS: Record<string, Kind> = {
   greylisted: { count: 20, fault: refused("rcpt", 450, "4.2.0 Greylisted"), state: "SENT", caught: [1, 1] },
   nobody: { count: 8, fault: refused("rcpt", 550, "5.1.1 No such user"), state: "REJECTED", caught: [0, 0] },
+  full: { count: 4, fault: refused("rcpt", 552, "5.2.2 Mailbox full"), state: "REJECTED", caught: [0, 0] },
+  disabled: { count: 4, fault: refused("rcpt", 550, "5.2.1 Mailbox disabled"), state: "REJECTED", caught: [0, 0] },
+  blocked: { count: 4, fault: refused("rcpt", 550, "5.7.25 No reverse DNS"), state: "REJECTED", caught: [0, 0] },
   deferred: { count: 4, fault: refused("rcpt", 450, "4.2.0 Later"), state: "EXPIRED", caught: [0, 0] },
   closing: { count: 8, fault: refused("rcpt", 421, "4.3.2 Closing"), state: "SENT", caught: [1, 1] },
   closingatdot: { count: 4, fault: refused("data", 421, "4.3.2 Closing"), state: "SENT", caught: [1, 1] },
@@ -61,7 +66,7 @@ const rulesFor = (audience: string): FaultRule[] =>
 const countOf = (state: RecipientState) =>
   Object.values(KINDS).reduce((sum, kind) => sum + (kind.state === state ? kind.count : 0), 0);
 
-describe("A faulty server", () => {
+describeOverAccounts("A faulty server", ({ accounts, furtherAccounts }) => {
   let connection: Connection;
   let temporal: Client;
 
@@ -75,7 +80,12 @@ describe("A faulty server", () => {
 
   it("gives each of 400 recipients the outcome of its own fault", async function () {
     this.timeout(90_000);
-    const sender = await makeSender({ recipients: 0, credits: 400, account: { maxConnections: 20 } });
+    const sender = await makeSender({
+      recipients: 0,
+      credits: 400,
+      account: { maxConnections: 20 / accounts },
+      furtherAccounts,
+    });
     const { audience } = sender;
     const odd = Object.entries(KINDS).flatMap(([kind, { count }]) =>
       Array.from({ length: count }, (_, i) => ({ email: `${kind}${i}@${audience}` })),
@@ -122,10 +132,8 @@ describe("A faulty server", () => {
 
   it("that refuses logins half way pauses the send, and after a resume each recipient is mailed once", async function () {
     this.timeout(60_000);
-    const sender = await makeSender({ recipients: 60, account: { maxConnections: 2 } });
-    const password = sender.vault.encrypt("a password", passwordContext(sender.accountId));
-    await sql`update email_accounts set username = 'news', encrypted_password = ${password}
-      where id = ${sender.accountId}`.execute(kysely(sender.em));
+    const sender = await makeSender({ recipients: 60, account: { maxConnections: 2 / accounts }, furtherAccounts });
+    await setLogin(sender, "a password");
     const { audience } = sender;
     await setFaults([{ stage: "data", match: audience, delayMs: 20 }]);
     const { data } = await startSend(sender);
@@ -138,7 +146,7 @@ describe("A faulty server", () => {
     const { rows } = await sql<{ pause_reason: string }>`select pause_reason from sends where id = ${data.id}`.execute(
       kysely(sender.em),
     );
-    assert.deepEqual(rows, [{ pause_reason: "login_refused" }]);
+    assert.deepEqual(rows, [{ pause_reason: pausedFor("login_refused", sender) }]);
     const { SENT = 0, QUEUED = 0, DEFERRED = 0, ...others } = await ledgerStates(sender);
     assert.deepEqual(others, {}, "none failed");
     assert.equal(SENT + QUEUED + DEFERRED, 60);
@@ -151,7 +159,7 @@ describe("A faulty server", () => {
 
   it("whose disk is full defers every recipient, and each is mailed once when there is space", async function () {
     this.timeout(60_000);
-    const sender = await makeSender({ recipients: 60, account: { maxConnections: 5 } });
+    const sender = await makeSender({ recipients: 60, account: { maxConnections: 5 }, furtherAccounts });
     await setFaults([
       { stage: "data", match: sender.audience, code: 452, message: "4.3.1 Insufficient system storage" },
     ]);

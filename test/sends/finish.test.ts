@@ -1,20 +1,17 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import { closeDispatch, openDispatch } from "../../domain/sends/lanes.ts";
 import { finishSend } from "../../domain/sends/lifecycle.ts";
 import { closeReview } from "../../domain/sends/review.ts";
-import { credits, ledgerStates, makeSender, startSend } from "../support/sending.ts";
+import { stageBatch } from "../../domain/sends/staging.ts";
+import { credits, ledgerStates, makeSender, type SenderOptions, startUntaken } from "../support/sending.ts";
 
 /** A send of three recipients that is SENDING and that no worker takes. */
-async function sending() {
-  const sender = await makeSender({ recipients: 3, credits: 3 });
+async function sending(options: SenderOptions = {}) {
+  const sender = await makeSender({ recipients: 3, credits: 3, ...options });
   const db = kysely(sender.em);
-  // Its workflow waits for tomorrow.
-  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
-    where id = ${sender.newsletterId}`.execute(db);
-  const { data } = await startSend(sender);
-  const sendId: string = data.id;
-  await sql`update sends set status = 'SENDING' where id = ${sendId}`.execute(db);
+  const sendId = await startUntaken(sender);
   const setStates = (states: string[]) =>
     sql`update send_recipients r set state = s.state from unnest(${states}::text[]) with ordinality s (state, seq)
       where r.send_id = ${sendId} and r.seq = s.seq`.execute(db);
@@ -37,12 +34,31 @@ describe("The end of a send", () => {
     });
   }
 
+  it("lists the rows of a dead attempt as unknown when no other attempt of its lane follows", async () => {
+    const { sender, setStates, finish, sendId } = await sending({ furtherAccounts: [{}] });
+    const [first = "", second = ""] = sender.accountIds;
+    const em = () => sender.em.fork();
+    const lanes = [await openDispatch(em(), { sendId, accountId: first })];
+    lanes.push(await openDispatch(em(), { sendId, accountId: second }));
+    const [working, dead] = lanes.map((lane) => lane ?? assert.fail("there is no such lane"));
+    assert.ok(working && dead);
+    assert.equal((await stageBatch(em(), dead, { afterSeq: 0, limit: 1 })).recipients.length, 1);
+    await closeDispatch(em(), working, 3);
+    await setStates(["SENDING", "SENT", "SENT"]);
+
+    const { status, sent, unknown, lost } = await finish();
+    assert.deepEqual({ status, sent, unknown, lost }, { status: "SENT", sent: 2, unknown: 1, lost: 1 });
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+    assert.equal((await openDispatch(em(), { sendId, accountId: second }))?.epoch, dead.epoch + 2, "a new epoch");
+  });
+
   it("opens a review of unknown outcomes once: one that an operator closed stays closed", async () => {
     const { sender, setStates, finish, sendId } = await sending();
     await setStates(["SENT", "SENT", "UNKNOWN"]);
     assert.ok((await finish()).reviewMs > 0);
     assert.ok((await finish()).reviewMs > 0, "it is still open");
     await closeReview(sender.em.fork(), sendId);
-    assert.deepEqual(await finish(), { status: "SENT", sent: 2, unknown: 1, cancelled: 0, reviewMs: 0 });
+    assert.deepEqual(await finish(), { status: "SENT", sent: 2, unknown: 1, cancelled: 0, lost: 0, reviewMs: 0 });
   });
 });

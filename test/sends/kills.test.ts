@@ -14,6 +14,7 @@ import {
   caughtMails,
   confirm,
   credits,
+  describeOverAccounts,
   freshKey,
   ledgerStates,
   makeSender,
@@ -56,13 +57,13 @@ async function assertHonest(sender: Sender, recipients: number): Promise<number>
   return outcomes.filter(({ state }) => state === "UNKNOWN").length;
 }
 
-describe("A send under kills", () => {
+describeOverAccounts("A send under kills", ({ accounts, furtherAccounts }) => {
   afterEach(() => setFaults([]));
 
   it(`continues after five kills of its worker in 2,000 recipients (SEED=${SEED})`, async function () {
     this.timeout(180_000);
     const [recipients, connections, kills] = [2_000, 10, 5];
-    const sender = await makeSender({ recipients, account: { maxConnections: connections } });
+    const sender = await makeSender({ recipients, account: { maxConnections: connections }, furtherAccounts });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 5 }]);
     // One in every fifth of the mails, the first and the last few left out.
     const [at = []] = fc.sample(fc.tuple(...Array.from({ length: kills }, () => fc.nat(300))), {
@@ -77,12 +78,12 @@ describe("A send under kills", () => {
     }
     await untilStatus(sender, ["SENT"], 60_000);
     const unknown = await assertHonest(sender, recipients);
-    assert.ok(unknown <= 3 * connections * kills, `${unknown} unknown`);
+    assert.ok(unknown <= 3 * connections * accounts * kills, `${unknown} unknown`);
   });
 
   it("continues after a kill of Temporal: no outcome is unknown, because no worker died", async function () {
     this.timeout(120_000);
-    const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 } });
+    const sender = await makeSender({ recipients: 600, account: { maxConnections: 4 }, furtherAccounts });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
     const since = await received();
     await startSend(sender);

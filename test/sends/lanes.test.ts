@@ -14,7 +14,7 @@ import {
 import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { type StagedRecipient, stageBatch } from "../../domain/sends/staging.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
-import { makeSender, type Sender, startSend } from "../support/sending.ts";
+import { makeSender, type Sender, startUntaken } from "../support/sending.ts";
 
 const POLICY = { ladderSeconds: [60], windowSeconds: 3_600 };
 const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
@@ -29,19 +29,9 @@ interface Row {
 
 /** A send that is SENDING over two accounts and that no worker takes. */
 async function twoLanes(recipients: number) {
-  const sender = await makeSender({ recipients });
-  const db = kysely(sender.em);
-  // Its workflow waits for tomorrow.
-  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
-    where id = ${sender.newsletterId}`.execute(db);
-  const { data } = await startSend(sender);
-  const sendId: string = data.id;
-  const [first, second] = [sender.accountId, `${sender.accountId}_2`];
-  await sql`insert into email_accounts
-    select (jsonb_populate_record(a, jsonb_build_object('id', ${second}::text, 'email', 'second@' || ${sender.domain}))).*
-    from email_accounts a where a.id = ${first}`.execute(db);
-  await sql`insert into send_lanes (send_id, account_id) values (${sendId}, ${second})`.execute(db);
-  await sql`update sends set status = 'SENDING' where id = ${sendId}`.execute(db);
+  const sender = await makeSender({ recipients, furtherAccounts: [{}] });
+  const sendId = await startUntaken(sender);
+  const [first = "", second = ""] = sender.accountIds;
   const open = async (accountId: string): Promise<OpenedDispatch> =>
     (await openDispatch(sender.em.fork(), { sendId, accountId })) ?? assert.fail("there is no such lane");
   return { sender, sendId, first, second, open };

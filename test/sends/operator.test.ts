@@ -10,31 +10,33 @@ import { ApplicationFailure } from "@temporalio/common";
 import proto from "@temporalio/proto";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
-import { passwordContext } from "../../domain/accounts.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   caughtMails,
   confirm,
   credits,
+  describeOverAccounts,
   ledgerStates,
-  makeSender,
+  makeSender as makeSenderWith,
+  type OverAccounts,
   type Sender,
+  type SenderOptions,
   sendAndWait,
   setFaults,
+  setLogin,
   startSend,
+  startTomorrow,
   tokenOf,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { temporalClient } from "../support/temporal.ts";
-
-/** As many events as make a run continue as a new one. */
-const LONG_HISTORY = 3_000;
-const SIGNALS_AT_ONCE = 100;
+import { makeLong, temporalClient } from "../support/temporal.ts";
 
 let temporal: Client;
 let close: () => Promise<void>;
+/** The accounts that mail the sends of the suite that runs. */
+let over: OverAccounts;
 
 const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
 type Handle = ReturnType<typeof workflowOf>;
@@ -62,22 +64,18 @@ const statusOf = async ({ em, newsletterId }: Sender): Promise<string> => {
 const someMail = (sender: Sender) =>
   eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > 0, { what: "some mail", withinMs: 15_000 });
 
-const setPort = (sender: Sender, port: number) =>
-  sql`update email_accounts set port = ${port} where id = ${sender.accountId}`.execute(kysely(sender.em));
+const makeSender = (options: SenderOptions = {}) =>
+  makeSenderWith({ furtherAccounts: over.furtherAccounts, ...options });
+
+const setPort = ({ em, accountIds }: Sender, port: number) =>
+  sql`update email_accounts set port = ${port} where id = any(${accountIds}::text[])`.execute(kysely(em));
 
 const catcherPort = async () => Number(new URL((await stack()).mail.smtp).port);
 
-/** Fills a history, as weeks of waiting would: with signals that the workflow has no handler for. */
-async function makeLong(handle: Handle): Promise<void> {
-  while ((await handle.describe()).historyLength < LONG_HISTORY) {
-    await Promise.all(Array.from({ length: SIGNALS_AT_ONCE }, () => handle.signal("nothing")));
-  }
-}
-
-/** A send under way on one connection, a mail of which takes `delayMs`. */
+/** A send under way on one connection of each account; it takes `delayMs` for each of its mails. */
 async function underWay(recipients: number, delayMs: number) {
   const sender = await makeSender({ recipients, credits: recipients, account: { maxConnections: 1 } });
-  await setFaults([{ stage: "data", match: sender.audience, delayMs }]);
+  await setFaults([{ stage: "data", match: sender.audience, delayMs: delayMs * over.accounts }]);
   const { data } = await startSend(sender);
   await someMail(sender);
   return { sender, sendId: data.id as string, handle: workflowOf(data.id) };
@@ -103,9 +101,7 @@ async function sentWithUnknown(unknown: number) {
 /** A confirmed newsletter whose day is tomorrow. */
 async function scheduled() {
   const sender = await makeSender({ recipients: 2 });
-  await sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
-    where id = ${sender.newsletterId}`.execute(kysely(sender.em));
-  const { data } = await startSend(sender);
+  const { data } = await startTomorrow(sender);
   const handle = workflowOf(data.id);
   await eventually(async () => (await shown(handle)) === "SCHEDULED", { what: "SCHEDULED in the UI" });
   return { sender, handle };
@@ -127,10 +123,11 @@ async function withFailingAccount() {
   return { sender, handle };
 }
 
-describe("Operators' updates of a send", function () {
+describeOverAccounts("Operators' updates of a send", function (accounts) {
   this.timeout(90_000);
 
   before(async () => {
+    over = accounts;
     ({ client: temporal, close } = await temporalClient());
   });
   after(() => close());
@@ -170,9 +167,7 @@ describe("Operators' updates of a send", function () {
 
     it("unsets NeedsOperator when the account was failing", async () => {
       const sender = await makeSender({ recipients: 2, credits: 2 });
-      const password = sender.vault.encrypt("not the password", passwordContext(sender.accountId));
-      await sql`update email_accounts set username = 'news', encrypted_password = ${password}
-        where id = ${sender.accountId}`.execute(kysely(sender.em));
+      await setLogin(sender, "not the password");
       await setFaults([{ stage: "auth", code: 535, message: "5.7.8 no", delayMs: 3_000 }]);
       const { data } = await startSend(sender);
       const handle = workflowOf(data.id);

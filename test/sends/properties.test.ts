@@ -63,18 +63,18 @@ describe("A confirmation token", () => {
 const subject: fc.Arbitrary<PlanSubject> = fc.record({
   teamId: fc.string(),
   environment: fc.constantFrom("LIVE" as const, "TEST" as const),
-  resource: fc.record({ type: fc.constant("newsletter" as const), id: fc.string() }),
+  resource: fc.record({ type: fc.constantFrom("newsletter" as const, "campaign" as const), id: fc.string() }),
   subject: fc.option(fc.string()),
   body: fc.option(fc.string()),
-  fromEmail: fc.option(fc.string()),
+  fromAddresses: fc.uniqueArray(fc.string()),
   fromName: fc.option(fc.string()),
   sendDays: fc.uniqueArray(fc.integer({ min: 1, max: 7 })),
-  accountAddress: fc.option(fc.string()),
-  listIds: fc.uniqueArray(fc.string()),
+  accountAddresses: fc.uniqueArray(fc.string()),
+  targetIds: fc.uniqueArray(fc.string()),
 });
 const members = fc.record({
   total: fc.nat(),
-  notOptedIn: fc.nat(),
+  ineligible: fc.nat(),
   suppressed: fc.nat(),
   eligible: fc.nat(),
   xor: fc.bigInt().map(String),
@@ -82,10 +82,16 @@ const members = fc.record({
 });
 
 describe("The plan digest", () => {
-  it("does not depend on the order of lists and days", () => {
+  it("does not depend on the order of targets, senders and days", () => {
     fc.assert(
       fc.property(subject, members, (plan, counted) => {
-        const turned = { ...plan, listIds: [...plan.listIds].reverse(), sendDays: [...plan.sendDays].reverse() };
+        const turned = {
+          ...plan,
+          targetIds: plan.targetIds.toReversed(),
+          fromAddresses: plan.fromAddresses.toReversed(),
+          accountAddresses: plan.accountAddresses.toReversed(),
+          sendDays: plan.sendDays.toReversed(),
+        };
         assert.equal(planDigest(turned, counted), planDigest(plan, counted));
       }),
     );

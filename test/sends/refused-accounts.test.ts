@@ -1,8 +1,5 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
-import { sql } from "kysely";
-import { kysely } from "../../db/orm.ts";
-import { passwordContext } from "../../domain/accounts.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
 import { app } from "../support/command.ts";
@@ -15,11 +12,12 @@ import {
   makeSender,
   preview,
   type Sender,
+  setLogin,
   startSend,
   tokenOf,
   untilStatus,
 } from "../support/sending.ts";
-import { temporalClient } from "../support/temporal.ts";
+import { temporalClient, untilDetails } from "../support/temporal.ts";
 
 /** How soon after the first refusal a send is PAUSED or waits. */
 const NOTICED_MS = 3_000;
@@ -124,24 +122,16 @@ describe("A sending account that its server refuses", () => {
     return relay;
   };
 
-  const senderTo = async ({ sink }: Relay, recipients: number, maxConnections: number): Promise<Sender> => {
-    const account = { host: "127.0.0.1", port: sink.port, maxConnections, username: "news" };
-    const sender = await makeSender({ recipients, account });
-    const password = sender.vault.encrypt("secret", passwordContext(sender.accountId));
-    await sql`update email_accounts set encrypted_password = ${password} where id = ${sender.accountId}`.execute(
-      kysely(sender.em),
-    );
+  const senderTo = async (
+    { sink }: Relay,
+    recipients: number,
+    maxConnections: number,
+    accounts = 1,
+  ): Promise<Sender> => {
+    const account = { host: "127.0.0.1", port: sink.port, maxConnections };
+    const sender = await makeSender({ recipients, account, furtherAccounts: Array(accounts - 1).fill({}) });
+    await setLogin(sender, "secret");
     return sender;
-  };
-
-  /** Waits until the details of a send's workflow hold `text`. */
-  const untilDetails = (client: Client, sendId: string, text: string, withinMs = NOTICED_MS) => {
-    const handle = client.workflow.getHandle(sendWorkflowId(sendId));
-    const hasText = async () => {
-      const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
-      return currentDetails.includes(text);
-    };
-    return eventually(hasText, { withinMs, what: `"${text}" in the details` });
   };
 
   const untilRefused = () =>
@@ -168,7 +158,7 @@ describe("A sending account that its server refuses", () => {
         const { data } = await startSend(sender);
         await untilRefused();
         await untilStatus(sender, ["PAUSED"], NOTICED_MS);
-        await untilDetails(temporal, data.id, `Paused: ${refusing.stage}_refused`);
+        await untilDetails(temporal, data.id, `Paused: ${refusing.stage}_refused`, NOTICED_MS);
         assert.deepEqual(await ledgerStates(sender), { QUEUED: 300 });
 
         // A resume before the repair makes one attempt more, and the send is PAUSED again.
@@ -200,7 +190,7 @@ describe("A sending account that its server refuses", () => {
       const sender = await senderTo(relay, 100, 100);
       const { data } = await startSend(sender);
       await untilRefused();
-      await untilDetails(temporal, data.id, refusing.reason);
+      await untilDetails(temporal, data.id, refusing.reason, NOTICED_MS);
       assert.deepEqual(await ledgerStates(sender), { QUEUED: 100 });
       const handle = temporal.workflow.getHandle(sendWorkflowId(data.id));
       await eventually(
@@ -278,7 +268,7 @@ describe("A sending account that its server refuses", () => {
     const sender = await senderTo(relay, 5, 3);
     const { data } = await startSend(sender);
     await untilRefused();
-    await untilDetails(temporal, data.id, "login_refused");
+    await untilDetails(temporal, data.id, "login_refused", NOTICED_MS);
     assert.equal((await account(sender)).status, "ACTIVE");
     relay.refusing = undefined;
     await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("retry");
@@ -335,25 +325,26 @@ describe("A sending account that its server refuses", () => {
     await assertOnce(senders, 10);
   });
 
-  it("in the middle of a send: finishes what its sessions may carry, then pauses, and mails each recipient once", async function () {
-    this.timeout(60_000);
-    await relayWith({ latencyMs: 10, mailsPerSession: 15 });
-    const sender = await senderTo(relay, 600, 20);
-    const { data } = await startSend(sender);
-    await eventually(() => relay.sink.received.length > 40, { withinMs: 20_000, what: "mails", everyMs: 5 });
-    relay.refusing = { stage: "login", code: 535 };
-    await untilStatus(sender, ["PAUSED"]);
-    const { SENT: sent = 0, ...rest } = await ledgerStates(sender);
-    assert.equal(sent, relay.sink.received.length);
-    // A mail that met two sessions at their end is deferred.
-    const { DEFERRED = 0, QUEUED = 0 } = rest;
-    assert.equal(sent + DEFERRED + QUEUED, 600);
-    assert.ok(sent > 40 && sent < 600, String(sent));
-    // One for those of the ramp, and one later where sessions worked on for a while.
-    assert.ok(relay.refusedAt.length <= 10, `${relay.refusedAt.length} refused logins`);
-    relay.refusing = undefined;
-    await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
-    await untilStatus(sender, ["SENT"]);
-    await assertOnce([sender], 600);
-  });
+  for (const accounts of [1, 2])
+    it(`in the middle of a send (accounts: ${accounts}): finishes what its sessions may carry, then pauses, and mails each recipient once`, async function () {
+      this.timeout(60_000);
+      await relayWith({ latencyMs: 10, mailsPerSession: 15 });
+      const sender = await senderTo(relay, 600, 20 / accounts, accounts);
+      const { data } = await startSend(sender);
+      await eventually(() => relay.sink.received.length > 40, { withinMs: 20_000, what: "mails", everyMs: 5 });
+      relay.refusing = { stage: "login", code: 535 };
+      await untilStatus(sender, ["PAUSED"]);
+      const { SENT: sent = 0, ...rest } = await ledgerStates(sender);
+      assert.equal(sent, relay.sink.received.length);
+      // A mail that met two sessions at their end is deferred.
+      const { DEFERRED = 0, QUEUED = 0 } = rest;
+      assert.equal(sent + DEFERRED + QUEUED, 600);
+      assert.ok(sent > 40 && sent < 600, String(sent));
+      // One for those of the ramp, and one later where sessions worked on for a while.
+      assert.ok(relay.refusedAt.length <= 10 * accounts, `${relay.refusedAt.length} refused logins`);
+      relay.refusing = undefined;
+      await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
+      await untilStatus(sender, ["SENT"]);
+      await assertOnce([sender], 600);
+    });
 });

@@ -36,6 +36,21 @@ describe("npm run demo", function () {
     }
   });
 
+  it("sends a campaign over two accounts, one of which fails half-way: every contact gets one mail", async () => {
+    const stack = spawnStack();
+    await stack.ready();
+    // Twice: the account that failed works again the next time.
+    for (let i = 0; i < 2; i++) {
+      const output = await runDemo(stack, "--campaign", "--recipients", "600");
+      assert.match(output, /second@demo\.example is refused from now on/);
+      assert.match(output, /SENT: 600 sent$/m, output);
+      assert.match(output, /600 mails to 600 people/);
+      const came = /^The webhooks: +(.*);/m.exec(output)?.[1]?.split(", ").sort();
+      const names = ["scheduled", "started", "completed"].map((what) => `1 campaign.${what}`);
+      assert.deepEqual(came, names.sort(), output);
+    }
+  });
+
   it("runs without webhooks when the service may only reach other receivers", async () => {
     const stack = spawnStack({ env: { WEBHOOK_ALLOWED_HOSTS: "localhost:4000" } });
     assert.equal((await stack.ready()).webhooks.receiver, null);

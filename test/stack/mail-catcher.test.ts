@@ -192,6 +192,14 @@ describe("mail catcher", () => {
       );
     });
 
+    it("refuses a matching sender and takes the mails of others", async () => {
+      await setFaults([{ stage: "mail", match: "^bad@", code: 550, message: "5.7.1 Not you" }]);
+      const from = (address: string) => transport().sendMail({ ...mail("a@one.test"), from: address });
+      await assert.rejects(from("bad@sender.test"), /550.*5\.7\.1 Not you/);
+      await from("good@sender.test");
+      assert.equal((await getStats()).received, 1);
+    });
+
     it("closes the connection after a 421", async () => {
       await setFaults([{ stage: "rcpt", code: 421 }]);
       await assert.rejects(transport().sendMail(mail("a@one.test")), (error: object) => codeOf(error) === 421);

@@ -22,7 +22,7 @@ export interface RecordingOrm {
 }
 
 /** Opens a pool whose statements and traffic a test looks at. */
-export async function openRecordingOrm(databaseUrl: string): Promise<RecordingOrm> {
+export async function openRecordingOrm(databaseUrl: string, poolMax = 5): Promise<RecordingOrm> {
   const statements: Statement[] = [];
   const clients: WatchedClient[] = [];
   const watch = (pool: ConnectionPool) => {
@@ -38,7 +38,7 @@ export async function openRecordingOrm(databaseUrl: string): Promise<RecordingOr
       };
     });
   };
-  const orm = await openDatabase(databaseUrl, { poolMax: 5, onPool: watch });
+  const orm = await openDatabase(databaseUrl, { poolMax, onPool: watch });
   return {
     orm,
     statements,

@@ -2,24 +2,34 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import PostalMime, { type Email } from "postal-mime";
 import { EmailAccount } from "../../db/entities/account.ts";
+import type { FieldValues } from "../../db/entities/contact.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { passwordContext } from "../../domain/accounts.ts";
+import { createSegment } from "../../domain/audience/segments/segments.ts";
+import { attachAccounts, attachSegment } from "../../domain/campaigns.ts";
 import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList } from "../../domain/newsletters.ts";
+import type { SendResource } from "../../domain/sends/resource.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "./api.ts";
 import { eventually } from "./eventually.ts";
 import { makeTeam, type TeamOptions, type TestTeam, unique } from "./factories.ts";
 import { stack } from "./stack.ts";
+import { temporalClient, untilDetails } from "./temporal.ts";
 
-/** A person on the list of a test's newsletter. */
+/** A person on the list of a test's newsletter, or in the segment of its campaign. */
 export interface TestRecipient {
   email: string;
   firstName?: string | null;
   lastName?: string | null;
+  /** Of a campaign's contact: INVALID unless CONFIRMED. */
   status?: "PENDING" | "CONFIRMED" | "UNSUBSCRIBED";
   suppressed?: boolean;
+  /** Of a campaign's contact */
+  fields?: FieldValues;
 }
 
 export interface SenderOptions extends TeamOptions {
@@ -29,21 +39,92 @@ export interface SenderOptions extends TeamOptions {
   subject?: string;
   body?: string;
   account?: Partial<EmailAccount>;
-  /** No list is attached. */
+  /** Accounts that mail its sends beside the first one, and the fields in which each differs from it. */
+  furtherAccounts?: readonly Partial<EmailAccount>[];
+  /** No list and no segment is attached. */
   detached?: boolean;
 }
 
-/** A team that can send a newsletter of its own to a list of its own, from and to domains no other test uses. */
-export interface Sender extends TestTeam {
+/** A team that can send, from and to domains that no other test uses. */
+interface SendingTeam extends TestTeam {
   client: ApiClient;
   /** Domain of the sender. */
   domain: string;
   /** Domain of the recipients, for the mail catcher's fault rules. */
   audience: string;
   fromEmail: string;
-  listId: string;
   accountId: string;
+  /** The accounts that mail its sends, `accountId` first. */
+  accountIds: readonly string[];
+}
+
+/** A team with a newsletter of its own to a list of its own. */
+export interface Sender extends SendingTeam {
+  listId: string;
   newsletterId: string;
+}
+
+/** A team with a campaign of its own to a segment of its own. */
+export interface CampaignSender extends SendingTeam {
+  segmentId: string;
+  campaignId: string;
+}
+
+export type AnySender = Sender | CampaignSender;
+
+/** Names the newsletter or the campaign of a test. */
+export type Sent = { newsletterId: string } | { campaignId: string };
+
+/** The newsletter or the campaign of a test. */
+export const resourceOf = (sent: Sent): SendResource =>
+  "campaignId" in sent ? { type: "campaign", id: sent.campaignId } : { type: "newsletter", id: sent.newsletterId };
+
+export const idOf = (sent: Sent): string => resourceOf(sent).id;
+
+/** Its path in the API. */
+export const pathOf = (sent: Sent): string => `/${resourceOf(sent).type}s/${resourceOf(sent).id}`;
+
+/** Its table. */
+export const tableOf = (sent: Sent) => sql.table(`${resourceOf(sent).type}s`);
+
+/** Names another resource of the same kind. */
+export const naming = (sent: Sent, id: string): Sent =>
+  "campaignId" in sent ? { campaignId: id } : { newsletterId: id };
+
+/** The accounts of a suite's sends: how many, and the option of `makeSender` that makes those beside the first. */
+export interface OverAccounts {
+  accounts: number;
+  furtherAccounts: readonly Partial<EmailAccount>[];
+}
+
+/** A suite of sends that one account mails, and once more of sends that two accounts mail. */
+export function describeOverAccounts(title: string, suite: (this: Mocha.Suite, over: OverAccounts) => void): void {
+  for (const accounts of [1, 2]) {
+    const furtherAccounts = Array.from({ length: accounts - 1 }, () => ({}));
+    describe(`${title} (${accounts} account${accounts > 1 ? "s" : ""})`, function () {
+      suite.call(this, { accounts, furtherAccounts });
+    });
+  }
+}
+
+/** Why a send is paused whose accounts have all failed for the same reason. */
+export function pausedFor(reason: string, { accountIds }: Pick<Sender, "accountIds">): string {
+  if (accountIds.length === 1) return reason;
+  const reasons = accountIds.toSorted().map((id) => `${id} ${reason}`);
+  return reasons.join(", ");
+}
+
+/** Gives accounts of a sender a login; all of them unless some are named. */
+export async function setLogin(
+  { em, vault, accountIds }: Pick<Sender, "em" | "vault" | "accountIds">,
+  password: string,
+  ids = accountIds,
+): Promise<void> {
+  for (const id of ids) {
+    const encrypted = vault.encrypt(password, passwordContext(id));
+    await sql`update email_accounts set username = 'news', encrypted_password = ${encrypted}
+      where id = ${id}`.execute(kysely(em));
+  }
 }
 
 let requests = 0;
@@ -70,14 +151,40 @@ export async function addSubscribers(
     insert into subscriptions (list_id, subscriber_id, team_id, environment, status)
     select ${listId}, id, ${tenant.team_id}, ${tenant.environment}, status
     from unnest(${columns}) as p (id, email, first_name, last_name, status)`.execute(db);
-  const suppressed = people.filter((person) => person.suppressed);
-  if (suppressed.length > 0) {
-    await db
-      .insertInto("suppressions")
-      .values(suppressed.map(({ email }) => ({ id: newId("suppression"), ...tenant, email, reason: "MANUAL" })))
-      .execute();
-  }
+  await suppressThose({ em, team }, people);
   return ids;
+}
+
+/** Contacts straight into the database. @returns their ids, in order */
+export async function addContacts(
+  { em, team }: { em: TestTeam["em"]; team: { id: string } },
+  people: TestRecipient[],
+): Promise<string[]> {
+  const ids = people.map(() => newId("contact"));
+  await sql`
+    insert into contacts (id, team_id, environment, email, first_name, last_name, email_status, fields)
+    select id, ${team.id}, 'LIVE', email, first_name, last_name, status, fields::jsonb
+    from unnest(${ids}::text[], ${people.map(({ email }) => email)}::text[],
+      ${people.map(({ firstName }) => firstName ?? null)}::text[],
+      ${people.map(({ lastName }) => lastName ?? null)}::text[],
+      ${people.map(({ status = "CONFIRMED" }) => (status === "CONFIRMED" ? "ACTIVE" : "INVALID"))}::text[],
+      ${people.map(({ fields = {} }) => JSON.stringify(fields))}::text[])
+      as p (id, email, first_name, last_name, status, fields)`.execute(kysely(em));
+  await suppressThose({ em, team }, people);
+  return ids;
+}
+
+async function suppressThose(
+  { em, team }: { em: TestTeam["em"]; team: { id: string } },
+  people: readonly TestRecipient[],
+): Promise<void> {
+  const suppressed = people.filter((person) => person.suppressed);
+  if (suppressed.length === 0) return;
+  const tenant = { team_id: team.id, environment: "LIVE" as const };
+  await kysely(em)
+    .insertInto("suppressions")
+    .values(suppressed.map(({ email }) => ({ id: newId("suppression"), ...tenant, email, reason: "MANUAL" })))
+    .execute();
 }
 
 /** People at the audience's domain. */
@@ -88,23 +195,34 @@ export const people = (count: number, audience: string): TestRecipient[] =>
     lastName: `Last${i}`,
   }));
 
-/** A team with everything that a send needs. */
-export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
+/** A team with credits and a sending account. */
+async function makeSendingTeam(options: SenderOptions): Promise<SendingTeam> {
   const domain = `${unique("from")}.example`;
   const audience = `${unique("to")}.example`;
   const made = await makeTeam({ sendDomains: [domain], ...options });
-  const { em, team, keys } = made;
-  const client = api(keys.live);
-  const tenant = { teamId: team.id, environment: "LIVE" as const };
-  await transaction(em, (tx) => grantCredits(tx, tenant, options.credits ?? 1_000_000, unique("grant")));
-
+  const tenant = { teamId: made.team.id, environment: "LIVE" as const };
+  await transaction(made.em, (tx) => grantCredits(tx, tenant, options.credits ?? 1_000_000, unique("grant")));
   const fromEmail = `news@${domain}`;
-  const accountId = newId("account");
+  const accountIds: string[] = [];
+  for (const [i, differences] of [{}, ...(options.furtherAccounts ?? [])].entries()) {
+    const email = i === 0 ? fromEmail : `news${i + 1}@${domain}`;
+    accountIds.push(await addAccount(made, { email, ...options.account, ...differences }));
+  }
+  const [accountId = ""] = accountIds;
+  return { ...made, client: api(made.keys.live), domain, audience, fromEmail, accountId, accountIds };
+}
+
+/** A sending account on the mail catcher. @returns its id */
+export async function addAccount(
+  { em, team }: Pick<TestTeam, "em" | "team">,
+  fields: Partial<EmailAccount> & { email: string },
+): Promise<string> {
+  const id = newId("account");
   const { hostname, port } = new URL((await stack()).mail.smtp);
   em.create(EmailAccount, {
-    id: accountId,
-    ...tenant,
-    email: fromEmail,
+    id,
+    teamId: team.id,
+    environment: "LIVE",
     displayName: "Test News",
     provider: "SMTP_OTHER",
     status: "ACTIVE",
@@ -113,15 +231,24 @@ export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
     port: Number(port),
     security: "none",
     maxConnections: 20,
-    ...options.account,
+    ...fields,
   });
   await em.flush();
+  return id;
+}
 
+/** The people of the options. */
+const recipientsOf = ({ recipients = 3 }: SenderOptions, audience: string): TestRecipient[] =>
+  typeof recipients === "number" ? people(recipients, audience) : recipients;
+
+/** A team with everything that a newsletter's send needs. */
+export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
+  const made = await makeSendingTeam(options);
+  const { em, client, audience, fromEmail } = made;
   const list = await client.post("/lists", { name: "Readers", optin: "SINGLE" });
   assert.equal(list.status, 201, list.text);
   const listId: string = list.body.data.id;
-  const { recipients = 3 } = options;
-  await addSubscribers(made, listId, typeof recipients === "number" ? people(recipients, audience) : recipients);
+  await addSubscribers(made, listId, recipientsOf(options, audience));
 
   const draft = await client.post("/newsletters", {
     name: "Issue one",
@@ -132,7 +259,37 @@ export async function makeSender(options: SenderOptions = {}): Promise<Sender> {
   assert.equal(draft.status, 201, draft.text);
   const newsletterId: string = draft.body.data.id;
   if (!options.detached) await transaction(em, (tx) => attachList(tx, newsletterId, listId));
-  return { ...made, client, domain, audience, fromEmail, listId, accountId, newsletterId };
+  return { ...made, listId, newsletterId };
+}
+
+/** A team with everything that a campaign's send needs. */
+export async function makeCampaignSender(options: SenderOptions = {}): Promise<CampaignSender> {
+  const made = await makeSendingTeam(options);
+  const { em, client, audience, accountIds } = made;
+  await addContacts(made, recipientsOf(options, audience));
+  const draft = await client.post("/campaigns", {
+    name: "Campaign one",
+    subject: options.subject ?? "Hello {{ first_name }}",
+    body: options.body ?? "<html><body><p>Dear {{ first_name }}, welcome.</p></body></html>",
+  });
+  assert.equal(draft.status, 201, draft.text);
+  const campaignId: string = draft.body.data.id;
+  const segmentId = await addSegment(made);
+  await transaction(em, async (tx) => {
+    await attachAccounts(tx, campaignId, accountIds);
+    if (!options.detached) await attachSegment(tx, campaignId, segmentId);
+  });
+  return { ...made, segmentId, campaignId };
+}
+
+/** A segment of a team, of all contacts unless conditions are given. @returns its id */
+export async function addSegment(
+  { em, team }: Pick<TestTeam, "em" | "team">,
+  definition: object = { field: "email", op: "exists", value: true },
+): Promise<string> {
+  const tenant = { teamId: team.id, environment: "LIVE" as const };
+  const { id } = await transaction(em, (tx) => createSegment(tx, tenant, { name: "Segment", definition }));
+  return id;
 }
 
 /** Another newsletter of the same team, from the same account and to the same list. */
@@ -148,17 +305,13 @@ export async function anotherNewsletter(sender: Sender): Promise<Sender> {
   return { ...sender, newsletterId: body.data.id };
 }
 
-type CanSend = Pick<Sender, "client" | "newsletterId">;
+type CanSend = Pick<SendingTeam, "client"> & Sent;
 
-export const preview = ({ client, newsletterId }: CanSend, idempotencyKey = freshKey()): Promise<ApiAnswer> =>
-  client.post(`/newsletters/${newsletterId}/send-preview`, undefined, { idempotencyKey });
+export const preview = (sender: CanSend, idempotencyKey = freshKey()): Promise<ApiAnswer> =>
+  sender.client.post(`${pathOf(sender)}/send-preview`, undefined, { idempotencyKey });
 
-export const confirm = (
-  { client, newsletterId }: CanSend,
-  token: string,
-  idempotencyKey = freshKey(),
-): Promise<ApiAnswer> =>
-  client.post(`/newsletters/${newsletterId}/send`, { confirmation_token: token }, { idempotencyKey });
+export const confirm = (sender: CanSend, token: string, idempotencyKey = freshKey()): Promise<ApiAnswer> =>
+  sender.client.post(`${pathOf(sender)}/send`, { confirmation_token: token }, { idempotencyKey });
 
 /** Previews and gives the token; fails the test when the preview is refused. */
 export async function tokenOf(sender: CanSend): Promise<string> {
@@ -168,17 +321,75 @@ export async function tokenOf(sender: CanSend): Promise<string> {
 }
 
 /** Previews and confirms; fails the test when either is refused. @returns the body of the 202 */
-export async function startSend(sender: CanSend): Promise<Json> {
+async function confirmed(sender: CanSend): Promise<Json> {
   const answer = await confirm(sender, await tokenOf(sender));
   assert.equal(answer.status, 202, answer.text);
   return answer.body;
 }
 
-/** The newsletter as the API shows it, once it has one of these statuses. */
-export function untilStatus({ client, newsletterId }: CanSend, statuses: string[], withinMs = 25_000): Promise<Json> {
+/** A sender of whose send the lanes are known. */
+type OfLanes = CanSend & Pick<SendingTeam, "em" | "accountIds">;
+
+/** Lets the newsletter or campaign be mailed tomorrow. */
+export const setTomorrow = (sender: Sent & Pick<SendingTeam, "em">) =>
+  sql`update ${tableOf(sender)} set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
+    where id = ${idOf(sender)}`.execute(kysely(sender.em));
+
+/** Gives the send of a newsletter that has not begun a lane for each further account; a campaign's has them. */
+export async function openFurtherLanes(sender: OfLanes, sendId: string) {
+  if ("campaignId" in sender) return;
+  const { em, accountIds } = sender;
+  await sql`insert into send_lanes (send_id, account_id)
+    select ${sendId}, id from unnest(${accountIds.slice(1)}::text[]) as a (id)`.execute(kysely(em));
+}
+
+/** Begins a send that was confirmed for tomorrow. */
+export async function beginToday({ em }: Pick<SendingTeam, "em">, sendId: string): Promise<void> {
+  await sql`update sends set send_at = now() where id = ${sendId}`.execute(kysely(em));
+  const { client, close } = await temporalClient();
+  try {
+    await client.workflow.getHandle(sendWorkflowId(sendId)).executeUpdate("retry");
+  } finally {
+    await close();
+  }
+}
+
+/** Confirms a send for tomorrow, over all accounts of the sender. @returns the body of the 202 */
+export async function startTomorrow(sender: OfLanes): Promise<Json> {
+  await setTomorrow(sender);
+  const body = await confirmed(sender);
+  await openFurtherLanes(sender, body.data.id);
+  return body;
+}
+
+/** A send over all accounts of the sender that is SENDING in Postgres, and that no worker takes. @returns its id */
+export async function startUntaken(sender: OfLanes): Promise<string> {
+  const { data } = await startTomorrow(sender);
+  const { client, close } = await temporalClient();
+  // Before its workflow waits for tomorrow, it would see that the send is SENDING.
+  await untilDetails(client, data.id, "starts at its send_at").finally(close);
+  await sql`update sends set status = 'SENDING' where id = ${data.id}`.execute(kysely(sender.em));
+  return data.id;
+}
+
+/**
+ * Previews and confirms a send over all accounts of the sender; fails the test when either is refused.
+ * @returns the body of the 202
+ */
+export async function startSend(sender: CanSend & Partial<OfLanes>): Promise<Json> {
+  const { em, accountIds = [] } = sender;
+  // A campaign has a lane for each of its accounts by itself.
+  if (!em || accountIds.length < 2 || "campaignId" in sender) return confirmed(sender);
+  const body = await startTomorrow({ ...sender, em, accountIds });
+  await beginToday({ em }, body.data.id);
+  return body;
+}
+
+/** The newsletter or campaign as the API shows it, once it has one of these statuses. */
+export function untilStatus(sender: CanSend, statuses: string[], withinMs = 25_000): Promise<Json> {
   return eventually(
     async () => {
-      const { body } = await client.get(`/newsletters/${newsletterId}`);
+      const { body } = await sender.client.get(pathOf(sender));
       return statuses.includes(body.data.status) ? body.data : undefined;
     },
     { withinMs, what: `status ${statuses.join(" or ")}` },
@@ -186,7 +397,7 @@ export function untilStatus({ client, newsletterId }: CanSend, statuses: string[
 }
 
 /** Previews, confirms and waits until the send has ended. */
-export async function sendAndWait(sender: Sender, withinMs?: number): Promise<Json> {
+export async function sendAndWait(sender: CanSend, withinMs?: number): Promise<Json> {
   await startSend(sender);
   return untilStatus(sender, ["SENT", "FAILED", "CANCELLED"], withinMs);
 }
@@ -224,7 +435,7 @@ export async function readMail(id: number): Promise<Email> {
 
 /** A fault rule of the mail catcher, see stack/mail-faults.ts. */
 export interface FaultRule {
-  stage: "connect" | "auth" | "rcpt" | "data";
+  stage: "connect" | "auth" | "mail" | "rcpt" | "data";
   match?: string;
   code?: number;
   message?: string;
@@ -246,11 +457,11 @@ export async function setFaults(rules: FaultRule[]): Promise<void> {
 }
 
 /** How many ledger rows are in each state. */
-export async function ledgerStates({ em, newsletterId }: Sender): Promise<Partial<Record<RecipientState, number>>> {
-  const rows = await kysely(em)
+export async function ledgerStates(sender: AnySender): Promise<Partial<Record<RecipientState, number>>> {
+  const rows = await kysely(sender.em)
     .selectFrom("send_recipients")
-    .innerJoin("newsletters", "newsletters.send_id", "send_recipients.send_id")
-    .where("newsletters.id", "=", newsletterId)
+    .innerJoin("sends", "sends.id", "send_recipients.send_id")
+    .where("sends.resource_id", "=", idOf(sender))
     .select(["state", sql<number>`count(*)::int`.as("count")])
     .groupBy("state")
     .execute();

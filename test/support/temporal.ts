@@ -1,5 +1,11 @@
-import { Client, Connection } from "@temporalio/client";
+import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
+
+/** As many events as make a run continue as a new one. */
+const LONG_HISTORY = 3_000;
+const SIGNALS_AT_ONCE = 100;
 
 /** A client of the stack's Temporal. */
 export async function temporalClient(): Promise<{ client: Client; close: () => Promise<void> }> {
@@ -7,4 +13,22 @@ export async function temporalClient(): Promise<{ client: Client; close: () => P
   const connection = await Connection.connect({ address: temporal.address });
   const client = new Client({ connection, namespace: temporal.namespace });
   return { client, close: () => connection.close() };
+}
+
+/** Waits until the details that operators read of a send hold all of these texts. */
+export const untilDetails = (client: Client, sendId: string, texts: string | readonly string[], withinMs = 20_000) =>
+  eventually(
+    async () => {
+      const handle = client.workflow.getHandle(sendWorkflowId(sendId));
+      const { currentDetails } = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
+      return [texts].flat().every((text) => currentDetails.includes(text));
+    },
+    { what: `"${[texts].flat().join('", "')}" in the details`, withinMs },
+  );
+
+/** Fills a history, as weeks of waiting would: with signals that the workflow has no handler for. */
+export async function makeLong(handle: WorkflowHandle): Promise<void> {
+  while ((await handle.describe()).historyLength < LONG_HISTORY) {
+    await Promise.all(Array.from({ length: SIGNALS_AT_ONCE }, () => handle.signal("nothing")));
+  }
 }

@@ -20,14 +20,19 @@ import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { KINDS } from "../support/kinds.ts";
 import {
+  type AnySender,
+  idOf,
   ledgerStates,
+  makeCampaignSender,
   makeSender,
+  pathOf,
   people,
-  type Sender,
   sendAndWait,
   setFaults,
   startSend,
+  tableOf,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -466,14 +471,14 @@ describe("Events of a send", () => {
   after(() => close());
   afterEach(() => setFaults([]));
 
-  /** The newsletter as its events have it: as the API shows it, without its body. */
-  const letterOf = async ({ client, newsletterId }: Sender): Promise<Json> => {
-    const { body, recipients, ...letter } = (await client.get(`/newsletters/${newsletterId}`)).body.data;
-    return letter;
+  /** The newsletter or campaign as its events have it: as the API shows it, without its body. */
+  const shownBy = async (sender: AnySender): Promise<Json> => {
+    const { body, recipients, ...shown } = (await sender.client.get(pathOf(sender))).body.data;
+    return shown;
   };
-  const never = (sender: Sender) =>
-    sql`update newsletters set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
-      where id = ${sender.newsletterId}`.execute(kysely(sender.em));
+  const never = (sender: AnySender) =>
+    sql`update ${tableOf(sender)} set send_days = array[(extract(isodow from now() at time zone 'UTC')::int % 7 + 1)]
+      where id = ${idOf(sender)}`.execute(kysely(sender.em));
 
   it("report each mail once: sent, rejected, and a hard bounce", async function () {
     this.timeout(60_000);
@@ -505,7 +510,7 @@ describe("Events of a send", () => {
       typesOf(events).filter((type) => type.startsWith("newsletter.")),
       ["newsletter.scheduled", "newsletter.started", "newsletter.completed"],
     );
-    assert.deepEqual(objectsOf(events, "newsletter.completed"), [await letterOf(sender)]);
+    assert.deepEqual(objectsOf(events, "newsletter.completed"), [await shownBy(sender)]);
     assert.equal(events.length, 3 + 379 + 20 + 10);
 
     const { rows } = await sql<Json>`
@@ -618,34 +623,85 @@ describe("Events of a send", () => {
     assert.equal(objectsOf(events, "newsletter.completed").length, 1);
   });
 
-  it("report each pause, the start once, and a cancel", async () => {
-    const sender = await makeSender({ recipients: 300, account: { maxConnections: 2 } });
-    await listen(sender, { events: EVENT_NAMES.filter((name) => !name.startsWith("email.")) });
+  for (const { type, make } of KINDS) {
+    it(`report each pause of a ${type}, the start once, and a cancel`, async () => {
+      const sender = await make({ recipients: 300, account: { maxConnections: 2 } });
+      await listen(sender, { events: EVENT_NAMES.filter((name) => !name.startsWith("email.")) });
+      const since = emitted(sender);
+      await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
+      await never(sender);
+      const { data } = await startSend(sender);
+      const handle = workflowOf(data.id);
+      assert.deepEqual(typesOf(await since()), [`${type}.scheduled`]);
+      await handle.executeUpdate("pause");
+      await handle.executeUpdate("pause");
+      const paused = await since();
+      assert.deepEqual(typesOf(paused), [`${type}.paused`], "it was paused already");
+      assert.deepEqual(objectsOf(paused, `${type}.paused`), [await shownBy(sender)]);
+      await handle.executeUpdate("resume");
+      assert.deepEqual(typesOf(await since()), [], "it waits for its time again");
+      await handle.executeUpdate("pause");
+      await sql`update sends set send_at = now() where id = ${data.id}`.execute(kysely(sender.em));
+      await handle.executeUpdate("resume");
+      await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 3, { what: "some mail" });
+      assert.deepEqual(typesOf(await since()), [`${type}.paused`, `${type}.started`]);
+      await handle.executeUpdate("pause");
+      await handle.executeUpdate("resume");
+      await handle.executeUpdate("cancel");
+      await untilStatus(sender, ["CANCELLED"]);
+      const events = await since();
+      assert.deepEqual(typesOf(events), [`${type}.paused`, `${type}.cancelled`]);
+      assert.deepEqual(objectsOf(events, `${type}.cancelled`), [await shownBy(sender)]);
+    });
+  }
+
+  it("report the mails of a campaign with its id and their contacts', and no newsletter", async () => {
+    const sender = await makeCampaignSender({ recipients: 12 });
+    await listen(sender);
     const since = emitted(sender);
-    await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
-    await never(sender);
-    const { data } = await startSend(sender);
-    const handle = workflowOf(data.id);
-    assert.deepEqual(typesOf(await since()), ["newsletter.scheduled"]);
-    await handle.executeUpdate("pause");
-    await handle.executeUpdate("pause");
-    const paused = await since();
-    assert.deepEqual(typesOf(paused), ["newsletter.paused"], "it was paused already");
-    assert.deepEqual(objectsOf(paused, "newsletter.paused"), [await letterOf(sender)]);
-    await handle.executeUpdate("resume");
-    assert.deepEqual(typesOf(await since()), [], "it waits for its time again");
-    await handle.executeUpdate("pause");
-    await sql`update sends set send_at = now() where id = ${data.id}`.execute(kysely(sender.em));
-    await handle.executeUpdate("resume");
-    await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 3, { what: "some mail" });
-    assert.deepEqual(typesOf(await since()), ["newsletter.paused", "newsletter.started"]);
-    await handle.executeUpdate("pause");
-    await handle.executeUpdate("resume");
-    await handle.executeUpdate("cancel");
-    await untilStatus(sender, ["CANCELLED"]);
+    await setFaults([{ stage: "rcpt", match: `person7@${sender.audience}`, code: 550, message: "5.1.1 No such user" }]);
+    await sendAndWait(sender);
     const events = await since();
-    assert.deepEqual(typesOf(events), ["newsletter.paused", "newsletter.cancelled"]);
-    assert.deepEqual(objectsOf(events, "newsletter.cancelled"), [await letterOf(sender)]);
+    assert.deepEqual(
+      typesOf(events).filter((type) => /^(?:campaign|newsletter)\./.test(type)),
+      ["campaign.scheduled", "campaign.started", "campaign.completed"],
+    );
+    assert.deepEqual(objectsOf(events, "campaign.completed"), [await shownBy(sender)]);
+    const contacts = (await sender.client.get("/contacts", { query: { limit: 100 } })).body.data;
+    const mails = [...objectsOf(events, "email.sent"), ...objectsOf(events, "email.rejected")];
+    assert.deepEqual(
+      mails
+        .map(({ newsletter_id, campaign_id, subscriber_id, contact_id, email }) => [
+          newsletter_id,
+          campaign_id,
+          subscriber_id,
+          contact_id,
+          email,
+        ])
+        .sort((a, b) => (a[4] < b[4] ? -1 : 1)),
+      contacts
+        .map(({ id, email }: Json) => [null, sender.campaignId, null, id, email])
+        .sort((a: Json, b: Json) => (a[4] < b[4] ? -1 : 1)),
+    );
+    assert.equal(objectsOf(events, "email.rejected").length, 1);
+    assert.equal(objectsOf(events, "suppression.added").length, 1);
+  });
+
+  it("report a complaint about a campaign once, and the suppression that it causes", async () => {
+    const sender = await makeCampaignSender({ recipients: 2 });
+    await sendAndWait(sender);
+    await listen(sender);
+    const since = emitted(sender);
+    const email = `person1@${sender.audience}`;
+    const record = () => app("complaint:record", "--campaign", sender.campaignId, "--email", email, "--json");
+    for (let i = 0; i < 2; i++) assert.equal((await record()).code, 0);
+    const events = await since();
+    assert.deepEqual(typesOf(events), ["email.complained", "suppression.added"]);
+    const [complaint] = objectsOf(events, "email.complained");
+    assert.deepEqual(
+      [complaint.campaign_id, complaint.newsletter_id, complaint.email, complaint.status],
+      [sender.campaignId, null, email, "COMPLAINED"],
+    );
   });
 
   it("report the end of a send that mailed no recipient", async () => {

@@ -12,9 +12,9 @@ import { grantCredits } from "../../domain/credits.ts";
 import { newId } from "../../domain/ids.ts";
 import { ATTEMPT_OUTCOMES } from "../../domain/webhooks/attempts.ts";
 import { MOST_WAITING, overviewWebhooks } from "../../domain/webhooks/webhooks-overview.ts";
+import { POOLS } from "../../stack/stack.ts";
 import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
-import { POOLS } from "../../workers/pools.ts";
 import { sendWorkflowId, TASK_QUEUES } from "../../workflows/ids.ts";
 import type { Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
@@ -62,7 +62,7 @@ async function scrape(pool: string): Promise<string> {
   return answer.text();
 }
 
-const PROCESSES = ["api", ...Object.keys(POOLS)];
+const PROCESSES = ["api", ...POOLS];
 const scrapeAll = () => Promise.all(PROCESSES.map(scrape));
 
 /** Mails by outcome, over all pools. */
@@ -329,9 +329,9 @@ describe("Metrics from Postgres", () => {
     const needing = (await gauge(registry, "mailkeel_sends_needing_operator")) ?? 0;
     const sending = (await gauge(registry, "mailkeel_sends", { status: "SENDING" })) ?? 0;
     // Older than anything else that the tests left waiting.
-    await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, account_id, status,
+    await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status,
         recipients, credits_reserved, cap_limit, cap_used_today, send_at, started_at)
-      values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', 'none', 'SENDING',
+      values (${sendId}, ${team.id}, 'TEST', 'newsletter', 'none', 'none', 'SENDING',
         1, 0, 1, 1, now(), now() - interval '30 hours')`.execute(db);
     await sql`insert into send_recipients (send_id, seq, member_id, email, list_id, state)
       values (${sendId}, 1, 'none', 'nobody@example.com', 'none', 'QUEUED')`.execute(db);

@@ -34,15 +34,20 @@ describe("A worker that cannot start", function () {
     assert.match(await refusal(["--pool", "dispatch"], { TEMPORAL_NAMESPACE: "nope" }), /TEMPORAL_NAMESPACE.*"nope"/);
   });
 
-  it("names HEALTH_PORT when that port is in use", async () => {
-    const server = createServer();
-    await once(server.listen(0, "127.0.0.1"), "listening");
-    const { port } = server.address() as AddressInfo;
-    try {
-      const said = await refusal(["--pool", "dispatch"], { HEALTH_PORT: String(port) });
-      assert.match(said, new RegExp(`HEALTH_PORT: port ${port} .*in use`));
-    } finally {
-      server.close();
-    }
-  });
+  for (const [pool, setting, others] of [
+    ["dispatch", "HEALTH_PORT", {}],
+    ["intake", "INTAKE_SMTP_PORT", { RETURN_PATH_DOMAIN: "bounces.example" }],
+  ] as const) {
+    it(`names ${setting} when that port is in use`, async () => {
+      const server = createServer();
+      await once(server.listen(0, "127.0.0.1"), "listening");
+      const { port } = server.address() as AddressInfo;
+      try {
+        const said = await refusal(["--pool", pool], { [setting]: String(port), ...others });
+        assert.match(said, new RegExp(`${setting}: port ${port} .*in use`));
+      } finally {
+        server.close();
+      }
+    });
+  }
 });

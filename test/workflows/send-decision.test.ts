@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import fc from "fast-check";
 import type { SliceResult } from "../../activities/dispatch.ts";
 import type { SendState } from "../../domain/sends/lifecycle.ts";
+import { type LaneView, takenOverBy } from "../../workflows/lane-view.ts";
 import { decide, type SendView, type Step } from "../../workflows/send-decision.ts";
-import { ANSWERS, type CommandKind, DETAILS, retryAnswer } from "../../workflows/send-messages.ts";
+import { ANSWERS, type CommandKind, DETAILS, LANE_STATES, retryAnswer } from "../../workflows/send-messages.ts";
 
 const NOW = 1_000_000;
 
@@ -15,13 +17,26 @@ const send = (change: Partial<SendState> = {}): SendState => ({
   ...change,
 });
 
-const view = (change: Partial<SendView> = {}): SendView => ({
+const lane = (change: Partial<LaneView> = {}): LaneView => ({
+  accountId: "acct_1",
+  slice: "none",
+  accountFailures: 0,
+  mayFindMore: false,
+  ...change,
+});
+
+/** A send over one lane unless others are given; the facts of its lane stand among those of the send. */
+const view = ({
+  slice = "none",
+  accountFailures = 0,
+  lastSlice,
+  ...change
+}: Partial<SendView & LaneView> = {}): SendView => ({
   now: NOW,
   send: send(),
   isStale: false,
   isTokenExpired: false,
-  slice: "none",
-  accountFailures: 0,
+  lanes: [lane({ slice, accountFailures, ...(lastSlice && { lastSlice }) })],
   pauses: [],
   cancels: [],
   review: "open",
@@ -29,10 +44,21 @@ const view = (change: Partial<SendView> = {}): SendView => ({
   ...change,
 });
 
-const unconfirmed = (change: Partial<SendView> = {}) => view({ send: undefined, ...change });
+const unconfirmed = (change: Partial<SendView> = {}) => view({ send: undefined, lanes: [], ...change });
 const last = (result: Partial<SliceResult>, at = NOW) => ({
-  lastSlice: { mailed: 0, unknown: 0, ...result, at } as SendView["lastSlice"],
+  lastSlice: { mailed: 0, unknown: 0, ...result, at } as NonNullable<LaneView["lastSlice"]>,
 });
+/** A send over the lanes of `acct_1`, `acct_2`, and so on. */
+const lanes = (changes: Partial<LaneView>[], change: Partial<SendView> = {}) =>
+  view({ ...change, lanes: changes.map((each, i) => lane({ accountId: `acct_${i + 1}`, ...each })) });
+const over = (...states: string[]) =>
+  DETAILS.mailingOver(
+    7,
+    states.map((state, i) => `acct_${i + 1} ${state}`),
+  );
+const temporaryFailure = { next: "failure", reason: "timeout", temporary: true } as const;
+const failedFor = (reason: string) => last({ next: "failure", reason, temporary: false });
+const busy = { slice: "under way" } as const;
 const settled = (unknown: number, change: Partial<SendView> = {}) =>
   view({
     send: send({ status: "SENT" }),
@@ -305,6 +331,167 @@ const TABLE: Row[] = [
     undefined,
     { kind: "wait", details: DETAILS.mailing(7) },
   ],
+
+  ["begins a slice of each lane", lanes([busy, {}, {}]), undefined, { kind: "dispatch", accountId: "acct_2" }],
+  [
+    "waits for slices once every lane has one",
+    lanes([busy, { slice: "ending" }]),
+    undefined,
+    { kind: "wait", details: over(LANE_STATES.mailing, LANE_STATES.ending), needsOperator: false },
+  ],
+  [
+    "waits for the lane that is due first while others mail",
+    lanes([
+      busy,
+      { accountFailures: 1, ...last(temporaryFailure, NOW - 1_000) },
+      last({ next: "account_full", waitMs: 7_000 }),
+    ]),
+    undefined,
+    {
+      kind: "wait",
+      ms: 4_000,
+      summary: "until the next try",
+      details: over(LANE_STATES.mailing, LANE_STATES.accountFails("timeout", 4_000), LANE_STATES.accountFull(7_000)),
+    },
+  ],
+  [
+    "tries a failing account again beside a lane that mails",
+    lanes([busy, { accountFailures: 1, ...last(temporaryFailure, NOW - 5_000) }]),
+    undefined,
+    { kind: "dispatch", accountId: "acct_2" },
+  ],
+  [
+    "mails on over the others when an account fails for good",
+    lanes([{ accountFailures: 1, ...failedFor("login_refused") }, {}]),
+    undefined,
+    { kind: "dispatch", accountId: "acct_2" },
+  ],
+  [
+    "calls no operator for a failed account while another mails",
+    lanes([{ accountFailures: 9, ...failedFor("login_refused") }, busy]),
+    undefined,
+    {
+      kind: "wait",
+      needsOperator: false,
+      details: over(LANE_STATES.failed("login_refused"), LANE_STATES.mailing),
+    },
+  ],
+  [
+    "calls an operator when the last account that is left fails again and again",
+    lanes([
+      { accountFailures: 1, ...failedFor("login_refused") },
+      { accountFailures: 3, ...last(temporaryFailure) },
+    ]),
+    undefined,
+    { kind: "wait", ms: 20_000, needsOperator: true },
+  ],
+  [
+    "calls no operator for failing accounts while another waits for its limit",
+    lanes([
+      { accountFailures: 1, ...failedFor("login_refused") },
+      { accountFailures: 3, ...last(temporaryFailure) },
+      last({ next: "account_full", waitMs: 60_000 }),
+    ]),
+    undefined,
+    { kind: "wait", ms: 20_000, needsOperator: false },
+  ],
+  [
+    "pauses for the reasons of all accounts once every one has failed for good",
+    lanes([
+      { accountFailures: 1, ...failedFor("login_refused") },
+      { accountFailures: 1, ...failedFor("policy_refusals") },
+    ]),
+    undefined,
+    { kind: "pauseForFailure", reason: "acct_1 login_refused, acct_2 policy_refusals" },
+  ],
+  [
+    "waits for the other lane when one finds nothing",
+    lanes([last({ next: "done" }), busy]),
+    undefined,
+    { kind: "wait" },
+  ],
+  [
+    "lets a lane look again when another has put recipients back",
+    lanes([{ mayFindMore: true, ...last({ next: "done" }) }, busy]),
+    undefined,
+    { kind: "dispatch", accountId: "acct_1" },
+  ],
+  [
+    "lets a lane that waits for deferred recipients look again when another has put some back",
+    lanes([{ mayFindMore: true, ...last({ next: "deferred", waitMs: 60_000 }) }, busy]),
+    undefined,
+    { kind: "dispatch", accountId: "acct_1" },
+  ],
+  [
+    "keeps a failing account waiting when another has put recipients back",
+    lanes([{ mayFindMore: true, accountFailures: 1, ...last(temporaryFailure) }, busy]),
+    undefined,
+    { kind: "wait", ms: 5_000 },
+  ],
+  [
+    "settles when nothing is left, although an account is failing and another has failed",
+    lanes([
+      { accountFailures: 5, ...last(temporaryFailure) },
+      { accountFailures: 1, ...failedFor("login_refused") },
+      last({ next: "done" }),
+    ]),
+    undefined,
+    { kind: "settle" },
+  ],
+  [
+    "settles when nothing is left, although an account's limit is used up",
+    lanes([last({ next: "account_full", waitMs: 3_600_000 }), last({ next: "done" })]),
+    undefined,
+    { kind: "settle" },
+  ],
+  [
+    "waits for a lane that keeps deferred recipients",
+    lanes([last({ next: "account_full", waitMs: 60_000 }), last({ next: "done", held: true })]),
+    undefined,
+    { kind: "wait", ms: 60_000, details: over(LANE_STATES.accountFull(60_000), LANE_STATES.done) },
+  ],
+  [
+    "settles when every lane is done: Postgres knows whether recipients are left",
+    lanes([last({ next: "done" }), last({ next: "done", held: true })]),
+    undefined,
+    { kind: "settle" },
+  ],
+  [
+    "settles when no lane waits for recipients that another kept",
+    lanes([{ accountFailures: 1, ...failedFor("login_refused") }, last({ next: "done", held: true })]),
+    undefined,
+    { kind: "settle" },
+  ],
+  [
+    "reads what may have changed before it begins a slice beside another",
+    lanes([busy, {}], { isStale: true }),
+    undefined,
+    { kind: "read" },
+  ],
+  [
+    "answers a pause only when no lane has mails in flight",
+    lanes([{ slice: "ending" }, {}], { send: send({ status: "PAUSED" }), pauses: [1] }),
+    undefined,
+    { kind: "wait", details: DETAILS.pausing },
+  ],
+  [
+    "settles a cancel only when no lane has mails in flight",
+    lanes([{}, { slice: "ending" }], { send: send({ status: "CANCELLED" }), cancels: [1] }),
+    undefined,
+    { kind: "wait", details: DETAILS.cancelling },
+  ],
+  [
+    "begins no slice beside another when its history is long",
+    lanes([busy, {}], { isLong: true }),
+    undefined,
+    { kind: "wait" },
+  ],
+  [
+    "continues as a new run once all slices have ended",
+    lanes([{ accountFailures: 1, ...last(temporaryFailure) }, {}], { isLong: true }),
+    undefined,
+    { kind: "continueAsNew" },
+  ],
 ];
 
 describe("The next step of a send", () => {
@@ -317,11 +504,75 @@ describe("The next step of a send", () => {
   }
 });
 
+/** Any lane of a send that is SENDING, without its account. */
+const anyLane = fc.record({
+  slice: fc.constantFrom<LaneView["slice"]>("none", "none", "none", "under way", "retried", "ending"),
+  accountFailures: fc.nat(4),
+  mayFindMore: fc.boolean(),
+  lastSlice: fc.option(
+    fc
+      .constantFrom<Partial<SliceResult>>(
+        { next: "continue" },
+        { next: "done" },
+        { next: "done", held: true },
+        { next: "deferred", waitMs: 3_000 },
+        { next: "account_full", waitMs: 3_000 },
+        temporaryFailure,
+        { ...temporaryFailure, temporary: false },
+      )
+      .chain((result) => fc.nat(5_000).map((agoMs) => last(result, NOW - agoMs).lastSlice)),
+    { nil: undefined },
+  ),
+});
+
+describe("A send over any lanes", () => {
+  it("never waits without an end: for a slice under way, or until a time", () => {
+    fc.assert(
+      fc.property(fc.array(anyLane, { maxLength: 4 }), fc.boolean(), (given, isLong) => {
+        const step = decide(lanes(given, { isLong }), undefined);
+        if (step.kind !== "wait") return;
+        const isMailing = given.some(({ slice }) => slice !== "none");
+        assert.ok(isMailing || (step.ms !== undefined && step.ms > 0), JSON.stringify(step));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it("begins a slice only of a lane that has none, and neither pauses nor settles beside a slice", () => {
+    fc.assert(
+      fc.property(fc.array(anyLane, { maxLength: 4 }), (given) => {
+        const step = decide(lanes(given), undefined);
+        const slices = new Map(given.map(({ slice }, i) => [`acct_${i + 1}`, slice]));
+        if (step.kind === "dispatch") assert.equal(slices.get(step.accountId), "none");
+        if (step.kind === "settle" || step.kind === "pauseForFailure") {
+          assert.ok(given.every(({ slice }) => slice === "none"));
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+describe("The deferred recipients that a lane takes", () => {
+  it("are its own and those of accounts that have failed since their last mail", () => {
+    const given = [lane(), lane({ accountId: "acct_2", accountFailures: 1 }), lane({ accountId: "acct_3" })];
+    assert.deepEqual(takenOverBy("acct_1", given), ["acct_2"]);
+    assert.deepEqual(takenOverBy("acct_2", given), []);
+  });
+});
+
+type AnswerRow = [
+  what: string,
+  view: Omit<Parameters<typeof retryAnswer>[0], "lanes"> & { slice?: LaneView["slice"]; slices?: LaneView["slice"][] },
+  answer: string,
+];
+
 describe("The answer to a retry", () => {
   const failing = { step: "settle", code: "database_57014", until: 0 };
-  for (const [what, view, answer] of [
+  for (const [what, { slice, slices = [slice ?? "none"], ...rest }, answer] of [
     ["while a step fails", { failing, send: { status: "CANCELLED" }, slice: "none" }, ANSWERS.retry],
     ["between two slices", { send: { status: "SENDING" }, slice: "none" }, ANSWERS.retry],
+    ["while one of two lanes waits", { send: { status: "SENDING" }, slices: ["under way", "none"] }, ANSWERS.retry],
     ["during a slice", { send: { status: "SENDING" }, slice: "under way" }, ANSWERS.retryMailing],
     [
       "of a cancelled send with mails in flight",
@@ -333,7 +584,8 @@ describe("The answer to a retry", () => {
     ["of a sent send that is counted again", { send: { status: "SENT" }, slice: "none" }, ANSWERS.retryEnded],
     ["of a cancelled resend with mails in flight", { send: { status: "SENT" }, slice: "ending" }, ANSWERS.retryEnding],
     ["of a settled send", { settled: {}, send: { status: "SENT" }, slice: "none" }, ANSWERS.retryEnded],
-  ] as const) {
-    it(`${what} is: ${answer}`, () => assert.equal(retryAnswer(view), answer));
+  ] as AnswerRow[]) {
+    const lanes = slices.map((each) => ({ slice: each }));
+    it(`${what} is: ${answer}`, () => assert.equal(retryAnswer({ ...rest, lanes }), answer));
   }
 });

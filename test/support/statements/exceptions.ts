@@ -33,8 +33,8 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "A signed link names the row that tells the tenant.",
     program: "api",
-    file: /^domain\/audience\/(?:confirmations|unsubscribes)\.ts$/,
-    tables: ["sends", "subscriptions", "subscribers", "lists"],
+    file: /^domain\/(?:audience\/(?:confirmations|unsubscribes)|reports\/source)\.ts$/,
+    tables: ["sends", "subscriptions", "subscribers", "lists", "report_sources"],
     statement: BY_ID,
   },
   {
@@ -76,6 +76,7 @@ export const EXCEPTIONS: readonly Exception[] = [
       "sends",
       "send_previews",
       "newsletters",
+      "campaigns",
       "email_accounts",
       "lists",
       "subscriptions",
@@ -98,10 +99,23 @@ export const EXCEPTIONS: readonly Exception[] = [
     statement: /confirmation_due_at (?:<= clock_timestamp\(\)|= case)/,
   },
   {
+    reason: "A report names its mail by the id of a send, which tells the tenant.",
+    program: "workers",
+    file: /^domain\/reports\/record\.ts$/,
+    tables: ["sends"],
+    statement: BY_ID,
+  },
+  {
     reason: "The addresses that bounced are looked at for all tenants; each row carries its tenant along.",
     program: "workers",
     file: /^domain\/audience\/email-status\.ts$/,
     tables: ["contact_status_checks"],
+  },
+  {
+    reason: "Changes of figures are added up for all tenants; each row carries its tenant along.",
+    program: "workers",
+    file: /^domain\/analytics\/fold\.ts$/,
+    tables: ["analytics_changes", "analytics_days"],
   },
   {
     reason: "Clean-up deletes what is too old, of all tenants.",

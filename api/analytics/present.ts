@@ -1,0 +1,29 @@
+import type { z } from "zod";
+import type { Counts, Overview } from "../../domain/analytics/overview.ts";
+import type { analyticsOverview } from "./schema.ts";
+
+/** 0 when there is nothing to divide by. At most 1: opt-outs may be those of mails from before the range. */
+const fraction = (part: number, whole: number): number => (whole > 0 ? Math.min(part / whole, 1) : 0);
+
+const presentCounts = ({ complaints_received: _, ...counts }: Counts) => counts;
+
+export function presentOverview({ from, to, totals, days }: Overview): z.input<typeof analyticsOverview> {
+  const { sent, delivered, rejected } = totals;
+  return {
+    object: "analytics_overview",
+    id: `${from}_${to}`,
+    from,
+    to,
+    totals: presentCounts(totals),
+    rates: {
+      delivered: fraction(delivered, sent),
+      bounced: fraction(totals.bounced_hard + totals.bounced_soft, sent),
+      rejected: fraction(rejected, sent + rejected),
+      complained: fraction(totals.complained, delivered),
+      unsubscribed: fraction(totals.unsubscribed, delivered),
+      opened: fraction(totals.opened_unique, delivered),
+      clicked: fraction(totals.clicked_unique, delivered),
+    },
+    days: days.map(({ date, counts }) => ({ date, ...presentCounts(counts) })),
+  };
+}

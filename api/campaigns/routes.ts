@@ -1,0 +1,69 @@
+import { z } from "zod";
+import { BROADCAST_STATUSES, Campaign } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
+import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
+import { route, router } from "../rest/route.ts";
+import { draftRouter } from "../sends/drafts.ts";
+import { sendRouter } from "../sends/routes.ts";
+import { sizeText } from "../units.ts";
+import { presentCampaign, presentPreview, presentSend } from "./present.ts";
+import {
+  campaign,
+  campaignBody,
+  campaignPatch,
+  campaignSend,
+  campaignSendPreview,
+  campaignWithRecipients,
+} from "./schema.ts";
+
+const campaigns = defineList({
+  table: "campaigns",
+  sorts: ["updated_at", "created_at"],
+  updatedSince: true,
+  filters: { status: z.enum(BROADCAST_STATUSES).optional().describe("Only campaigns with this status.") },
+  largeColumn: "body",
+});
+
+const page = route({
+  method: "GET",
+  path: "/campaigns",
+  scope: "campaigns:read",
+  largeAnswer: true,
+  operationId: "listCampaigns",
+  tag: "Campaigns",
+  summary: "List the campaigns",
+  description: `Pages through the campaigns of the team, each with its body. A page ends before its records exceed ${sizeText(MAX_PAGE_BYTES)}, so it may hold fewer campaigns than \`limit\` and have more after it.`,
+})
+  .input(z.strictObject({ query: campaigns.query }))
+  .output(z.array(campaign))
+  .query(({ ctx, input }) => {
+    let rows = kysely(ctx.em).selectFrom("campaigns").selectAll("campaigns");
+    const { status } = input.query;
+    if (status) rows = rows.where("status", "=", status);
+    return campaigns.pageEntities(ctx, input.query, rows, Campaign, presentCampaign);
+  });
+
+const kind = { type: "campaign", noun: "Campaign", tag: "Campaigns" } as const;
+
+export const campaignsRouter = router({
+  page,
+  drafts: draftRouter({
+    ...kind,
+    entity: Campaign,
+    limit: (env) => env.MAX_CAMPAIGNS,
+    setInApp: "Its segment, its sending accounts and its send days",
+    body: campaignBody,
+    patch: campaignPatch,
+    shown: campaign,
+    show: async (_em, record) => presentCampaign(record),
+    whole: { schema: campaignWithRecipients, present: (shown, recipients) => ({ ...shown, recipients }) },
+  }),
+  sends: sendRouter({
+    ...kind,
+    changes:
+      "a contact comes into the segment or leaves it, an address becomes invalid or valid, a suppression arrives, or the content or a sending account changes",
+    previewErrors: ["filter_unsupported"],
+    preview: { schema: campaignSendPreview, present: presentPreview },
+    send: { schema: campaignSend, present: presentSend },
+  }),
+});

@@ -1,0 +1,158 @@
+import type { EntityClass } from "@mikro-orm/postgresql";
+import { z } from "zod";
+import type { Env } from "../../config/env.ts";
+import type { EntityManager } from "../../db/orm.ts";
+import {
+  type Broadcast,
+  checkTemplates,
+  createDraft,
+  deleteDraft,
+  readBroadcast,
+  updateDraft,
+} from "../../domain/drafts.ts";
+import type { Patch } from "../../domain/patch.ts";
+import { readCounts } from "../../domain/sends/counts.ts";
+import type { ResourceType } from "../../domain/sends/resource.ts";
+import { deleted } from "../fields.ts";
+import type { Tag } from "../openapi/tags.ts";
+import { deleteImpact, idParamOf, impact, ok, paragraphs, route, router, updateImpact } from "../rest/route.ts";
+import { presentStates } from "./present.ts";
+import type { recipientStates } from "./schema.ts";
+
+/** The content of a draft as a request holds it. */
+interface WrittenContent {
+  name: string;
+  subject: string | null;
+  from_name: string | null;
+  body: string | null;
+  /** Of a newsletter */
+  from_email?: string | null;
+}
+
+/** A kind of resource that is drafted, and sent later. */
+interface DraftedKind<T extends Broadcast, Shown extends z.ZodType, Whole extends z.ZodType> {
+  /** Its paths, its scopes and the ids in its paths are named after it. */
+  type: ResourceType;
+  /** Its operations are named after it: `Newsletter`. */
+  noun: Capitalize<ResourceType>;
+  tag: Tag;
+  entity: EntityClass<T>;
+  /** Records that a team may have in an environment. */
+  limit(env: Env): number;
+  /** The parts that only the app sets, as the subject of a sentence. */
+  setInApp: string;
+  body: z.ZodType<WrittenContent>;
+  patch: z.ZodType<Patch<WrittenContent>>;
+  shown: Shown;
+  show(em: EntityManager, record: T): Promise<z.input<Shown>>;
+  /** With its recipients by state. */
+  whole: { schema: Whole; present(shown: z.input<Shown>, recipients: z.input<typeof recipientStates>): z.input<Whole> };
+}
+
+const fieldsOf = <Content extends Patch<WrittenContent>>({ from_name, from_email, ...rest }: Content) => ({
+  ...rest,
+  fromName: from_name,
+  ...(from_email === undefined ? {} : { fromEmail: from_email }),
+});
+
+/** The routes by which a kind of resource is drafted and read. */
+export function draftRouter<T extends Broadcast, Shown extends z.ZodType, Whole extends z.ZodType>(
+  kind: DraftedKind<T, Shown, Whole>,
+) {
+  const { type, noun, tag, entity, shown } = kind;
+  const idParam = `${type}Id`;
+  const path = `/${type}s` as const;
+  const onePath = `${path}/{${idParam}}` as const;
+  const scopes = { read: `${type}s:read`, write: `${type}s:write` } as const;
+  const params = z.strictObject({ [idParam]: idParamOf(type, `The id of the ${type}.`) });
+  const idOf = (input: { params: Record<string, string> }) => input.params[idParam] ?? "";
+
+  const create = route({
+    method: "POST",
+    path,
+    status: 201,
+    scope: scopes.write,
+    dryRunScope: scopes.read,
+    idempotency: "optional",
+    dryRun: true,
+    operationId: `create${noun}`,
+    tag,
+    summary: `Draft a ${type}`,
+    description: paragraphs(
+      `Creates a ${type}, always as a \`DRAFT\`. A draft may be incomplete: its send-preview is refused until it is complete. ${kind.setInApp} are set in the app.`,
+      `\`subject\` and \`body\` are Liquid templates, which are checked here. A team has a limit of ${type}s, sent ones among them: one more is 409 \`resource_limit_reached\`. While too many templates of the team wait to be checked, the answer is 429 \`rate_limit_exceeded\`.`,
+    ),
+    errors: ["rate_limit_exceeded", "resource_limit_reached"],
+  })
+    .input(z.strictObject({ body: kind.body }))
+    .output(shown)
+    .before(({ ctx, input }) => checkTemplates(ctx.tenant, input.body))
+    .mutation(async ({ ctx, input }) => {
+      const fields = { ...fieldsOf(input.body), fromName: input.body.from_name };
+      const draft = await createDraft(ctx.em, ctx.tenant, type, fields, kind.limit(ctx.env));
+      return ok(await kind.show(ctx.em, draft as T), { impact: impact({ would_create: 1 }) });
+    });
+
+  const retrieve = route({
+    method: "GET",
+    path: onePath,
+    scope: scopes.read,
+    largeAnswer: true,
+    operationId: `retrieve${noun}`,
+    tag,
+    summary: `Retrieve a ${type} with the states of its recipients`,
+    description: `Answers one ${type}. From its confirmation on, \`recipients\` counts its recipients in each state; the counts add up to \`total\`.`,
+  })
+    .input(z.strictObject({ params }))
+    .output(kind.whole.schema)
+    .query(async ({ ctx, input }) => {
+      const record = await readBroadcast(ctx.em, entity, idOf(input));
+      const counts = record.sendId ? await readCounts(ctx.em, ctx.tenant, record.sendId) : null;
+      return ok(kind.whole.present(await kind.show(ctx.em, record), presentStates(counts)));
+    });
+
+  const update = route({
+    method: "PATCH",
+    path: onePath,
+    scope: scopes.write,
+    dryRunScope: scopes.read,
+    idempotency: "optional",
+    dryRun: true,
+    operationId: `update${noun}`,
+    tag,
+    summary: "Change a draft",
+    description:
+      "Changes the fields that the body holds and leaves the others as they are. Only a `DRAFT` changes: any other is 409 `resource_state_invalid`. A change makes the tokens of earlier previews void.",
+    errors: ["rate_limit_exceeded", "resource_state_invalid"],
+  })
+    .input(z.strictObject({ params, body: kind.patch }))
+    .output(shown)
+    .before(({ ctx, input }) => checkTemplates(ctx.tenant, input.body))
+    .mutation(async ({ ctx, input }) => {
+      const patch = fieldsOf(input.body);
+      const { record, isChanged } = await updateDraft(ctx.em, entity, idOf(input), patch as Patch<T>);
+      return ok(await kind.show(ctx.em, record), { impact: updateImpact(record.id, isChanged) });
+    });
+
+  const remove = route({
+    method: "DELETE",
+    path: onePath,
+    scope: scopes.write,
+    dryRunScope: scopes.read,
+    dryRun: true,
+    operationId: `delete${noun}`,
+    tag,
+    summary: "Delete a draft",
+    description: `Deletes a draft for good. A ${type} that is no \`DRAFT\` any more stays: 409 \`resource_state_invalid\`.`,
+    errors: ["resource_state_invalid"],
+  })
+    .input(z.strictObject({ params }))
+    .output(deleted(type, type, `Deleted${noun}`))
+    .mutation(async ({ ctx, input }) => {
+      const id = idOf(input);
+      await deleteDraft(ctx.em, entity, id);
+      return ok({ object: type, id, deleted: true }, { impact: deleteImpact(id) });
+    });
+
+  return router({ create, retrieve, update, remove });
+}

@@ -1,0 +1,50 @@
+import type { z } from "zod";
+import type { RecipientState } from "../../db/entities/send.ts";
+import type { ArmedSend } from "../../domain/sends/confirm.ts";
+import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/gates.ts";
+import type { PreviewRow } from "../../domain/sends/preview.ts";
+import { instantOfText } from "../rest/instant.ts";
+import type { recipientStates } from "./schema.ts";
+
+export const presentStates = (counts: Record<RecipientState, number> | null): z.input<typeof recipientStates> =>
+  counts && {
+    total: Object.values(counts).reduce((sum, count) => sum + count, 0),
+    queued: counts.QUEUED,
+    sending: counts.SENDING,
+    sent: counts.SENT,
+    rejected: counts.REJECTED,
+    deferred: counts.DEFERRED,
+    unknown: counts.UNKNOWN,
+    expired: counts.EXPIRED,
+    suppressed: counts.SUPPRESSED,
+    cancelled: counts.CANCELLED,
+  };
+
+/** The fields of a preview that follow its recipients. */
+export const presentCost = (row: PreviewRow) => ({
+  credits_required: row.credits_required,
+  send_cap: {
+    limit: row.cap_limit,
+    used_today: row.cap_used_today,
+    remaining: Math.max(0, row.cap_limit - row.cap_used_today),
+  },
+});
+
+/** The last fields of a preview. */
+export const presentConfirmation = (row: PreviewRow, token: string) => ({
+  complaint_rate: {
+    rate: Number(row.complaint_rate),
+    threshold: COMPLAINT_THRESHOLD,
+    window_days: COMPLAINT_WINDOW_DAYS,
+  },
+  confirmation: { token, expires_at: instantOfText(row.expires_at) },
+});
+
+/** A confirmed send, besides the id of its resource. */
+export const presentArmed = (send: ArmedSend) => ({
+  status: "SCHEDULED" as const,
+  recipients: send.recipients,
+  credits_reserved: send.recipients,
+  send_at: send.sendAt,
+  send_cap: { limit: send.cap.limit, used_today: send.cap.usedToday, remaining: send.cap.remaining },
+});

@@ -1,0 +1,164 @@
+import { Readable } from "node:stream";
+import type { Mailkeel } from "../client/index.ts";
+import { kysely, ofTenant, type Tenant } from "../db/orm.ts";
+import { connectAccount, resumeAccount } from "../domain/accounts.ts";
+import { createSegment } from "../domain/audience/segments/segments.ts";
+import { attachAccounts, attachSegment } from "../domain/campaigns.ts";
+import { importContacts } from "../domain/csv-import.ts";
+import { DEMO_DOMAIN, DEMO_FROM } from "../stack/demo-team.ts";
+import type { FaultRule } from "../stack/mail-faults.ts";
+import type { StackFile } from "../stack/state.ts";
+import { count, generateCsv, say, sayOutcome, sayPlaces, seconds, watch } from "./demo-steps.ts";
+import { inTenant, type Session } from "./session.ts";
+
+/** The account that fails half-way. */
+const SECOND_FROM = `second@${DEMO_DOMAIN}`;
+const CONNECTIONS = 10;
+/** Time that the catcher takes for each mail, so that the send has a middle. */
+const MAIL_MS = 40;
+
+const BODY = `<html><body style="font-family: sans-serif">
+<h1>Hello {{ first_name | default: "there" }}</h1>
+<p>This campaign goes out over two accounts, and one of them fails half-way.</p>
+<p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p>
+</body></html>`;
+
+/**
+ * Sends a campaign over two accounts, one of which fails when half of the mails are out: the other one carries on, and
+ * every contact gets one mail.
+ */
+export async function sendCampaign(
+  session: Session,
+  stack: StackFile,
+  mailkeel: Mailkeel,
+  { recipients }: { recipients: number },
+): Promise<void> {
+  const tenant: Tenant = { teamId: stack.team.id, environment: "LIVE" };
+  // Its own, so that contacts of an earlier demo are not in the segment.
+  const domain = `inbox-${Date.now()}.example`;
+
+  say("2. Contacts from CSV, and a segment of them");
+  const segmentId = await inTenant(session, tenant, async (em) => {
+    await importContacts(em, tenant, Readable.from(generateCsv(recipients, domain)), { onRefused: () => {} });
+    const definition = { field: "email", op: "contains", value: `@${domain}` };
+    return (await createSegment(em, tenant, { name: `Demo of ${domain}`, definition })).id;
+  });
+  say(`  ${segmentId}: ${count(recipients)} contacts`);
+
+  say("3. A draft that targets the segment, over two accounts");
+  const accountIds = await demoAccounts(session, stack, tenant);
+  const { data: draft } = await mailkeel.campaigns.create({
+    name: `Demo of ${domain}`,
+    subject: "Hello {{ first_name }}",
+    from_name: "Mailkeel demo",
+    body: BODY,
+  });
+  await inTenant(session, tenant, async (em) => {
+    await attachAccounts(em, draft.id, accountIds);
+    await attachSegment(em, draft.id, segmentId);
+  });
+  say(`  ${draft.id}`);
+
+  say("4. Preview: the recipients, and the senders");
+  const { data: preview } = await mailkeel.campaigns.previewSend(draft.id);
+  const { total, eligible, suppressed, invalid } = preview.recipients;
+  say(`  ${count(eligible)} of ${count(total)} (${count(suppressed)} suppressed, ${count(invalid)} invalid)`);
+  say(`  from ${preview.from_addresses.join(" and ")}`);
+
+  say("5. Confirm with the preview's token");
+  const { data: send } = await mailkeel.campaigns.send(draft.id, { confirmation_token: preview.confirmation.token });
+  say(`  scheduled for ${send.send_at}`);
+
+  say("6. It goes out, and the server refuses the second account half-way");
+  const slow = { stage: "data", match: domain, delayMs: MAIL_MS } as const;
+  await setFaults(stack, [slow]);
+  let hasFailed = false;
+  try {
+    const sent = await watch(
+      () => mailkeel.campaigns.retrieve(draft.id),
+      async (part) => {
+        if (hasFailed || part < 0.5) return;
+        hasFailed = true;
+        await setFaults(stack, [
+          slow,
+          { stage: "mail", match: `^${SECOND_FROM}$`, code: 550, message: "5.7.1 Not you" },
+        ]);
+        say(`  ${SECOND_FROM} is refused from now on`);
+      },
+    );
+    const tookMs = sayOutcome(sent);
+    const mails = await mailsTo(stack, domain);
+    const shares = [DEMO_FROM, SECOND_FROM].map(
+      (from) => `${count(mails.filter((mail) => mail.from === from).length)} from ${from}`,
+    );
+    const people = new Set(mails.flatMap(({ to }) => to)).size;
+    say(`  ${count(mails.length)} mails to ${count(people)} people in ${seconds(tookMs)}: ${shares.join(", ")}`);
+  } finally {
+    await setFaults(stack, []);
+  }
+  say("");
+  sayPlaces(stack, `/campaigns/${draft.id}`);
+}
+
+/** The demo team's account, and a second one on the mail catcher, which works again after an earlier demo. */
+async function demoAccounts(session: Session, stack: StackFile, tenant: Tenant): Promise<string[]> {
+  const { vault, orm } = session;
+  const deps = { vault, verify: async () => ({ ok: true }) as const };
+  const known = await kysely(orm.em.fork())
+    .selectFrom("email_accounts")
+    .select(["id", "email"])
+    .where(ofTenant(tenant))
+    .where("email", "in", [DEMO_FROM, SECOND_FROM])
+    .orderBy("email")
+    .execute();
+  const { hostname, port } = new URL(stack.mail.smtp);
+  return inTenant(session, tenant, async (em) => {
+    const ids = known.map(({ id }) => id);
+    for (const id of ids) await resumeAccount(em, id, deps);
+    if (known.some(({ email }) => email === SECOND_FROM)) return ids;
+    const second = await connectAccount(
+      em,
+      tenant,
+      {
+        email: SECOND_FROM,
+        displayName: "Second demo account",
+        provider: "SMTP_OTHER",
+        allowedDomains: [],
+        host: hostname,
+        port: Number(port),
+        security: "none",
+        username: null,
+        password: null,
+        maxConnections: CONNECTIONS,
+        hourlyLimit: null,
+        dailyLimit: null,
+      },
+      deps,
+    );
+    return [...ids, second.id];
+  });
+}
+
+async function setFaults({ mail }: StackFile, rules: Partial<FaultRule>[]): Promise<void> {
+  const answer = await fetch(new URL("/api/faults", mail.api), {
+    method: "PUT",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(rules),
+  });
+  if (!answer.ok) throw new Error(`the mail catcher takes no faults: ${answer.status}`);
+}
+
+/** The mails to a domain that the catcher holds. */
+async function mailsTo({ mail }: StackFile, domain: string): Promise<{ from: string; to: string[] }[]> {
+  const found: { from: string; to: string[] }[] = [];
+  for (let after = 0; ; ) {
+    const url = new URL(`/api/messages?after=${after}&limit=1000`, mail.api);
+    const { messages } = (await (await fetch(url)).json()) as {
+      messages: { id: number; from: string; to: string[] }[];
+    };
+    const last = messages.at(-1);
+    if (!last) return found;
+    after = last.id;
+    found.push(...messages.filter(({ to }) => to.some((address) => address.endsWith(`@${domain}`))));
+  }
+}

@@ -1,0 +1,61 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { CampaignWithRecipients, NewsletterWithRecipients } from "../client/index.ts";
+import type { StackFile } from "../stack/state.ts";
+import { progressLine } from "./output.ts";
+
+export const POLL_MS = 250;
+const DONE = ["SENT", "CANCELLED", "FAILED"];
+const NAMES = ["Zoë", "Jürgen", "Łukasz", "李", "Amélie", "Søren", "Ναταλία", "O'Brien"];
+
+export const say = (text: string): void => console.log(text);
+export const count = (value: number): string => value.toLocaleString("en");
+export const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
+
+/** Lines of a CSV file with this many people of a domain in it. */
+export function* generateCsv(recipients: number, domain: string): Generator<string> {
+  yield "email,first_name,last_name\r\n";
+  for (let i = 1; i <= recipients; i++) {
+    yield `reader${i}@${domain},${NAMES[i % NAMES.length]},"Reader, no. ${i}"\r\n`;
+  }
+}
+
+type Broadcast = NewsletterWithRecipients | CampaignWithRecipients;
+
+/**
+ * Shows the progress of a send until it has ended.
+ * @param onProgress is called with the part that is done, 0 to 1
+ */
+export async function watch<T extends Broadcast>(
+  retrieve: () => Promise<{ data: T }>,
+  onProgress?: (part: number) => Promise<void>,
+): Promise<T> {
+  const line = progressLine();
+  for (;;) {
+    const { data: broadcast } = await retrieve();
+    const { total, queued, sending } = broadcast.recipients ?? { total: 0, queued: 0, sending: 0 };
+    const done = total - queued - sending;
+    const part = total === 0 ? 0 : done / total;
+    const filled = Math.round(part * 30);
+    line.show(`  ${broadcast.status} ${"█".repeat(filled).padEnd(30, "░")} ${count(done)} of ${count(total)}`);
+    if (DONE.includes(broadcast.status)) {
+      line.clear();
+      return broadcast;
+    }
+    await onProgress?.(part);
+    await delay(POLL_MS);
+  }
+}
+
+/** Prints the outcome of a send, and gives how long it took in milliseconds. */
+export function sayOutcome({ status, recipients, started_at, completed_at }: Broadcast): number {
+  const states = Object.entries(recipients ?? {}).filter(([state, people]) => state !== "total" && people > 0);
+  say(`  ${status}: ${states.map(([state, people]) => `${count(people)} ${state}`).join(", ")}`);
+  return Date.parse(completed_at ?? "") - Date.parse(started_at ?? "");
+}
+
+/** Prints where to look at a send. @param path of the newsletter or campaign in the API */
+export function sayPlaces({ mail, temporal, api }: StackFile, path: string): void {
+  say(`The mails:     ${mail.api}`);
+  if (temporal.ui) say(`The workflow:  ${temporal.ui}`);
+  say(`The numbers:   ${api}${path}`);
+}

@@ -1,0 +1,76 @@
+import { defineEntity, p } from "@mikro-orm/postgresql";
+import type { Environment } from "./shared.ts";
+
+const count = () => p.integer().default(0);
+
+/**
+ * The figures of a UTC day, of one newsletter or campaign, or of the whole tenant. Sums of `analytics_changes`, which the
+ * maintenance pool adds here; until then a figure is the sum of both tables. They outlive the facts that they count.
+ */
+const AnalyticsDaySchema = defineEntity({
+  name: "AnalyticsDay",
+  tableName: "analytics_days",
+  properties: {
+    teamId: p.text().primary(),
+    environment: p.text().$type<Environment>().primary(),
+    /** The id of a newsletter or campaign; empty for all of the tenant. */
+    resourceId: p.text().primary(),
+    day: p.date().primary(),
+    // Those of the day on which the mails were accepted.
+    sent: count(),
+    bouncedHard: count(),
+    bouncedSoft: count(),
+    complained: count(),
+    opened: count(),
+    openedUnique: count(),
+    clicked: count(),
+    clickedUnique: count(),
+    // Those of the day on which they happened.
+    rejected: count(),
+    suppressed: count(),
+    unknown: count(),
+    unsubscribed: count(),
+    complaintsReceived: count(),
+  },
+});
+
+/** The columns of `analytics_days` that count. */
+export const FIGURES = [
+  "sent",
+  "bounced_hard",
+  "bounced_soft",
+  "complained",
+  "opened",
+  "opened_unique",
+  "clicked",
+  "clicked_unique",
+  "rejected",
+  "suppressed",
+  "unknown",
+  "unsubscribed",
+  "complaints_received",
+] as const;
+export type Figure = (typeof FIGURES)[number];
+
+/**
+ * A change of a figure that is not in `analytics_days` yet. Triggers append them in the transaction that changes the facts,
+ * so that transactions never wait for a row that counts.
+ */
+const AnalyticsChangeSchema = defineEntity({
+  name: "AnalyticsChange",
+  tableName: "analytics_changes",
+  properties: {
+    teamId: p.text().primary(),
+    environment: p.text().$type<Environment>().primary(),
+    day: p.date().primary(),
+    /** Makes the key unique, within the index that readers need. */
+    seq: p.bigint().primary().autoincrement(),
+    /** Empty when it concerns no newsletter or campaign. */
+    resourceId: p.text(),
+    figure: p.text().$type<Figure>(),
+    /** Negative for mails whose figure or day is another now. */
+    count: p.integer(),
+  },
+});
+
+export const analyticsEntities = [AnalyticsDaySchema, AnalyticsChangeSchema] as const;

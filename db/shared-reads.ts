@@ -1,0 +1,108 @@
+import { DatabaseError, type Pool, type PoolClient, type QueryConfig, type QueryResult } from "pg";
+import type { EntityManager } from "./orm.ts";
+import type { CompiledStatement, NamedValues } from "./prepared.ts";
+
+/** Connections that the reads of one line hold at once. The second reads while this process handles the rows of the first. */
+const CONNECTIONS_OF_A_LINE = 2;
+/** Statements that are sent together at most: the last one waits for all others of them. */
+const SENT_TOGETHER = 8;
+
+interface Waiting {
+  statement: QueryConfig;
+  resolve: (result: QueryResult) => void;
+  reject: (error: unknown) => void;
+}
+
+/** Statements of one line. */
+interface Line {
+  connections: number;
+  waiting: Waiting[];
+}
+
+/**
+ * Runs reads on few connections: the statements of a line, such as a team's, that come while others run gather, and go to
+ * Postgres in one packet. Its process is woken once for all of them, and so is this one for their rows; and however many
+ * reads a team begins at once, it takes two connections.
+ */
+class SharedReads {
+  readonly #pool: Promise<Pool>;
+  readonly #lines = new Map<string, Line>();
+
+  constructor(pool: Promise<Pool>) {
+    this.#pool = pool;
+  }
+
+  run(lineId: string, statement: QueryConfig): Promise<QueryResult> {
+    const line = this.#lines.get(lineId) ?? { connections: 0, waiting: [] };
+    this.#lines.set(lineId, line);
+    return new Promise((resolve, reject) => {
+      line.waiting.push({ statement, resolve, reject });
+      if (line.connections < CONNECTIONS_OF_A_LINE) void this.#read(lineId, line);
+    });
+  }
+
+  /** Runs what waits in a line, on one connection, until nothing does. */
+  async #read(lineId: string, line: Line): Promise<void> {
+    line.connections++;
+    try {
+      // Each group takes its place among all that wait for a connection.
+      while (line.waiting.length > 0) await this.#readGroup(line);
+    } catch (error) {
+      for (const { reject } of line.waiting.splice(0)) reject(error);
+    } finally {
+      if (--line.connections === 0) this.#lines.delete(lineId);
+    }
+  }
+
+  /** @throws where no connection can be made */
+  async #readGroup({ waiting }: Line): Promise<void> {
+    const client = await (await this.#pool).connect();
+    const hasEnded = await sendTogether(client, waiting.splice(0, SENT_TOGETHER));
+    client.release(hasEnded);
+  }
+}
+
+/** Whether Postgres ends the session with this error; the connection closes a moment later. */
+const isFatal = (error: unknown): boolean => error instanceof DatabaseError && error.severity === "FATAL";
+
+/** Sends statements in one packet, and hands each its own result. @returns whether Postgres has ended the session */
+async function sendTogether(client: PoolClient, group: readonly Waiting[]): Promise<boolean> {
+  const { stream } = client.connection;
+  stream.cork();
+  const results = group.map(async ({ statement, resolve, reject }) => {
+    try {
+      resolve(await client.query(statement));
+      return false;
+    } catch (error) {
+      reject(error);
+      return isFatal(error);
+    }
+  });
+  stream.uncork();
+  return (await Promise.all(results)).includes(true);
+}
+
+/** By driver, which has one pool. */
+const shared = new WeakMap<object, SharedReads>();
+
+function sharedReads(em: EntityManager): SharedReads {
+  const driver = em.getDriver();
+  const reads = shared.get(driver) ?? new SharedReads(driver.getConnection().getNativeClient());
+  shared.set(driver, reads);
+  return reads;
+}
+
+/**
+ * Runs a read outside of any transaction, on connections that all reads of a line share.
+ * @param lineId the team's id: no other team waits for its reads
+ */
+export async function executeShared<Row>(
+  em: EntityManager,
+  lineId: string,
+  statement: CompiledStatement<Row>,
+  values: NamedValues,
+): Promise<readonly Row[]> {
+  const { rows } = await sharedReads(em).run(lineId, statement.with(values));
+  // The rows of this very statement.
+  return rows as Row[];
+}

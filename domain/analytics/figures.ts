@@ -1,0 +1,40 @@
+import { type RawBuilder, sql } from "kysely";
+import { FIGURES } from "../../db/entities/analytics.ts";
+import { ofTenant, type Tenant } from "../../db/orm.ts";
+
+/** The days and the resource that figures are read of. */
+export interface FigureScope {
+  /** A newsletter or campaign; all of the tenant unless given. */
+  resourceId?: string | undefined;
+  /** First day, in UTC. */
+  from: RawBuilder<unknown>;
+  /** Last day, in UTC. */
+  to: RawBuilder<unknown>;
+}
+
+/** `resource_id` of the rows of `analytics_days` that count all of a tenant, and of changes that concern no resource. */
+export const WHOLE_TENANT = "";
+
+/** SQL: the mails of a row of figures that were accepted and did not come back. */
+export const DELIVERED = sql<number>`sent - bounced_hard - bounced_soft`;
+
+const columns = sql.join(FIGURES.map((figure) => sql.id(figure)));
+
+/** The columns of `analytics_days` for a row of `analytics_changes`. */
+const changed = sql.join(
+  FIGURES.map((figure) => sql`case figure when ${sql.lit(figure)} then count else 0 end as ${sql.id(figure)}`),
+);
+
+/**
+ * A query for a `day` and its figures, a column each. A day has any number of rows, also none: the figures are their sums,
+ * because a change that was just made is a row of its own.
+ */
+export function figureRows(tenant: Tenant, { resourceId, from, to }: FigureScope): RawBuilder<unknown> {
+  const ofResource = resourceId === undefined ? sql`` : sql`and resource_id = ${resourceId}`;
+  return sql`
+    select day, ${columns} from analytics_days
+    where ${ofTenant(tenant)} and resource_id = ${resourceId ?? WHOLE_TENANT} and day between ${from} and ${to}
+    union all
+    select day, ${changed} from analytics_changes
+    where ${ofTenant(tenant)} ${ofResource} and day between ${from} and ${to}`;
+}

@@ -1,0 +1,107 @@
+import { sql } from "kysely";
+import { FIGURES, type Figure } from "../../db/entities/analytics.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { ID_PREFIX } from "../ids.ts";
+import { figureRows } from "./figures.ts";
+
+/** Days of a range at most; a leap year fits. */
+export const MAX_DAYS = 366;
+/** Days of the range when neither end is given. */
+export const DEFAULT_DAYS = 30;
+
+/** How many of each. */
+export type Counts = Record<Figure | "delivered", number>;
+
+/** A question for figures; the dates as `2026-11-21`. */
+export interface OverviewQuery {
+  from?: string | undefined;
+  to?: string | undefined;
+  /** A newsletter or campaign; all of the tenant unless given. */
+  resourceId?: string | undefined;
+}
+
+export interface Overview {
+  /** First and last day, in UTC. */
+  from: string;
+  to: string;
+  /** Every day from the first to the last one. */
+  days: { date: string; counts: Counts }[];
+  totals: Counts;
+}
+
+/** The tables of the resources that are sent, by the prefix of their ids. */
+const RESOURCE_TABLES = { [ID_PREFIX.newsletter]: "newsletters", [ID_PREFIX.campaign]: "campaigns" } as const;
+
+/** @throws {ApiError} `not_found` when the tenant has no newsletter or campaign with this id */
+async function assertResource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
+  const [, table] = Object.entries(RESOURCE_TABLES).find(([prefix]) => id.startsWith(`${prefix}_`)) ?? [];
+  const found =
+    table && (await kysely(em).selectFrom(table).select("id").where(ofTenant(tenant)).where("id", "=", id).execute());
+  if (!found?.length) throw notFound("resource_id");
+}
+
+const DAY_MS = 86_400_000;
+const dayNumber = (date: string): number => Date.parse(`${date}T00:00:00Z`) / DAY_MS;
+const dateOf = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, "2026-11-21".length);
+
+async function readToday(em: EntityManager): Promise<string> {
+  const { rows } = await sql<{ today: string }>`
+    select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD') as today`.execute(kysely(em));
+  const [row] = rows;
+  if (!row) throw new Error("the database gave no date");
+  return row.today;
+}
+
+/**
+ * The range that a query asks for: up to today unless it says otherwise, and 30 days long unless it does.
+ * @throws {ApiError} `validation_failed`
+ */
+async function resolveRange(em: EntityManager, { from, to }: OverviewQuery): Promise<{ first: number; last: number }> {
+  const end = to ?? (await readToday(em));
+  const last = dayNumber(end);
+  const first = from === undefined ? last - (DEFAULT_DAYS - 1) : dayNumber(from);
+  if (first > last) {
+    const latest = to === undefined ? `today, ${end} in UTC` : `to, ${end}`;
+    throw new ApiError("validation_failed", `from must not be after ${latest}; it is ${from}.`, { param: "from" });
+  }
+  const days = last - first + 1;
+  if (days > MAX_DAYS) {
+    const message = `A range holds at most ${MAX_DAYS} days; from ${dateOf(first)} to ${end} it has ${days}.`;
+    throw new ApiError("validation_failed", message, { param: "from" });
+  }
+  return { first, last };
+}
+
+const NONE = Object.fromEntries([...FIGURES, "delivered"].map((figure) => [figure, 0])) as Counts;
+
+const withDelivered = (counts: Record<Figure, number>): Counts => ({
+  ...counts,
+  delivered: counts.sent - counts.bounced_hard - counts.bounced_soft,
+});
+
+/**
+ * What became of the mails of a tenant or a resource, per UTC day: exact at the moment of the call, from a row of sums per
+ * day and the changes that were not added to it yet.
+ * @throws {ApiError} `validation_failed` for a range; `not_found` for the resource
+ */
+export async function readOverview(em: EntityManager, tenant: Tenant, query: OverviewQuery): Promise<Overview> {
+  const { first, last } = await resolveRange(em, query);
+  const { resourceId } = query;
+  if (resourceId !== undefined) await assertResource(em, tenant, resourceId);
+  const [from, to] = [dateOf(first), dateOf(last)];
+  const sums = sql.join(FIGURES.map((figure) => sql`sum(${sql.id(figure)})::float8 as ${sql.id(figure)}`));
+  const scope = { resourceId, from: sql`${from}::date`, to: sql`${to}::date` };
+  const { rows } = await sql<Record<Figure, number> & { date: string }>`
+    select to_char(day, 'YYYY-MM-DD') as date, ${sums} from (${figureRows(tenant, scope)}) f group by day
+  `.execute(kysely(em));
+  const known = new Map(rows.map(({ date, ...counts }) => [date, withDelivered(counts)]));
+  const totals = { ...NONE };
+  const days = Array.from({ length: last - first + 1 }, (_, i) => {
+    const date = dateOf(first + i);
+    const counts = known.get(date) ?? NONE;
+    for (const figure of Object.keys(totals) as (keyof Counts)[]) totals[figure] += counts[figure];
+    return { date, counts };
+  });
+  return { from, to, days, totals };
+}

@@ -1,0 +1,109 @@
+import { type RawBuilder, sql } from "kysely";
+import { FIGURES, type Figure } from "../../db/entities/analytics.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { WHOLE_TENANT } from "./figures.ts";
+
+/** A figure that is not as many as the facts. */
+export interface Difference {
+  /** A newsletter or campaign; empty for opt-outs of none. */
+  resourceId: string;
+  /** As `2026-11-21`. */
+  day: string;
+  figure: Figure;
+  /** The figure as it is kept. */
+  kept: number;
+  /** The facts. */
+  counted: number;
+}
+
+/** Query: figures of each resource and day, by all facts of the tenant, as rows (resource_id, day, figure, count). */
+const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
+  select c.resource_id, c.day, f.figure, f.count from (
+    select resource_id, day, count(*) filter (where accepted) as sent,
+      count(*) filter (where accepted and hard) as bounced_hard,
+      count(*) filter (where accepted and soft and not hard) as bounced_soft,
+      count(*) filter (where accepted and complaint) as complained,
+      sum(opened) filter (where accepted) as opened, count(opened) filter (where accepted) as opened_unique,
+      sum(clicked) filter (where accepted) as clicked, count(clicked) filter (where accepted) as clicked_unique,
+      count(*) filter (where state = 'REJECTED') as rejected, count(*) filter (where state = 'SUPPRESSED') as suppressed,
+      count(*) filter (where state = 'UNKNOWN' and not accepted) as unknown
+    from (
+      select s.resource_id, (r.updated_at at time zone 'UTC')::date as day, r.state, coalesce(p.hard, false) as hard,
+        coalesce(p.soft, false) as soft, coalesce(p.complaint, false) as complaint, e.opened, e.clicked,
+        r.state = 'SENT' or (r.state = 'UNKNOWN' and (p.seq is not null or e.seq is not null)) as accepted
+      from sends s join send_recipients r on r.send_id = s.id
+      left join (
+        select send_id, seq, bool_or(kind = 'bounce:hard') as hard, bool_or(kind = 'bounce:soft') as soft,
+          bool_or(kind = 'complaint') as complaint
+        from mail_reports where ${ofTenant(tenant)} group by send_id, seq
+      ) p on p.send_id = r.send_id and p.seq = r.seq
+      left join (
+        select send_id, seq, sum(count) filter (where kind = 'opened') as opened,
+          sum(count) filter (where kind = 'clicked') as clicked
+        from engagements where ${ofTenant(tenant)} group by send_id, seq
+      ) e on e.send_id = r.send_id and e.seq = r.seq
+      where ${ofTenant(tenant, "s")}
+    ) mails group by resource_id, day
+  ) c cross join lateral (values ${sql.join(
+    FIGURES.filter((figure) => figure !== "unsubscribed" && figure !== "complaints_received").map(
+      (figure) => sql`(${sql.lit(figure)}, ${sql.ref(`c.${figure}`)}::bigint)`,
+    ),
+  )}) f (figure, count)
+  union all
+  select s.resource_id, (p.created_at at time zone 'UTC')::date, 'complaints_received', count(*)
+  from mail_reports p join sends s on s.id = p.send_id and ${ofTenant(tenant, "s")}
+  where ${ofTenant(tenant, "p")} and p.kind = 'complaint' group by 1, 2
+  union all
+  select coalesce(campaign_id, ${WHOLE_TENANT}), (unsubscribed_at at time zone 'UTC')::date, 'unsubscribed', count(*)
+  from unsubscribes where ${ofTenant(tenant)} group by 1, 2`;
+
+/** Query: the same rows as they are kept. Of the tenant's own figures the part is left that belongs to no resource. */
+const keptFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
+  select o.resource_id, d.day, f.figure, f.count * o.sign as count
+  from analytics_days d
+  cross join lateral (values (d.resource_id, 1), (${WHOLE_TENANT}, -1)) o (resource_id, sign)
+  cross join lateral (values ${sql.join(
+    FIGURES.map((figure) => sql`(${sql.lit(figure)}, ${sql.ref(`d.${figure}`)})`),
+  )}) f (figure, count)
+  where ${ofTenant(tenant, "d")} and (d.resource_id <> ${WHOLE_TENANT} or o.sign = 1)
+  union all
+  select resource_id, day, figure, count from analytics_changes where ${ofTenant(tenant)}`;
+
+/** Query: figures that differ. Those of sends whose ledger is deleted cannot be counted, and stay as they are. */
+const differingFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
+  select resource_id, day, figure, coalesce(k.count, 0) as kept, coalesce(c.count, 0) as counted
+  from (select resource_id, day, figure, sum(count) as count from (${keptFigures(tenant)}) f group by 1, 2, 3) k
+  full join (select * from (${countedFacts(tenant)}) f) c using (resource_id, day, figure)
+  where coalesce(k.count, 0) <> coalesce(c.count, 0) and (
+    figure = 'unsubscribed' or resource_id = ${WHOLE_TENANT} or resource_id in (
+      select s.resource_id from sends s
+      where ${ofTenant(tenant, "s")} and exists (select from send_recipients r where r.send_id = s.id)))`;
+
+/**
+ * Counts the facts of a tenant anew and compares them with the figures that are kept. Mails may go out meanwhile. Reads the
+ * whole ledger of the tenant.
+ * @param repair add what a figure lacks
+ * @returns the figures that differ, or differed
+ */
+export function recountFigures(
+  em: EntityManager,
+  tenant: Tenant,
+  { repair }: { repair: boolean },
+): Promise<Difference[]> {
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    // Two repairs at once would add the same twice. Taken before the statement whose snapshot compares.
+    await sql`select pg_advisory_xact_lock(hashtextextended(${`mailkeel/recount/${tenant.teamId}`}, 0))`.execute(db);
+    const repaired = repair
+      ? sql`insert into analytics_changes (team_id, environment, resource_id, day, figure, count)
+          select ${tenant.teamId}, ${tenant.environment}, resource_id, day, figure, counted - kept from differing
+          returning 1`
+      : sql`select 1`;
+    const { rows } = await sql<Difference>`
+      with differing as materialized (${differingFigures(tenant)}), repaired as (${repaired})
+      select resource_id as "resourceId", to_char(day, 'YYYY-MM-DD') as day, figure, kept::float8, counted::float8
+      from differing order by resource_id, day, figure`.execute(db);
+    return rows;
+  });
+}

@@ -1,0 +1,77 @@
+import { type RawBuilder, type SqlBool, sql } from "kysely";
+import { ofTenant } from "../../../db/orm.ts";
+import { type Compilation, SEGMENT_LIMITS, setAlias } from "./compilation.ts";
+import { fieldCondition } from "./field-conditions.ts";
+import { Place } from "./place.ts";
+import { eventCondition, listCondition } from "./set-conditions.ts";
+
+type Compile = (place: Place, compilation: Compilation, depth: number) => RawBuilder<SqlBool>;
+
+const combine =
+  (key: "all" | "any", word: RawBuilder<unknown>): Compile =>
+  (place, compilation, depth) => {
+    place.refuseBeside(key);
+    const parts = place.at(key).elements();
+    return sql`(${sql.join(
+      parts.map((part) => compile(part, compilation, depth + 1)),
+      word,
+    )})`;
+  };
+
+/** The kinds of conditions, each by the property that tells it. */
+const KINDS: Readonly<Record<string, Compile>> = {
+  all: combine("all", sql` and `),
+  any: combine("any", sql` or `),
+  not: (place, compilation, depth) => {
+    place.refuseBeside("not");
+    return sql`(not ${compile(place.at("not"), compilation, depth + 1)})`;
+  },
+  field: single(fieldCondition),
+  list: single(listCondition),
+  event: single(eventCondition),
+};
+
+function single(compileOne: (place: Place, compilation: Compilation) => RawBuilder<SqlBool>): Compile {
+  return (place, compilation) => {
+    compilation.count("conditions", place);
+    return compileOne(place, compilation);
+  };
+}
+
+const compile: Compile = (place, compilation, depth) => {
+  if (depth > SEGMENT_LIMITS.depth) {
+    throw place.problem(
+      `is deeper than the ${SEGMENT_LIMITS.depth} conditions inside each other that a segment may have`,
+    );
+  }
+  const keys = place.keys();
+  const found = Object.entries(KINDS).find(([key]) => keys.includes(key));
+  if (!found) throw place.problem(`is of no known kind: it must have one of ${Object.keys(KINDS).join(", ")}`);
+  const [, compileKind] = found;
+  return compileKind(place, compilation, depth);
+};
+
+/**
+ * Compiles a segment's conditions to a query for its contacts, with all columns of theirs, each contact once. Every value
+ * is a parameter.
+ *
+ * Sets of addresses are joined, not looked up by `in` or `exists`: inside `or` and `not` Postgres would walk a large set
+ * once per contact. They are joined by full joins, for which Postgres has no plan that walks all pairs: while its
+ * statistics are older than an import or a send, it takes contacts and addresses for one row each and chooses such a plan
+ * for any other join. The filters on `c` and the sets are written so that Postgres cannot infer that a lesser join would do,
+ * and `offset 0` keeps conditions of an outer query away from them.
+ * @param compilation is filled
+ * @throws {ConditionProblem}
+ */
+export function contactsQuery(conditions: unknown, compilation: Compilation): RawBuilder<unknown> {
+  const condition = compile(new Place("conditions", conditions), compilation, 1);
+  const contacts = sql`select c.* from contacts c where ${ofTenant(compilation.tenant, "c")}`;
+  const { sets } = compilation;
+  if (sets.length === 0) return sql`${contacts} and ${condition}`;
+  const joins = sets.map((addresses, n) => {
+    const alias = setAlias(n);
+    return sql`full join (${addresses}) ${sql.ref(alias)} on ${sql.ref(`${alias}.email`)} = c.email`;
+  });
+  return sql`select c.* from (${contacts}) c ${sql.join(joins, sql` `)}
+    where coalesce(c.id, '') <> '' and ${condition} offset 0`;
+}

@@ -1,0 +1,209 @@
+import { type RawBuilder, sql } from "kysely";
+import { Segment } from "../../../db/entities/contact.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
+import { transaction } from "../../../db/transaction.ts";
+import { ApiError, notFound } from "../../errors.ts";
+import { newId } from "../../ids.ts";
+import { holdPlace } from "../../record-limit.ts";
+import { type FieldTypes, readFields } from "../contact-fields.ts";
+import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../rules.ts";
+import { Compilation, SEGMENT_LIMITS } from "./compilation.ts";
+import { contactsQuery } from "./condition.ts";
+import { ConditionProblem, type Place } from "./place.ts";
+
+/** Segments that a tenant may have. */
+export const MAX_SEGMENTS = 500;
+
+/** The version of the shape of conditions that is written, and the only one that is known. */
+const CONDITIONS_VERSION = 1;
+
+/** Longest name of a segment, in characters. */
+const MAX_NAME_LENGTH = MAX_PERSON_NAME_LENGTH;
+
+/** Addresses that a count shows. */
+const SAMPLE_SIZE = 10;
+
+/** How long a count may take, in milliseconds. */
+const COUNT_TIMEOUT_MS = 60_000;
+
+/** SQLSTATE of a statement that took longer than it may. */
+const STATEMENT_TIMEOUT = "57014";
+
+export interface SegmentCount {
+  contacts: number;
+  /** Addresses of some of them. */
+  sample: string[];
+}
+
+async function fieldTypesOf(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
+  return new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
+}
+
+/** Refuses the places that name none of the known ids. */
+function refuseUnknown(places: readonly Place[], known: readonly { id: string }[], rule: string): void {
+  const ids = new Set<unknown>(known.map(({ id }) => id));
+  const unknown = places.find(({ value }) => !ids.has(value));
+  if (unknown) throw unknown.problem(rule);
+}
+
+/**
+ * Compiles conditions, and looks at the records that they name.
+ * @throws {ConditionProblem}
+ */
+async function compileConditions(em: EntityManager, tenant: Tenant, conditions: unknown, declared: FieldTypes) {
+  const compilation = new Compilation(tenant, declared);
+  const query = contactsQuery(conditions, compilation);
+  const { lists } = compilation;
+  if (lists.length > 0) {
+    const ids = lists.map(({ value }) => String(value));
+    const known = await kysely(em)
+      .selectFrom("lists")
+      .select("id")
+      .where(ofTenant(tenant))
+      .where("id", "in", ids)
+      .execute();
+    refuseUnknown(lists, known, "must be the id of a list of the team");
+  }
+  return { query, compilation };
+}
+
+async function refuseUnknownResources(em: EntityManager, tenant: Tenant, { resources }: Compilation): Promise<void> {
+  if (resources.length === 0) return;
+  const ids = resources.map(({ value }) => String(value));
+  const mailed = (table: "newsletters" | "campaigns") =>
+    kysely(em).selectFrom(table).select("id").where(ofTenant(tenant)).where("id", "in", ids);
+  const known = await mailed("newsletters").unionAll(mailed("campaigns")).execute();
+  refuseUnknown(resources, known, "must be the id of a newsletter or campaign of the team");
+}
+
+/** Takes the version from a definition, an object of conditions that may carry one. */
+function splitDefinition(definition: unknown): { version: unknown; conditions: unknown } {
+  if (typeof definition !== "object" || definition === null || Array.isArray(definition)) {
+    return { version: CONDITIONS_VERSION, conditions: definition };
+  }
+  const { version = CONDITIONS_VERSION, ...conditions } = definition as Record<string, unknown>;
+  return { version, conditions };
+}
+
+const refusal = (message: string, param?: string) => new ApiError("validation_failed", message, { param });
+
+/**
+ * Stores a segment, in the caller's transaction. The fields, lists, newsletters and campaigns that it names must exist.
+ * @param definition JSON: the conditions, which may carry their `version`
+ * @throws {ApiError} `validation_failed` with the JSON path of the part that is at fault; `resource_limit_reached`
+ */
+export async function createSegment(
+  em: EntityManager,
+  tenant: Tenant,
+  { name, definition }: { name: string; definition: unknown },
+): Promise<Segment> {
+  if (name === "" || name.length > MAX_NAME_LENGTH || hasControlCharacter(name) || !name.isWellFormed()) {
+    throw refusal(`A segment's name has one line and 1 to ${MAX_NAME_LENGTH} characters.`, "name");
+  }
+  const { version, conditions } = splitDefinition(definition);
+  if (version !== CONDITIONS_VERSION) throw refusal(`The version of conditions is ${CONDITIONS_VERSION}.`, "version");
+  if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
+    throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
+  }
+  await holdPlace(em, tenant, { table: "segments", name: "segments" }, MAX_SEGMENTS);
+  try {
+    const { compilation } = await compileConditions(em, tenant, conditions, await fieldTypesOf(em, tenant));
+    await refuseUnknownResources(em, tenant, compilation);
+    const fieldTypes = Object.fromEntries(compilation.fields);
+    const segment = em.create(Segment, { id: newId("segment"), ...tenant, name, version, conditions, fieldTypes });
+    await em.flush();
+    return em.refreshOrFail(segment);
+  } catch (error) {
+    throw error instanceof ConditionProblem ? refusal(`${error.message}.`) : error;
+  }
+}
+
+/**
+ * A segment of the tenant.
+ * @throws {ApiError} `not_found`
+ */
+export async function readSegment(em: EntityManager, segmentId: string): Promise<Segment> {
+  const segment = await em.findOne(Segment, { id: segmentId });
+  if (!segment) throw notFound();
+  return segment;
+}
+
+/** The tenant's segments, oldest first. */
+export const readSegments = (em: EntityManager): Promise<Segment[]> => em.findAll(Segment, { orderBy: { id: "asc" } });
+
+/**
+ * Deletes a segment, in the caller's transaction.
+ * @throws {ApiError} `not_found`
+ */
+export async function deleteSegment(em: EntityManager, segmentId: string): Promise<void> {
+  await em.remove(await readSegment(em, segmentId)).flush();
+}
+
+function refuseChangedFields({ fieldTypes }: Segment, declared: FieldTypes): void {
+  for (const [name, type] of Object.entries(fieldTypes)) {
+    const now = declared.get(name);
+    if (now === undefined) throw new ConditionProblem(`the custom field ${name} no longer exists`);
+    if (now !== type)
+      throw new ConditionProblem(`the custom field ${name} was of type ${type} and now is of type ${now}`);
+  }
+}
+
+/**
+ * A query for the contacts of a segment, with all columns of `contacts`, each contact once. Read it as `from (query) c`.
+ * It is no condition on `contacts`, because Postgres may evaluate one by walking a whole set of addresses per contact.
+ * @param em of the tenant
+ * @throws {ApiError} `not_found`; `filter_unsupported` naming the part that cannot be evaluated: a custom field or a list
+ *   that is gone, a kind or a version of conditions that is not known
+ */
+export async function segmentContacts(
+  em: EntityManager,
+  tenant: Tenant,
+  segmentId: string,
+): Promise<RawBuilder<unknown>> {
+  const segment = await readSegment(em, segmentId);
+  try {
+    if (segment.version !== CONDITIONS_VERSION) {
+      throw new ConditionProblem(`version ${segment.version} of conditions is not known`);
+    }
+    const declared = await fieldTypesOf(em, tenant);
+    refuseChangedFields(segment, declared);
+    return (await compileConditions(em, tenant, segment.conditions, declared)).query;
+  } catch (error) {
+    if (!(error instanceof ConditionProblem)) throw error;
+    throw new ApiError("filter_unsupported", `The segment ${segmentId} cannot be evaluated: ${error.message}.`);
+  }
+}
+
+/**
+ * Counts the contacts of a segment, and reads the addresses of some.
+ * @param timeoutMs how long that may take
+ * @throws {ApiError} `not_found`; `filter_unsupported` when the segment cannot be evaluated, or not in time
+ */
+export async function countSegment(
+  em: EntityManager,
+  tenant: Tenant,
+  segmentId: string,
+  { timeoutMs = COUNT_TIMEOUT_MS } = {},
+): Promise<SegmentCount> {
+  try {
+    return await transaction(em, async (tx) => {
+      const contacts = await segmentContacts(tx, tenant, segmentId);
+      const db = kysely(tx);
+      await sql`select set_config('statement_timeout', ${`${timeoutMs}ms`}, true)`.execute(db);
+      // Both in one pass: the conditions cost more than to keep the addresses.
+      const { rows } = await sql<SegmentCount>`
+        with selected as materialized (select coalesce(c.email_spelling, c.email) as email from (${contacts}) c)
+        select (select count(*)::int from selected) as contacts,
+          array(select email from selected limit ${SAMPLE_SIZE}) as sample`.execute(db);
+      const [counted] = rows;
+      if (!counted) throw new Error("a count returned no row");
+      return counted;
+    });
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === STATEMENT_TIMEOUT)) throw error;
+    throw new ApiError(
+      "filter_unsupported",
+      `The segment ${segmentId} cannot be counted within ${timeoutMs} ms: give it fewer conditions.`,
+    );
+  }
+}

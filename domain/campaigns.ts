@@ -1,0 +1,44 @@
+import { EmailAccount } from "../db/entities/account.ts";
+import { Campaign } from "../db/entities/send.ts";
+import type { EntityManager } from "../db/orm.ts";
+import { readSegment } from "./audience/segments/segments.ts";
+import { lockDraft } from "./drafts.ts";
+import { ApiError } from "./errors.ts";
+
+/** Sending accounts of a campaign at most: each has a lane of its own in the send. */
+export const MAX_CAMPAIGN_ACCOUNTS = 20;
+
+/**
+ * Sets the accounts that mail a campaign, in this order; none takes them all away.
+ * @throws {ApiError} `not_found` for the campaign, or for an account, which it names; `resource_state_invalid` once the
+ *   campaign is no draft; `resource_limit_reached` for too many
+ */
+export async function attachAccounts(
+  em: EntityManager,
+  campaignId: string,
+  accountIds: readonly string[],
+): Promise<Campaign> {
+  const ids = [...new Set(accountIds)];
+  if (ids.length > MAX_CAMPAIGN_ACCOUNTS) {
+    throw new ApiError("resource_limit_reached", `A campaign has at most ${MAX_CAMPAIGN_ACCOUNTS} sending accounts.`);
+  }
+  const draft = await lockDraft(em, Campaign, campaignId);
+  const known = await em.find(EmailAccount, { id: { $in: ids } }, { fields: ["id"] });
+  const unknown = ids.find((id) => !known.some((account) => account.id === id));
+  if (unknown !== undefined) throw new ApiError("not_found", `The team has no sending account ${unknown}.`);
+  draft.accountIds = ids;
+  await em.flush();
+  return em.refreshOrFail(draft);
+}
+
+/**
+ * Sets the segment whose contacts a campaign mails, in place of the one before.
+ * @throws {ApiError} `not_found` for either; `resource_state_invalid` once the campaign is no draft
+ */
+export async function attachSegment(em: EntityManager, campaignId: string, segmentId: string): Promise<Campaign> {
+  const draft = await lockDraft(em, Campaign, campaignId);
+  await readSegment(em, segmentId);
+  draft.segmentId = segmentId;
+  await em.flush();
+  return em.refreshOrFail(draft);
+}

@@ -1,0 +1,181 @@
+import { type EntityClass, type FilterQuery, LockMode, type RequiredEntityData } from "@mikro-orm/postgresql";
+import { Campaign, Newsletter, type ResourceType } from "../db/entities/send.ts";
+import type { EntityManager, Tenant } from "../db/orm.ts";
+import { ApiError, notFound } from "./errors.ts";
+import { newId } from "./ids.ts";
+import { examineContent, isCrowded } from "./mail/examination.ts";
+import { describeProblem } from "./mail/template-problem.ts";
+import { changesOf, isDirty, type Patch, type Patched } from "./patch.ts";
+import { holdPlace } from "./record-limit.ts";
+
+/** A record that is drafted and then sent. */
+export type Broadcast = Newsletter | Campaign;
+
+export const BROADCASTS: { readonly [Type in ResourceType]: EntityClass<Broadcast> } = {
+  newsletter: Newsletter,
+  campaign: Campaign,
+};
+
+/** A draft may lack these, but for its name: they are null until the send's gates require them. */
+export interface DraftContent {
+  name: string;
+  subject: string | null;
+  fromName: string | null;
+  /** HTML with merge tags. */
+  body: string | null;
+}
+
+/** The fields that a draft of one kind alone has. */
+interface OwnFields {
+  /** Normalised address in From, of a newsletter. */
+  fromEmail?: string | null;
+  /** Of a campaign. */
+  isDrip?: boolean;
+}
+
+/**
+ * Makes a draft, in the caller's transaction. It has no recipients yet. Its templates were checked, see `checkTemplates`.
+ * @param limit records of the kind that the tenant may have, sent ones among them
+ * @throws {ApiError} `resource_limit_reached`
+ */
+export async function createDraft(
+  em: EntityManager,
+  tenant: Tenant,
+  type: ResourceType,
+  fields: DraftContent & OwnFields,
+  limit: number,
+): Promise<Broadcast> {
+  const records = `${type}s` as const;
+  const remedy = "delete a draft, or ask for a higher limit";
+  await holdPlace(em, tenant, { table: records, name: records, remedy }, limit);
+  const data = { id: newId(type), ...tenant, ...fields };
+  const draft = em.create(BROADCASTS[type], data as RequiredEntityData<Broadcast>);
+  await em.flush();
+  return draft;
+}
+
+/**
+ * A newsletter or a campaign of the tenant.
+ * @throws {ApiError} `not_found`
+ */
+export async function readBroadcast<T extends Broadcast>(
+  em: EntityManager,
+  kind: EntityClass<T>,
+  id: string,
+): Promise<T> {
+  const record = await em.findOne(kind, { id } as FilterQuery<T>);
+  if (!record) throw notFound();
+  return record as T;
+}
+
+/**
+ * Locks a draft. The state is checked under the row's lock, so of an edit and a confirm that race one loses.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
+ */
+export async function lockDraft<T extends Broadcast>(em: EntityManager, kind: EntityClass<T>, id: string): Promise<T> {
+  const record = await em.findOne(kind, { id } as FilterQuery<T>, {
+    lockMode: LockMode.PESSIMISTIC_WRITE,
+    refresh: true,
+  });
+  if (!record) throw notFound();
+  const draft = record as T;
+  if (draft.status !== "DRAFT") {
+    throw new ApiError("resource_state_invalid", `It is ${draft.status}; only a draft can be changed.`);
+  }
+  return draft;
+}
+
+/**
+ * Changes a draft. Its templates were checked, see `checkTemplates`.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
+ */
+export async function updateDraft<T extends Broadcast>(
+  em: EntityManager,
+  kind: EntityClass<T>,
+  id: string,
+  patch: Patch<T>,
+): Promise<Patched<T>> {
+  const draft = await lockDraft(em, kind, id);
+  Object.assign(draft, changesOf(patch));
+  const isChanged = isDirty(em, draft);
+  await em.flush();
+  return { record: (await em.refreshOrFail(draft)) as T, isChanged };
+}
+
+/**
+ * Deletes a draft.
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
+ */
+export async function deleteDraft<T extends Broadcast>(
+  em: EntityManager,
+  kind: EntityClass<T>,
+  id: string,
+): Promise<void> {
+  await em.remove(await lockDraft(em, kind, id)).flush();
+}
+
+/**
+ * Restricts the days on which a draft may start to go out.
+ * @param days ISO weekdays, 1 Monday to 7 Sunday, in the team's time zone; none means any day
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft; `validation_failed` for other numbers
+ */
+export async function setSendDays<T extends Broadcast>(
+  em: EntityManager,
+  kind: EntityClass<T>,
+  id: string,
+  days: readonly number[],
+): Promise<T> {
+  if (!days.every((day) => Number.isInteger(day) && day >= 1 && day <= 7)) {
+    throw new ApiError("validation_failed", "Send days are numbers from 1 (Monday) to 7 (Sunday).", {
+      param: "send_days",
+    });
+  }
+  const draft = await lockDraft(em, kind, id);
+  draft.sendDays = [...new Set(days)].sort();
+  await em.flush();
+  return (await em.refreshOrFail(draft)) as T;
+}
+
+/**
+ * Says whether opens and clicks of a draft's mails are counted, whatever the team's setting is.
+ * @param tracking null leaves it to the team's setting at the confirm
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
+ */
+export async function setDraftTracking<T extends Broadcast>(
+  em: EntityManager,
+  kind: EntityClass<T>,
+  id: string,
+  tracking: boolean | null,
+): Promise<void> {
+  const draft = await lockDraft(em, kind, id);
+  draft.tracking = tracking;
+  await em.flush();
+}
+
+/** Seconds after which a template is worth another try while too many of its team wait: some have been checked by then. */
+const TEMPLATES_RETRY_SECONDS = 5;
+
+/**
+ * Checks the templates of a draft that is to be made or changed. It may wait for other contents of the same team, so it
+ * runs before a transaction takes a connection. An unknown merge tag is no error yet, but one of the preview: a draft may
+ * be ahead of the data it is sent with.
+ * @throws {ApiError} `validation_failed`, with the place of the problem; `rate_limit_exceeded` while too many others wait
+ */
+export async function checkTemplates(
+  { teamId }: Tenant,
+  { subject, body }: Patch<Pick<DraftContent, "subject" | "body">>,
+): Promise<void> {
+  if (!subject && !body) return;
+  // A request that is given up leaves its content waiting: without a limit they would fill the memory.
+  if (isCrowded(teamId)) {
+    throw new ApiError("rate_limit_exceeded", "Too many templates of the team wait to be checked.", {
+      retryAfterSeconds: TEMPLATES_RETRY_SECONDS,
+    });
+  }
+  const problems = await examineContent(teamId, { subject: subject ?? "", html: body ?? "" });
+  const problem = problems.find(({ kind }) => kind !== "unknown_tag");
+  if (!problem) return;
+  throw new ApiError("validation_failed", `The template cannot be used: ${describeProblem(problem)}.`, {
+    param: problem.field === "html" ? "body" : "subject",
+  });
+}

@@ -1,0 +1,78 @@
+/**
+ * What a refusal is about:
+ * - `unknown`: the address has no mailbox. No other class suppresses an address
+ * - `disabled`, `full`: the mailbox exists, and takes no mail at present
+ * - `sender`: the sender, its domain, its server or its rights
+ * - `policy`: a rule of the recipient's side about the sender or the message
+ * - `content`: the message itself
+ * - `system`: a server or the way to it
+ */
+export type StatusClass = "unknown" | "disabled" | "full" | "sender" | "policy" | "content" | "system";
+
+/**
+ * Enhanced status codes without their first digit, as IANA lists them: "Simple Mail Transfer Protocol (SMTP) Enhanced
+ * Status Codes Registry" (RFC 5248), https://www.iana.org/assignments/smtp-enhanced-status-codes. The source of a code is
+ * RFC 3463 unless another one stands beside it. `X.Y.*` is the class of codes of a subject that are not listed.
+ */
+const CLASSES: Readonly<Record<string, StatusClass>> = {
+  "0.*": "system",
+
+  // Addresses
+  "1.0": "unknown", // other address status: in practice, the recipient's
+  "1.1": "unknown", // bad destination mailbox address
+  "1.2": "unknown", // bad destination system address
+  "1.3": "unknown", // bad destination mailbox address syntax
+  "1.4": "unknown", // destination mailbox address ambiguous
+  "1.5": "system", // destination address valid: contradicts a refusal
+  "1.6": "unknown", // destination mailbox has moved, no forwarding address
+  "1.7": "sender", // bad sender's mailbox address syntax; given to RCPT by servers that delay their refusals
+  "1.8": "sender", // bad sender's system address; likewise
+  "1.9": "system", // message relayed to non-compliant mailer (RFC 3886)
+  "1.10": "unknown", // recipient address has null MX (RFC 7505)
+  "1.*": "unknown",
+
+  // Mailboxes
+  "2.0": "disabled", // other or undefined mailbox status
+  "2.1": "disabled", // mailbox disabled, not accepting messages: it may be enabled again
+  "2.2": "full", // mailbox full
+  "2.3": "content", // message length exceeds administrative limit
+  "2.4": "system", // mailing list expansion problem
+  "2.*": "disabled",
+
+  // The recipient's mail system
+  "3.4": "content", // message too big for system
+  "3.*": "system", // 3.0, 3.1 (mail system full), 3.2, 3.3, 3.5; 3.6 (RFC 6710)
+
+  // Network and routing
+  "4.*": "system", // 4.0 to 4.7
+
+  // Protocol
+  "5.*": "system", // 5.0 to 5.5; 5.6 (RFC 4954)
+
+  // Content and media
+  "6.7": "system", // non-ASCII addresses not permitted for that sender or recipient (RFC 6531)
+  "6.8": "system", // UTF-8 string reply is required, but not permitted by the SMTP client (RFC 6531)
+  "6.*": "content", // 6.0 to 6.5; 6.6 (RFC 4468), 6.9 (RFC 6531)
+
+  // Security and policy
+  "7.8": "sender", // authentication credentials invalid (RFC 4954)
+  "7.9": "sender", // authentication mechanism is too weak (RFC 4954)
+  "7.11": "sender", // encryption required for requested authentication mechanism (RFC 4954)
+  "7.12": "sender", // a password transition is needed (RFC 4954)
+  "7.13": "sender", // user account disabled: the one that has just logged in (RFC 5248)
+  "7.14": "sender", // trust relationship required (RFC 5248)
+  "7.27": "sender", // sender address has null MX (RFC 7505)
+  // 7.0 to 7.7; 7.10 (RFC 5248); 7.15, 7.16 (RFC 6710); 7.17 to 7.19, answers to a parameter that is never sent (RFC 7293);
+  // 7.20 to 7.26 (RFC 7372); 7.28; 7.29 (RFC 8617); 7.30 (RFC 8689)
+  "7.*": "policy",
+};
+
+/**
+ * The class of an enhanced status code such as "5.1.1"; its first digit, which says whether the refusal is for good, is not
+ * looked at. Codes beyond the registry (a provider's own, such as 5.4.310) have the class of their subject.
+ * @returns undefined for a text that is no such code, or of a subject that does not exist
+ */
+export function classOfStatus(enhanced: string): StatusClass | undefined {
+  const [, subject = "", detail = ""] = /^[245]\.(\d{1,3})\.(\d{1,3})$/.exec(enhanced) ?? [];
+  return CLASSES[`${subject}.${detail}`] ?? CLASSES[`${subject}.*`];
+}

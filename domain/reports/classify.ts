@@ -1,0 +1,141 @@
+import { addressOf, MAX_REPORTED, readDeliveryStatus, readFields, type StatusGroup } from "./delivery-status.ts";
+import { type IncomingMail, parseIncomingMail } from "./incoming-mail.ts";
+import { addressesIn, isPlainBounce, readRecipients, replyIn, saysDelayed } from "./plain-bounce.ts";
+import { readReply } from "./quoted-reply.ts";
+import { classifyReply, NO_RULE } from "./reply-rules.ts";
+import { isComplaint, type ReportedRecipient, type ReportKind } from "./report.ts";
+import { readNotification } from "./ses-notification.ts";
+
+/** A mail that came in, as it concerns mails that went out. */
+export interface ClassifiedMail {
+  /** The gravest kind of its recipients: a complaint, then hard, then soft. */
+  kind: ReportKind;
+  /** In the order in which the report names them; empty for a mail that is no report. */
+  recipients: ReportedRecipient[];
+  /** Texts of the returned mail that may hold its ids: headers and body, bounded. */
+  returned: string;
+}
+
+const NO_REPORT: ClassifiedMail = { kind: "none", recipients: [], returned: "" };
+
+const GRAVITY: readonly ReportKind[] = ["complaint", "hard", "soft", "none"];
+
+function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): ClassifiedMail {
+  const kind = GRAVITY.find((candidate) => recipients.some((recipient) => recipient.kind === candidate)) ?? "none";
+  return { kind, recipients, returned: mail.returned };
+}
+
+/** A report of RFC 5965. */
+function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
+  const fields = readFields(text);
+  const type = /^[\w-]*/.exec(fields.get("feedback-type")?.toLowerCase() ?? "")?.[0] ?? "";
+  if (type === "" || !isComplaint(type)) return { ...NO_REPORT, returned: mail.returned };
+  const named = [...text.matchAll(/^(?:original-rcpt-to|removal-recipient):(.*)$/gim)];
+  const addresses = [...new Set(named.map(([, value = ""]) => addressOf(value.trim())))].slice(0, MAX_REPORTED);
+  const to = /^to:(.*)$/im.exec(mail.returned)?.[1] ?? "";
+  const found = addresses.length > 0 ? addresses : addressesIn(to).slice(0, 1);
+  const known = found.length > 0 ? found : [""];
+  return reportOf(
+    mail,
+    known.map((address) => ({
+      address,
+      kind: "complaint",
+      isDelay: false,
+      isSendersFault: false,
+      rule: "feedback",
+    })),
+  );
+}
+
+/** Actions of RFC 3464, 2.3.3, that are no failure: the mail was handed on. */
+const SUCCESSES = new Set(["delivered", "relayed", "expanded"]);
+
+/** Lines with which reports repeat the header of the mail, and those of a status part. */
+const REPEATED_FIELD =
+  /^ *(?:to|cc|from|subject|date|sent|message-id|received|x-[\w-]+|[\w-]+-(?:mta|date|recipient|id)) ?:.*$/gim;
+
+/**
+ * Classifies the reply that a report quotes; where it quotes none, or no rule fits it, the lines around it.
+ * @param reply empty where the report quotes none
+ * @param isOnly the report names no other recipient, whom the lines could be about
+ */
+function classifyWords(reply: string, lines: string, { status = "", isOnly }: { status?: string; isOnly: boolean }) {
+  const found = classifyReply(readReply(reply, lines, status));
+  if (found.rule !== NO_RULE || (reply !== "" && !isOnly)) return found;
+  return classifyReply(readReply(lines.replace(REPEATED_FIELD, ""), "", status));
+}
+
+const settled = (address: string, kind: "none" | "soft", rule: string): ReportedRecipient => ({
+  address,
+  kind,
+  isDelay: kind === "soft",
+  isSendersFault: false,
+  rule,
+});
+
+/** @param lines the text for persons, as far as it is about this recipient */
+function classifyStatus(
+  { address, action, status, diagnostic }: StatusGroup,
+  lines: string,
+  isOnly: boolean,
+): ReportedRecipient {
+  if (SUCCESSES.has(action)) return settled(address, "none", `action: ${action}`);
+  if (action === "delayed") return settled(address, "soft", "action: delayed");
+  // A diagnostic that is a lone number, or missing, says nothing; the text for persons may.
+  const words = /[\p{L}]{3}/u.test(diagnostic) ? diagnostic : `${diagnostic}\n${replyIn(lines)}`;
+  return { address, isDelay: false, ...classifyWords(words, lines, { status, isOnly }) };
+}
+
+/** A report of RFC 3464. */
+function readStatuses(mail: IncomingMail, text: string): ClassifiedMail {
+  const groups = readDeliveryStatus(text);
+  const isOnly = groups.length === 1;
+  const about = new Map(readRecipients(mail).map((recipient) => [recipient.address, recipient.text]));
+  return reportOf(
+    mail,
+    groups.map((group) => classifyStatus(group, about.get(group.address) ?? (isOnly ? mail.text : ""), isOnly)),
+  );
+}
+
+function readPlainBounce(mail: IncomingMail): ClassifiedMail {
+  const isDelay = saysDelayed(mail.subject, mail.text);
+  const named = readRecipients(mail);
+  const recipients = named.length > 0 ? named : [{ address: "", text: mail.text }];
+  const isOnly = recipients.length === 1;
+  return reportOf(
+    mail,
+    recipients.map(({ address, text }) => {
+      if (isDelay) return settled(address, "soft", "text: delayed");
+      return { address, isDelay, ...classifyWords(replyIn(text), text, { isOnly }) };
+    }),
+  );
+}
+
+function classify(mail: IncomingMail): ClassifiedMail {
+  const feedback = mail.part("message/feedback-report");
+  if (feedback !== undefined) return readFeedback(mail, feedback);
+  const statuses = mail.part("message/delivery-status") ?? mail.part("message/global-delivery-status");
+  if (statuses !== undefined) {
+    const report = readStatuses(mail, statuses);
+    if (report.recipients.length > 0) return report;
+  }
+  // RFC 8098: a receipt tells that a mail was shown or deleted.
+  if (mail.part("message/disposition-notification") !== undefined) return NO_REPORT;
+  const notified = readNotification(mail.wholeText);
+  if (notified !== undefined) return reportOf(mail, notified);
+  if (!isPlainBounce(mail)) return NO_REPORT;
+  // Gateways that rewrite a report put its status part into the text.
+  const report = /^final-recipient:/im.test(mail.text) ? readStatuses(mail, mail.text) : NO_REPORT;
+  return report.recipients.length > 0 ? report : readPlainBounce(mail);
+}
+
+/**
+ * Tells whether a mail reports a bounce or a complaint, and about which recipients. Pure, and linear in the bytes that it
+ * reads: `MAX_READ_BYTES` at most. Any bytes are taken; those that are no report, or are beyond the parser's bounds, are
+ * "none".
+ * @param raw a whole mail as it came
+ */
+export async function classifyMail(raw: Uint8Array): Promise<ClassifiedMail> {
+  const mail = await parseIncomingMail(raw);
+  return mail === undefined ? NO_REPORT : classify(mail);
+}

@@ -1,0 +1,65 @@
+/** Recipients that one report is read for. */
+export const MAX_REPORTED = 100;
+
+/** Fields of a recipient's group in a delivery status notification (RFC 3464, 2.3). */
+export interface StatusGroup {
+  /** Address of Final-Recipient, or of Original-Recipient where that is missing. */
+  address: string;
+  /** In lower case; empty where it is missing */
+  action: string;
+  /** Enhanced status code, e.g. "5.1.1"; empty where it is missing */
+  status: string;
+  diagnostic: string;
+}
+
+const MAX_GROUPS = 2 * MAX_REPORTED;
+
+/** The fields of one group, unfolded, by name in lower case; the first of a name counts. */
+export function readFields(group: string): Map<string, string> {
+  const fields = new Map<string, string>();
+  let name = "";
+  for (const line of group.split("\n")) {
+    if (/^[ \t]/.test(line)) {
+      if (name !== "") fields.set(name, `${fields.get(name)} ${line.trim()}`);
+      continue;
+    }
+    const colon = line.indexOf(":");
+    name = colon > 0 ? line.slice(0, colon).trim().toLowerCase() : "";
+    if (fields.has(name)) name = "";
+    if (name !== "") fields.set(name, line.slice(colon + 1).trim());
+  }
+  return fields;
+}
+
+/** The address of a field such as `rfc822; <user@example.com>`. */
+export function addressOf(field: string): string {
+  const semicolon = field.indexOf(";");
+  return field
+    .slice(semicolon + 1)
+    .trim()
+    .replace(/^<|>$/g, "")
+    .toLowerCase();
+}
+
+/** An enhanced status code (RFC 3463) at the start of a text. */
+const STATUS = /^([245]\.\d{1,3}\.\d{1,3})(?![\d.])/;
+
+/** Reads the groups of recipients of a message/delivery-status part. */
+export function readDeliveryStatus(text: string): StatusGroup[] {
+  const groups = text.split(/\n[ \t]*\n/).slice(0, MAX_GROUPS);
+  const recipients: StatusGroup[] = [];
+  for (const fields of groups.map(readFields)) {
+    const recipient = fields.get("final-recipient") || fields.get("original-recipient");
+    const status = STATUS.exec(fields.get("status") ?? "")?.[1] ?? "";
+    // A group of one of the three says enough: MTAs leave out the others.
+    if (recipient === undefined && status === "" && !fields.has("action")) continue;
+    recipients.push({
+      address: addressOf(recipient ?? ""),
+      action: /^[a-z]*/.exec((fields.get("action") ?? "").toLowerCase())?.[0] ?? "",
+      status,
+      // The type of the code ("smtp;", "x-unix;") says nothing that rules need.
+      diagnostic: (fields.get("diagnostic-code") ?? "").replace(/^[\w-]{1,40} ?;/, "").trim(),
+    });
+  }
+  return recipients.slice(0, MAX_REPORTED);
+}

@@ -1,0 +1,112 @@
+import PostalMime, { type Email } from "postal-mime";
+
+/** Bytes of a mail that are read: a report stands before the mail that it returns, so that the rest may be cut off. */
+export const MAX_READ_BYTES = 256 * 1024;
+/** Most characters of a text that rules look at, and of one of its lines. */
+const MAX_TEXT_CHARS = 64 * 1024;
+const MAX_LINE_CHARS = 2_000;
+
+const LIMITS = {
+  maxNestingDepth: 16,
+  maxHeadersSize: 128 * 1024,
+  // The returned mail is evidence, not content: what it holds is no part of the report.
+  forceRfc822Attachments: true,
+} as const;
+
+const RETURNED_TYPES = new Set(["message/rfc822", "message/global", "text/rfc822-headers", "message/rfc822-headers"]);
+
+/** A mail that came in, reduced to the parts that tell a report from other mail. Every text is bounded. */
+export interface IncomingMail {
+  /** First value of a header, unfolded; empty where there is none. */
+  header(name: string): string;
+  /** Address and name of the sender, in lower case. */
+  from: string;
+  subject: string;
+  /** The text that a person reads, without the returned mail. */
+  text: string;
+  /** The same as it came, with the returned mail and with long lines; at most `MAX_TEXT_CHARS`. */
+  wholeText: string;
+  /** The returned mail, or its headers; empty where there is none. */
+  returned: string;
+  /** Text of the first part of a MIME type, in lower case; undefined where there is none. */
+  part(mimeType: string): string | undefined;
+}
+
+/** A text within the bounds that keep every rule linear. */
+export function bounded(text: string): string {
+  const lines = text.slice(0, MAX_TEXT_CHARS).split(/\r\n|\r|\n/);
+  return lines.map((line) => line.slice(0, MAX_LINE_CHARS)).join("\n");
+}
+
+/** The text of HTML, as rules need it: tags become spaces. */
+const withoutTags = (html: string): string =>
+  html
+    .slice(0, MAX_TEXT_CHARS)
+    .replace(/<(?:br|p|div|tr|li)\b[^<>]*>/gi, "\n")
+    .replace(/<[^<>]*>/g, " ")
+    .replaceAll("&nbsp;", " ")
+    .replaceAll("&lt;", "<")
+    .replaceAll("&gt;", ">")
+    .replaceAll("&amp;", "&");
+
+/** A header that only a whole mail begins with. MTAs before MIME put the returned mail into the text of their report. */
+const RETURNED_HEADER = /^(?:received|return-path|dkim-signature|domainkey-signature|x-[a-z0-9-]+|mime-version):/i;
+/** The lines with which they announce it. */
+const RETURNED_FOLLOWS =
+  /^[-= ]*(?:below this line is a copy|(?:the )?(?:original|unsent|returned|rejected) (?:message|mail)(?: headers?)?(?: follows| attached)?:?[-= .]*$|message headers? follows?|this is a copy of|(?:included|enclosed|attachment) is a copy|the header of the original|start of returned)/i;
+
+/** Splits a text before the mail that it returns. */
+function splitReturned(text: string): { own: string; returned: string } {
+  const lines = text.split("\n");
+  const start = lines.findIndex((line) => RETURNED_HEADER.test(line) || RETURNED_FOLLOWS.test(line));
+  if (start <= 0) return { own: text, returned: "" };
+  return { own: lines.slice(0, start).join("\n"), returned: lines.slice(start).join("\n") };
+}
+
+function contentOf(content: ArrayBuffer | Uint8Array | string): string {
+  if (typeof content === "string") return bounded(content);
+  const bytes = content instanceof Uint8Array ? content : new Uint8Array(content);
+  return bounded(Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, MAX_TEXT_CHARS)).toString("utf8"));
+}
+
+/** The body of a mail as it stands there: for a multipart whose boundary it does not hold. */
+function bareBody(raw: Uint8Array): string {
+  const text = Buffer.from(raw.buffer, raw.byteOffset, Math.min(raw.length, MAX_READ_BYTES)).toString("utf8");
+  const end = /\r?\n\r?\n/.exec(text);
+  return end === null ? "" : text.slice(end.index + end[0].length);
+}
+
+function presentMail({ headers, subject = "", text, html, attachments }: Email, raw: Uint8Array): IncomingMail {
+  const parts = attachments.map(({ mimeType, content }) => ({ mimeType, content }));
+  const part = (mimeType: string) => {
+    const found = parts.find((candidate) => candidate.mimeType === mimeType);
+    return found && contentOf(found.content);
+  };
+  const isEmpty = text === undefined && html === undefined && attachments.length === 0;
+  const wholeText = (isEmpty ? bareBody(raw) : (text ?? withoutTags(html ?? ""))).slice(0, MAX_TEXT_CHARS);
+  const { own, returned } = splitReturned(bounded(wholeText));
+  const attached = parts.find(({ mimeType }) => RETURNED_TYPES.has(mimeType));
+  const header = (name: string) => headers.find(({ key }) => key === name)?.value.slice(0, MAX_LINE_CHARS) ?? "";
+  return {
+    header,
+    from: header("from").toLowerCase(),
+    subject: subject.slice(0, MAX_LINE_CHARS),
+    text: own,
+    wholeText,
+    returned: attached === undefined ? returned : contentOf(attached.content),
+    part,
+  };
+}
+
+/**
+ * Parses a mail in time and memory that grow with `MAX_READ_BYTES` at most.
+ * @returns undefined for bytes that are beyond the bounds: nested too deep, or too many headers
+ */
+export async function parseIncomingMail(raw: Uint8Array): Promise<IncomingMail | undefined> {
+  try {
+    const read = raw.subarray(0, MAX_READ_BYTES);
+    return presentMail(await PostalMime.parse(read, LIMITS), read);
+  } catch {
+    return undefined;
+  }
+}

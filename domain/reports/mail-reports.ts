@@ -1,0 +1,51 @@
+import type { MailReportKind } from "../../db/entities/engagement.ts";
+import type { Vault } from "../crypto.ts";
+import { type MailRef, readUnsubscribeToken, unsubscribeTokensIn } from "../links.ts";
+import type { ClassifiedMail } from "./classify.ts";
+import type { MailReport } from "./record.ts";
+
+/** Tokens of a returned mail that are verified at most: it has one or two of its own. */
+const MAX_TOKENS = 10;
+
+/**
+ * The bounce or complaint that a classified mail is about one mail of ours; undefined for none, and for a delay, after which
+ * the mail may still arrive. A report that names several recipients is about the members of a list or an alias, which is the
+ * recipient of our mail: it bounced for good only when each of them did.
+ */
+function kindOf({ recipients }: ClassifiedMail): Pick<MailReport, "kind" | "isSendersFault"> | undefined {
+  const kinds = recipients.filter(({ isDelay }) => !isDelay);
+  const has = (kind: string) => kinds.some((recipient) => recipient.kind === kind);
+  const report = (kind: MailReportKind, isSendersFault = false) => ({ kind, isSendersFault });
+  if (has("complaint")) return report("complaint");
+  if (has("hard") && kinds.every(({ kind }) => kind === "hard")) return report("bounce:hard");
+  if (has("hard") || has("soft")) {
+    return report(
+      "bounce:soft",
+      kinds.every((recipient) => recipient.isSendersFault),
+    );
+  }
+  return undefined;
+}
+
+/**
+ * The mail of ours whose unsubscribe link a returned mail holds. Its Message-ID is no proof: a recipient can count to those
+ * of other recipients.
+ */
+function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | undefined {
+  for (const token of unsubscribeTokensIn(returned, MAX_TOKENS)) {
+    const ref = readUnsubscribeToken(vault, token);
+    if (ref !== undefined) return ref;
+  }
+  return undefined;
+}
+
+/**
+ * The reports that a classified mail brings.
+ * @param refs mails of the return paths that it came to; without any, the returned mail is asked
+ */
+export function reportsOf(vault: Vault, mail: ClassifiedMail, refs: readonly MailRef[]): MailReport[] {
+  const report = kindOf(mail);
+  if (report === undefined) return [];
+  const returned = refs.length > 0 ? undefined : returnedRef(vault, mail);
+  return [...refs, ...(returned === undefined ? [] : [returned])].map((ref) => ({ ...ref, ...report }));
+}

@@ -1,0 +1,110 @@
+import { MAX_REPORTED } from "./delivery-status.ts";
+import type { IncomingMail } from "./incoming-mail.ts";
+
+/** Senders of reports: RFC 5321 4.5.5 and RFC 2142 name the mailboxes, the rest are the names that MTAs give themselves. */
+const SYSTEM_SENDER =
+  /mailer-?daemon|post-?master(?:@|"? ?<|$)|mail(?:er)?[ .](?:delivery|system|administrator|error)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
+
+/** Subjects of reports, in the languages that MTAs write them in. */
+const FAILURE_SUBJECT =
+  /undeliver|non-?deliver|not (?:be )?deliver|(?:could|can)(?: ?not|n't) be delivered|un(?:able|successful).{0,20}deliver|deliver\w* (?:\w+ )?(?:fail|error|problem|status|report|notif|has failed|delayed|incomplete)|(?:fail|error|problem)\w* (?:in |of |to |during )?(?:mail )?deliver|delayed|failure notice|returned (?:mail|to sender|e-?mail)|returning message|mail (?:system )?(?:error|failure|failed)|message (?:you sent )?blocked|mail could not|unzustellbar|zustell|nicht zugestellt|non remis|non-?distribu|échec|no se (?:ha )?(?:puede|pudo|podido) entregar|devuel|mancat[oa] (?:consegna|recapito)|não (?:foi )?entreg|falha|onbestelbaar|не доставлен|недоставлен|невозможно доставить|退信|退回|无法(?:投递|送达|送達)|無法(?:投遞|傳送|送達)|系统退信|配信|配送|送信でき|メールエラー|エラー通知|반송|niedostarcz|odrzuc|misluk|leverer|olever/i;
+
+/** Sentences of reports. */
+const FAILURE_SENTENCE =
+  /(?:could|can|was|were|has|have|is|be)(?: ?not|n't)(?: yet)?(?: been| be)? (?:able to be |successfully )?(?:deliver|relay|sent|reach|receiv|process|post)|(?:un|not )able to (?:be )?(?:deliver|relay|send|reach)|undeliverable|(?:delivery|message|mail|following)\b.{0,60}fail|fail\w*.{0,30}deliver|did not reach|(?:delivery|fatal|permanent) (?:errors?|problems?|failure)|has been (?:delayed|rejected|returned)|unsent message|transcript of session|not listed|no such|recipient.{0,30}(?:unknown|not)|account is disabled|was blocked by|error occurred while|we (?:were|are) (?:un|not )able|unzustellbar|nicht (?:zugestellt|ausgeliefert)|n'a pas pu|non remis|no (?:se )?(?:ha )?(?:pudo|podido)|impossibile|não (?:foi|pôde)|не (?:может|могло|был[ао]?) .{0,20}(?:доставлен|отправлен)|无法(?:投递|送达|发送)|無法|できません|届け|失敗|not (?:be )?delivered|gave up|giving up|temporary problem|rejected/i;
+
+/** An SMTP reply in the text of a report. */
+const SMTP_REPLY = /(?:^|[\s:'"<>[(])[45]\d{2}[- ](?:[45]\.\d{1,3}\.\d{1,3}|\S)|\(?#?[45]\.\d{1,3}\.\d{1,3}\)?/m;
+
+/** Answers of persons' mail programs, and of list servers, challenge systems and people who are away. */
+const AUTOMATIC_ANSWER =
+  /out of (?:the )?office|auto(?:matic|mated|matisch\w*)?[ -]?(?:reply|response|answer|antwort)|autoreply|autoresponder|vacation|on (?:annual |sick |parental )?leave|away (?:from|until)|abwesen|absence|absent du|fuera de (?:la )?oficina|ausen|fuori (?:sede|ufficio)|afwezig|отсутств|автоответ|自动回复|自動回覆|不在(?:通知|の)|confirm (?:that )?you|verify (?:that )?you|challenge|thank you for (?:your (?:e-?mail|message|mail|inquiry)|contacting)|ticket|case (?:number|id)|subscri|moderator|awaiting approval/i;
+
+/** Reports that a mail is late and still on its way (RFC 3464 "delayed", and the same in words). */
+const DELAY =
+  /this is a warning message only|delay|will be retried|will (?:continue|keep) (?:trying|to try)|still (?:being )?(?:trying|retr)|temporary failure report|not yet (?:been )?(?:delivered|received)|do not need to re-?send/i;
+const FINAL =
+  /(?:permanent|fatal) (?:error|failure)|given up|giving up|gave up|will not (?:be )?(?:retr|try|continue)|failed permanently/i;
+
+/** An SMTP reply with an enhanced status code, which no other text looks like. */
+const CERTAIN_REPLY = /(?:^|\s)[45]\d{2}[- ]#?[45]\.\d{1,3}\.\d{1,3}(?!\d)/m;
+
+/**
+ * Whether the text, without a delivery status part, is the report of an MTA that a mail was not delivered. Three signs are
+ * weighed: the sender is an MTA, the words are those of a report, and there is evidence of a mail: one that is returned, an
+ * SMTP reply, or a recipient. A sender that is no MTA by its name needs all the words, and evidence that other mail lacks.
+ */
+export function isPlainBounce(mail: IncomingMail): boolean {
+  const { from, subject, text, returned } = mail;
+  const isSystem = SYSTEM_SENDER.test(from);
+  const isNamed = FAILURE_SUBJECT.test(subject);
+  const isSaid = FAILURE_SENTENCE.test(text);
+  if (mail.header("x-failed-recipients") !== "") return isSystem || isSaid;
+  const quotesServer = SMTP_REPLY.test(text);
+  if (isSystem) {
+    const hasEvidence = returned !== "" || quotesServer || readRecipients(mail).length > 0;
+    // A subject may repeat that of the mail, whatever words it has.
+    if (isNamed) return hasEvidence || isSaid;
+    const isAutomatic = AUTOMATIC_ANSWER.test(subject) || (AUTOMATIC_ANSWER.test(text) && !quotesServer);
+    return isSaid && !isAutomatic && hasEvidence;
+  }
+  const isAnswer = mail.header("in-reply-to") !== "" || /^(?:re|aw|fwd?|wg|sv|antw) ?:/i.test(subject.trim());
+  const isAutomatic = AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
+  return !isAnswer && !isAutomatic && isNamed && isSaid && (returned !== "" || CERTAIN_REPLY.test(text));
+}
+
+/** Whether a text says that delivery is still tried. */
+export const saysDelayed = (subject: string, text: string): boolean =>
+  (DELAY.test(subject) || DELAY.test(text)) && !FINAL.test(text);
+
+const ADDRESS = /[^\s<>"'()[\],;:*|]{1,64}@[\p{L}\p{N}][\p{L}\p{N}.-]{0,252}[\p{L}\p{N}]/gu;
+/** Lines that name the sender, or a person to ask. */
+const OTHER_PERSON =
+  /mail from|envelope-from|^\s*(?:from|sender|reply-to|return-path|message-id|subject)\s*:|contact|assistance|help|support@|do not reply|generated from|expanded from|reporting-mta/i;
+const ROLE = /^(?:post-?master|mailer-?daemon|abuse|hostmaster|root|no-?reply)@/;
+
+export const addressesIn = (text: string): string[] =>
+  [...text.matchAll(ADDRESS)].map(([address]) => address.toLowerCase().replace(/\.+$/, ""));
+
+/** Words of a report about one recipient. */
+export interface RecipientText {
+  address: string;
+  text: string;
+}
+
+/** The recipients that the text of a report names, each with the lines about it. */
+export function readRecipients(mail: IncomingMail): RecipientText[] {
+  const given = [...new Set(addressesIn(mail.header("x-failed-recipients")))].slice(0, MAX_REPORTED);
+  const lines = mail.text.split("\n");
+  const own = new Set(addressesIn(`${mail.header("to")} ${mail.header("from")} ${mail.header("reply-to")}`));
+  const starts = new Map<string, number>();
+  // A report that repeats the mail's own header names its first recipient there, who need not be the one that it is about.
+  const repeated = new Map<string, number>();
+  for (const [index, line] of lines.entries()) {
+    if (OTHER_PERSON.test(line) && !/rcpt/i.test(line)) continue;
+    const found = /^\s*(?:to|cc)\s*:/i.test(line) ? repeated : starts;
+    // The first of a line: what else it names is the address before forwarding, or the sender.
+    const address = addressesIn(line).find((named) => !own.has(named) && !ROLE.test(named));
+    if (address !== undefined && !found.has(address)) found.set(address, index);
+    if (starts.size + repeated.size >= MAX_REPORTED) break;
+  }
+  const named = given.length > 0 ? given.filter((address) => starts.has(address)) : [...starts.keys()];
+  const quotedTo = /^(?:to|x-original-to|envelope-to):(.*(?:\n[ \t].*)*)/im.exec(mail.returned)?.[1] ?? "";
+  const fallback = given.length > 0 ? given : [...repeated.keys(), ...addressesIn(quotedTo)];
+  const found = named.length > 0 ? named : fallback.slice(0, MAX_REPORTED);
+  if (found.length <= 1) return found.map((address) => ({ address, text: mail.text }));
+  const ordered = found.toSorted((a, b) => (starts.get(a) ?? 0) - (starts.get(b) ?? 0));
+  return ordered.map((address, i) => {
+    const next = ordered[i + 1];
+    const start = starts.get(address) ?? 0;
+    const end = next === undefined ? lines.length : Math.max(start + 1, starts.get(next) ?? lines.length);
+    return { address, text: lines.slice(start, end).join("\n") };
+  });
+}
+
+/** A reply: its code, and its words to the end of the paragraph or to the next reply. */
+const REPLY =
+  /(?:^|[\s:'"<>[(])(?:[45]\d{2}-[^\n]*(?:\n[^\n]*\S[^\n]*){0,8}|[45]\d{2}(?: |: )[^\n]*(?:\n(?![45]\d{2} |>>>|<<<)[^\n]*\S[^\n]*){0,8})/;
+
+/** The part of a report's text that quotes a server; empty where it quotes none. */
+export const replyIn = (text: string): string => REPLY.exec(text)?.[0] ?? "";

@@ -1,0 +1,66 @@
+import type { QuotedReply, ReplyStage } from "./reply-rules.ts";
+
+/**
+ * How reports say which command a reply answers: Postfix ("in reply to"), Exim ("after"), Sendmail and Courier (">>>"),
+ * DragonFly ("did not like our"), qmail, Yahoo, SendGrid, Gmail (numbered states) and others. The last that the text gives counts: transcripts list
+ * the commands in their order.
+ */
+const STAGES: readonly { stage: ReplyStage; says: RegExp }[] = [
+  {
+    stage: "rcpt",
+    says: /in reply to rcpt to|after (?:pipelined )?rcpt (?:to|command)|>>> ?rcpt to|our rcpt to|\[rcpt_?to\]|smtp:rcpt|does not like recipient|in rcpt to|sent <<< rcpt to|rcpt to (?:command|response)|smtp command:? rcpt|recipient address:? rejected|rejected (?:the )?recipient|\(state 1[34]\)/g,
+  },
+  {
+    stage: "data",
+    says: /in reply to (?:end of )?data|after (?:end of data|transfer of mail|pipelined (?:end of )?data|sending data|data\b)|>>> ?data|smtp command:? data|our (?:final )?data|\[data\]|smtp:data|failed (?:after i sent the message|on data command)|\(state 1[78]\)|after i sent the message/g,
+  },
+  {
+    stage: "other",
+    says: /in reply to (?:mail from|helo|ehlo)|after (?:initial connection|(?:pipelined )?mail from|e?helo|starttls)|>>> ?(?:mail from|e?helo)|our (?:mail from|e?helo)|my name was rejected|\[mail_?from\]|smtp:(?:mail|conn|helo|ehlo)|refused to talk to me|does not like (?:my )?sender|i was refused/g,
+  },
+];
+
+/** Answers to a DATA that was sent along with a refused RCPT (RFC 2920): the refusal before it answered RCPT. */
+const NO_RECIPIENT = /no valid recipients|need rcpt/;
+
+function stageOf(text: string): ReplyStage | undefined {
+  let last: { stage: ReplyStage; at: number } | undefined;
+  for (const { stage, says } of STAGES) {
+    for (const { index } of text.matchAll(says)) {
+      if (last === undefined || index > last.at) last = { stage, at: index };
+    }
+  }
+  return last?.stage === "data" && NO_RECIPIENT.test(text) ? "rcpt" : last?.stage;
+}
+
+/** Text of Cisco's gateways before the reply that they quote; it says nothing itself. */
+const GATEWAY_PREFIX =
+  /\d\.\d\.\d - (?:unknown address error|bad destination host|other network problem)(?= ?\d{3}-?')/g;
+
+const ENHANCED = /(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])/g;
+const CODE = /(?<![\d.#-])([45]\d{2})(?=[ -]|:|$)/;
+/** Codes at the beginning of the further lines of one reply, which stand in the middle of its sentences. */
+const FURTHER_CODES = /(?<=\S) [245]\d{2}[- ](?:[245]\.\d{1,3}\.\d{1,3} )?/g;
+
+const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " ").trim();
+
+/**
+ * Reads a reply as a report quotes it.
+ * @param text the words of the reply
+ * @param around text around it, which may say the command that it answers
+ * @param status code that the report gives to the recipient
+ */
+export function readReply(text: string, around = "", status = ""): QuotedReply {
+  const words = squeeze(text).replace(GATEWAY_PREFIX, "");
+  const codes = [...words.matchAll(ENHANCED)].map(([, found = ""]) => found);
+  // A code that says more than "other" is preferred, the one of the reply before that of the report.
+  const candidates = [...codes, status];
+  const telling = candidates.find((candidate) => candidate !== "" && !/^\d\.0\.0$/.test(candidate));
+  const code = CODE.exec(words)?.[1];
+  return {
+    status: telling ?? candidates.find((candidate) => candidate !== "") ?? "",
+    code: code === undefined ? undefined : Number(code),
+    text: words.replace(FURTHER_CODES, " "),
+    stage: stageOf(words) ?? stageOf(squeeze(around)),
+  };
+}

@@ -1,0 +1,214 @@
+import { sql } from "kysely";
+import type { Env } from "../../config/env.ts";
+import type { MailReportKind } from "../../db/entities/engagement.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { shownAddress } from "../address.ts";
+import { HARD_BOUNCE } from "../audience/email-status.ts";
+import type { MailRef } from "../links.ts";
+import type { ResourceType } from "../sends/resource.ts";
+import { suppress } from "../suppressions.ts";
+import { emit } from "../webhooks/emit.ts";
+import { emailRecord } from "../webhooks/records.ts";
+
+/** A bounce of one mail that its server had accepted, or a complaint about it. */
+export interface MailReport extends MailRef {
+  kind: MailReportKind;
+  /**
+   * A soft bounce for the mail's content or its sender: it says nothing about the address, which it does not count against.
+   */
+  isSendersFault?: boolean;
+}
+
+/** Soft bounces in a number of days after which an address is suppressed. */
+export type SoftBouncePolicy = Pick<Env, "SOFT_BOUNCES_TO_SUPPRESS" | "SOFT_BOUNCE_WINDOW_DAYS">;
+
+/**
+ * - `recorded`: the report is a fact now
+ * - `known`: it was one before; nothing changed
+ * - `unsettled`: the mail has left, and its outcome is not written yet; report it again in a moment
+ * - `not_mailed`: there is no such mail, or it never left; nothing changed
+ */
+export type ReportOutcome = "recorded" | "known" | "unsettled" | "not_mailed";
+
+/** Reports that one transaction records at most. */
+const REPORTS_AT_ONCE = 1_000;
+
+/**
+ * Records reports about mails, each once per mail and kind: the fact, the suppression of the address that follows from it,
+ * and the events of both. Reports about one send take the same few statements, however many they are, and up to 1,000 of
+ * them a transaction of their own; in a transaction of the caller they join it. A report that is given again changes
+ * nothing, also after its suppression was lifted; one about another mail suppresses the address again.
+ * @param tenant records only reports about its mails; of any tenant unless given
+ * @returns the outcome of each report, in their order
+ */
+export async function recordReports(
+  em: EntityManager,
+  reports: readonly MailReport[],
+  policy: SoftBouncePolicy,
+  tenant?: Tenant,
+): Promise<ReportOutcome[]> {
+  if (reports.length === 0) return [];
+  const bySend = Map.groupBy(reports, ({ sendId }) => sendId);
+  const outcomes = new Map<string, ReportOutcome>();
+  for (const send of await readSends(em, [...bySend.keys()], tenant)) {
+    const ofSend = bySend.get(send.id) ?? [];
+    for (let start = 0; start < ofSend.length; start += REPORTS_AT_ONCE) {
+      const some = ofSend.slice(start, start + REPORTS_AT_ONCE);
+      const mails = await transaction(em, (tx) => recordOfSend(tx, send, some, policy));
+      for (const mail of mails) outcomes.set(keyOf({ ...mail, sendId: send.id }), mail.outcome);
+    }
+  }
+  return reports.map((report) => outcomes.get(keyOf(report)) ?? "not_mailed");
+}
+
+/** Records one report, as `recordReports` does. */
+export async function recordReport(
+  em: EntityManager,
+  report: MailReport,
+  policy: SoftBouncePolicy,
+  tenant?: Tenant,
+): Promise<ReportOutcome> {
+  const [outcome = "not_mailed"] = await recordReports(em, [report], policy, tenant);
+  return outcome;
+}
+
+const keyOf = ({ sendId, seq, kind }: Omit<MailReport, "isSendersFault">): string => `${sendId} ${seq} ${kind}`;
+
+interface ReportedSend extends Tenant {
+  id: string;
+  resourceType: ResourceType;
+  resourceId: string;
+}
+
+/** In the order of their ids, so that two calls lock the rows of sends in the same order. */
+async function readSends(em: EntityManager, ids: readonly string[], tenant?: Tenant): Promise<ReportedSend[]> {
+  const rows = await kysely(em)
+    .selectFrom("sends")
+    .select(["id", "team_id as teamId", "environment", "resource_type as resourceType", "resource_id as resourceId"])
+    .where("id", "=", sql<string>`any(${ids})`)
+    .$if(tenant !== undefined, (query) => (tenant ? query.where(ofTenant(tenant)) : query))
+    .orderBy("id")
+    .execute();
+  return rows;
+}
+
+interface ReportedMail {
+  seq: number;
+  kind: MailReportKind;
+  /** It counts against the address. */
+  counts: boolean;
+  email: string;
+  emailSpelling: string | null;
+  outcome: ReportOutcome;
+}
+
+/** By both columns of the key: without statistics the planner would walk all rows of the send for each report. */
+const rowsOf = ({ id }: ReportedSend, seqs: readonly number[]) =>
+  sql`r.send_id = ${id} and r.seq = any(${seqs}::int[])`;
+
+/** The states of a mail that its server has, or may have. A bounce of one that is UNKNOWN leaves it so. */
+const MAILED = sql`('SENT', 'UNKNOWN')`;
+
+async function recordOfSend(
+  em: EntityManager,
+  send: ReportedSend,
+  reports: readonly MailReport[],
+  policy: SoftBouncePolicy,
+): Promise<ReportedMail[]> {
+  const counts = ({ kind, isSendersFault = false }: MailReport) => kind === "bounce:soft" && !isSendersFault;
+  const seqs = reports.map(({ seq }) => seq);
+  const { rows } = await sql<ReportedMail>`
+    with given as (
+      select seq, kind, bool_or(counts) as counts
+      from unnest(
+        ${seqs}::int[],
+        ${reports.map(({ kind }) => kind)}::text[],
+        ${reports.map(counts)}::boolean[]
+      ) as g (seq, kind, counts)
+      group by seq, kind
+    ), mails as (
+      select g.kind, g.counts, r.seq, r.state, r.email, r.email_spelling
+      from given g join send_recipients r on r.seq = g.seq
+      where ${rowsOf(send, seqs)}
+    ), recorded as (
+      insert into mail_reports (send_id, seq, kind, team_id, environment, email)
+      select ${send.id}, seq, kind, ${send.teamId}, ${send.environment}, case when counts then email end
+      from mails where state in ${MAILED} order by seq, kind
+      on conflict do nothing
+      returning seq, kind
+    )
+    select m.seq, m.kind, m.counts, m.email, m.email_spelling as "emailSpelling",
+      case when x.seq is not null then 'recorded' when m.state in ${MAILED} then 'known'
+        when m.state = 'SENDING' then 'unsettled' else 'not_mailed' end as outcome
+    from mails m left join recorded x on x.seq = m.seq and x.kind = m.kind`.execute(kysely(em));
+  const recorded = rows.filter(({ outcome }) => outcome === "recorded");
+  if (recorded.length > 0) {
+    await emitReported(em, send, recorded);
+    await suppressReported(em, send, recorded, policy);
+  }
+  return rows;
+}
+
+async function emitReported(em: EntityManager, send: ReportedSend, mails: readonly ReportedMail[]): Promise<void> {
+  const resource = { type: send.resourceType, id: send.resourceId };
+  for (const [event, status, some] of [
+    ["email.bounced", "BOUNCED", mails.filter(({ kind }) => kind !== "complaint")],
+    ["email.complained", "COMPLAINED", mails.filter(({ kind }) => kind === "complaint")],
+  ] as const) {
+    if (some.length === 0) continue;
+    const seqs = some.map(({ seq }) => seq);
+    await emit(em, send, event, {
+      record: emailRecord("r", { sendId: send.id, resource }, sql`${sql.lit(status)}::text`),
+      // The record as the report leaves it: the ledger's row is still that of the acceptance.
+      from: sql`(
+        select r.seq, r.member_id, r.email, r.email_spelling, r.attempts, g.kind as reason, now() as updated_at
+        from unnest(${seqs}::int[], ${some.map(({ kind }) => kind)}::text[]) as g (seq, kind)
+        join send_recipients r on r.seq = g.seq
+        where ${rowsOf(send, seqs)}
+      ) r`,
+    });
+  }
+}
+
+async function suppressReported(
+  em: EntityManager,
+  tenant: Tenant,
+  mails: readonly ReportedMail[],
+  policy: SoftBouncePolicy,
+): Promise<void> {
+  const of = (kind: MailReportKind) => mails.filter((mail) => mail.kind === kind);
+  const counting = mails.filter(({ counts }) => counts);
+  const overLimit = counting.length > 0 ? await findOverLimit(em, tenant, counting, policy) : new Set<string>();
+  await suppress(em, tenant, of("complaint").map(shownAddress), "bounce:complaint");
+  await suppress(em, tenant, of(HARD_BOUNCE).map(shownAddress), HARD_BOUNCE);
+  const soft = counting.filter(({ email }) => overLimit.has(email));
+  await suppress(em, tenant, soft.map(shownAddress), "bounce:soft");
+}
+
+/** Locks that soft bounces of all addresses share: a lock per address could fill Postgres's table of locks. */
+const LOCKS = 64;
+
+/**
+ * Those of the addresses whose soft bounces have reached the limit. Of transactions that record bounces of one address at
+ * the same time, each waits here for the one before it, so that the last of them sees all bounces.
+ */
+async function findOverLimit(
+  em: EntityManager,
+  tenant: Tenant,
+  mails: readonly ReportedMail[],
+  { SOFT_BOUNCES_TO_SUPPRESS, SOFT_BOUNCE_WINDOW_DAYS }: SoftBouncePolicy,
+): Promise<Set<string>> {
+  const emails = [...new Set(mails.map(({ email }) => email))];
+  await sql`
+    select pg_advisory_xact_lock(hashtextextended('soft-bounces/' || place, 0)) from (
+      select distinct hashtext(email) & ${sql.lit(LOCKS - 1)} as place from unnest(${emails}::text[]) as g (email)
+      order by place
+    ) places`.execute(kysely(em));
+  const { rows } = await sql<{ email: string }>`
+    select email from mail_reports
+    where ${ofTenant(tenant)} and email is not null and email = any(${emails})
+      and created_at > now() - make_interval(days => ${SOFT_BOUNCE_WINDOW_DAYS}::int)
+    group by email having count(*) >= ${SOFT_BOUNCES_TO_SUPPRESS}::int`.execute(kysely(em));
+  return new Set(rows.map(({ email }) => email));
+}

@@ -1,0 +1,243 @@
+import { classOfStatus, type StatusClass } from "../mail/enhanced-status.ts";
+import type { ReportedRecipient } from "./report.ts";
+
+/** The command that a reply answers, where the report says so. `other`: the connection, HELO or MAIL. */
+export type ReplyStage = "other" | "rcpt" | "data";
+
+/** A reply about a recipient, as a report quotes it. */
+export interface QuotedReply {
+  /** Enhanced status code (RFC 3463), e.g. "5.1.1"; empty where none is given */
+  status: string;
+  /** SMTP reply code, e.g. 550; undefined where none is given */
+  code: number | undefined;
+  /** The reply's text in lower case, white space as single spaces */
+  text: string;
+  stage: ReplyStage | undefined;
+}
+
+interface ReplyRule {
+  /** Names the rule; for reports about what was decided why. */
+  name: string;
+  kind: "hard" | "soft";
+  /** A soft bounce for the sender, its server or the message: the address is not at fault. */
+  isSendersFault?: true;
+  /** Must match the text, where given. */
+  says?: RegExp;
+  /** Must match the enhanced status code, where given. */
+  status?: RegExp;
+  /** Further condition. */
+  when?: (reply: QuotedReply) => boolean;
+  /** The documents that the rule follows. */
+  source: string;
+}
+
+/**
+ * The address in brackets before the text, as Sendmail (`<a@b>... User unknown`) and Postfix (`<a@b>: Recipient address
+ * rejected`) answer RCPT: the reply is about this address, whatever it answers.
+ */
+const NAMES_ADDRESS = /<[^<> ]{1,320}>(?:\.\.\.|:)/;
+
+/** Words of a reply that is about the sender or the sending server, whatever else it says. */
+const NAMES_SENDER = /\bsender|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server|ip)/;
+
+const isTemporary = ({ status, code }: QuotedReply): boolean =>
+  status.startsWith("4.") || (status === "" && code !== undefined && code < 500);
+
+/**
+ * Whether a reply can be about the mailbox. One to DATA or the final dot is about the message: filters that accept
+ * every recipient write "user unknown" there too, so it does not prove that the mailbox is missing.
+ */
+const isAboutMailbox = ({ stage, status, code, text }: QuotedReply): boolean => {
+  if (stage !== undefined) return stage === "rcpt";
+  // 5.2.x says that the mailbox exists.
+  if (status.startsWith("5.2.")) return false;
+  // An MTA that quotes no other server speaks of its own mailboxes.
+  return NAMES_ADDRESS.test(text) || (code === undefined && status === "");
+};
+
+const notAboutContent = ({ stage }: QuotedReply): boolean => stage !== "data";
+const notAboutSender = ({ stage }: QuotedReply): boolean => stage !== "other";
+
+/** "User unknown" and its like, in the words of the servers. */
+const UNKNOWN_USER = new RegExp(
+  [
+    /(?:user|recipient|mailbox|account|address|addressee|destinataire|utilisateur|usuario|destinatario) ?(?:name )?(?:is |was |are |est )?(?:unknown|not known|inconnue?|desconocido|sconosciuto|desconhecido|unbekannt)/,
+    /(?:unknown|invalid|non-?existent|nonexistent|no such|not a valid|inexistent|unrouteable|undeliverable) (?:local )?(?:or invalid )?(?:final delivery )?(?:user|recipient|mailbox|account|address|addressee|local[- ]?part|person|destinat|virtual|email)/,
+    /(?:user|recipient|mailbox|account|address|addressee|person)\b.{0,60}?(?:does not|doesn't|do not|didn't|not) (?:exist|be found|found|listed|recognized|recogni[sz]ed|available here|have an account)/,
+    /(?:user|recipient|mailbox|account|address)(?: \S{1,80})? (?:could not be|cannot be|not) (?:found|located)/,
+    /no (?:mailbox|user|account|recipient|one)\b.{0,30}(?:by that name|with that name|here|found)/,
+    /no valid recipient|(?:bad|not in my valid)rcptto|no one at this address|missing home directory/,
+    /not (?:present |listed )?in (?:the |my |our )?(?:\S{1,40} )?directory/,
+    /(?:bad|incorrect|wrong) (?:recipient|mailbox|destination mailbox|e-?mail) ?(?:address)?/,
+    /no existe (?:ese |esa |dicha |el |la )?(?:usuario|persona|cuenta|buz[oó]n)|nessun utente|aucun utilisateur/,
+    /not (?:a valid|our|a known) (?:mailbox|user|customer|recipient|account)/,
+    /adresse.{0,40}destinataire.{0,12}invalide/,
+    /(?:empfänger|empfaenger|benutzer|postfach).{0,30}(?:unbekannt|existiert nicht|nicht gefunden)/,
+    /(?:пользовател|получател|адрес|ящик).{0,40}(?:не найден|не существует|неизвест)/,
+    /(?:用户|收件人|邮箱|帐号|账号|地址).{0,12}(?:不存在|未找到|无效)|(?:使用者|收件者|信箱).{0,12}(?:不存在|找不到)/,
+    /(?:宛先|ユーザ|メールアドレス|アドレス).{0,20}(?:存在しません|見つかりません|不明)/,
+  ]
+    .map(({ source }) => source)
+    .join("|"),
+);
+
+/**
+ * The rules, in the order in which they are asked: the first that fits decides, and a reply that fits none is a soft
+ * bounce. Words come before codes, because servers and gateways give general codes to replies that say exactly what is
+ * wrong; a code decides where the words say nothing. Only words that more than one server uses, or that a vendor documents,
+ * stand here.
+ */
+export const REPLY_RULES: readonly ReplyRule[] = [
+  {
+    name: "mailbox full",
+    kind: "soft",
+    says: /mailbox (?:is |has )?(?:been )?(?:full|exceed)|(?:in|mail)box.{0,20} full|(?:over|exceed\w*|out of|insufficient|not enough) ?(?:the |its |his |their |mail |local |disk |storage |system )*(?:quota|storage|space|allocation)|quota (?:is )?(?:full|exceed)|exceed.{0,40}(?:quota|local limit|storage)|(?:quota|storage|allocation).{0,30}exceed|boîte.{0,30}pleine|buz[oó]n.{0,20}lleno|postfach.{0,20}voll|casella.{0,20}piena|переполнен|(?:邮箱|信箱).{0,6}(?:已满|滿)|容量.{0,10}(?:超|いっぱい)/,
+    source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552; Dovecot and Exim quota replies",
+  },
+  {
+    name: "too many messages",
+    kind: "soft",
+    isSendersFault: true,
+    says: /receiving (?:mail|email)s? at a rate|too (?:many|much|fast)|rate[- ]?limit|throttl|(?:exceed|over).{0,30}(?:rate|connections|messages per)|unexpected volume|concurren/,
+    source: "RFC 3463 X.4.5; Gmail and Yahoo SMTP error references",
+  },
+  {
+    name: "mailbox unknown by code and words",
+    kind: "hard",
+    status: /^5\.1\.(?:1|10)$/,
+    says: UNKNOWN_USER,
+    when: ({ text }) => !NAMES_SENDER.test(text),
+    source: "RFC 3463 X.1.1; RFC 5321 4.2.3, reply 550",
+  },
+  {
+    name: "host unknown",
+    kind: "hard",
+    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|a mail exchanger|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:does not|doesn't|may not) exist|account or domain may not exist|no such (?:host|domain)|invalid domain$|nxdomain|\bno (?:mx|mail exchanger)s?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
+    when: (reply) => notAboutSender(reply) && !isTemporary(reply) && !NAMES_SENDER.test(reply.text),
+    source: "RFC 3463 X.1.2 and X.4.4; replies of Postfix (Name service error), Sendmail, Exim, qmail",
+  },
+  {
+    name: "host takes no mail",
+    kind: "hard",
+    says: /(?:host|domain|server|system|recipient)\b.{0,60}(?:does not|doesn't|not) accept (?:any )?(?:e-?)?mail|not accepting network messages|null ?mx|smtp protocol (?:is )?not (?:supported|available)/,
+    when: (reply) => !isTemporary(reply),
+    source: "RFC 7505 (null MX); RFC 7504, reply 521",
+  },
+  {
+    name: "moved without a forwarding address",
+    kind: "hard",
+    says: /(?:recipient|user|mailbox|address|account)\b.{0,40}(?:no longer (?:on|at|with|available|valid|exists?)|has (?:been )?(?:moved|changed))|replaced by|no forwarding address/,
+    when: (reply) => notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply),
+    source: "RFC 3463 X.1.6; RFC 5321 3.4, reply 551",
+  },
+  {
+    name: "address not in the directory",
+    kind: "hard",
+    says: /recipient address rejected: access denied|resolver\.adr\.(?:rec[a-z]*notfound|exrecipnotfound)|recipnotfound|recipientnotfound/,
+    when: (reply) => notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply),
+    source: "Microsoft, NDR error codes 5.1.1, 5.1.10 and 5.4.1 (Directory-Based Edge Blocking)",
+  },
+  {
+    name: "account disabled",
+    kind: "soft",
+    says: /(?:account|mailbox|user|recipient|address)\b.{0,60}?(?:disabled|suspended|inactive|deactivated|not active|locked|blocked|frozen|restricted|expired|closed|discontinued|bloqu)|(?:disabled|inactive|suspended|not an active) (?:recipient|account|user|mailbox|address)|заблокирован|(?:帐号|账号|邮箱|用户).{0,6}(?:冻结|禁用|停用)/,
+    source: "RFC 3463 X.2.1; RFC 5248 X.7.13; replies of Gmail, Yahoo and Orange",
+  },
+  {
+    name: "relaying refused",
+    kind: "soft",
+    isSendersFault: true,
+    says: /relay(?:ing)? (?:\S{1,80} )?(?:access )?(?:denied|not permitted|not allowed|prohibited|is not)|(?:unable|not (?:allowed|permitted)|won't|will not|cannot) (?:to )?relay|we do not relay|isn't in my list of allowed rcpthosts|not.{0,20}gateway/,
+    source: "RFC 5321 3.6.2; RFC 3463 X.7.1; replies of Postfix, Exim, qmail",
+  },
+  {
+    name: "sender, its server or the message refused",
+    kind: "soft",
+    isSendersFault: true,
+    says: /\bspam|\bube\b|unsolicited|\bbulk|virus|malware|phish|black ?list|block ?list|blocklisted|\brbl\b|dnsbl|spamhaus|barracuda|reputation|\bspf\b|\bdkim\b|dmarc|authenticat|reverse dns|\bptr\b|\brdns\b|policy|banned|not (?:rfc|compliant)|rfc ?(?:2?822|2821|532[12])(?![;\d])|content (?:rejected|refused|filter)|rejected (?:by|due|for)|sender.{0,40}(?:reject|refus|denied|invalid|not exist|unknown|verif|domain|block)|domain of sender|from: domain|client host|your (?:ip|host|server|domain|network)|sending (?:ip|domain|server)|greylist|graylist|try again later|prohibited|not authori[sz]ed|unauthori[sz]ed|permission|restrict|administrative|attachment|8-bit|header/,
+    // The prose of a report that quotes no server has such words in its advice.
+    when: ({ code, status }) => code !== undefined || status !== "",
+    source: "RFC 3463 X.6 and X.7; RFC 7372; sender guidelines of Gmail, Yahoo, Microsoft",
+  },
+  {
+    name: "message too large",
+    kind: "soft",
+    isSendersFault: true,
+    says: /(?:message|mail|size).{0,40}(?:too (?:large|big|long)|exceed|limit)|(?:exceed|limit).{0,40}(?:size|length)/,
+    source: "RFC 1870; RFC 3463 X.2.3 and X.3.4",
+  },
+  {
+    name: "not delivered in time",
+    kind: "soft",
+    says: /timed? ?out|expired|(?:connection|connect).{0,40}(?:refused|failed|lost|dropped|reset)|not responding|(?:un|not )reachable|retry (?:timeout|time)|too long|loop|hop ?count|temporar|deferred|lookup failure|name server reply|multiple retries/,
+    source: "RFC 3463 X.4",
+  },
+  {
+    name: "user unknown",
+    kind: "hard",
+    says: UNKNOWN_USER,
+    when: (reply) => isAboutMailbox(reply) && !isTemporary(reply),
+    source: "RFC 5321 3.3 and 4.2.3, reply 550 to RCPT; RFC 3463 X.1.1",
+  },
+  {
+    name: "no account at Yahoo",
+    kind: "hard",
+    says: /(?:doesn't|does not) have an? \S{1,120} account/,
+    when: (reply) => !isTemporary(reply),
+    source: "Yahoo, SMTP error reference: 554 delivery error: dd, which answers the message and is about the recipient",
+  },
+  {
+    name: "user unknown in the words of one vendor",
+    kind: "hard",
+    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|mailbox (?:does not exist|not found|unavailable)|no mailbox here by that name|unrouteable address|invalid recipient|email account that you tried to reach does not exist|not our customer|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    when: (reply) =>
+      notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
+    source:
+      "RFC 5321 4.2.3 (mailbox unavailable); non-delivery texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
+  },
+  {
+    name: "address rejected",
+    kind: "hard",
+    status: /^5\.1\.0$/,
+    says: /address rejected/,
+    source: "Cisco Secure Email Gateway, LDAP accept: its answer to recipients that the directory does not hold",
+  },
+  {
+    name: "host or domain takes no mail, by code",
+    kind: "hard",
+    when: ({ code, status }) => code === 556 || (code === 521 && (status === "" || status === "5.3.2")),
+    source: "RFC 7504, replies 521 and 556",
+  },
+  {
+    name: "user unknown in reply to the message",
+    kind: "soft",
+    says: UNKNOWN_USER,
+    when: ({ status }) => !/^5\.1\.[1236]$/.test(status),
+    source: "RFC 5321 3.3: a reply after DATA refuses the message",
+  },
+  {
+    name: "address, by code",
+    kind: "hard",
+    status: /^5\.1\.(?:1|2|3|6|10)$|^5\.4\.4$/,
+    source: "RFC 3463 X.1.1 to X.1.3, X.1.6, X.4.4; RFC 7505 (5.1.10)",
+  },
+];
+
+/** The name where no rule decided. */
+export const NO_RULE = "none fits";
+
+const SENDERS_CLASSES: ReadonlySet<StatusClass | undefined> = new Set<StatusClass>(["sender", "policy", "content"]);
+
+/** The bounce that a quoted reply means, and the name of the rule that decided. */
+export function classifyReply(reply: QuotedReply): Pick<ReportedRecipient, "kind" | "isSendersFault" | "rule"> {
+  const rule = REPLY_RULES.find(
+    ({ says, status, when }) =>
+      (says === undefined || says.test(reply.text)) &&
+      (status === undefined || status.test(reply.status)) &&
+      (when === undefined || when(reply)),
+  );
+  if (rule === undefined) {
+    return { kind: "soft", isSendersFault: SENDERS_CLASSES.has(classOfStatus(reply.status)), rule: NO_RULE };
+  }
+  return { kind: rule.kind, isSendersFault: rule.isSendersFault ?? false, rule: rule.name };
+}

@@ -1,0 +1,63 @@
+import { MAX_REPORTED } from "./delivery-status.ts";
+import { readReply } from "./quoted-reply.ts";
+import { classifyReply } from "./reply-rules.ts";
+import { isComplaint, type ReportedRecipient } from "./report.ts";
+
+type Json = Record<string, unknown>;
+
+const isObject = (value: unknown): value is Json =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
+const listOf = (value: unknown): Json[] => (Array.isArray(value) ? value.slice(0, MAX_REPORTED).filter(isObject) : []);
+const addressOf = (recipient: Json): string => textOf(recipient["emailAddress"]).toLowerCase();
+
+function parseObject(text: string): Json | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function bounced(bounce: Json): ReportedRecipient[] {
+  return listOf(bounce["bouncedRecipients"]).map((recipient) => {
+    const reply = readReply(textOf(recipient["diagnosticCode"]), "", textOf(recipient["status"]));
+    const isPermanent = bounce["bounceType"] === "Permanent";
+    // Without a reply there is only Amazon's own type.
+    const known =
+      reply.text === "" && isPermanent
+        ? { kind: "hard" as const, isSendersFault: false, rule: "SES: permanent" }
+        : classifyReply(reply);
+    return { address: addressOf(recipient), isDelay: false, ...known };
+  });
+}
+
+function complained(complaint: Json): ReportedRecipient[] {
+  const kind = isComplaint(textOf(complaint["complaintFeedbackType"])) ? "complaint" : "none";
+  return listOf(complaint["complainedRecipients"]).map((recipient) => ({
+    address: addressOf(recipient),
+    kind,
+    isDelay: false,
+    isSendersFault: false,
+    rule: "SES: complaint",
+  }));
+}
+
+/**
+ * Reads a notification of Amazon SES that SNS sent as mail: JSON, alone or as the message of SNS's own JSON, and a footer.
+ * @returns undefined for any other text
+ */
+export function readNotification(text: string): ReportedRecipient[] | undefined {
+  const [body = ""] = text.trimStart().split("\n--\n", 1);
+  if (!body.startsWith("{")) return undefined;
+  // Lines of JSON that the mail broke stay JSON without the breaks: it has none inside a text.
+  const outer = parseObject(body.replace(/\r?\n/g, ""));
+  const notification = outer?.["Type"] === "Notification" ? parseObject(textOf(outer["Message"])) : outer;
+  if (notification === undefined) return undefined;
+  const type = textOf(notification["notificationType"]) || textOf(notification["eventType"]);
+  const { bounce, complaint } = notification;
+  if (type === "Bounce" && isObject(bounce)) return bounced(bounce);
+  if (type === "Complaint" && isObject(complaint)) return complained(complaint);
+  return type === "" ? undefined : [];
+}

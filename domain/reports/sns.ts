@@ -1,0 +1,167 @@
+import { type KeyObject, verify, X509Certificate } from "node:crypto";
+import { z } from "zod";
+import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../errors.ts";
+import type { FetchText } from "./fetch-text.ts";
+import { forged, hostOfTopic } from "./source.ts";
+
+/**
+ * Messages of Amazon SNS to an HTTPS endpoint, and their signatures:
+ * https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html. The library `sns-validator` was not used:
+ * it loads certificates without a limit of time or size, keeps each for good, and takes any path of the host.
+ */
+
+const signed = {
+  MessageId: z.string(),
+  TopicArn: z.string(),
+  Message: z.string(),
+  Timestamp: z.iso.datetime(),
+  SignatureVersion: z.enum(["1", "2"]),
+  Signature: z.string(),
+  SigningCertURL: z.string(),
+};
+const subscription = { ...signed, Token: z.string(), SubscribeURL: z.string() };
+
+const snsMessage = z.discriminatedUnion("Type", [
+  z.object({ Type: z.literal("Notification"), ...signed, Subject: z.string().nullish() }),
+  z.object({ Type: z.literal("SubscriptionConfirmation"), ...subscription }),
+  z.object({ Type: z.literal("UnsubscribeConfirmation"), ...subscription }),
+]);
+
+export type SnsMessage = z.infer<typeof snsMessage>;
+
+/** Fields that are signed, in this order, where a message has them. */
+const SIGNED_FIELDS = {
+  Notification: ["Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"],
+  SubscriptionConfirmation: ["Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"],
+  UnsubscribeConfirmation: ["Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"],
+} as const satisfies Record<SnsMessage["Type"], readonly string[]>;
+
+/** The text that SNS signs. */
+export function signedText(message: Readonly<Record<string, unknown>> & Pick<SnsMessage, "Type">): string {
+  const fields = SIGNED_FIELDS[message.Type].filter((field) => typeof message[field] === "string");
+  return fields.map((field) => `${field}\n${message[field]}\n`).join("");
+}
+
+/** SHA-1 is what version 1 uses, which is still the default of a topic. */
+const ALGORITHMS = { "1": "RSA-SHA1", "2": "RSA-SHA256" } as const;
+
+/**
+ * Age of a message at most, and how far ahead its clock may be. SNS delivers for an hour at most
+ * (https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html); the second hour is for clocks.
+ */
+const MAX_AGE_MS = 7_200_000;
+
+/** How long a certificate is used before it is loaded again; SNS has a new one about once a year. */
+const CERTIFICATE_LIFETIME_MS = 86_400_000;
+/** Certificates that are kept: one or two for each region. */
+const MAX_CERTIFICATES = 100;
+/** Nothing else on the host is loaded: other paths may answer with a text that a client of SNS has chosen. */
+const CERTIFICATE_PATH = /^\/SimpleNotificationService-[0-9a-zA-Z]{16,64}\.pem$/;
+
+const unavailable = (message: string, cause?: unknown): ApiError =>
+  new ApiError("service_unavailable", message, { retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS, cause });
+
+interface LoadedKey {
+  key: Promise<KeyObject>;
+  until: number;
+}
+
+/** Reads messages of SNS that are signed. */
+export class SnsVerifier {
+  readonly #fetchText: FetchText;
+  readonly #keys = new Map<string, LoadedKey>();
+
+  constructor(fetchText: FetchText) {
+    this.#fetchText = fetchText;
+  }
+
+  /**
+   * Reads a message, if SNS has signed it a short time ago.
+   * @throws {ApiError} 401, or 503 when the certificate cannot be loaded
+   */
+  async verify(body: Buffer): Promise<SnsMessage> {
+    const message = parse(body);
+    const host = hostOfTopic(message.TopicArn);
+    if (host === undefined) throw forged("The message is of no topic of Amazon SNS.");
+    if (Math.abs(Date.now() - Date.parse(message.Timestamp)) > MAX_AGE_MS) {
+      throw forged("The message is too old, or from the future.");
+    }
+    const url = urlOf(message.SigningCertURL, host);
+    if (!CERTIFICATE_PATH.test(url.pathname) || url.search !== "")
+      throw forged("This is no certificate of Amazon SNS.");
+    const key = await this.#keyAt(url);
+    const signature = Buffer.from(message.Signature, "base64");
+    if (!verify(ALGORITHMS[message.SignatureVersion], Buffer.from(signedText(message)), key, signature)) {
+      throw forged("The signature is not that of Amazon SNS.");
+    }
+    return message;
+  }
+
+  /**
+   * Confirms a subscription by opening its SubscribeURL.
+   * @throws {ApiError} 401 for a URL that does not confirm the message's topic; 503 when SNS does not confirm
+   */
+  async confirm({ SubscribeURL, TopicArn }: SnsMessage & { Type: "SubscriptionConfirmation" }): Promise<void> {
+    const url = urlOf(SubscribeURL, hostOfTopic(TopicArn));
+    const isConfirmation =
+      url.searchParams.get("Action") === "ConfirmSubscription" && url.searchParams.get("TopicArn") === TopicArn;
+    if (!isConfirmation) throw forged("The SubscribeURL confirms no subscription to the message's topic.");
+    const { status } = await this.#load(url);
+    if (status !== 200) throw unavailable(`Amazon SNS answered the confirmation with ${status}.`);
+  }
+
+  /** Requests that need a certificate at once share one load. */
+  #keyAt(url: URL): Promise<KeyObject> {
+    const known = this.#keys.get(url.href);
+    if (known && known.until > Date.now()) return known.key;
+    const key = this.#loadKey(url);
+    if (this.#keys.size >= MAX_CERTIFICATES) this.#keys.clear();
+    this.#keys.set(url.href, { key, until: Date.now() + CERTIFICATE_LIFETIME_MS });
+    key.catch(() => this.#keys.delete(url.href));
+    return key;
+  }
+
+  async #loadKey(url: URL): Promise<KeyObject> {
+    const { status, text } = await this.#load(url);
+    if (status >= 500) throw unavailable(`Amazon SNS answered with ${status} for a certificate.`);
+    if (status !== 200) throw forged("There is no such certificate of Amazon SNS.");
+    const certificate = certificateIn(text);
+    const now = Date.now();
+    if (now < certificate.validFromDate.getTime() || now > certificate.validToDate.getTime()) {
+      throw forged("The certificate is not valid today.");
+    }
+    return certificate.publicKey;
+  }
+
+  async #load(url: URL): ReturnType<FetchText> {
+    try {
+      return await this.#fetchText(url);
+    } catch (error) {
+      throw unavailable("Amazon SNS cannot be reached.", error);
+    }
+  }
+}
+
+function parse(body: Buffer): SnsMessage {
+  try {
+    return snsMessage.parse(JSON.parse(body.toString("utf8")));
+  } catch {
+    throw forged("This is no message of Amazon SNS. Its raw message delivery must be off.");
+  }
+}
+
+function certificateIn(pem: string): X509Certificate {
+  try {
+    return new X509Certificate(pem);
+  } catch {
+    throw forged("This is no certificate.");
+  }
+}
+
+/** @throws {ApiError} 401 for another URL than one of this host by https at its usual port */
+function urlOf(text: string, host: string | undefined): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isOfHost = url?.protocol === "https:" && url.host === host && url.username === "" && url.password === "";
+  if (!url || !isOfHost) throw forged("The message names a URL of another host than its topic's.");
+  return url;
+}

@@ -1,0 +1,174 @@
+import { createPublicKey } from "node:crypto";
+import type { ReportProvider } from "../../db/entities/engagement.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { equalConstantTime, type Vault } from "../crypto.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { ID_PREFIX, newId } from "../ids.ts";
+import type { MailReport } from "./record.ts";
+
+/** A provider's webhook about a tenant's mails. */
+export interface SourceRow extends Tenant {
+  id: string;
+  provider: ReportProvider;
+  /** Of SES; null until its subscription is confirmed. */
+  topicArn: string | null;
+  /** Of SendGrid, base64 of SPKI in DER; null until it is set. */
+  publicKey: string | null;
+}
+
+/** A request to a provider's webhook. */
+export interface ProviderRequest {
+  body: Buffer;
+  /** @returns the header's first value */
+  header(name: string): string | undefined;
+}
+
+/** How the requests of a provider's webhook are verified and read. */
+export interface ReportSource<Message = unknown> {
+  /**
+   * Reads a request that the provider has signed for this webhook.
+   * @throws {ApiError} 401 for one that it has not, 503 while that cannot be known
+   */
+  verify(request: ProviderRequest, source: SourceRow): Promise<Message>;
+  /** The reports in a message; none in one about something else. */
+  parse(message: Message): MailReport[];
+  /** Carries out a request that the message makes besides: the confirmation of a subscription. */
+  confirm?(em: EntityManager, message: Message, source: SourceRow): Promise<void>;
+}
+
+/**
+ * The refusal of a request that its provider has not signed, or not for this webhook. It is counted as a failed
+ * authentication. No code is of its own: a provider reads the status alone.
+ */
+export const forged = (problem: string): ApiError => new ApiError("api_key_invalid", problem);
+
+/** Paths of the webhooks, without their tokens. */
+export const SOURCE_PATHS = { SES: "/hooks/ses", SENDGRID: "/hooks/sendgrid" } as const satisfies Record<
+  ReportProvider,
+  string
+>;
+
+/** No rotation of SIGNING_SECRET changes the token: a provider keeps the URL for years. */
+const signatureOf = (vault: Vault, id: string): string => vault.hash("report-source", id);
+
+/** The path of a provider's webhook, which knows it by a signed token. Keep it secret. */
+export const pathOfSource = (vault: Vault, { id, provider }: Pick<SourceRow, "id" | "provider">): string =>
+  `${SOURCE_PATHS[provider]}/${id.slice(ID_PREFIX.reportSource.length + 1)}.${signatureOf(vault, id)}`;
+
+const sourceRows = (em: EntityManager) =>
+  kysely(em)
+    .selectFrom("report_sources")
+    .select(["id", "team_id as teamId", "environment", "provider", "topic_arn as topicArn", "public_key as publicKey"]);
+
+/**
+ * The webhook that a token belongs to.
+ * @throws {ApiError} 401 for a token that this service has not made for the provider, or whose webhook was removed
+ */
+export async function findSource(
+  em: EntityManager,
+  vault: Vault,
+  provider: ReportProvider,
+  token: string,
+): Promise<SourceRow> {
+  const [suffix = "", signature = "", ...rest] = token.split(".");
+  const id = `${ID_PREFIX.reportSource}_${suffix}`;
+  // Read first: the process learns the key of the hash with its first connection.
+  const row = await sourceRows(em).where("id", "=", id).executeTakeFirst();
+  const isGenuine = equalConstantTime(signature, signatureOf(vault, id)) && rest.length === 0;
+  if (!isGenuine || row?.provider !== provider) throw forged("No provider's webhook has this URL.");
+  return row;
+}
+
+export interface SourceFields {
+  topicArn?: string | undefined;
+  /** PEM or base64 of SPKI in DER */
+  publicKey?: string | undefined;
+}
+
+/**
+ * Adds a provider's webhook to a tenant.
+ * @throws {ApiError} `validation_failed`
+ */
+export async function addSource(
+  em: EntityManager,
+  tenant: Tenant,
+  provider: ReportProvider,
+  fields: SourceFields,
+): Promise<SourceRow> {
+  const row = { id: newId("reportSource"), provider, topicArn: null, publicKey: null, ...checked(provider, fields) };
+  await kysely(em)
+    .insertInto("report_sources")
+    .values({
+      id: row.id,
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      provider,
+      topic_arn: row.topicArn,
+      public_key: row.publicKey,
+    })
+    .execute();
+  return { ...row, ...tenant };
+}
+
+/**
+ * Sets the topic or the public key of a webhook anew.
+ * @throws {ApiError} `not_found`, `validation_failed`
+ */
+export async function changeSource(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  fields: SourceFields,
+): Promise<SourceRow> {
+  const row = await sourceRows(em).where("id", "=", id).where(ofTenant(tenant)).executeTakeFirst();
+  if (!row) throw notFound();
+  const changed = { ...row, ...checked(row.provider, fields) };
+  await kysely(em)
+    .updateTable("report_sources")
+    .set({ topic_arn: changed.topicArn, public_key: changed.publicKey })
+    .where("id", "=", id)
+    .where(ofTenant(tenant))
+    .execute();
+  return changed;
+}
+
+/** The webhooks of a tenant, in the order in which they were added. */
+export const listSources = (em: EntityManager, tenant: Tenant): Promise<SourceRow[]> =>
+  sourceRows(em).where(ofTenant(tenant)).orderBy("id").execute();
+
+/** Removes a webhook: its URL is refused from the next request on. */
+export async function removeSource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
+  await kysely(em).deleteFrom("report_sources").where("id", "=", id).where(ofTenant(tenant)).execute();
+}
+
+/** `arn:aws:sns:eu-west-1:123456789012:name`, of a region of one of AWS's three public partitions. */
+const TOPIC_ARN = /^arn:(aws|aws-cn|aws-us-gov):sns:([a-z]{2}(?:-[a-z]+)+-\d{1,2}):\d{12}:[\w-]{1,256}(?:\.fifo)?$/;
+
+/** The host of Amazon SNS that a topic belongs to; undefined for a text that names no topic. */
+export function hostOfTopic(topicArn: string): string | undefined {
+  const [, partition, region] = TOPIC_ARN.exec(topicArn) ?? [];
+  if (region === undefined) return undefined;
+  return `sns.${region}.amazonaws.com${partition === "aws-cn" ? ".cn" : ""}`;
+}
+
+function checked(provider: ReportProvider, { topicArn, publicKey }: SourceFields): Partial<SourceRow> {
+  const invalid = (message: string) => new ApiError("validation_failed", message);
+  if (topicArn !== undefined && (provider !== "SES" || hostOfTopic(topicArn) === undefined))
+    throw invalid("The topic is the ARN of an SNS topic, of a webhook of SES.");
+  const key = publicKey === undefined ? undefined : readPublicKey(publicKey);
+  if (publicKey !== undefined && (provider !== "SENDGRID" || key === undefined))
+    throw invalid("The public key is an EC key on the curve P-256, of a webhook of SendGrid.");
+  return { ...(topicArn === undefined ? {} : { topicArn }), ...(key === undefined ? {} : { publicKey: key }) };
+}
+
+/** @returns base64 of SPKI in DER; undefined for another text than such a key of an EC on P-256 */
+function readPublicKey(text: string): string | undefined {
+  try {
+    const der = { key: Buffer.from(text, "base64"), format: "der", type: "spki" } as const;
+    const key = createPublicKey(text.includes("-----") ? text : der);
+    if (key.asymmetricKeyDetails?.namedCurve !== "prime256v1") return undefined;
+    return key.export({ format: "der", type: "spki" }).toString("base64");
+  } catch {
+    return undefined;
+  }
+}

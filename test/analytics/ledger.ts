@@ -1,0 +1,153 @@
+import { sql } from "kysely";
+import type { EngagementKind, MailReportKind } from "../../db/entities/engagement.ts";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
+import { api } from "../support/api.ts";
+import type { TestTeam } from "../support/factories.ts";
+
+/** A send with its ledger, written past the service, so that its mails can have any outcome at any time. */
+export interface TestLedger {
+  tenant: Tenant;
+  newsletterId: string;
+  sendId: string;
+}
+
+/** Makes a newsletter whose send has ended, with recipients that are QUEUED: no worker takes it up. */
+export async function makeLedger({ em, team, keys }: TestTeam, recipients: number): Promise<TestLedger> {
+  const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
+  const newsletterId: string = (await api(keys.live).post("/newsletters", { name: "Letter" })).body.data.id;
+  const sendId = newId("send");
+  const db = kysely(em.fork());
+  await db
+    .insertInto("sends")
+    .values({
+      id: sendId,
+      team_id: team.id,
+      environment: "LIVE",
+      resource_type: "newsletter",
+      resource_id: newsletterId,
+      api_key_id: "key_x",
+      status: "SENT",
+      recipients,
+      credits_reserved: recipients,
+      cap_limit: 1,
+      cap_used_today: 0,
+      send_at: sql`now()`,
+      settled_at: sql`now()`,
+    })
+    .execute();
+  await sql`insert into send_recipients (send_id, seq, member_id, email)
+    select ${sendId}, n, 'sub_x', n || '@example.com' from generate_series(1, ${recipients}::int) n`.execute(db);
+  return { tenant, newsletterId, sendId };
+}
+
+/** States that a row may come from. */
+const FROM = {
+  QUEUED: ["SENDING", "UNKNOWN", "DEFERRED"],
+  SENDING: ["QUEUED"],
+  SENT: ["SENDING", "UNKNOWN"],
+  REJECTED: ["SENDING", "UNKNOWN"],
+  DEFERRED: ["SENDING"],
+  UNKNOWN: ["SENDING", "QUEUED"],
+  EXPIRED: ["SENDING"],
+  SUPPRESSED: ["QUEUED"],
+  CANCELLED: ["QUEUED", "DEFERRED"],
+} as const satisfies Record<RecipientState, readonly RecipientState[]>;
+
+/** Takes those of the mails to a state that may come into it. */
+export async function setState(
+  em: EntityManager,
+  { sendId }: TestLedger,
+  seqs: readonly number[],
+  state: RecipientState,
+  at: string,
+): Promise<void> {
+  await kysely(em)
+    .updateTable("send_recipients")
+    .set({ state, updated_at: at })
+    .where("send_id", "=", sendId)
+    .where("seq", "in", seqs)
+    .where("state", "in", FROM[state])
+    .execute();
+}
+
+/** Has mails accepted by a server. */
+export async function accept(
+  em: EntityManager,
+  ledger: TestLedger,
+  seqs: readonly number[],
+  at: string,
+): Promise<void> {
+  await setState(em, ledger, seqs, "SENDING", at);
+  await setState(em, ledger, seqs, "SENT", at);
+}
+
+/** Records a report about each of the mails, once. */
+export async function report(
+  em: EntityManager,
+  { tenant, sendId }: TestLedger,
+  seqs: readonly number[],
+  kinds: readonly MailReportKind[],
+  at: string,
+): Promise<void> {
+  await kysely(em)
+    .insertInto("mail_reports")
+    .values(
+      seqs.flatMap((seq) =>
+        kinds.map((kind) => ({
+          send_id: sendId,
+          seq,
+          kind,
+          team_id: tenant.teamId,
+          environment: tenant.environment,
+          created_at: at,
+        })),
+      ),
+    )
+    .onConflict((conflict) => conflict.columns(["send_id", "seq", "kind"]).doNothing())
+    .execute();
+}
+
+/** Counts opens or clicks of each of the mails. */
+export async function engage(
+  em: EntityManager,
+  { tenant, sendId, newsletterId }: TestLedger,
+  seqs: readonly number[],
+  kind: EngagementKind,
+  count: number,
+): Promise<void> {
+  await sql`
+    insert into engagements as e (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)
+    select ${sendId}, seq, ${kind}, ${tenant.teamId}, ${tenant.environment}, ${newsletterId}, seq || '@example.com',
+      ${count}::int, now(), now()
+    from unnest(${seqs}::int[]) s (seq)
+    on conflict (send_id, seq, kind) do update set count = e.count + excluded.count, last_at = now()`.execute(
+    kysely(em),
+  );
+}
+
+/** Records that the recipients of mails opted out. */
+export async function optOut(
+  em: EntityManager,
+  { tenant, newsletterId }: TestLedger,
+  seqs: readonly number[],
+  at: string,
+): Promise<void> {
+  await kysely(em)
+    .insertInto("unsubscribes")
+    .values(
+      seqs.map((seq) => ({
+        id: newId("unsubscribe"),
+        team_id: tenant.teamId,
+        environment: tenant.environment,
+        email: `${seq}@example.com`,
+        reason: "UNSUBSCRIBED",
+        source: "link" as const,
+        campaign_id: newsletterId,
+        unsubscribed_at: at,
+      })),
+    )
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}

@@ -1,0 +1,361 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { sql } from "kysely";
+import nodemailer from "nodemailer";
+import { pickPort } from "../../config/ports.ts";
+import { kysely, openDatabase } from "../../db/orm.ts";
+import { openVault } from "../../domain/crypto.ts";
+import { type MailRef, readReturnPath, returnPath, unsubscribeUrl } from "../../domain/links.ts";
+import { ReportRecorder } from "../../workers/report-recorder.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { openNamespace } from "../support/namespace.ts";
+import { startWorker, type TestWorker } from "../support/processes.ts";
+import { caughtMails, makeSender, readMail, sendAndWait } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
+
+const DOMAIN = "bounces.example.com";
+
+/** A notification that a server sends when it cannot deliver. */
+const bounce = (status: string, diagnostic: string, returned = "Subject: Hello\n\nHello"): string =>
+  `From: <MAILER-DAEMON@relay.example>
+Subject: Undelivered Mail Returned to Sender
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary="b"
+
+--b
+
+I could not deliver your mail.
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; relay.example
+
+Final-Recipient: rfc822; someone@elsewhere.example
+Action: ${status.startsWith("2") ? "delivered" : "failed"}
+Status: ${status}
+Diagnostic-Code: smtp; ${diagnostic}
+
+--b
+Content-Type: text/rfc822-headers
+
+${returned}
+--b--
+`;
+const HARD = bounce("5.1.1", "550 5.1.1 User unknown");
+const SOFT = bounce("5.2.2", "552 5.2.2 Mailbox full");
+const COMPLAINT = `From: <fbl@provider.example>
+Subject: report
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=feedback-report; boundary="b"
+
+--b
+Content-Type: message/feedback-report
+
+Feedback-Type: abuse
+Version: 1
+
+--b
+Content-Type: message/rfc822
+
+Subject: Hello
+
+Hello
+--b--
+`;
+const AWAY = `From: someone@elsewhere.example
+Subject: Automatic reply: Hello
+Auto-Submitted: auto-replied
+
+I am out of the office; your mail could not be delivered to me, user unknown.
+`;
+
+describe("The intake of reports", function () {
+  this.timeout(120_000);
+  let team: TestTeam;
+  let worker: TestWorker;
+  let port: number;
+  let pathOf: (ref: MailRef) => string;
+  const settings = () => ({ RETURN_PATH_DOMAIN: DOMAIN, INTAKE_SMTP_PORT: String(port) });
+
+  before(async () => {
+    team = await makeTeam();
+    port = pickPort();
+    worker = await startWorker("intake", settings());
+    const vault = openVault((await stack()).env);
+    pathOf = (ref) => returnPath(vault, DOMAIN, ref);
+  });
+  after(() => worker.stop());
+
+  /** Sends a mail to the intake. @returns the code of the last answer; undefined without one */
+  async function give(to: string | string[], raw: string | Buffer, from = ""): Promise<number | undefined> {
+    const transport = nodemailer.createTransport({ host: "127.0.0.1", port, ignoreTLS: true });
+    try {
+      const { response } = await transport.sendMail({ envelope: { from, to }, raw });
+      return Number(response.slice(0, 3));
+    } catch (error) {
+      return (error as { responseCode?: number }).responseCode;
+    } finally {
+      transport.close();
+    }
+  }
+
+  it("records a hard bounce that comes to a mail's return path, and suppresses its address", async () => {
+    const email = `${unique("hard")}@to.example`;
+    const ref = await mailTo(team, email);
+    assert.equal(await give(pathOf(ref), HARD), 250);
+    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+    assert.equal(await reasonOf(team, email), "bounce:hard");
+  });
+
+  it("records a soft bounce and a complaint", async () => {
+    const emails = [unique("soft"), unique("spam")].map((name) => `${name}@to.example`);
+    const { sendId } = await mailed(team, emails);
+    assert.equal(await give(pathOf({ sendId, seq: 1 }), SOFT), 250);
+    assert.equal(await give(pathOf({ sendId, seq: 2 }), COMPLAINT), 250);
+    assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:soft", "2 complaint"]);
+    assert.equal(await reasonOf(team, emails[0] ?? ""), undefined);
+    assert.equal(await reasonOf(team, emails[1] ?? ""), "bounce:complaint");
+  });
+
+  it("finds the mail also when a server changed the case of the address", async () => {
+    const ref = await mailTo(team, `${unique("case")}@to.example`);
+    assert.equal(await give(pathOf(ref).toUpperCase(), HARD), 250);
+    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+  });
+
+  it("records a report once, however often it comes", async () => {
+    const ref = await mailTo(team, `${unique("again")}@to.example`);
+    const codes = await Promise.all(Array.from({ length: 10 }, () => give(pathOf(ref), HARD)));
+    assert.deepEqual(new Set(codes), new Set([250]));
+    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+  });
+
+  it("takes automatic answers, delays and successes, and records nothing", async () => {
+    const ref = await mailTo(team, `${unique("away")}@to.example`);
+    const delayed = HARD.replace("Action: failed", "Action: delayed");
+    for (const raw of [AWAY, delayed, bounce("2.0.0", "250 2.0.0 OK"), "", "\0\xff\r\n.", "Hello"]) {
+      assert.equal(await give(pathOf(ref), raw), 250);
+    }
+    assert.deepEqual(await recordedKinds(team, ref.sendId), []);
+  });
+
+  it("refuses an address that is not signed, altered, or of another domain", async () => {
+    const ref = await mailTo(team, `${unique("forged")}@to.example`);
+    const own = pathOf(ref);
+    const other = pathOf({ ...ref, seq: 2 });
+    const forged = [
+      own.replace(/-[0-9a-f]{24}@/, `-${"0".repeat(24)}@`),
+      other.replace(/-2-/, "-1-"),
+      own.replace(/-[0-9a-f]{24}@/, "@"),
+      own.replace(DOMAIN, "elsewhere.example"),
+      `anyone@${DOMAIN}`,
+    ];
+    for (const address of forged) assert.equal(await give(address, HARD), 550, address);
+    assert.deepEqual(await recordedKinds(team, ref.sendId), []);
+  });
+
+  it("changes nothing for a mail that was never sent", async () => {
+    const ref = await mailTo(team, `${unique("queued")}@to.example`, "QUEUED");
+    assert.equal(await give(pathOf(ref), HARD), 250);
+    assert.deepEqual(await recordedKinds(team, ref.sendId), []);
+  });
+
+  it("asks to come again while the mail's own outcome is not written", async () => {
+    const ref = await mailTo(team, `${unique("sending")}@to.example`, "SENDING");
+    assert.equal(await give(pathOf(ref), HARD), 451);
+    await sql`update send_recipients set state = 'SENT' where send_id = ${ref.sendId}`.execute(kysely(team.em));
+    assert.equal(await give(pathOf(ref), HARD), 250);
+    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+  });
+
+  it("finds a mail by the signed link of the mail that a report to a plain address returns, and by nothing else", async () => {
+    const { env } = await stack();
+    const { sendId } = await mailed(team, [`${unique("plain")}@to.example`, `${unique("plain")}@to.example`]);
+    const link = (seq: number) => unsubscribeUrl(openVault(env), env.PUBLIC_URL, { sendId, seq });
+    const returned = (url: string) => `Message-ID: <2.${sendId}@from.example>\nList-Unsubscribe: <${url}>\n`;
+    const forged = link(2).replace(/[\w-]{22}$/, "a".repeat(22));
+    assert.equal(await give(`complaints@${DOMAIN}`, bounce("5.1.1", "550 5.1.1 User unknown", returned(forged))), 250);
+    assert.deepEqual(await recordedKinds(team, sendId), []);
+    assert.equal(await give(`bounces@${DOMAIN}`, bounce("5.1.1", "550 5.1.1 User unknown", returned(link(1)))), 250);
+    assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard"]);
+  });
+
+  it("asks the return path, not what the report returns", async () => {
+    const { env } = await stack();
+    const { sendId } = await mailed(team, [`${unique("path")}@to.example`, `${unique("path")}@to.example`]);
+    const link = unsubscribeUrl(openVault(env), env.PUBLIC_URL, { sendId, seq: 2 });
+    const raw = bounce("5.1.1", "550 5.1.1 User unknown", `List-Unsubscribe: <${link}>\n`);
+    assert.equal(await give(pathOf({ sendId, seq: 1 }), raw), 250);
+    assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard"]);
+  });
+
+  it("loses nothing when it is killed before it answers: the sender sends again", async () => {
+    const ref = await mailTo(team, `${unique("kill")}@to.example`);
+    const held = kysely(team.em);
+    await held.transaction().execute(async (tx) => {
+      // The report can be taken and not committed.
+      await sql`lock table mail_reports in share row exclusive mode`.execute(tx);
+      const answer = give(pathOf(ref), HARD);
+      await eventually(
+        async () => {
+          const { rows } = await sql`
+            select 1 from pg_stat_activity
+            where wait_event_type = 'Lock' and query like '%mail_reports%'`.execute(kysely(team.em.fork()));
+          return rows.length > 0;
+        },
+        { what: "the report being recorded" },
+      );
+      worker.signal("SIGKILL");
+      assert.equal(await answer, undefined);
+    });
+    worker = await startWorker("intake", settings());
+    assert.equal(await give(pathOf(ref), HARD), 250);
+    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+  });
+
+  it("takes a flood of reports over many connections, and loses none", async () => {
+    const count = 3_000;
+    const emails = Array.from({ length: count }, (_, i) => `${unique("flood")}${i}@to.example`);
+    const { sendId } = await mailed(team, emails);
+    const transport = nodemailer.createTransport({
+      host: "127.0.0.1",
+      port,
+      ignoreTLS: true,
+      pool: true,
+      maxConnections: 30,
+      maxMessages: Number.POSITIVE_INFINITY,
+    });
+    const answers = await Promise.all(
+      emails.map((_, i) =>
+        transport.sendMail({
+          envelope: { from: "", to: pathOf({ sendId, seq: i + 1 }) },
+          raw: i % 2 ? HARD : COMPLAINT,
+        }),
+      ),
+    );
+    transport.close();
+    assert.equal(answers.filter(({ response }) => response.startsWith("250")).length, count);
+    assert.equal((await recordedKinds(team, sendId)).length, count);
+  });
+
+  it("reads a mail of 30 MB, refuses one of 40 MB, and lives on", async () => {
+    const ref = await mailTo(team, `${unique("large")}@to.example`);
+    const line = `${"x".repeat(998)}\r\n`;
+    assert.equal(await give(pathOf(ref), `${HARD}${line.repeat(30_000)}`), 250);
+    assert.equal(await give(pathOf(ref), `${HARD}${line.repeat(40_000)}`), 552);
+    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+  });
+
+  it("survives bytes that are no SMTP, and clients that hang up", async () => {
+    for (const bytes of [
+      "\0\0\0\0\r\n",
+      "GET / HTTP/1.1\r\n\r\n",
+      "EHLO x\r\nMAIL FROM:<>\r\n",
+      `EHLO ${"x".repeat(200_000)}`,
+    ]) {
+      const socket = connect(port, "127.0.0.1");
+      socket.on("error", () => {});
+      await once(socket, "data");
+      socket.write(bytes);
+      socket.end();
+      socket.resume();
+      await once(socket, "close");
+    }
+    const ref = await mailTo(team, `${unique("after")}@to.example`);
+    assert.equal(await give(pathOf(ref), HARD), 250);
+  });
+
+  describe("with small limits", () => {
+    let small: TestWorker;
+    let usual: number;
+    beforeEach(async () => {
+      usual = port;
+      port = pickPort();
+      small = await startWorker("intake", {
+        ...settings(),
+        INTAKE_MAX_CONNECTIONS: "8",
+        INTAKE_MAILS_PER_MINUTE: "3",
+      });
+    });
+    afterEach(async () => {
+      port = usual;
+      await small.stop();
+    });
+
+    it("takes a number of mails of an address in a minute, and asks for the others to come again", async () => {
+      const ref = await mailTo(team, `${unique("rate")}@to.example`);
+      for (const code of [250, 250, 250, 450, 450]) assert.equal(await give(pathOf(ref), AWAY), code);
+    });
+
+    it("closes the connections of an address beyond its share", async () => {
+      const sockets = Array.from({ length: 3 }, () => connect(port, "127.0.0.1"));
+      for (const socket of sockets) socket.on("error", () => {});
+      const closed = await Promise.race(sockets.map((socket, i) => once(socket, "close").then(() => i)));
+      assert.equal(sockets.filter((socket) => !socket.closed).length, 2, `closed ${closed}`);
+      for (const socket of sockets) socket.destroy();
+    });
+  });
+
+  it("gets the report about a mail whose envelope sender a dispatch worker made", async () => {
+    const namespace = await openNamespace();
+    try {
+      await namespace.startWorker("sends");
+      await namespace.startWorker("dispatch", { RETURN_PATH_DOMAIN: DOMAIN });
+      const sender = namespace.within(await makeSender({ recipients: 3 }));
+      await sendAndWait(sender);
+      const mails = await caughtMails(sender);
+      assert.equal(new Set(mails.map(({ from }) => from)).size, 3);
+      const [first] = mails;
+      assert.ok(first);
+      assert.equal(first.from.split("@")[1], DOMAIN);
+      const { from } = await readMail(first.id);
+      assert.equal(from?.address, sender.fromEmail);
+      assert.equal(await give(first.from, HARD), 250);
+      assert.equal(await reasonOf(sender, first.to[0] ?? ""), "bounce:hard");
+    } finally {
+      await namespace.close();
+    }
+  });
+
+  it("leaves the envelope sender alone without the setting", async () => {
+    const sender = await makeSender({ recipients: 1 });
+    await sendAndWait(sender);
+    assert.deepEqual(
+      (await caughtMails(sender)).map(({ from }) => from),
+      [sender.fromEmail],
+    );
+  });
+
+  it("asks every sender to come again while Postgres is away", async () => {
+    const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
+    try {
+      const recorder = new ReportRecorder({ orm, env: (await stack()).env });
+      const report = { sendId: "send_none", seq: 1, kind: "complaint" } as const;
+      const answers = await Promise.allSettled(Array.from({ length: 200 }, () => recorder.record([report])));
+      assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set(["rejected"]));
+    } finally {
+      await orm.close(true);
+    }
+  });
+
+  it("is idle without RETURN_PATH_DOMAIN", async () => {
+    const idle = await startWorker("intake");
+    assert.equal(await idle.stop(), 0);
+  });
+});
+
+describe("Return paths", () => {
+  it("fit a local part, and name their mail whatever its number", async () => {
+    const vault = openVault((await stack()).env);
+    const { sendId } = await mailTo(await makeTeam(), `${unique("path")}@to.example`);
+    for (const seq of [1, 35, 36, 2 ** 31 - 1]) {
+      const [localPart = ""] = returnPath(vault, DOMAIN, { sendId, seq }).split("@");
+      assert.ok(localPart.length <= 64, localPart);
+      assert.deepEqual(readReturnPath(vault, localPart), { sendId, seq });
+      assert.equal(readReturnPath(vault, `${localPart}0`), undefined);
+    }
+  });
+});

@@ -1,0 +1,50 @@
+import { sql } from "kysely";
+import type { SuppressionReason } from "../../db/entities/audience.ts";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { kysely, type Tenant } from "../../db/orm.ts";
+import type { MailRef } from "../../domain/links.ts";
+import { recordSend } from "../public/ledger.ts";
+import { api } from "../support/api.ts";
+import type { TestTeam } from "../support/factories.ts";
+
+export const live = ({ team }: Pick<TestTeam, "team">): Tenant => ({ teamId: team.id, environment: "LIVE" });
+
+/** Records a newsletter of a team that went to these addresses, `seq` 1 first. @returns the send's id */
+export async function mailed(
+  team: TestTeam,
+  emails: readonly string[],
+  state: RecipientState = "SENT",
+): Promise<{ sendId: string; newsletterId: string }> {
+  const draft = await api(team.keys.live).post("/newsletters", { name: "Letter" });
+  const newsletterId: string = draft.body.data.id;
+  const sendId = await recordSend(team, newsletterId, emails.length);
+  await sql`
+    insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
+    select ${sendId}, n, 'sub_x', email, ${state}, now() - interval '1 hour'
+    from unnest(${emails}::text[]) with ordinality as g (email, n)`.execute(kysely(team.em));
+  return { sendId, newsletterId };
+}
+
+/** A mail of its own to an address. */
+export const mailTo = async (team: TestTeam, email: string, state?: RecipientState): Promise<MailRef> => ({
+  sendId: (await mailed(team, [email], state)).sendId,
+  seq: 1,
+});
+
+/** Why the team does not mail an address; undefined when it does. */
+export async function reasonOf(team: TestTeam, email: string): Promise<SuppressionReason | undefined> {
+  const { status, body } = await api(team.keys.live).get(`/suppressions/${encodeURIComponent(email)}`);
+  return status === 404 ? undefined : body.data.reason;
+}
+
+/** Kinds of the reports that are recorded of a send, in order. */
+export async function recordedKinds({ em }: TestTeam, sendId: string): Promise<string[]> {
+  const rows = await kysely(em)
+    .selectFrom("mail_reports")
+    .select(["seq", "kind"])
+    .where("send_id", "=", sendId)
+    .orderBy("seq")
+    .orderBy("kind")
+    .execute();
+  return rows.map(({ seq, kind }) => `${seq} ${kind}`);
+}

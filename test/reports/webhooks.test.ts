@@ -1,0 +1,659 @@
+import assert from "node:assert/strict";
+import { generateKeyPairSync, type KeyObject } from "node:crypto";
+import { Writable } from "node:stream";
+import { pino } from "pino";
+import { appRouter } from "../../api/router.ts";
+import { scrubError } from "../../config/scrub.ts";
+import { kysely, openDatabase } from "../../db/orm.ts";
+import { openVault } from "../../domain/crypto.ts";
+import type { FetchText } from "../../domain/reports/fetch-text.ts";
+import { isSigned, SENDGRID } from "../../domain/reports/sendgrid.ts";
+import { sesSource } from "../../domain/reports/ses.ts";
+import { addSource, pathOfSource, removeSource, type SourceRow } from "../../domain/reports/source.ts";
+import { type ApiAnswer, api, codeOf, type Json } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { windowWithRoom } from "../support/request-window.ts";
+import { anotherNewsletter, caughtMails, makeSender, preview, sendAndWait } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { snapshotTables } from "../support/tables.ts";
+import { live, mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
+import {
+  CERTIFICATE,
+  CERTIFICATE_URL,
+  EXPIRED_CERTIFICATE,
+  HOST,
+  notificationOf,
+  sendGridComplaint,
+  sendGridEvent,
+  sendGridRequest,
+  sesBounce,
+  sesComplaint,
+  snsMessage,
+  subscriptionConfirmation,
+  TOPIC,
+} from "./payloads.ts";
+
+type Answer = Pick<ApiAnswer, "status" | "headers" | "text">;
+
+describe("Webhooks of providers", () => {
+  let team: TestTeam;
+  let app: TestApp;
+  /** URLs that the API opened at Amazon SNS, and its answers. */
+  let opened: string[];
+  let answers: (url: URL) => { status: number; text: string };
+  let logged: string;
+  const apps: TestApp[] = [];
+
+  const fetchText: FetchText = async (url) => {
+    opened.push(url.href);
+    return answers(url);
+  };
+  const log = pino(
+    { serializers: { err: scrubError } },
+    new Writable({
+      write(chunk, _encoding, done) {
+        logged += String(chunk);
+        done();
+      },
+    }),
+  );
+  const serve = async (options: Parameters<typeof serveRoutes>[1] = {}): Promise<TestApp> => {
+    const served = await serveRoutes(appRouter, { ...options, with: { fetchText, log, ...options.with } });
+    apps.push(served);
+    return served;
+  };
+
+  before(async () => {
+    team = await makeTeam();
+  });
+  beforeEach(async () => {
+    opened = [];
+    answers = (url) => (url.href === CERTIFICATE_URL ? { status: 200, text: CERTIFICATE } : { status: 200, text: "" });
+    logged = "";
+    app = await serve();
+  });
+  afterEach(async () => {
+    for (const served of apps.splice(0)) await served.close();
+  });
+
+  const post = async (
+    source: Pick<SourceRow, "id" | "provider">,
+    body: string,
+    { to = app, headers = {} }: { to?: TestApp; headers?: Record<string, string> } = {},
+  ): Promise<Answer> => {
+    const url = `${to.origin}${pathOfSource(team.vault, source)}`;
+    const response = await fetch(url, { method: "POST", body, headers });
+    return { status: response.status, headers: response.headers, text: await response.text() };
+  };
+  /** A team's rows, without those that the maintenance pool works on after earlier bounces. */
+  const rowsOf = async (teamId: string) => {
+    const { contact_status_checks: _, ...tables } = await snapshotTables(team.em, teamId);
+    return tables;
+  };
+  const unchanged = async (work: () => Promise<void>, teamId = team.team.id): Promise<void> => {
+    const before = await rowsOf(teamId);
+    await work();
+    assert.deepEqual(await rowsOf(teamId), before);
+  };
+
+  describe("of Amazon SES", () => {
+    let source: SourceRow;
+    const send = (message: Json, to?: TestApp) =>
+      post(source, JSON.stringify(message), {
+        headers: { "content-type": "text/plain; charset=UTF-8" },
+        ...(to ? { to } : {}),
+      });
+    const isRefused = async (message: Json, why: RegExp): Promise<void> => {
+      const { status, text } = await send(message);
+      assert.equal(status, 401, text);
+      assert.match(JSON.parse(text).error.message, why);
+    };
+    const topicOf = async ({ id }: SourceRow) =>
+      (await kysely(team.em).selectFrom("report_sources").select("topic_arn").where("id", "=", id).executeTakeFirst())
+        ?.topic_arn;
+
+    beforeEach(async () => {
+      source = await addSource(team.em, live(team), "SES", { topicArn: TOPIC });
+    });
+
+    for (const version of ["1", "2"]) {
+      for (const form of ["eventType", "notificationType"]) {
+        it(`record a bounce and a complaint in the form with ${form}, signed by version ${version}`, async () => {
+          const [bounced, complained] = [uniqueEmail("bounced"), uniqueEmail("complained")];
+          const mails = [await mailTo(team, bounced), await mailTo(team, complained)] as const;
+          const signature = { SignatureVersion: version };
+          assert.equal((await send(notificationOf(sesBounce(mails[0], { form }), signature))).status, 204);
+          assert.equal((await send(notificationOf(sesComplaint(mails[1], { form }), signature))).status, 204);
+          assert.equal(await reasonOf(team, bounced), "bounce:hard");
+          assert.equal(await reasonOf(team, complained), "bounce:complaint");
+        });
+      }
+    }
+
+    it("are confirmed by their topic, which they are bound to from then on", async () => {
+      const fresh = await addSource(team.em, live(team), "SES", {});
+      const at = (message: Json) => post(fresh, JSON.stringify(message));
+      const mail = await mailTo(team, uniqueEmail());
+      assert.equal((await at(notificationOf(sesBounce(mail)))).status, 401, "before the confirmation");
+      const confirmation = subscriptionConfirmation();
+      assert.equal((await at(confirmation)).status, 204);
+      assert.deepEqual(opened, [CERTIFICATE_URL, new URL(confirmation.SubscribeURL).href]);
+      assert.equal(await topicOf(fresh), TOPIC);
+      assert.equal((await at(notificationOf(sesBounce(mail)))).status, 204);
+      assert.deepEqual(await recordedKinds(team, mail.sendId), ["1 bounce:hard"]);
+
+      const other = TOPIC.replace("mail-reports", "another");
+      opened = [];
+      assert.equal((await at(subscriptionConfirmation({ TopicArn: other }))).status, 401);
+      assert.equal((await at(notificationOf(sesBounce(mail), { TopicArn: other }))).status, 401);
+      assert.ok(!opened.some((url) => url.includes("ConfirmSubscription")));
+      assert.equal(await topicOf(fresh), TOPIC);
+    });
+
+    it("take one of two topics that ask to be confirmed at once", async () => {
+      const fresh = await addSource(team.em, live(team), "SES", {});
+      const topics = [TOPIC, TOPIC.replace("mail-reports", "another")];
+      const statuses = await Promise.all(
+        topics.map(
+          async (TopicArn) => (await post(fresh, JSON.stringify(subscriptionConfirmation({ TopicArn })))).status,
+        ),
+      );
+      assert.deepEqual(statuses.sort(), [204, 401]);
+      assert.equal(opened.filter((url) => url.includes("ConfirmSubscription")).length, 1);
+    });
+
+    it("let SNS repeat a confirmation that it did not take", async () => {
+      const confirmation = subscriptionConfirmation();
+      answers = (url) =>
+        url.href === CERTIFICATE_URL ? { status: 200, text: CERTIFICATE } : { status: 500, text: "" };
+      assert.equal((await send(confirmation)).status, 503);
+      answers = () => ({ status: 200, text: "" });
+      assert.equal((await send(confirmation)).status, 204);
+    });
+
+    it("open no SubscribeURL of another host or for another purpose", async () => {
+      for (const SubscribeURL of [
+        `https://attacker.example/?Action=ConfirmSubscription&TopicArn=${TOPIC}&Token=x`,
+        `http://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=${TOPIC}&Token=x`,
+        `https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=${TOPIC}&Token=x`,
+        `${HOST}:8443/?Action=ConfirmSubscription&TopicArn=${TOPIC}&Token=x`,
+        `https://user@sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=${TOPIC}&Token=x`,
+        `${HOST}/?Action=Publish&TopicArn=${TOPIC}&Token=x`,
+        `${HOST}/?Action=ConfirmSubscription&TopicArn=${TOPIC}2&Token=x`,
+        "no URL",
+      ]) {
+        await isRefused(subscriptionConfirmation({ SubscribeURL }), /host|confirms no/);
+      }
+      assert.deepEqual(opened, [CERTIFICATE_URL]);
+    });
+
+    it("refuse a certificate from another place than SNS has them", async () => {
+      const name = "SimpleNotificationService-01d088a6f77103d0fe307c0069e40ed6.pem";
+      await unchanged(async () => {
+        for (const SigningCertURL of [
+          `https://sns.eu-west-1.amazonaws.com.attacker.example/${name}`,
+          `https://attacker.example/${name}`,
+          `http://sns.eu-west-1.amazonaws.com/${name}`,
+          `https://sns.eu-west-1.amazonaws.com:444/${name}`,
+          `https://sns.eu-west-1.amazonaws.com@attacker.example/${name}`,
+          `https://sns.s3-eu-west-1.amazonaws.com/${name}`,
+          `https://sns.us-east-1.amazonaws.com/${name}`,
+          `https://s3.amazonaws.com/${name}`,
+          `${HOST}/?Action=Anything&x=/${name}`,
+          `${HOST}/${name}?Action=Anything`,
+          `${HOST}/folder/${name}`,
+          `${HOST}/other.pem`,
+          "file:///etc/passwd",
+        ]) {
+          await isRefused(snsMessage({ SigningCertURL }), /host|no certificate/);
+        }
+      });
+      assert.deepEqual(opened, []);
+    });
+
+    it("refuse topics that are none of SNS's", async () => {
+      for (const TopicArn of [
+        "",
+        "x",
+        "arn:aws:s3:eu-west-1:123456789012:t",
+        "arn:aws:sns:s3-eu-west-1:123456789012:t",
+      ]) {
+        await isRefused(snsMessage({ TopicArn }), /no topic/);
+      }
+    });
+
+    it("refuse a message that was altered, signed by another key, or is none at all", async () => {
+      const mail = await mailTo(team, uniqueEmail());
+      const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+      const other = privateKey.export({ format: "pem", type: "pkcs8" }).toString();
+      const genuine = notificationOf(sesBounce(mail));
+      await unchanged(async () => {
+        await isRefused({ ...genuine, Message: genuine.Message.replace("Permanent", "Transient") }, /signature/);
+        await isRefused({ ...genuine, Timestamp: new Date().toISOString().replace("Z", "1Z") }, /signature/);
+        await isRefused({ ...genuine, SignatureVersion: "1" }, /signature/);
+        await isRefused({ ...genuine, Signature: "" }, /signature/);
+        await isRefused({ ...genuine, SignatureVersion: "3" }, /no message/);
+        await isRefused(snsMessage({ Message: genuine.Message }, other), /signature/);
+        await isRefused(sesBounce(mail), /raw message delivery/);
+        assert.equal((await post(source, "")).status, 401);
+        assert.equal((await post(source, "{")).status, 401);
+      });
+    });
+
+    it("refuse an old message, and one from the future", async () => {
+      const mail = await mailTo(team, uniqueEmail());
+      for (const hours of [-3, 3]) {
+        const Timestamp = new Date(Date.now() + hours * 3_600_000).toISOString();
+        await isRefused(notificationOf(sesBounce(mail), { Timestamp }), /too old/);
+      }
+      assert.deepEqual(await recordedKinds(team, mail.sendId), []);
+    });
+
+    it("refuse a certificate that has expired, is none or does not exist", async () => {
+      for (const [status, text] of [
+        [200, EXPIRED_CERTIFICATE],
+        [200, "<html>"],
+        [404, ""],
+        [302, CERTIFICATE],
+      ] as const) {
+        answers = () => ({ status, text });
+        await isRefused(snsMessage(), /certificate/);
+      }
+    });
+
+    it("load a certificate once, and again after it could not be loaded", async () => {
+      answers = () => {
+        throw new Error("the network is down");
+      };
+      const away = await send(snsMessage());
+      assert.equal(away.status, 503);
+      assert.ok(Number(away.headers.get("retry-after")) > 0);
+      answers = () => ({ status: 500, text: "" });
+      assert.equal((await send(snsMessage())).status, 503);
+      answers = () => ({ status: 200, text: CERTIFICATE });
+      opened = [];
+      const answered = await Promise.all(Array.from({ length: 10 }, () => send(snsMessage())));
+      assert.deepEqual(
+        answered.map(({ status }) => status),
+        answered.map(() => 204),
+      );
+      assert.deepEqual(opened, [CERTIFICATE_URL]);
+    });
+
+    it("change nothing when a message is replayed, also after the suppression was lifted", async () => {
+      const email = uniqueEmail("replayed");
+      const message = notificationOf(sesBounce(await mailTo(team, email)));
+      const statuses = await Promise.all(Array.from({ length: 8 }, async () => (await send(message)).status));
+      assert.deepEqual(
+        statuses,
+        Array.from({ length: 8 }, () => 204),
+      );
+      const { body } = await api(team.keys.live).get(`/suppressions/${email}`);
+      await api(team.keys.cleanup).delete(`/suppressions/${body.data.id}`);
+      assert.equal((await send(message)).status, 204);
+      assert.equal(await reasonOf(team, email), undefined);
+    });
+
+    it("change nothing for a mail of another team, and log no address", async () => {
+      const other = await makeTeam();
+      const email = uniqueEmail("theirs");
+      const mail = await mailTo(other, email);
+      await unchanged(async () => {
+        assert.equal((await send(notificationOf(sesBounce(mail)))).status, 204);
+      }, other.team.id);
+      assert.equal(await reasonOf(other, email), undefined);
+      assert.match(logged, /a provider reports about mails/);
+      assert.match(logged, /"route":"\/hooks\/ses\/\{token\}"/);
+      assert.ok(!logged.includes("@"), logged);
+      assert.ok(!logged.includes(pathOfSource(team.vault, source)), logged);
+    });
+
+    it("ask for a report once more whose mail has no outcome yet", async () => {
+      const email = uniqueEmail("early");
+      const mail = await mailTo(team, email, "SENDING");
+      const message = notificationOf(sesBounce(mail));
+      assert.equal((await send(message)).status, 503);
+      await kysely(team.em)
+        .updateTable("send_recipients")
+        .set({ state: "SENT" })
+        .where("send_id", "=", mail.sendId)
+        .execute();
+      assert.equal((await send(message)).status, 204);
+      assert.equal(await reasonOf(team, email), "bounce:hard");
+    });
+
+    it("take other messages of SES and SNS without doing anything", async () => {
+      const mail = await mailTo(team, uniqueEmail());
+      const { bounce: _, ...rest } = sesBounce(mail);
+      const unread = {
+        ...sesBounce(mail),
+        mail: { ...rest.mail, headers: [], commonHeaders: { messageId: "<x@y.example>" } },
+      };
+      await unchanged(async () => {
+        for (const message of [
+          notificationOf({ ...rest, eventType: "Delivery", delivery: {} }),
+          notificationOf({ ...rest, eventType: "Bounce" }),
+          notificationOf({ eventType: "Bounce" }),
+          notificationOf(unread),
+          snsMessage({ Message: "Successfully validated SNS topic for Amazon SES event publishing." }),
+          snsMessage({ Message: "null" }),
+          subscriptionConfirmation({ Type: "UnsubscribeConfirmation" }),
+        ]) {
+          const { status, text } = await send(message);
+          assert.equal(status, 204, text);
+        }
+      });
+      assert.deepEqual(opened, [CERTIFICATE_URL]);
+    });
+
+    it("tell bounces and complaints apart by their types", () => {
+      const mail = { sendId: "send_01m80rgrxxe01bm0qfrxakx5bq", seq: 7 };
+      const parsed = (record: Json) =>
+        sesSource(fetchText)
+          .parse(notificationOf(record))
+          .map(({ kind, isSendersFault }) => (isSendersFault ? `${kind}, sender's` : kind));
+      const bounces: [string, string, string][] = [
+        ["Undetermined", "Undetermined", "bounce:soft"],
+        ["Permanent", "General", "bounce:hard"],
+        ["Permanent", "NoEmail", "bounce:hard"],
+        ["Permanent", "Suppressed", "bounce:hard"],
+        ["Permanent", "OnAccountSuppressionList", "bounce:hard"],
+        ["Permanent", "UnsubscribedRecipient", "bounce:soft"],
+        ["Transient", "General", "bounce:soft"],
+        ["Transient", "MailboxFull", "bounce:soft"],
+        ["Transient", "MessageTooLarge", "bounce:soft, sender's"],
+        ["Transient", "ContentRejected", "bounce:soft, sender's"],
+        ["Transient", "AttachmentRejected", "bounce:soft, sender's"],
+      ];
+      for (const [bounceType, bounceSubType, expected] of bounces) {
+        const found = parsed(sesBounce(mail, { bounceType, bounceSubType }));
+        assert.deepEqual(found, [expected], `${bounceType}/${bounceSubType}`);
+      }
+      for (const [complaintFeedbackType, expected] of [
+        [undefined, ["complaint"]],
+        ["abuse", ["complaint"]],
+        ["fraud", ["complaint"]],
+        ["virus", ["complaint"]],
+        ["other", ["complaint"]],
+        ["auth-failure", []],
+        ["not-spam", []],
+      ] as const) {
+        assert.deepEqual(parsed(sesComplaint(mail, { complaintFeedbackType })), expected, complaintFeedbackType);
+      }
+    });
+  });
+
+  describe("of SendGrid", () => {
+    let source: SourceRow;
+    let privateKey: KeyObject;
+    const send = (events: Json, options: { key?: KeyObject; at?: number } = {}) => {
+      const { body, headers } = sendGridRequest(events, options.key ?? privateKey, options);
+      return post(source, body, { headers });
+    };
+    const keyPair = () => {
+      const pair = generateKeyPairSync("ec", { namedCurve: "P-256" });
+      return { ...pair, text: pair.publicKey.export({ format: "der", type: "spki" }).toString("base64") };
+    };
+
+    beforeEach(async () => {
+      const pair = keyPair();
+      privateKey = pair.privateKey;
+      source = await addSource(team.em, live(team), "SENDGRID", { publicKey: pair.text });
+    });
+
+    it("record the bounces and complaints of a batch, and leave out its other events", async () => {
+      const emails = Array.from({ length: 4 }, () => uniqueEmail("batch"));
+      const { sendId } = await mailed(team, emails);
+      const mail = (seq: number) => ({ sendId, seq });
+      const { status, text } = await send([
+        sendGridEvent(mail(1), { event: "processed" }),
+        sendGridEvent(mail(1)),
+        sendGridEvent(mail(2), { type: "blocked", bounce_classification: "Mailbox Unavailable" }),
+        sendGridComplaint(mail(3)),
+        sendGridEvent(mail(4), { event: "open" }),
+        { event: "bounce" },
+        null,
+        "text",
+        sendGridEvent(mail(99)),
+      ]);
+      assert.equal(status, 204, text);
+      assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard", "2 bounce:soft", "3 complaint"]);
+      assert.deepEqual(await Promise.all(emails.map((email) => reasonOf(team, email))), [
+        "bounce:hard",
+        undefined,
+        "bounce:complaint",
+        undefined,
+      ]);
+    });
+
+    it("find a mail by the Message-ID it was sent with, and a complaint stops the team's next send", async function () {
+      this.timeout(60_000);
+      const sender = await makeSender({ recipients: 3 });
+      await sendAndWait(sender);
+      const [caught] = await caughtMails(sender);
+      assert.ok(caught);
+      const pair = keyPair();
+      const own = await addSource(sender.em, live(sender), "SENDGRID", { publicKey: pair.text });
+      const event = { event: "spamreport", email: caught.to[0], "smtp-id": caught.messageId };
+      const { body, headers } = sendGridRequest([event], pair.privateKey);
+      assert.equal((await post(own, body, { headers })).status, 204);
+      assert.equal(await reasonOf(sender, caught.to[0] ?? ""), "bounce:complaint");
+      assert.equal(codeOf(await preview(await anotherNewsletter(sender))), "complaint_rate_exceeded");
+    });
+
+    it("record the other events of a batch when a mail has no outcome yet, and ask for the batch again", async () => {
+      const [early, settled] = [await mailTo(team, uniqueEmail(), "SENDING"), await mailTo(team, uniqueEmail())];
+      assert.equal((await send([sendGridEvent(early), sendGridEvent(settled)])).status, 503);
+      assert.deepEqual(await recordedKinds(team, settled.sendId), ["1 bounce:hard"]);
+    });
+
+    it("change nothing when a batch is repeated", async () => {
+      const email = uniqueEmail("repeated");
+      const mail = await mailTo(team, email);
+      const events = [sendGridEvent(mail), sendGridEvent(mail)];
+      assert.equal((await send(events)).status, 204);
+      await unchanged(async () => {
+        assert.equal((await send(events)).status, 204);
+        assert.equal((await send(events, { at: Date.now() - 3_600_000 })).status, 204);
+      });
+    });
+
+    it("refuse a request that was altered, signed by another key, not signed, or is too old", async () => {
+      const mail = await mailTo(team, uniqueEmail());
+      await unchanged(async () => {
+        assert.equal((await send([sendGridEvent(mail)], { key: keyPair().privateKey })).status, 401);
+        for (const hours of [-26, 26]) {
+          const at = Date.now() + hours * 3_600_000;
+          assert.equal((await send([sendGridEvent(mail)], { at })).status, 401);
+        }
+        const { body, headers } = sendGridRequest([sendGridEvent(mail)], privateKey);
+        assert.equal((await post(source, body.replace("bounce", "spamreport"), { headers })).status, 401);
+        assert.equal((await post(source, body)).status, 401);
+        const later = {
+          ...headers,
+          "x-twilio-email-event-webhook-timestamp": String(Math.floor(Date.now() / 1_000) + 9),
+        };
+        assert.equal((await post(source, body, { headers: later })).status, 401);
+      });
+    });
+
+    it("refuse every request until they have a public key", async () => {
+      const fresh = await addSource(team.em, live(team), "SENDGRID", {});
+      const { body, headers } = sendGridRequest([], privateKey);
+      const { status, text } = await post(fresh, body, { headers });
+      assert.equal(status, 401);
+      assert.match(JSON.parse(text).error.message, /provider:set/);
+    });
+
+    it("change nothing for a mail of another team", async () => {
+      const other = await makeTeam();
+      const mail = await mailTo(other, uniqueEmail());
+      await unchanged(async () => {
+        assert.equal((await send([sendGridEvent(mail), sendGridComplaint(mail)])).status, 204);
+      }, other.team.id);
+    });
+
+    it("take keys on the curve P-256 alone, as PEM too", async () => {
+      const { publicKey } = keyPair();
+      const pem = publicKey.export({ format: "pem", type: "spki" }).toString();
+      const { publicKey: stored } = await addSource(team.em, live(team), "SENDGRID", { publicKey: pem });
+      assert.equal(stored, publicKey.export({ format: "der", type: "spki" }).toString("base64"));
+      const others = [
+        generateKeyPairSync("rsa", { modulusLength: 2048 }).publicKey,
+        generateKeyPairSync("ec", { namedCurve: "P-384" }).publicKey,
+        generateKeyPairSync("ed25519").publicKey,
+      ].map((key) => key.export({ format: "der", type: "spki" }).toString("base64"));
+      for (const key of [...others, "", "x"]) {
+        await assert.rejects(addSource(team.em, live(team), "SENDGRID", { publicKey: key }), /P-256/);
+      }
+    });
+
+    it("verify what SendGrid itself has signed", () => {
+      // From the tests of SendGrid's own library, @sendgrid/eventwebhook 8.0.0.
+      const publicKey =
+        "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE83T4O/n84iotIvIW4mdBgQ/7dAfSmpqIM8kF9mN1flpVKS3GRqe62gw+2fNNRaINXvVpiglSI8eNEc6wEA3F+g==";
+      const signature =
+        "MEUCIGHQVtGj+Y3LkG9fLcxf3qfI10QysgDWmMOVmxG0u6ZUAiEAyBiXDWzM+uOe5W0JuG+luQAbPIqHh89M15TluLtEZtM=";
+      const body = `${JSON.stringify([
+        {
+          email: "hello@world.com",
+          event: "dropped",
+          reason: "Bounced Address",
+          sg_event_id: "ZHJvcC0xMDk5NDkxOS1MUnpYbF9OSFN0T0doUTRrb2ZTbV9BLTA",
+          sg_message_id: "LRzXl_NHStOGhQ4kofSm_A.filterdrecv-p3mdw1-756b745b58-kmzbl-18-5F5FC76C-9.0",
+          "smtp-id": "<LRzXl_NHStOGhQ4kofSm_A@ismtpd0039p1iad1.sendgrid.net>",
+          timestamp: 1600112492,
+        },
+      ])}\r\n`;
+      const request = { body: Buffer.from(body), timestamp: "1600112502", signature };
+      assert.equal(isSigned(request, publicKey), true);
+      assert.equal(isSigned({ ...request, timestamp: "1600112503" }, publicKey), false);
+      assert.equal(isSigned({ ...request, signature: "x" }, publicKey), false);
+    });
+
+    it("tell events apart by their types", () => {
+      const mail = { sendId: "send_01m80rgrxxe01bm0qfrxakx5bq", seq: 7 };
+      const cases: [Json, string[]][] = [
+        [{}, ["bounce:hard"]],
+        [{ bounce_classification: undefined }, ["bounce:hard"]],
+        [{ bounce_classification: "Unclassified" }, ["bounce:hard"]],
+        [{ bounce_classification: "Mailbox Unavailable" }, ["bounce:soft"]],
+        [{ bounce_classification: "Technical Failure" }, ["bounce:soft"]],
+        [{ bounce_classification: "Reputation" }, ["bounce:soft, sender's"]],
+        [{ bounce_classification: "Content" }, ["bounce:soft, sender's"]],
+        [{ bounce_classification: "Frequency or Volume Too High" }, ["bounce:soft, sender's"]],
+        [{ type: "blocked" }, ["bounce:soft"]],
+        [{ type: "blocked", bounce_classification: "Reputation" }, ["bounce:soft, sender's"]],
+        [{ event: "dropped", reason: "Bounced Address" }, ["bounce:hard"]],
+        [{ event: "dropped", reason: "Invalid" }, ["bounce:hard"]],
+        [{ event: "dropped", reason: "Spam Reporting Address" }, ["complaint"]],
+        [{ event: "dropped", reason: "Unsubscribed Address" }, ["bounce:soft"]],
+        [{ event: "dropped", reason: "Recipient List over Package Quota" }, ["bounce:soft, sender's"]],
+        [{ event: "dropped", reason: "constructor" }, ["bounce:soft, sender's"]],
+        [{ event: "spamreport" }, ["complaint"]],
+        [{ event: "deferred" }, []],
+        [{ event: "delivered" }, []],
+        [{ event: "click" }, []],
+        [{ event: "unsubscribe" }, []],
+      ];
+      for (const [changes, expected] of cases) {
+        const found = SENDGRID.parse([sendGridEvent(mail, changes)]);
+        const shown = found.map(({ kind, isSendersFault }) => (isSendersFault ? `${kind}, sender's` : kind));
+        assert.deepEqual(shown, expected, JSON.stringify(changes));
+      }
+    });
+  });
+
+  describe("of any provider", () => {
+    it("refuse a token that is altered, of another provider, or whose webhook was removed", async () => {
+      const source = await addSource(team.em, live(team), "SES", { topicArn: TOPIC });
+      const path = pathOfSource(team.vault, source);
+      const other = await addSource(team.em, live(team), "SES", { topicArn: TOPIC });
+      const [, ofOther] = pathOfSource(team.vault, other).split(".");
+      const statusOf = async (to: string, method = "POST") =>
+        (await fetch(`${app.origin}${to}`, { method, ...(method === "POST" ? { body: "{}" } : {}) })).status;
+      for (const altered of [
+        `${path}x`,
+        `${path}.x`,
+        path.slice(0, -1),
+        path.replace(/\..*/, ""),
+        path.replace(/\..*/, "."),
+        path.replace(/\..*/, `.${ofOther}`),
+        path.replace("/ses/", "/sendgrid/"),
+        "/hooks/ses/x",
+        "/hooks/ses/%20",
+      ]) {
+        assert.equal(await statusOf(altered), 401, altered);
+      }
+      assert.equal(await statusOf(path, "GET"), 404);
+      assert.equal((await post(source, JSON.stringify(snsMessage()))).status, 204);
+      await removeSource(team.em, live(team), source.id);
+      assert.equal((await post(source, JSON.stringify(snsMessage()))).status, 401);
+    });
+
+    it("keep their URLs when SIGNING_SECRET rotates", async () => {
+      const source = await addSource(team.em, live(team), "SES", {});
+      const key = (byte: number) => Buffer.alloc(32, byte).toString("base64");
+      const [before, after] = [1, 2].map((byte) => {
+        const vault = openVault({ SIGNING_SECRET: [["k", key(byte)]], ENCRYPTION_KEYS: [] });
+        vault.setHashKey(key(3));
+        return pathOfSource(vault, source);
+      });
+      assert.equal(before, after);
+    });
+
+    it("refuse a body that is too large", async () => {
+      const source = await addSource(team.em, live(team), "SES", { topicArn: TOPIC });
+      assert.equal((await post(source, "x".repeat(3 * 1024 * 1024))).status, 413);
+    });
+
+    it("answer 503 while Postgres is away, so that nothing is lost", async () => {
+      const source = await addSource(team.em, live(team), "SES", { topicArn: TOPIC });
+      const orm = await openDatabase("postgres://mailkeel:x@127.0.0.1:1/mailkeel");
+      const away = await serve({ with: { orm } });
+      const { status, headers } = await post(source, JSON.stringify(snsMessage()), { to: away });
+      assert.equal(status, 503);
+      assert.ok(Number(headers.get("retry-after")) > 0);
+    });
+
+    it("are limited in requests per webhook, and in forged ones per address", async function () {
+      this.timeout(60_000);
+      await windowWithRoom();
+      const [one, two] = [
+        await addSource(team.em, live(team), "SES", { topicArn: TOPIC }),
+        await addSource(team.em, live(team), "SES", { topicArn: TOPIC }),
+      ];
+      const limited = await serve({ changes: { PROVIDER_REQUESTS_PER_MINUTE: 3 } });
+      const statuses: number[] = [];
+      for (let i = 0; i < 5; i++)
+        statuses.push((await post(one, JSON.stringify(snsMessage()), { to: limited })).status);
+      assert.deepEqual(statuses, [204, 204, 204, 429, 429]);
+      const refused = await post(one, JSON.stringify(snsMessage()), { to: limited });
+      assert.ok(Number(refused.headers.get("retry-after")) > 0);
+      assert.equal((await post(two, JSON.stringify(snsMessage()), { to: limited })).status, 204);
+
+      const strict = await serve({
+        changes: { FAILED_AUTHENTICATIONS_PER_MINUTE: 3, PROXY_ADDRESSES: ["127.0.0.1"], PROXY_HOPS: 1 },
+      });
+      const from = { "x-forwarded-for": `203.0.113.${1 + Math.floor(Math.random() * 250)}` };
+      const forgeries: number[] = [];
+      for (let i = 0; i < 4; i++) forgeries.push((await post(two, "{}", { to: strict, headers: from })).status);
+      assert.deepEqual(forgeries, [401, 401, 401, 429]);
+      const genuine = await post(two, JSON.stringify(snsMessage()), {
+        to: strict,
+        headers: { "x-forwarded-for": "198.51.100.9" },
+      });
+      assert.equal(genuine.status, 204);
+    });
+
+    it("are served by the API itself", async () => {
+      const source = await addSource(team.em, live(team), "SES", { topicArn: TOPIC });
+      const { origin } = await stack();
+      const body = JSON.stringify(snsMessage({ SigningCertURL: "https://attacker.example/x.pem" }));
+      const answer = await fetch(`${origin}${pathOfSource(team.vault, source)}`, { method: "POST", body });
+      assert.equal(answer.status, 401);
+      assert.match(await answer.text(), /another host/);
+    });
+  });
+});

@@ -1,0 +1,348 @@
+import assert from "node:assert/strict";
+import type { Client } from "@temporalio/client";
+import { sql } from "kysely";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { type Sink, type SinkOptions, startSink } from "../mail/smtp-sink.ts";
+import { eventually } from "../support/eventually.ts";
+import { outcomesOf } from "../support/outcomes.ts";
+import {
+  beginToday,
+  credits,
+  ledgerStates,
+  makeSender,
+  type Sender,
+  type SenderOptions,
+  setFaults,
+  setLogin,
+  startSend,
+  startTomorrow,
+  untilStatus,
+} from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { makeLong, temporalClient, untilDetails } from "../support/temporal.ts";
+
+/** Rows that may be SENDING at once, per connection. */
+const ROWS_PER_CONNECTION = 3;
+
+describe("A send over two accounts", function () {
+  this.timeout(60_000);
+  let temporal: Client;
+  let close: () => Promise<void>;
+  const sinks: Sink[] = [];
+
+  before(async () => {
+    ({ client: temporal, close } = await temporalClient());
+  });
+  after(() => close());
+  afterEach(async () => {
+    await setFaults([]);
+    for (const sink of sinks.splice(0)) await sink.close();
+  });
+
+  const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
+  const dbOf = ({ em }: Sender) => kysely(em.fork());
+  const twoAccounts = (recipients: number, options: SenderOptions = {}) =>
+    makeSender({ recipients, credits: recipients, furtherAccounts: [{}], ...options });
+
+  /** An account's server of its own. */
+  async function relayWith(
+    options: SinkOptions = {},
+  ): Promise<{ sink: Sink; account: { host: string; port: number } }> {
+    const sink = await startSink(options);
+    sinks.push(sink);
+    return { sink, account: { host: "127.0.0.1", port: sink.port } };
+  }
+
+  const setAccount = (sender: Sender, accountId: string | undefined, change: Record<string, unknown>) =>
+    sql`update email_accounts set ${sql.join(
+      Object.entries(change).map(([column, value]) => sql`${sql.ref(column)} = ${value}`),
+    )} where id = ${accountId}`.execute(dbOf(sender));
+
+  /** The states of the recipients that each account has taken. */
+  async function sharesOf(sender: Sender): Promise<Partial<Record<RecipientState, number>>[]> {
+    const { rows } = await sql<{ account: string; state: RecipientState; count: number }>`
+      select r.account_id as account, r.state, count(*)::int as count
+      from send_recipients r join newsletters n on n.send_id = r.send_id
+      where n.id = ${sender.newsletterId} group by 1, 2`.execute(dbOf(sender));
+    return sender.accountIds.map((id) =>
+      Object.fromEntries(rows.filter(({ account }) => account === id).map(({ state, count }) => [state, count])),
+    );
+  }
+
+  /** The send has ended, each recipient is SENT and has one mail of the catcher, and the credits are settled. */
+  async function assertAllSent(sender: Sender, recipients: number) {
+    const outcomes = await outcomesOf(sender);
+    assert.equal(outcomes.length, recipients);
+    assert.deepEqual(
+      outcomes.filter(({ state, caught }) => state !== "SENT" || caught !== 1),
+      [],
+    );
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
+  }
+
+  const needsOperator = async (sendId: string) =>
+    (await workflowOf(sendId).describe()).searchAttributes["NeedsOperator"]?.[0] === true;
+
+  describe("shares its recipients", () => {
+    it("by the speed of the accounts", async () => {
+      const recipients = 550;
+      const sender = await twoAccounts(recipients, {
+        account: { maxConnections: 1 },
+        furtherAccounts: [{ maxConnections: 10 }],
+      });
+      await setFaults([{ stage: "data", match: sender.audience, delayMs: 30 }]);
+      await startSend(sender);
+      await untilStatus(sender, ["SENT"], 40_000);
+      await assertAllSent(sender, recipients);
+      const [slow, fast] = await sharesOf(sender);
+      // One in eleven would be exact.
+      const share = (slow?.SENT ?? 0) / recipients;
+      assert.ok(share > 0.01 && share < 0.25, `${slow?.SENT} over 1 connection, ${fast?.SENT} over 10`);
+    });
+
+    it("by the limits of the accounts, exactly, and ends when one is used up", async () => {
+      const [recipients, hourlyLimit] = [150, 7];
+      const sender = await twoAccounts(recipients, {
+        account: { maxConnections: 2, hourlyLimit },
+        furtherAccounts: [{ hourlyLimit: null }],
+      });
+      await setFaults([{ stage: "data", match: sender.audience, delayMs: 40 }]);
+      await startSend(sender);
+      await untilStatus(sender, ["SENT"]);
+      await assertAllSent(sender, recipients);
+      const [limited, other] = await sharesOf(sender);
+      assert.deepEqual([limited, other], [{ SENT: hourlyLimit }, { SENT: recipients - hourlyLimit }]);
+      const { rows } = await sql<{ used: number }>`select used from account_usage
+        where account_id = ${sender.accountId} and "window" = 'HOUR'`.execute(dbOf(sender));
+      // Two windows when the clock struck meanwhile.
+      assert.equal(
+        rows.reduce((sum, { used }) => sum + used, 0),
+        hourlyLimit,
+      );
+    });
+
+    it("so that a slow account has a few mails at most when the other has none left", async () => {
+      const recipients = 150;
+      const connections = 2;
+      const slow = await relayWith({ latencyMs: 700 });
+      const fast = await relayWith({ latencyMs: 40 });
+      const sender = await twoAccounts(recipients, {
+        account: { ...slow.account, maxConnections: connections },
+        furtherAccounts: [fast.account],
+      });
+      await startSend(sender);
+      await untilStatus(sender, ["SENT"]);
+      const { rows } = await sql<{ late: number }>`
+        select count(*) filter (where r.account_id = ${sender.accountId} and r.updated_at > (
+          select max(f.updated_at) from send_recipients f where f.send_id = n.send_id and f.account_id <> r.account_id
+        ))::int as late
+        from send_recipients r join newsletters n on n.send_id = r.send_id
+        where n.id = ${sender.newsletterId}`.execute(dbOf(sender));
+      assert.ok(slow.sink.received.length > 0, "the slow account takes part");
+      assert.ok(
+        (rows[0]?.late ?? 0) <= ROWS_PER_CONNECTION * connections,
+        `${rows[0]?.late} mails came after the others`,
+      );
+      assert.deepEqual(await ledgerStates(sender), { SENT: recipients });
+    });
+  });
+
+  describe("gives the share of an account to the other", () => {
+    /** Each makes one account fail, before the send begins or during it. */
+    const FAILURES: [
+      failure: string,
+      fail: (sender: Sender, accountId: string) => Promise<unknown>,
+      accountStatus: string,
+    ][] = [
+      ["whose server does not listen", (sender, id) => setAccount(sender, id, { port: 1 }), "ACTIVE"],
+      ["that is not ACTIVE", (sender, id) => setAccount(sender, id, { status: "SUSPENDED" }), "SUSPENDED"],
+      ["whose login is refused", (sender, id) => refuseLogin(sender, id), "ERROR"],
+      [
+        "whose password cannot be decrypted",
+        (sender, id) => setAccount(sender, id, { username: "x", encrypted_password: "k9.a.b.c" }),
+        "ACTIVE",
+      ],
+    ];
+
+    async function refuseLogin(sender: Sender, accountId: string) {
+      await setLogin(sender, "not the password", [accountId]);
+      await setFaults([
+        { stage: "auth", code: 535, message: "5.7.8 no" },
+        // The other account must not be done before this one has tried.
+        { stage: "data", match: sender.audience, delayMs: 100 },
+      ]);
+    }
+
+    for (const [failure, fail, accountStatus] of FAILURES) {
+      it(`${failure}, and ends without an operator`, async () => {
+        // More than the other account takes at once.
+        const recipients = 200;
+        const sender = await twoAccounts(recipients);
+        const { data } = await startTomorrow(sender);
+        await fail(sender, sender.accountId);
+        await beginToday(sender, data.id);
+        await untilStatus(sender, ["SENT"]);
+        await assertAllSent(sender, recipients);
+        assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
+        assert.deepEqual(await workflowOf(data.id).result(), { outcome: "SENT", sent: recipients, unknown: 0 });
+        assert.equal(await needsOperator(data.id), false);
+        const statusOf = async () => (await sender.client.get(`/accounts/${sender.accountId}`)).body.data.status;
+        await eventually(async () => (await statusOf()) === accountStatus, {
+          what: `the account to be ${accountStatus}`,
+        });
+      });
+    }
+
+    it("whose server refuses the sender, which is in ERROR then, and the other is not", async () => {
+      const recipients = 120;
+      const refusing = await relayWith({ mail: () => ({ code: 550, text: "5.7.1 not you" }) });
+      const sender = await twoAccounts(recipients, {
+        account: { maxConnections: 2 },
+        furtherAccounts: [refusing.account],
+      });
+      await setFaults([{ stage: "data", match: sender.audience, delayMs: 40 }]);
+      await startSend(sender);
+      await untilStatus(sender, ["SENT"]);
+      await assertAllSent(sender, recipients);
+      const { body } = await sender.client.get("/accounts");
+      const statuses = new Map(body.data.map(({ id, status }: { id: string; status: string }) => [id, status]));
+      assert.deepEqual(
+        sender.accountIds.map((id) => statuses.get(id)),
+        ["ACTIVE", "ERROR"],
+      );
+    });
+
+    it("whose server refuses twenty mails in a row for their content", async () => {
+      const recipients = 200;
+      const refusing = await relayWith({ dot: () => ({ code: 554, text: "5.7.1 blocked" }), latencyMs: 20 });
+      const sender = await twoAccounts(recipients, {
+        account: { maxConnections: 2 },
+        furtherAccounts: [{ ...refusing.account }],
+      });
+      await setFaults([{ stage: "data", match: sender.audience, delayMs: 30 }]);
+      await startSend(sender);
+      await untilStatus(sender, ["SENT"]);
+      const [working, blocked] = await sharesOf(sender);
+      const rejected = blocked?.REJECTED ?? 0;
+      // Those in flight beside the twentieth are refused too.
+      assert.ok(rejected >= 20 && rejected < 20 + 2 * ROWS_PER_CONNECTION, `${rejected} rejected`);
+      assert.deepEqual([working, blocked], [{ SENT: recipients - rejected }, { REJECTED: rejected }]);
+    });
+
+    it("when it fails in the middle of the send", async () => {
+      const recipients = 300;
+      const failing = await relayWith({ latencyMs: 20 });
+      const sender = await twoAccounts(recipients, {
+        account: { maxConnections: 2 },
+        furtherAccounts: [failing.account],
+      });
+      await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
+      await startSend(sender);
+      await eventually(() => failing.sink.received.length > 20, { what: "mails of the second", withinMs: 20_000 });
+      await failing.sink.close();
+      await untilStatus(sender, ["SENT"], 40_000);
+      const outcomes = await outcomesOf(sender);
+      const got = new Map(outcomes.map(({ email, caught }) => [email, caught]));
+      for (const { to } of failing.sink.received) got.set(to, (got.get(to) ?? 0) + 1);
+      // One whose connection broke after the final dot may have the mail.
+      const isHonest = (state: RecipientState, mails = 0) =>
+        state === "SENT" ? mails === 1 : state === "UNKNOWN" && mails <= 1;
+      assert.deepEqual(
+        outcomes.filter(({ email, state }) => !isHonest(state, got.get(email))),
+        [],
+      );
+    });
+
+    it("with its deferred recipients, which are its own as long as it works", async () => {
+      const recipients = 6;
+      const deferring = await relayWith({ rcpt: () => ({ code: 450, text: "4.2.0 later" }) });
+      const sender = await twoAccounts(recipients, { account: { maxConnections: 4, ...deferring.account } });
+      const [first = "", second = ""] = sender.accountIds;
+      const { hostname, port } = new URL((await stack()).mail.smtp);
+      await setAccount(sender, second, { host: hostname, port: Number(port) });
+      const { data } = await startTomorrow(sender);
+      await setAccount(sender, second, { status: "SUSPENDED" });
+      await beginToday(sender, data.id);
+      await untilDetails(temporal, data.id, [`${second} has failed (account_not_active)`]);
+      await eventually(async () => (await ledgerStates(sender)).DEFERRED === recipients, { what: "the deferrals" });
+      await setAccount(sender, second, { status: "ACTIVE" });
+      await workflowOf(data.id).executeUpdate("retry");
+      await untilDetails(temporal, data.id, [`${second} has nothing left to mail`]);
+      assert.deepEqual((await sharesOf(sender))[1], {}, "those of the first account");
+
+      await setAccount(sender, first, { port: 1 });
+      await untilStatus(sender, ["SENT"]);
+      await assertAllSent(sender, recipients);
+      assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
+    });
+
+    it("and tries it again beside the other, by a command or by its ladder", async () => {
+      const recipients = 300;
+      const sender = await twoAccounts(recipients, { account: { maxConnections: 2 } });
+      const { port } = new URL((await stack()).mail.smtp);
+      await setFaults([{ stage: "data", match: sender.audience, delayMs: 40 }]);
+      await setAccount(sender, sender.accountIds[1], { port: 1 });
+      const { data } = await startSend(sender);
+      await untilDetails(temporal, data.id, ["is mailing", "cannot be mailed at present (connection_refused)"]);
+      await setAccount(sender, sender.accountIds[1], { port: Number(port) });
+      assert.equal(await workflowOf(data.id).executeUpdate("retry"), "tries again now");
+      await eventually(async () => ((await sharesOf(sender))[1]?.SENT ?? 0) > 0, {
+        what: "mail of the second",
+        withinMs: 15_000,
+      });
+      await untilStatus(sender, ["SENT"]);
+      await assertAllSent(sender, recipients);
+    });
+
+    it("in the next run too, when its history got long", async function () {
+      this.timeout(120_000);
+      const recipients = 20;
+      const sender = await twoAccounts(recipients);
+      const [first = "", second = ""] = sender.accountIds;
+      const { port } = new URL((await stack()).mail.smtp);
+      const { data } = await startTomorrow(sender);
+      await setAccount(sender, first, { status: "SUSPENDED" });
+      await setAccount(sender, second, { port: 1 });
+      await beginToday(sender, data.id);
+      await untilDetails(temporal, data.id, ["has failed (account_not_active)", "connection_refused"]);
+      const handle = workflowOf(data.id);
+      const { runId } = await handle.describe();
+      await makeLong(handle);
+      // The ladder of the second wakes it.
+      await eventually(async () => (await handle.describe()).runId !== runId, {
+        what: "another run",
+        withinMs: 30_000,
+      });
+      await untilDetails(temporal, data.id, [`${first} has failed (account_not_active)`]);
+      await setAccount(sender, first, { status: "ACTIVE" });
+      await setAccount(sender, second, { port: Number(port) });
+      await untilStatus(sender, ["SENT"], 60_000);
+      await assertAllSent(sender, recipients);
+      assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }], "the first is not tried without a command");
+    });
+
+    it("until none is left: it pauses with the reason of each, and a resume tries all again", async () => {
+      const recipients = 30;
+      const sender = await twoAccounts(recipients);
+      const [first = "", second = ""] = sender.accountIds;
+      const { data } = await startTomorrow(sender);
+      await refuseLogin(sender, first);
+      await setAccount(sender, second, { status: "SUSPENDED" });
+      await beginToday(sender, data.id);
+      await untilStatus(sender, ["PAUSED"]);
+      await untilDetails(temporal, data.id, [`${first} login_refused`, `${second} account_not_active`, "resume"]);
+      assert.equal(await needsOperator(data.id), true);
+      assert.deepEqual(await ledgerStates(sender), { QUEUED: recipients });
+
+      // One of them is enough.
+      await setAccount(sender, second, { status: "ACTIVE" });
+      await workflowOf(data.id).executeUpdate("resume");
+      await untilStatus(sender, ["SENT"]);
+      await assertAllSent(sender, recipients);
+      assert.deepEqual(await sharesOf(sender), [{}, { SENT: recipients }]);
+      assert.equal(await needsOperator(data.id), false);
+    });
+  });
+});

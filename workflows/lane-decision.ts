@@ -1,0 +1,50 @@
+import { accountFailureWaitMs } from "./account-failure.ts";
+import type { LaneView } from "./lane-view.ts";
+import { DETAILS, LANE_STATES } from "./send-messages.ts";
+
+/** The next step of a lane. `state` is a clause that operators read of it, where a send has several lanes. */
+export type LaneStep = { state: string } & (
+  | { kind: "dispatch" }
+  /** A slice is under way. */
+  | { kind: "slice" }
+  | { kind: "wait"; ms: number; summary: string; details: string }
+  /** Its account must be repaired: it is not tried again before a command. */
+  | { kind: "failed"; reason: string }
+  /** Nothing is left to it. `held`: other lanes keep recipients that they deferred. */
+  | { kind: "done"; held: boolean }
+);
+
+/** The next step of a lane of a send that is SENDING. */
+export function decideLane({ slice, lastSlice, accountFailures, mayFindMore }: LaneView, now: number): LaneStep {
+  if (slice !== "none") return { kind: "slice", state: slice === "ending" ? LANE_STATES.ending : LANE_STATES.mailing };
+  const dispatch: LaneStep = { kind: "dispatch", state: LANE_STATES.mailing };
+  const waitFor = (ms: number, summary: string, details: string, state: (ms: number) => string): LaneStep => {
+    const leftMs = (lastSlice?.at ?? now) + ms - now;
+    return leftMs > 0 ? { kind: "wait", ms: leftMs, summary, details, state: state(leftMs) } : dispatch;
+  };
+  switch (lastSlice?.next) {
+    case "done":
+      if (mayFindMore) return dispatch;
+      return { kind: "done", held: lastSlice.held === true, state: LANE_STATES.done };
+    case "deferred":
+      if (mayFindMore) return dispatch;
+      return waitFor(
+        lastSlice.waitMs,
+        "until a deferred recipient is due",
+        DETAILS.deferred,
+        () => LANE_STATES.deferred,
+      );
+    case "account_full":
+      return waitFor(lastSlice.waitMs, "until the account has room", DETAILS.accountFull, LANE_STATES.accountFull);
+    case "failure": {
+      const { reason, temporary, retryInMs } = lastSlice;
+      if (!temporary) return { kind: "failed", reason, state: LANE_STATES.failed(reason) };
+      const waitMs = retryInMs ?? accountFailureWaitMs(accountFailures);
+      return waitFor(waitMs, "until the next try", DETAILS.accountFails(reason, waitMs), (ms) =>
+        LANE_STATES.accountFails(reason, ms),
+      );
+    }
+    default:
+      return dispatch;
+  }
+}

@@ -1,0 +1,25 @@
+import type { SliceResult } from "../activities/dispatch.ts";
+import { FAILURES_TO_OPERATOR } from "./account-failure.ts";
+
+/** The facts that the workflow of a send knows of one of its lanes: one account's part in the send. */
+export interface LaneView {
+  accountId: string;
+  /** `retried`: an operator wants another slice after this one at once. */
+  slice: "none" | "under way" | "retried" | "ending";
+  /** The result of the last slice and its time; undefined when the next one may begin at once. */
+  lastSlice?: (SliceResult & { at: number }) | undefined;
+  /** Account failures in a row. */
+  accountFailures: number;
+  /** Another lane failed or put recipients back since the last slice began: more may be left to this lane than it found. */
+  mayFindMore: boolean;
+}
+
+export const isUnderWay = ({ slice }: Pick<LaneView, "slice">): boolean => slice !== "none";
+
+/** Whether an operator should look at the account: it failed for good, or several times in a row. */
+export const isCallingOperator = ({ lastSlice, accountFailures }: LaneView): boolean =>
+  accountFailures >= FAILURES_TO_OPERATOR || (lastSlice?.next === "failure" && !lastSlice.temporary);
+
+/** The accounts whose deferred recipients a lane may take: those of other lanes that have failed since their last mail. */
+export const takenOverBy = (accountId: string, lanes: readonly LaneView[]): string[] =>
+  lanes.filter((lane) => lane.accountId !== accountId && lane.accountFailures > 0).map((lane) => lane.accountId);
