@@ -51,6 +51,20 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
     );
     const fresh = hits.slice(batches[0]?.recorded ?? 0);
     if (fresh.length === 0) return [];
+    // The triggers of `engagements` hold these mails' rows of the ledger, those of new counts after those of changed ones:
+    // two calls would deadlock. Held in one order before, they also have their last state below.
+    await executePrepared(
+      tx,
+      "hits_hold",
+      sql`
+        select from (
+          select distinct send_id, seq from unnest(
+            ${fresh.map(({ sendId }) => sendId)}::text[], ${fresh.map(({ seq }) => seq)}::int[]
+          ) as h (send_id, seq) order by send_id, seq
+        ) m cross join lateral (
+          select from send_recipients r where r.send_id = m.send_id and r.seq = m.seq and r.state <> 'SENT'
+          for no key update) r`,
+    );
     const { rows } = await executePrepared(
       tx,
       "hits_record",
