@@ -9,10 +9,12 @@ import { RequestLimits } from "../domain/access/request-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
 import { type FetchText, guardedFetch } from "../domain/reports/fetch-text.ts";
+import { recordHits } from "../domain/tracking/record.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";
 import { resourceUrl } from "./base-path.ts";
 import { openMetrics } from "./metrics.ts";
+import { HitSpool } from "./public/hit-spool.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 import { openTemporal, type TemporalGateway } from "./temporal-gateway.ts";
 
@@ -30,6 +32,8 @@ export interface Deps {
   /** Opens URLs of Amazon SNS. */
   fetchText: FetchText;
   limits: RequestLimits;
+  /** Opens and clicks on their way to Postgres. It touches no file before its first hit, or before it is started. */
+  hits: HitSpool;
   /** The metrics of this process. */
   metrics: Registry;
   verifyToken: TokenVerifier;
@@ -46,6 +50,8 @@ export function tokenRulesOf({
   return { issuer: OAUTH_ISSUER, keySetUrl: OAUTH_JWKS_URL, audience: OAUTH_AUDIENCE ?? resourceUrl(PUBLIC_URL) };
 }
 
+const MIB = 1024 * 1024;
+
 /** Opens the dependencies; none connects before its first use. */
 export async function openDeps(env: Env): Promise<Deps> {
   const log = openLog(env, "api");
@@ -53,7 +59,7 @@ export async function openDeps(env: Env): Promise<Deps> {
   if (warning !== undefined) log.warn(warning);
   const temporal = openTemporal(env);
   const vault = openVault(env);
-  const { registry, countedAlone, watchConnections } = openMetrics(log);
+  const { registry, countedAlone, watchConnections, hits: hitMetrics } = openMetrics(log);
   const guard = openUrlGuard(env);
   const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: "request" } as const;
   const { orm, connect } = await openAdmitted(env, vault, options);
@@ -68,12 +74,20 @@ export async function openDeps(env: Env): Promise<Deps> {
     checkWebhookUrl: guardedUrl(guard),
     fetchText: guardedFetch(guard),
     limits: new RequestLimits(env, countedAlone),
+    hits: new HitSpool({
+      folder: env.TRACKING_SPOOL_DIR,
+      maxBytes: env.TRACKING_SPOOL_MAX_MIB * MIB,
+      record: (batchId, hits) => recordHits(orm.em.fork(), batchId, hits),
+      metrics: hitMetrics,
+      log,
+    }),
     metrics: registry,
     verifyToken: openTokenVerifier(tokenRulesOf(env)),
   };
 }
 
 /** Closes the dependencies that `openDeps` opened. */
-export async function closeDeps({ orm, temporal, readiness }: Deps): Promise<void> {
+export async function closeDeps({ orm, temporal, readiness, hits }: Deps): Promise<void> {
+  await hits.close();
   await Promise.allSettled([orm.close(true), readiness.close(), temporal.close()]);
 }

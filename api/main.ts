@@ -76,6 +76,7 @@ async function main(): Promise<void> {
   const port = await listen(server, env.HOST, env.PORT);
   deps.log.info({ host: env.HOST, port, healthPort }, "listening");
   if (!isConnected) keepConnecting(deps).catch(endWith);
+  deps.hits.start();
 
   let stopping = false;
   const stop = async (reason: string) => {

@@ -1,8 +1,9 @@
 import type { Logger } from "pino";
-import { Counter, Registry } from "prom-client";
+import { Counter, Gauge, Registry } from "prom-client";
 import { atMostOnceAMinute } from "../config/log.ts";
 import type { ConnectionPool } from "../db/pool.ts";
 import { watchConnections } from "../db/pool-metrics.ts";
+import type { HitMetrics } from "./public/hit-spool.ts";
 
 export interface ApiMetrics {
   registry: Registry;
@@ -10,6 +11,43 @@ export interface ApiMetrics {
   countedAlone: (error: unknown) => void;
   /** Adds the connections to Postgres. */
   watchConnections: (connections: ConnectionPool) => void;
+  /** Takes the figures of opens and clicks. */
+  hits: HitMetrics;
+}
+
+function openHitMetrics(registry: Registry): HitMetrics {
+  const registers = [registry];
+  const recorded = new Counter({
+    name: "mailkeel_tracking_hits_total",
+    help: "Opens and clicks that were recorded, by the sign that a program made them, or else `person`",
+    labelNames: ["kind", "by"],
+    registers,
+  });
+  const dropped = new Counter({
+    name: "mailkeel_tracking_hits_dropped_total",
+    help: "Opens and clicks that were dropped because too many waited for Postgres",
+    registers,
+  });
+  const hits = new Gauge({
+    name: "mailkeel_tracking_hits_waiting",
+    help: "Opens and clicks of this process that Postgres does not have yet",
+    registers,
+  });
+  const bytes = new Gauge({
+    name: "mailkeel_tracking_spool_bytes",
+    help: "Size of the files in which opens and clicks wait",
+    registers,
+  });
+  return {
+    recorded: (all) => {
+      for (const { kind, cause, count } of all) recorded.inc({ kind, by: cause ?? "person" }, count);
+    },
+    dropped: (count) => dropped.inc(count),
+    waiting: (waiting) => {
+      hits.set(waiting.hits);
+      bytes.set(waiting.bytes);
+    },
+  };
 }
 
 /** The metrics of an API process, with the label by which those of the worker pools are told apart. */
@@ -25,6 +63,7 @@ export function openMetrics(log: Logger): ApiMetrics {
   return {
     registry,
     watchConnections: (connections) => watchConnections(registry, connections),
+    hits: openHitMetrics(registry),
     countedAlone: (err) => {
       countedAlone.inc();
       rarely("countedAlone", () => log.warn({ err }, "Postgres does not count requests: each process counts alone"));

@@ -11,6 +11,8 @@ export interface ApiLoad {
   origin: string;
   method: "GET" | "POST";
   path: string;
+  /** Paths that are requested in turns instead of `path`. */
+  paths?: string[];
   headers: Record<string, string>;
   body?: string;
   /** Connections, each with one request at a time. */
@@ -26,7 +28,9 @@ export interface LoadResult {
   rate: number;
   p50: number;
   p99: number;
-  /** Answers by status, without the expected 200 and 201. */
+  /** Requests that were answered. */
+  answered: number;
+  /** Answers by status, without the expected 200, 201 and 302. */
   unexpected: Record<string, number>;
 }
 
@@ -53,23 +57,27 @@ export function startApiLoad(): LoadProcess {
 const LATE_MS = 5_000;
 let numbered = 0;
 
-async function run({ origin, method, path, headers, body, clients, seconds, perSecond }: ApiLoad): Promise<LoadResult> {
+const EXPECTED = new Set([200, 201, 302]);
+
+async function run(load: ApiLoad): Promise<LoadResult> {
+  const { origin, method, path, paths = [path], headers, body, clients, seconds, perSecond } = load;
   const pool = new Pool(origin, { connections: clients, pipelining: 1 });
   const latencies: number[] = [];
   const unexpected: Record<string, number> = {};
   const stem = `${process.pid}-${Date.now().toString(36)}`;
   const one = async (begunAt: number) => {
-    const n = `${stem}-${numbered++}`;
+    const turn = numbered++;
+    const n = `${stem}-${turn}`;
     const filled = Object.entries(headers).map(([name, value]) => [name, value.replace("{n}", n)]);
     const answer = await pool.request({
       method,
-      path,
+      path: paths[turn % paths.length] ?? path,
       headers: Object.fromEntries(filled),
       ...(body === undefined ? {} : { body: body.replace("{n}", n) }),
     });
     await answer.body.dump({ limit: 64 * 1024 * 1024 });
     latencies.push(performance.now() - begunAt);
-    if (answer.statusCode > 201) unexpected[answer.statusCode] = (unexpected[answer.statusCode] ?? 0) + 1;
+    if (!EXPECTED.has(answer.statusCode)) unexpected[answer.statusCode] = (unexpected[answer.statusCode] ?? 0) + 1;
   };
   const startedAt = performance.now();
   const endsAt = startedAt + seconds * 1_000;
@@ -84,7 +92,13 @@ async function run({ origin, method, path, headers, body, clients, seconds, perS
   const rate = latencies.length / ((performance.now() - startedAt) / 1_000);
   await pool.destroy();
   latencies.sort((a, b) => a - b);
-  return { rate, p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99), unexpected };
+  return {
+    rate,
+    answered: latencies.length,
+    p50: quantile(latencies, 0.5),
+    p99: quantile(latencies, 0.99),
+    unexpected,
+  };
 }
 
 /** Latencies count from when a request was due, so that a stall shows in all requests that were due meanwhile. */

@@ -11,6 +11,8 @@ export interface AudienceOptions {
   /** Accounts that mail its sends; one by default. */
   accounts?: number;
   smtp: { host: string; port: number };
+  /** A body with links, whose opens and clicks are counted or not; one without links unless given. */
+  tracking?: boolean | undefined;
 }
 
 const SENTENCE =
@@ -27,22 +29,35 @@ export const BODY = [
   "</body></html>",
 ].join("\n");
 
+/** The same with a link in each part. */
+export const LINKED_BODY = BODY.replaceAll(
+  /<h2>Part (\d+)<\/h2>/g,
+  '<h2><a href="https://garden.example/letters/2026/part-$1?utm_source=letter&amp;utm_medium=email">Part $1</a></h2>',
+);
+
 /** The subject beside it. */
 export const SUBJECT = "News for {{ first_name }}";
 
 /** A team with a newsletter to so many subscribers, which are written straight into the database. */
-export async function makeAudience({ recipients, connections, accounts = 1, smtp }: AudienceOptions): Promise<Sender> {
+export async function makeAudience({
+  recipients,
+  connections,
+  accounts = 1,
+  smtp,
+  tracking,
+}: AudienceOptions): Promise<Sender> {
   const sender = await makeSender({
     recipients: [],
     credits: 10_000_000,
     dailySendCap: 10_000_000,
     subject: SUBJECT,
-    body: BODY,
+    body: tracking === undefined ? BODY : LINKED_BODY,
     account: { host: smtp.host, port: smtp.port, maxConnections: connections },
     furtherAccounts: Array.from({ length: accounts - 1 }, () => ({})),
   });
   const { em, team, listId, audience } = sender;
   const db = kysely(em);
+  if (tracking) await db.updateTable("teams").set({ tracking }).where("id", "=", team.id).execute();
   // Ids that sort by age, like real ones, and are unique.
   const stem = `${ID_PREFIX.subscriber}_${Date.now().toString(36).padStart(10, "0")}${randomBytes(4).toString("hex")}`;
   const id = sql`${stem} || lpad(i::text, 8, '0')`;

@@ -29,6 +29,7 @@ withStackOptions(program.command("send"))
   .option("--repeat <n>", "sends of each size that are measured", wholeNumber(1), 1)
   .option("--previews <n>", "previews whose median is told", wholeNumber(1), 5)
   .option("--kill", "kill the dispatch worker at full speed, in the middle of each send", false)
+  .option("--tracking", "send a body with links in turns without tracking and with it, and compare the rates", false)
   .option("--catcher", "mail to the stack's mail catcher instead of the lean sink", false)
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./send.ts")).benchSend(options)));
@@ -62,6 +63,17 @@ withStackOptions(program.command("api"))
   .option("--only <kind...>", "some kinds of requests, by their names in the table")
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
   .action(async (options) => show(await (await import("./api.ts")).benchApi(options)));
+
+withStackOptions(program.command("tracking"))
+  .description(
+    "opens and clicks over HTTP at a steady pace, and as many as there can be: latencies, CPU, and whether all are counted",
+  )
+  .option("--seconds <n>", "how long each of the two lasts", wholeNumber(1), 30)
+  .option("--per-second <n>", "requests a second of the steady pace", wholeNumber(1), 2_000)
+  .option("--clients <n>", "connections", wholeNumber(1), 64)
+  .option("--mails <n>", "mails whose pixels and links are requested", wholeNumber(1), 100_000)
+  .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
+  .action(async (options) => show(await (await import("./tracking.ts")).benchTracking(options)));
 
 program
   .command("fill")

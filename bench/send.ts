@@ -40,8 +40,12 @@ export interface SendOptions extends StackChoice {
   catcher: boolean;
   /** Kill the dispatch worker in the middle of each send. */
   kill: boolean;
+  /** Send a body with links in turns without tracking and with it. */
+  tracking: boolean;
 }
 
+/** The rate of a tracked send is no smaller share of that of the same send without tracking. */
+const TRACKED_SHARE = 0.85;
 /** Recipients of the small list. */
 const FEW = 20;
 const POLL_MS = 100;
@@ -75,26 +79,33 @@ interface Measured {
 
 /** Measures whole sends over HTTP: their rates, their costs, and whether each address got exactly one mail. */
 export function benchSend(options: SendOptions): Promise<BenchReport> {
-  const { recipients: sizes, latencyMs, connections, accounts, repeat, catcher, kill: kills } = options;
+  const { recipients: sizes, latencyMs, connections, accounts, repeat, catcher, kill: kills, tracking } = options;
   if (kills && catcher) throw new Error("--kill counts at the lean sink, not at the catcher");
   return withStack(options, async () => {
     const sink = await startSink(latencyMs);
     try {
-      const runs: (Measured & { size: number })[] = [];
+      const runs: (Measured & { size: number; tracked: boolean | undefined })[] = [];
+      const variants = tracking ? [false, true] : [undefined];
       for (const size of sizes) {
-        for (let run = 1; run <= repeat; run++) runs.push({ size, ...(await measure(options, size, sink)) });
+        for (let run = 1; run <= repeat; run++) {
+          for (const tracked of variants)
+            runs.push({ size, tracked, ...(await measure(options, size, sink, tracked)) });
+        }
       }
+      const rowsOfVariant = (part: (run: Measured) => Row | undefined, size: number, tracked?: boolean): Row[] => {
+        const rows = runs
+          .filter((run) => run.size === size && run.tracked === tracked)
+          .flatMap((run): Row[] => {
+            const row = part(run);
+            return row ? [row] : [];
+          });
+        const named = { recipients: size, ...(tracked === undefined ? {} : { tracking: tracked ? "on" : "off" }) };
+        const numbered = rows.map((row, i) => ({ ...named, run: String(i + 1), ...row }));
+        return rows.length > 1 ? [...numbered, { ...named, run: "median", ...medians(rows) }] : numbered;
+      };
       const rowsOf = (part: (run: Measured) => Row | undefined): Row[] =>
-        sizes.flatMap((size) => {
-          const rows = runs
-            .filter((run) => run.size === size)
-            .flatMap((run): Row[] => {
-              const row = part(run);
-              return row ? [row] : [];
-            });
-          const numbered = rows.map((row, i) => ({ recipients: size, run: String(i + 1), ...row }));
-          return rows.length > 1 ? [...numbered, { recipients: size, run: "median", ...medians(rows) }] : numbered;
-        });
+        sizes.flatMap((size) => variants.flatMap((tracked) => rowsOfVariant(part, size, tracked)));
+      const shares = tracking ? sizes.map((size) => trackedShare(runs, size)) : [];
       const cpu = rowsOf((run) => run.cpu);
       const killed = rowsOf((run) => run.kill);
       return {
@@ -106,9 +117,11 @@ export function benchSend(options: SendOptions): Promise<BenchReport> {
           accounts,
           repeat,
           kill: kills,
+          tracking,
           to: catcher ? "mail catcher" : "sink",
         },
         tables: {
+          ...(tracking && { "Rates with tracking on, as a share of those with it off, medians": shares }),
           Rates: rowsOf(({ rates }) => rates),
           "Preview and confirm, ms": rowsOf(({ answers }) => answers),
           ...(cpu.length > 0 && { "CPU seconds per 10,000 mails": cpu }),
@@ -116,7 +129,12 @@ export function benchSend(options: SendOptions): Promise<BenchReport> {
           "Postgres during the send": rowsOf(({ postgres }) => postgres),
           ...(killed.length > 0 && { "A dispatch worker killed at full speed": killed }),
         },
-        problems: runs.flatMap(({ problems }) => problems),
+        problems: [
+          ...runs.flatMap(({ problems }) => problems),
+          ...shares.flatMap(({ recipients, share }) =>
+            Number(share) < TRACKED_SHARE ? [`tracking leaves ${share} of the rate to ${recipients} recipients`] : [],
+          ),
+        ],
       };
     } finally {
       await sink.close();
@@ -124,13 +142,30 @@ export function benchSend(options: SendOptions): Promise<BenchReport> {
   });
 }
 
-async function measure(options: SendOptions, recipients: number, sink: Sink): Promise<Measured> {
+/** What tracking leaves of the rate of sends. */
+function trackedShare(runs: readonly (Measured & { size: number; tracked: boolean | undefined })[], size: number): Row {
+  const rateOf = (wanted: boolean) =>
+    median(
+      runs
+        .filter((run) => run.size === size && run.tracked === wanted)
+        .map(({ rates }) => Number(rates["mails/s, first to last"])),
+    );
+  const [off, on] = [rateOf(false), rateOf(true)];
+  return { recipients: size, "off, mails/s": round(off), "on, mails/s": round(on), share: round(on / off, 3) };
+}
+
+async function measure(
+  options: SendOptions,
+  recipients: number,
+  sink: Sink,
+  tracking: boolean | undefined,
+): Promise<Measured> {
   const { latencyMs, connections, accounts, previews, catcher } = options;
   const { mail } = await stack();
   const catcherUrl = new URL(mail.smtp);
   const smtp = catcher ? { host: catcherUrl.hostname, port: Number(catcherUrl.port) } : sink;
-  const few = await makeAudience({ recipients: FEW, connections, smtp });
-  const many = await makeAudience({ recipients, connections, accounts, smtp });
+  const few = await makeAudience({ recipients: FEW, connections, smtp, tracking });
+  const many = await makeAudience({ recipients, connections, accounts, smtp, tracking });
   const previewFew = await timePreviews(few, previews);
   const previewMany = await timePreviews(many, previews);
   const { ms: confirmFew } = await timeConfirm(few);

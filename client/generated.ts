@@ -1510,8 +1510,12 @@ export type TrackedEvent = {
   kind: "open" | "click";
   /** The id of the mail. */
   email_id: string;
+  /** The newsletter that the mail is of. */
+  newsletter_id: string | null;
+  /** The campaign that the mail is of. */
+  campaign_id: string | null;
   email: string;
-  /** The link that was followed. */
+  /** The link that was followed, as its author wrote it; null for an open. */
   url: string | null;
   created_at: string;
 };
@@ -3162,7 +3166,7 @@ export class AnalyticsResource {
    *
    * `sent`, `delivered`, the bounces, `complained`, the opens and the clicks belong to the day on which the mail was accepted, also when they come days later. `rejected`, `suppressed`, `unknown` and `unsubscribed` belong to the day on which they happened. A mail counts under its latest outcome: an unknown one that proves sent, by a late answer or because it bounced or was opened, counts as sent from then on.
    *
-   * A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is a setting of the team and off by default: without it they are 0. Recipients whose mails expired or were cancelled are counted by the newsletter alone.
+   * A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is off by default and turned on for a team, a newsletter or a campaign: without it they are 0. Recipients whose mails expired or were cancelled are counted by the newsletter alone.
    *
    * **Scope:** `analytics:read`.
    */

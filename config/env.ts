@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import { isAbsolute } from "node:path";
 import ipaddr from "ipaddr.js";
 import { z } from "zod";
 
@@ -108,6 +109,10 @@ const settings = z.object({
   FAILED_AUTHENTICATIONS_PER_MINUTE: integer(1, 1_000_000_000).default(120),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
+  /** Folder in which the API keeps opens and clicks until Postgres has them; unless set, they are lost when it dies. */
+  TRACKING_SPOOL_DIR: z.string().refine(isAbsolute, "must be an absolute path").optional(),
+  /** Most MiB that one process keeps there. */
+  TRACKING_SPOOL_MAX_MIB: integer(1, 1_000_000).default(1_024),
   /** Issuer of OAuth tokens, as their `iss` claim spells it; with OAUTH_JWKS_URL, or neither: then no token is taken. */
   OAUTH_ISSUER: url("https:", "http:").optional(),
   /** URL of the issuer's key set, its `jwks_uri`. */

@@ -11,7 +11,7 @@ import {
 import type { Env } from "../config/env.ts";
 
 /** Purposes of signatures; each has a key of its own under each signing secret. */
-export type SigningPurpose = "cursor" | "confirmation" | "link" | "return-path";
+export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path";
 /** Purposes of stored hashes; each has a key of its own under the database's hash key. */
 export type HashPurpose = "api-key" | "idempotency" | "webhook-listener" | "report-source";
 
@@ -19,7 +19,7 @@ type Part = string | number;
 
 /** Holds the service's keys: signs for a purpose, hashes values that are looked up, encrypts stored secrets. */
 export interface Vault {
-  /** HMAC-SHA256 under the first signing secret, base64url; cut to 132 bits for a link; 96 bits in hex for a return path. */
+  /** HMAC-SHA256 under the first signing secret, base64url; cut to 132 bits in a link; 96 bits in hex for a return path. */
   sign(purpose: SigningPurpose, ...parts: Part[]): string;
   /** Compares in constant time with the result of `sign` under each signing secret. */
   verify(signature: string, purpose: SigningPurpose, ...parts: Part[]): boolean;
@@ -40,7 +40,7 @@ const CIPHER = "aes-256-gcm";
 const IV_BYTES = 12;
 
 /** Characters of a signature where it is not whole: a link still fits into a line of text. */
-const SIGNATURE_LENGTH: Partial<Record<SigningPurpose, number>> = { link: 22 };
+const SIGNATURE_LENGTH: Partial<Record<SigningPurpose, number>> = { link: 22, tracking: 22 };
 
 /** The same of a return path: servers change the case of addresses, and a local part has at most 64 characters. */
 const HEX_LENGTH: Partial<Record<SigningPurpose, number>> = { "return-path": 24 };

@@ -136,6 +136,22 @@ export async function setSendDays<T extends Broadcast>(
   return (await em.refreshOrFail(draft)) as T;
 }
 
+/**
+ * Says whether opens and clicks of a draft's mails are counted, whatever the team's setting is.
+ * @param tracking null leaves it to the team's setting at the confirm
+ * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
+ */
+export async function setDraftTracking<T extends Broadcast>(
+  em: EntityManager,
+  kind: EntityClass<T>,
+  id: string,
+  tracking: boolean | null,
+): Promise<void> {
+  const draft = await lockDraft(em, kind, id);
+  draft.tracking = tracking;
+  await em.flush();
+}
+
 /** Seconds after which a template is worth another try while too many of its team wait: some have been checked by then. */
 const TEMPLATES_RETRY_SECONDS = 5;
 

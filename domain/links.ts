@@ -14,8 +14,8 @@ export interface SubscriptionRef {
 }
 
 // An id without its prefix: 26 characters of base32.
-const bare = (kind: IdKind, id: string): string => id.slice(ID_PREFIX[kind].length + 1);
-const full = (kind: IdKind, suffix: string): string => `${ID_PREFIX[kind]}_${suffix}`;
+export const bare = (kind: IdKind, id: string): string => id.slice(ID_PREFIX[kind].length + 1);
+export const full = (kind: IdKind, suffix: string): string => `${ID_PREFIX[kind]}_${suffix}`;
 
 const unsubscribePath = (send: string, seq: string): string => `u/${send}.${seq}`;
 
@@ -23,7 +23,7 @@ const unsubscribePath = (send: string, seq: string): string => `u/${send}.${seq}
 const confirmationText = (list: string, subscriber: string, email: string): string =>
   `c/${list}.${subscriber}/${email}`;
 
-const trimSlash = (url: string): string => (url.endsWith("/") ? url.slice(0, -1) : url);
+export const trimSlash = (url: string): string => (url.endsWith("/") ? url.slice(0, -1) : url);
 
 /**
  * Makes the unsubscribe link of one mail. It holds no address and costs one HMAC, because every mail needs one.

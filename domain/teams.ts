@@ -50,6 +50,16 @@ export async function setTimeZone(em: EntityManager, teamId: string, timeZone: s
 }
 
 /**
+ * Says whether opens and clicks of the team's mails are counted; a newsletter or a campaign may say otherwise. Holds for
+ * sends that are confirmed from now on.
+ * @throws {ApiError} `not_found`
+ */
+export async function setTeamTracking(em: EntityManager, teamId: string, tracking: boolean): Promise<void> {
+  em.assign(await lockTeam(em, teamId), { tracking });
+  await em.flush();
+}
+
+/**
  * Adds a person to a team.
  * @throws {ApiError} `not_found` for the team; `resource_already_exists` when they are a member
  */

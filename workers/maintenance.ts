@@ -12,6 +12,7 @@ import { sendDueNotices } from "../activities/webhooks/notices.ts";
 import { kysely } from "../db/orm.ts";
 import { foldChanges } from "../domain/analytics/fold.ts";
 import { refreshDueStatuses } from "../domain/audience/email-status.ts";
+import { BATCHES_KEPT } from "../domain/tracking/record.ts";
 import { deletePresumedDeadListeners } from "../domain/webhooks/listener.ts";
 import { deleteExpiredDeliveries } from "../domain/webhooks/retention.ts";
 import { RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
@@ -34,7 +35,7 @@ const CLEAN_UP_ROWS = 10_000;
 
 /**
  * Deletes expired rows: remembered answers, previews that were never used, confirmation mails that count no more, past
- * leases, refusals, usage windows and request counts, revocations of OAuth tokens that have expired, old webhook
+ * names of recorded hits, leases, refusals, usage windows and request counts, revocations of OAuth tokens that have expired, old webhook
  * deliveries, listeners whose command has ended.
  */
 export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "stopping">): Promise<void> {
@@ -54,6 +55,7 @@ export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "sto
     sql`delete from account_usage where starts_at < now() - interval '7 days'`,
     // A window is a minute long.
     sql`delete from request_counts where starts_at < now() - interval '2 minutes'`,
+    sql`delete from hit_batches where updated_at < now() - ${BATCHES_KEPT}`,
     sql`delete from daily_send_usage where day < (now() - interval '60 days')::date`,
   ]) {
     await statement.execute(db);

@@ -11,12 +11,16 @@ import {
   type MessageContent,
 } from "../../domain/mail/message.ts";
 import { messageIdOf } from "../../domain/mail/message-id.ts";
+import { newPlaceholder, type TrackedUrls } from "../../domain/mail/tracked-body.ts";
 import { sendGridHeader } from "../../domain/reports/sendgrid.ts";
 import type { LaneContent } from "../../domain/sends/content.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
+import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 
 type Lane = Pick<OpenedDispatch, "teamId" | "sendId" | "accountId">;
+/** Makes the URLs of a send's pixel and links. */
+type MakeUrls = () => TrackedUrls;
 
 /** Characters of the bodies whose messages stay composed between slices. A message takes some bytes for each. */
 const MAX_KEPT_CHARS = 4_000_000;
@@ -28,13 +32,16 @@ const MAX_KEPT_CHARS = 4_000_000;
 export class ComposedMessages {
   readonly #kept = new Map<string, { content: MessageContent; message: Promise<ComposedMessage> }>();
 
-  /** @throws {TemplateError | UnsendableError} as `composeMessage` */
-  compose({ teamId, sendId, accountId }: Lane, content: MessageContent): Promise<ComposedMessage> {
+  /**
+   * @param makeUrls of a send whose content says that it is tracked
+   * @throws {TemplateError | UnsendableError} as `composeMessage`
+   */
+  compose({ teamId, sendId, accountId }: Lane, content: MessageContent, makeUrls?: MakeUrls): Promise<ComposedMessage> {
     const lane = `${sendId}/${accountId}`;
     const before = this.#kept.get(lane);
     // The sender's name may be the account's, which an operator may change during a send.
     const isSame = before !== undefined && isDeepStrictEqual(before.content, content);
-    const entry = isSame ? before : { content, message: compose(teamId, content) };
+    const entry = isSame ? before : { content, message: compose(teamId, content, makeUrls) };
     this.#kept.delete(lane);
     this.#kept.set(lane, entry);
     if (!isSame) {
@@ -55,20 +62,26 @@ export class ComposedMessages {
   }
 }
 
-const compose = async (teamId: string, content: MessageContent): Promise<ComposedMessage> =>
-  composeMessage(content, await prepareInThread(teamId, content));
+const compose = async (teamId: string, content: MessageContent, makeUrls?: MakeUrls): Promise<ComposedMessage> =>
+  composeMessage(content, await prepareInThread(teamId, content), makeUrls?.());
 
 /** @returns a function that fills in a recipient's part of a lane's mails */
 export async function composeMails(
   { vault, env }: { vault: Vault; env: Env },
   messages: ComposedMessages,
-  lane: Lane,
+  lane: Lane & Pick<OpenedDispatch, "tracking">,
   { subject, body, fromEmail, fromName, listNames, provider }: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
-  const message = await messages.compose(lane, { subject, html: body, fromEmail, fromName });
+  const { sendId, tracking } = lane;
+  const content = { subject, html: body, fromEmail, fromName };
+  const message = tracking
+    ? await messages.compose(lane, { ...content, tracking: { ownUrl: env.PUBLIC_URL } }, () =>
+        trackedUrls(vault, env.PUBLIC_URL, sendId, newPlaceholder()),
+      )
+    : await messages.compose(lane, content);
   const messageIdDomain = domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1));
   return ({ seq, email, firstName, lastName, listId, fields }) => {
-    const mail = { sendId: lane.sendId, seq };
+    const mail = { sendId, seq };
     return message.fill({
       email,
       firstName,
@@ -77,6 +90,7 @@ export async function composeMails(
       fields: fields ?? undefined,
       unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
       envelopeFrom: env.RETURN_PATH_DOMAIN === undefined ? undefined : returnPath(vault, env.RETURN_PATH_DOMAIN, mail),
+      mailToken: tracking ? mailToken(vault, mail) : undefined,
       messageId: messageIdOf(mail, messageIdDomain),
       date: new Date(),
       providerHeader: provider === "SMTP_SENDGRID" ? sendGridHeader(mail) : undefined,

@@ -14,7 +14,7 @@ const overview = route({
   description: paragraphs(
     `Answers counts and rates of the days from \`from\` to \`to\`, and the counts of each day, in UTC: of the environment of the key, or with \`resource_id\` of one newsletter or campaign. A range holds at most ${MAX_DAYS} days; without \`from\` it is ${DEFAULT_DAYS} days long, without \`to\` it ends today. A day that has not come has zeros.`,
     "`sent`, `delivered`, the bounces, `complained`, the opens and the clicks belong to the day on which the mail was accepted, also when they come days later. `rejected`, `suppressed`, `unknown` and `unsubscribed` belong to the day on which they happened. A mail counts under its latest outcome: an unknown one that proves sent, by a late answer or because it bounced or was opened, counts as sent from then on.",
-    "A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is a setting of the team and off by default: without it they are 0. Recipients whose mails expired or were cancelled are counted by the newsletter alone.",
+    "A mail with both kinds of bounces counts as a hard one. Opens and clicks are counted for mails that were sent with tracking, which is off by default and turned on for a team, a newsletter or a campaign: without it they are 0. Recipients whose mails expired or were cancelled are counted by the newsletter alone.",
   ),
   errors: ["not_found"],
 })

@@ -70,11 +70,16 @@ export const EVENT_OBJECTS = {
       id: idOf("tracking"),
       kind: z.enum(["open", "click"]),
       email_id: z.string().meta({ description: "The id of the mail.", examples: [EMAIL_ID] }),
+      newsletter_id: nullableId("newsletter", "The newsletter that the mail is of."),
+      campaign_id: nullableId("campaign", "The campaign that the mail is of.", false),
       email: shownAddress,
       url: z
         .string()
         .nullable()
-        .meta({ description: "The link that was followed.", examples: [null] }),
+        .meta({
+          description: "The link that was followed, as its author wrote it; null for an open.",
+          examples: [null],
+        }),
       created_at: timestamp,
     })
     .meta({ id: "TrackedEvent", description: "An open or a click." }),

@@ -34,6 +34,12 @@ interface Page {
   button?: string;
 }
 
+/** The page of a link that this service did not make. */
+export const GONE: Page = {
+  title: "This link does not work",
+  paragraphs: ["The link may be incomplete. Open it from the mail once more, or copy all of it."],
+};
+
 /** Renders a page for recipients. All values are text: markup in them is shown, never interpreted. */
 export function renderPage({ title, paragraphs, button }: Page): string {
   const text = paragraphs.map((paragraph) => `<p>${escapeHtml(paragraph)}</p>`).join("\n");

@@ -7,7 +7,8 @@ import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.
 import type { Deps } from "../deps.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
-import { PAGE_HEADERS, renderPage } from "./page.ts";
+import { GONE, PAGE_HEADERS, renderPage } from "./page.ts";
+import { trackingRouter } from "./tracking.ts";
 
 const MAX_FORM_BYTES = "16kb";
 /** Whether a mail program unsubscribes for its reader (RFC 8058): the body says so in either form encoding. */
@@ -19,11 +20,6 @@ function isOneClick(body: unknown): boolean {
 
 type Page = Parameters<typeof renderPage>[0];
 
-const GONE: Page = {
-  title: "This link does not work",
-  paragraphs: ["The link may be incomplete. Open it from the mail once more, or copy all of it."],
-};
-
 function show(res: Response, page: Page, status = 200): void {
   res.status(status).set(PAGE_HEADERS).send(renderPage(page));
 }
@@ -32,8 +28,9 @@ function show(res: Response, page: Page, status = 200): void {
  * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
  * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
-export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Router {
+export function publicRouter({ orm, vault, hits }: Pick<Deps, "orm" | "vault" | "hits">): Router {
   const router = Router({ caseSensitive: true });
+  router.use(trackingRouter({ vault, hits }));
   // No mail program compresses a form, and anyone may send one.
   const form = express.text({ type: () => true, limit: MAX_FORM_BYTES, inflate: false });
 
@@ -90,6 +87,6 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     if (status >= 500) return next(error);
     show(res, GONE, status);
   };
-  router.use(["/u", "/c"], answerRefusal);
+  router.use(["/u", "/c", "/o", "/l"], answerRefusal);
   return router;
 }

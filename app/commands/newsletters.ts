@@ -2,19 +2,20 @@ import { type Command, InvalidArgumentError } from "commander";
 import { RESOURCE_TYPES } from "../../db/entities/send.ts";
 import { recordComplaint } from "../../domain/complaints.ts";
 import { creditBalance, grantCredits } from "../../domain/credits.ts";
-import { BROADCASTS, setSendDays } from "../../domain/drafts.ts";
+import { BROADCASTS, setDraftTracking, setSendDays } from "../../domain/drafts.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList, detachList } from "../../domain/newsletters.ts";
-import { address, wholeNumber, withTenant, words } from "../options.ts";
+import { address, oneOf, wholeNumber, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 
 const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const ANY_DAY = "any";
+const TRACKING = ["on", "off", "team"] as const;
 
 /**
- * Commands for facts that the API cannot set: a newsletter's lists, the send days of newsletters and campaigns, credits
- * and complaints.
+ * Commands for facts that the API cannot set: a newsletter's lists, the send days and tracking of newsletters and
+ * campaigns, credits and complaints.
  */
 export function newsletterCommands(program: Command, run: Run): void {
   interface ListOptions {
@@ -64,6 +65,24 @@ export function newsletterCommands(program: Command, run: Run): void {
           const { sendDays } = await inTenant(session, tenant, (em) => setSendDays(em, BROADCASTS[type], id, days));
           const named = sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
           return { text: `${id} goes out on ${named || "any day"}`, data: { [type]: id, send_days: sendDays } };
+        }),
+      );
+
+    program
+      .command(`${type}:tracking`)
+      .description("count opens and clicks of a draft's mails, or not, whatever the team's setting is")
+      .requiredOption(`--${type} <id>`, "the draft")
+      .argument("<switch>", `${TRACKING.join(", ")}: as the team's setting is at the confirm`, oneOf(TRACKING))
+      .action((state: (typeof TRACKING)[number], options: { readonly [Kind in typeof type]: string }) =>
+        run(async (session) => {
+          const id = options[type];
+          const tenant = await ownerOf(session, `${type}s`, id);
+          const tracking = state === "team" ? null : state === "on";
+          await inTenant(session, tenant, (em) => setDraftTracking(em, BROADCASTS[type], id, tracking));
+          return {
+            text: `Tracking of ${id} is ${state === "team" ? "left to the team's setting" : state}`,
+            data: { [type]: id, tracking },
+          };
         }),
       );
   }

@@ -1,9 +1,12 @@
 import { type Command, Option } from "commander";
 import { PLANS, type Plan, ROLES, type Role } from "../../db/entities/team.ts";
 import { transaction } from "../../db/transaction.ts";
-import { addMember, changeRole, createTeam, removeMember, setTimeZone } from "../../domain/teams.ts";
+import { addMember, changeRole, createTeam, removeMember, setTeamTracking, setTimeZone } from "../../domain/teams.ts";
 import { address, oneOf, withTeam } from "../options.ts";
 import { type Run, type TeamOption, teamOf } from "../session.ts";
+
+const SWITCHES = ["on", "off"] as const;
+type Switch = (typeof SWITCHES)[number];
 
 interface CreateOptions {
   name: string;
@@ -48,6 +51,20 @@ export function teamCommands(program: Command, run: Run): void {
         return {
           text: `Team ${team.id} now has the time zone ${team.timeZone}`,
           data: { team: { id: team.id, time_zone: team.timeZone } },
+        };
+      }),
+    );
+
+  withTeam(program.command("team:tracking"))
+    .description("count opens and clicks of the team's mails, or not; a newsletter or a campaign may say otherwise")
+    .argument("<switch>", SWITCHES.join(" or "), oneOf(SWITCHES))
+    .action((state: Switch, options: TeamOption) =>
+      run(async (session) => {
+        const teamId = await teamOf(session, options);
+        await transaction(session.orm.em, (em) => setTeamTracking(em, teamId, state === "on"));
+        return {
+          text: `Tracking is ${state} for team ${teamId}, from the next confirm on`,
+          data: { team: { id: teamId, tracking: state === "on" } },
         };
       }),
     );

@@ -75,4 +75,44 @@ const EngagementSchema = defineEntity({
   },
 });
 
-export const engagementEntities = [MailReportSchema, ReportSourceSchema, EngagementSchema] as const;
+/** Why a hit on a mail's pixel or link is not taken for its recipient's. */
+export const AUTOMATIC_CAUSES = ["head", "prefetch", "privacy_proxy", "program", "too_soon"] as const;
+export type AutomaticCause = (typeof AUTOMATIC_CAUSES)[number];
+
+/** Hits on the pixel and the links of a mail that a program made: one row per mail, kind and cause. They count as nothing. */
+const AutomaticHitSchema = defineEntity({
+  name: "AutomaticHit",
+  tableName: "automatic_hits",
+  properties: {
+    sendId: p.text().primary(),
+    /** The recipient's `seq` in the ledger. */
+    seq: p.integer().primary(),
+    kind: p.text().$type<EngagementKind>().primary(),
+    cause: p.text().$type<AutomaticCause>().primary(),
+    /** How often. */
+    count: p.integer(),
+    firstAt: instant(),
+    lastAt: instant(),
+  },
+});
+
+/** Hits that are in the database already, by the file or the memory that holds them: a batch that is repeated counts once. */
+const HitBatchSchema = defineEntity({
+  name: "HitBatch",
+  tableName: "hit_batches",
+  indexes: [{ properties: ["updatedAt"] }],
+  properties: {
+    id: p.text().primary(),
+    /** The first so many of its hits. */
+    recorded: p.integer(),
+    updatedAt: instant().defaultRaw("now()"),
+  },
+});
+
+export const engagementEntities = [
+  MailReportSchema,
+  ReportSourceSchema,
+  EngagementSchema,
+  AutomaticHitSchema,
+  HitBatchSchema,
+] as const;

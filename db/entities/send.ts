@@ -24,6 +24,8 @@ const broadcast = {
     .array((value) => Number(value))
     .columnType("smallint[]")
     .default([]),
+  /** Whether opens and clicks of its mails are counted; null where that is left to the team's setting. */
+  tracking: p.boolean().nullable(),
   /** The confirmed send, once there is one. */
   sendId: p.text().nullable(),
   sendAt: instant().nullable(),
@@ -132,6 +134,8 @@ const SendSchema = defineEntity({
     creditsReserved: p.integer(),
     capLimit: p.integer(),
     capUsedToday: p.integer(),
+    /** Opens and clicks of its mails are counted: as its newsletter or its team had it when it was confirmed. */
+    tracking: p.boolean().default(false),
     sendAt: instant(),
     startedAt: instant().nullable(),
     completedAt: instant().nullable(),

@@ -22,6 +22,8 @@ const TeamSchema = defineEntity({
     contactSlots: p.integer().nullable(),
     /** Webhook endpoints that the plan allows in each environment; null for as many as any team may have. */
     webhookEndpoints: p.integer().nullable(),
+    /** Opens and clicks of its mails are counted; a newsletter may say otherwise. */
+    tracking: p.boolean().default(false),
     ...timestamps,
   },
 });

@@ -19,6 +19,7 @@ import {
   TemplateError,
 } from "./template.ts";
 import { compileText, deriveText, type TextTemplate } from "./text-part.ts";
+import { BODY_END, type BodyLink, findBodyLinks, type TrackedUrls, trackBody, withMailToken } from "./tracked-body.ts";
 import { assertMessageSize, encodePart } from "./transfer-encoding.ts";
 
 export { UnsendableError } from "./header.ts";
@@ -34,6 +35,8 @@ export interface MessageContent {
   replyTo?: string | null | undefined;
   /** Plain text above the unsubscribe link that is added to a body without one */
   footerText?: string | undefined;
+  /** Set where links are to be tracked: all but those to the service's own pages at `ownUrl` */
+  tracking?: { ownUrl: string } | undefined;
 }
 
 /** One recipient of a message. */
@@ -48,6 +51,8 @@ export interface MessageRecipient {
   unsubscribeUrl: string;
   /** Envelope sender, all ASCII; the sender's address unless given */
   envelopeFrom?: string | undefined;
+  /** Fills the placeholder of tracked URLs: letters, digits, `.`, `-` and `_` */
+  mailToken?: string | undefined;
   /** `left@right`, without angle brackets */
   messageId: string;
   date: Date;
@@ -88,6 +93,8 @@ export interface PreparedContent {
   /** The body, with a footer if it had no unsubscribe link */
   html: string;
   text: TextTemplate;
+  /** The links of the body that may be tracked, where that was asked for */
+  links?: readonly BodyLink[];
 }
 
 /**
@@ -95,23 +102,32 @@ export interface PreparedContent {
  * body, up to some hundred milliseconds, so a process that serves many clients leaves it to `prepareInThread`.
  * @throws {TemplateError} when the body is not a usable template, is too large to be converted or hides the link
  */
-export function prepareContent({ html: source, footerText = DEFAULT_FOOTER }: MessageContent): PreparedContent {
+export function prepareContent(content: MessageContent): PreparedContent {
+  const { html: source, footerText = DEFAULT_FOOTER, tracking } = content;
   const { source: html, template } = withUnsubscribeLink(source, footerText);
-  return { html, text: deriveText(html, template) };
+  const text = deriveText(html, template);
+  return tracking ? { html, text, links: findBodyLinks(html, splitTemplate(html), tracking.ownUrl) } : { html, text };
 }
 
 /**
  * Builds the MIME structure and parses the templates, once per send.
  * @param prepared of the same content
+ * @param tracked URLs for its links, where they are to be tracked; the text part keeps the author's
  * @throws {TemplateError} when subject or body is not a usable template
  * @throws {UnsendableError} when a header cannot carry the sender's address or name
  */
-export function composeMessage(content: MessageContent, prepared = prepareContent(content)): ComposedMessage {
+export function composeMessage(
+  content: MessageContent,
+  prepared = prepareContent(content),
+  tracked?: TrackedUrls,
+): ComposedMessage {
   const from = toWireAddress(content.fromEmail);
   const replyTo = content.replyTo ? toWireAddress(content.replyTo) : undefined;
   const subject = compileTemplate(content.subject, { escape: false, singleLine: true });
-  const html = compileTemplate(prepared.html, { escape: true, ownTags: FOOTER_TAGS });
-  const htmlPart = encodePart(html, escapeHtml);
+  // After the footer: whether the unsubscribe link is seen was decided on the author's body.
+  const source = tracked ? trackBody(prepared.html, prepared.links ?? [], tracked, MAX_SHOWN_BYTES) : prepared.html;
+  const html = compileTemplate(source, { escape: true, ownTags: FOOTER_TAGS });
+  const htmlPart = encodePart(tracked ? withMailToken(html, tracked.placeholder) : html, escapeHtml);
   const textPart = encodePart(compileText(prepared.text));
 
   // Neither quoted-printable nor base64 contains "=_", so no content can contain the boundary.
@@ -151,6 +167,7 @@ export function composeMessage(content: MessageContent, prepared = prepareConten
       last_name: recipient.lastName,
       list_name: recipient.listName,
       unsubscribe_url: recipient.unsubscribeUrl,
+      mail_token: recipient.mailToken,
       fields: recipient.fields,
     };
     const budget = isPlain ? undefined : new RenderBudget();
@@ -256,7 +273,7 @@ function withUnsubscribeLink(source: string, footerText: string): { source: stri
     `<a href="{{ unsubscribe_url }}" style="${IN_SIGHT}display:inline!important;` +
     `text-decoration:underline!important">Unsubscribe</a></div>`;
   // After the end of the body, only elements that show nothing may follow the footer.
-  const bodyEnd = /<\/body\s*>\s*(?:<\/html\s*>\s*)?$/i.exec(source)?.index;
+  const bodyEnd = BODY_END.exec(source)?.index;
   // The source has no </body>, or has it inside a comment or a condition.
   const places = bodyEnd === undefined ? [source.length] : [bodyEnd, source.length];
   let isShown = false;

@@ -5,6 +5,7 @@ import { assertSize, parseSource, type SourcePart, splitSource } from "./liquid-
 import { RenderBudget } from "./render-budget.ts";
 import { type ContentField, type ContentProblem, TemplateError } from "./template-problem.ts";
 
+export type { SourcePart } from "./liquid-source.ts";
 export type { ContentField, ContentProblem } from "./template-problem.ts";
 export { TemplateError } from "./template-problem.ts";
 
@@ -18,8 +19,11 @@ export type FieldTag = `fields.${string}`;
 /** Values of custom fields by name. */
 export type FieldMergeValues = Readonly<Record<string, string | number | boolean>>;
 
+/** A tag that no author can write: the recipient's part of tracked URLs. */
+type OwnTag = "mail_token";
+
 /** One recipient's values. They are data: a `{{` in a value is printed, not evaluated. A missing value prints nothing. */
-export type MergeValues = { readonly [tag in MergeTag]?: string | null | undefined } & {
+export type MergeValues = { readonly [tag in MergeTag | OwnTag]?: string | null | undefined } & {
   readonly fields?: FieldMergeValues | undefined;
 };
 
@@ -36,7 +40,7 @@ export interface TemplateOptions {
 export interface PlainTemplate {
   readonly literals: readonly string[];
   /** `tags[i]` stands between `literals[i]` and `literals[i + 1]`. */
-  readonly tags: readonly (MergeTag | FieldTag)[];
+  readonly tags: readonly (MergeTag | FieldTag | OwnTag)[];
 }
 
 export interface Template {
@@ -139,7 +143,7 @@ export function escapeHtml(value: string): string {
 const isFieldTag = (tag: string): tag is FieldTag => tag.startsWith(FIELDS);
 
 /** A value as a tag without filters prints it. */
-export function printed(values: MergeValues, tag: MergeTag | FieldTag): string {
+export function printed(values: MergeValues, tag: MergeTag | FieldTag | OwnTag): string {
   if (!isFieldTag(tag)) return values[tag] ?? "";
   const { fields = {} } = values;
   const name = tag.slice(FIELDS.length);

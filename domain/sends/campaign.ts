@@ -18,6 +18,7 @@ interface DraftRow {
   from_name: string | null;
   send_days: string[];
   time_zone: string;
+  tracking: boolean;
   segment_id: string | null;
   is_drip: boolean;
   /** One row per attached account, in their order; nulls for one that is gone. */
@@ -26,7 +27,8 @@ interface DraftRow {
 
 const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
   const { rows } = await sql<DraftRow>`
-    select c.id, c.status, c.subject, c.body, c.from_name, c.send_days, t.time_zone, c.segment_id, c.is_drip,
+    select c.id, c.status, c.subject, c.body, c.from_name, c.send_days, t.time_zone,
+      coalesce(c.tracking, t.tracking) as tracking, c.segment_id, c.is_drip,
       (select coalesce(json_agg(json_build_object('id', a.id, 'address', a.email, 'status', a.status) order by n), '[]')
         from unnest(c.account_ids) with ordinality as attached (id, n)
         left join email_accounts a on a.id = attached.id and ${ofTenant(tenant, "a")}) as accounts
@@ -48,6 +50,7 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
     fromName: row.from_name,
     sendDays: row.send_days.map(Number),
     timeZone: row.time_zone,
+    tracking: row.tracking,
     targetIds: row.segment_id === null ? [] : [row.segment_id],
     accountAddresses: addresses,
     accounts,

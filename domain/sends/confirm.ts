@@ -121,6 +121,7 @@ async function writeSend(
       credits_reserved: recipients,
       cap_limit: cap.limit,
       cap_used_today: cap.usedToday,
+      tracking: draft.tracking,
       send_at: sendAt,
     })
     .execute();

@@ -28,6 +28,8 @@ export interface PlanSubject extends Tenant {
 export interface Draft extends PlanSubject {
   status: BroadcastStatus;
   timeZone: string;
+  /** Opens and clicks of its mails are to be counted: by its own setting, else by the team's. */
+  tracking: boolean;
   /** A sequence of mails over time, which no send mails. */
   isDrip: boolean;
   /** The connected accounts that mail it. */

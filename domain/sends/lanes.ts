@@ -25,6 +25,8 @@ export interface OpenedDispatch extends TakingLane, Tenant {
   status: SendStatus;
   epoch: number;
   resource: SendResource;
+  /** Opens and clicks of its mails are counted. */
+  tracking: boolean;
   /** Other lanes stage recipients of the same send. */
   shared: boolean;
   /** Recipients up to and including this `seq` were staged before; some of them may be QUEUED again. */
@@ -72,12 +74,13 @@ export function openDispatch(
       status: SendStatus;
       type: ResourceType;
       id: string;
+      tracking: boolean;
       epoch: number;
       dispatching: boolean;
       afterSeq: number;
       shared: boolean;
     }>`
-      select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id,
+      select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id, s.tracking,
         l.epoch, l.dispatching, l.after_seq as "afterSeq",
         exists (select 1 from send_lanes o where o.send_id = s.id and o.account_id <> l.account_id) as shared
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
@@ -85,7 +88,7 @@ export function openDispatch(
       for share of s for update of l`.execute(db);
     const [lane] = rows;
     if (!lane) return undefined;
-    const { teamId, environment, status, shared, afterSeq } = lane;
+    const { teamId, environment, status, tracking, shared, afterSeq } = lane;
     const { eventsWanted } = await db
       .selectNoFrom(isWanted({ teamId, environment }, ...SETTLEMENT_EVENTS).as("eventsWanted"))
       .executeTakeFirstOrThrow();
@@ -99,7 +102,7 @@ export function openDispatch(
       .where("account_id", "=", accountId)
       .execute();
     const resource = { type: lane.type, id: lane.id };
-    const opened = { teamId, environment, status, epoch, resource, shared, afterSeq, eventsWanted, unknown };
+    const opened = { teamId, environment, status, epoch, resource, tracking, shared, afterSeq, eventsWanted, unknown };
     return { sendId, accountId, takesOver, ...opened };
   });
 }

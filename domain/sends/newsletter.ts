@@ -16,12 +16,14 @@ interface DraftRow {
   from_name: string | null;
   send_days: string[];
   time_zone: string;
+  tracking: boolean;
   list_ids: string[];
 }
 
 const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
   const { rows } = await sql<DraftRow>`
     select n.id, n.status, n.subject, n.body, n.from_email, n.from_name, n.send_days, t.time_zone,
+      coalesce(n.tracking, t.tracking) as tracking,
       array(select list_id from newsletter_lists l where l.newsletter_id = n.id order by list_id) as list_ids
     from newsletters n join teams t on t.id = n.team_id
     where n.id = ${id} and ${ofTenant(tenant, "n")}
@@ -40,6 +42,7 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
     fromName: row.from_name,
     sendDays: row.send_days.map(Number),
     timeZone: row.time_zone,
+    tracking: row.tracking,
     targetIds: row.list_ids,
     accountAddresses: account ? [account.address] : [],
     accounts: account ? [account] : [],

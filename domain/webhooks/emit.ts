@@ -12,8 +12,9 @@ const OUTBOX_ROW_EVENTS = 500;
  * Endpoints that get events: those that are active, or that the platform switched off, whose events are kept for them.
  * One that was stopped by hand gets nothing written.
  */
+const getsEvents = sql`(w.active or w.disabled_reason = 'delivery_failures')`;
 const listening = (tenant: Tenant) => sql`${ofTenant(tenant, "w")}
-  and (w.active or w.disabled_reason = 'delivery_failures')`;
+  and ${getsEvents}`;
 
 const literals = (types: readonly EventName[]) => sql.join(types.map((type) => sql.lit(type)));
 
@@ -36,6 +37,28 @@ export const intoOutbox = (tenant: Tenant, happened: RawBuilder<unknown>): RawBu
   select ${tenant.teamId}, ${tenant.environment}, type, '[' || string_agg(object::text, ',' order by n) || ']'
   from (select type, object, row_number() over (partition by type) - 1 as n from (${happened}) h) numbered
   group by type, n / ${sql.lit(OUTBOX_ROW_EVENTS)}`;
+
+/**
+ * As `intoOutbox`, for events of one type that are of many tenants.
+ * @param rows a CTE with the rows that the events are of, each with its `team_id` and `environment`
+ * @param record see records.ts
+ */
+export const intoOutboxOfAll = (
+  type: EventName,
+  rows: string,
+  record: (row: string) => RawBuilder<unknown>,
+): RawBuilder<unknown> => sql`
+  insert into webhook_outbox (team_id, environment, type, objects)
+  select team_id, environment, ${sql.lit(type)}, '[' || string_agg(object::text, ',' order by n) || ']'
+  from (
+    select m.team_id, m.environment, ${record("m")} as object,
+      row_number() over (partition by m.team_id, m.environment) - 1 as n
+    from ${sql.table(rows)} m
+    where exists (select from webhook_endpoints w
+      where w.team_id = m.team_id and w.environment = m.environment
+        and ${getsEvents} and w.events && array[${literals([type])}])
+  ) numbered
+  group by team_id, environment, n / ${sql.lit(OUTBOX_ROW_EVENTS)}`;
 
 /** The events of rows that a statement made or changed. */
 export interface WrittenEvents {

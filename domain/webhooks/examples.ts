@@ -141,6 +141,8 @@ const EXAMPLES: EventObjects = {
     id: `${ID_PREFIX.tracking}_01m80rgrxye01bm0r4r2abe4g6`,
     kind: "click",
     email_id: EMAIL_ID,
+    newsletter_id: NEWSLETTER_ID,
+    campaign_id: null,
     email: ADDRESS,
     url: "https://example.com/november",
     created_at: EVENT_AT,

@@ -78,7 +78,10 @@ interface Fields {
     id: string;
     kind: "open" | "click";
     email_id: string;
+    newsletter_id: string | null;
+    campaign_id: string | null;
     email: string;
+    /** The author's address of the link; null for an open. */
     url: string | null;
     created_at: Instant;
   };

@@ -126,6 +126,22 @@ export const emailRecord = (
     ...instants(row, "updated_at"),
   });
 
+/** Of a row with the columns of a counted hit, its mail and its send: see `recordHits`. */
+export const trackedRecord = (row: string): RawBuilder<EventObject<"event">> => {
+  const resourceOf = (type: string) =>
+    sql`case when ${sql.ref(`${row}.resource_type`)} = ${sql.lit(type)} then ${sql.ref(`${row}.resource_id`)} end`;
+  return record("event", {
+    ...plain(row, "id"),
+    kind: sql`case ${sql.ref(`${row}.kind`)} when 'opened' then 'open' else 'click' end`,
+    email_id: sql`${sql.ref(`${row}.seq`)} || '.' || ${sql.ref(`${row}.send_id`)}`,
+    newsletter_id: resourceOf("newsletter"),
+    campaign_id: resourceOf("campaign"),
+    email: shownEmail(row),
+    ...plain(row, "url"),
+    created_at: isoInstant(sql.ref(`${row}.at`)),
+  });
+};
+
 /** Of a row of `email_accounts`. */
 export const accountRecord = (row: string): RawBuilder<EventObject<"email_account">> =>
   record("email_account", {

@@ -448,6 +448,8 @@ describe("An event", () => {
           id: "x",
           kind: "open",
           email_id: "x",
+          newsletter_id: "x",
+          campaign_id: null,
           email: uniqueEmail(),
           url: null,
           created_at: "2026-08-15T10:00:00.000Z",

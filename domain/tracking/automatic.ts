@@ -1,0 +1,90 @@
+import { isbot } from "isbot";
+import type { AutomaticCause, EngagementKind } from "../../db/entities/engagement.ts";
+
+/** The facts about a request for a pixel or a link that tell a program from a person. Header names are in lower case. */
+export interface HitRequest {
+  method: string;
+  headers: Readonly<Record<string, string | string[] | undefined>>;
+}
+
+/** A sign that a program made a request of its own accord. */
+interface Sign {
+  cause: AutomaticCause;
+  /** The kind that it holds for; both unless given. */
+  kind?: EngagementKind;
+  /** Where the sign is described. */
+  source: string;
+  isIn(request: HitRequest): boolean;
+}
+
+/** Characters of a header that are looked at: a name is not longer, and a pattern takes its time with a long text. */
+const MAX_CHARS = 500;
+
+const header = (name: string, { headers }: HitRequest): string => String(headers[name] ?? "").slice(0, MAX_CHARS);
+const userAgent = (request: HitRequest): string => header("user-agent", request).trim();
+
+/**
+ * Every sign, the first that is found decides. A mail program or a proxy that fetches the pixel when its reader opens the mail
+ * is none: Gmail's (`GoogleImageProxy`) and Yahoo's (`YahooMailProxy`) are counted.
+ */
+export const SIGNS: readonly Sign[] = [
+  {
+    cause: "head",
+    source:
+      "RFC 9110, 9.3.2: HEAD asks for no content. Link checkers of mail gateways use it; no mail program or browser does.",
+    isIn: ({ method }) => method === "HEAD",
+  },
+  {
+    cause: "prefetch",
+    source: "Fetch standard, Sec-Purpose; before it Purpose (Chrome, Safari), X-Purpose (Safari) and X-Moz (Firefox).",
+    isIn: (request) =>
+      ["sec-purpose", "purpose", "x-purpose", "x-moz"].some((name) =>
+        /\b(?:prefetch|prerender|preview)\b/i.test(header(name, request)),
+      ),
+  },
+  {
+    cause: "privacy_proxy",
+    kind: "opened",
+    source:
+      "Mailgun, Open and Click Bot Detection: Apple's Mail Privacy Protection fetches all images with this bare name.",
+    isIn: (request) => userAgent(request) === "Mozilla/5.0",
+  },
+  {
+    cause: "prefetch",
+    source:
+      "gmass.co/blog/false-opens-in-gmail: Gmail's fetch ahead of the reader, beside its image proxy; the same browser samples links.",
+    isIn: (request) => /Chrome\/42\.0\.2311\.135 Safari\/537\.36 Edge\/12\.246\b/.test(userAgent(request)),
+  },
+  {
+    cause: "program",
+    source: "RFC 9110, 10.1.5: a user agent should name itself. Every mail program, image proxy and browser does.",
+    isIn: (request) => userAgent(request) === "",
+  },
+  {
+    cause: "program",
+    source: "The names that scanners of mail gateways and previews of messengers give themselves.",
+    isIn: (request) =>
+      /barracuda|proofpoint|mimecast|fireeye|trendmicro|symantec|sophos|zscaler|cloudmark|urldefense|safelinks|bingpreview|skypeuripreview|link-?expanding|facebookexternalhit|whatsapp\/|telegrambot|twitterbot|discordbot/i.test(
+        userAgent(request),
+      ),
+  },
+  {
+    cause: "program",
+    source: "The names of HTTP libraries at the beginning of a user agent, and of browsers without a screen.",
+    isIn: (request) =>
+      /^(?:curl|wget|python|go-http-client|java|okhttp|axios|node|undici|ruby|php|libwww|apache-httpclient|aiohttp|lua-resty)\b|headless/i.test(
+        userAgent(request),
+      ),
+  },
+  {
+    cause: "program",
+    // It also knows image proxies and some mail programs by their names, so it does not decide on opens.
+    kind: "clicked",
+    source: "The package isbot: the user agents of crawlers, monitors and tools.",
+    isIn: (request) => isbot(userAgent(request)),
+  },
+];
+
+/** Why a hit is not taken for its recipient's; undefined when nothing says so. The time is looked at when it is recorded. */
+export const automaticCause = (kind: EngagementKind, request: HitRequest): AutomaticCause | undefined =>
+  SIGNS.find((sign) => (sign.kind ?? kind) === kind && sign.isIn(request))?.cause;

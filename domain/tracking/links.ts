@@ -1,0 +1,49 @@
+import type { Vault } from "../crypto.ts";
+import { bare, full, type MailRef, trimSlash } from "../links.ts";
+import { isRedirectable, type TrackedUrls } from "../mail/tracked-body.ts";
+
+/*
+ * A pixel's URL is /o/{mail} and a link's is /l/{mail}/{link}. {mail} names a row of the ledger and its signature; {link} holds
+ * the address itself, signed together with the send. So a link leads where its mail pointed without a look at the database,
+ * and a mail costs one signature, however many links it has.
+ */
+
+/**
+ * Makes the URLs of a send's pixel and links, once per send.
+ * @param publicUrl base of the public pages
+ * @param placeholder stands for the `mailToken` of each mail
+ */
+export function trackedUrls(vault: Vault, publicUrl: string, sendId: string, placeholder: string): TrackedUrls {
+  const base = trimSlash(publicUrl);
+  const send = bare("send", sendId);
+  return {
+    placeholder,
+    openUrl: `${base}/o/${send}.${placeholder}`,
+    clickUrl: (url) => {
+      const link = `${vault.sign("tracking", "link", send, url)}.${Buffer.from(url).toString("base64url")}`;
+      return `${base}/l/${send}.${placeholder}/${link}`;
+    },
+  };
+}
+
+/** The part of the URLs in which the mails of a send differ. */
+export function mailToken(vault: Vault, { sendId, seq }: MailRef): string {
+  const row = seq.toString(36);
+  return `${row}.${vault.sign("tracking", "mail", bare("send", sendId), row)}`;
+}
+
+/** Reads the mail that a pixel's URL belongs to; undefined for one that this service did not sign. */
+export function readOpen(vault: Vault, mail: string): MailRef | undefined {
+  const [send = "", row = "", signature = "", ...rest] = mail.split(".");
+  if (rest.length > 0 || !vault.verify(signature, "tracking", "mail", send, row)) return undefined;
+  return { sendId: full("send", send), seq: Number.parseInt(row, 36) };
+}
+
+/** Reads the mail and the address of a link; undefined unless this service signed both, for the same send. */
+export function readClick(vault: Vault, mail: string, link: string): { mail: MailRef; url: string } | undefined {
+  const ref = readOpen(vault, mail);
+  const [signature = "", encoded = "", ...rest] = link.split(".");
+  const url = Buffer.from(encoded, "base64url").toString("latin1");
+  if (!ref || rest.length > 0 || !isRedirectable(url)) return undefined;
+  return vault.verify(signature, "tracking", "link", bare("send", ref.sendId), url) ? { mail: ref, url } : undefined;
+}

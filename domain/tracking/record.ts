@@ -1,0 +1,121 @@
+import { sql } from "kysely";
+import type { AutomaticCause, EngagementKind } from "../../db/entities/engagement.ts";
+import type { EntityManager } from "../../db/orm.ts";
+import { executePrepared } from "../../db/prepared.ts";
+import { transaction } from "../../db/transaction.ts";
+import { newId } from "../ids.ts";
+import type { MailRef } from "../links.ts";
+import { intoOutboxOfAll } from "../webhooks/emit.ts";
+import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { trackedRecord } from "../webhooks/records.ts";
+
+/** A request for the pixel of a mail, or for one of its links. */
+export interface Hit extends MailRef {
+  kind: EngagementKind;
+  /** Milliseconds since 1970 */
+  at: number;
+  /** Why it is not its recipient's, as far as the request tells */
+  cause: AutomaticCause | null;
+  /** The author's address of the link; null for an open */
+  url: string | null;
+}
+
+/** How many hits of a batch were recorded, by kind and cause; the cause of those that count is null. */
+export interface RecordedHits {
+  kind: EngagementKind;
+  cause: AutomaticCause | null;
+  count: number;
+}
+
+/**
+ * Time after the server took a mail in which no person has read it and followed a link: gateways follow links when they
+ * take a mail in.
+ */
+const TOO_SOON = sql.lit("1 second");
+
+/**
+ * Records hits, and emits an event for each one that counts. Only hits on the same mail wait for each other. Hits on a mail
+ * that the ledger does not have are left out.
+ * @param batchId names the hits: a second call records those that the first call did not have, and no other again
+ * @param hits of the batch, in the same order in each call
+ */
+export function recordHits(em: EntityManager, batchId: string, hits: readonly Hit[]): Promise<RecordedHits[]> {
+  return transaction(em, async (tx) => {
+    // It locks the row, so that of two processes with the same batch one waits for the other.
+    const { rows: batches } = await executePrepared(
+      tx,
+      "hits_batch",
+      sql<{ recorded: number }>`
+        insert into hit_batches as b (id, recorded) values (${batchId}, 0)
+        on conflict (id) do update set updated_at = now() returning b.recorded`,
+    );
+    const fresh = hits.slice(batches[0]?.recorded ?? 0);
+    if (fresh.length === 0) return [];
+    // The triggers of `engagements` hold these mails' rows of the ledger, those of new counts after those of changed ones:
+    // two calls would deadlock. Held in one order before, they also have their last state below.
+    await executePrepared(
+      tx,
+      "hits_hold",
+      sql`
+        select from (
+          select distinct send_id, seq from unnest(
+            ${fresh.map(({ sendId }) => sendId)}::text[], ${fresh.map(({ seq }) => seq)}::int[]
+          ) as h (send_id, seq) order by send_id, seq
+        ) m cross join lateral (
+          select from send_recipients r where r.send_id = m.send_id and r.seq = m.seq and r.state <> 'SENT'
+          for no key update) r`,
+    );
+    const { rows } = await executePrepared(
+      tx,
+      "hits_record",
+      sql<RecordedHits & { emitted: boolean }>`
+        with hits as (
+          select * from unnest(
+            ${fresh.map(() => newId("tracking"))}::text[], ${fresh.map(({ sendId }) => sendId)}::text[],
+            ${fresh.map(({ seq }) => seq)}::int[], ${fresh.map(({ kind }) => kind)}::text[],
+            ${fresh.map(({ at }) => new Date(at).toISOString())}::timestamptz(3)[],
+            ${fresh.map(({ cause }) => cause)}::text[], ${fresh.map(({ url }) => url)}::text[]
+          ) as h (id, send_id, seq, kind, at, cause, url)
+        ), found as materialized (
+          select h.id, h.send_id, h.seq, h.kind, h.at, h.url, r.email, r.email_spelling,
+            s.team_id, s.environment, s.resource_type, s.resource_id,
+            coalesce(h.cause, case when h.kind = 'clicked'
+              and (r.state not in ('SENT', 'UNKNOWN') or h.at < r.updated_at + interval ${TOO_SOON}) then 'too_soon' end) as cause
+          from hits h
+          -- The limits keep the planner from reading a whole send where it has no statistics.
+          join lateral (select email, email_spelling, state, updated_at from send_recipients
+            where send_id = h.send_id and seq = h.seq limit 1) r on true
+          join lateral (select team_id, environment, resource_type, resource_id from sends
+            where id = h.send_id limit 1) s on true
+        ), counting as (
+          select * from found where cause is null
+        ), counted as (
+          insert into engagements as e
+            (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)
+          select send_id, seq, kind, team_id, environment, resource_id, email, count(*), min(at), max(at)
+          from counting group by send_id, seq, kind, team_id, environment, resource_id, email
+          -- In one order, so that statements which run at once do not lock each other out.
+          order by send_id, seq, kind
+          on conflict (send_id, seq, kind) do update set count = e.count + excluded.count,
+            first_at = least(e.first_at, excluded.first_at), last_at = greatest(e.last_at, excluded.last_at)
+        ), automatic as (
+          insert into automatic_hits as a (send_id, seq, kind, cause, count, first_at, last_at)
+          select send_id, seq, kind, cause, count(*), min(at), max(at)
+          from found where cause is not null group by send_id, seq, kind, cause order by send_id, seq, kind, cause
+          on conflict (send_id, seq, kind, cause) do update set count = a.count + excluded.count,
+            first_at = least(a.first_at, excluded.first_at), last_at = greatest(a.last_at, excluded.last_at)
+        ), emitted as (
+          ${intoOutboxOfAll("event.tracked", "counting", trackedRecord)} returning 1
+        ), batch as (
+          update hit_batches set recorded = ${hits.length} where id = ${batchId}
+        )
+        select kind, cause, count(*)::int as count, exists (select from emitted) as emitted
+        from found group by kind, cause`,
+    );
+    if (rows.some(({ emitted }) => emitted)) notifyRelayAfterCommit(tx);
+    return rows.map(({ kind, cause, count }) => ({ kind, cause, count }));
+  });
+}
+
+/** How long a batch can be repeated without counting twice: a machine may be off for some days with hits on its disk. */
+export const BATCHES_KEPT = sql`interval '14 days'`;
