@@ -206,7 +206,7 @@ export type Campaign = {
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
-  /** A code: the failure that paused its send; null in every other status, and when an operator did. */
+  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
   status_reason: string | null;
   /** The id of the segment that it targets; it is set in the app. */
   segment_id: string | null;
@@ -267,7 +267,7 @@ export type CampaignOfEvent = {
   from_name: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
-  /** A code: the failure that paused its send; null in every other status, and when an operator did. */
+  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
   status_reason: string | null;
   /** The id of the segment that it targets; it is set in the app. */
   segment_id: string | null;
@@ -402,7 +402,7 @@ export type CampaignWithRecipients = {
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
-  /** A code: the failure that paused its send; null in every other status, and when an operator did. */
+  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
   status_reason: string | null;
   /** The id of the segment that it targets; it is set in the app. */
   segment_id: string | null;

@@ -3,9 +3,11 @@
  * `--real`: the tests that need programs of third parties.
  */
 import { spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname } from "node:path";
+import { PORT_PICKS } from "../config/ports.ts";
 import { reservePorts } from "./infra.ts";
 import { removeDataDir } from "./postgres.ts";
 import { FREE_PORTS, NO_RATE_LIMITS, readStackSettings, shellVariables } from "./settings.ts";
@@ -35,6 +37,8 @@ const QUICK = {
 
 /** Ports of webhook receivers per lane: the only addresses of this machine that webhooks may reach. */
 const RECEIVERS_PER_LANE = 8;
+/** Below those that stacks pick: tests bring up stacks while no receiver listens. */
+const RECEIVER_PORTS = [7_000, 10_000] as const;
 
 /** Whether an argument of mocha chooses among the tests. */
 const FILTERS = /^(?:-g|--grep|-f|--fgrep)(?:=|$)/;
@@ -169,11 +173,19 @@ function partsOf(files: readonly string[]): string[][] {
   return parts.sort((a, b) => a.turn - b.turn).map((part) => part.files);
 }
 
-/** Ports of webhook receivers, for each lane. */
+/** Ports of webhook receivers, for each lane: in a row, and all of them free. */
 async function receiverPorts(): Promise<number[][]> {
-  const wanted = Array.from({ length: LANES * RECEIVERS_PER_LANE }, (_, i) => [`receiver ${i}`, { port: 0 }]);
-  const ports = Object.values<number>(await reservePorts(Object.fromEntries(wanted)));
-  return Array.from({ length: LANES }, (_, n) => ports.slice(n * RECEIVERS_PER_LANE, (n + 1) * RECEIVERS_PER_LANE));
+  const count = LANES * RECEIVERS_PER_LANE;
+  for (let tries = 1; ; tries++) {
+    const first = randomInt(RECEIVER_PORTS[0], RECEIVER_PORTS[1] - count);
+    const ports = Array.from({ length: count }, (_, i) => first + i);
+    try {
+      await reservePorts(Object.fromEntries(ports.map((port) => [`receiver ${port}`, { port }])));
+      return Array.from({ length: LANES }, (_, n) => ports.slice(n * RECEIVERS_PER_LANE, (n + 1) * RECEIVERS_PER_LANE));
+    } catch (error) {
+      if (tries === PORT_PICKS) throw error;
+    }
+  }
 }
 
 async function main(): Promise<number> {
