@@ -5,14 +5,13 @@ import { connectAccount, resumeAccount } from "../domain/accounts.ts";
 import { createSegment } from "../domain/audience/segments/segments.ts";
 import { attachAccounts, attachSegment } from "../domain/campaigns.ts";
 import { importContacts } from "../domain/csv-import.ts";
-import { DEMO_DOMAIN, DEMO_FROM } from "../stack/demo-team.ts";
+import { DEMO_FROM, DEMO_SECOND_FROM } from "../stack/demo-team.ts";
 import type { FaultRule } from "../stack/mail-faults.ts";
 import type { StackFile } from "../stack/state.ts";
 import { count, generateCsv, say, sayOutcome, sayPlaces, seconds, watch } from "./demo-steps.ts";
 import { inTenant, type Session } from "./session.ts";
 
 /** The account that fails half-way. */
-const SECOND_FROM = `second@${DEMO_DOMAIN}`;
 const CONNECTIONS = 10;
 /** Time that the catcher takes for each mail, so that the send has a middle. */
 const MAIL_MS = 40;
@@ -81,14 +80,14 @@ export async function sendCampaign(
         hasFailed = true;
         await setFaults(stack, [
           slow,
-          { stage: "mail", match: `^${SECOND_FROM}$`, code: 550, message: "5.7.1 Not you" },
+          { stage: "mail", match: `^${DEMO_SECOND_FROM}$`, code: 550, message: "5.7.1 Not you" },
         ]);
-        say(`  ${SECOND_FROM} is refused from now on`);
+        say(`  ${DEMO_SECOND_FROM} is refused from now on`);
       },
     );
     const tookMs = sayOutcome(sent);
     const mails = await mailsTo(stack, domain);
-    const shares = [DEMO_FROM, SECOND_FROM].map(
+    const shares = [DEMO_FROM, DEMO_SECOND_FROM].map(
       (from) => `${count(mails.filter((mail) => mail.from === from).length)} from ${from}`,
     );
     const people = new Set(mails.flatMap(({ to }) => to)).size;
@@ -108,19 +107,19 @@ async function demoAccounts(session: Session, stack: StackFile, tenant: Tenant):
     .selectFrom("email_accounts")
     .select(["id", "email"])
     .where(ofTenant(tenant))
-    .where("email", "in", [DEMO_FROM, SECOND_FROM])
+    .where("email", "in", [DEMO_FROM, DEMO_SECOND_FROM])
     .orderBy("email")
     .execute();
   const { hostname, port } = new URL(stack.mail.smtp);
   return inTenant(session, tenant, async (em) => {
     const ids = known.map(({ id }) => id);
     for (const id of ids) await resumeAccount(em, id, deps);
-    if (known.some(({ email }) => email === SECOND_FROM)) return ids;
+    if (known.some(({ email }) => email === DEMO_SECOND_FROM)) return ids;
     const second = await connectAccount(
       em,
       tenant,
       {
-        email: SECOND_FROM,
+        email: DEMO_SECOND_FROM,
         displayName: "Second demo account",
         provider: "SMTP_OTHER",
         allowedDomains: [],

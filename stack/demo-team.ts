@@ -15,6 +15,8 @@ import type { Demo } from "./state.ts";
 export const DEMO_DOMAIN = "demo.example";
 /** The address of the demo team's sending account. */
 export const DEMO_FROM = `news@${DEMO_DOMAIN}`;
+/** The account that the demo of a campaign adds. */
+export const DEMO_SECOND_FROM = `second@${DEMO_DOMAIN}`;
 
 /** Mails a day and credits of the demo team: more than trying things out uses up. */
 const PLENTY = 10_000_000;
@@ -112,7 +114,7 @@ export async function pointDemoAccounts(
       .updateTable("email_accounts")
       .set(mail)
       .where("team_id", "=", teamId)
-      .where("email", "like", `%@${DEMO_DOMAIN}`)
+      .where("email", "in", [DEMO_FROM, DEMO_SECOND_FROM])
       .execute();
   } finally {
     await orm.close(true);

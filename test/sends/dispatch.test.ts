@@ -484,7 +484,8 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
     assert.ok(most > 0 && most <= 3 * connections * accounts, `${most} rows were SENDING`);
   });
 
-  it("shows the pause of a send whose account has failed", async () => {
+  it("shows the pause of a send whose account has failed", async function () {
+    this.timeout(90_000);
     const sender = await makeSender({ recipients: 2 });
     await setAccounts(sender, sql`port = 1`);
     const { data } = await startSend(sender);
@@ -494,7 +495,8 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
         await handle.executeUpdate("retry");
         return (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true;
       },
-      { what: "the call for an operator", withinMs: 25_000 },
+      // Each account has to fail several times, and a slice under way is waited for.
+      { what: "the call for an operator", withinMs: 60_000, everyMs: 250 },
     );
     await handle.executeUpdate("pause");
     await eventually(
