@@ -17,7 +17,7 @@ import { explain, onSignals } from "./terminal.ts";
 const TESTS = "test/**/*.test.ts";
 const REAL_TESTS = "test/real/**/*.test.ts";
 /** Stacks at once, each with a mocha of its own: the tests wait more than they compute. */
-const LANES = 3;
+const LANES = 4;
 /** Files that a mocha runs; then its lane takes the next ones. */
 const FILES_AT_ONCE = 4;
 /** Folders whose files take longest: they come first, so that no lane is left with one of them at the end. */

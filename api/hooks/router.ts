@@ -36,7 +36,7 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText }: Deps): R
       locals.route = `${path}/{token}`;
       const em = orm.em.fork();
       const clientAddress = clientAddresses.ofRequest(req);
-      // Teams share a provider's addresses: whoever knows a webhook's URL is not limited for the failures of others.
+      // Teams share a provider's addresses: a request that has a webhook's URL is not limited for the failures of others.
       const found = await findSource(em, vault, provider, req.params.token);
       const source = found ?? (await limits.limitFailures(em, clientAddress, refuseToken));
       locals.teamId = source.teamId;

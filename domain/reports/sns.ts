@@ -66,6 +66,9 @@ interface LoadedKey {
   until: number;
 }
 
+/** Answers of 4xx that may be others in a moment: providers give up where this service answers with 4xx itself. */
+const PASSING: ReadonlySet<number> = new Set([403, 408, 429]);
+
 /** Reads messages of SNS that are signed. */
 export class SnsVerifier {
   readonly #fetchText: FetchText;
@@ -123,8 +126,10 @@ export class SnsVerifier {
 
   async #loadKey(url: URL): Promise<KeyObject> {
     const { status, text } = await this.#load(url);
-    if (status === 404) throw forged("There is no such certificate of Amazon SNS.");
-    if (status !== 200) throw unavailable(`Amazon SNS answered with ${status} for a certificate.`);
+    if (PASSING.has(status) || status >= 500) {
+      throw unavailable(`Amazon SNS answered with ${status} for a certificate.`);
+    }
+    if (status !== 200) throw forged("There is no such certificate of Amazon SNS.");
     const certificate = certificateIn(text);
     const now = Date.now();
     if (now < certificate.validFromDate.getTime() || now > certificate.validToDate.getTime()) {

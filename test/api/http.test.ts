@@ -79,6 +79,7 @@ describe("HTTP", () => {
       "/lists": { name: "a" },
       "/subscribers": { email: uniqueEmail() },
       "/contacts": { email: uniqueEmail() },
+      "/campaigns": { name: unique("campaign") },
       "/newsletters": { name: "a" },
       "/webhooks": webhookBody(),
     });
