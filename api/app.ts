@@ -17,6 +17,7 @@ import { toApiError } from "./rest/failures.ts";
 import { localsOf, refuseLargeBodies, respond, type UploadLimits } from "./rest/http.ts";
 import { nearPathsAmong } from "./rest/near-paths.ts";
 import { matchPlainCharacters } from "./rest/request-path.ts";
+import { AnswerClosed } from "./rest/turns.ts";
 import { appRouter } from "./router.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { systemRouter } from "./system/router.ts";
@@ -118,7 +119,9 @@ export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads
   const answerRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
     const error = toApiError(thrown);
     const { requestId, route, teamId } = localsOf(res);
-    if (error.status >= 500) deps.log.error({ requestId, route, teamId, err: thrown }, error.code);
+    // Nobody waits for such an answer, and the request had done nothing yet: clients that leave must not fill the log.
+    const isAwaited = !(error.cause instanceof AnswerClosed);
+    if (error.status >= 500 && isAwaited) deps.log.error({ requestId, route, teamId, err: thrown }, error.code);
     respond(res, renderError(requestId, error, links));
   };
   app.use(answerRefusal);

@@ -138,23 +138,33 @@ interface Report {
   buffered?: boolean;
 }
 
-/** The file that test/support/reporter.cjs writes: the counts, and the tests and files that took longest. */
+/** The file that test/support/reporter.cjs writes: the counts, the failures, and the tests and files that took longest. */
 interface Summary {
   passed: number;
   failed: number;
+  failures: { name: string; file: string; text: string }[];
   tests: { name: string; ms: number }[];
   files: { name: string; ms: number }[];
 }
 
+const MOCHA_WITHOUT_SUMMARY: Summary = {
+  passed: 0,
+  failed: 1,
+  failures: [{ name: "A mocha ended before it wrote its summary", file: "", text: "Its report above says why." }],
+  tests: [],
+  files: [],
+};
+
 /** Writes the summaries of several mochas as one; a mocha that wrote none has failed. */
 function joinSummaries(file: string, parts: readonly string[]): void {
   const summaries = parts.map(
-    (part): Summary =>
-      existsSync(part) ? JSON.parse(readFileSync(part, "utf8")) : { passed: 0, failed: 1, tests: [], files: [] },
+    (part): Summary => (existsSync(part) ? JSON.parse(readFileSync(part, "utf8")) : MOCHA_WITHOUT_SUMMARY),
   );
   const sum = (of: "passed" | "failed") => summaries.reduce((total, summary) => total + summary[of], 0);
   const all = (of: "tests" | "files") => summaries.flatMap((summary) => summary[of]).sort((a, b) => b.ms - a.ms);
-  const joined: Summary = { passed: sum("passed"), failed: sum("failed"), tests: all("tests"), files: all("files") };
+  const failures = summaries.flatMap((summary) => summary.failures);
+  const counts = { passed: sum("passed"), failed: sum("failed"), failures };
+  const joined: Summary = { ...counts, tests: all("tests"), files: all("files") };
   writeFileSync(file, JSON.stringify(joined));
 }
 

@@ -6,6 +6,13 @@ export interface Answering {
   once(event: "close", act: () => void): unknown;
 }
 
+/** The answer closed before its request had its turn: its client has gone, or was answered for being late. */
+export class AnswerClosed extends Error {
+  constructor() {
+    super("the client has gone, or got its answer, before its turn");
+  }
+}
+
 /** Requests of one line that are under way, and those that wait for one of them to end. */
 interface Line {
   running: number;
@@ -41,7 +48,7 @@ export class Turns {
     };
     if (answering.closed) {
       leave();
-      throw unavailable(new Error("the client has gone, or got its answer, before its turn"));
+      throw unavailable(new AnswerClosed());
     }
     answering.once("close", leave);
   }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { pino } from "pino";
 import { z } from "zod";
 import { ok, router } from "../../api/rest/route.ts";
 import { ApiError } from "../../domain/errors.ts";
@@ -9,6 +10,9 @@ import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam } from "../support/factories.ts";
 import { route } from "../support/routes.ts";
+
+/** The level of errors in a log of pino. */
+const ERROR = 50;
 
 /** Reads that wait for the test to let them end, by team. */
 const held = new Map<string, (() => void)[]>();
@@ -58,8 +62,9 @@ function stall(app: TestApp, key: string, bytes = 1_000): { socket: Socket; begu
 
 describe("The turns of requests", () => {
   let app: TestApp;
+  const logged: string[] = [];
   before(async () => {
-    app = await serveRoutes(routes);
+    app = await serveRoutes(routes, { with: { log: pino({}, { write: (line: string) => void logged.push(line) }) } });
   });
   after(() => app.close());
 
@@ -146,6 +151,27 @@ describe("The turns of requests", () => {
     assert.ok(!isAnswered);
     for (const { socket } of uploads) socket.destroy();
     assert.equal((await fifth).status, 200);
+  });
+
+  it("logs no error for clients that leave before their turn", async () => {
+    const [{ keys, team }, other] = [await makeTeam(), await makeTeam()];
+    const client = api(keys.live, app.base);
+    const asked = Array.from({ length: 8 }, () => client.get("/slow"));
+    await eventually(() => held.get(team.id)?.length === 8);
+    const leaving = new AbortController();
+    const headers = { "x-api-key": keys.live };
+    const left = Array.from({ length: 20 }, () => fetch(`${app.base}/slow`, { headers, signal: leaving.signal }));
+    // Their key was looked up before that of a later request: they wait for their turn.
+    for (let i = 0; i < 3; i++) assert.equal((await api(other.keys.live, app.base).get("/quick")).status, 200);
+    const last = client.get("/quick");
+    leaving.abort();
+    await Promise.allSettled(left);
+    for (const end of held.get(team.id) ?? []) end();
+    for (const { status } of await Promise.all([...asked, last])) assert.equal(status, 200);
+    assert.deepEqual(
+      logged.filter((line) => JSON.parse(line).level >= ERROR),
+      [],
+    );
   });
 
   it("takes the next request when one fails", async () => {
