@@ -6,6 +6,7 @@ import { endpointsOf } from "../../api/rest/endpoints.ts";
 import { nearPathsAmong } from "../../api/rest/near-paths.ts";
 import { appRouter } from "../../api/router.ts";
 import { type ApiAnswer, type ApiClient, api, documentedFetch } from "../support/api.ts";
+import { cpuMs } from "../support/cpu.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
@@ -294,9 +295,10 @@ describe("HTTP", () => {
       const nearPaths = nearPathsAmong(PATHS);
       assert.deepEqual(nearPaths(`/lists/${"x".repeat(10_000)}`), []);
       assert.deepEqual(nearPaths("/".repeat(60_000)), []);
-      const started = performance.now();
-      for (let i = 0; i < 100; i++) nearPaths(`/${"newsletters/".repeat(8)}`);
-      assert.ok(performance.now() - started < 2_000);
+      const ms = cpuMs(() => {
+        for (let i = 0; i < 100; i++) nearPaths(`/${"newsletters/".repeat(8)}`);
+      });
+      assert.ok(ms < 2_000, `took ${ms} ms`);
     });
 
     it("of an absent record and of another team's give answers alike to the byte", async () => {

@@ -9,9 +9,7 @@ import { Mailkeel } from "../../client/index.ts";
 import { ERRORS } from "../../domain/errors.ts";
 import { clientOfDocument, GENERATED } from "./write-client.ts";
 
-describe("client/generated.ts", function () {
-  this.timeout(30_000);
-
+describe("client/generated.ts", () => {
   it("is what the OpenAPI document gives: else run `npm run client`", () => {
     assert.equal(readFileSync(GENERATED, "utf8"), clientOfDocument());
   });

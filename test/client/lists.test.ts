@@ -14,8 +14,7 @@ async function taken<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
   return all;
 }
 
-describe("A list of the client", function () {
-  this.timeout(30_000);
+describe("A list of the client", () => {
   let mailkeel: Mailkeel;
   const made: List[] = [];
   before(async () => {

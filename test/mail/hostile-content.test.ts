@@ -20,7 +20,7 @@ const file = (name: string) => readFileSync(new URL(`../data/newsletters/${name}
 
 const LINK = '<a href="{{ unsubscribe_url }}">Leave</a>';
 /** Longer than a request may be delayed by anything, shorter than each of the defects that are looked for. */
-const PATIENCE_MS = 1_500;
+const PATIENCE_MS = 4_000;
 
 /** Runs `work`, and asks the API something else all the time. @returns the longest wait for such an answer, in ms */
 async function longestWait<T>(work: () => Promise<T>): Promise<{ result: T; waitedMs: number }> {

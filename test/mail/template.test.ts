@@ -9,6 +9,7 @@ import {
   type MergeValues,
   TemplateError,
 } from "../../domain/mail/template.ts";
+import { cpuMs } from "../support/cpu.ts";
 
 const newsletter = (name: string) => readFileSync(new URL(`../data/newsletters/${name}`, import.meta.url), "utf8");
 
@@ -214,11 +215,12 @@ describe("The check of a draft", () => {
     "a branch for people without a name": `{% assign x = 'abcdefgh' %}{% unless first_name %}${"{% assign x = x | append: x %}".repeat(99)}{% endunless %}`,
   };
   for (const [what, html] of Object.entries(hostile)) {
-    it(`stops ${what} within 1.5 s`, () => {
-      const before = performance.now();
-      const [problem] = checkContent({ subject: "ok", html });
-      assert.equal(problem?.kind, "limits");
-      assert.ok(performance.now() - before < 1_500);
+    it(`stops ${what} within 1.5 s of CPU time`, () => {
+      const ms = cpuMs(() => {
+        const [problem] = checkContent({ subject: "ok", html });
+        assert.equal(problem?.kind, "limits");
+      });
+      assert.ok(ms < 1_500, `took ${ms} ms`);
     });
   }
 

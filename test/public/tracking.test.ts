@@ -53,7 +53,7 @@ describe("Tracking of opens and clicks", () => {
         assert.deepEqual(await counts(sender), expected);
         return true;
       },
-      { withinMs: 10_000, what: "the counts" },
+      { what: "the counts" },
     );
   const untilAutomatic = (sender: Sender, expected: unknown[]) =>
     eventually(
@@ -62,7 +62,7 @@ describe("Tracking of opens and clicks", () => {
         assert.deepEqual(hits, expected);
         return true;
       },
-      { withinMs: 10_000, what: "the automatic hits" },
+      { what: "the automatic hits" },
     );
 
   describe("the switch", () => {
@@ -455,7 +455,7 @@ describe("Tracking of opens and clicks", () => {
           assert.deepEqual(found.sort(), expected.sort());
           return true;
         },
-        { withinMs: 10_000, what: "the hits" },
+        { what: "the hits" },
       );
     });
 

@@ -257,7 +257,7 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
         for await (const workflow of temporal.workflow.list({ query })) return workflow.workflowId;
         return undefined;
       },
-      { what: "the send among those that need an operator", withinMs: 15_000 },
+      { what: "the send among those that need an operator" },
     );
     assert.equal(found, sendWorkflowId(data.id));
     await setAccounts(sender, sql`status = 'ACTIVE'`);

@@ -45,7 +45,7 @@ describe("Fairness", () => {
       const large = own.within(await makeSender({ recipients, account: gate.account }));
       const small = own.within(await makeSender({ recipients: 3 }));
       await startSend(large);
-      await eventually(() => gate.open > 0, { withinMs: 15_000, what: "a slice in the slot" });
+      await eventually(() => gate.open > 0, { what: "a slice in the slot" });
       const others = await Promise.all(Array.from({ length: sends - 1 }, () => anotherNewsletter(large)));
       const waiting = await Promise.all(others.map(startSend));
       await Promise.all(waiting.map(({ data }) => untilQueued(data.id)));

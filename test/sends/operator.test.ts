@@ -62,7 +62,7 @@ const statusOf = async ({ em, newsletterId }: Sender): Promise<string> => {
 };
 
 const someMail = (sender: Sender) =>
-  eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > 0, { what: "some mail", withinMs: 15_000 });
+  eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > 0, { what: "some mail" });
 
 const makeSender = (options: SenderOptions = {}) =>
   makeSenderWith({ furtherAccounts: over.furtherAccounts, ...options });

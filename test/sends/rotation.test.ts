@@ -290,7 +290,6 @@ describe("A send over two accounts", function () {
       assert.equal(await workflowOf(data.id).executeUpdate("retry"), "tries again now");
       await eventually(async () => ((await sharesOf(sender))[1]?.SENT ?? 0) > 0, {
         what: "mail of the second",
-        withinMs: 15_000,
       });
       await untilStatus(sender, ["SENT"]);
       await assertAllSent(sender, recipients);

@@ -1,6 +1,7 @@
 import { until } from "../../stack/until.ts";
 
 interface EventuallyOptions {
+  /** When it gives up. Long by default: a machine with much else to do is no reason to fail. */
   withinMs?: number;
   /** Completes "Waited in vain for …". */
   what?: string;
@@ -14,7 +15,7 @@ interface EventuallyOptions {
  */
 export async function eventually<T>(
   condition: () => Promise<T> | T,
-  { withinMs = 5_000, what = "the condition", ...options }: EventuallyOptions = {},
+  { withinMs = 20_000, what = "the condition", ...options }: EventuallyOptions = {},
 ): Promise<T> {
   const value = await until(what, async () => (await condition()) || undefined, { timeoutMs: withinMs, ...options });
   return value as T;

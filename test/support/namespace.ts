@@ -56,10 +56,9 @@ async function holdReconciler(): Promise<{ release(): Promise<void> }> {
   const schedule = client.schedule.getHandle(RECONCILER_ID);
   const running = async () => (await schedule.describe()).info.runningActions.length > 0;
   await eventually(() => schedule.pause("a test sends in another namespace").then(() => true), {
-    withinMs: 15_000,
     what: "the reconciler's schedule",
   });
-  await eventually(async () => !(await running()), { withinMs: 15_000, what: "the end of the reconciler's run" });
+  await eventually(async () => !(await running()), { what: "the end of the reconciler's run" });
   return {
     release: async () => {
       await schedule.unpause();

@@ -25,7 +25,7 @@ describe("Workers of a deployment", () => {
         const queues = new Set(info?.taskQueueInfos?.map(({ name }) => name));
         return pools.every((pool) => queues.has(pool));
       },
-      { withinMs: 15_000, what: `build ${buildId} to be known` },
+      { what: `build ${buildId} to be known` },
     );
   }
 
@@ -37,7 +37,7 @@ describe("Workers of a deployment", () => {
           deploymentName: DEPLOYMENT,
           buildId,
         }),
-      { withinMs: 15_000, what: `build ${buildId} to be current` },
+      { what: `build ${buildId} to be current` },
     );
   const ramp = (buildId: string, percentage: number) =>
     eventually(
@@ -48,7 +48,7 @@ describe("Workers of a deployment", () => {
           buildId,
           percentage,
         }),
-      { withinMs: 15_000, what: `build ${buildId} to take ${percentage} %` },
+      { what: `build ${buildId} to take ${percentage} %` },
     );
 
   interface Previewed {
