@@ -5,6 +5,7 @@ import { classifyMail } from "../../domain/reports/classify.ts";
 import { MAX_READ_BYTES } from "../../domain/reports/incoming-mail.ts";
 import { REPLY_RULES } from "../../domain/reports/reply-rules.ts";
 import type { ReportKind } from "../../domain/reports/report.ts";
+import { cpuClock } from "../support/cpu.ts";
 
 const DATA = `${import.meta.dirname}/../data/bounces`;
 
@@ -272,9 +273,9 @@ describe("classifying reports that come by mail", () => {
   for (const [name, make] of Object.entries(BOMBS)) {
     it(`reads a mail of ${name} within bounds`, async () => {
       const raw = make();
-      const startedAt = performance.now();
+      const readMs = cpuClock();
       const { recipients } = await classifyMail(raw);
-      assert.ok(performance.now() - startedAt < MOST_MS);
+      assert.ok(readMs() < MOST_MS, `took ${readMs()} ms`);
       assert.ok(recipients.length <= 100);
     });
   }
