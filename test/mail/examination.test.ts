@@ -28,7 +28,7 @@ describe("The thread that reads contents", function () {
   });
 
   it("lets teams take turns", async () => {
-    const thread = new ExaminationThread();
+    const thread = new ExaminationThread({ cpuMs: 60_000 });
     const order: string[] = [];
     const run = async (team: string, task: ExaminationTask) => {
       assert.ok((await thread.run(team, task)).ok);
