@@ -14,7 +14,7 @@ import {
 } from "../domain/sends/lanes.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
-import { Allowance } from "./dispatch/allowance.ts";
+import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";
 import { ComposedMessages, composeMails } from "./dispatch/content.ts";
 import { Settler } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
@@ -142,7 +142,7 @@ async function mailSlice(
   const staleAfterMs = messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
   const mails = pool.drain(stager.batches(), {
     fill,
-    mayBegin: ({ stagedAt }) => performance.now() - stagedAt < staleAfterMs,
+    mayBegin: ({ stagedAt, share }) => performance.now() - stagedAt < staleAfterMs && isWithinWindows(share),
     signal,
     maxPolicyRefusals: POLICY_REFUSALS_TO_PAUSE,
   });
