@@ -121,6 +121,8 @@ describe("Segments", () => {
       assert.deepEqual(await run("segment:delete", segment.id), { segment: { id: segment.id, deleted: true } });
       assert.deepEqual((await run("segment:list", ...ofTeam)).segments, [second]);
       await refused(/There is no record seg_/, "segment:count", segment.id);
+      const { deleted_at } = (await run("segment:show", segment.id)).segment;
+      assert.ok(Date.parse(deleted_at) > Date.parse(segment.created_at), "campaigns that were sent may name it");
     });
 
     it("are refused with the place of the mistake, and without conditions", async () => {
@@ -338,6 +340,7 @@ describe("Segments", () => {
         nested(SEGMENT_LIMITS.depth + 1),
         /^conditions(\.not){10} is deeper than the 10 conditions/,
       ],
+      "conditions that are too deep to be written as JSON": [nested(8_000), /^conditions(\.not){10} is deeper than/],
       "too many conditions": [
         { any: Array(101).fill(IN_ROME) },
         /^conditions\.any\[100\] is beyond the 100 conditions/,
