@@ -14,7 +14,7 @@ import {
 } from "../domain/sends/lanes.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
-import { Allowance } from "./dispatch/allowance.ts";
+import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";
 import { ComposedMessages, composeMails } from "./dispatch/content.ts";
 import { Settler } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
@@ -39,8 +39,11 @@ type Next =
   | { next: "continue" }
   /** Nothing is queued; the next deferred recipient is due in `waitMs`. */
   | { next: "deferred"; waitMs: number }
-  /** The account's limits or connections, or its team's slots, are used up; they are free again in `waitMs`. */
-  | { next: "account_full"; waitMs: number }
+  /**
+   * The account's limits or connections, or its team's slots, are used up; they are free again in `waitMs`. `byLimit`: its
+   * hourly or daily limit is.
+   */
+  | { next: "account_full"; waitMs: number; byLimit?: true }
   /**
    * The send cannot be mailed; a `temporary` failure may pass by itself. `retryInMs`: when its account may connect again,
    * if its server refused it before.
@@ -59,7 +62,7 @@ export type SliceResult = { mailed: number; unknown: number; returned?: true } &
 
 /**
  * A slice of a lane to be mailed. `tryNow`: an operator's command; the slice does not wait for an account that its server
- * refused a moment ago. `takesOver`: failing accounts of the send whose deferred recipients the lane may take.
+ * refused a moment ago. `takesOver`: accounts of the send that cannot mail, whose deferred recipients the lane may take.
  */
 export type SliceInput = Lane & { teamId: string; tryNow?: true; takesOver?: readonly string[] };
 
@@ -142,7 +145,7 @@ async function mailSlice(
   const staleAfterMs = messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
   const mails = pool.drain(stager.batches(), {
     fill,
-    mayBegin: ({ stagedAt }) => performance.now() - stagedAt < staleAfterMs,
+    mayBegin: ({ stagedAt, share }) => performance.now() - stagedAt < staleAfterMs && isWithinWindows(share),
     signal,
     maxPolicyRefusals: POLICY_REFUSALS_TO_PAUSE,
   });
@@ -188,7 +191,7 @@ async function nextStep(
   if (end.ended === "policy_refusals") {
     return { next: "failure", reason: "policy_refusals", temporary: false, afterSeq };
   }
-  if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, afterSeq };
+  if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, byLimit: true, afterSeq };
   if (!exhausted) return { next: "continue", afterSeq };
   // Nothing was staged: because nothing is left, or because the send or its account must not continue.
   const remaining = await readRemaining(em, dispatch);

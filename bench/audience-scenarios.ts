@@ -11,7 +11,6 @@ import { declareFields } from "../test/support/contacts.ts";
 import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
 import { CAMPAIGN } from "../test/support/kinds.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
-import { storeSend } from "../test/support/segments.ts";
 import {
   addSegment,
   type CampaignSender,
@@ -20,6 +19,7 @@ import {
   makeCampaignSender,
   setTomorrow,
 } from "../test/support/sending.ts";
+import { recordSend } from "../test/support/sends.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient, untilDetails } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
@@ -335,7 +335,7 @@ async function fill(team: TestTeam, contacts: number): Promise<{ listId: string;
   const tenant: Tenant = { teamId: team.team.id, environment: "LIVE" };
   const listId: string = (await client.post("/lists", { name: "Half" })).body.data.id;
   const resource: string = (await client.post("/newsletters", { name: "Letter" })).body.data.id;
-  const sendId = await storeSend(em, tenant, resource, contacts);
+  const sendId = await recordSend(em, tenant, resource, contacts);
   const db = kysely(em);
   const { contactId, email, owner, people, stem } = await fillContacts(team, contacts);
   const subscriber = sql`'sub_' || ${stem}::text || lpad(i::text, 8, '0')`;

@@ -1,11 +1,12 @@
 import { sql } from "kysely";
-import { kysely } from "../db/orm.ts";
+import { kysely, type Tenant } from "../db/orm.ts";
 import { newId } from "../domain/ids.ts";
 import { mailToken, trackedUrls } from "../domain/tracking/links.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { makeTeam, type TestTeam } from "../test/support/factories.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { pidOf } from "../test/support/processes.ts";
+import { recordSend } from "../test/support/sends.ts";
 import { stack } from "../test/support/stack.ts";
 import { startApiLoad } from "./api-load.ts";
 import { usage } from "./processes.ts";
@@ -89,30 +90,11 @@ function cpuSeconds(): Record<(typeof PROCESSES)[number], number> {
 
 /** Writes the ledger of a send an hour ago. @returns the paths of its mails' pixels and links, in no order of the ledger */
 async function pathsOf({ em, team, vault }: TestTeam, origin: string, mails: number): Promise<string[]> {
-  const sendId = newId("send");
-  const db = kysely(em);
-  await db
-    .insertInto("sends")
-    .values({
-      id: sendId,
-      team_id: team.id,
-      environment: "LIVE",
-      resource_type: "newsletter",
-      resource_id: newId("newsletter"),
-      api_key_id: "key",
-      status: "SENT",
-      recipients: mails,
-      credits_reserved: mails,
-      cap_limit: mails,
-      cap_used_today: mails,
-      tracking: true,
-      send_at: new Date(),
-      settled_at: new Date(),
-    })
-    .execute();
+  const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
+  const sendId = await recordSend(em, tenant, newId("newsletter"), mails, { tracking: true });
   await sql`insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
     select ${sendId}, i, 'sub_' || i, 'person' || i || '@audience.example', 'SENT', now() - interval '1 hour'
-    from generate_series(1, ${mails}::int) i`.execute(db);
+    from generate_series(1, ${mails}::int) i`.execute(kysely(em));
   const urls = trackedUrls(vault, origin, sendId, PLACEHOLDER);
   const clickUrl = urls.clickUrl("https://garden.example/letters/2026/part-1?utm_source=letter&utm_medium=email");
   // A step that has no common divisor with most numbers of mails.

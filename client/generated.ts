@@ -208,7 +208,7 @@ export type Campaign = {
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
   /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
   status_reason: string | null;
-  /** The id of the segment that it targets; it is set in the app. */
+  /** The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it. */
   segment_id: string | null;
   /** Ids of the sending accounts that mail it; they are set in the app. */
   account_ids: Array<string>;
@@ -269,7 +269,7 @@ export type CampaignOfEvent = {
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
   /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
   status_reason: string | null;
-  /** The id of the segment that it targets; it is set in the app. */
+  /** The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it. */
   segment_id: string | null;
   /** Ids of the sending accounts that mail it; they are set in the app. */
   account_ids: Array<string>;
@@ -404,7 +404,7 @@ export type CampaignWithRecipients = {
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
   /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
   status_reason: string | null;
-  /** The id of the segment that it targets; it is set in the app. */
+  /** The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it. */
   segment_id: string | null;
   /** Ids of the sending accounts that mail it; they are set in the app. */
   account_ids: Array<string>;

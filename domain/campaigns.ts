@@ -1,7 +1,8 @@
+import { LockMode } from "@mikro-orm/postgresql";
 import { EmailAccount } from "../db/entities/account.ts";
 import { Campaign } from "../db/entities/send.ts";
 import type { EntityManager } from "../db/orm.ts";
-import { readSegment } from "./audience/segments/segments.ts";
+import { lockSegment } from "./audience/segments/segments.ts";
 import { lockDraft } from "./drafts.ts";
 import { ApiError } from "./errors.ts";
 
@@ -36,8 +37,8 @@ export async function attachAccounts(
  * @throws {ApiError} `not_found` for either; `resource_state_invalid` once the campaign is no draft
  */
 export async function attachSegment(em: EntityManager, campaignId: string, segmentId: string): Promise<Campaign> {
+  await lockSegment(em, segmentId, LockMode.PESSIMISTIC_READ);
   const draft = await lockDraft(em, Campaign, campaignId);
-  await readSegment(em, segmentId);
   draft.segmentId = segmentId;
   await em.flush();
   return em.refreshOrFail(draft);

@@ -10,7 +10,10 @@ export interface LaneView {
   lastSlice?: (SliceResult & { at: number }) | undefined;
   /** Account failures in a row. */
   accountFailures: number;
-  /** Another lane failed or put recipients back since the last slice began: more may be left to this lane than it found. */
+  /**
+   * Another lane failed, used its account's limit up or put recipients back since the last slice began: more may be left to
+   * this lane than it found.
+   */
   mayFindMore: boolean;
 }
 
@@ -20,6 +23,15 @@ export const isUnderWay = ({ slice }: Pick<LaneView, "slice">): boolean => slice
 export const isCallingOperator = ({ lastSlice, accountFailures }: LaneView): boolean =>
   accountFailures >= FAILURES_TO_OPERATOR || (lastSlice?.next === "failure" && !lastSlice.temporary);
 
-/** The accounts whose deferred recipients a lane may take: those of other lanes that have failed since their last mail. */
+/** Whether the hourly or daily limit of the slice's account is used up. */
+export const isLimitUsedUp = (result: SliceResult | undefined): boolean =>
+  result?.next === "account_full" && result.byLimit === true;
+
+/**
+ * The accounts whose deferred recipients a lane may take: those of other lanes that have failed since their last mail, or
+ * whose hourly or daily limit is used up.
+ */
 export const takenOverBy = (accountId: string, lanes: readonly LaneView[]): string[] =>
-  lanes.filter((lane) => lane.accountId !== accountId && lane.accountFailures > 0).map((lane) => lane.accountId);
+  lanes
+    .filter((lane) => lane.accountId !== accountId && (lane.accountFailures > 0 || isLimitUsedUp(lane.lastSlice)))
+    .map((lane) => lane.accountId);

@@ -3,7 +3,7 @@ import type { SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { ChangedSend, SendState } from "../domain/sends/lifecycle.ts";
 import { mailSlice, sendSteps as steps } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
-import { isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
+import { isLimitUsedUp, isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
 import { OperatorView } from "./operator-view.ts";
 import { decide, type SendView, type Step } from "./send-decision.ts";
 import * as messages from "./send-messages.ts";
@@ -246,7 +246,7 @@ class Send {
     lane.slice = "none";
     lane.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
     view.isStale ||= isVoid;
-    if (result.next === "failure" || result.returned) {
+    if (result.next === "failure" || isLimitUsedUp(result) || result.returned) {
       for (const other of view.lanes) if (other !== lane) other.mayFindMore = true;
     }
     this.#endedSlices++;

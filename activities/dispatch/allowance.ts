@@ -1,6 +1,26 @@
 import type { EntityManager } from "../../db/orm.ts";
 import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/account-capacity.ts";
+import type { StagedRecipient } from "../../domain/sends/staging.ts";
 import type { InFlightLimit } from "../account-pools.ts";
+
+/** Mails of the hourly and daily limits that were taken at once. */
+export interface MailShare {
+  granted: number;
+  /** When nothing was granted: milliseconds until a window that is full begins anew. */
+  retryInMs: number;
+  /** The windows that they count in; undefined where the account has no such limit. */
+  quota?: Quota | undefined;
+  /** `performance.now()` at which the first of the windows ends. */
+  endsAt: number;
+}
+
+/** A recipient that was staged within the account's limits. */
+export interface AllowedRecipient extends StagedRecipient {
+  share: MailShare;
+}
+
+/** Whether a mail may begin now: one that begins after the windows of its share would exceed the limit of the next ones. */
+export const isWithinWindows = ({ endsAt }: MailShare): boolean => performance.now() < endsAt;
 
 /** A slice's share of its account's limits: the stager takes, the settler gives back. */
 export class Allowance {
@@ -10,8 +30,6 @@ export class Allowance {
   readonly #inFlight: InFlightLimit;
   /** Rows of the account's in-flight limit that this slice holds. */
   #rows = 0;
-  /** The last share of the hourly and daily limits; undefined where the account has none. */
-  #quota: Quota | undefined;
 
   constructor(em: EntityManager, accountId: string, limits: AccountLimits, inFlight: InFlightLimit) {
     this.#em = em;
@@ -48,14 +66,18 @@ export class Allowance {
     this.returnRows(this.#rows);
   }
 
-  /** Takes up to `mails` of the hourly and daily limits. @returns how many, and if none, how long they are used up */
-  async takeMails(mails: number): Promise<{ granted: number; retryInMs: number }> {
-    if (this.#limits.hourly === null && this.#limits.daily === null) return { granted: mails, retryInMs: 0 };
-    this.#quota = await takeQuota(this.#em, this.#accountId, this.#limits, mails);
-    return this.#quota;
+  /** Takes up to `mails` of the hourly and daily limits. */
+  async takeMails(mails: number): Promise<MailShare> {
+    if (this.#limits.hourly === null && this.#limits.daily === null) {
+      return { granted: mails, retryInMs: 0, endsAt: Number.POSITIVE_INFINITY };
+    }
+    const askedAt = performance.now();
+    const quota = await takeQuota(this.#em, this.#accountId, this.#limits, mails);
+    return { granted: quota.granted, retryInMs: quota.retryInMs, quota, endsAt: askedAt + quota.endsInMs };
   }
 
-  async returnMails(mails: number): Promise<void> {
-    if (this.#quota && mails > 0) await returnQuota(this.#em, this.#accountId, this.#quota, mails);
+  /** Gives mails back to the windows that they were taken from. */
+  async returnMails({ quota }: MailShare, mails: number): Promise<void> {
+    if (quota && mails > 0) await returnQuota(this.#em, this.#accountId, quota, mails);
   }
 }

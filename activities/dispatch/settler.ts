@@ -2,9 +2,8 @@ import type { EntityManager } from "../../db/orm.ts";
 import type { Mailed } from "../../domain/mail/outcome.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import { type DeferralPolicy, settleOutcomes } from "../../domain/sends/settlement.ts";
-import type { StagedRecipient } from "../../domain/sends/staging.ts";
 import type { ActivityDeps } from "../deps.ts";
-import type { Allowance } from "./allowance.ts";
+import type { Allowance, AllowedRecipient, MailShare } from "./allowance.ts";
 import { throughOutage } from "./outage.ts";
 
 interface SettlerOptions {
@@ -50,7 +49,7 @@ export class Settler {
   }
 
   /** Writes outcomes down, through an outage of the database that passes. Never rejects, see `failed`. */
-  async settle(mails: readonly Mailed<StagedRecipient>[]): Promise<void> {
+  async settle(mails: readonly Mailed<AllowedRecipient>[]): Promise<void> {
     if (mails.length === 0) return;
     const { deps, em, dispatch, allowance } = this.#options;
     const returned = this.#count(mails);
@@ -59,7 +58,7 @@ export class Settler {
       const write = () => settleOutcomes(em, dispatch, mails, this.#policy);
       deps.countMails(await throughOutage(deps, write, { patient: !this.failed }));
       allowance.returnRows(mails.length);
-      await throughOutage(deps, () => allowance.returnMails(returned));
+      for (const [share, unused] of returned) await throughOutage(deps, () => allowance.returnMails(share, unused));
     } catch (error) {
       this.#failure ??= { error };
     }
@@ -70,12 +69,12 @@ export class Settler {
     if (this.#failure) throw this.#failure.error;
   }
 
-  /** @returns how many rows go back in the queue */
-  #count(mails: readonly Mailed<StagedRecipient>[]): number {
-    let returned = 0;
+  /** @returns how many rows of each share go back in the queue */
+  #count(mails: readonly Mailed<AllowedRecipient>[]): Map<MailShare, number> {
+    const returned = new Map<MailShare, number>();
     for (const { item, outcome } of mails) {
       if (outcome.outcome === "account_failure" || outcome.outcome === "not_attempted") {
-        returned++;
+        returned.set(item.share, (returned.get(item.share) ?? 0) + 1);
         this.#firstReturnedSeq = Math.min(this.#firstReturnedSeq ?? item.seq, item.seq);
       } else {
         this.#mailed++;

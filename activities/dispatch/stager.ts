@@ -1,8 +1,8 @@
 import type { EntityManager } from "../../db/orm.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
-import { type StagedRecipient, stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
+import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import type { ActivityDeps } from "../deps.ts";
-import type { Allowance } from "./allowance.ts";
+import type { Allowance, AllowedRecipient } from "./allowance.ts";
 import { throughOutage } from "./outage.ts";
 
 interface StagerOptions {
@@ -25,7 +25,7 @@ export class Stager {
   #staged = 0;
   #exhausted = false;
   #limitWaitMs: number | undefined;
-  #ahead: Promise<readonly StagedRecipient[] | undefined> = Promise.resolve(undefined);
+  #ahead: Promise<readonly AllowedRecipient[] | undefined> = Promise.resolve(undefined);
 
   constructor(options: StagerOptions) {
     this.#options = options;
@@ -48,7 +48,7 @@ export class Stager {
   }
 
   /** Stages one batch ahead of the one that is being mailed: connections must not wait for a commit. */
-  async *batches(): AsyncGenerator<readonly StagedRecipient[], void, void> {
+  async *batches(): AsyncGenerator<readonly AllowedRecipient[], void, void> {
     this.#stageAhead();
     for (;;) {
       const batch = await this.#ahead;
@@ -62,7 +62,7 @@ export class Stager {
    * Ends the staging, once `signal` is aborted or the batches have ended.
    * @returns recipients that were staged ahead and are in no batch
    */
-  async close(): Promise<readonly StagedRecipient[]> {
+  async close(): Promise<readonly AllowedRecipient[]> {
     try {
       return (await this.#ahead) ?? [];
     } catch (error) {
@@ -80,7 +80,7 @@ export class Stager {
   }
 
   /** The next batch, once there is room for it; undefined when there is none, or no more may be staged. */
-  async #stageNext(): Promise<readonly StagedRecipient[] | undefined> {
+  async #stageNext(): Promise<readonly AllowedRecipient[] | undefined> {
     const { deps, allowance, batchSize, signal } = this.#options;
     const most = deps.env.DISPATCH_SLICE_ROWS;
     while (!signal.aborted && this.#staged < most) {
@@ -94,23 +94,23 @@ export class Stager {
     return undefined;
   }
 
-  async #stage(limit: number): Promise<readonly StagedRecipient[]> {
+  async #stage(limit: number): Promise<readonly AllowedRecipient[]> {
     const { deps, em, dispatch, allowance } = this.#options;
-    const { granted, retryInMs } = await allowance.takeMails(limit);
-    if (granted === 0) {
-      this.#limitWaitMs = retryInMs;
+    const share = await allowance.takeMails(limit);
+    if (share.granted === 0) {
+      this.#limitWaitMs = share.retryInMs;
       return [];
     }
-    const staging = { afterSeq: this.#afterSeq, limit: granted };
+    const staging = { afterSeq: this.#afterSeq, limit: share.granted };
     const { recipients, suppressed, lastSeq } = await stageBatch(em, dispatch, staging);
     deps.countMails({ SUPPRESSED: suppressed });
-    await allowance.returnMails(granted - recipients.length);
+    await allowance.returnMails(share, share.granted - recipients.length);
     if (lastSeq === undefined) {
       this.#exhausted = true;
       return [];
     }
     this.#afterSeq = lastSeq;
     this.#staged += recipients.length;
-    return recipients;
+    return recipients.map((recipient) => Object.assign(recipient, { share }));
   }
 }

@@ -53,7 +53,8 @@ export const campaign = z
       .string()
       .nullable()
       .meta({
-        description: "The id of the segment that it targets; it is set in the app.",
+        description:
+          "The id of the segment that it targets; it is set in the app. A draft whose segment is deleted has none; a campaign that was scheduled keeps it.",
         examples: [exampleId("segment")],
       }),
     account_ids: z.array(z.string()).meta({

@@ -36,7 +36,7 @@ export function segmentCommands(program: Command, run: Run): void {
 
   program
     .command("segment:show")
-    .description("show a segment with its conditions")
+    .description("show a segment with its conditions, also one that was deleted")
     .argument("<id>", "the segment")
     .action((id: string) =>
       run(async (session) => {
@@ -70,7 +70,7 @@ export function segmentCommands(program: Command, run: Run): void {
 
   program
     .command("segment:delete")
-    .description("delete a segment; a draft that targets it then has no segment")
+    .description("delete a segment; a draft that targets it then has no segment, campaigns that were scheduled keep it")
     .argument("<id>", "the segment")
     .action((id: string) =>
       run(async (session) => {
@@ -98,11 +98,12 @@ function parseJson(text: string): unknown {
   }
 }
 
-const toJson = ({ id, name, version, conditions, createdAt, updatedAt }: Segment) => ({
+const toJson = ({ id, name, version, conditions, deletedAt, createdAt, updatedAt }: Segment) => ({
   id,
   name,
   version,
   conditions,
+  ...(deletedAt && { deleted_at: deletedAt.toISOString() }),
   created_at: createdAt.toISOString(),
   updated_at: updatedAt.toISOString(),
 });

@@ -65,7 +65,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "contact_fields" ("team_id" text not null, "environment" text not null, "name" text not null, "type" text not null, "deleted_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "name"));`,
     );
     this.addSql(
-      `create table "segments" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "version" int not null, "conditions" jsonb not null, "field_types" jsonb not null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "segments" ("id" text not null, "team_id" text not null, "environment" text not null, "name" text not null, "version" int not null, "conditions" jsonb not null, "field_types" jsonb not null, "deleted_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "segments_team_id_environment_index" on "segments" ("team_id", "environment");`);
     this.addSql(
@@ -316,9 +316,8 @@ export class Migration20261121000000_Initial extends Migration {
       );
     }
 
-    // A campaign whose segment is deleted has none any more.
     this.addSql(`alter table "campaigns" add constraint "campaigns_segment_id_fk" foreign key ("segment_id")
-      references "segments" ("id") on delete set null;`);
+      references "segments" ("id");`);
     this.addSql(`alter table "credit_balances" add constraint "credit_balances_not_negative"
       check ("available" >= 0 and "reserved" >= 0);`);
 

@@ -9,7 +9,8 @@ import { ApiError } from "../errors.ts";
  *
  * The number of rows is kept in several parts, so that writes at once do not wait for each other. A part takes no more than
  * its share of the plan's ceiling, and the shares add up to the ceiling: no sum of parts exceeds it. A write that does not
- * fit in its part locks all of them, and divides the sum anew.
+ * fit in its part locks all of them, and divides the sum anew. So does every write that takes a slot while a part has more
+ * than its share, because the plan got its ceiling, or a lower one, after the slots were taken.
  *
  * The lock of a part is the last that a transaction takes. Call these functions behind all other writes: a transaction that
  * held a part and waited for a row would make others wait, and they might hold that row.
@@ -50,11 +51,17 @@ const holding = ({ teamId, environment }: Tenant, emails: RawBuilder<unknown>) =
   on conflict (team_id, environment, email) do update set holders = a.holders + 1
   returning email, holders = 1 as is_new`;
 
-/** A query for the most that the connection's part may hold. */
-const allowing = ({ teamId }: Tenant) => sql`
-  select coalesce(contact_slots / ${sql.lit(PARTS)} + (${OWN_PART} < contact_slots % ${sql.lit(PARTS)})::int,
-    ${sql.lit(MAX_INTEGER)}) as share
-  from teams where id = ${teamId}`;
+/** SQL: the share that a part has of the ceiling `contact_slots`. */
+const shareOf = (part: RawBuilder<number>) =>
+  sql<number>`(contact_slots / ${sql.lit(PARTS)} + (${part} < contact_slots % ${sql.lit(PARTS)})::int)`;
+
+/** A query for the most that the connection's part may hold; less than any number while a part has more than its share. */
+const allowing = (tenant: Tenant) => sql`
+  select case when contact_slots is null then ${sql.lit(MAX_INTEGER)}
+    when exists (select from contact_slot_counts p where ${ofTenant(tenant, "p")} and p.used > ${shareOf(sql`p.part`)})
+      then ${sql.lit(-MAX_INTEGER)}
+    else ${shareOf(OWN_PART)} end as share
+  from teams where id = ${tenant.teamId}`;
 
 /**
  * A row when `amount` slots, not 0, fit in the connection's part and were added to it: it holds no more than the CTE

@@ -125,6 +125,8 @@ export interface Quota {
   windows: { window: "HOUR" | "DAY"; startsAt: string }[];
   /** When nothing was granted: milliseconds until a window that is full begins anew. */
   retryInMs: number;
+  /** Milliseconds until the first of the windows ends. */
+  endsInMs: number;
 }
 
 const UNIT = { HOUR: "hour", DAY: "day" } as const;
@@ -136,7 +138,7 @@ const UNIT = { HOUR: "hour", DAY: "day" } as const;
 export function takeQuota(em: EntityManager, accountId: string, limits: AccountLimits, wanted: number): Promise<Quota> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    const quota: Quota = { granted: wanted, windows: [], retryInMs: 0 };
+    const quota: Quota = { granted: wanted, windows: [], retryInMs: 0, endsInMs: Number.POSITIVE_INFINITY };
     for (const [window, limit] of [
       ["DAY", limits.daily],
       ["HOUR", limits.hourly],
@@ -158,6 +160,7 @@ export function takeQuota(em: EntityManager, accountId: string, limits: AccountL
         quota.granted = free;
         if (free === 0) quota.retryInMs = Math.max(quota.retryInMs, Math.ceil(row.left_ms));
       }
+      quota.endsInMs = Math.min(quota.endsInMs, row.left_ms);
       quota.windows.push({ window, startsAt: row.starts_at });
     }
     await addUsage(tx, accountId, quota.windows, quota.granted);

@@ -160,14 +160,16 @@ export async function closeAttempts(em: EntityManager, sendId: string): Promise<
 
 /**
  * Puts the lane's deferred recipients whose wait has ended back in the queue, and its cursor before the first of them.
- * Those of lanes that it takes over are held by no lane then.
+ * Those of lanes that it takes over are held by no lane then. The time for which they were due and waited for their lane
+ * does not count as time in which they were tried; `stageBatch` does the same for their time in the queue.
  * @returns the cursor; undefined when none was due
  */
 export async function requeueDue(em: EntityManager, lane: TakingLane): Promise<number | undefined> {
   const { sendId, accountId } = lane;
   const { rows } = await sql<{ after_seq: number }>`
     with due as (
-      update send_recipients r set state = 'QUEUED', retry_at = null, updated_at = now(),
+      update send_recipients r set state = 'QUEUED', retry_at = null, updated_at = clock_timestamp(),
+        first_deferred_at = r.first_deferred_at + (clock_timestamp() - r.retry_at),
         account_id = case when r.account_id = ${accountId} then r.account_id end
       where r.send_id = ${sendId} and r.state = 'DEFERRED' and r.retry_at <= clock_timestamp()
         and ${isFreeFor(lane, "r")}

@@ -89,6 +89,7 @@ export async function stageBatch(
     update send_recipients r
     set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,
       epoch = ${epoch}, ${shared ? sql`account_id = ${accountId},` : sql``} reason = c.ineligible, updated_at = now(),
+      first_deferred_at = r.first_deferred_at + greatest(now() - r.updated_at, interval '0'),
       attempts = r.attempts + case when c.ineligible is null then 1 else 0 end
     from checked c where r.ctid = c.row
     returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id${hasFields ? sql`, r.fields` : sql``}`,

@@ -5,6 +5,7 @@ import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { api } from "../support/api.ts";
 import type { TestTeam } from "../support/factories.ts";
+import { recordSend } from "../support/sends.ts";
 
 /** A send with its ledger, written past the service, so that its mails can have any outcome at any time. */
 export interface TestLedger {
@@ -17,28 +18,11 @@ export interface TestLedger {
 export async function makeLedger({ em, team, keys }: TestTeam, recipients: number): Promise<TestLedger> {
   const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
   const newsletterId: string = (await api(keys.live).post("/newsletters", { name: "Letter" })).body.data.id;
-  const sendId = newId("send");
-  const db = kysely(em.fork());
-  await db
-    .insertInto("sends")
-    .values({
-      id: sendId,
-      team_id: team.id,
-      environment: "LIVE",
-      resource_type: "newsletter",
-      resource_id: newsletterId,
-      api_key_id: "key_x",
-      status: "SENT",
-      recipients,
-      credits_reserved: recipients,
-      cap_limit: 1,
-      cap_used_today: 0,
-      send_at: sql`now()`,
-      settled_at: sql`now()`,
-    })
-    .execute();
+  const sendId = await recordSend(em, tenant, newsletterId, recipients);
   await sql`insert into send_recipients (send_id, seq, member_id, email)
-    select ${sendId}, n, 'sub_x', n || '@example.com' from generate_series(1, ${recipients}::int) n`.execute(db);
+    select ${sendId}, n, 'sub_x', n || '@example.com' from generate_series(1, ${recipients}::int) n`.execute(
+    kysely(em.fork()),
+  );
   return { tenant, newsletterId, sendId };
 }
 

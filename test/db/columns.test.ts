@@ -82,6 +82,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     version: 1,
     conditions: { field: "fields.city", op: "eq", value: "Köln" },
     field_types: { city: "text" },
+    deleted_at: AT,
     ...touched,
   },
   subscriptions: {

@@ -1,8 +1,8 @@
 import { kysely } from "../../db/orm.ts";
-import { newId } from "../../domain/ids.ts";
 import type { MailRef } from "../../domain/links.ts";
 import { api, type Json } from "../support/api.ts";
 import { type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { recordSend } from "../support/sends.ts";
 
 /** One mail of a newsletter, as the ledger holds it. */
 export interface MailedLetter extends MailRef {
@@ -13,32 +13,17 @@ export interface MailedLetter extends MailRef {
 }
 
 /** Records that a newsletter was sent, to recipients that the caller adds to the ledger. @returns the send's id */
-export async function recordSend(
+export async function recordSentNewsletter(
   { em, team }: Pick<TestTeam, "em" | "team">,
   newsletterId: string,
   recipients = 1,
 ): Promise<string> {
-  const sendId = newId("send");
-  const db = kysely(em);
-  await db
-    .insertInto("sends")
-    .values({
-      id: sendId,
-      team_id: team.id,
-      environment: "LIVE",
-      resource_type: "newsletter",
-      resource_id: newsletterId,
-      api_key_id: "key_x",
-      status: "SENT",
-      recipients,
-      credits_reserved: recipients,
-      cap_limit: recipients,
-      cap_used_today: recipients,
-      send_at: new Date(),
-      settled_at: new Date(),
-    })
+  const sendId = await recordSend(em, { teamId: team.id, environment: "LIVE" }, newsletterId, recipients);
+  await kysely(em)
+    .updateTable("newsletters")
+    .set({ send_id: sendId, status: "SENT" })
+    .where("id", "=", newsletterId)
     .execute();
-  await db.updateTable("newsletters").set({ send_id: sendId, status: "SENT" }).where("id", "=", newsletterId).execute();
   return sendId;
 }
 
@@ -56,7 +41,7 @@ export async function mailLetter({ em, team, keys }: TestTeam): Promise<MailedLe
     .insertInto("newsletter_lists")
     .values(listIds.map((list_id) => ({ newsletter_id: newsletterId, list_id })))
     .execute();
-  const sendId = await recordSend({ em, team }, newsletterId);
+  const sendId = await recordSentNewsletter({ em, team }, newsletterId);
   await db
     .insertInto("send_recipients")
     .values({

@@ -3,7 +3,7 @@ import type { SuppressionReason } from "../../db/entities/audience.ts";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely, type Tenant } from "../../db/orm.ts";
 import type { MailRef } from "../../domain/links.ts";
-import { recordSend } from "../public/ledger.ts";
+import { recordSentNewsletter } from "../public/ledger.ts";
 import { api } from "../support/api.ts";
 import type { TestTeam } from "../support/factories.ts";
 
@@ -17,7 +17,7 @@ export async function mailed(
 ): Promise<{ sendId: string; newsletterId: string }> {
   const draft = await api(team.keys.live).post("/newsletters", { name: "Letter" });
   const newsletterId: string = draft.body.data.id;
-  const sendId = await recordSend(team, newsletterId, emails.length);
+  const sendId = await recordSentNewsletter(team, newsletterId, emails.length);
   await sql`
     insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
     select ${sendId}, n, 'sub_x', email, ${state}, now() - interval '1 hour'

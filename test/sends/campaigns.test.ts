@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import { kysely } from "../../db/orm.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { deleteField } from "../../domain/audience/contact-fields.ts";
-import { deleteSegment } from "../../domain/audience/segments/segments.ts";
+import { deleteSegment, readSegment, readSegments } from "../../domain/audience/segments/segments.ts";
 import { attachSegment } from "../../domain/campaigns.ts";
 import { createDraft } from "../../domain/drafts.ts";
 import { unsubscribeUrl } from "../../domain/links.ts";
@@ -136,6 +136,24 @@ describe("The preview of a campaign", () => {
     assert.deepEqual([refused.status, refused.body.error?.code], [409, "campaign_not_ready"], refused.text);
     assert.match(refused.body.error.message, /segment/);
     assert.equal((await sender.client.get(`/campaigns/${sender.campaignId}`)).body.data.segment_id, null);
+  });
+
+  it("keeps its segment when that is deleted after the confirm, so that it still says whom it targeted", async () => {
+    const sender = await makeCampaignSender();
+    const { id: draft } = (await sender.client.post("/campaigns", { name: "Another" })).body.data;
+    await transaction(sender.em, (em) => attachSegment(em, draft, sender.segmentId));
+    await startTomorrow(sender);
+    await transaction(sender.em, (em) => deleteSegment(em, sender.segmentId));
+    const segmentOf = async (id: string) => (await sender.client.get(`/campaigns/${id}`)).body.data.segment_id;
+    assert.deepEqual([await segmentOf(sender.campaignId), await segmentOf(draft)], [sender.segmentId, null]);
+    const { name, conditions, deletedAt } = await readSegment(sender.em, sender.segmentId);
+    assert.ok(name !== "" && conditions !== null && deletedAt, "it can still be read");
+    assert.deepEqual(await readSegments(sender.em), []);
+    const uses: ((em: EntityManager) => Promise<unknown>)[] = [
+      (em) => attachSegment(em, draft, sender.segmentId),
+      (em) => deleteSegment(em, sender.segmentId),
+    ];
+    for (const use of uses) await assert.rejects(transaction(sender.em, use), { code: "not_found" });
   });
 
   it("is refused for a drip sequence", async () => {

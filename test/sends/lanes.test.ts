@@ -102,6 +102,30 @@ describe("Two lanes of a send", () => {
     assert.equal((await open(first)).afterSeq, 0);
   });
 
+  it("let no recipient expire for the time in which it was due and waited for its lane or in the queue", async () => {
+    const { sender, sendId, first, open } = await twoLanes(2);
+    const lane = await open(first);
+    const age = (columns: readonly string[], hours: number) =>
+      sql`update send_recipients set ${sql.join(
+        columns.map((column) => sql`${sql.ref(column)} = ${sql.ref(column)} - make_interval(hours => ${hours}::int)`),
+      )} where send_id = ${sendId}`.execute(kysely(sender.em.fork()));
+    const tryAll = async () => settle(sender, lane, (await stage(sender, lane, 2)).recipients, DEFERRED);
+    assert.deepEqual(await tryAll(), { DEFERRED: 2 });
+
+    // Due for ten hours, as while the daily limit of the account is used up.
+    await age(["first_deferred_at", "retry_at"], 10);
+    await requeueDue(sender.em.fork(), lane);
+    // And in the queue for ten more.
+    await age(["first_deferred_at", "updated_at"], 10);
+    assert.deepEqual(await tryAll(), { DEFERRED: 2 });
+
+    // An hour of waiting for the server is the whole window.
+    await age(["first_deferred_at"], 1);
+    await sql`update send_recipients set retry_at = now() where send_id = ${sendId}`.execute(kysely(sender.em.fork()));
+    await requeueDue(sender.em.fork(), lane);
+    assert.deepEqual(await tryAll(), { EXPIRED: 2 });
+  });
+
   it("begin and end their attempts independently", async () => {
     const { sender, sendId, first, second, open } = await twoLanes(4);
     const [one, two] = [await open(first), await open(second)];

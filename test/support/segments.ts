@@ -3,6 +3,7 @@ import type { EmailStatus, FieldValues } from "../../db/entities/contact.ts";
 import type { EngagementKind } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
+import { recordSend } from "./sends.ts";
 
 /** A contact with the facts that a segment's conditions may ask for. Instants are ISO 8601. */
 export interface StoredPerson {
@@ -51,36 +52,6 @@ export async function storePeople(em: EntityManager, tenant: Tenant, people: rea
   for (const resource of resources) await storeMails(em, tenant, resource, people);
 }
 
-/** A send that has ended, without its ledger. @returns its id */
-export async function storeSend(
-  em: EntityManager,
-  { teamId, environment }: Tenant,
-  resource: string,
-  recipients: number,
-): Promise<string> {
-  const id = newId("send");
-  const at = new Date();
-  await kysely(em)
-    .insertInto("sends")
-    .values({
-      id,
-      team_id: teamId,
-      environment,
-      resource_type: "newsletter",
-      resource_id: resource,
-      api_key_id: "key_x",
-      status: "SENT",
-      recipients,
-      credits_reserved: 0,
-      cap_limit: 0,
-      cap_used_today: 0,
-      send_at: at,
-      settled_at: at,
-    })
-    .execute();
-  return id;
-}
-
 async function storeMails(
   em: EntityManager,
   tenant: Tenant,
@@ -88,7 +59,7 @@ async function storeMails(
   people: readonly StoredPerson[],
 ): Promise<void> {
   const db = kysely(em);
-  const sendId = await storeSend(em, tenant, resource, people.length);
+  const sendId = await recordSend(em, tenant, resource, people.length);
   const eventsOf = (person: StoredPerson) => person.events.filter((event) => event.resource === resource);
   const recipients = people.map((person, seq) => {
     const received = eventsOf(person).find(({ event }) => event === "received");

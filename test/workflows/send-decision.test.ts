@@ -554,10 +554,16 @@ describe("A send over any lanes", () => {
 });
 
 describe("The deferred recipients that a lane takes", () => {
-  it("are its own and those of accounts that have failed since their last mail", () => {
-    const given = [lane(), lane({ accountId: "acct_2", accountFailures: 1 }), lane({ accountId: "acct_3" })];
-    assert.deepEqual(takenOverBy("acct_1", given), ["acct_2"]);
-    assert.deepEqual(takenOverBy("acct_2", given), []);
+  it("are its own and those of accounts that have failed since their last mail or have their limit used up", () => {
+    const full = { next: "account_full", waitMs: 1_000 } as const;
+    const given = [
+      lane(),
+      lane({ accountId: "acct_2", accountFailures: 1 }),
+      lane({ accountId: "acct_3", ...last(full) }),
+      lane({ accountId: "acct_4", ...last({ ...full, byLimit: true }) }),
+    ];
+    assert.deepEqual(takenOverBy("acct_1", given), ["acct_2", "acct_4"]);
+    assert.deepEqual(takenOverBy("acct_2", given), ["acct_4"]);
   });
 });
 

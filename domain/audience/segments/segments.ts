@@ -1,3 +1,4 @@
+import { LockMode } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
 import { Segment } from "../../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../../db/orm.ts";
@@ -100,12 +101,18 @@ export async function createSegment(
   }
   const { version, conditions } = splitDefinition(definition);
   if (version !== CONDITIONS_VERSION) throw refusal(`The version of conditions is ${CONDITIONS_VERSION}.`, "version");
-  if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
-    throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
-  }
-  await holdPlace(em, tenant, { table: "segments", name: "segments" }, MAX_SEGMENTS);
+  await holdPlace(
+    em,
+    tenant,
+    { table: "segments", name: "segments", condition: sql`deleted_at is null` },
+    MAX_SEGMENTS,
+  );
   try {
     const { compilation } = await compileConditions(em, tenant, conditions, await fieldTypesOf(em, tenant));
+    // Behind the compilation, which refuses conditions that are too deep to be written as JSON.
+    if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
+      throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
+    }
     await refuseUnknownResources(em, tenant, compilation);
     const fieldTypes = Object.fromEntries(compilation.fields);
     const segment = em.create(Segment, { id: newId("segment"), ...tenant, name, version, conditions, fieldTypes });
@@ -117,7 +124,7 @@ export async function createSegment(
 }
 
 /**
- * A segment of the tenant.
+ * A segment of the tenant, also one that was deleted.
  * @throws {ApiError} `not_found`
  */
 export async function readSegment(em: EntityManager, segmentId: string): Promise<Segment> {
@@ -126,15 +133,41 @@ export async function readSegment(em: EntityManager, segmentId: string): Promise
   return segment;
 }
 
+/**
+ * Locks a segment of the tenant against its deletion, or for it. Lock it before the drafts that target it.
+ * @throws {ApiError} `not_found`, also for one that was deleted
+ */
+export async function lockSegment(em: EntityManager, segmentId: string, lockMode: LockMode): Promise<Segment> {
+  const segment = await em.findOne(Segment, { id: segmentId }, { lockMode, refresh: true });
+  if (!segment) throw notFound();
+  refuseDeleted(segment);
+  return segment;
+}
+
+function refuseDeleted({ id, deletedAt }: Segment): void {
+  if (deletedAt) throw new ApiError("not_found", `There is no record ${id} any more.`);
+}
+
 /** The tenant's segments, oldest first. */
-export const readSegments = (em: EntityManager): Promise<Segment[]> => em.findAll(Segment, { orderBy: { id: "asc" } });
+export const readSegments = (em: EntityManager): Promise<Segment[]> =>
+  em.find(Segment, { deletedAt: null }, { orderBy: { id: "asc" } });
 
 /**
- * Deletes a segment, in the caller's transaction.
+ * Deletes a segment, in the caller's transaction: a draft that targets it has no segment then. Campaigns that were
+ * scheduled with it keep it, so that `readSegment` still shows whom they were sent to.
  * @throws {ApiError} `not_found`
  */
 export async function deleteSegment(em: EntityManager, segmentId: string): Promise<void> {
-  await em.remove(await readSegment(em, segmentId)).flush();
+  const segment = await lockSegment(em, segmentId, LockMode.PESSIMISTIC_WRITE);
+  segment.deletedAt = new Date();
+  await em.flush();
+  await kysely(em)
+    .updateTable("campaigns")
+    .set({ segment_id: null })
+    .where(ofTenant(segment))
+    .where("segment_id", "=", segmentId)
+    .where("status", "=", "DRAFT")
+    .execute();
 }
 
 function refuseChangedFields({ fieldTypes }: Segment, declared: FieldTypes): void {
@@ -159,6 +192,7 @@ export async function segmentContacts(
   segmentId: string,
 ): Promise<RawBuilder<unknown>> {
   const segment = await readSegment(em, segmentId);
+  refuseDeleted(segment);
   try {
     if (segment.version !== CONDITIONS_VERSION) {
       throw new ConditionProblem(`version ${segment.version} of conditions is not known`);

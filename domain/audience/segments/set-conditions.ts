@@ -1,7 +1,7 @@
 import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { SUBSCRIPTION_STATUSES } from "../../../db/entities/audience.ts";
 import { ENGAGEMENT_KINDS } from "../../../db/entities/engagement.ts";
-import { ofTenant } from "../../../db/orm.ts";
+import { ofTenant, type Tenant } from "../../../db/orm.ts";
 import { type Compilation, setAlias } from "./compilation.ts";
 import type { Place } from "./place.ts";
 import { startOfDay } from "./team-days.ts";
@@ -34,6 +34,23 @@ export function listCondition(place: Place, compilation: Compilation): RawBuilde
 
 const EVENTS = ["received", ...ENGAGEMENT_KINDS] as const;
 
+/** A query for the mails of some sends that bounced after their server had accepted them. */
+const bouncedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>) => sql`
+  select distinct p.send_id, p.seq, 1 as bounced from sends s join mail_reports p on p.send_id = s.id and ${ofTenant(tenant, "p")}
+  where ${ofTenant(tenant, "s")} and p.kind in ('bounce:hard', 'bounce:soft') ${ofSends}`;
+
+/**
+ * A query for mails that were received, the same as analytics count as `delivered`: their server accepted them, or their
+ * outcome is unknown and a response shows that it did, and no bounce came. A full join for the reason that `contactsQuery`
+ * gives, and its filters are written for it.
+ */
+const receivedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>, when: RawBuilder<unknown>) => sql`
+  select m.email from (
+    select r.send_id, r.seq, r.email from sends s join send_recipients r on r.send_id = s.id
+    where ${ofTenant(tenant, "s")} and (r.state = 'SENT' or (r.state = 'UNKNOWN' and r.responded)) ${ofSends} ${when}
+  ) m full join (${bouncedMails(tenant, ofSends)}) b on b.send_id = m.send_id and b.seq = m.seq
+  where coalesce(m.email, '') <> '' and coalesce(b.bounced, 0) <> 1`;
+
 /**
  * Compiles `{"event": "received|opened|clicked", "resource": id, "within_days": n}`: the contact's address received a mail,
  * opened one or followed a link in one; of this newsletter or campaign, and within these days, where they are given.
@@ -47,16 +64,17 @@ export function eventCondition(place: Place, compilation: Compilation): RawBuild
   const within = place.at("within_days");
   if (resource.value !== undefined) compilation.resources.push(resource);
   const isOfResource = resource.value !== undefined;
-  const conditionOn = (resourceId: RawBuilder<unknown>, at: RawBuilder<unknown>) => sql`
-    ${isOfResource ? sql`and ${resourceId} = ${resource.text()}` : sql``}
-    ${within.value === undefined ? sql`` : sql`and ${at} >= ${startOfDay(tenant.teamId, -within.days(0))}`}`;
+  const ofResource = (resourceId: RawBuilder<unknown>) =>
+    isOfResource ? sql`and ${resourceId} = ${resource.text()}` : sql``;
+  const since = (at: RawBuilder<unknown>) =>
+    within.value === undefined ? sql`` : sql`and ${at} >= ${startOfDay(tenant.teamId, -within.days(0))}`;
   // A newsletter or a campaign is sent once, and mails an address once.
   const distinct = isOfResource ? sql`` : sql`distinct`;
   const addresses =
     event === "received"
-      ? sql`select ${distinct} r.email from sends s join send_recipients r on r.send_id = s.id
-          where ${ofTenant(tenant, "s")} and r.state = 'SENT' ${conditionOn(sql`s.resource_id`, sql`r.updated_at`)}`
+      ? sql`select ${distinct} email from (
+          ${receivedMails(tenant, ofResource(sql`s.resource_id`), since(sql`r.updated_at`))}) r`
       : sql`select ${distinct} e.email from engagements e
-          where ${ofTenant(tenant, "e")} and e.kind = ${event} ${conditionOn(sql`e.resource_id`, sql`e.last_at`)}`;
+          where ${ofTenant(tenant, "e")} and e.kind = ${event} ${ofResource(sql`e.resource_id`)} ${since(sql`e.last_at`)}`;
   return isIn(addresses, place, compilation);
 }

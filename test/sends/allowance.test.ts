@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { InFlightLimit } from "../../activities/account-pools.ts";
+import { Allowance, isWithinWindows } from "../../activities/dispatch/allowance.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeSender } from "../support/sending.ts";
+
+const inFlight = new InFlightLimit({ connections: 10 });
+
+/** Sets the clock of the database for the transaction of `em`. */
+const setClock = (em: EntityManager, to: string) => sql`select set_config('test.now', ${to}, true)`.execute(kysely(em));
+
+/** Gives the transaction of `em` a clock that can be set. */
+async function takeClock(em: EntityManager): Promise<void> {
+  await sql`create schema test_clock`.execute(kysely(em));
+  await sql`create function test_clock.clock_timestamp() returns timestamptz language sql
+    as $$ select current_setting('test.now')::timestamptz $$`.execute(kysely(em));
+  await sql`set local search_path = test_clock, pg_catalog, public`.execute(kysely(em));
+}
+
+describe("The share of an account's limits that a slice takes", () => {
+  it("counts in the hour it was taken from, where unused mails return, and lets none begin after it", async () => {
+    const { accountId, ...sender } = await makeSender({ recipients: 1 });
+    const em = sender.em.fork();
+    await em.begin();
+    try {
+      await takeClock(em);
+      const usedByHour = async () => {
+        const { rows } = await sql<{ hour: string; used: number }>`
+            select to_char(starts_at at time zone 'UTC', 'HH24') as hour, used from account_usage
+            where account_id = ${accountId} and "window" = 'HOUR' order by starts_at`.execute(kysely(em));
+        return Object.fromEntries(rows.map(({ hour, used }) => [hour, used]));
+      };
+      const allowance = new Allowance(em, accountId, { hourly: 5, daily: 100 }, inFlight);
+
+      await setClock(em, "2031-05-06T10:59:59.800Z");
+      const before = await allowance.takeMails(4);
+      assert.equal(before.granted, 4);
+      await setClock(em, "2031-05-06T11:00:00.100Z");
+      const after = await allowance.takeMails(9);
+      assert.equal(after.granted, 5);
+      assert.deepEqual(await usedByHour(), { 10: 4, 11: 5 });
+
+      await eventually(() => !isWithinWindows(before), { what: "the end of the first hour" });
+      assert.ok(isWithinWindows(after));
+      await allowance.returnMails(before, 4);
+      assert.deepEqual(await usedByHour(), { 10: 0, 11: 5 }, "the second hour gets no room by that");
+      assert.equal((await allowance.takeMails(1)).granted, 0);
+    } finally {
+      await em.rollback();
+    }
+  });
+
+  it("has no end without limits", async () => {
+    const { em, accountId } = await makeSender({ recipients: 1 });
+    const allowance = new Allowance(em.fork(), accountId, { hourly: null, daily: null }, inFlight);
+    const share = await allowance.takeMails(3);
+    assert.deepEqual([share.granted, isWithinWindows(share)], [3, true]);
+  });
+});
