@@ -327,7 +327,7 @@ export class Migration20261121000000_Initial extends Migration {
       ["subscriptions", "status", ["PENDING", "CONFIRMED", "UNSUBSCRIBED"]],
       ["contacts", "email_status", ["ACTIVE", "INVALID"]],
       ["suppressions", "reason", ["MANUAL", "bounce:hard", "bounce:soft", "bounce:complaint", "UNSUBSCRIBED"]],
-      ["unsubscribes", "source", ["link", "one_click"]],
+      ["unsubscribes", "source", ["link", "one_click", "mailto"]],
     ] as const) {
       const known = values.map((value) => `'${value}'`).join(", ");
       this.addSql(

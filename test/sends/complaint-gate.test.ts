@@ -4,15 +4,16 @@ import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
+import { recordReport } from "../../domain/reports/record.ts";
 import { addSource, pathOfSource } from "../../domain/reports/source.ts";
 import { pauseForComplaints, readSend, resumeSend } from "../../domain/sends/lifecycle.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
 import { recordSend } from "../public/ledger.ts";
-import { live } from "../reports/mails.ts";
+import { live, mailTo } from "../reports/mails.ts";
 import { sendGridComplaint, sendGridRequest } from "../reports/payloads.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam } from "../support/factories.ts";
+import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import {
   type AnySender,
   addSubscribers,
@@ -211,6 +212,16 @@ describe("The complaint gate of sends under way", function () {
       await resumeSend(em(), sendId);
       assert.equal(await statusAt(20_000, 39), "SENDING");
       assert.equal(await statusAt(20_000, 40), PAUSED);
+    });
+
+    it("are compared again by a report that is repeated, as after a kill between report and pause", async () => {
+      const mail = await mailTo(team, uniqueEmail());
+      const complain = async () => recordReport(em(), { ...mail, kind: "complaint" }, (await stack()).env);
+      await setStatus("SCHEDULED");
+      assert.equal(await complain(), "recorded");
+      await setStatus("SENDING");
+      assert.equal(await complain(), "known");
+      assert.equal((await readSend(em(), sendId))?.pauseReason, "complaint_rate_exceeded");
     });
 
     it("have no minimum volume, and touch neither sends that are not mailing nor other teams", async () => {
