@@ -96,7 +96,8 @@ async function readStart(stream: SMTPServerDataStream): Promise<Buffer> {
 /**
  * The pool that takes bounces and complaints by mail: an SMTP server for the domain of the return paths. A mail is answered
  * with 250 once its report is committed, so that a client whose mail was lost with this process sends it again. A mail to the
- * unsubscribe address of a mail unsubscribes its recipient. Other mail is taken and forgotten. Any number of these processes may run; without RETURN_PATH_DOMAIN it does nothing.
+ * unsubscribe address of a mail unsubscribes its recipient. Other mail is taken and forgotten. Any number of these processes
+ * may run; without RETURN_PATH_DOMAIN it does nothing.
  */
 export function startIntake(deps: ActivityDeps): { listen(): Promise<void>; close(): Promise<void> } {
   const { env, vault, log } = deps;

@@ -131,7 +131,9 @@ class Send {
         const finished = await steps.finishSend(this.#id);
         // Recipients that were put back meanwhile are found by a lane that had found none.
         for (const lane of view.lanes) if (lane.lastSlice?.next === "done") lane.lastSlice = undefined;
-        if (finished.status === "SENDING") return;
+        // Complaints paused it meanwhile, with recipients left.
+        view.isStale ||= finished.status === "PAUSED";
+        if (finished.status === "SENDING" || finished.status === "PAUSED") return;
         const { reviewMs, ...settled } = finished;
         view.settled = { ...settled, reviewUntil: Date.now() + reviewMs };
         if (view.send) view.send = { ...view.send, status: settled.status };

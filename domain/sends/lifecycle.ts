@@ -215,7 +215,7 @@ export async function cancelSend(em: EntityManager, sendId: string): Promise<Cha
 }
 
 export interface SettledSend {
-  /** SENDING when recipients are still to be mailed: then nothing was settled. */
+  /** SENDING, or PAUSED by complaints, when recipients are still to be mailed: then nothing was settled. */
   status: SendStatus;
   /** Mails accepted by a server. */
   sent: number;

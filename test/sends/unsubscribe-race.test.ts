@@ -64,8 +64,10 @@ for (const kind of KINDS) {
         wake();
       };
       const people = Array.from({ length: 6 }, person);
-      while (cursor < recipients) {
-        if (Math.random() < 0.7) await nextAnswer();
+      /** Somebody has an answer who is not staged yet. */
+      const isAhead = () => [...answered.keys()].some((seq) => seq > cursor);
+      for (let batches = 0; cursor < recipients; batches++) {
+        while (batches % 2 === 0 && !isAhead()) await nextAnswer();
         const begunAt = ++moment;
         const { recipients: staged, lastSeq } = await stage(cursor, 4);
         for (const { seq } of staged) batchOf.set(seq, begunAt);
@@ -77,7 +79,7 @@ for (const kind of KINDS) {
         assert.ok(begunAt === undefined || begunAt < answeredAt, `recipient ${seq} had unsubscribed`);
       }
       const left = [...answered.keys()].filter((seq) => !batchOf.has(seq));
-      assert.ok(left.length > 20 && batchOf.size > 20, `${left.length} kept out of ${answered.size}`);
+      assert.ok(left.length >= 10 && batchOf.size > 0, `${left.length} of ${answered.size}, ${batchOf.size} staged`);
     });
 
     it("counts also when a command held the send as the batch was begun", async () => {
