@@ -12,6 +12,7 @@ import {
   readRemaining,
   requeueDue,
 } from "../domain/sends/lanes.ts";
+import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";
@@ -96,6 +97,11 @@ async function dispatchSlice(
   const unknown = dispatch?.unknown ?? 0;
   deps.countMails({ UNKNOWN: unknown });
   if (dispatch?.status !== "SENDING") return { mailed: 0, unknown, next: "stopped" };
+  if (dispatch.hasComplaints) {
+    await pauseForComplaints(em, dispatch);
+    await closeDispatch(em, dispatch, dispatch.afterSeq);
+    return { mailed: 0, unknown, next: "stopped" };
+  }
   const account = await pools.acquire(dispatch, slice);
   if (!("pool" in account)) {
     await closeDispatch(em, dispatch, dispatch.afterSeq);

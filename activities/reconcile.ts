@@ -12,7 +12,8 @@ import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
 import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { type OverdueGroup, overdueGroups } from "../domain/webhooks/grouping.ts";
-import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId } from "../workflows/ids.ts";
+import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId, WAKE_UP } from "../workflows/ids.ts";
+import { SEND_STATUS } from "../workflows/search-attributes.ts";
 import { deliveryStart, replayStart, sendStart, WORKFLOW_ENDED } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 
@@ -44,9 +45,13 @@ export function createReconcileActivities({ orm, log, env }: ActivityDeps): Reco
         const page = await readUnfinishedSends(em, after, PAGE);
         for (const send of page) {
           context.heartbeat();
-          const end = await endOfRun(context.client, sendWorkflowId(send.id));
+          const { end, sendStatus } = await readLatestRun(context.client, sendWorkflowId(send.id));
           result.looked++;
-          if (end === "running") continue;
+          if (end === "running") {
+            // Complaints paused it while its workflow waits for something else.
+            if (send.status === "PAUSED" && sendStatus !== "PAUSED") await wakeUp(context.client, send.id);
+            continue;
+          }
           const paused = end === "cut_off" && (await pauseSend(em, send.id, WORKFLOW_ENDED)).changed;
           await start(context.client, send);
           result.started++;
@@ -102,17 +107,36 @@ async function startAgain(client: Client, group: OverdueGroup, ladder: readonly 
 }
 
 /**
- * How the latest run of a workflow ended. `none`: Temporal knows of no run, or of one that ended in order before its
- * send or group had ended. `cut_off`: an operator terminated it, or it failed.
+ * How a run of a workflow ended. `none`: Temporal knows of no run, or of one that ended in order before its send or group
+ * had ended. `cut_off`: an operator terminated it, or it failed.
  */
-async function endOfRun(client: Client, workflowId: string): Promise<"running" | "none" | "cut_off"> {
+type RunEnd = "running" | "none" | "cut_off";
+
+/** The latest run of a workflow. `sendStatus`: the status that it shows operators, if it is that of a send. */
+async function readLatestRun(
+  client: Client,
+  workflowId: string,
+): Promise<{ end: RunEnd; sendStatus?: string | undefined }> {
   try {
-    const { status } = await client.workflow.getHandle(workflowId).describe();
-    if (status.name === "RUNNING" || status.name === "CONTINUED_AS_NEW" || status.name === "PAUSED") return "running";
-    return status.name === "COMPLETED" ? "none" : "cut_off";
+    const { status, typedSearchAttributes } = await client.workflow.getHandle(workflowId).describe();
+    const isRunning = status.name === "RUNNING" || status.name === "CONTINUED_AS_NEW" || status.name === "PAUSED";
+    const end = isRunning ? "running" : status.name === "COMPLETED" ? "none" : "cut_off";
+    return { end, sendStatus: typedSearchAttributes.get(SEND_STATUS) };
   } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return "none";
+    if (error instanceof WorkflowNotFoundError) return { end: "none" };
     throw error;
+  }
+}
+
+const endOfRun = async (client: Client, workflowId: string): Promise<RunEnd> =>
+  (await readLatestRun(client, workflowId)).end;
+
+/** Lets the workflow of a send read its state. One that has ended meanwhile needs none. */
+async function wakeUp(client: Client, sendId: string): Promise<void> {
+  try {
+    await client.workflow.getHandle(sendWorkflowId(sendId)).signal(WAKE_UP);
+  } catch (error) {
+    if (!(error instanceof WorkflowNotFoundError)) throw error;
   }
 }
 

@@ -1528,7 +1528,7 @@ export type Unsubscribe = {
   email: string;
   /** Why the record exists. */
   reason: string;
-  /** How: `link` for a page, `one_click` for the button of a mail program. Others may follow. */
+  /** How: `link` for a page, `one_click` for the button of a mail program, `mailto` for a mail. Others may follow. */
   source: string;
   /** The newsletter or campaign whose mail was left. */
   campaign_id: string | null;

@@ -56,28 +56,52 @@ export function readUnsubscribeToken(vault: Vault, token: string): MailRef | und
   return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
 }
 
-const returnPathText = (send: string, seq: string): string => `b-${send}-${seq}`;
+/** The addresses of a mail: `b`, to which reports about it come, and `u`, to which its recipient writes to unsubscribe. */
+type AddressKind = "b" | "u";
 
-/**
- * Makes the envelope sender of one mail, to which reports about it come: at most 60 characters before the `@`, all in lower
- * case. It costs one HMAC, because every mail needs one.
- * @param domain RETURN_PATH_DOMAIN
- */
-export function returnPath(vault: Vault, domain: string, { sendId, seq }: MailRef): string {
-  const text = returnPathText(bare("send", sendId), seq.toString(36));
+const addressText = (kind: AddressKind, send: string, seq: string): string => `${kind}-${send}-${seq}`;
+
+/** At most 60 characters before the `@`, all in lower case. It costs one HMAC, because every mail needs one of each kind. */
+function mailAddress(vault: Vault, kind: AddressKind, domain: string, { sendId, seq }: MailRef): string {
+  const text = addressText(kind, bare("send", sendId), seq.toString(36));
   return `${text}-${vault.sign("return-path", text)}@${domain}`;
 }
+
+function readMailAddress(vault: Vault, kind: AddressKind, localPart: string): MailRef | undefined {
+  const [, prefix, send = "", seq = "", signature = ""] =
+    /^([bu])-([0-9a-z]{26})-([0-9a-z]{1,6})-([0-9a-f]{24})$/.exec(localPart.toLowerCase()) ?? [];
+  if (prefix !== kind || !vault.verify(signature, "return-path", addressText(kind, send, seq))) return undefined;
+  return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
+}
+
+/**
+ * Makes the envelope sender of one mail, to which reports about it come.
+ * @param domain RETURN_PATH_DOMAIN
+ */
+export const returnPath = (vault: Vault, domain: string, mail: MailRef): string =>
+  mailAddress(vault, "b", domain, mail);
 
 /**
  * Reads the mail that the local part of a return path belongs to, in any case; undefined for one that this service did not
  * sign.
  */
-export function readReturnPath(vault: Vault, localPart: string): MailRef | undefined {
-  const [, send = "", seq = "", signature = ""] =
-    /^b-([0-9a-z]{26})-([0-9a-z]{1,6})-([0-9a-f]{24})$/.exec(localPart.toLowerCase()) ?? [];
-  if (!vault.verify(signature, "return-path", returnPathText(send, seq))) return undefined;
-  return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
-}
+export const readReturnPath = (vault: Vault, localPart: string): MailRef | undefined =>
+  readMailAddress(vault, "b", localPart);
+
+/** Subject of a mail that unsubscribes, as the mail program takes it from the header. */
+export const UNSUBSCRIBE_SUBJECT = "unsubscribe";
+
+/** Makes the address by which the recipient of one mail unsubscribes, as `returnPath` does. */
+export const unsubscribeAddress = (vault: Vault, domain: string, mail: MailRef): string =>
+  mailAddress(vault, "u", domain, mail);
+
+/** Makes the `mailto:` URL of a mail that unsubscribes, see `unsubscribeAddress`. */
+export const unsubscribeMailto = (vault: Vault, domain: string, mail: MailRef): string =>
+  `mailto:${unsubscribeAddress(vault, domain, mail)}?subject=${UNSUBSCRIBE_SUBJECT}`;
+
+/** Reads the mail that the local part of an unsubscribe address belongs to, as `readReturnPath` does. */
+export const readUnsubscribeAddress = (vault: Vault, localPart: string): MailRef | undefined =>
+  readMailAddress(vault, "u", localPart);
 
 const UNSUBSCRIBE_TOKEN = /\/u\/([0-9a-z]{26}\.[0-9a-z]{1,7}\.[\w-]{22})(?![\w-])/g;
 

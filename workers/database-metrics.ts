@@ -67,6 +67,11 @@ export function addDatabaseMetrics(
     ({ needingOperator }) => needingOperator,
   );
   sends.one(
+    "mailkeel_sends_paused_for_complaints",
+    "Sends that the complaint rate of their team paused until an operator resumes them",
+    ({ pausedForComplaints }) => pausedForComplaints,
+  );
+  sends.one(
     "mailkeel_queue_age_seconds",
     "For how long the recipient that has waited longest could have been mailed",
     ({ queueAgeSeconds }) => queueAgeSeconds,

@@ -4,10 +4,13 @@ import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from "s
 import type { ActivityDeps } from "../activities/deps.ts";
 import { networkOf, plainAddress } from "../config/client-network.ts";
 import { portFailure } from "../config/health.ts";
-import { type MailRef, readReturnPath } from "../domain/links.ts";
+import { transaction } from "../db/transaction.ts";
+import { unsubscribe } from "../domain/audience/unsubscribes.ts";
+import { type MailRef, readReturnPath, readUnsubscribeAddress } from "../domain/links.ts";
 import { classifyMail } from "../domain/reports/classify.ts";
 import { MAX_READ_BYTES } from "../domain/reports/incoming-mail.ts";
 import { reportsOf } from "../domain/reports/mail-reports.ts";
+import { isUnsubscribeRequest } from "../domain/reports/unsubscribe-mail.ts";
 import { ReportRecorder } from "./report-recorder.ts";
 
 /** A larger mail is refused; of a smaller one, `MAX_READ_BYTES` are kept. */
@@ -31,6 +34,9 @@ const MAILBOXES = new Set(["postmaster", "abuse", "bounces", "complaints"]);
 const refusal = (responseCode: number, message: string): Error => Object.assign(new Error(message), { responseCode });
 /** The client keeps the mail and tries again. */
 const later = (message: string): Error => refusal(451, `4.3.0 ${message}`);
+
+/** A mailbox of the domain: a return path or an unsubscribe address with the mail that it belongs to, or another one. */
+type Mailbox = { use: "report" | "unsubscribe"; ref: MailRef } | { use: "any" };
 
 /** Counts mails of each client in windows of a minute, and its connections. */
 class Clients {
@@ -89,8 +95,9 @@ async function readStart(stream: SMTPServerDataStream): Promise<Buffer> {
 
 /**
  * The pool that takes bounces and complaints by mail: an SMTP server for the domain of the return paths. A mail is answered
- * with 250 once its report is committed, so that a client whose mail was lost with this process sends it again. Mail that is
- * no report is taken and forgotten. Any number of these processes may run; without RETURN_PATH_DOMAIN it does nothing.
+ * with 250 once its report is committed, so that a client whose mail was lost with this process sends it again. A mail to the
+ * unsubscribe address of a mail unsubscribes its recipient. Other mail is taken and forgotten. Any number of these processes
+ * may run; without RETURN_PATH_DOMAIN it does nothing.
  */
 export function startIntake(deps: ActivityDeps): { listen(): Promise<void>; close(): Promise<void> } {
   const { env, vault, log } = deps;
@@ -104,25 +111,42 @@ export function startIntake(deps: ActivityDeps): { listen(): Promise<void>; clos
   const recorder = new ReportRecorder(deps);
   const clients = new Clients(env.INTAKE_MAILS_PER_MINUTE, connections);
 
-  /** The mail that a return path belongs to; null for a mailbox of the domain. @throws the refusal of any other address */
-  const readRecipient = (address: string): MailRef | null => {
+  /** @throws the refusal of an address that is no mailbox */
+  const readMailbox = (address: string): Mailbox => {
     const at = address.lastIndexOf("@");
     if (address.slice(at + 1).toLowerCase() !== domain) throw refusal(550, "5.7.1 Relaying is denied");
     const localPart = address.slice(0, at).toLowerCase();
-    if (MAILBOXES.has(localPart)) return null;
-    const ref = readReturnPath(vault, localPart);
-    if (ref === undefined) throw refusal(550, "5.1.1 No such mailbox");
-    return ref;
+    if (MAILBOXES.has(localPart)) return { use: "any" };
+    const reported = readReturnPath(vault, localPart);
+    if (reported !== undefined) return { use: "report", ref: reported };
+    const unsubscribed = readUnsubscribeAddress(vault, localPart);
+    if (unsubscribed !== undefined) return { use: "unsubscribe", ref: unsubscribed };
+    throw refusal(550, "5.1.1 No such mailbox");
+  };
+
+  const takeReports = async (raw: Buffer, refs: readonly MailRef[]): Promise<void> => {
+    const reports = reportsOf(vault, await classifyMail(raw), refs);
+    if (reports.length === 0) return;
+    const outcomes = await recorder.record(reports);
+    if (outcomes.includes("unsettled")) throw later("The mail that this is about is still being sent");
+  };
+
+  const takeUnsubscribes = async (raw: Buffer, refs: readonly MailRef[], sender: string): Promise<void> => {
+    if (!(await isUnsubscribeRequest(raw, sender))) return;
+    for (const ref of refs) await transaction(deps.orm.em.fork(), (em) => unsubscribe(em, ref, "mailto", "lists"));
   };
 
   const take = async (stream: SMTPServerDataStream, { envelope }: SMTPServerSession): Promise<string> => {
     const raw = await readStart(stream);
     if (stream.sizeExceeded) throw refusal(552, "5.3.4 The mail is too large");
-    const refs = envelope.rcptTo.map(({ address }) => readRecipient(address)).filter((ref) => ref !== null);
-    const reports = reportsOf(vault, await classifyMail(raw), refs);
-    if (reports.length === 0) return "2.0.0 Taken";
-    const outcomes = await recorder.record(reports);
-    if (outcomes.includes("unsettled")) throw later("The mail that this is about is still being sent");
+    const mailboxes = envelope.rcptTo.map(({ address }) => readMailbox(address));
+    const refsOf = (use: Mailbox["use"]) =>
+      mailboxes.flatMap((box) => (box.use === use && "ref" in box ? [box.ref] : []));
+    const unsubscribes = refsOf("unsubscribe");
+    if (unsubscribes.length > 0) {
+      await takeUnsubscribes(raw, unsubscribes, envelope.mailFrom ? envelope.mailFrom.address : "");
+    }
+    if (unsubscribes.length < mailboxes.length) await takeReports(raw, refsOf("report"));
     return "2.0.0 Taken";
   };
 
@@ -142,7 +166,7 @@ export function startIntake(deps: ActivityDeps): { listen(): Promise<void>; clos
       done(clients.takeMail(clientOf(remoteAddress)) ? null : refusal(450, "4.7.1 Too many mails; try again later")),
     onRcptTo: ({ address }, _session, done) => {
       try {
-        readRecipient(address);
+        readMailbox(address);
         done();
       } catch (error) {
         done(error as Error);
@@ -155,7 +179,7 @@ export function startIntake(deps: ActivityDeps): { listen(): Promise<void>; clos
           if (error.responseCode !== undefined) return done(error);
           // A client that hangs up is no failure of the intake.
           const level = "code" in error && error.code === "ECONNECTION" ? "debug" : "error";
-          log[level]({ err: error }, "a report was not recorded; its sender tries again");
+          log[level]({ err: error }, "a mail was not recorded; its sender tries again");
           done(later("Try again later"));
         },
       );

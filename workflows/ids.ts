@@ -20,3 +20,6 @@ export const replayWorkflowId = (replayId: string): string => `webhook-replay/${
 
 /** The schedule that starts missing workflows, and the workflow that it runs. */
 export const RECONCILER_ID = "reconciler";
+
+/** Name of the signal that lets the workflow of a send read its state in Postgres. */
+export const WAKE_UP = "wakeUp";

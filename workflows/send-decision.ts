@@ -1,3 +1,4 @@
+import type { ComplaintPause } from "../domain/sends/complaint-rate.ts";
 import type { SendState, SettledSend } from "../domain/sends/lifecycle.ts";
 import type { FailingStep } from "./command-loop.ts";
 import { decideLane, type LaneStep } from "./lane-decision.ts";
@@ -100,8 +101,7 @@ function betweenSlices(view: SendView, send: SendState): Step {
   switch (send.status) {
     case "PAUSED": {
       if (reason === null) return wait("paused", DETAILS.paused);
-      const details = reason === WORKFLOW_ENDED ? DETAILS.cameBack : DETAILS.pausedFor(reason);
-      return wait("paused", details, undefined, true);
+      return wait("paused", detailsOfPause(send, reason), undefined, true);
     }
     case "SCHEDULED":
       if (startsInMs <= 0) return { kind: "begin" };
@@ -111,6 +111,13 @@ function betweenSlices(view: SendView, send: SendState): Step {
     default:
       return ended(view);
   }
+}
+
+const COMPLAINT_PAUSE: ComplaintPause = "complaint_rate_exceeded";
+
+function detailsOfPause({ complaintRate = 0 }: SendState, reason: string): string {
+  if (reason === COMPLAINT_PAUSE) return DETAILS.pausedForComplaints(complaintRate);
+  return reason === WORKFLOW_ENDED ? DETAILS.cameBack : DETAILS.pausedFor(reason);
 }
 
 /** The next step of a send that is SENDING: that of the first lane that can do something, else of all lanes together. */

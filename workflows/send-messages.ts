@@ -1,6 +1,7 @@
-import { ApplicationFailure, defineUpdate } from "@temporalio/workflow";
+import { ApplicationFailure, defineSignal, defineUpdate } from "@temporalio/workflow";
 import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { SendResource } from "../domain/sends/resource.ts";
+import { WAKE_UP } from "./ids.ts";
 import { isUnderWay, type LaneView } from "./lane-view.ts";
 
 export interface SendInput {
@@ -39,6 +40,9 @@ export const previewUpdate = defineUpdate<void, [Omit<PreviewCommand, "kind">]>(
 /** Arms the send. */
 export const confirmUpdate = defineUpdate<void, [Omit<ConfirmCommand, "kind">]>("confirm");
 
+/** The send's state in Postgres was changed by another process. */
+export const wakeUpSignal = defineSignal(WAKE_UP);
+
 /** Operators' updates, as the UI explains them. */
 export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
   [
@@ -56,6 +60,8 @@ export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
 
 const seconds = (ms: number): string => `${Math.ceil(Math.max(ms, 0) / 1000)} s`;
 
+const percent = (fraction: number): string => `${(fraction * 100).toFixed(2)} %`;
+
 /** The sentences that operators read in the UI: where the send is, and the updates that help. */
 export const DETAILS = {
   previewed: "Previewed; waits for the confirm until the token expires.",
@@ -68,6 +74,8 @@ export const DETAILS = {
   continuing: "Continues once the mails in flight are done. Updates: pause, cancel.",
   cancelling: "Cancelling: waits for the mails in flight, then settles the credits.",
   paused: "Paused by an operator. Updates: resume, cancel.",
+  pausedForComplaints: (rate: number) =>
+    `Paused: complaints are ${percent(rate)} of the team's delivered mail of 30 days. Find their cause, then update: resume; it pauses again once they are 0.05 points more than at the resume. Or: cancel.`,
   pausedFor: (reason: string) => `Paused: ${reason}. Repair the sending account, then update: resume. Or: cancel.`,
   cameBack:
     "Its workflow was terminated or failed, so it was restored paused. Updates: resume, or cancel to end it for good.",

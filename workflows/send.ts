@@ -49,6 +49,8 @@ class Send {
   readonly #view: RunView;
   /** Slices that have ended in this run. */
   #endedSlices = 0;
+  /** Wake-ups that came in this run. */
+  #wakeUps = 0;
   /** A preview was made, so its token may be used. */
   #hasToken = false;
 
@@ -67,6 +69,14 @@ class Send {
       description: "Used by the API: arm the send with the token of its preview",
       validator: messages.assertConfirmCommand,
     });
+    setHandler(
+      messages.wakeUpSignal,
+      () => {
+        this.#wakeUps++;
+        if (this.#view.send) this.#view.isStale = true;
+      },
+      { description: "Used by the reconciler: read the send's state again" },
+    );
     for (const [kind, description] of messages.OPERATOR_UPDATES) {
       setHandler(workflow.defineUpdate<string>(kind), () => this.loop.submit({ kind }), { description });
     }
@@ -121,7 +131,9 @@ class Send {
         const finished = await steps.finishSend(this.#id);
         // Recipients that were put back meanwhile are found by a lane that had found none.
         for (const lane of view.lanes) if (lane.lastSlice?.next === "done") lane.lastSlice = undefined;
-        if (finished.status === "SENDING") return;
+        // Complaints paused it meanwhile, with recipients left.
+        view.isStale ||= finished.status === "PAUSED";
+        if (finished.status === "SENDING" || finished.status === "PAUSED") return;
         const { reviewMs, ...settled } = finished;
         view.settled = { ...settled, reviewUntil: Date.now() + reviewMs };
         if (view.send) view.send = { ...view.send, status: settled.status };
@@ -264,8 +276,10 @@ class Send {
     const view = this.#view;
     const { isTokenExpired } = view;
     const isMailing = view.lanes.some(isUnderWay);
-    const ended = this.#endedSlices;
-    await this.loop.wait(() => this.#endedSlices !== ended || view.isTokenExpired !== isTokenExpired, summary, ms);
+    const [ended, wakeUps] = [this.#endedSlices, this.#wakeUps];
+    const hasChanged = () =>
+      this.#endedSlices !== ended || this.#wakeUps !== wakeUps || view.isTokenExpired !== isTokenExpired;
+    await this.loop.wait(hasChanged, summary, ms);
     if (view.send && !isMailing) view.isStale = true;
   }
 

@@ -2,7 +2,7 @@ import { domainToASCII } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import type { Env } from "../../config/env.ts";
 import type { Vault } from "../../domain/crypto.ts";
-import { returnPath, unsubscribeUrl } from "../../domain/links.ts";
+import { returnPath, unsubscribeMailto, unsubscribeUrl } from "../../domain/links.ts";
 import { prepareInThread } from "../../domain/mail/examination.ts";
 import {
   type ComposedMessage,
@@ -73,6 +73,7 @@ export async function composeMails(
   { subject, body, fromEmail, fromName, listNames, provider }: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
   const { sendId, tracking } = lane;
+  const { RETURN_PATH_DOMAIN: domain } = env;
   const content = { subject, html: body, fromEmail, fromName };
   const message = tracking
     ? await messages.compose(lane, { ...content, tracking: { ownUrl: env.PUBLIC_URL } }, () =>
@@ -89,7 +90,8 @@ export async function composeMails(
       listName: listId === null ? undefined : listNames.get(listId),
       fields: fields ?? undefined,
       unsubscribeUrl: unsubscribeUrl(vault, env.PUBLIC_URL, mail),
-      envelopeFrom: env.RETURN_PATH_DOMAIN === undefined ? undefined : returnPath(vault, env.RETURN_PATH_DOMAIN, mail),
+      unsubscribeMailto: domain === undefined ? undefined : unsubscribeMailto(vault, domain, mail),
+      envelopeFrom: domain === undefined ? undefined : returnPath(vault, domain, mail),
       mailToken: tracking ? mailToken(vault, mail) : undefined,
       messageId: messageIdOf(mail, messageIdDomain),
       date: new Date(),

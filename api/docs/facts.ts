@@ -13,7 +13,7 @@ import { ERRORS } from "../../domain/errors.ts";
 import { REMEMBERED_HOURS, STALLED_SECONDS } from "../../domain/idempotency.ts";
 import { MERGE_TAGS } from "../../domain/mail/template.ts";
 import { MAX_ENDPOINTS } from "../../domain/plans.ts";
-import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/gates.ts";
+import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/complaint-rate.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { EVENT_NAMES, EVENTS } from "../../domain/webhooks/catalogue.ts";
 import { MAX_BODY_MS, MAX_KEPT_BYTES, MAX_RETRY_AFTER_SECONDS } from "../../domain/webhooks/classify.ts";

@@ -5,7 +5,10 @@ const STYLE = `
   body { margin: 0; font: 1rem/1.5 system-ui, sans-serif; color: #222; background: #f4f4f2; }
   main { max-width: 28rem; margin: 15vh auto 0; padding: 2rem; background: #fff; border-radius: .5rem; }
   h1 { margin-top: 0; font-size: 1.3rem; overflow-wrap: anywhere; }
-  button { font: inherit; padding: .6rem 1.2rem; border: 0; border-radius: .3rem; color: #fff; background: #1f5f8b; }
+  form { display: flex; flex-direction: column; align-items: flex-start; gap: .75rem; }
+  button { font: inherit; padding: .6rem 1.2rem; border: 0; border-radius: .3rem; color: #fff; background: #1f5f8b;
+    max-width: 100%; overflow-wrap: anywhere; text-align: start; cursor: pointer; }
+  button:focus-visible { outline: 3px solid #222; outline-offset: 2px; }
 `;
 
 /** A page may apply this one style and post its form back, and nothing else. */
@@ -30,8 +33,14 @@ interface Page {
   title: string;
   /** Plain text, one paragraph each. */
   paragraphs: string[];
-  /** Label of the button that posts the page back; without it the page has no button. */
-  button?: string;
+  /** The buttons that post the page back. */
+  buttons?: Button[];
+}
+
+interface Button {
+  label: string;
+  /** Posted as `scope` where the page has several buttons. */
+  scope?: string;
 }
 
 /** The page of a link that this service did not make. */
@@ -41,9 +50,13 @@ export const GONE: Page = {
 };
 
 /** Renders a page for recipients. All values are text: markup in them is shown, never interpreted. */
-export function renderPage({ title, paragraphs, button }: Page): string {
+export function renderPage({ title, paragraphs, buttons = [] }: Page): string {
   const text = paragraphs.map((paragraph) => `<p>${escapeHtml(paragraph)}</p>`).join("\n");
-  const form = button === undefined ? "" : `<form method="post"><button>${escapeHtml(button)}</button></form>`;
+  const shown = buttons.map(({ label, scope }) => {
+    const value = scope === undefined ? "" : ` name="scope" value="${scope}"`;
+    return `<button${value}>${escapeHtml(label)}</button>`;
+  });
+  const form = shown.length === 0 ? "" : `<form method="post">${shown.join("\n")}</form>`;
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">

@@ -1,7 +1,7 @@
 import express, { type ErrorRequestHandler, type Request, type Response, Router } from "express";
 import { transaction } from "../../db/transaction.ts";
 import { confirmSubscription, readConfirmation } from "../../domain/audience/confirmations.ts";
-import { readSender, unsubscribe } from "../../domain/audience/unsubscribes.ts";
+import { type MailOrigin, readOrigin, type UnsubscribeScope, unsubscribe } from "../../domain/audience/unsubscribes.ts";
 import { UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.ts";
 import type { Deps } from "../deps.ts";
@@ -17,6 +17,14 @@ function isOneClick(body: unknown): boolean {
   const name = text.indexOf("List-Unsubscribe");
   return name >= 0 && text.indexOf("One-Click", name) > name;
 }
+
+/** How much a recipient leaves by the button that posted a form: all mail, unless it says otherwise. */
+function scopeOf(body: unknown): UnsubscribeScope {
+  const form = new URLSearchParams(typeof body === "string" ? body : "");
+  return form.get("scope") === ("lists" satisfies UnsubscribeScope) ? "lists" : "all";
+}
+
+const namesOf = ({ listNames }: MailOrigin): string => listNames.join(", ");
 
 type Page = Parameters<typeof renderPage>[0];
 
@@ -37,12 +45,25 @@ export function publicRouter({ orm, vault, hits }: Pick<Deps, "orm" | "vault" | 
   router.get("/u/:token", async (req: Request<{ token: string }>, res) => {
     localsOf(res).route = "/u/{token}";
     const mail = readUnsubscribeToken(vault, req.params.token);
-    const sender = mail && (await readSender(orm.em.fork(), mail));
-    if (sender === undefined) return show(res, GONE, 404);
+    const origin = mail && (await readOrigin(orm.em.fork(), mail));
+    if (!origin) return show(res, GONE, 404);
+    const { teamName, listNames } = origin;
+    const title = `Unsubscribe from ${teamName}`;
+    if (listNames.length === 0) {
+      const paragraphs = [`You will get no more mail from ${teamName} at this address.`];
+      return show(res, { title, paragraphs, buttons: [{ label: "Unsubscribe" }] });
+    }
+    const lists = listNames.length === 1 ? "list" : "lists";
     show(res, {
-      title: `Unsubscribe from ${sender}`,
-      paragraphs: [`You will get no more mail from ${sender} at this address.`],
-      button: "Unsubscribe",
+      title,
+      paragraphs: [
+        `The mail came to you by the ${lists} ${namesOf(origin)} of ${teamName}.`,
+        `Choose whether you leave the ${lists}, or get no more mail from ${teamName} at this address.`,
+      ],
+      buttons: [
+        { label: `Leave ${namesOf(origin)}`, scope: "lists" },
+        { label: `Unsubscribe from all mail of ${teamName}`, scope: "all" },
+      ],
     });
   });
 
@@ -51,9 +72,12 @@ export function publicRouter({ orm, vault, hits }: Pick<Deps, "orm" | "vault" | 
     const mail = readUnsubscribeToken(vault, req.params.token);
     if (!mail) return show(res, GONE, 404);
     const source = isOneClick(req.body) ? "one_click" : "link";
-    const done = await transaction(orm.em, (em) => unsubscribe(em, mail, source));
-    if (!done) return show(res, GONE, 404);
-    show(res, { title: "You are unsubscribed", paragraphs: ["You will get no more mail from this sender."] });
+    const scope = scopeOf(req.body);
+    const left = await transaction(orm.em, (em) => unsubscribe(em, mail, source, scope));
+    if (!left) return show(res, GONE, 404);
+    const ended =
+      left.listNames.length > 0 ? `mail of ${namesOf(left)} from ${left.teamName}` : `mail from ${left.teamName}`;
+    show(res, { title: "You are unsubscribed", paragraphs: [`You will get no more ${ended} at this address.`] });
   });
 
   router.get("/c/:token", async (req: Request<{ token: string }>, res) => {
@@ -65,7 +89,7 @@ export function publicRouter({ orm, vault, hits }: Pick<Deps, "orm" | "vault" | 
     show(res, {
       title: `Subscribe to ${listName}`,
       paragraphs: [`${teamName} asks whether you want to get this mail.`],
-      button: "Confirm",
+      buttons: [{ label: "Confirm" }],
     });
   });
 

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { RecipientState } from "../../db/entities/send.ts";
+import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/complaint-rate.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
-import { COMPLAINT_THRESHOLD, COMPLAINT_WINDOW_DAYS } from "../../domain/sends/gates.ts";
 import type { PreviewRow } from "../../domain/sends/preview.ts";
 import { instantOfText } from "../rest/instant.ts";
 import type { recipientStates } from "./schema.ts";

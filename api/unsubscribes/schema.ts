@@ -9,7 +9,8 @@ export const unsubscribe = z
     email: shownAddress,
     reason: z.string().meta({ description: "Why the record exists.", examples: ["UNSUBSCRIBED"] }),
     source: z.string().meta({
-      description: "How: `link` for a page, `one_click` for the button of a mail program. Others may follow.",
+      description:
+        "How: `link` for a page, `one_click` for the button of a mail program, `mailto` for a mail. Others may follow.",
       examples: ["link"],
     }),
     campaign_id: z

@@ -163,8 +163,8 @@ const SuppressionSchema = defineEntity({
 export class Suppression extends SuppressionSchema.class {}
 SuppressionSchema.setClass(Suppression);
 
-/** How a recipient unsubscribed: by the page behind the link, or by their mail program (RFC 8058). */
-export const UNSUBSCRIBE_SOURCES = ["link", "one_click"] as const;
+/** How a recipient unsubscribed: by the page behind the link, by their mail program (RFC 8058), or by a mail (RFC 2369). */
+export const UNSUBSCRIBE_SOURCES = ["link", "one_click", "mailto"] as const;
 export type UnsubscribeSource = (typeof UNSUBSCRIBE_SOURCES)[number];
 
 /** Append-only: one row per opt-out, with its time and its mail. */

@@ -148,6 +148,11 @@ const SendSchema = defineEntity({
     reviewUntil: instant().nullable(),
     /** Why it is paused, see `pauseSend`: e.g. login_refused; null when an operator paused it. */
     pauseReason: p.text().nullable(),
+    /**
+     * The team's complaint rate when it paused the send, or when an operator resumed the send after that; null while the
+     * rate has not paused it, or was below the threshold when it was resumed.
+     */
+    complaintRate: p.double().nullable(),
     ...timestamps,
   },
 });

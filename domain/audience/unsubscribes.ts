@@ -33,32 +33,69 @@ async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<Ma
   return rows[0];
 }
 
-/** Name of the team that sent a mail, for the page behind its link; undefined when there is no such mail. */
-export async function readSender(em: EntityManager, mail: MailRef): Promise<string | undefined> {
-  return (await readMail(em, mail))?.team_name;
+/** The names that the page behind a mail's link shows. */
+export interface MailOrigin {
+  teamName: string;
+  /** The lists by which the mail came, which its recipient can leave by themselves; none of a campaign. */
+  listNames: string[];
 }
 
-/**
- * Unsubscribes the recipient of a mail: an opt-out of every list that the mail's newsletter targets (a campaign
- * targets none), a team-wide suppression (one that exists keeps its reason) and one row of history. Doing it again changes nothing.
- * Runs in the caller's transaction, with no tenant: the signed link is the authority.
- * @returns false when there is no such mail
- */
-export async function unsubscribe(em: EntityManager, ref: MailRef, source: UnsubscribeSource): Promise<boolean> {
+/** Reads where a mail came from; undefined when there is no such mail. */
+export async function readOrigin(em: EntityManager, ref: MailRef): Promise<MailOrigin | undefined> {
   const mail = await readMail(em, ref);
-  if (!mail) return false;
+  return mail && { teamName: mail.team_name, listNames: await readTargetNames(em, mail) };
+}
+
+/** How much a recipient leaves: the lists by which the mail came, or all mail of the team. */
+export type UnsubscribeScope = "lists" | "all";
+
+/**
+ * Unsubscribes the recipient of a mail: an opt-out of every list that the mail's newsletter targets and one row of history;
+ * of all mail also a team-wide suppression (one that exists keeps its reason). Where no list can keep the opt-out, because
+ * the mail is a campaign's, or the subscriber or the lists are gone, it is one of all mail. Doing it again changes nothing.
+ * Runs in the caller's transaction, with no tenant: the signed link is the authority.
+ * @returns the lists that the recipient has left, none when it was all mail; undefined when there is no such mail
+ */
+export async function unsubscribe(
+  em: EntityManager,
+  ref: MailRef,
+  source: UnsubscribeSource,
+  scope: UnsubscribeScope = "all",
+): Promise<MailOrigin | undefined> {
+  const mail = await readMail(em, ref);
+  if (!mail) return undefined;
   // Of two clicks at once, the second waits here and then finds the row of the first.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resource_id}/${mail.email}`}, 0))`.execute(
     kysely(em),
   );
   if (mail.resource_type === "newsletter") await optOutOfTargets(em, mail);
-  const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
-  await suppress(em, tenantOfMail(mail), [address], REASON);
+  const listNames = scope === "lists" ? await readTargetNames(em, mail) : [];
+  if (listNames.length === 0) {
+    const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
+    await suppress(em, tenantOfMail(mail), [address], REASON);
+  }
   await recordOnce(em, mail, source);
-  return true;
+  return { teamName: mail.team_name, listNames };
 }
 
 const tenantOfMail = ({ team_id, environment }: MailedRow): Tenant => ({ teamId: team_id, environment });
+
+/** SQL: the targeted lists `l` that a newsletter's recipient, the subscriber `p`, is on, and the list that brought the mail. */
+const targetsOf = (mail: MailedRow) => {
+  const tenant = tenantOfMail(mail);
+  return sql`lists l join subscribers p on p.id = ${mail.member_id} and ${ofTenant(tenant, "p")}
+    where ${ofTenant(tenant, "l")}
+      and (l.id = ${mail.list_id} or exists (
+        select 1 from newsletter_lists n join subscriptions s on s.list_id = n.list_id
+        where n.newsletter_id = ${mail.resource_id} and n.list_id = l.id and s.subscriber_id = p.id))
+    order by l.id`;
+};
+
+async function readTargetNames(em: EntityManager, mail: MailedRow): Promise<string[]> {
+  if (mail.resource_type !== "newsletter") return [];
+  const { rows } = await sql<{ name: string }>`select l.name from ${targetsOf(mail)}`.execute(kysely(em));
+  return rows.map(({ name }) => name);
+}
 
 /**
  * Opts the recipient out of every targeted list they are on, and of the list that brought the mail even if they left it
@@ -69,12 +106,7 @@ async function optOutOfTargets(em: EntityManager, mail: MailedRow): Promise<void
   const { rows } = await sql<{ list_id: string; left: boolean }>`
     insert into subscriptions (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
     select l.id, p.id, l.team_id, l.environment, 'UNSUBSCRIBED', now()
-    from lists l join subscribers p on p.id = ${mail.member_id} and ${ofTenant(tenant, "p")}
-    where ${ofTenant(tenant, "l")}
-      and (l.id = ${mail.list_id} or exists (
-        select 1 from newsletter_lists n join subscriptions s on s.list_id = n.list_id
-        where n.newsletter_id = ${mail.resource_id} and n.list_id = l.id and s.subscriber_id = p.id))
-    order by l.id
+    from ${targetsOf(mail)}
     on conflict (list_id, subscriber_id) do update
       set status = 'UNSUBSCRIBED', unsubscribed_at = now(), confirmation_due_at = null, confirmation_withheld = null
       where subscriptions.status <> 'UNSUBSCRIBED'

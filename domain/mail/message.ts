@@ -49,6 +49,8 @@ export interface MessageRecipient {
   fields?: FieldMergeValues | undefined;
   /** Absolute http(s) URL, all ASCII */
   unsubscribeUrl: string;
+  /** `mailto:` URL of a mail that unsubscribes, all ASCII */
+  unsubscribeMailto?: string | undefined;
   /** Envelope sender, all ASCII; the sender's address unless given */
   envelopeFrom?: string | undefined;
   /** Fills the placeholder of tracked URLs: letters, digits, `.`, `-` and `_` */
@@ -176,7 +178,7 @@ export function composeMessage(
       `Subject: ${fixedSubject ?? encodeSubject(subject, values, budget)}\r\n` +
       `Date: ${formatDate(recipient.date)}\r\n` +
       `Message-ID: <${inAngleBrackets(recipient.messageId, MESSAGE_ID)}>\r\n` +
-      `List-Unsubscribe: <${inAngleBrackets(recipient.unsubscribeUrl, UNSUBSCRIBE_URL)}>\r\n` +
+      `List-Unsubscribe: <${inAngleBrackets(recipient.unsubscribeUrl, UNSUBSCRIBE_URL)}>${mailtoForm(recipient)}\r\n` +
       `List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n${recipient.providerHeader ?? ""}${beforeText}` +
       textPart.encode(values, budget) +
       beforeHtml +
@@ -209,12 +211,17 @@ const encodeSubject = (subject: Template, values: MergeValues, budget?: RenderBu
   encodeHeaderText(subject.render(values, budget).trim(), "Subject: ".length);
 
 const UNSUBSCRIBE_URL = /^https?:\/\/[\x21-\x3b\x3d\x3f-\x7e]{1,900}$/;
+const UNSUBSCRIBE_MAILTO = /^mailto:[\w-]{1,64}@[\w.-]{1,255}\?subject=\w{1,30}$/;
 const MESSAGE_ID = /^[\w!#$%&'*+/=?^`{|}~.-]{1,200}@[\w.-]{1,255}$/;
 
 function inAngleBrackets(value: string, pattern: RegExp): string {
   if (!pattern.test(value)) throw new UnsendableError("value does not fit its header");
   return value;
 }
+
+/** The second form of `List-Unsubscribe` (RFC 2369), on a line of its own. */
+const mailtoForm = ({ unsubscribeMailto: url }: MessageRecipient): string =>
+  url === undefined ? "" : `,\r\n <${inAngleBrackets(url, UNSUBSCRIBE_MAILTO)}>`;
 
 let lastDate = { second: -1, text: "" };
 

@@ -6,6 +6,7 @@ import { transaction } from "../../db/transaction.ts";
 import { shownAddress } from "../address.ts";
 import { HARD_BOUNCE } from "../audience/email-status.ts";
 import type { MailRef } from "../links.ts";
+import { pauseForComplaints } from "../sends/lifecycle.ts";
 import type { ResourceType } from "../sends/resource.ts";
 import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -38,7 +39,9 @@ const REPORTS_AT_ONCE = 1_000;
  * Records reports about mails, each once per mail and kind: the fact, the suppression of the address that follows from it,
  * and the events of both. Reports about one send take the same few statements, however many they are, and up to 1,000 of
  * them a transaction of their own; in a transaction of the caller they join it. A report that is given again changes
- * nothing, also after its suppression was lifted; one about another mail suppresses the address again.
+ * nothing, also after its suppression was lifted; one about another mail suppresses the address again. Sends under way of a
+ * team that has too many complaints by now are paused, also by a report that is given again: the process may have died in
+ * between.
  * @param tenant records only reports about its mails; of any tenant unless given
  * @returns the outcome of each report, in their order
  */
@@ -51,7 +54,8 @@ export async function recordReports(
   if (reports.length === 0) return [];
   const bySend = Map.groupBy(reports, ({ sendId }) => sendId);
   const outcomes = new Map<string, ReportOutcome>();
-  for (const send of await readSends(em, [...bySend.keys()], tenant)) {
+  const sends = await readSends(em, [...bySend.keys()], tenant);
+  for (const send of sends) {
     const ofSend = bySend.get(send.id) ?? [];
     for (let start = 0; start < ofSend.length; start += REPORTS_AT_ONCE) {
       const some = ofSend.slice(start, start + REPORTS_AT_ONCE);
@@ -59,6 +63,9 @@ export async function recordReports(
       for (const mail of mails) outcomes.set(keyOf({ ...mail, sendId: send.id }), mail.outcome);
     }
   }
+  // After the commit, so that of reports that are recorded at the same time the last one sees all.
+  const tenants = Map.groupBy(sends, ({ teamId, environment }) => `${teamId} ${environment}`);
+  for (const [ofTenant] of tenants.values()) if (ofTenant) await pauseForComplaints(em, ofTenant);
   return reports.map((report) => outcomes.get(keyOf(report)) ?? "not_mailed");
 }
 

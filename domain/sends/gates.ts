@@ -2,18 +2,14 @@ import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { addressDomain, lookupAddress } from "../address.ts";
-import { DELIVERED, figureRows } from "../analytics/figures.ts";
 import { creditBalance } from "../credits.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, shownTags, TemplateError } from "../mail/template-problem.ts";
+import { COMPLAINT_THRESHOLD, complaintRate } from "./complaint-rate.ts";
 import type { Draft } from "./draft.ts";
 import type { PlanCounts } from "./plan.ts";
 import { Refusal } from "./refusal.ts";
-
-/** Complaints over delivered mail at which the API stops sending. */
-export const COMPLAINT_THRESHOLD = 0.002;
-export const COMPLAINT_WINDOW_DAYS = 30;
 
 /** The rights and limits of a key that the gates read. */
 export interface SendingKey {
@@ -129,19 +125,9 @@ async function readCapFor(em: EntityManager, key: SendingKey, { eligible }: Plan
   return cap;
 }
 
-/**
- * Complaints that came in the window as a fraction of the mail delivered in it, at most 1; 0 without a complaint. No minimum
- * volume.
- */
 async function readComplaintRate(em: EntityManager, tenant: Tenant): Promise<number> {
-  const today = sql`(clock_timestamp() at time zone 'UTC')::date`;
-  const window = figureRows(tenant, { from: sql`${today} - ${COMPLAINT_WINDOW_DAYS - 1}::int`, to: today });
-  const { rows } = await sql<{ delivered: number; complaints: number }>`
-    select coalesce(sum(${DELIVERED}), 0)::int as delivered, coalesce(sum(complaints_received), 0)::int as complaints
-    from (${window}) f`.execute(kysely(em));
-  const { delivered = 0, complaints = 0 } = rows[0] ?? {};
-  if (complaints === 0) return 0;
-  return complaints / Math.max(delivered, complaints);
+  const { rate } = await kysely(em).selectNoFrom(complaintRate(tenant).as("rate")).executeTakeFirstOrThrow();
+  return rate;
 }
 
 function assertComplaintRate(rate: number): void {

@@ -5,6 +5,7 @@ import { transaction } from "../../db/transaction.ts";
 import { mayMail } from "../accounts.ts";
 import type { EventName } from "../webhooks/catalogue.ts";
 import { isWanted } from "../webhooks/emit.ts";
+import { complaintLimit, complaintRate } from "./complaint-rate.ts";
 import { foldCounts } from "./counts.ts";
 import type { ResourceType, SendResource } from "./resource.ts";
 import { markUnknown } from "./unknown.ts";
@@ -33,6 +34,8 @@ export interface OpenedDispatch extends TakingLane, Tenant {
   afterSeq: number;
   /** An endpoint of the team wants the events of a settlement. */
   eventsWanted: boolean;
+  /** The team's complaint rate has reached the limit of the send, which must be paused. */
+  hasComplaints: boolean;
   /** Rows that an earlier attempt left SENDING when it died: UNKNOWN now. */
   unknown: number;
 }
@@ -79,8 +82,10 @@ export function openDispatch(
       dispatching: boolean;
       afterSeq: number;
       shared: boolean;
+      complaintLimit: number;
     }>`
       select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id, s.tracking,
+        ${complaintLimit("s")} as "complaintLimit",
         l.epoch, l.dispatching, l.after_seq as "afterSeq",
         exists (select 1 from send_lanes o where o.send_id = s.id and o.account_id <> l.account_id) as shared
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
@@ -89,8 +94,12 @@ export function openDispatch(
     const [lane] = rows;
     if (!lane) return undefined;
     const { teamId, environment, status, tracking, shared, afterSeq } = lane;
-    const { eventsWanted } = await db
-      .selectNoFrom(isWanted({ teamId, environment }, ...SETTLEMENT_EVENTS).as("eventsWanted"))
+    const tenant = { teamId, environment };
+    const { eventsWanted, hasComplaints } = await db
+      .selectNoFrom([
+        isWanted(tenant, ...SETTLEMENT_EVENTS).as("eventsWanted"),
+        sql<boolean>`${complaintRate(tenant)} >= ${lane.complaintLimit}::float8`.as("hasComplaints"),
+      ])
       .executeTakeFirstOrThrow();
     // The scan walks the whole send, so it is done only when an attempt did not end in order.
     const unknown = lane.dispatching ? await markUnknown(tx, sendId, [accountId]) : 0;
@@ -102,8 +111,8 @@ export function openDispatch(
       .where("account_id", "=", accountId)
       .execute();
     const resource = { type: lane.type, id: lane.id };
-    const opened = { teamId, environment, status, epoch, resource, tracking, shared, afterSeq, eventsWanted, unknown };
-    return { sendId, accountId, takesOver, ...opened };
+    const opened = { status, epoch, resource, tracking, shared, afterSeq, eventsWanted, hasComplaints, unknown };
+    return { sendId, accountId, takesOver, ...tenant, ...opened };
   });
 }
 

@@ -1,8 +1,9 @@
 import { sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
-import { type EntityManager, kysely } from "../../db/orm.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
+import { COMPLAINT_PAUSE, COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
 import type { SendStep } from "./draft.ts";
 import { closeAttempts, laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
@@ -20,6 +21,8 @@ export interface SendState {
   recipients: number;
   /** The failures that paused it, see `pauseSend`; null when an operator did. */
   pauseReason: string | null;
+  /** The team's complaint rate, if that paused it: a fraction of the delivered mail. */
+  complaintRate?: number;
   /** The accounts that mail it, one lane each. */
   accountIds: string[];
 }
@@ -34,7 +37,7 @@ export interface ChangedSend {
 export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
   const row = await kysely(em)
     .selectFrom("sends")
-    .select(["status", "recipients", "pause_reason"])
+    .select(["status", "recipients", "pause_reason", "complaint_rate"])
     .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
     .select(laneAccounts().as("account_ids"))
     .where("id", "=", sendId)
@@ -45,6 +48,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       startsInMs: Math.ceil(row.starts_in_ms),
       recipients: row.recipients,
       pauseReason: row.pause_reason,
+      ...(row.pause_reason === COMPLAINT_PAUSE && { complaintRate: Number(row.complaint_rate) }),
       accountIds: row.account_ids,
     }
   );
@@ -137,9 +141,58 @@ export function pauseSend(em: EntityManager, sendId: string, pauseReason: string
   return change(em, sendId, () => ({ from: ["SCHEDULED", "SENDING"], to: "PAUSED", pauseReason }));
 }
 
-/** PAUSED to SENDING, or to SCHEDULED when its time has not come. */
+/**
+ * PAUSED to SENDING, or to SCHEDULED when its time has not come. One that complaints paused before takes the present
+ * complaint rate as the one from which a further rise counts.
+ */
 export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
-  return change(em, sendId, ({ startsInMs }) => ({ from: ["PAUSED"], to: startsInMs > 0 ? "SCHEDULED" : "SENDING" }));
+  return transaction(em, async (tx) => {
+    const db = kysely(tx);
+    const paused = await db
+      .selectFrom("sends")
+      .select(["team_id as teamId", "environment"])
+      .where("id", "=", sendId)
+      .where("status", "=", "PAUSED")
+      .where("complaint_rate", "is not", null)
+      .forUpdate()
+      .executeTakeFirst();
+    const resumed = await change(tx, sendId, ({ startsInMs }) => ({
+      from: ["PAUSED"],
+      to: startsInMs > 0 ? "SCHEDULED" : "SENDING",
+    }));
+    if (paused && resumed.changed) {
+      await sql`
+        update sends set complaint_rate = case when c.rate >= ${sql.lit(COMPLAINT_THRESHOLD)} then c.rate end
+        from (select ${complaintRate(paused)} as rate) c where id = ${sendId} and ${ofTenant(paused)}`.execute(db);
+    }
+    return resumed;
+  });
+}
+
+/**
+ * Pauses a team's sends that are SENDING while its complaint rate has reached the limit of each: the threshold, or a rise
+ * since an operator resumed it. None of them stages a recipient once this has committed. Without such a send it is one
+ * statement, which computes no rate while none is SENDING.
+ */
+export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Promise<void> {
+  const overLimit = (from: EntityManager) =>
+    kysely(from)
+      .selectFrom("sends as s")
+      .select("s.id")
+      .where(ofTenant(tenant, "s"))
+      .where("s.status", "=", "SENDING")
+      .where(sql<boolean>`${complaintRate(tenant)} >= ${complaintLimit("s")}`)
+      .orderBy("s.id");
+  if ((await overLimit(em).execute()).length === 0) return;
+  await transaction(em, async (tx) => {
+    // A send that an operator resumes at this moment has a new limit once its lock is free.
+    for (const { id } of await overLimit(tx).forUpdate().execute()) {
+      await move(tx, id, { from: ["SENDING"], to: "PAUSED", pauseReason: COMPLAINT_PAUSE });
+      await sql`update sends set complaint_rate = ${complaintRate(tenant)} where id = ${id} and ${ofTenant(tenant)}`.execute(
+        kysely(tx),
+      );
+    }
+  });
 }
 
 /**
@@ -162,7 +215,7 @@ export async function cancelSend(em: EntityManager, sendId: string): Promise<Cha
 }
 
 export interface SettledSend {
-  /** SENDING when recipients are still to be mailed: then nothing was settled. */
+  /** SENDING, or PAUSED by complaints, when recipients are still to be mailed: then nothing was settled. */
   status: SendStatus;
   /** Mails accepted by a server. */
   sent: number;

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
+import { COMPLAINT_PAUSE } from "./complaint-rate.ts";
 
 /** The state of all sends of all teams. */
 export interface SendsOverview {
@@ -8,6 +9,8 @@ export interface SendsOverview {
   byStatus: Record<SendStatus, number>;
   /** Sends that a failure paused: they continue only when an operator resumes them. */
   needingOperator: number;
+  /** Those of them that the complaint rate of their team paused. */
+  pausedForComplaints: number;
   /** Seconds for which the recipient that has waited longest could have been mailed; 0 when none waits. */
   queueAgeSeconds: number;
 }
@@ -24,8 +27,9 @@ const LAST_ROWS = 500;
  */
 export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   const db = kysely(em);
-  const { rows: counts } = await sql<{ status: SendStatus; count: number; failed: number }>`
-    select status, count(*)::int as count, count(*) filter (where status = 'PAUSED' and pause_reason is not null)::int as failed
+  const { rows: counts } = await sql<{ status: SendStatus; count: number; failed: number; complaints: number }>`
+    select status, count(*)::int as count, count(*) filter (where status = 'PAUSED' and pause_reason is not null)::int as failed,
+      count(*) filter (where status = 'PAUSED' and pause_reason = ${COMPLAINT_PAUSE})::int as complaints
     from sends group by status`.execute(db);
   const { rows: ages } = await sql<{ seconds: number }>`
     select greatest(extract(epoch from clock_timestamp() - min(w.since)), 0)::float8 as seconds
@@ -44,6 +48,7 @@ export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   return {
     byStatus,
     needingOperator: counts.reduce((sum, { failed }) => sum + failed, 0),
+    pausedForComplaints: counts.reduce((sum, { complaints }) => sum + complaints, 0),
     queueAgeSeconds: ages[0]?.seconds ?? 0,
   };
 }

@@ -46,7 +46,7 @@ function reasonOf(outcome: MailOutcome): string | null {
   }
 }
 
-export type SettlingDispatch = Omit<OpenedDispatch, "status" | "tracking" | "afterSeq" | "unknown">;
+export type SettlingDispatch = Omit<OpenedDispatch, "status" | "tracking" | "afterSeq" | "hasComplaints" | "unknown">;
 
 /**
  * Settles many outcomes at once: the ledger, a suppression per hard bounce, and the events of all that for a team with

@@ -43,8 +43,9 @@ export interface StagedBatch {
  *
  * The shared locks on the send and the lane order this against a pause and against `openDispatch`: a statement of an
  * older epoch either commits before the epoch is raised, and its rows are then found, or sees the new epoch and stages
- * nothing. A recipient that another lane holds is skipped. Lanes that stage at once lock their rows, so that none waits
- * for rows of another; a lane that is alone takes no locks, because they add a fifth to the WAL of the statement.
+ * nothing. While one of them is locked it stages nothing: a statement that waited would stage by the do-not-mail list of
+ * before its wait. A recipient that another lane holds is skipped. Lanes that stage at once lock their rows, so that none
+ * waits for rows of another; a lane that is alone takes no locks, because they add a fifth to the WAL of the statement.
  *
  * Rows are found by index and then joined by their place (ctid): right after a confirm the planner has no statistics of
  * the send, assumes that it has one row and would walk all of it once per recipient.
@@ -77,7 +78,7 @@ export async function stageBatch(
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
       where s.id = ${sendId} and ${ofTenant(dispatch, "s")} and s.status = 'SENDING' and l.epoch = ${epoch}
         and exists (select 1 from email_accounts a where a.id = l.account_id and ${ofTenant(dispatch, "a")} and ${mayMail("a")})
-      for share of s, l
+      for share of s, l skip locked
     ), picked as (
       select r.ctid as row, r.email, r.member_id, live.team_id, live.environment, live.resource_id
       from live join send_recipients r on r.send_id = live.id

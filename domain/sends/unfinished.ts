@@ -11,7 +11,7 @@ export type UnfinishedSend = Awaited<ReturnType<typeof readUnfinishedSends>>[num
 export function readUnfinishedSends(em: EntityManager, after: string, limit: number) {
   return kysely(em)
     .selectFrom("sends")
-    .select(["id", "team_id", "environment", "resource_type", "resource_id"])
+    .select(["id", "team_id", "environment", "resource_type", "resource_id", "status"])
     .where("id", ">", after)
     .where((eb) =>
       eb.or([

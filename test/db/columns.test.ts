@@ -232,6 +232,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     settled_at: AT,
     review_until: AT,
     pause_reason: "login_refused",
+    complaint_rate: 0.0025,
     ...touched,
   },
   send_lanes: { send_id: "send_columns", account_id: "acct_columns", epoch: 5, dispatching: true, after_seq: 3 },

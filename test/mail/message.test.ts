@@ -94,6 +94,18 @@ describe("A message", () => {
     assert.equal(parsed.headers.length, 10);
   });
 
+  it("has a mailto form beside the one-click form, and takes no other URL for it", async () => {
+    const unsubscribeMailto = "mailto:u-abc-7-0f@bounces.example.com?subject=unsubscribe";
+    const message = composeMessage(content).fill({ ...recipient, unsubscribeMailto }).message;
+    assertWellFormed(message);
+    const { headers } = await PostalMime.parse(message);
+    const forms = headers.find(({ key }) => key === "list-unsubscribe")?.value ?? "";
+    assert.match(forms, /^<https:[^<>]+>,\s+<mailto:u-abc-7-0f@bounces\.example\.com\?subject=unsubscribe>$/);
+    for (const url of ["mailto:a>b@example.com?subject=x", "https://example.com/", "mailto:a@b\r\nX: y?subject=x"]) {
+      assert.throws(() => composeMessage(content).fill({ ...recipient, unsubscribeMailto: url }), UnsendableError);
+    }
+  });
+
   it("carries a text part made from the HTML, with its merge tags filled and unescaped", async () => {
     const html =
       '<h1>Dear {{ first_name }}</h1><p>To {{email}} &amp; co: <a href="https://x.example/{{ list_name }}">read</a></p>' +

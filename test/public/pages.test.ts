@@ -51,14 +51,23 @@ describe("Pages for recipients", () => {
       const before = await snapshotTables(team.em, team.team.id);
       for (let i = 0; i < 3; i++) {
         const html = await assertPage(await fetch(linkTo(mail)), 200);
-        assert.match(html, /<form method="post"><button>Unsubscribe<\/button><\/form>/);
-        assert.ok(html.includes(team.team.name));
+        assert.match(html, /<form method="post"><button name="scope" value="lists">Leave One, Two<\/button>/);
+        assert.ok(
+          html.includes(`<button name="scope" value="all">Unsubscribe from all mail of ${team.team.name}</button>`),
+        );
         assert.ok(
           !html.includes(mail.email),
           "the page does not show the address, because anyone with the link can open it",
         );
       }
-      await fetch(linkTo(mail), { method: "HEAD" });
+      for (const method of ["HEAD", "OPTIONS", "PUT", "DELETE"]) await fetch(linkTo(mail), { method });
+      for (const headers of [
+        { "sec-purpose": "prefetch" },
+        { purpose: "prefetch" },
+        { "user-agent": "LinkScanner/1.0" },
+      ]) {
+        await assertPage(await fetch(`${linkTo(mail)}?scope=all&List-Unsubscribe=One-Click`, { headers }), 200);
+      }
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
     });
 
@@ -78,6 +87,37 @@ describe("Pages for recipients", () => {
       assert.equal(row.campaign_id, mail.newsletterId);
       assert.equal(row.source, "link");
       assert.equal(row.reason, "UNSUBSCRIBED");
+    });
+
+    const suppressionOf = ({ email }: MailedLetter) => client().get(`/suppressions/${encodeURIComponent(email)}`);
+
+    it("opts out of the lists alone at that choice, and of all mail at the other", async () => {
+      const mail = await mailLetter(team);
+      const other = (await client().post("/lists", { name: "Other" })).body.data.id;
+      await client().post(`/lists/${other}/subscribers`, { subscriber_ids: [mail.subscriberId] });
+      const html = await assertPage(await post(linkTo(mail), "scope=lists"), 200);
+      assert.ok(html.includes(`You will get no more mail of One, Two from ${team.team.name}`));
+      assert.deepEqual((await statusesOf(mail)).sort(), ["CONFIRMED", "UNSUBSCRIBED", "UNSUBSCRIBED"]);
+      assert.equal((await suppressionOf(mail)).status, 404);
+      assert.equal((await post(linkTo(mail), "scope=lists")).status, 200);
+      assert.equal((await suppressionOf(mail)).status, 404, "a repetition is no wider");
+      const [row] = await unsubscribesOf(mail);
+      assert.deepEqual([row.source, row.campaign_id], ["link", mail.newsletterId]);
+      assert.equal((await post(linkTo(mail), "scope=all")).status, 200);
+      assert.equal((await suppressionOf(mail)).body.data.reason, "UNSUBSCRIBED");
+      assert.equal((await unsubscribesOf(mail)).length, 1);
+    });
+
+    it("is of all mail where no list can keep it", async () => {
+      const [gone, listless] = [await mailLetter(team), await mailLetter(team)];
+      await team.em.fork().execute("delete from subscribers where id = ?", [gone.subscriberId]);
+      for (const id of listless.listIds) await client().delete(`/lists/${id}`);
+      for (const mail of [gone, listless]) {
+        const html = await assertPage(await fetch(linkTo(mail)), 200);
+        assert.match(html, /<form method="post"><button>Unsubscribe<\/button><\/form>/);
+        assert.equal((await post(linkTo(mail), "scope=lists")).status, 200);
+        assert.equal((await suppressionOf(mail)).body.data.reason, "UNSUBSCRIBED");
+      }
     });
 
     for (const [what, body] of [

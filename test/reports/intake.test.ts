@@ -6,14 +6,34 @@ import nodemailer from "nodemailer";
 import { pickPort } from "../../config/ports.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
-import { type MailRef, readReturnPath, returnPath, unsubscribeUrl } from "../../domain/links.ts";
+import {
+  type MailRef,
+  readReturnPath,
+  readUnsubscribeAddress,
+  returnPath,
+  unsubscribeAddress,
+  unsubscribeUrl,
+} from "../../domain/links.ts";
 import { ReportRecorder } from "../../workers/report-recorder.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { type MailedLetter, mailLetter } from "../public/ledger.ts";
+import { api, type Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
-import { caughtMails, makeSender, readMail, sendAndWait } from "../support/sending.ts";
+import {
+  caughtMails,
+  ledgerStates,
+  makeSender,
+  readMail,
+  sendAndWait,
+  startSend,
+  untilStatus,
+} from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { snapshotTables } from "../support/tables.ts";
+import { temporalClient } from "../support/temporal.ts";
 import { mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
 
 const DOMAIN = "bounces.example.com";
@@ -118,6 +138,102 @@ describe("The intake of reports", function () {
     assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:soft", "2 complaint"]);
     assert.equal(await reasonOf(team, emails[0] ?? ""), undefined);
     assert.equal(await reasonOf(team, emails[1] ?? ""), "bounce:complaint");
+  });
+
+  describe("that gets mails to unsubscribe", () => {
+    const REQUEST = "From: Reader <reader@elsewhere.example>\nSubject: unsubscribe\n\n";
+    const READER = "reader@elsewhere.example";
+    const addressOf = (mail: MailRef) => unsubscribeAddress(team.vault, DOMAIN, mail);
+    const client = () => api(team.keys.live);
+    const statusesOf = async ({ subscriberId }: MailedLetter): Promise<string[]> =>
+      (await client().get(`/subscribers/${subscriberId}`)).body.data.subscriptions.map(({ status }: Json) => status);
+    const unsubscribesOf = async ({ email }: { email: string }): Promise<Json[]> =>
+      (await client().get("/unsubscribes", { query: { email } })).body.data;
+
+    it("opts the recipient out of the lists of the mail, once", async () => {
+      const mail = await mailLetter(team);
+      const codes = await Promise.all(Array.from({ length: 6 }, () => give(addressOf(mail), REQUEST, READER)));
+      assert.deepEqual(new Set(codes), new Set([250]));
+      assert.equal(await give(addressOf(mail).toUpperCase(), REQUEST, READER), 250);
+      assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+      assert.equal(await reasonOf(team, mail.email), undefined);
+      const [row, ...more] = await unsubscribesOf(mail);
+      assert.deepEqual(more, []);
+      assert.deepEqual([row.source, row.campaign_id], ["mailto", mail.newsletterId]);
+    });
+
+    it("suppresses the recipient of a campaign", async () => {
+      const campaignId: string = (await client().post("/campaigns", { name: "Campaign" })).body.data.id;
+      const email = `${unique("campaign")}@to.example`;
+      const mail = await mailTo(team, email);
+      await sql`update sends set resource_type = 'campaign', resource_id = ${campaignId}
+        where id = ${mail.sendId}`.execute(kysely(team.em));
+      assert.equal(await give(addressOf(mail), REQUEST, READER), 250);
+      assert.equal(await reasonOf(team, email), "UNSUBSCRIBED");
+      assert.deepEqual(
+        (await unsubscribesOf({ email })).map(({ source, campaign_id }) => [source, campaign_id]),
+        [["mailto", campaignId]],
+      );
+    });
+
+    it("takes any mail of a person, also one that its mail program generated", async () => {
+      for (const raw of [
+        "From: reader@elsewhere.example\nSubject: please stop\n\nNo more of this, thank you.\n",
+        `Auto-Submitted: auto-generated\n${REQUEST}`,
+        `Auto-Submitted: no\n${REQUEST}`,
+        "",
+      ]) {
+        const mail = await mailLetter(team);
+        assert.equal(await give(addressOf(mail), raw, READER), 250);
+        assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"], raw);
+      }
+    });
+
+    it("changes nothing for automatic answers, reports and forged addresses", async () => {
+      const mail = await mailLetter(team);
+      const own = addressOf(mail);
+      const before = await snapshotTables(team.em, team.team.id);
+      assert.equal(await give(own, REQUEST, ""), 250, "without a sender");
+      for (const raw of [
+        HARD,
+        COMPLAINT,
+        AWAY,
+        `Auto-Submitted: auto-replied (vacation)\n${REQUEST}`,
+        `Auto-Submitted: auto-generated\n${REQUEST.replace("unsubscribe", "Re: unsubscribe")}`,
+        `Precedence: bulk\n${REQUEST}`,
+        `X-Autoreply: yes\n${REQUEST}`,
+        REQUEST.replace("unsubscribe", "Automatic reply: unsubscribe"),
+        REQUEST.replace("unsubscribe", "Out of the office"),
+        `Content-Type: multipart/report; report-type=disposition-notification; boundary=b\n${REQUEST}`,
+      ]) {
+        assert.equal(await give(own, raw, READER), 250);
+      }
+      for (const forged of [
+        own.replace(/-[0-9a-f]{24}@/, `-${"0".repeat(24)}@`),
+        own.replace(/-7-/, "-8-"),
+        returnPath(team.vault, DOMAIN, mail).replace(/^b-/, "u-"),
+        own.replace(/^u-/, "b-"),
+        own.replace(DOMAIN, "elsewhere.example"),
+      ]) {
+        assert.equal(await give(forged, REQUEST, READER), 550, forged);
+      }
+      assert.equal(await give(pathOf(mail), REQUEST, READER), 250, "a return path is no unsubscribe address");
+      assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+    });
+
+    it("takes effect on a send under way", async () => {
+      const sender = await makeSender({ recipients: 2, account: { hourlyLimit: 1 } });
+      const { data } = await startSend(sender);
+      await eventually(async () => (await ledgerStates(sender)).SENT === 1, { what: "the first mail" });
+      assert.equal(await give(addressOf({ sendId: data.id, seq: 2 }), REQUEST, READER), 250);
+      await sql`update email_accounts set hourly_limit = null where id = ${sender.accountId}`.execute(
+        kysely(sender.em),
+      );
+      const { client: temporal, close } = await temporalClient();
+      await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("retry").finally(close);
+      await untilStatus(sender, ["SENT"]);
+      assert.deepEqual(await ledgerStates(sender), { SENT: 1, SUPPRESSED: 1 });
+    });
   });
 
   it("finds the mail also when a server changed the case of the address", async () => {
@@ -315,6 +431,16 @@ describe("The intake of reports", function () {
       assert.equal(from?.address, sender.fromEmail);
       assert.equal(await give(first.from, HARD), 250);
       assert.equal(await reasonOf(sender, first.to[0] ?? ""), "bounce:hard");
+      const { headers } = await readMail(mails[1]?.id ?? Number.NaN);
+      const forms = headers.find(({ key }) => key === "list-unsubscribe")?.value ?? "";
+      const [, mailto = ""] =
+        /^<http[^<>]+>,\s+<mailto:([^<>]+)\?subject=unsubscribe>$/.exec(forms) ?? assert.fail(forms);
+      assert.equal(await give(mailto, "Subject: unsubscribe\n\n", "reader@elsewhere.example"), 250);
+      const left = await sender.client.get("/unsubscribes", { query: { email: mails[1]?.to[0] ?? "" } });
+      assert.deepEqual(
+        left.body.data.map(({ source }: Json) => source),
+        ["mailto"],
+      );
     } finally {
       await namespace.close();
     }
@@ -355,6 +481,12 @@ describe("Return paths", () => {
       const [localPart = ""] = returnPath(vault, DOMAIN, { sendId, seq }).split("@");
       assert.ok(localPart.length <= 64, localPart);
       assert.deepEqual(readReturnPath(vault, localPart), { sendId, seq });
+      const [other = ""] = unsubscribeAddress(vault, DOMAIN, { sendId, seq }).split("@");
+      assert.deepEqual(readUnsubscribeAddress(vault, other), { sendId, seq });
+      assert.deepEqual(
+        [readReturnPath(vault, other), readUnsubscribeAddress(vault, localPart)],
+        [undefined, undefined],
+      );
       assert.equal(readReturnPath(vault, `${localPart}0`), undefined);
     }
   });

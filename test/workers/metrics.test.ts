@@ -346,6 +346,9 @@ describe("Metrics from Postgres", () => {
       assert.equal(await age(), 0, "a recipient that is not due does not count as waiting");
       await sql`update sends set status = 'PAUSED', pause_reason = 'login_refused' where id = ${sendId}`.execute(db);
       assert.equal(await gauge(registry, "mailkeel_sends_needing_operator"), needing + 1);
+      const complaints = (await gauge(registry, "mailkeel_sends_paused_for_complaints")) ?? Number.NaN;
+      await sql`update sends set pause_reason = 'complaint_rate_exceeded' where id = ${sendId}`.execute(db);
+      assert.equal(await gauge(registry, "mailkeel_sends_paused_for_complaints"), complaints + 1);
     } finally {
       await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);
       await sql`delete from sends where id = ${sendId}`.execute(db);

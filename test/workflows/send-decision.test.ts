@@ -205,6 +205,12 @@ const TABLE: Row[] = [
     { kind: "wait", details: DETAILS.pausedFor("login_refused"), needsOperator: true },
   ],
   [
+    "calls an operator when complaints paused it, and says how many",
+    view({ send: send({ status: "PAUSED", pauseReason: "complaint_rate_exceeded", complaintRate: 0.00214 }) }),
+    undefined,
+    { kind: "wait", details: DETAILS.pausedForComplaints(0.00214), needsOperator: true },
+  ],
+  [
     "calls an operator when its workflow was ended",
     view({ send: send({ status: "PAUSED", pauseReason: "workflow_ended" }) }),
     undefined,

@@ -45,12 +45,20 @@ export const EXCEPTIONS: readonly Exception[] = [
     statement: /join lateral \(select .* from sends where id = h\.send_id limit 1\) s /,
   },
   {
+    reason: "The sends that the call has found under their tenant: too many complaints pause them.",
+    program: "api",
+    file: /^domain\/sends\/lifecycle\.ts$/,
+    tables: ["sends"],
+    statement: BY_ID,
+  },
+  {
     reason:
       "The row that the same transaction has just written: with the tenant's columns beside its id, a plan made while the table was small walks the index of the tenant's rows.",
     program: "api",
     file: /^domain\/webhooks\/emit\.ts$/,
-    tables: ["subscribers", "contacts"],
-    statement: /(?:subscribers s where s|contacts c where c)\.id = (?:\$|any\(\$)/,
+    tables: ["subscribers", "contacts", "newsletters", "campaigns"],
+    statement:
+      /(?:subscribers s where s|contacts c where c|newsletters n where n|campaigns c where c)\.id = (?:\$|any\(\$)/,
   },
   {
     reason: "The contacts that the same transaction has locked under their tenant, by ids alone for the same reason.",
@@ -103,6 +111,13 @@ export const EXCEPTIONS: readonly Exception[] = [
     program: "workers",
     file: /^domain\/reports\/record\.ts$/,
     tables: ["sends"],
+    statement: BY_ID,
+  },
+  {
+    reason: "The address of an unsubscribe mail is signed, and names the row that tells the tenant.",
+    program: "workers",
+    file: /^domain\/audience\/unsubscribes\.ts$/,
+    tables: ["sends", "subscriptions", "subscribers", "lists"],
     statement: BY_ID,
   },
   {

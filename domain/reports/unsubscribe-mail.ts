@@ -1,0 +1,36 @@
+import { UNSUBSCRIBE_SUBJECT } from "../links.ts";
+import { classifyMail } from "./classify.ts";
+import { type IncomingMail, parseIncomingMail } from "./incoming-mail.ts";
+
+/** Headers of programs that answer mail, from before RFC 3834. */
+const ANSWER_HEADERS = ["x-autoreply", "x-autorespond", "x-autoresponder", "x-autorespond-for", "x-mail-autoreply"];
+
+/** Subjects of programs that answer mail and do not say so in a header. */
+const ANSWER_SUBJECT =
+  /^(?:auto(?:matic|mated|matische)?[ -]?(?:reply|response|answer|antwort)|auto ?: |out of (?:the )?office|away from|on vacation|abwesen|réponse automatique|respuesta automática|risposta automatica|自动回复|自動回覆|不在)/i;
+
+/** Whether a program answers with this mail, or reports by it. */
+function isAutomatic(mail: IncomingMail): boolean {
+  if (/^multipart\/report\b/i.test(mail.header("content-type"))) return true;
+  if (/^(?:bulk|junk|list|auto_reply)$/i.test(mail.header("precedence").trim())) return true;
+  if (ANSWER_HEADERS.some((name) => mail.header(name) !== "")) return true;
+  const subject = mail.subject.trim();
+  if (ANSWER_SUBJECT.test(subject)) return true;
+  // RFC 3834, 5. A mail program that unsubscribes for its reader may call its mail generated, but no answer has this subject.
+  const submitted = /^[a-z-]*/i.exec(mail.header("auto-submitted"))?.[0].toLowerCase() ?? "";
+  if (submitted === "auto-generated") return subject.toLowerCase() !== UNSUBSCRIBE_SUBJECT;
+  return submitted !== "" && submitted !== "no";
+}
+
+/**
+ * Whether a mail to an unsubscribe address asks to unsubscribe: each does, whatever it says, but those of programs that
+ * answer or report (RFC 3834). The address is the authority, as a link is: `From` is not asked, because people have several
+ * addresses.
+ * @param sender of the envelope; empty for reports and most automatic answers (RFC 5321, 4.5.5)
+ */
+export async function isUnsubscribeRequest(raw: Uint8Array, sender: string): Promise<boolean> {
+  if (sender === "") return false;
+  const mail = await parseIncomingMail(raw);
+  if (mail === undefined || isAutomatic(mail)) return false;
+  return (await classifyMail(raw)).kind === "none";
+}

@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
+import type { Client } from "@temporalio/client";
+import { sql } from "kysely";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { kysely } from "../../db/orm.ts";
+import { recordReport } from "../../domain/reports/record.ts";
+import { addSource, pathOfSource } from "../../domain/reports/source.ts";
+import { pauseForComplaints, readSend, resumeSend } from "../../domain/sends/lifecycle.ts";
+import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
+import { DETAILS } from "../../workflows/send-messages.ts";
+import { recordSend } from "../public/ledger.ts";
+import { live, mailTo } from "../reports/mails.ts";
+import { sendGridComplaint, sendGridRequest } from "../reports/payloads.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import {
+  type AnySender,
+  addSubscribers,
+  anotherNewsletter,
+  beginToday,
+  caughtMails,
+  credits,
+  ledgerStates,
+  makeCampaignSender,
+  makeSender,
+  people,
+  setFaults,
+  startSend,
+  startTomorrow,
+  untilStatus,
+} from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+import { temporalClient, untilDetails } from "../support/temporal.ts";
+
+/** Sets what the team's mail of today comes to. */
+const setFigures = ({ em, team }: TestTeam, sent: number, complaints: number) =>
+  sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
+    values (${team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, ${sent}, ${complaints})
+    on conflict (team_id, environment, resource_id, day)
+      do update set sent = excluded.sent, complaints_received = excluded.complaints_received`.execute(
+    kysely(em.fork()),
+  );
+
+const countOf = (states: Partial<Record<RecipientState, number>>, ...some: RecipientState[]): number =>
+  some.reduce((sum, state) => sum + (states[state] ?? 0), 0);
+
+describe("The complaint gate of sends under way", function () {
+  this.timeout(60_000);
+  let temporal: Client;
+  let close: () => Promise<void>;
+  before(async () => {
+    ({ client: temporal, close } = await temporalClient());
+  });
+  after(() => close());
+  afterEach(() => setFaults([]));
+
+  const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
+  const untilPaused = async (sendId: string) => {
+    await untilDetails(temporal, sendId, ["Paused: complaints are", "update: resume"]);
+    const { typedSearchAttributes } = await workflowOf(sendId).describe();
+    const shown = typedSearchAttributes.getAll().map(({ key, value }) => [key.name, value]);
+    const { SendStatus, NeedsOperator } = Object.fromEntries(shown);
+    assert.deepEqual({ SendStatus, NeedsOperator }, { SendStatus: "PAUSED", NeedsOperator: true });
+  };
+
+  it("pauses every send of a team in a storm of complaints, continues at a resume, and pauses again in the next storm", async () => {
+    const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    const campaign = await makeCampaignSender({
+      recipients: 120,
+      furtherAccounts: [{}],
+      account: { maxConnections: 2 },
+    });
+    const { client, audience, campaignId: _, ...rest } = campaign;
+    const listId: string = (await client.post("/lists", { name: "Readers", optin: "SINGLE" })).body.data.id;
+    await addSubscribers(campaign, listId, people(40, `second.${audience}`));
+    const letter = await anotherNewsletter({ ...rest, client, audience, listId, newsletterId: "" });
+    const source = await addSource(campaign.em, live(campaign), "SENDGRID", {
+      publicKey: publicKey.export({ format: "der", type: "spki" }).toString("base64"),
+    });
+    await setFaults([{ stage: "data", match: audience, delayMs: 100 }]);
+    const sendIds = [(await startSend(campaign)).data.id, (await startSend(letter)).data.id] as const;
+    const [campaignSend] = sendIds;
+    const both = [campaign, letter] as const;
+    const statesOf = () => Promise.all(both.map(ledgerStates));
+    const untilSent = (sender: AnySender, count: number) =>
+      eventually(async () => countOf(await ledgerStates(sender), "SENT") >= count, { what: `${count} mails` });
+
+    /** Every recipient of the campaign so far complains. @returns the rows that had been staged when that was answered */
+    const storm = async (): Promise<number[]> => {
+      const { rows } = await sql<{ seq: number }>`select r.seq from send_recipients r
+        where r.send_id = ${campaignSend} and r.state = 'SENT' and not r.responded`.execute(kysely(campaign.em.fork()));
+      const events = rows.map(({ seq }) => sendGridComplaint({ sendId: campaignSend, seq }));
+      const { body, headers } = sendGridRequest(events, privateKey);
+      const url = `${(await stack()).origin}${pathOfSource(campaign.vault, source)}`;
+      assert.equal((await fetch(url, { method: "POST", body, headers })).status, 204);
+      return (await statesOf()).map((states) => countOf(states, "SENT", "SENDING"));
+    };
+
+    await untilSent(campaign, 8);
+    await untilSent(letter, 1);
+    const staged = await storm();
+    for (const id of sendIds) await untilPaused(id);
+    for (const [i, states] of (await statesOf()).entries()) {
+      assert.deepEqual(Object.keys(states).sort(), ["QUEUED", "SENT"]);
+      assert.ok(countOf(states, "SENT") <= (staged[i] ?? 0), "only mails in flight leave after the answer");
+    }
+    assert.equal((await client.get(`/newsletters/${letter.newsletterId}`)).body.data.status, "PAUSED");
+    const shown = (await client.get(`/campaigns/${campaign.campaignId}`)).body.data;
+    assert.deepEqual([shown.status, shown.status_reason], ["PAUSED", "complaint_rate_exceeded"]);
+
+    const before = countOf(await ledgerStates(campaign), "SENT");
+    assert.equal(await workflowOf(campaignSend).executeUpdate("resume"), "continues");
+    await untilSent(campaign, before + 15);
+    const [again = 0] = await storm();
+    await untilPaused(campaignSend);
+    assert.ok(countOf(await ledgerStates(campaign), "SENT") <= again);
+
+    await setFaults([]);
+    for (const id of sendIds) assert.equal(await workflowOf(id).executeUpdate("resume"), "continues");
+    for (const sender of both) await untilStatus(sender, ["SENT"]);
+    const addresses = [campaign, { audience: `second.${audience}` }].map(async (each) =>
+      (await caughtMails(each)).flatMap(({ to }) => to),
+    );
+    const mailed = (await Promise.all(addresses)).flat();
+    assert.deepEqual([mailed.length, new Set(mailed).size], [160, 160]);
+    assert.equal((await credits(campaign)).reserved, 0);
+  });
+
+  it("pauses a send whose team crossed the limit while it waited for its day, before it mails anybody", async () => {
+    const sender = await makeSender({ recipients: 2 });
+    const { data } = await startTomorrow(sender);
+    await setFigures(sender, 1_000, 2);
+    await beginToday(sender, data.id);
+    await untilPaused(data.id);
+    assert.deepEqual(await ledgerStates(sender), { QUEUED: 2 });
+    await untilDetails(temporal, data.id, DETAILS.pausedForComplaints(0.002));
+    await workflowOf(data.id).executeUpdate("resume");
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2 });
+  });
+
+  it("shows operators a pause that came while the workflow waited, also after Temporal lost it", async () => {
+    const sender = await makeSender({ recipients: 2, account: { hourlyLimit: 1 } });
+    const { data } = await startSend(sender);
+    await untilDetails(temporal, data.id, DETAILS.accountFull);
+    await setFigures(sender, 1_000, 9);
+    await pauseForComplaints(sender.em.fork(), live(sender));
+    const reconcile = () => temporal.schedule.getHandle(RECONCILER_ID).trigger();
+    const untilShown = () =>
+      eventually(
+        async () => {
+          await reconcile();
+          return untilPaused(data.id).then(
+            () => true,
+            () => false,
+          );
+        },
+        { what: "the pause", withinMs: 30_000 },
+      );
+    await untilShown();
+    const { connection } = temporal;
+    await connection.workflowService.deleteWorkflowExecution({
+      namespace: temporal.options.namespace,
+      workflowExecution: { workflowId: sendWorkflowId(data.id) },
+    });
+    await untilShown();
+    assert.equal(await workflowOf(data.id).executeUpdate("cancel"), "CANCELLED");
+  });
+
+  describe("limits", () => {
+    let team: TestTeam;
+    let sendId: string;
+    const em = () => team.em.fork();
+    beforeEach(async () => {
+      team = await makeTeam();
+      sendId = await recordSend(team, "nl_none");
+      await setStatus("SENDING");
+    });
+    const setStatus = (status: string) =>
+      sql`update sends set status = ${status} where id = ${sendId}`.execute(kysely(em()));
+    /** @returns the send's status once the team's mail comes to so much */
+    const statusAt = async (sent: number, complaints: number) => {
+      await setFigures(team, sent, complaints);
+      await pauseForComplaints(em(), live(team));
+      const { status, pauseReason } = (await readSend(em(), sendId)) ?? assert.fail();
+      return pauseReason === null ? status : `${status} ${pauseReason}`;
+    };
+    const PAUSED = "PAUSED complaint_rate_exceeded";
+
+    it("are 0.20 %, and 0.05 points more than at each resume", async () => {
+      assert.equal(await statusAt(10_000, 19), "SENDING");
+      assert.equal(await statusAt(10_000, 20), PAUSED);
+      // The rate at which it is resumed counts, not the one at which it was paused.
+      await setFigures(team, 10_000, 30);
+      assert.equal((await resumeSend(em(), sendId)).changed, true);
+      assert.equal(await statusAt(10_000, 34), "SENDING");
+      assert.equal(
+        (await resumeSend(em(), sendId)).changed,
+        true,
+        "a resume of a send that is not paused changes no limit",
+      );
+      assert.equal(await statusAt(10_000, 35), PAUSED);
+      assert.equal((await resumeSend(em(), sendId)).changed, true);
+      assert.equal(await statusAt(10_000, 39), "SENDING");
+      assert.equal(await statusAt(10_000, 40), PAUSED);
+    });
+
+    it("are the first one again after a resume below it", async () => {
+      assert.equal(await statusAt(10_000, 30), PAUSED);
+      await setFigures(team, 20_000, 30);
+      await resumeSend(em(), sendId);
+      assert.equal(await statusAt(20_000, 39), "SENDING");
+      assert.equal(await statusAt(20_000, 40), PAUSED);
+    });
+
+    it("are compared again by a report that is repeated, as after a kill between report and pause", async () => {
+      const mail = await mailTo(team, uniqueEmail());
+      const complain = async () => recordReport(em(), { ...mail, kind: "complaint" }, (await stack()).env);
+      await setStatus("SCHEDULED");
+      assert.equal(await complain(), "recorded");
+      await setStatus("SENDING");
+      assert.equal(await complain(), "known");
+      assert.equal((await readSend(em(), sendId))?.pauseReason, "complaint_rate_exceeded");
+    });
+
+    it("have no minimum volume, and touch neither sends that are not mailing nor other teams", async () => {
+      const other = await makeTeam();
+      await setFigures(other, 1, 1);
+      await pauseForComplaints(em(), live(other));
+      assert.equal((await readSend(em(), sendId))?.status, "SENDING");
+      await setStatus("SCHEDULED");
+      assert.equal(await statusAt(10, 1), "SCHEDULED");
+      await setStatus("PAUSED");
+      assert.equal(await statusAt(10, 1), "PAUSED");
+      await setStatus("SENDING");
+      assert.equal(await statusAt(10, 1), PAUSED);
+    });
+  });
+});
