@@ -8,6 +8,7 @@ import { analyticsCommands } from "./commands/analytics.ts";
 import { campaignCommands } from "./commands/campaigns.ts";
 import { confirmationCommands } from "./commands/confirmations.ts";
 import { deliveryCommands } from "./commands/deliveries.ts";
+import { domainCommands } from "./commands/domains.ts";
 import { fieldCommands } from "./commands/fields.ts";
 import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
@@ -53,6 +54,7 @@ const groups = [
   keyCommands,
   tokenCommands,
   accountCommands,
+  domainCommands,
   newsletterCommands,
   analyticsCommands,
   providerCommands,

@@ -1,3 +1,4 @@
+import { domainToASCII } from "node:url";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { normaliseAddress, normaliseDomain } from "../domain/address.ts";
 import { isLoopback } from "../domain/address-guard.ts";
@@ -47,6 +48,13 @@ export const domains = (text: string): string[] =>
     if (normalised === undefined) throw new InvalidArgumentError(`"${name}" is not a domain name.`);
     return normalised;
   });
+
+/** A domain name, in ASCII, as DNS has it. */
+export function asciiDomain(text: string): string {
+  const [domain, ...more] = domains(text);
+  if (domain === undefined || more.length > 0) throw new InvalidArgumentError("It is one domain name.");
+  return domainToASCII(domain);
+}
 
 /** Words, comma-separated. */
 export const words = (text: string): string[] =>

@@ -99,7 +99,14 @@ export async function tenantOf(session: Session, options: TenantOptions): Promis
  */
 export async function ownerOf(
   { orm }: Session,
-  table: "newsletters" | "campaigns" | "email_accounts" | "segments" | "webhook_endpoints" | "report_sources",
+  table:
+    | "newsletters"
+    | "campaigns"
+    | "email_accounts"
+    | "segments"
+    | "webhook_endpoints"
+    | "report_sources"
+    | "dkim_keys",
   id: string,
 ): Promise<Tenant> {
   const row = await kysely(orm.em.fork())

@@ -24,6 +24,7 @@ export const ID_PREFIX = {
   group: "grp",
   replay: "rpl",
   reportSource: "rps",
+  dkimKey: "dkim",
 } as const;
 
 export type IdKind = keyof typeof ID_PREFIX;

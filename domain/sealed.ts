@@ -4,6 +4,7 @@ import { passwordContext } from "./accounts.ts";
 import { databaseKeyContext } from "./admission.ts";
 import { keyIdOf, type Vault } from "./crypto.ts";
 import { sealContext } from "./idempotency.ts";
+import { dkimKeyContext } from "./sending-domains/keys.ts";
 import { headersContext, secretContext } from "./webhooks/secrets.ts";
 
 /** Columns of one row: its primary key, of a tenant's table with both tenant columns. */
@@ -34,6 +35,13 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     identity: ["id"],
     tenant: TENANT,
     context: (row) => passwordContext(text(row, "id")),
+  },
+  {
+    table: "dkim_keys",
+    column: "encrypted_private_key",
+    identity: ["id"],
+    tenant: TENANT,
+    context: (row) => dkimKeyContext(text(row, "id")),
   },
   ...["encrypted_secret", "previous_encrypted_secret", "encrypted_headers"].map((column) => ({
     table: "webhook_endpoints",

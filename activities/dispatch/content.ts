@@ -1,8 +1,9 @@
-import { domainToASCII } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import type { Env } from "../../config/env.ts";
+import type { AccountProvider } from "../../db/entities/account.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { returnPath, unsubscribeMailto, unsubscribeUrl } from "../../domain/links.ts";
+import { type DkimSigner, dkimSigner, type SignedField } from "../../domain/mail/dkim.ts";
 import { prepareInThread } from "../../domain/mail/examination.ts";
 import {
   type ComposedMessage,
@@ -13,6 +14,7 @@ import {
 import { messageIdOf } from "../../domain/mail/message-id.ts";
 import { newPlaceholder, type TrackedUrls } from "../../domain/mail/tracked-body.ts";
 import { sendGridHeader } from "../../domain/reports/sendgrid.ts";
+import { domainOf, openKey } from "../../domain/sending-domains/keys.ts";
 import type { LaneContent } from "../../domain/sends/content.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
@@ -65,13 +67,37 @@ export class ComposedMessages {
 const compose = async (teamId: string, content: MessageContent, makeUrls?: MakeUrls): Promise<ComposedMessage> =>
   composeMessage(content, await prepareInThread(teamId, content), makeUrls?.());
 
+/**
+ * Fields that a provider replaces, so that a signature over them would break. Amazon SES: https://docs.aws.amazon.com/ses/
+ * latest/dg/send-email-authentication-dkim-manual.html
+ */
+const REPLACED_FIELDS: Partial<Record<AccountProvider, readonly SignedField[]>> = {
+  SMTP_AMAZON_SES: ["Message-ID", "Date"],
+};
+
+/** The signer of a lane's mails; undefined where the sender's domain has no key. */
+function signerOf(vault: Vault, { dkimKeys, provider }: LaneContent): DkimSigner | undefined {
+  if (dkimKeys.length === 0) return undefined;
+  const sign = dkimSigner(
+    dkimKeys.map((key) => openKey(vault, key)),
+    REPLACED_FIELDS[provider],
+  );
+  return (message) => {
+    const signature = sign(message);
+    // A server that refuses the recipient never asks for it.
+    signature.catch(() => {});
+    return signature;
+  };
+}
+
 /** @returns a function that fills in a recipient's part of a lane's mails */
 export async function composeMails(
   { vault, env }: { vault: Vault; env: Env },
   messages: ComposedMessages,
   lane: Lane & Pick<OpenedDispatch, "tracking">,
-  { subject, body, fromEmail, fromName, listNames, provider }: LaneContent,
+  laneContent: LaneContent,
 ): Promise<(recipient: StagedRecipient) => FilledMessage> {
+  const { subject, body, fromEmail, fromName, listNames, provider } = laneContent;
   const { sendId, tracking } = lane;
   const { RETURN_PATH_DOMAIN: domain } = env;
   const content = { subject, html: body, fromEmail, fromName };
@@ -80,10 +106,11 @@ export async function composeMails(
         trackedUrls(vault, env.PUBLIC_URL, sendId, newPlaceholder()),
       )
     : await messages.compose(lane, content);
-  const messageIdDomain = domainToASCII(fromEmail.slice(fromEmail.lastIndexOf("@") + 1));
+  const messageIdDomain = domainOf(fromEmail);
+  const sign = signerOf(vault, laneContent);
   return ({ seq, email, firstName, lastName, listId, fields }) => {
     const mail = { sendId, seq };
-    return message.fill({
+    const filled = message.fill({
       email,
       firstName,
       lastName,
@@ -97,5 +124,6 @@ export async function composeMails(
       date: new Date(),
       providerHeader: provider === "SMTP_SENDGRID" ? sendGridHeader(mail) : undefined,
     });
+    return sign ? { ...filled, signature: sign(filled.message) } : filled;
   };
 }

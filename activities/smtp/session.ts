@@ -136,18 +136,32 @@ export class SmtpSession {
   }
 
   /** Sends one message; `done` is called exactly once. */
-  send({ envelope, message }: FilledMessage, done: (outcome: MailOutcome) => void): void {
+  send({ envelope, message, signature }: FilledMessage, done: (outcome: MailOutcome) => void): void {
     this.#answered = done;
     this.#to = envelope.to;
     this.#dotMayHaveLeft = false;
     this.since = performance.now();
     this.messages++;
+    const write = (parts: readonly Buffer[], dotStuffing: Readable & Writable) => {
+      // A process that was suspended resumes here before any of its timers has fired.
+      if (performance.now() - this.since > messageDeadlineMs(this.#account.timeoutMs)) return this.destroy("timeout");
+      this.#dotMayHaveLeft = true;
+      this.#writeBody(parts, dotStuffing);
+    };
     const source = {
       pipe: (dotStuffing: Readable & Writable) => {
-        // A process that was suspended resumes here before any of its timers has fired.
-        if (performance.now() - this.since > messageDeadlineMs(this.#account.timeoutMs)) return this.destroy("timeout");
-        this.#dotMayHaveLeft = true;
-        this.#writeBody(message, dotStuffing);
+        if (signature === undefined) return write([message], dotStuffing);
+        // It is mostly made by now: the server has answered the envelope meanwhile.
+        signature.then(
+          (header) => {
+            // The message has its outcome already, with no dot sent.
+            if (this.ended) return;
+            // The server answered the body before it had it: it may not take the next message for that body.
+            if (this.#answered !== done) return this.destroy();
+            write([header, message], dotStuffing);
+          },
+          () => this.destroy(),
+        );
       },
     };
     // nodemailer calls only `pipe`; a real stream for each message would cost more than sending it.
@@ -190,15 +204,16 @@ export class SmtpSession {
    * Body and dot go to the socket in one write. nodemailer's dot-stuffing reads every byte in JavaScript and makes two
    * writes of it, which is half the cost of a mail: only messages that need it go through it.
    */
-  #writeBody(message: Buffer, dotStuffing: Readable & Writable): void {
+  #writeBody(parts: readonly Buffer[], dotStuffing: Readable & Writable): void {
     const socket = this.#connection._socket;
-    if (!socket || !isDotFree(message)) {
-      dotStuffing.end(message);
+    if (!socket || !parts.every(isDotFree)) {
+      for (const part of parts) dotStuffing.write(part);
+      dotStuffing.end();
       return;
     }
     dotStuffing.unpipe(socket);
     socket.cork();
-    socket.write(message);
+    for (const part of parts) socket.write(part);
     socket.write(FINAL_DOT);
     socket.uncork();
   }

@@ -97,9 +97,35 @@ const AccountRefusalSchema = defineEntity({
   },
 });
 
+/** A key that signs the mails of a tenant's sending domain. */
+const DkimKeySchema = defineEntity({
+  name: "DkimKey",
+  tableName: "dkim_keys",
+  filters: tenantFilters,
+  uniques: [{ properties: ["domain", "selector"] }],
+  indexes: [{ properties: ["teamId", "environment", "domain"] }],
+  properties: {
+    id: p.text().primary(),
+    ...tenancy,
+    /** In lower case and ASCII, as DNS has it. */
+    domain: p.text(),
+    /** The public key stands at `selector._domainkey.domain`. */
+    selector: p.text(),
+    algorithm: p.text().$type<"rsa" | "ed25519">(),
+    /** PKCS #8 in DER, base64, sealed. */
+    encryptedPrivateKey: p.text(),
+    /** As its record in DNS has it, base64. */
+    publicKey: p.text(),
+    /** Since when it may sign; null while its record is not known to be in DNS. */
+    activeSince: instant().nullable(),
+    createdAt: instant().defaultRaw("now()"),
+  },
+});
+
 export const accountEntities = [
   EmailAccountSchema,
   AccountUsageSchema,
   AccountLeaseSchema,
   AccountRefusalSchema,
+  DkimKeySchema,
 ] as const;

@@ -93,6 +93,15 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "deleted_webhooks" ("webhook_id" text not null, "deleted_at" timestamptz(3) not null default now(), primary key ("webhook_id"));`,
     );
     this.addSql(
+      `create table "dkim_keys" ("id" text not null, "team_id" text not null, "environment" text not null, "domain" text not null, "selector" text not null, "algorithm" text not null, "encrypted_private_key" text not null, "public_key" text not null, "active_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
+    );
+    this.addSql(
+      `create index "dkim_keys_team_id_environment_domain_index" on "dkim_keys" ("team_id", "environment", "domain");`,
+    );
+    this.addSql(
+      `alter table "dkim_keys" add constraint "dkim_keys_domain_selector_unique" unique ("domain", "selector");`,
+    );
+    this.addSql(
       `create table "email_accounts" ("id" text not null, "team_id" text not null, "environment" text not null, "email" text not null, "display_name" text not null, "provider" text not null, "status" text not null, "allowed_domains" text[] not null, "host" text not null, "port" int not null, "security" text not null, "username" text null, "encrypted_password" text null, "max_connections" int not null, "hourly_limit" int null, "daily_limit" int null, "last_checked_at" timestamptz(3) null, "last_error" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(
@@ -300,6 +309,7 @@ export class Migration20261121000000_Initial extends Migration {
       ["segments", "team_id", "teams"],
       ["subscriptions", "list_id", "lists"],
       ["subscriptions", "subscriber_id", "subscribers"],
+      ["dkim_keys", "team_id", "teams"],
       ["email_accounts", "team_id", "teams"],
       ["newsletters", "team_id", "teams"],
       ["report_sources", "team_id", "teams"],

@@ -73,6 +73,8 @@ export interface FilledMessage {
   envelope: MessageEnvelope;
   /** A complete RFC 5322 message: lines end with CRLF, have at most 998 octets, and none starts with a dot. */
   message: Buffer;
+  /** Header fields that come before it and are being made: its DKIM signatures */
+  signature?: Promise<Buffer> | undefined;
 }
 
 export interface ComposedMessage {

@@ -1,5 +1,6 @@
 import type { AccountProvider } from "../../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
+import { domainOf, type SealedKey, signingKeys } from "../sending-domains/keys.ts";
 import type { AccountLimits } from "./account-capacity.ts";
 import type { OpenedDispatch } from "./lanes.ts";
 import { sendable } from "./sendable.ts";
@@ -15,6 +16,8 @@ export interface LaneContent {
   listNames: ReadonlyMap<string, string>;
   /** Its account's. */
   provider: AccountProvider;
+  /** Keys that sign for the sender's domain; none leaves the mails unsigned. */
+  dkimKeys: readonly SealedKey[];
   limits: AccountLimits;
   /** Its account had failed when this was read. */
   accountFailed: boolean;
@@ -30,11 +33,13 @@ export async function readContent(em: EntityManager, dispatch: OpenedDispatch): 
     .where("id", "=", accountId)
     .where(ofTenant(dispatch))
     .executeTakeFirstOrThrow();
+  const from = fromEmail ?? account.email;
   return {
     ...content,
-    fromEmail: fromEmail ?? account.email,
+    fromEmail: from,
     fromName: fromName ?? account.display_name,
     provider: account.provider,
+    dkimKeys: await signingKeys(em, dispatch, domainOf(from)),
     limits: { hourly: account.hourly_limit, daily: account.daily_limit },
     accountFailed: account.status === "ERROR",
   };

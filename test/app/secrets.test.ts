@@ -4,6 +4,7 @@ import { forTenant, kysely } from "../../db/orm.ts";
 import { connectAccount, passwordContext } from "../../domain/accounts.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { SEALED_COLUMNS } from "../../domain/sealed.ts";
+import { activateKey, addKey, openKey, signingKeys } from "../../domain/sending-domains/keys.ts";
 import { rotateSecret } from "../../domain/webhooks/rotate.ts";
 import { openHeaders, openSecret } from "../../domain/webhooks/secrets.ts";
 import { api, type Json } from "../support/api.ts";
@@ -102,6 +103,9 @@ describe("Rotating the secrets by the command line", function () {
       },
       { vault, verify: async () => ({ ok: true }) },
     );
+    const dkim = { domain: "example.com", algorithm: "ed25519", isFirst: true } as const;
+    const { id: dkimKeyId } = await addKey(em, client.tenant, vault, dkim);
+    await activateKey(em, client.tenant, dkimKeyId);
     return { client, register, registered, webhookId, secret, accountId: account.id };
   }
 
@@ -153,6 +157,8 @@ describe("Rotating the secrets by the command line", function () {
       .where("id", "=", accountId)
       .executeTakeFirstOrThrow();
     assert.equal(vault.decrypt(account.encrypted_password ?? "", passwordContext(accountId)), PASSWORD);
+    const [dkimKey] = await signingKeys(database.orm.em.fork(), client.tenant, "example.com");
+    assert.ok(dkimKey && openKey(vault, dkimKey).privateKey);
   });
 
   it("names texts that no key opens, and re-encrypts the others", async () => {

@@ -123,6 +123,17 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     campaign_id: "nl_columns",
     unsubscribed_at: AT,
   },
+  dkim_keys: {
+    id: "dkim_columns",
+    ...tenant,
+    domain: "example.com",
+    selector: "mk20261122-abc123",
+    algorithm: "rsa",
+    encrypted_private_key: "sealed",
+    public_key: "MIIB",
+    active_since: AT,
+    created_at: AT,
+  },
   email_accounts: {
     id: "acct_columns",
     ...tenant,

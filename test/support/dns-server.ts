@@ -7,6 +7,9 @@ import dnsPacket, { type Answer } from "dns-packet";
 export interface DnsRecords {
   a?: string[];
   aaaa?: string[];
+  txt?: string[];
+  /** Names of mail servers */
+  mx?: string[];
   /** Followed on the server, as recursive servers do */
   cname?: string;
   silent?: "a" | "aaaa" | "both";
@@ -66,6 +69,13 @@ function resolve(names: Map<string, DnsRecords>, name: string, type: string): An
     const target = resolve(names, records.cname, type);
     const alias: Answer = { type: "CNAME", name, ttl: TTL_SECONDS, data: records.cname };
     return Array.isArray(target) ? [alias, ...target] : target;
+  }
+  if (type === "TXT") {
+    const strings = (text: string) => text.match(/.{1,255}/gs) ?? [];
+    return (records.txt ?? []).map((text) => ({ type, name, ttl: TTL_SECONDS, data: strings(text) }));
+  }
+  if (type === "MX") {
+    return (records.mx ?? []).map((exchange) => ({ type, name, ttl: TTL_SECONDS, data: { preference: 10, exchange } }));
   }
   if (type !== "A" && type !== "AAAA") return [];
   const addresses = (type === "A" ? records.a : records.aaaa) ?? [];

@@ -426,12 +426,14 @@ export async function caughtMails({ audience }: Pick<Sender, "audience">): Promi
   }
 }
 
-/** One caught mail, parsed. */
-export async function readMail(id: number): Promise<Email> {
+/** One caught mail as it came. */
+export async function readSource(id: number): Promise<Buffer> {
   const { mail } = await stack();
-  const source = await (await fetch(new URL(`/api/messages/${id}/source`, mail.api))).arrayBuffer();
-  return PostalMime.parse(source);
+  return Buffer.from(await (await fetch(new URL(`/api/messages/${id}/source`, mail.api))).arrayBuffer());
 }
+
+/** One caught mail, parsed. */
+export const readMail = async (id: number): Promise<Email> => PostalMime.parse(await readSource(id));
 
 /** A fault rule of the mail catcher, see stack/mail-faults.ts. */
 export interface FaultRule {

@@ -1,0 +1,133 @@
+import { hash, type KeyObject, sign } from "node:crypto";
+import { promisify } from "node:util";
+
+export const DKIM_ALGORITHMS = ["rsa", "ed25519"] as const;
+export type DkimAlgorithm = (typeof DKIM_ALGORITHMS)[number];
+
+/** A key that signs the mails of a domain. */
+export interface DkimKey {
+  /** In ASCII, as DNS has it */
+  domain: string;
+  selector: string;
+  algorithm: DkimAlgorithm;
+  privateKey: KeyObject;
+}
+
+/**
+ * Header fields that a signature covers: those that a reader sees, and both of the one-click unsubscribe, which counts
+ * only where they are signed (RFC 8058, section 4). A relay may remove a provider's own header, so that one is not signed.
+ */
+const SIGNED_FIELDS = [
+  "From",
+  "Reply-To",
+  "To",
+  "Subject",
+  "Date",
+  "Message-ID",
+  "List-Unsubscribe",
+  "List-Unsubscribe-Post",
+  "MIME-Version",
+  "Content-Type",
+] as const;
+export type SignedField = (typeof SIGNED_FIELDS)[number];
+
+/** The lines of a signature: RFC 5322 recommends at most 78 characters. */
+const LINE_CHARS = 76;
+const END_OF_HEADER = "\r\n\r\n";
+
+/** Names of RFC 6376, section 3.3.1, and of RFC 8463, section 3. */
+const ALGORITHM_NAMES: Record<DkimAlgorithm, string> = { rsa: "rsa-sha256", ed25519: "ed25519-sha256" };
+
+/** In a thread of libuv's pool: a signature of RSA takes longer than all else that a mail costs the event loop. */
+const signInPool = promisify(sign);
+
+/**
+ * Makes the DKIM signatures of a message (RFC 6376): the header fields to be put before it, one of each key, with their
+ * line breaks. The message's own header fields are signed in the relaxed form, because relays fold them anew; the body as
+ * it is (`simple`), because it is encoded in short lines without blanks at their ends, which no relay has a reason to change.
+ */
+export type DkimSigner = (message: Buffer) => Promise<Buffer>;
+
+/** @param except fields that the account's provider replaces, which are not signed */
+export function dkimSigner(keys: readonly DkimKey[], except: readonly SignedField[] = []): DkimSigner {
+  const fields = SIGNED_FIELDS.filter((name) => !except.includes(name));
+  return async (message) => {
+    const endOfHeader = message.indexOf(END_OF_HEADER);
+    const present = readFields(message.toString("latin1", 0, endOfHeader));
+    const bodyHash = hash("sha256", simpleBody(message.subarray(endOfHeader + END_OF_HEADER.length)), "base64");
+    // A name that stands there once more than the field is in the header makes a further field break the signature.
+    const names = fields.flatMap((name) => (present.has(name.toLowerCase()) ? [name, name] : [name]));
+    const signed = fields.flatMap((name) => present.get(name.toLowerCase()) ?? []).join("");
+    const time = Math.floor(Date.now() / 1_000);
+    const signatures = await Promise.all(
+      keys.map(async ({ domain, selector, algorithm, privateKey }) => {
+        const head =
+          `DKIM-Signature: v=1; a=${ALGORITHM_NAMES[algorithm]}; c=relaxed/simple; t=${time};\r\n` +
+          ` d=${domain}; s=${selector};\r\n ${foldNames(names)};\r\n bh=${bodyHash};\r\n b=`;
+        const data = Buffer.from(signed + relaxed(head), "latin1");
+        // RFC 8463 signs the hash, and RSA hashes by itself.
+        const signature =
+          algorithm === "rsa"
+            ? await signInPool("sha256", data, privateKey)
+            : await signInPool(null, hash("sha256", data, "buffer"), privateKey);
+        return `${head}${foldBase64(signature.toString("base64"))}\r\n`;
+      }),
+    );
+    return Buffer.from(signatures.join(""), "latin1");
+  };
+}
+
+/** The fields of a header by their names in lower case, each relaxed and with its line break. */
+function readFields(header: string): Map<string, string> {
+  const fields = new Map<string, string>();
+  for (const field of header.split(/\r\n(?![ \t])/)) {
+    fields.set(field.slice(0, field.indexOf(":")).toLowerCase(), `${relaxed(field)}\r\n`);
+  }
+  return fields;
+}
+
+/** The relaxed form of a header field, without a line break at its end (RFC 6376, section 3.4.2). */
+function relaxed(field: string): string {
+  const colon = field.indexOf(":");
+  // Blanks are spaces and tabs alone: the bytes of UTF-8 are read as Latin-1, where one of them is a no-break space.
+  const value = field
+    .slice(colon + 1)
+    .replace(/\r\n/g, "")
+    .replace(/[ \t]+/g, " ");
+  const start = value.startsWith(" ") ? 1 : 0;
+  const end = value.length > start && value.endsWith(" ") ? value.length - 1 : value.length;
+  return `${field.slice(0, colon).toLowerCase()}:${value.slice(start, end)}`;
+}
+
+const CRLF = Buffer.from("\r\n");
+
+/** The body without empty lines at its end (RFC 6376, section 3.4.3). */
+function simpleBody(body: Buffer): Buffer {
+  let end = body.length;
+  while (end >= 4 && body.toString("latin1", end - 4, end) === END_OF_HEADER) end -= 2;
+  return end === 0 ? CRLF : body.subarray(0, end);
+}
+
+/** `h=` with the names in lines. */
+function foldNames(names: readonly string[]): string {
+  let folded = "h=";
+  let used = folded.length + 1;
+  for (const [i, name] of names.entries()) {
+    const item = i === 0 ? name : `:${name}`;
+    if (used + item.length > LINE_CHARS) {
+      folded += "\r\n ";
+      used = 1;
+    }
+    folded += item;
+    used += item.length;
+  }
+  return folded;
+}
+
+/** Base64 in lines that leave room for ` b=`. */
+function foldBase64(text: string): string {
+  const width = LINE_CHARS - 4;
+  let folded = text.slice(0, width);
+  for (let i = width; i < text.length; i += width) folded += `\r\n ${text.slice(i, i + width)}`;
+  return folded;
+}

@@ -1,0 +1,191 @@
+import { createPrivateKey, generateKeyPair, randomInt } from "node:crypto";
+import { domainToASCII } from "node:url";
+import { promisify } from "node:util";
+import { sql } from "kysely";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { addressDomain } from "../address.ts";
+import type { Vault } from "../crypto.ts";
+import { ApiError, notFound } from "../errors.ts";
+import { newId } from "../ids.ts";
+import type { DkimAlgorithm, DkimKey } from "../mail/dkim.ts";
+
+/** A key that signs, or is to sign, the mails of a tenant's domain. */
+export interface SendingKey {
+  id: string;
+  /** In ASCII, as DNS has it */
+  domain: string;
+  selector: string;
+  algorithm: DkimAlgorithm;
+  /** As its record in DNS has it, base64 */
+  publicKey: string;
+  /** Since when it may sign; null while its record is not known to be in DNS */
+  activeSince: Date | null;
+  /**
+   * `waiting` for its record; `signing`; `replaced` by a newer one of its algorithm, while mails that it signed may still
+   * be under way.
+   */
+  use: "waiting" | "signing" | "replaced";
+  /** Of a replaced key: since when */
+  replacedAt: Date | null;
+}
+
+/** What signing needs of a key; the private one is sealed. */
+export type SealedKey = Pick<SendingKey, "id" | "domain" | "selector" | "algorithm"> & { encryptedPrivateKey: string };
+
+/** Binds an encrypted key to its row. */
+export const dkimKeyContext = (id: string): string => `dkim_keys/${id}/private_key`;
+
+/** The domain of an address in ASCII, as DNS has it. */
+export const domainOf = (address: string): string => domainToASCII(addressDomain(address));
+
+/** RFC 8301 asks for 1,024 bits at least, and for 2,048 of one who chooses; a longer key exceeds what some servers verify. */
+const RSA_BITS = 2_048;
+/** Ed25519's public key is the end of its SPKI, and the record holds it alone (RFC 8463, section 4). */
+const ED25519_BYTES = 32;
+const SELECTOR_LETTERS = 6;
+
+const makeKeyPair = promisify(generateKeyPair);
+
+/** Named by the day. Teams may share a domain, and its DNS with it, so the name has random letters besides. */
+function newSelector(): string {
+  const day = new Date().toISOString().slice(0, 10).replaceAll("-", "");
+  const letters = Array.from({ length: SELECTOR_LETTERS }, () => randomInt(36).toString(36)).join("");
+  return `mk${day}-${letters}`;
+}
+
+/**
+ * Makes the first or the next key of an algorithm for a tenant's domain. It signs nothing until it is activated. Call it
+ * outside a transaction: an RSA key takes a while to make.
+ * @param domain in ASCII
+ * @throws {ApiError} `resource_already_exists` for a first key where there is one, `not_found` for a next one without it
+ */
+export async function addKey(
+  em: EntityManager,
+  tenant: Tenant,
+  vault: Vault,
+  { domain, algorithm, isFirst }: Pick<SendingKey, "domain" | "algorithm"> & { isFirst: boolean },
+): Promise<SendingKey> {
+  const hasOne = (await listKeys(em, tenant, domain)).some((key) => key.algorithm === algorithm);
+  if (hasOne && isFirst) {
+    const remedy = "domain:rotate makes the next one";
+    throw new ApiError("resource_already_exists", `${domain} has a key of ${algorithm}; ${remedy}.`);
+  }
+  if (!hasOne && !isFirst) {
+    throw new ApiError("not_found", `${domain} has no key of ${algorithm}; domain:add makes one.`);
+  }
+  const { privateKey, publicKey } =
+    algorithm === "rsa" ? await makeKeyPair("rsa", { modulusLength: RSA_BITS }) : await makeKeyPair("ed25519");
+  const spki = publicKey.export({ format: "der", type: "spki" });
+  const id = newId("dkimKey");
+  const key = {
+    id,
+    domain,
+    selector: newSelector(),
+    algorithm,
+    publicKey: (algorithm === "rsa" ? spki : spki.subarray(-ED25519_BYTES)).toString("base64"),
+  };
+  const sealed = privateKey.export({ format: "der", type: "pkcs8" }).toString("base64");
+  await kysely(em)
+    .insertInto("dkim_keys")
+    .values({
+      id,
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      domain,
+      selector: key.selector,
+      algorithm,
+      encrypted_private_key: vault.encrypt(sealed, dkimKeyContext(id)),
+      public_key: key.publicKey,
+    })
+    .execute();
+  return { ...key, activeSince: null, use: "waiting", replacedAt: null };
+}
+
+/** The keys of a tenant, of one domain or all, the newest of each domain first. */
+export async function listKeys(em: EntityManager, tenant: Tenant, domain?: string): Promise<SendingKey[]> {
+  const rows = await kysely(em)
+    .selectFrom("dkim_keys")
+    .select(["id", "domain", "selector", "algorithm", "public_key as publicKey", "active_since"])
+    .select(
+      sql<string | null>`lag(active_since) over (partition by domain, algorithm
+        order by active_since desc nulls last, id desc)`.as("next_since"),
+    )
+    .where(ofTenant(tenant))
+    .$if(domain !== undefined, (query) => query.where("domain", "=", domain ?? ""))
+    .orderBy("domain")
+    .orderBy("id", "desc")
+    .execute();
+  return rows.map(({ active_since, next_since, ...key }) => {
+    const activeSince = active_since === null ? null : new Date(active_since);
+    const replacedAt = activeSince === null || next_since === null ? null : new Date(next_since);
+    const use = activeSince === null ? "waiting" : replacedAt === null ? "signing" : "replaced";
+    return { ...key, activeSince, use, replacedAt };
+  });
+}
+
+/** @throws {ApiError} `not_found` */
+export async function readKey(em: EntityManager, tenant: Tenant, id: string): Promise<SendingKey> {
+  const key = (await listKeys(em, tenant)).find((each) => each.id === id);
+  if (!key) throw notFound();
+  return key;
+}
+
+/**
+ * Lets a key sign from the next slice of a send on, instead of the one before it of the same domain and algorithm. One that
+ * signs already stays as it is; one that was replaced takes over again.
+ * @throws {ApiError} `not_found`
+ */
+export async function activateKey(em: EntityManager, tenant: Tenant, id: string): Promise<SendingKey> {
+  const key = await readKey(em, tenant, id);
+  if (key.use === "signing") return key;
+  await kysely(em)
+    .updateTable("dkim_keys")
+    .set({ active_since: sql<string>`clock_timestamp()` })
+    .where("id", "=", id)
+    .where(ofTenant(tenant))
+    .execute();
+  return readKey(em, tenant, id);
+}
+
+/**
+ * Deletes a key.
+ * @param force also one that signs: the key before it signs again, or none
+ * @throws {ApiError} `not_found`; `resource_state_invalid` for a key that signs
+ */
+export async function removeKey(
+  em: EntityManager,
+  tenant: Tenant,
+  id: string,
+  { force }: { force: boolean },
+): Promise<SendingKey> {
+  const key = await readKey(em, tenant, id);
+  if (key.use === "signing" && !force) {
+    const remedy = "Rotate and activate another key first, or remove it with --force and leave mails unsigned";
+    throw new ApiError("resource_state_invalid", `The key signs the mails of ${key.domain}. ${remedy}.`);
+  }
+  await kysely(em).deleteFrom("dkim_keys").where("id", "=", id).where(ofTenant(tenant)).execute();
+  return key;
+}
+
+/**
+ * The keys that sign a tenant's mails from a domain: the one of each algorithm that was activated last. The keys of another
+ * team that sends from the same domain are not among them.
+ */
+export const signingKeys = (em: EntityManager, tenant: Tenant, domain: string): Promise<SealedKey[]> =>
+  kysely(em)
+    .selectFrom("dkim_keys")
+    .distinctOn("algorithm")
+    .select(["id", "domain", "selector", "algorithm", "encrypted_private_key as encryptedPrivateKey"])
+    .where(ofTenant(tenant))
+    .where("domain", "=", domain)
+    .where("active_since", "is not", null)
+    .orderBy("algorithm", "desc")
+    .orderBy("active_since", "desc")
+    .orderBy("id", "desc")
+    .execute();
+
+/** @throws {Error} when no key of ENCRYPTION_KEYS opens it: its mails must not leave without a signature */
+export function openKey(vault: Vault, { id, encryptedPrivateKey, ...key }: SealedKey): DkimKey {
+  const der = Buffer.from(vault.decrypt(encryptedPrivateKey, dkimKeyContext(id)), "base64");
+  return { ...key, privateKey: createPrivateKey({ key: der, format: "der", type: "pkcs8" }) };
+}

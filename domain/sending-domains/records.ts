@@ -1,0 +1,110 @@
+import { isIPv4, isIPv6 } from "node:net";
+import { domainToASCII } from "node:url";
+import type { AccountProvider } from "../../db/entities/account.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { domainOf, type SendingKey } from "./keys.ts";
+
+/** A record that a domain's owner publishes. */
+export interface DnsRecord {
+  purpose: "DKIM" | "SPF" | "DMARC" | "return path" | "return path SPF";
+  /** Without the dot at its end */
+  name: string;
+  type: "TXT" | "MX";
+  value: string;
+}
+
+/** The records of a sending domain, and what they are made of. */
+export interface DomainRecords {
+  records: DnsRecord[];
+  /** Keys whose records are among them. */
+  keys: SendingKey[];
+  /** Mechanisms that an SPF record needs, one for each server of the accounts that send from the domain. */
+  spfTerms: string[];
+}
+
+/** The mechanisms by which providers ask to be named; of other relays it is their host. */
+const PROVIDER_TERMS: Partial<Record<AccountProvider, string>> = {
+  GOOGLE: "include:_spf.google.com",
+  MICROSOFT: "include:spf.protection.outlook.com",
+  SMTP_AMAZON_SES: "include:amazonses.com",
+  SMTP_MAILGUN: "include:mailgun.org",
+  SMTP_POSTMARK: "include:spf.mtasv.net",
+  SMTP_SENDGRID: "include:sendgrid.net",
+};
+
+function hostTerm(host: string): string {
+  if (isIPv4(host)) return `ip4:${host}`;
+  return isIPv6(host) ? `ip6:${host}` : `a:${domainToASCII(host)}`;
+}
+
+/** The SPF mechanisms of the accounts that a tenant sends from a domain with. */
+async function spfTermsOf(em: EntityManager, tenant: Tenant, domain: string): Promise<string[]> {
+  const accounts = await kysely(em)
+    .selectFrom("email_accounts")
+    .select(["email", "allowed_domains", "provider", "host"])
+    .where(ofTenant(tenant))
+    .where("status", "<>", "REVOKED")
+    .orderBy("id")
+    .execute();
+  const terms = accounts
+    .filter(
+      ({ email, allowed_domains }) =>
+        domainOf(email) === domain || allowed_domains.some((allowed) => domainToASCII(allowed) === domain),
+    )
+    .map(({ provider, host }) => PROVIDER_TERMS[provider] ?? hostTerm(host));
+  return [...new Set(terms)];
+}
+
+/** The record that holds a key's public part (RFC 6376, section 3.6.1). */
+export const dkimRecord = ({ selector, domain, algorithm, publicKey }: SendingKey): DnsRecord => ({
+  purpose: "DKIM",
+  name: `${selector}._domainkey.${domain}`,
+  type: "TXT",
+  value: `v=DKIM1; k=${algorithm}; p=${publicKey}`,
+});
+
+/** `~all`: a failure that DMARC may still outweigh, as forwarded mail needs. */
+const spfValue = (terms: readonly string[]): string => ["v=spf1", ...terms, "~all"].join(" ");
+
+/** Stands for the host that only the operator knows. */
+const INTAKE_SERVER = "<the mail server in front of the intake>";
+
+/**
+ * The records to publish for a domain.
+ * @param domain in ASCII
+ * @param keys of the domain
+ * @param returnPathDomain RETURN_PATH_DOMAIN, where it is set
+ */
+export async function recordsOf(
+  em: EntityManager,
+  tenant: Tenant,
+  domain: string,
+  keys: SendingKey[],
+  returnPathDomain: string | undefined,
+): Promise<DomainRecords> {
+  const spfTerms = await spfTermsOf(em, tenant, domain);
+  const spf = spfValue(spfTerms);
+  const records: DnsRecord[] = [
+    ...keys.map(dkimRecord),
+    { purpose: "SPF", name: domain, type: "TXT", value: spf },
+    // The least that large providers ask of a sender of many mails; a stricter policy is as good.
+    { purpose: "DMARC", name: `_dmarc.${domain}`, type: "TXT", value: "v=DMARC1; p=none" },
+  ];
+  if (returnPathDomain !== undefined) {
+    records.push({ purpose: "return path", name: returnPathDomain, type: "MX", value: `10 ${INTAKE_SERVER}` });
+    // SPF is checked for the envelope sender. Where that is the domain itself, its record is there already.
+    if (returnPathDomain !== domain)
+      records.push({ purpose: "return path SPF", name: returnPathDomain, type: "TXT", value: spf });
+  }
+  return { records, keys, spfTerms };
+}
+
+/** Longest string of a TXT record (RFC 1035, section 3.3). */
+const TXT_STRING_BYTES = 255;
+
+/** A record as a line of a zone file. */
+export function zoneLine({ name, type, value }: DnsRecord): string {
+  if (type === "MX") return `${name}. MX ${value}`;
+  const strings = value.match(new RegExp(`.{1,${TXT_STRING_BYTES}}`, "g")) ?? [];
+  return `${name}. TXT ${strings.map((text) => `"${text}"`).join(" ")}`;
+}
