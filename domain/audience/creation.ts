@@ -60,9 +60,10 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
       { ...values, ...tenant },
       (given) => sql<CreatedRow>`
       with written as (${insert(given, given)} returning *),
+      made as materialized (select ${record("written")} as object from written),
       ${takingSlots(given, sql`select email from written`, { orFail })},
-      ${emitCreated(given, event, record)}
-      select ${record("written")} as record, ${countedSlots}, exists (select from emitted) as emitted from written`,
+      ${emitCreated(given, event)}
+      select object as record, ${countedSlots}, exists (select from emitted) as emitted from made`,
     );
   /** In a transaction of others, and alone. */
   const statements: { inside?: Statement; alone?: Statement } = {};
