@@ -79,3 +79,14 @@ export function executePrepared<Row>(
   nameStatement(parameters, name);
   return db.executeQuery({ ...compiled, parameters });
 }
+
+/** Runs a compiled statement, in the transaction of `em` if it is in one. */
+export function executeCompiled<Row>(
+  em: EntityManager,
+  statement: CompiledStatement<Row>,
+  values: NamedValues,
+): Promise<QueryResult<Row>> {
+  const { text, values: parameters, name } = statement.with(values);
+  const unnamed = textStatement<Row>(text, parameters);
+  return name === undefined ? kysely(em).executeQuery(unnamed.compile(kysely(em))) : executePrepared(em, name, unnamed);
+}

@@ -44,21 +44,38 @@ class SharedReads {
   /** Runs what waits in a line, on one connection, until nothing does. */
   async #read(lineId: string, line: Line): Promise<void> {
     line.connections++;
-    try {
-      // Each group takes its place among all that wait for a connection.
-      while (line.waiting.length > 0) await this.#readGroup(line);
-    } catch (error) {
-      for (const { reject } of line.waiting.splice(0)) reject(error);
-    } finally {
-      if (--line.connections === 0) this.#lines.delete(lineId);
-    }
+    // Each group takes its place among all that wait for a connection.
+    while (line.waiting.length > 0) await this.#readGroup(line);
+    if (--line.connections === 0) this.#lines.delete(lineId);
   }
 
-  /** @throws where no connection can be made */
-  async #readGroup({ waiting }: Line): Promise<void> {
-    const client = await (await this.#pool).connect();
-    const hasEnded = await sendTogether(client, waiting.splice(0, SENT_TOGETHER));
-    client.release(hasEnded);
+  /** Where no connection can be made, the reads fail that have waited for it from the beginning, and no later ones. */
+  async #readGroup(line: Line): Promise<void> {
+    const asking = new Set(line.waiting);
+    try {
+      const client = await (await this.#pool).connect();
+      const hasEnded = await sendTogether(client, line.waiting.splice(0, SENT_TOGETHER));
+      client.release(hasEnded);
+    } catch (error) {
+      for (const { reject } of line.waiting.filter((read) => asking.has(read))) reject(error);
+      line.waiting = line.waiting.filter((read) => !asking.has(read));
+    }
+  }
+}
+
+/**
+ * SQLSTATE of a statement whose parsing has failed: the statements sent behind it, of the same name, rely on it. When it was
+ * cancelled, they fail through no fault of their own.
+ */
+const NOT_PREPARED = "26000";
+
+/** Runs a read, and a second time where only the read before it failed to prepare the statement. */
+async function query(client: PoolClient, statement: QueryConfig): Promise<QueryResult> {
+  try {
+    return await client.query(statement);
+  } catch (error) {
+    if (error instanceof DatabaseError && error.code === NOT_PREPARED) return client.query(statement);
+    throw error;
   }
 }
 
@@ -71,7 +88,7 @@ async function sendTogether(client: PoolClient, group: readonly Waiting[]): Prom
   stream.cork();
   const results = group.map(async ({ statement, resolve, reject }) => {
     try {
-      resolve(await client.query(statement));
+      resolve(await query(client, statement));
       return false;
     } catch (error) {
       reject(error);

@@ -1,4 +1,4 @@
-import { typeid } from "typeid-js";
+import { typeidUnboxed } from "typeid-js";
 
 /** The prefix of each kind of id. An id is the prefix, an underscore and a UUIDv7 in base32 (TypeID), so ids sort by age. */
 export const ID_PREFIX = {
@@ -37,5 +37,5 @@ export const exampleId = (kind: IdKind): string => `${ID_PREFIX[kind]}_01m7zh34n
 
 /** Makes a unique ID; later IDs sort later. */
 export function newId(kind: IdKind): string {
-  return typeid(ID_PREFIX[kind]).toString();
+  return typeidUnboxed(ID_PREFIX[kind]);
 }

@@ -31,6 +31,10 @@ const contacts = defineList({
   largeColumn: "fields",
 });
 
+/** The declarations of custom fields are locked until the contact is made. */
+const hasNoFields = ({ body: { fields = {} } }: { body: { fields?: object } }): boolean =>
+  Object.keys(fields).length === 0;
+
 const create = route({
   method: "POST",
   path: "/contacts",
@@ -53,10 +57,10 @@ const create = route({
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
     await checkContactFields(ctx, fields);
-    const { record, slots } = await createContact(ctx.em, ctx.tenant, { email, firstName, lastName, fields });
+    const { id, record, slots } = await createContact(ctx.em, ctx.tenant, { email, firstName, lastName, fields });
     const quota = await slotQuota(ctx, slots);
-    return ok(presentContact(record), { impact: impact({ would_create: 1, quota }) });
-  });
+    return ok(record, { id, impact: impact({ would_create: 1, quota }) });
+  }, hasNoFields);
 
 const upsert = route({
   method: "POST",

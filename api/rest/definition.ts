@@ -152,6 +152,11 @@ export interface RouteDefinition extends RouteMeta {
   output: z.ZodType;
   /** Runs before the handler's transaction is opened; `input` is parsed. */
   before?: (ctx: RequestContext, input: unknown) => Promise<void>;
+  /**
+   * Of a write: whether the handler's effect on this input is one statement, or a transaction that the handler opens. It runs in
+   * no transaction then, unless an answer is to be remembered with the effect, or the effect rolled back on a dry run.
+   */
+  isAtomic?: (input: unknown) => boolean;
 }
 
 /** Whether the payload of a route is an array. */

@@ -160,10 +160,14 @@ class DryRunDone {
   }
 }
 
-/** In a transaction, in which the answer is remembered too. It is rolled back after a failure, and on a dry run. */
+/**
+ * In a transaction, in which the answer is remembered too. It is rolled back after a failure, and on a dry run. A begin and a
+ * commit are one more round trip, which an effect that is atomic by itself does not need.
+ */
 const write: Run = async (route, ctx, input) => {
   const { definition } = route;
   await definition.before?.(ctx, input);
+  if (!ctx.idempotency && !ctx.dryRun && definition.isAtomic?.(input)) return handle(route, ctx, input);
   try {
     return await transaction(ctx.em, async (em) => {
       const success = await handle(route, ctx.inside(em), input);

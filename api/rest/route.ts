@@ -21,13 +21,21 @@ export function route(meta: RouteMeta) {
         type OwnHandler = Handler<z.output<I>, z.input<O>>;
         const handledBy = (before?: RouteDefinition["before"]) => {
           // The input's type is lost between the two generics; the procedure has parsed it with this very schema.
-          const procedure = (kind: RouteKind, handler: OwnHandler) =>
-            procedureFor({ ...meta, kind, input, output, ...(before && { before }) }, handler as RouteHandler);
+          const procedure = (kind: RouteKind, handler: OwnHandler, own: Pick<RouteDefinition, "isAtomic"> = {}) =>
+            procedureFor({ ...meta, kind, input, output, ...(before && { before }), ...own }, handler as RouteHandler);
           return {
             /** A read: no transaction, nothing is remembered. */
             query: (handler: OwnHandler) => procedure("read", handler).query(),
-            /** A write: one transaction holds the effect and the remembered answer. */
-            mutation: (handler: OwnHandler) => procedure("write", handler).mutation(),
+            /**
+             * A write: one transaction holds the effect and the remembered answer.
+             * @param isAtomic see `RouteDefinition`
+             */
+            mutation: (handler: OwnHandler, isAtomic?: (parsed: z.output<I>) => boolean) =>
+              procedure(
+                "write",
+                handler,
+                isAtomic && { isAtomic: (parsed) => isAtomic(parsed as z.output<I>) },
+              ).mutation(),
             /** A write whose effect a workflow commits; the activity that does so may write the answer. */
             workflow: (handler: OwnHandler) => procedure("workflow", handler).mutation(),
           };

@@ -39,12 +39,15 @@ const create = route({
 })
   .input(z.strictObject({ body: subscriberBody }))
   .output(subscriber)
-  .mutation(async ({ ctx, input }) => {
-    const { email, first_name: firstName, last_name: lastName } = input.body;
-    const { id, record, slots } = await createSubscriber(ctx.em, ctx.tenant, { email, firstName, lastName });
-    const quota = await slotQuota(ctx, slots);
-    return ok(record, { id, impact: impact({ would_create: 1, quota }) });
-  });
+  .mutation(
+    async ({ ctx, input }) => {
+      const { email, first_name: firstName, last_name: lastName } = input.body;
+      const { id, record, slots } = await createSubscriber(ctx.em, ctx.tenant, { email, firstName, lastName });
+      const quota = await slotQuota(ctx, slots);
+      return ok(record, { id, impact: impact({ would_create: 1, quota }) });
+    },
+    () => true,
+  );
 
 const page = route({
   method: "GET",

@@ -400,15 +400,21 @@ export class Migration20261121000000_Initial extends Migration {
       referencing old table as old_rows new table as new_rows
       for each statement execute function count_recipient_states();`);
 
-    // Its exception also gives back the lock of an update that found no room; see domain/audience/contact-slots.ts.
+    // Counts slots in a part, and fails where that has no room for them.
+    this.addSql(`create function take_contact_slots(team text, env text, own_part int, amount int, share int)
+      returns boolean language plpgsql as $$
+      begin
+        if amount = 0 then return true; end if;
+        update contact_slot_counts set used = used + amount
+        where team_id = team and environment = env and part = own_part and (amount < 0 or used + amount <= share);
+        if not found then raise exception using errcode = 'MK001', message = 'the part has no room'; end if;
+        return true;
+      end $$;`);
+    // The same, which gives false instead. Its exception also gives back the lock of an update that found no room.
     this.addSql(`create function count_contact_slots(team text, env text, own_part int, amount int, share int)
       returns boolean language plpgsql as $$
       begin
-        update contact_slot_counts set used = used + amount
-        where team_id = team and environment = env and part = own_part
-          and amount <> 0 and (amount < 0 or used + amount <= share);
-        if not found then raise exception using errcode = 'MK001', message = 'the part has no room'; end if;
-        return true;
+        return take_contact_slots(team, env, own_part, amount, share);
       exception when sqlstate 'MK001' then return false;
       end $$;`);
     // Holds the ledger's rows of mails while figures of them change, in one order, and marks those that are not SENT. SENT is

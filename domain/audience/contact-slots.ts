@@ -71,9 +71,13 @@ const allowing = (tenant: Tenant) => sql`
  * them would deadlock. An update that has waited for the row keeps its lock even when its condition fails by then, so a
  * function of the database takes that lock back.
  */
-const counting = ({ teamId, environment }: Tenant, amount: RawBuilder<number>): RawBuilder<unknown> => sql`
+const counting = (
+  { teamId, environment }: Tenant,
+  amount: RawBuilder<number>,
+  count: "count_contact_slots" | "take_contact_slots" = "count_contact_slots",
+): RawBuilder<unknown> => sql`
   select from (
-    select count_contact_slots(${teamId}, ${environment}, ${OWN_PART}, ${amount}, (select share from allowed)) as fits
+    select ${sql.id(count)}(${teamId}, ${environment}, ${OWN_PART}, ${amount}, (select share from allowed)) as fits
   ) own where fits`;
 
 /** Slots that a write takes; -1 for one that it frees. */
@@ -90,12 +94,28 @@ export interface CountedSlots extends TakenSlots {
  * CTEs of a statement that makes records: they take the slots of the records' addresses. The statement selects
  * `countedSlots`, and its caller passes the row to `ensureCounted`.
  * @param emails a query for the `email` of each record that was made
+ * @param options `orFail`: the statement fails, see `hasNoRoom`, where it cannot count the slots in its part alone
  */
-export const takingSlots = (tenant: Tenant, emails: RawBuilder<unknown>): RawBuilder<unknown> => sql`
+export const takingSlots = (
+  tenant: Tenant,
+  emails: RawBuilder<unknown>,
+  { orFail = false }: { orFail?: boolean } = {},
+): RawBuilder<unknown> => sql`
   held as (${holding(tenant, emails)}),
   taken as (select count(*)::int as slots from held where is_new),
   allowed as (${allowing(tenant)}),
-  counted as materialized (${counting(tenant, sql<number>`(select slots from taken)`)})`;
+  counted as materialized (${counting(
+    tenant,
+    sql<number>`(select slots from taken)`,
+    orFail ? "take_contact_slots" : "count_contact_slots",
+  )})`;
+
+/** SQLSTATE that the database's function gives a part that has no room. */
+const NO_ROOM = "MK001";
+
+/** Whether a statement with `takingSlots` failed because the slots must be counted in all parts, in a transaction. */
+export const hasNoRoom = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && error.code === NO_ROOM;
 
 /** Columns of a statement with the CTEs of `takingSlots`. */
 export const countedSlots = sql`(select slots from taken), exists (select from counted) as counted`;

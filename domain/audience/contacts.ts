@@ -1,29 +1,19 @@
 import { LockMode } from "@mikro-orm/postgresql";
-import { type Selectable, sql } from "kysely";
+import { sql } from "kysely";
 import { Contact } from "../../db/entities/contact.ts";
-import { type Database, type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
-import { recordReader } from "../../db/records.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
+import type { EventObject } from "../webhooks/objects.ts";
 import { contactRecord } from "../webhooks/records.ts";
 import { changedFields, type FieldChanges } from "./contact-fields.ts";
-import {
-  type CountedSlots,
-  countedSlots,
-  ensureCounted,
-  freeSlot,
-  moveSlot,
-  type TakenSlots,
-  takingSlots,
-} from "./contact-slots.ts";
+import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
+import { type Created, defineCreation, type PersonColumns } from "./creation.ts";
 import { emailStatusOf } from "./email-status.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
-
-type ContactRow = Selectable<Database["contacts"]>;
 
 export interface ContactFields extends PersonFields {
   /** Checked, see contact-fields.ts. */
@@ -40,8 +30,18 @@ const contactRow = (id: string) => ({
   name: "contact",
 });
 
+const insertContact = defineCreation({
+  event: "contact.created",
+  record: contactRecord,
+  insert: (tenant, values: PersonColumns & { fields: string }) => sql`
+    insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
+    values (${values.id}, ${tenant.teamId}, ${tenant.environment}, ${values.email}, ${values.emailSpelling},
+      ${values.firstName}, ${values.lastName}, ${values.fields}::jsonb, ${emailStatusOf(tenant, sql`${values.email}`)})
+    on conflict do nothing`,
+});
+
 /**
- * Makes a contact.
+ * Makes a contact. Outside of a transaction it is committed then.
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
  *   `quota_exceeded` when the plan allows no further address
@@ -50,24 +50,12 @@ export async function createContact(
   em: EntityManager,
   tenant: Tenant,
   { email, firstName, lastName, fields }: ContactFields,
-): Promise<{ record: Readonly<Contact> } & TakenSlots> {
-  const address = storedAddress(email);
-  const creation = sql<ContactRow & CountedSlots>`
-    with written as (
-      insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
-      values (${newId("contact")}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
-        ${firstName}, ${lastName}, ${JSON.stringify(changedFields({}, fields))}::jsonb,
-        ${emailStatusOf(tenant, sql`${address.email}`)})
-      on conflict do nothing
-      returning *
-    ), ${takingSlots(tenant, sql`select email from written`)}
-    select written.*, ${countedSlots} from written`;
-  const [made] = (await executePrepared(em, "create_contact", creation)).rows;
+): Promise<Created<EventObject<"contact">>> {
+  const stored = JSON.stringify(changedFields({}, fields));
+  const values = { id: newId("contact"), ...storedAddress(email), firstName, lastName, fields: stored };
+  const made = await insertContact(em, tenant, values);
   if (!made) throw alreadyExists("contact", ", or use the bulk upsert");
-  const { slots, counted, ...row } = made;
-  await ensureCounted(em, tenant, { slots, counted });
-  await emit(em, tenant, "contact.created", contactRow(row.id));
-  return { record: recordReader(em, Contact)(row), slots };
+  return made;
 }
 
 /**

@@ -1,37 +1,31 @@
 import { LockMode } from "@mikro-orm/postgresql";
 import { sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
-import { JsonText } from "../../db/json.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
-import { executePrepared } from "../../db/prepared.ts";
 import { storedAddress } from "../address.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
-import { emit, emitCreated } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { subscriberRecord } from "../webhooks/records.ts";
-import {
-  type CountedSlots,
-  countedSlots,
-  ensureCounted,
-  moveSlot,
-  type TakenSlots,
-  takingSlots,
-} from "./contact-slots.ts";
+import { moveSlot, type TakenSlots } from "./contact-slots.ts";
+import { type Created, defineCreation, type PersonColumns } from "./creation.ts";
 import { pending } from "./initial-status.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
-/** A record that was just made. */
-export interface Created<T> {
-  id: string;
-  /** As the API and its event show it. */
-  record: JsonText<T>;
-}
+const insertSubscriber = defineCreation({
+  event: "subscriber.created",
+  record: subscriberRecord,
+  insert: ({ teamId, environment }, values: PersonColumns) => sql`
+    insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
+    values (${values.id}, ${teamId}, ${environment}, ${values.email}, ${values.emailSpelling}, ${values.firstName},
+      ${values.lastName})
+    on conflict do nothing`,
+});
 
 /**
- * Makes a subscriber without a list.
+ * Makes a subscriber without a list. Outside of a transaction it is committed then.
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
  *   `quota_exceeded` when the plan allows no further address
@@ -40,26 +34,11 @@ export async function createSubscriber(
   em: EntityManager,
   tenant: Tenant,
   { email, firstName, lastName }: PersonFields,
-): Promise<Created<EventObject<"subscriber">> & TakenSlots> {
-  const address = storedAddress(email);
-  const id = newId("subscriber");
-  // One statement, and none of an entity manager: this is the most frequent write.
-  const creation = sql<{ record: string; emitted: boolean } & CountedSlots>`
-    with written as (
-      insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
-      values (${id}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
-        ${firstName}, ${lastName})
-      on conflict do nothing
-      returning *
-    ), ${takingSlots(tenant, sql`select email from written`)},
-    ${emitCreated(tenant, "subscriber.created", subscriberRecord)}
-    select ${subscriberRecord("written")}::text as record, ${countedSlots}, exists (select from emitted) as emitted from written`;
-  const [made] = (await executePrepared(em, "create_subscriber", creation)).rows;
+): Promise<Created<EventObject<"subscriber">>> {
+  const values = { id: newId("subscriber"), ...storedAddress(email), firstName, lastName };
+  const made = await insertSubscriber(em, tenant, values);
   if (!made) throw alreadyExists("subscriber");
-  const { record, slots, counted, emitted } = made;
-  await ensureCounted(em, tenant, { slots, counted });
-  if (emitted) notifyRelayAfterCommit(em);
-  return { id, record: new JsonText(record), slots };
+  return made;
 }
 
 /**

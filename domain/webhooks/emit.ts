@@ -84,18 +84,13 @@ export const emitWritten = (
     )} returning 1)`;
 
 /**
- * The last CTE of a statement that makes one record, behind a CTE `written` with its row: `emitted` has a row when the
- * outbox got one, and then the caller notifies the relay.
- * @param record see records.ts
+ * The last CTE of a statement that makes one record, behind a CTE `made` with the record's JSON as `object`: `emitted` has a
+ * row when the outbox got one, and then the caller notifies the relay.
  */
-export const emitCreated = <Name extends EventName>(
-  tenant: Tenant,
-  type: Name,
-  record: (row: string) => RawBuilder<EventObjects[Name]>,
-): RawBuilder<unknown> => sql`
+export const emitCreated = (tenant: Tenant, type: EventName): RawBuilder<unknown> => sql`
     emitted as (${intoOutbox(
       tenant,
-      sql`select ${sql.lit(type)} as type, ${record("written")} as object from written where ${isWanted(tenant, type)}`,
+      sql`select ${sql.lit(type)} as type, object from made where ${isWanted(tenant, type)}`,
     )} returning 1)`;
 
 /** Records that are still in the database: how one is made from a row, and which rows. */
