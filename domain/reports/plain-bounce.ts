@@ -44,11 +44,11 @@ export function isPlainBounce(mail: IncomingMail): boolean {
   if (mail.header("x-failed-recipients") !== "") return isSystem || isSaid;
   const quotesServer = SMTP_REPLY.test(text);
   if (isSystem) {
-    const hasEvidence = returned !== "" || quotesServer || readRecipients(mail).length > 0;
+    const hasEvidence = returned !== "" || quotesServer;
     // A subject may repeat that of the mail, whatever words it has.
-    if (isNamed) return hasEvidence || isSaid || isReport;
+    if (isNamed) return isSaid || isReport || hasEvidence || readRecipients(mail).length > 0;
     const isAutomatic = AUTOMATIC_ANSWER.test(subject) || (AUTOMATIC_ANSWER.test(text) && !quotesServer);
-    return isSaid && !isAutomatic && hasEvidence;
+    return isSaid && !isAutomatic && (hasEvidence || listsRecipients(mail));
   }
   const isAnswer = mail.header("in-reply-to") !== "" || /^(?:re|aw|fwd?|wg|sv|antw) ?:/i.test(subject.trim());
   const isAutomatic = AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
@@ -118,12 +118,18 @@ function entriesOf(mentions: readonly Mention[]): readonly Mention[] {
   return begun.length === 0 ? mentions : begun.filter(({ indent }) => indent === least);
 }
 
+const ownAddresses = (mail: IncomingMail): ReadonlySet<string> =>
+  new Set(addressesIn(`${mail.header("to")} ${mail.header("from")} ${mail.header("reply-to")}`));
+
+/** Whether a line of the text begins with the address of a recipient. */
+const listsRecipients = (mail: IncomingMail): boolean =>
+  mentionsIn(mail.text.split("\n"), ownAddresses(mail)).found.some(({ indent }) => indent !== undefined);
+
 /** The recipients that the text of a report names, each with the lines about it. */
 export function readRecipients(mail: IncomingMail): RecipientText[] {
   const given = [...new Set(addressesIn(mail.header("x-failed-recipients")))].slice(0, MAX_REPORTED);
   const lines = mail.text.split("\n");
-  const own = new Set(addressesIn(`${mail.header("to")} ${mail.header("from")} ${mail.header("reply-to")}`));
-  const { found: mentions, repeated } = mentionsIn(lines, own);
+  const { found: mentions, repeated } = mentionsIn(lines, ownAddresses(mail));
   const starts = new Map<string, number>();
   for (const { address, line } of given.length > 0 ? mentions : entriesOf(mentions)) {
     if (!starts.has(address)) starts.set(address, line);

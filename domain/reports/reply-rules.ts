@@ -1,4 +1,4 @@
-import { classOfStatus, type StatusClass } from "../mail/enhanced-status.ts";
+import { classOfRefusal, classOfStatus, type StatusClass } from "../mail/enhanced-status.ts";
 import type { ReportedRecipient } from "./report.ts";
 
 /** The command that a reply answers, where the report says so. `other`: the connection, HELO or MAIL. */
@@ -242,8 +242,14 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "address, by code",
     kind: "hard",
-    status: /^5\.1\.(?:1|2|3|6|10)$|^5\.4\.4$/,
+    when: ({ status }) => (status.startsWith("5.1.") && classOfStatus(status) === "unknown") || status === "5.4.4",
     source: "RFC 3463 X.1.1 to X.1.3, X.1.6, X.4.4; RFC 7505 (5.1.10)",
+  },
+  {
+    name: "mailbox full, by code",
+    kind: "soft",
+    when: ({ code, status }) => classOfRefusal(code, status) === "full",
+    source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552",
   },
 ];
 
