@@ -29,7 +29,7 @@ const CLASSES: Readonly<Record<string, StatusClass>> = {
   "1.8": "sender", // bad sender's system address; likewise
   "1.9": "system", // message relayed to non-compliant mailer (RFC 3886)
   "1.10": "unknown", // recipient address has null MX (RFC 7505)
-  "1.*": "unknown",
+  "1.*": "system", // a vendor's own: Exchange Online gives 5.1.20 and 5.1.90 to senders, for their header and their daily limit
 
   // Mailboxes
   "2.0": "disabled", // other or undefined mailbox status
@@ -75,4 +75,25 @@ const CLASSES: Readonly<Record<string, StatusClass>> = {
 export function classOfStatus(enhanced: string): StatusClass | undefined {
   const [, subject = "", detail = ""] = /^[245]\.(\d{1,3})\.(\d{1,3})$/.exec(enhanced) ?? [];
   return CLASSES[`${subject}.${detail}`] ?? CLASSES[`${subject}.*`];
+}
+
+/** What a refusal for good at RCPT is about where it has no enhanced code: RFC 5321, 4.2.3; RFC 7504 for 556. */
+const REPLY_CLASSES: ReadonlyMap<number, StatusClass> = new Map<number, StatusClass>([
+  [550, "unknown"],
+  [551, "unknown"],
+  [552, "full"],
+  [553, "unknown"],
+  [554, "policy"], // relays answer it to senders they refuse, for every recipient
+  [556, "unknown"], // the domain does not accept mail
+]);
+
+/**
+ * The class of a refusal of a recipient, by its enhanced code or, without one, by its reply code.
+ * @param code e.g. 550; undefined where none is known
+ * @param enhanced empty or undefined where the reply has none
+ * @returns undefined where neither says anything
+ */
+export function classOfRefusal(code: number | undefined, enhanced: string | undefined): StatusClass | undefined {
+  if (enhanced !== undefined && enhanced !== "") return classOfStatus(enhanced);
+  return code === undefined ? undefined : REPLY_CLASSES.get(code);
 }

@@ -1,4 +1,4 @@
-import { classOfStatus, type StatusClass } from "./enhanced-status.ts";
+import { classOfRefusal, classOfStatus, type StatusClass } from "./enhanced-status.ts";
 import type { AccountFailure, MailOutcome, ReplyDetails, SmtpReason } from "./outcome.ts";
 
 /** How far a connection had come when it failed. */
@@ -129,18 +129,12 @@ const REFUSED_RECIPIENT: Readonly<Record<StatusClass, (details: ReplyDetails) =>
   system: (details) => rejected("recipient_refused", details),
 };
 
-const MAILBOX_UNKNOWN = new Set([550, 551, 553]);
-
 function classifyRefusedRecipient(code: number, details: ReplyDetails): MailOutcome {
   const { enhanced } = details;
-  if (enhanced !== undefined) {
-    const about = classOf(details) ?? "system";
-    // A 5xx with a code of a temporary refusal contradicts itself: it suppresses no address.
-    return REFUSED_RECIPIENT[about === "unknown" && !enhanced.startsWith("5.") ? "system" : about](details);
-  }
-  if (MAILBOX_UNKNOWN.has(code)) return REFUSED_RECIPIENT.unknown(details);
-  // Relays answer a bare 554 at RCPT to senders they refuse, for every recipient.
-  return code === 554 ? REFUSED_RECIPIENT.policy(details) : REFUSED_RECIPIENT.system(details);
+  const about = classOfRefusal(code, enhanced) ?? "system";
+  // A 5xx with a code of a temporary refusal contradicts itself: it suppresses no address.
+  const contradicts = about === "unknown" && enhanced !== undefined && !enhanced.startsWith("5.");
+  return REFUSED_RECIPIENT[contradicts ? "system" : about](details);
 }
 
 /** After RCPT was accepted, no refusal suppresses the recipient. */

@@ -25,6 +25,14 @@ function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): Classifi
   return { kind, recipients, returned: mail.returned };
 }
 
+const complaint = (address: string, rule: string): ReportedRecipient => ({
+  address,
+  kind: "complaint",
+  isDelay: false,
+  isSendersFault: false,
+  rule,
+});
+
 /** A report of RFC 5965. */
 function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   const fields = readFields(text);
@@ -37,14 +45,21 @@ function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   const known = found.length > 0 ? found : [""];
   return reportOf(
     mail,
-    known.map((address) => ({
-      address,
-      kind: "complaint",
-      isDelay: false,
-      isSendersFault: false,
-      rule: "feedback",
-    })),
+    known.map((address) => complaint(address, "feedback")),
   );
+}
+
+/** Senders of the feedback loop of Outlook.com (JMRP), which returns the mail with a header and no report of RFC 5965. */
+const JMRP_SENDER = /(?:^|[<\s])staff@(?:hotmail|outlook|live|msn)\.com/;
+const JMRP_RECIPIENT = /^x-hmxmroriginalrecipient:\s*(\S+@\S+)/im;
+
+/** A complaint in the format of Microsoft's Junk Email Reporting Program; undefined for any other mail. */
+function readJunkReport(mail: IncomingMail): ClassifiedMail | undefined {
+  if (!JMRP_SENDER.test(`${mail.from} ${mail.header("return-path")}`)) return undefined;
+  const own = `X-HmXmrOriginalRecipient: ${mail.header("x-hmxmroriginalrecipient")}`;
+  const address = (JMRP_RECIPIENT.exec(own) ?? JMRP_RECIPIENT.exec(mail.returned))?.[1];
+  if (address === undefined) return undefined;
+  return reportOf(mail, [complaint(addressOf(address), "JMRP")]);
 }
 
 /** Actions of RFC 3464, 2.3.3, that are no failure: the mail was handed on. */
@@ -81,6 +96,8 @@ function classifyStatus(
 ): ReportedRecipient {
   if (SUCCESSES.has(action)) return settled(address, "none", `action: ${action}`);
   if (action === "delayed") return settled(address, "soft", "action: delayed");
+  // Services that ask an unknown sender to confirm say so in a report: the mail waits for the answer.
+  if (/not pre-?approved/i.test(diagnostic)) return settled(address, "none", "challenge");
   // A diagnostic that is a lone number, or missing, says nothing; the text for persons may.
   const words = /[\p{L}]{3}/u.test(diagnostic) ? diagnostic : `${diagnostic}\n${replyIn(lines)}`;
   return { address, isDelay: false, ...classifyWords(words, lines, { status, isOnly }) };
@@ -125,8 +142,11 @@ function classify(mail: IncomingMail): ClassifiedMail {
     const report = readStatuses(mail, statuses);
     if (report.recipients.length > 0) return report;
   }
-  // RFC 8098: a receipt tells that a mail was shown or deleted.
-  if (mail.part("message/disposition-notification") !== undefined) return NO_REPORT;
+  // RFC 8098: a receipt tells that a mail was shown or deleted. RFC 5429, 2.2: one may refuse the mail in its text.
+  const isReceipt = mail.part("message/disposition-notification") !== undefined;
+  if (isReceipt && !/automatically rejected/i.test(mail.text)) return NO_REPORT;
+  const complained = readJunkReport(mail);
+  if (complained !== undefined) return complained;
   const notified = readNotification(mail.wholeText);
   if (notified !== undefined) return reportOf(mail, notified);
   if (!isPlainBounce(mail)) return NO_REPORT;

@@ -41,6 +41,21 @@ export function addressOf(field: string): string {
     .toLowerCase();
 }
 
+/** An address that can be looked up elsewhere: local names and the empty path are none. */
+const WHOLE_ADDRESS = /^\S{1,320}@[^\s@.]{1,255}\.\S/;
+
+/**
+ * The recipient of a group: Final-Recipient is the address that failed, unless it is one that only the reporting host knows
+ * (RFC 3464, 2.3.1 and 2.3.2).
+ */
+function recipientOf(fields: Map<string, string>): string | undefined {
+  const named = [fields.get("final-recipient"), fields.get("original-recipient")].filter(
+    (field) => field !== undefined,
+  );
+  const addresses = named.map(addressOf);
+  return addresses.find((address) => WHOLE_ADDRESS.test(address)) ?? addresses.find((address) => address !== "");
+}
+
 /** An enhanced status code (RFC 3463) at the start of a text. */
 const STATUS = /^([245]\.\d{1,3}\.\d{1,3})(?![\d.])/;
 
@@ -49,17 +64,18 @@ export function readDeliveryStatus(text: string): StatusGroup[] {
   const groups = text.split(/\n[ \t]*\n/).slice(0, MAX_GROUPS);
   const recipients: StatusGroup[] = [];
   for (const fields of groups.map(readFields)) {
-    const recipient = fields.get("final-recipient") || fields.get("original-recipient");
+    const recipient = recipientOf(fields);
     const status = STATUS.exec(fields.get("status") ?? "")?.[1] ?? "";
     // A group of one of the three says enough: MTAs leave out the others.
     if (recipient === undefined && status === "" && !fields.has("action")) continue;
     recipients.push({
-      address: addressOf(recipient ?? ""),
+      address: recipient ?? "",
       action: /^[a-z]*/.exec((fields.get("action") ?? "").toLowerCase())?.[0] ?? "",
       status,
       // The type of the code ("smtp;", "x-unix;") says nothing that rules need.
       diagnostic: (fields.get("diagnostic-code") ?? "").replace(/^[\w-]{1,40} ?;/, "").trim(),
     });
   }
-  return recipients.slice(0, MAX_REPORTED);
+  const named = recipients.filter(({ address }) => address !== "");
+  return (named.length > 0 ? named : recipients).slice(0, MAX_REPORTED);
 }

@@ -83,7 +83,7 @@ function presentMail({ headers, subject = "", text, html, attachments }: Email, 
     return found && contentOf(found.content);
   };
   const isEmpty = text === undefined && html === undefined && attachments.length === 0;
-  const wholeText = (isEmpty ? bareBody(raw) : (text ?? withoutTags(html ?? ""))).slice(0, MAX_TEXT_CHARS);
+  const wholeText = (isEmpty ? bareBody(raw) : text?.trim() ? text : withoutTags(html ?? "")).slice(0, MAX_TEXT_CHARS);
   const { own, returned } = splitReturned(bounded(wholeText));
   const attached = parts.find(({ mimeType }) => RETURNED_TYPES.has(mimeType));
   const header = (name: string) => headers.find(({ key }) => key === name)?.value.slice(0, MAX_LINE_CHARS) ?? "";
@@ -104,7 +104,9 @@ function presentMail({ headers, subject = "", text, html, attachments }: Email, 
  */
 export async function parseIncomingMail(raw: Uint8Array): Promise<IncomingMail | undefined> {
   try {
-    const read = raw.subarray(0, MAX_READ_BYTES);
+    // Some gateways put an empty line before the header.
+    const start = raw.subarray(0, MAX_LINE_CHARS).findIndex((byte) => byte > 0x20);
+    const read = raw.subarray(Math.max(start, 0), MAX_READ_BYTES);
     return presentMail(await PostalMime.parse(read, LIMITS), read);
   } catch {
     return undefined;

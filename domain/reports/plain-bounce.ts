@@ -3,15 +3,15 @@ import type { IncomingMail } from "./incoming-mail.ts";
 
 /** Senders of reports: RFC 5321 4.5.5 and RFC 2142 name the mailboxes, the rest are the names that MTAs give themselves. */
 const SYSTEM_SENDER =
-  /mailer-?daemon|post-?master(?:@|"? ?<|$)|mail(?:er)?[ .](?:delivery|system|administrator|error)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
+  /mailer-?daemon|post-?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|service|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
 
 /** Subjects of reports, in the languages that MTAs write them in. */
 const FAILURE_SUBJECT =
-  /undeliver|non-?deliver|not (?:be )?deliver|(?:could|can)(?: ?not|n't) be delivered|un(?:able|successful).{0,20}deliver|deliver\w{0,20} (?:\w{1,40} )?(?:fail|error|problem|status|report|notif|has failed|delayed|incomplete)|(?:fail|error|problem)\w{0,20} (?:in |of |to |during )?(?:mail )?deliver|delayed|failure notice|returned (?:mail|to sender|e-?mail)|returning message|mail (?:system )?(?:error|failure|failed)|message (?:you sent )?blocked|mail could not|unzustellbar|zustell|nicht zugestellt|non remis|non-?distribu|échec|no se (?:ha )?(?:puede|pudo|podido) entregar|devuel|mancat[oa] (?:consegna|recapito)|não (?:foi )?entreg|falha|onbestelbaar|не доставлен|недоставлен|невозможно доставить|退信|退回|无法(?:投递|送达|送達)|無法(?:投遞|傳送|送達)|系统退信|配信|配送|送信でき|メールエラー|エラー通知|반송|niedostarcz|odrzuc|misluk|leverer|olever/i;
+  /undeliver|non-?deliver|not (?:be )?deliver|(?:could|can)(?: ?not|n't) be delivered|un(?:able|successful).{0,20}deliver|deliver\w{0,20} (?:\w{1,40} )?(?:fail|error|problem|status|report|notif|has failed|delayed|incomplete)|(?:fail|error|problem)\w{0,20} (?:in |of |to |during )?(?:mail )?deliver|delayed|failure notice|returned (?:mail|to sender|e-?mail)|returning message|mail (?:system )?(?:error|failure|failed)|failed mail|message (?:you sent )?blocked|mail could not|unzustellbar|zustell|nicht zugestellt|non remis|non-?distribu|échec|no se (?:ha )?(?:puede|pudo|podido) entregar|devuel|mancat[oa] (?:consegna|recapito)|não (?:foi )?entreg|falha|onbestelbaar|не доставлен|недоставлен|невозможно доставить|退信|退回|无法(?:投递|送达|送達)|無法(?:投遞|傳送|送達)|系统退信|配信|配送|送信でき|メールエラー|エラー通知|반송|niedostarcz|odrzuc|misluk|leverer|olever/i;
 
 /** Sentences of reports. */
 const FAILURE_SENTENCE =
-  /(?:could|can|was|were|has|have|is|be)(?: ?not|n't)(?: yet)?(?: been| be)? (?:able to be |successfully )?(?:deliver|relay|sent|reach|receiv|process|post)|(?:un|not )able to (?:be )?(?:deliver|relay|send|reach)|undeliverable|(?:delivery|message|mail|following)\b.{0,60}fail|fail\w{0,20}.{0,30}deliver|did not reach|(?:delivery|fatal|permanent) (?:errors?|problems?|failure)|has been (?:delayed|rejected|returned)|unsent message|transcript of session|not listed|no such|recipient.{0,30}(?:unknown|not)|account is disabled|was blocked by|error occurred while|we (?:were|are) (?:un|not )able|unzustellbar|nicht (?:zugestellt|ausgeliefert)|n'a pas pu|non remis|no (?:se )?(?:ha )?(?:pudo|podido)|impossibile|não (?:foi|pôde)|не (?:может|могло|был[ао]?) .{0,20}(?:доставлен|отправлен)|无法(?:投递|送达|发送)|無法|できません|届け|失敗|not (?:be )?delivered|gave up|giving up|temporary problem|rejected/i;
+  /(?:could|can|was|were|has|have|is|be)(?: ?not|n't)(?: yet)?(?: been| be)? (?:able to be |successfully )?(?:deliver|relay|sent|reach|receiv|process|post)|(?:un|not )able to (?:be )?(?:deliver|relay|send|reach)|undeliverable|(?:delivery|message|mail|following)\b.{0,60}fail|fail\w{0,20}.{0,30}deliver|did not reach|(?:delivery|fatal|permanent) (?:errors?|problems?|failure)|has been (?:delayed|rejected|returned)|unsent message|transcript of session|not listed|no such|recipient.{0,30}(?:unknown|not)|account is disabled|was blocked by|error occurred while|we (?:were|are) (?:un|not )able|unzustellbar|nicht (?:zugestellt|ausgeliefert)|n'a pas pu|non remis|no (?:se )?(?:ha )?(?:pudo|podido)|impossibile|não (?:foi|pôde)|не (?:может|могло|был[ао]?) .{0,20}(?:доставлен|отправлен)|无法(?:投递|送达|发送)|無法|できません|届け|失敗|not (?:be )?delivered|gave up|giving up|temporary problem|rejected|requested (?:mail )?action (?:not taken|aborted)|mailbox unavailable|failed recipients/i;
 
 /** An SMTP reply in the text of a report. */
 const SMTP_REPLY = /(?:^|[\s:'"<>[(])[45]\d{2}[- ](?:[45]\.\d{1,3}\.\d{1,3}|\S)|\(?#?[45]\.\d{1,3}\.\d{1,3}\)?/m;
@@ -36,17 +36,19 @@ const CERTAIN_REPLY = /(?:^|\s)[45]\d{2}[- ]#?[45]\.\d{1,3}\.\d{1,3}(?!\d)/m;
  */
 export function isPlainBounce(mail: IncomingMail): boolean {
   const { from, subject, text, returned } = mail;
-  const isSystem = SYSTEM_SENDER.test(from);
+  const isReport = /report-type="?delivery-status/i.test(mail.header("content-type"));
+  const isSystem = isReport || SYSTEM_SENDER.test(from);
   const isNamed = FAILURE_SUBJECT.test(subject);
-  const isSaid = FAILURE_SENTENCE.test(text);
+  // Reports break their lines within a sentence.
+  const isSaid = FAILURE_SENTENCE.test(text.replace(/\s+/g, " "));
   if (mail.header("x-failed-recipients") !== "") return isSystem || isSaid;
   const quotesServer = SMTP_REPLY.test(text);
   if (isSystem) {
-    const hasEvidence = returned !== "" || quotesServer || readRecipients(mail).length > 0;
+    const hasEvidence = returned !== "" || quotesServer;
     // A subject may repeat that of the mail, whatever words it has.
-    if (isNamed) return hasEvidence || isSaid;
+    if (isNamed) return isSaid || isReport || hasEvidence || readRecipients(mail).length > 0;
     const isAutomatic = AUTOMATIC_ANSWER.test(subject) || (AUTOMATIC_ANSWER.test(text) && !quotesServer);
-    return isSaid && !isAutomatic && hasEvidence;
+    return isSaid && !isAutomatic && (hasEvidence || listsRecipients(mail));
   }
   const isAnswer = mail.header("in-reply-to") !== "" || /^(?:re|aw|fwd?|wg|sv|antw) ?:/i.test(subject.trim());
   const isAutomatic = AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
@@ -60,11 +62,16 @@ export const saysDelayed = (subject: string, text: string): boolean =>
 const ADDRESS = /[^\s<>"'()[\],;:*|]{1,64}@[\p{L}\p{N}][\p{L}\p{N}.-]{0,252}[\p{L}\p{N}]/gu;
 /** Lines that name the sender, or a person to ask. */
 const OTHER_PERSON =
-  /mail from|envelope-from|^\s*(?:from|sender|reply-to|return-path|message-id|subject)\s*:|contact|assistance|help|support@|do not reply|generated from|expanded from|reporting-mta/i;
+  /mail from|envelope-from|^\s*(?:from|sender|reply-to|return-path|message-id|subject)\s*:|contact|assistance|help|support@|do not reply|reporting-mta/i;
+/** Lines that name a recipient of the mail other than the one that failed: the header that is repeated, an alias. */
+const LESS_CERTAIN = /^\s*(?:to|cc)\s*:|(?:generated|expanded) from/i;
+/** Lines that are looked at for recipients: a report may name each of them several times. */
+const MAX_MENTIONS = 4 * MAX_REPORTED;
 const ROLE = /^(?:post-?master|mailer-?daemon|abuse|hostmaster|root|no-?reply)@/;
 
 export const addressesIn = (text: string): string[] =>
-  [...text.matchAll(ADDRESS)].map(([address]) => address.toLowerCase().replace(/\.+$/, ""));
+  // An address of Exchange within one of X.400 begins with its type.
+  [...text.matchAll(ADDRESS)].map(([address]) => address.toLowerCase().replace(/^smtp=|\.+$/g, ""));
 
 /** Words of a report about one recipient. */
 export interface RecipientText {
@@ -72,26 +79,65 @@ export interface RecipientText {
   text: string;
 }
 
+/** What may stand before the address on a line that begins what a report says about one recipient. */
+const BEFORE_ENTRY =
+  /^\s*(?:[-*•>] ?)?(?:[\w -]{0,24}(?:recipient|address)[\w ()]{0,12}\s*: ?)?(?:rfc822; ?|smtp[:;] ?)?["'<[(]{0,2}$/i;
+
+/** A line that names a recipient. */
+interface Mention {
+  address: string;
+  line: number;
+  /** White space before it, where the line begins with the address; undefined where the address stands within. */
+  indent: number | undefined;
+}
+
+/** The first address of each line: what else a line names is the address before forwarding, or the sender. */
+function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found: Mention[]; repeated: string[] } {
+  const found: Mention[] = [];
+  const repeated = new Set<string>();
+  for (const [line, text] of lines.entries()) {
+    if (!text.includes("@")) continue;
+    const address = addressesIn(text).find((named) => !own.has(named) && !ROLE.test(named));
+    if (address === undefined) continue;
+    const at = text.toLowerCase().indexOf(address);
+    const begins = BEFORE_ENTRY.test(text.slice(0, at));
+    // The recipient may be a support@ or a help@.
+    const words = begins ? text.slice(0, at) : text;
+    if (OTHER_PERSON.test(words) && !/rcpt/i.test(words)) continue;
+    if (!begins && LESS_CERTAIN.test(text)) repeated.add(address);
+    else found.push({ address, line, indent: begins ? text.search(/\S/) : undefined });
+    if (found.length + repeated.size >= MAX_MENTIONS) break;
+  }
+  return { found, repeated: [...repeated] };
+}
+
+/** Lines that begin with an address name the recipients; those further to the right continue what a server says of one. */
+function entriesOf(mentions: readonly Mention[]): readonly Mention[] {
+  const begun = mentions.filter(({ indent }) => indent !== undefined);
+  const least = Math.min(...begun.map(({ indent = 0 }) => indent));
+  return begun.length === 0 ? mentions : begun.filter(({ indent }) => indent === least);
+}
+
+const ownAddresses = (mail: IncomingMail): ReadonlySet<string> =>
+  new Set(addressesIn(`${mail.header("to")} ${mail.header("from")} ${mail.header("reply-to")}`));
+
+/** Whether a line of the text begins with the address of a recipient. */
+const listsRecipients = (mail: IncomingMail): boolean =>
+  mentionsIn(mail.text.split("\n"), ownAddresses(mail)).found.some(({ indent }) => indent !== undefined);
+
 /** The recipients that the text of a report names, each with the lines about it. */
 export function readRecipients(mail: IncomingMail): RecipientText[] {
   const given = [...new Set(addressesIn(mail.header("x-failed-recipients")))].slice(0, MAX_REPORTED);
   const lines = mail.text.split("\n");
-  const own = new Set(addressesIn(`${mail.header("to")} ${mail.header("from")} ${mail.header("reply-to")}`));
+  const { found: mentions, repeated } = mentionsIn(lines, ownAddresses(mail));
   const starts = new Map<string, number>();
-  // A report that repeats the mail's own header names its first recipient there, who need not be the one that it is about.
-  const repeated = new Map<string, number>();
-  for (const [index, line] of lines.entries()) {
-    if (OTHER_PERSON.test(line) && !/rcpt/i.test(line)) continue;
-    const found = /^\s*(?:to|cc)\s*:/i.test(line) ? repeated : starts;
-    // The first of a line: what else it names is the address before forwarding, or the sender.
-    const address = addressesIn(line).find((named) => !own.has(named) && !ROLE.test(named));
-    if (address !== undefined && !found.has(address)) found.set(address, index);
-    if (starts.size + repeated.size >= MAX_REPORTED) break;
+  for (const { address, line } of given.length > 0 ? mentions : entriesOf(mentions)) {
+    if (!starts.has(address)) starts.set(address, line);
   }
   const named = given.length > 0 ? given.filter((address) => starts.has(address)) : [...starts.keys()];
   const quotedTo = /^(?:to|x-original-to|envelope-to):(.*(?:\n[ \t].*)*)/im.exec(mail.returned)?.[1] ?? "";
-  const fallback = given.length > 0 ? given : [...repeated.keys(), ...addressesIn(quotedTo)];
-  const found = named.length > 0 ? named : fallback.slice(0, MAX_REPORTED);
+  const fallback = given.length > 0 ? given : [...repeated, ...addressesIn(quotedTo)];
+  const found = (named.length > 0 ? named : fallback).slice(0, MAX_REPORTED);
   if (found.length <= 1) return found.map((address) => ({ address, text: mail.text }));
   const ordered = found.toSorted((a, b) => (starts.get(a) ?? 0) - (starts.get(b) ?? 0));
   return ordered.map((address, i) => {

@@ -8,11 +8,11 @@ import type { QuotedReply, ReplyStage } from "./reply-rules.ts";
 const STAGES: readonly { stage: ReplyStage; says: RegExp }[] = [
   {
     stage: "rcpt",
-    says: /in reply to rcpt to|after (?:pipelined )?rcpt (?:to|command)|>>> ?rcpt to|our rcpt to|\[rcpt_?to\]|smtp:rcpt|does not like recipient|in rcpt to|sent <<< rcpt to|rcpt to (?:command|response)|smtp command:? rcpt|recipient address:? rejected|rejected (?:the )?recipient|\(state 1[34]\)/g,
+    says: /in reply to rcpt to|after (?:pipelined )?rcpt (?:to|command)|>>> ?rcpt to|our rcpt to|\[rcpt_?to\]|smtp:rcpt|does not like recipient|in rcpt to|sent <<< rcpt to|rcpt to (?:command|response)|smtp command:? rcpt|(?:-->|=>|c:) ?rcpt|rcpt to(?: generated| command| failed|:? ?<[^<>]{1,320}>)|recipient address:? rejected|rejected (?:the )?recipient|\(state 1[34]\)/g,
   },
   {
     stage: "data",
-    says: /in reply to (?:end of )?data|after (?:end of data|transfer of mail|pipelined (?:end of )?data|sending data|data\b)|>>> ?data|smtp command:? data|our (?:final )?data|\[data\]|smtp:data|failed (?:after i sent the message|on data command)|\(state 1[78]\)|after i sent the message/g,
+    says: /in reply to (?:end of )?data|after (?:end of data|transfer of mail|pipelined (?:end of )?data|sending data|data\b)|>>> ?data|smtp command:? data|(?:-->|=>|c:) ?data|<crlf>\.<crlf>|our (?:final )?data|\[data\]|smtp:data|failed (?:after i sent the message|on data command)|\(state 1[78]\)|after i sent the message/g,
   },
   {
     stage: "other",

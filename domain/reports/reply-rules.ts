@@ -1,4 +1,4 @@
-import { classOfStatus, type StatusClass } from "../mail/enhanced-status.ts";
+import { classOfRefusal, classOfStatus, type StatusClass } from "../mail/enhanced-status.ts";
 import type { ReportedRecipient } from "./report.ts";
 
 /** The command that a reply answers, where the report says so. `other`: the connection, HELO or MAIL. */
@@ -38,7 +38,7 @@ interface ReplyRule {
 const NAMES_ADDRESS = /<[^<> ]{1,320}>(?:\.\.\.|:)/;
 
 /** Words of a reply that is about the sender or the sending server, whatever else it says. */
-const NAMES_SENDER = /\bsender|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server|ip)/;
+const NAMES_SENDER = /\bsender|\bfrom:|\bcall-?(?:back|out)|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server|ip)/;
 
 const isTemporary = ({ status, code }: QuotedReply): boolean =>
   status.startsWith("4.") || (status === "" && code !== undefined && code < 500);
@@ -58,27 +58,51 @@ const isAboutMailbox = ({ stage, status, code, text }: QuotedReply): boolean => 
 const notAboutContent = ({ stage }: QuotedReply): boolean => stage !== "data";
 const notAboutSender = ({ stage }: QuotedReply): boolean => stage !== "other";
 
+/** Words for whom a mail is for. */
+const WHOM =
+  "(?:e-?mails?|user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id)";
+const MISSING =
+  "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|deliverable|recogni[sz]ed))";
+/** What may stand between "unknown" and "user". */
+const QUALIFIERS =
+  "(?:(?:or|local|virtual|final|delivery|destination|intended|valid|known|e-?mail|mail|smtp|user) ){0,3}";
+const NOT_THERE =
+  "(?:exist|be (?:found|located)|found|located|listed|known|recogni[sz]ed|registered|valid\\b|available here|have an account)";
+
+/** The same in the languages of servers: words for the mailbox, then words for its absence. */
+const TRANSLATIONS: readonly RegExp[] = [
+  /(?:utilisateur|destinataire|adresse|compte|bo[iî]te).{0,40}(?:inconnu|inexistant|n'existe pas|invalide|introuvable)|aucun utilisateur/,
+  /(?:usuario|destinatario|cuenta|buz[oó]n|casilla|direcci[oó]n).{0,40}(?:desconocid|inexistente|no (?:existe|es v[aá]lid|encontrad)|inv[aá]lid)|no existe (?:ese |esa |dicha |el |la )?(?:usuario|persona|cuenta|buz[oó]n)/,
+  /(?:utente|destinatario|destin\.|indirizzo|casella).{0,40}(?:sconosciut|inesistente|non (?:esiste|valid|trovat)|errato)|nessun utente/,
+  /(?:usu[aá]rio|destinat[aá]rio|conta|caixa postal|endere[cç]o).{0,40}(?:desconhecid|inexistente|n[aã]o (?:existe|encontrad)|inv[aá]lid)/,
+  /(?:empf(?:ä|ae)nger|benutzer|postfach|adress|konto).{0,40}(?:unbekannt|existiert nicht|nicht (?:gefunden|bekannt|vorhanden)|ungültig)/,
+  /(?:u[zż]ytkownik|adres|kont[oa]|skrzynk|odbiorc).{0,40}(?:nie (?:istnieje|zosta[lł]a? znalezion)|nieznan)|nie (?:ma takiego|istnieje) (?:konta|u[zż]ytkownik|adres)/,
+  /(?:gebruiker|ontvanger|adres|postbus).{0,40}(?:onbekend|bestaat niet|niet gevonden)/,
+  /(?:användare|mottagare|bruger|modtager|bruker|mottaker|adress).{0,40}(?:okänd|ukendt|ukjent|(?:finns|existerar) inte|(?:findes|finnes|eksisterer) ikke)/,
+  /(?:uživatel|schránk|adres).{0,40}(?:neexistuj|nezn[aá]m)|nezn[aá]m[yý] u[zž]ivatel|(?:felhaszn[aá]l[oó]|c[ií]mzett|postafi[oó]k).{0,40}(?:ismeretlen|nem l[eé]tezik)/,
+  /(?:kullan[ıi]c[ıi]|al[ıi]c[ıi]|hesap|adres).{0,40}(?:bulunamad|bilinmiyor|mevcut de[gğ]il|ge[cç]ersiz)/,
+  /(?:пользовател|получател|адрес|ящик|абонент).{0,40}(?:не найден|не существует|неизвест|не зарегистрирован)|нет такого (?:пользовател|получател|адрес|ящик)/,
+  /(?:用户|收件人|邮箱|帐号|账号|地址|使用者|收件者|信箱).{0,12}(?:不存在|未找到|无效|找不到)/,
+  /(?:宛先|ユーザ|メールアドレス|アドレス|受信者).{0,20}(?:存在しません|存在しない|見つかりません|不明)/,
+  /(?:사용자|수신자|계정|주소|받는 ?사람).{0,20}(?:없|존재하지)/,
+];
+
 /** "User unknown" and its like, in the words of the servers. */
 const UNKNOWN_USER = new RegExp(
   [
-    /(?:user|recipient|mailbox|account|address|addressee|destinataire|utilisateur|usuario|destinatario) ?(?:name )?(?:is |was |are |est )?(?:unknown|not known|inconnue?|desconocido|sconosciuto|desconhecido|unbekannt)/,
-    /(?:unknown|invalid|non-?existent|nonexistent|no such|not a valid|inexistent|unrouteable|undeliverable) (?:local )?(?:or invalid )?(?:final delivery )?(?:user|recipient|mailbox|account|address|addressee|local[- ]?part|person|destinat|virtual|email)/,
-    /(?:user|recipient|mailbox|account|address|addressee|person)\b.{0,60}?(?:does not|doesn't|do not|didn't|not) (?:exist|be found|found|listed|recognized|recogni[sz]ed|available here|have an account)/,
-    /(?:user|recipient|mailbox|account|address)(?: \S{1,80})? (?:could not be|cannot be|not) (?:found|located)/,
-    /no (?:mailbox|user|account|recipient|one)\b.{0,30}(?:by that name|with that name|here|found)/,
-    /no valid recipient|(?:bad|not in my valid)rcptto|no one at this address|missing home directory/,
-    /not (?:present |listed )?in (?:the |my |our )?(?:\S{1,40} )?directory/,
-    /(?:bad|incorrect|wrong) (?:recipient|mailbox|destination mailbox|e-?mail) ?(?:address)?/,
-    /no existe (?:ese |esa |dicha |el |la )?(?:usuario|persona|cuenta|buz[oó]n)|nessun utente|aucun utilisateur/,
-    /not (?:a valid|our|a known) (?:mailbox|user|customer|recipient|account)/,
-    /adresse.{0,40}destinataire.{0,12}invalide/,
-    /(?:empfänger|empfaenger|benutzer|postfach).{0,30}(?:unbekannt|existiert nicht|nicht gefunden)/,
-    /(?:пользовател|получател|адрес|ящик).{0,40}(?:не найден|не существует|неизвест)/,
-    /(?:用户|收件人|邮箱|帐号|账号|地址).{0,12}(?:不存在|未找到|无效)|(?:使用者|收件者|信箱).{0,12}(?:不存在|找不到)/,
-    /(?:宛先|ユーザ|メールアドレス|アドレス).{0,20}(?:存在しません|見つかりません|不明)/,
-  ]
-    .map(({ source }) => source)
-    .join("|"),
+    `${MISSING} ${QUALIFIERS}${WHOM}`,
+    `${WHOM}(?: name)?(?: \\S{1,120})?,? ?(?:is |was |are )?(?:${MISSING}|not known)`,
+    `no (?:such|valid) ${QUALIFIERS}(?:${WHOM}|destinat)`,
+    `${WHOM}\\b.{0,60}?(?:does not|doesn't|dosn't|do not|didn't|did not|cannot|could not|not|no longer) ${NOT_THERE}`,
+    `(?:[>)\\]"]|@\\S{1,255})[:,]? (?:is |was )?(?:unknown|not (?:found|known|exist)|(?:does not|doesn't) (?:exist|have an account))`,
+    "(?:recipient|address) rejected\\.?(?= ?\\(|$)",
+    `not (?:a |an |our |my |one of our )(?:valid |known |existing |registered )?(?:member of|${WHOM})`,
+    `no (?:${WHOM}|one)\\b.{0,40}(?:by that name|with (?:that|this|such)|here|found|available for)`,
+    `(?:can't|cannot|could not|couldn't|unable to) (?:find|locate|validate|resolve|verify) (?:the |this |that |alias |such |any )?${WHOM}`,
+    `${WHOM} (?:\\S{1,120} )?(?:lookup|cannot be verified|not ok\\b)|incorrectly addressed|(?:bad|not in my valid)rcptto|missing home directory`,
+    "not (?:present |listed |found )?in (?:the |my |our |this )?(?:\\S{1,40} )?(?:directory|ldap)",
+    ...TRANSLATIONS.map(({ source }) => source),
+  ].join("|"),
 );
 
 /**
@@ -112,21 +136,21 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "host unknown",
     kind: "hard",
-    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|a mail exchanger|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:does not|doesn't|may not) exist|account or domain may not exist|no such (?:host|domain)|invalid domain$|nxdomain|\bno (?:mx|mail exchanger)s?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
+    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|a mail exchanger|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:does not|doesn't|may not) exist|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domainnonexistent|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
     when: (reply) => notAboutSender(reply) && !isTemporary(reply) && !NAMES_SENDER.test(reply.text),
     source: "RFC 3463 X.1.2 and X.4.4; replies of Postfix (Name service error), Sendmail, Exim, qmail",
   },
   {
     name: "host takes no mail",
     kind: "hard",
-    says: /(?:host|domain|server|system|recipient)\b.{0,60}(?:does not|doesn't|not) accept (?:any )?(?:e-?)?mail|not accepting network messages|null ?mx|smtp protocol (?:is )?not (?:supported|available)/,
+    says: /(?:host|domain|server|system|recipient)\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail|not accepting network messages|null ?mx|smtp protocol (?:is )?not (?:supported|available)/,
     when: (reply) => !isTemporary(reply),
     source: "RFC 7505 (null MX); RFC 7504, reply 521",
   },
   {
     name: "moved without a forwarding address",
     kind: "hard",
-    says: /(?:recipient|user|mailbox|address|account)\b.{0,40}(?:no longer (?:on|at|with|available|valid|exists?)|has (?:been )?(?:moved|changed))|replaced by|no forwarding address/,
+    says: /(?:recipient|user|mailbox|address|account)\b.{0,40}(?:no longer (?:on|at|with|available|valid|exists?)|has (?:been )?(?:moved|changed))|replaced by|no forwarding address|user not local/,
     when: (reply) => notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply),
     source: "RFC 3463 X.1.6; RFC 5321 3.4, reply 551",
   },
@@ -151,6 +175,13 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     source: "RFC 5321 3.6.2; RFC 3463 X.7.1; replies of Postfix, Exim, qmail",
   },
   {
+    name: "user unknown",
+    kind: "hard",
+    says: UNKNOWN_USER,
+    when: (reply) => isAboutMailbox(reply) && !isTemporary(reply) && !NAMES_SENDER.test(reply.text),
+    source: "RFC 5321 3.3 and 4.2.3, reply 550 to RCPT; RFC 3463 X.1.1",
+  },
+  {
     name: "sender, its server or the message refused",
     kind: "soft",
     isSendersFault: true,
@@ -173,23 +204,16 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     source: "RFC 3463 X.4",
   },
   {
-    name: "user unknown",
-    kind: "hard",
-    says: UNKNOWN_USER,
-    when: (reply) => isAboutMailbox(reply) && !isTemporary(reply),
-    source: "RFC 5321 3.3 and 4.2.3, reply 550 to RCPT; RFC 3463 X.1.1",
-  },
-  {
     name: "no account at Yahoo",
     kind: "hard",
-    says: /(?:doesn't|does not) have an? \S{1,120} account/,
+    says: /(?:doesn't|does not) have an? \S{1,120} account|\bdd not a valid recipient|mail action aborted, mailbox not found/,
     when: (reply) => !isTemporary(reply),
     source: "Yahoo, SMTP error reference: 554 delivery error: dd, which answers the message and is about the recipient",
   },
   {
     name: "user unknown in the words of one vendor",
     kind: "hard",
-    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|mailbox (?:does not exist|not found|unavailable)|no mailbox here by that name|unrouteable address|invalid recipient|email account that you tried to reach does not exist|not our customer|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|no mailbox here by that name|unrouteable address|invalid recipient|email account that you tried to reach does not exist|not our customer|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
     when: (reply) =>
       notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
     source:
@@ -218,8 +242,14 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "address, by code",
     kind: "hard",
-    status: /^5\.1\.(?:1|2|3|6|10)$|^5\.4\.4$/,
+    when: ({ status }) => (status.startsWith("5.1.") && classOfStatus(status) === "unknown") || status === "5.4.4",
     source: "RFC 3463 X.1.1 to X.1.3, X.1.6, X.4.4; RFC 7505 (5.1.10)",
+  },
+  {
+    name: "mailbox full, by code",
+    kind: "soft",
+    when: ({ code, status }) => classOfRefusal(code, status) === "full",
+    source: "RFC 3463 X.2.2; RFC 5321 4.2.3, reply 552",
   },
 ];
 
