@@ -25,6 +25,8 @@ import { systemRouter } from "./system/router.ts";
 export interface AppOptions {
   /** The REST routes; all of them unless given. */
   routes?: AnyTRPCRouter;
+  /** Answers pixels and links of mails, before all other routes. */
+  tracking?: RequestHandler;
   /** Pages for recipients, mounted at the root. */
   publicPages?: RequestHandler;
   /** How long a body may take to arrive. */
@@ -100,11 +102,15 @@ function refusePath(routes: AnyTRPCRouter): RequestHandler {
 }
 
 /** The whole HTTP application over its dependencies. */
-export function createApp(deps: Deps, { routes = appRouter, publicPages, uploads }: AppOptions = {}): Express {
+export function createApp(
+  deps: Deps,
+  { routes = appRouter, tracking, publicPages, uploads }: AppOptions = {},
+): Express {
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
   app.use(matchPlainCharacters, assignRequestId, requestLog(deps.log), refuseLargeBodies);
+  if (tracking) app.use(tracking);
   app.use(BASE_PATH, restHandler(routes, deps, uploads));
   app.use(setHeadersOfAll, systemRouter(deps));
   app.all(READ_PATHS, readOnly);

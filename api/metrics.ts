@@ -28,6 +28,11 @@ function openHitMetrics(registry: Registry): HitMetrics {
     help: "Opens and clicks that were dropped because too many waited for Postgres",
     registers,
   });
+  const ignored = new Counter({
+    name: "mailkeel_tracking_hits_ignored_total",
+    help: "Opens and clicks that were not recorded because their mail had too many in a minute",
+    registers,
+  });
   const hits = new Gauge({
     name: "mailkeel_tracking_hits_waiting",
     help: "Opens and clicks of this process that Postgres does not have yet",
@@ -43,6 +48,7 @@ function openHitMetrics(registry: Registry): HitMetrics {
       for (const { kind, cause, count } of all) recorded.inc({ kind, by: cause ?? "person" }, count);
     },
     dropped: (count) => dropped.inc(count),
+    ignored: () => ignored.inc(),
     waiting: (waiting) => {
       hits.set(waiting.hits);
       bytes.set(waiting.bytes);

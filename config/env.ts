@@ -208,6 +208,10 @@ const settings = z.object({
   INTAKE_MAX_CONNECTIONS: integer(4, 10_000).default(200),
   /** Mails that it takes of one address, or one IPv6 network of 64 bits, in a minute. */
   INTAKE_MAILS_PER_MINUTE: integer(1, 1_000_000_000).default(6_000),
+  /** File of the private key with which it offers STARTTLS, PEM; with INTAKE_TLS_CERTIFICATE_FILE, or neither. */
+  INTAKE_TLS_KEY_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
+  /** File of the certificate and those up to its issuer's root, PEM. Both files are read again when they have changed. */
+  INTAKE_TLS_CERTIFICATE_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
   /** Lists that a team may have in an environment. */
   MAX_LISTS: integer(1, 1_000_000).default(1_000),
   /** Newsletters that a team may have in an environment. */
@@ -238,11 +242,12 @@ const settings = z.object({
 
 /**
  * Settings that work together only. With half a version a worker would run unversioned, although its operator asked for a
- * version; with half an issuer the API would refuse its tokens.
+ * version; with half an issuer the API would refuse its tokens; with a key alone the intake would offer no STARTTLS.
  */
 const PAIRS = [
   ["WORKER_DEPLOYMENT_NAME", "WORKER_BUILD_ID"],
   ["OAUTH_ISSUER", "OAUTH_JWKS_URL"],
+  ["INTAKE_TLS_KEY_FILE", "INTAKE_TLS_CERTIFICATE_FILE"],
 ] as const;
 
 const consistent = settings.superRefine((given, context) => {

@@ -1,9 +1,9 @@
 import { once } from "node:events";
-import type { Socket } from "node:net";
+import type { Registry } from "prom-client";
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from "smtp-server";
 import type { ActivityDeps } from "../activities/deps.ts";
-import { networkOf, plainAddress } from "../config/client-network.ts";
 import { portFailure } from "../config/health.ts";
+import { atMostOnceAMinute } from "../config/log.ts";
 import { transaction } from "../db/transaction.ts";
 import { unsubscribe } from "../domain/audience/unsubscribes.ts";
 import { type MailRef, readReturnPath, readUnsubscribeAddress } from "../domain/links.ts";
@@ -11,86 +11,71 @@ import { classifyMail } from "../domain/reports/classify.ts";
 import { MAX_READ_BYTES } from "../domain/reports/incoming-mail.ts";
 import { reportsOf } from "../domain/reports/mail-reports.ts";
 import { isUnsubscribeRequest } from "../domain/reports/unsubscribe-mail.ts";
+import { readCertificate } from "./intake-certificate.ts";
+import { type Connection, IntakeClients, type IntakeTimes } from "./intake-clients.ts";
+import { type IntakeRefusal, openIntakeMetrics } from "./intake-metrics.ts";
 import { ReportRecorder } from "./report-recorder.ts";
 
 /** A larger mail is refused; of a smaller one, `MAX_READ_BYTES` are kept. */
 const MAX_MAIL_BYTES = 35 * 1024 * 1024;
+/** A mail that was refused as too large is read to its end for the client to learn it, but not beyond this. */
+const MAX_DISCARDED_BYTES = 64 * 1024 * 1024;
 /** A report goes to one recipient; a relay may put the same one in an envelope with others. */
 const MAX_RECIPIENTS = 20;
-const IDLE_TIMEOUT_MS = 60_000;
-/** However a client spends it. */
-const SESSION_MS = 10 * 60_000;
 /** How long a connection may go on once the process stops: a mail takes milliseconds, and an idle client would take minutes. */
 const CLOSE_MS = 3_000;
-const WINDOW_MS = 60_000;
-/** Clients that are counted in a window; after so many others, the count starts anew. */
-const MAX_CLIENTS = 50_000;
-/** Share of the connections that one client may hold. */
-const CLIENT_SHARE = 1 / 4;
+/** The first room for a mail's beginning; most reports fit. */
+const FIRST_BYTES = 16 * 1024;
+
+export const INTAKE_TIMES: IntakeTimes & { certificateMs: number } = {
+  idleMs: 60_000,
+  mailMs: 2 * 60_000,
+  sessionMs: 10 * 60_000,
+  lookMs: 1_000,
+  /** How often the files of the certificate are read again. */
+  certificateMs: 10_000,
+};
 
 /** Mailboxes of the domain besides return paths: those of RFC 5321 and RFC 2142, and two for feedback loops to be registered with. */
 const MAILBOXES = new Set(["postmaster", "abuse", "bounces", "complaints"]);
 
-const refusal = (responseCode: number, message: string): Error => Object.assign(new Error(message), { responseCode });
-/** The client keeps the mail and tries again. */
-const later = (message: string): Error => refusal(451, `4.3.0 ${message}`);
-
 /** A mailbox of the domain: a return path or an unsubscribe address with the mail that it belongs to, or another one. */
 type Mailbox = { use: "report" | "unsubscribe"; ref: MailRef } | { use: "any" };
 
-/** Counts mails of each client in windows of a minute, and its connections. */
-class Clients {
-  readonly #mailsPerMinute: number;
-  readonly #most: number;
-  #mails = new Map<string, number>();
-  #startedAt = 0;
-  readonly #connections = new Map<string, number>();
+/** The answer to a mail, or to an address, that is not taken. */
+class Refusal extends Error {
+  readonly reason: IntakeRefusal;
+  readonly responseCode: number;
 
-  constructor(mailsPerMinute: number, connections: number) {
-    this.#mailsPerMinute = mailsPerMinute;
-    this.#most = Math.floor(connections * CLIENT_SHARE);
-  }
-
-  /** Counts a mail. @returns whether the client may send it */
-  takeMail(client: string): boolean {
-    const now = performance.now();
-    if (now - this.#startedAt > WINDOW_MS || this.#mails.size >= MAX_CLIENTS) {
-      this.#mails = new Map();
-      this.#startedAt = now;
-    }
-    const count = (this.#mails.get(client) ?? 0) + 1;
-    this.#mails.set(client, count);
-    return count <= this.#mailsPerMinute;
-  }
-
-  /** Counts a connection until it is closed. Closes it when the client has too many, and after `SESSION_MS` in any case. */
-  watch(socket: Socket): void {
-    const client = clientOf(socket.remoteAddress);
-    const count = (this.#connections.get(client) ?? 0) + 1;
-    this.#connections.set(client, count);
-    const timer = setTimeout(() => socket.destroy(), SESSION_MS);
-    socket.once("close", () => {
-      clearTimeout(timer);
-      const left = (this.#connections.get(client) ?? 1) - 1;
-      if (left > 0) this.#connections.set(client, left);
-      else this.#connections.delete(client);
-    });
-    if (count > this.#most) socket.destroy();
+  constructor(reason: IntakeRefusal, responseCode: number, message: string) {
+    super(message);
+    this.reason = reason;
+    this.responseCode = responseCode;
   }
 }
 
-const clientOf = (address: string | undefined): string =>
-  address === undefined ? "" : networkOf(plainAddress(address));
+/** The client keeps the mail and tries again. */
+const later = (reason: IntakeRefusal, message: string) => new Refusal(reason, 451, `4.3.0 ${message}`);
 
-/** Reads a mail to its end and keeps its beginning. */
-async function readStart(stream: SMTPServerDataStream): Promise<Buffer> {
-  const kept: Buffer[] = [];
+/**
+ * Reads a mail to its end and keeps its beginning. It is copied: a mail of many short lines comes in pieces that each would
+ * keep a whole buffer.
+ */
+async function readStart(stream: SMTPServerDataStream, connection: Connection | undefined): Promise<Buffer> {
+  let kept = Buffer.allocUnsafe(FIRST_BYTES);
   let length = 0;
   for await (const chunk of stream as AsyncIterable<Buffer>) {
-    if (length < MAX_READ_BYTES) kept.push(chunk.subarray(0, MAX_READ_BYTES - length));
+    if (length < MAX_READ_BYTES) {
+      const end = Math.min(length + chunk.length, MAX_READ_BYTES);
+      if (end > kept.length) kept = Buffer.concat([kept], Math.min(Math.max(end, kept.length * 2), MAX_READ_BYTES));
+      chunk.copy(kept, length);
+    }
     length += chunk.length;
+    connection?.addData(chunk.length);
+    if (length > MAX_DISCARDED_BYTES) connection?.cut("size");
   }
-  return Buffer.concat(kept);
+  connection?.endMail();
+  return kept.subarray(0, length);
 }
 
 /**
@@ -99,7 +84,11 @@ async function readStart(stream: SMTPServerDataStream): Promise<Buffer> {
  * unsubscribe address of a mail unsubscribes its recipient. Other mail is taken and forgotten. Any number of these processes
  * may run; without RETURN_PATH_DOMAIN it does nothing.
  */
-export function startIntake(deps: ActivityDeps): { listen(): Promise<void>; close(): Promise<void> } {
+export function startIntake(
+  deps: Pick<ActivityDeps, "env" | "orm" | "vault" | "log">,
+  registry: Registry,
+  times = INTAKE_TIMES,
+): { listen(): Promise<void>; close(): Promise<void> } {
   const { env, vault, log } = deps;
   const { RETURN_PATH_DOMAIN: domain, INTAKE_MAX_CONNECTIONS: connections } = env;
   if (domain === undefined) {
@@ -109,85 +98,129 @@ export function startIntake(deps: ActivityDeps): { listen(): Promise<void>; clos
     };
   }
   const recorder = new ReportRecorder(deps);
-  const clients = new Clients(env.INTAKE_MAILS_PER_MINUTE, connections);
+  const metrics = openIntakeMetrics(registry, {
+    connections: () => clients.connections,
+    reportsWaiting: () => recorder.waiting,
+  });
+  const limits = { connections, mailsPerMinute: env.INTAKE_MAILS_PER_MINUTE, times };
+  const clients = new IntakeClients(limits, metrics.refused);
+  let certificate = readCertificate(env);
 
   /** @throws the refusal of an address that is no mailbox */
   const readMailbox = (address: string): Mailbox => {
     const at = address.lastIndexOf("@");
-    if (address.slice(at + 1).toLowerCase() !== domain) throw refusal(550, "5.7.1 Relaying is denied");
+    if (address.slice(at + 1).toLowerCase() !== domain) throw new Refusal("recipient", 550, "5.7.1 Relaying is denied");
     const localPart = address.slice(0, at).toLowerCase();
     if (MAILBOXES.has(localPart)) return { use: "any" };
     const reported = readReturnPath(vault, localPart);
     if (reported !== undefined) return { use: "report", ref: reported };
     const unsubscribed = readUnsubscribeAddress(vault, localPart);
     if (unsubscribed !== undefined) return { use: "unsubscribe", ref: unsubscribed };
-    throw refusal(550, "5.1.1 No such mailbox");
+    throw new Refusal("recipient", 550, "5.1.1 No such mailbox");
   };
 
-  const takeReports = async (raw: Buffer, refs: readonly MailRef[]): Promise<void> => {
-    const reports = reportsOf(vault, await classifyMail(raw), refs);
-    if (reports.length === 0) return;
+  const takeReports = async (raw: Buffer, refs: readonly MailRef[], session: SMTPServerSession): Promise<void> => {
+    const reports = reportsOf(vault, await clients.inTurn(session, () => classifyMail(raw)), refs);
+    if (reports.length === 0) return metrics.reported("none");
     const outcomes = await recorder.record(reports);
-    if (outcomes.includes("unsettled")) throw later("The mail that this is about is still being sent");
+    for (const outcome of outcomes) metrics.reported(outcome);
+    if (outcomes.includes("unsettled")) throw later("unsettled", "The mail that this is about is still being sent");
   };
 
-  const takeUnsubscribes = async (raw: Buffer, refs: readonly MailRef[], sender: string): Promise<void> => {
-    if (!(await isUnsubscribeRequest(raw, sender))) return;
-    for (const ref of refs) await transaction(deps.orm.em.fork(), (em) => unsubscribe(em, ref, "mailto", "lists"));
+  const takeUnsubscribes = async (raw: Buffer, refs: readonly MailRef[], session: SMTPServerSession): Promise<void> => {
+    const { mailFrom } = session.envelope;
+    const sender = mailFrom ? mailFrom.address : "";
+    const isRequest = await clients.inTurn(session, () => isUnsubscribeRequest(raw, sender));
+    if (!isRequest) return metrics.reported("none");
+    for (const ref of refs) {
+      await transaction(deps.orm.em.fork(), (em) => unsubscribe(em, ref, "mailto", "lists"));
+      metrics.reported("unsubscribe");
+    }
   };
 
-  const take = async (stream: SMTPServerDataStream, { envelope }: SMTPServerSession): Promise<string> => {
-    const raw = await readStart(stream);
-    if (stream.sizeExceeded) throw refusal(552, "5.3.4 The mail is too large");
-    const mailboxes = envelope.rcptTo.map(({ address }) => readMailbox(address));
+  const take = async (raw: Buffer, stream: SMTPServerDataStream, session: SMTPServerSession): Promise<void> => {
+    if (stream.sizeExceeded) throw new Refusal("size", 552, "5.3.4 The mail is too large");
+    const mailboxes = session.envelope.rcptTo.map(({ address }) => readMailbox(address));
     const refsOf = (use: Mailbox["use"]) =>
       mailboxes.flatMap((box) => (box.use === use && "ref" in box ? [box.ref] : []));
     const unsubscribes = refsOf("unsubscribe");
-    if (unsubscribes.length > 0) {
-      await takeUnsubscribes(raw, unsubscribes, envelope.mailFrom ? envelope.mailFrom.address : "");
-    }
-    if (unsubscribes.length < mailboxes.length) await takeReports(raw, refsOf("report"));
-    return "2.0.0 Taken";
+    if (unsubscribes.length > 0) await takeUnsubscribes(raw, unsubscribes, session);
+    if (unsubscribes.length < mailboxes.length) await takeReports(raw, refsOf("report"), session);
+  };
+
+  /** The refusal that a client gets for a failure, which is logged unless the refusal says it all. */
+  const refusalOf = (error: unknown): Refusal => {
+    if (error instanceof Refusal) return error;
+    log.error({ err: error }, "a mail was not recorded; its sender tries again");
+    return later("unavailable", "Try again later");
+  };
+
+  const answer = async (stream: SMTPServerDataStream, session: SMTPServerSession): Promise<Refusal | null> => {
+    const raw = await readStart(stream, clients.find(session));
+    const readAt = performance.now();
+    const refusal = await take(raw, stream, session).then(() => null, refusalOf);
+    if (refusal) metrics.refused(refusal.reason);
+    metrics.answered((performance.now() - readAt) / 1_000);
+    return refusal;
   };
 
   const server = new SMTPServer({
     name: domain,
     banner: "Mailkeel",
-    disabledCommands: ["AUTH", "STARTTLS"],
+    // It would greet with a certificate of its own, whose key is public.
+    disabledCommands: certificate === undefined ? ["AUTH", "STARTTLS"] : ["AUTH"],
+    ...certificate,
     disableReverseLookup: true,
     authOptional: true,
     size: MAX_MAIL_BYTES,
     maxClients: connections,
     maxRecipients: MAX_RECIPIENTS,
-    socketTimeout: IDLE_TIMEOUT_MS,
+    socketTimeout: times.idleMs,
     closeTimeout: Math.min(env.SHUTDOWN_GRACE_MS, CLOSE_MS),
     lenientAddressParsing: true,
-    onMailFrom: (_address, { remoteAddress }, done) =>
-      done(clients.takeMail(clientOf(remoteAddress)) ? null : refusal(450, "4.7.1 Too many mails; try again later")),
+    onMailFrom: (_address, session, done) => {
+      if (clients.takeMail(session)) return done();
+      metrics.refused("mails");
+      done(new Refusal("mails", 450, "4.7.1 Too many mails; try again later"));
+    },
     onRcptTo: ({ address }, _session, done) => {
       try {
         readMailbox(address);
         done();
       } catch (error) {
-        done(error as Error);
+        const refusal = refusalOf(error);
+        metrics.refused(refusal.reason);
+        done(refusal);
       }
     },
     onData: (stream, session, done) => {
-      take(stream, session).then(
-        (message) => done(null, message),
-        (error: Error & { responseCode?: number }) => {
-          if (error.responseCode !== undefined) return done(error);
-          // A client that hangs up is no failure of the intake.
-          const level = "code" in error && error.code === "ECONNECTION" ? "debug" : "error";
-          log[level]({ err: error }, "a mail was not recorded; its sender tries again");
-          done(later("Try again later"));
+      answer(stream, session).then(
+        (refusal) => done(refusal, "2.0.0 Taken"),
+        (error: Error) => {
+          // A client that hangs up in the middle of its mail is no failure of the intake.
+          log.debug({ err: error }, "a mail did not come to its end");
+          done(error);
         },
       );
     },
   });
   // A client that hangs up is no failure of the intake.
   server.on("error", (error) => log.debug({ err: error }, "a connection of the intake failed"));
-  server.server.on("connection", (socket) => clients.watch(socket));
+  server.server.on("connection", (socket) => clients.open(socket));
+
+  const rarely = atMostOnceAMinute();
+  const renewCertificate = (): void => {
+    try {
+      const renewed = readCertificate(env);
+      if (renewed === undefined || (renewed.key === certificate?.key && renewed.cert === certificate.cert)) return;
+      certificate = renewed;
+      server.updateSecureContext(renewed);
+      log.info("the intake shows a new certificate");
+    } catch (error) {
+      rarely("certificate", () => log.error({ err: error }, "the intake keeps the certificate that it had"));
+    }
+  };
+  const renewing = certificate && setInterval(renewCertificate, times.certificateMs).unref();
 
   return {
     async listen() {
@@ -198,6 +231,10 @@ export function startIntake(deps: ActivityDeps): { listen(): Promise<void>; clos
       });
       log.info({ address: listener.address() }, "the intake takes reports");
     },
-    close: () => new Promise((closed) => server.close(() => closed())),
+    close: async () => {
+      clearInterval(renewing);
+      await new Promise<void>((closed) => server.close(() => closed()));
+      clients.close();
+    },
   };
 }

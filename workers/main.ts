@@ -112,7 +112,7 @@ async function runPool(pool: PoolName): Promise<void> {
   const { orm } = database;
   const deps: ActivityDeps = { env, orm, vault, log, stopping: stop.signal, workerId, ...counters };
   definition.addMetrics?.(registry, deps);
-  const running = definition.start(deps);
+  const running = definition.start(deps, registry);
 
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop.abort());
   // Started by a supervisor: when that is gone, nothing else would stop this process.

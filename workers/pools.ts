@@ -26,7 +26,11 @@ export interface PoolDefinition {
   options?: Pick<WorkerOptions, "maxConcurrentWorkflowTaskExecutions" | "maxConcurrentLocalActivityExecutions">;
   /** Metrics of this pool alone. */
   addMetrics?(registry: Registry, deps: ActivityDeps): void;
-  start(deps: ActivityDeps): {
+  /** @param registry takes metrics of what it starts */
+  start(
+    deps: ActivityDeps,
+    registry: Registry,
+  ): {
     activities?: Record<string, unknown>;
     /** Called once Postgres is reached; the process is ready when it resolves. */
     listen?(): Promise<void>;

@@ -24,6 +24,11 @@ export class ReportRecorder {
     this.#deps = deps;
   }
 
+  /** Reports that wait for a batch to take them. */
+  get waiting(): number {
+    return this.#waiting.reduce((sum, { reports }) => sum + reports.length, 0);
+  }
+
   /** Resolves when the reports are committed. @throws when Postgres did not take them */
   record(reports: readonly MailReport[]): Promise<ReportOutcome[]> {
     return new Promise((resolve, reject) => {

@@ -5,6 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import { z } from "zod";
 import { atMostOnceAMinute } from "../../config/log.ts";
+import { WindowCounts } from "../../config/window-counts.ts";
 import { AUTOMATIC_CAUSES, ENGAGEMENT_KINDS } from "../../db/entities/engagement.ts";
 import type { Hit, RecordedHits } from "../../domain/tracking/record.ts";
 
@@ -14,6 +15,10 @@ const GATHER_MS = 500;
 const BATCH_HITS = 2_000;
 /** Hits that are kept in memory; those beyond are read back from their files, or dropped where they are in none. */
 const HITS_IN_MEMORY = 50_000;
+/** Hits of one kind on one mail that are recorded in a minute: no reader makes more, and a loop of requests would fill the disk. */
+const MAX_PER_MINUTE = 30;
+/** Mails that are counted in a minute. */
+const MAX_MAILS = 100_000;
 /** How long a request waits for its hit to be in a file: longer, and the disk does not answer. */
 const SAVE_WAIT_MS = 50;
 /** Wait before hits that could not be recorded are tried again. */
@@ -30,6 +35,8 @@ const SUFFIX = ".hits";
 export interface HitMetrics {
   recorded(hits: readonly RecordedHits[]): void;
   dropped(hits: number): void;
+  /** Hears of a hit on a mail that had too many of them in a minute: it is not recorded. */
+  ignored(): void;
   /** Hits and bytes of files that wait to be recorded. */
   waiting(waiting: { hits: number; bytes: number }): void;
 }
@@ -95,6 +102,7 @@ export class HitSpool {
   readonly #options: SpoolOptions;
   readonly #folder: string | undefined;
   readonly #rarely = atMostOnceAMinute();
+  readonly #perMail = new WindowCounts({ windowMs: 60_000, maxKeys: MAX_MAILS });
   readonly #stopping = new AbortController();
   /** Hits of requests that wait, and a promise of when they are in a file. */
   #fresh: { hits: Hit[]; saved: PromiseWithResolvers<void> } | undefined;
@@ -124,6 +132,10 @@ export class HitSpool {
 
   /** Takes a hit. Resolves when it is safe from the end of this process, as far as the disk allows; never rejects. */
   add(hit: Hit): Promise<void> {
+    if (this.#perMail.add(`${hit.kind} ${hit.sendId} ${hit.seq}`) > MAX_PER_MINUTE) {
+      this.#options.metrics.ignored();
+      return Promise.resolve();
+    }
     if (this.#hitsInMemory >= HITS_IN_MEMORY) this.#freeMemory();
     if (this.#hitsInMemory >= HITS_IN_MEMORY || this.#bytes >= this.#options.maxBytes) {
       this.#drop(1);

@@ -8,7 +8,6 @@ import type { Deps } from "../deps.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
 import { GONE, PAGE_HEADERS, renderPage } from "./page.ts";
-import { trackingRouter } from "./tracking.ts";
 
 const MAX_FORM_BYTES = "16kb";
 /** Whether a mail program unsubscribes for its reader (RFC 8058): the body says so in either form encoding. */
@@ -36,9 +35,8 @@ function show(res: Response, page: Page, status = 200): void {
  * Serves the pages behind the links in mails. Opening a page changes nothing, because scanners and previews open links
  * too; the POST of its button does. No page tracks its reader, and no URL or page shows an address.
  */
-export function publicRouter({ orm, vault, hits }: Pick<Deps, "orm" | "vault" | "hits">): Router {
+export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Router {
   const router = Router({ caseSensitive: true });
-  router.use(trackingRouter({ vault, hits }));
   // No mail program compresses a form, and anyone may send one.
   const form = express.text({ type: () => true, limit: MAX_FORM_BYTES, inflate: false });
 
@@ -111,6 +109,6 @@ export function publicRouter({ orm, vault, hits }: Pick<Deps, "orm" | "vault" | 
     if (status >= 500) return next(error);
     show(res, GONE, status);
   };
-  router.use(["/u", "/c", "/o", "/l"], answerRefusal);
+  router.use(["/u", "/c"], answerRefusal);
   return router;
 }

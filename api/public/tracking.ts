@@ -1,17 +1,20 @@
-import { type Request, type Response, Router } from "express";
+import type { RequestHandler, Response } from "express";
 import type { EngagementKind } from "../../db/entities/engagement.ts";
 import type { MailRef } from "../../domain/links.ts";
 import { automaticCause } from "../../domain/tracking/automatic.ts";
 import { readClick, readOpen } from "../../domain/tracking/links.ts";
 import type { Deps } from "../deps.ts";
 import { localsOf } from "../rest/http.ts";
+import { SECURITY_HEADERS } from "../security-headers.ts";
 import { GONE, PAGE_HEADERS, renderPage } from "./page.ts";
 
 /** A GIF of one transparent pixel. */
 const PIXEL = Buffer.from("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7", "base64");
+const GONE_PAGE = Buffer.from(renderPage(GONE));
 
 /** No answer is stored, so that each open and click comes here. The page that follows learns nothing of the link. */
 const HEADERS = {
+  ...SECURITY_HEADERS,
   "Cache-Control": "no-store",
   "Referrer-Policy": "no-referrer",
   "X-Robots-Tag": "noindex, nofollow",
@@ -19,30 +22,51 @@ const HEADERS = {
   "Cross-Origin-Resource-Policy": "cross-origin",
 };
 
+/** Names and values of headers, in turn, as Node takes them without looking each over. */
+const listOf = (headers: Record<string, string | number>): readonly (string | number)[] =>
+  Object.entries(headers).flat();
+
+const PIXEL_HEAD = listOf({ ...HEADERS, "Content-Type": "image/gif", "Content-Length": PIXEL.length });
+const REDIRECT_HEAD = listOf({ ...HEADERS, "Content-Length": 0 });
+const GONE_HEAD = listOf({ ...SECURITY_HEADERS, ...PAGE_HEADERS, "Content-Length": GONE_PAGE.length });
+
+/** Paths of a pixel and of a link. A token of ours needs no escape. */
+const OPEN_PATH = /^\/o\/([^/?]+)\/?(?:\?|$)/;
+const CLICK_PATH = /^\/l\/([^/?]+)\/([^/?]+)\/?(?:\?|$)/;
+
 /**
  * Serves the pixels and links of tracked mails. The request alone says where a link leads, so both are answered without
- * Postgres. Neither sets a cookie, and nothing is kept of the request but its time and whether a program made it.
+ * Postgres. Neither sets a cookie, and nothing is kept of the request but its time and whether a program made it. They come
+ * by the thousand a second: it stands before all other routes, and its answers are prepared.
  */
-export function trackingRouter({ vault, hits }: Pick<Deps, "vault" | "hits">): Router {
-  const router = Router({ caseSensitive: true });
-  const gone = (res: Response) => void res.status(404).set(PAGE_HEADERS).send(renderPage(GONE));
-  const note = (req: Request, kind: EngagementKind, mail: MailRef, url: string | null) =>
+export function trackingHandler({ vault, hits }: Pick<Deps, "vault" | "hits">): RequestHandler {
+  const answer = (res: Response, status: number, head: readonly (string | number)[], body?: Buffer): void => {
+    const list = [...head];
+    const { headers } = localsOf(res);
+    for (const name in headers) list.push(name, headers[name] ?? "");
+    res.writeHead(status, list).end(body);
+  };
+  const gone = (res: Response) => answer(res, 404, GONE_HEAD, GONE_PAGE);
+  const note = (req: Parameters<RequestHandler>[0], kind: EngagementKind, mail: MailRef, url: string | null) =>
     hits.add({ kind, ...mail, at: Date.now(), cause: automaticCause(kind, req) ?? null, url });
 
-  router.get("/o/:mail", async (req: Request<{ mail: string }>, res) => {
-    localsOf(res).route = "/o/{mail}";
-    const mail = readOpen(vault, req.params.mail);
-    if (!mail) return gone(res);
-    await note(req, "opened", mail, null);
-    res.set(HEADERS).type("image/gif").send(PIXEL);
-  });
-
-  router.get("/l/:mail/:link", async (req: Request<{ mail: string; link: string }>, res) => {
+  return async (req, res, next) => {
+    const { method, url } = req;
+    if (method !== "GET" && method !== "HEAD") return next();
+    const open = OPEN_PATH.exec(url);
+    if (open) {
+      localsOf(res).route = "/o/{mail}";
+      const mail = readOpen(vault, open[1] ?? "");
+      if (!mail) return gone(res);
+      await note(req, "opened", mail, null);
+      return answer(res, 200, PIXEL_HEAD, PIXEL);
+    }
+    const link = CLICK_PATH.exec(url);
+    if (!link) return next();
     localsOf(res).route = "/l/{mail}/{link}";
-    const click = readClick(vault, req.params.mail, req.params.link);
+    const click = readClick(vault, link[1] ?? "", link[2] ?? "");
     if (!click) return gone(res);
     await note(req, "clicked", click.mail, click.url);
-    res.status(302).set(HEADERS).set("Location", click.url).end();
-  });
-  return router;
+    answer(res, 302, [...REDIRECT_HEAD, "Location", click.url]);
+  };
 }

@@ -2,9 +2,13 @@ import PostalMime, { type Email } from "postal-mime";
 
 /** Bytes of a mail that are read: a report stands before the mail that it returns, so that the rest may be cut off. */
 export const MAX_READ_BYTES = 256 * 1024;
+/** Lines of a mail that are read: the parser takes a few microseconds for each, also for an empty one. */
+const MAX_LINES = 10_000;
 /** Most characters of a text that rules look at, and of one of its lines. */
 const MAX_TEXT_CHARS = 64 * 1024;
 const MAX_LINE_CHARS = 2_000;
+
+const LINE_FEED = 0x0a;
 
 const LIMITS = {
   maxNestingDepth: 16,
@@ -69,6 +73,16 @@ function contentOf(content: ArrayBuffer | Uint8Array | string): string {
   return bounded(Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, MAX_TEXT_CHARS)).toString("utf8"));
 }
 
+/** The beginning of a mail within both bounds. */
+function startOf(raw: Uint8Array): Uint8Array {
+  let end = 0;
+  for (let lines = 0; lines < MAX_LINES; lines++) {
+    end = raw.indexOf(LINE_FEED, end) + 1;
+    if (end === 0 || end >= MAX_READ_BYTES) return raw.subarray(0, MAX_READ_BYTES);
+  }
+  return raw.subarray(0, end);
+}
+
 /** The body of a mail as it stands there: for a multipart whose boundary it does not hold. */
 function bareBody(raw: Uint8Array): string {
   const text = Buffer.from(raw.buffer, raw.byteOffset, Math.min(raw.length, MAX_READ_BYTES)).toString("utf8");
@@ -99,14 +113,14 @@ function presentMail({ headers, subject = "", text, html, attachments }: Email, 
 }
 
 /**
- * Parses a mail in time and memory that grow with `MAX_READ_BYTES` at most.
+ * Parses a mail in time and memory that grow with `MAX_READ_BYTES` and `MAX_LINES` at most.
  * @returns undefined for bytes that are beyond the bounds: nested too deep, or too many headers
  */
 export async function parseIncomingMail(raw: Uint8Array): Promise<IncomingMail | undefined> {
   try {
     // Some gateways put an empty line before the header.
     const start = raw.subarray(0, MAX_LINE_CHARS).findIndex((byte) => byte > 0x20);
-    const read = raw.subarray(Math.max(start, 0), MAX_READ_BYTES);
+    const read = startOf(raw.subarray(Math.max(start, 0)));
     return presentMail(await PostalMime.parse(read, LIMITS), read);
   } catch {
     return undefined;

@@ -5,6 +5,7 @@ import { pino } from "pino";
 import { openMetrics } from "../../api/metrics.ts";
 import { SETTINGS_FACTS, type SettingFacts } from "../../config/env.ts";
 import { STACK_SETTINGS_FACTS } from "../../stack/settings.ts";
+import { openIntakeMetrics } from "../../workers/intake-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
 import { DEFAULT_ACTIVITIES, POOLS, type PoolDefinition } from "../../workers/pools.ts";
 import * as searchAttributes from "../../workflows/search-attributes.ts";
@@ -54,7 +55,9 @@ describe("docs/operations.md", () => {
   });
 
   it("explains every metric of Mailkeel, and every Temporal metric that an alert reads", async () => {
-    const registries = [createMetrics("any", () => true).registry, openMetrics(pino({ level: "silent" })).registry];
+    const ofPool = createMetrics("any", () => true).registry;
+    openIntakeMetrics(ofPool, { connections: () => 0, reportsWaiting: () => 0 });
+    const registries = [ofPool, openMetrics(pino({ level: "silent" })).registry];
     const ours = registries.flatMap((registry) => registry.getMetricsAsArray()).map(({ name }) => name);
     const asked = read("deploy/prometheus/alerts.yml").match(/\b(mailkeel|temporal)_\w+/g) ?? [];
     for (const name of new Set([...ours.filter((metric) => metric.startsWith("mailkeel_")), ...asked])) {

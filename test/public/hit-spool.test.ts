@@ -47,7 +47,7 @@ const range = (from: number, to: number) => Array.from({ length: to - from }, (_
 /** A spool over a record of hits that a test reads and interrupts. */
 function openSpool({ folder, maxBytes = 1_000_000 }: { folder?: string; maxBytes?: number }) {
   const recorded = new Map<string, Hit[]>();
-  const state = { isAway: false, dropped: 0, waiting: { hits: 0, bytes: 0 } };
+  const state = { isAway: false, dropped: 0, ignored: 0, waiting: { hits: 0, bytes: 0 } };
   const spool = new HitSpool({
     folder,
     maxBytes,
@@ -60,6 +60,9 @@ function openSpool({ folder, maxBytes = 1_000_000 }: { folder?: string; maxBytes
       recorded: () => {},
       dropped: (hits) => {
         state.dropped += hits;
+      },
+      ignored: () => {
+        state.ignored++;
       },
       waiting: (waiting) => {
         state.waiting = waiting;
@@ -142,6 +145,17 @@ describe("Hits on their way to Postgres", () => {
     state.isAway = false;
     await spool.close();
     assert.equal(all().length + state.dropped, 50);
+  });
+
+  it("on one mail are recorded up to a number in a minute, and leave room for those on other mails", async () => {
+    const folder = newFolder();
+    const { spool, all, state } = openSpool({ folder });
+    await Promise.all(range(0, 5_000).map(() => spool.add(someHit(1))));
+    await spool.add({ ...someHit(1), kind: "clicked" });
+    await spool.add(someHit(2));
+    await spool.close();
+    assert.deepEqual(all(), [...Array<number>(31).fill(1), 2]);
+    assert.equal(state.ignored, 5_000 - 30);
   });
 
   it("are kept in memory, as many as it holds, where there is no folder", async () => {

@@ -268,6 +268,7 @@ describe("classifying reports that come by mail", () => {
       notification("Final-Recipient: rfc822; a@b.example\nAction: failed\nStatus: 5.1.1\n\n".repeat(20_000)),
     "folded fields": () =>
       notification(`Final-Recipient: rfc822; a@b.example\nDiagnostic-Code: x\n${" y\n".repeat(100_000)}`),
+    "400,000 empty lines": () => mail(`${plain}plain`, "\n".repeat(400_000)),
     JSON: () => mail(`${plain}plain`, '{"a":'.repeat(80_000)),
   };
   for (const [name, make] of Object.entries(BOMBS)) {
@@ -279,6 +280,12 @@ describe("classifying reports that come by mail", () => {
       assert.ok(recipients.length <= 100);
     });
   }
+
+  it("reads the first 10,000 lines", async () => {
+    const behind = (lines: number) => classifyMail(failed("5.1.1", "550 5.1.1 User unknown", "\n".repeat(lines)));
+    assert.equal((await behind(9_000)).kind, "hard");
+    assert.equal((await behind(11_000)).kind, "none");
+  });
 
   it("reads a report whose returned mail is cut off", async () => {
     const report = failed("5.1.1", "550 5.1.1 User unknown")

@@ -22,6 +22,7 @@ import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
+import { bounce, COMPLAINT, DOMAIN, HARD, SOFT } from "../support/reports.ts";
 import {
   caughtMails,
   ledgerStates,
@@ -36,55 +37,6 @@ import { snapshotTables } from "../support/tables.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
 
-const DOMAIN = "bounces.example.com";
-
-/** A notification that a server sends when it cannot deliver. */
-const bounce = (status: string, diagnostic: string, returned = "Subject: Hello\n\nHello"): string =>
-  `From: <MAILER-DAEMON@relay.example>
-Subject: Undelivered Mail Returned to Sender
-MIME-Version: 1.0
-Content-Type: multipart/report; report-type=delivery-status; boundary="b"
-
---b
-
-I could not deliver your mail.
---b
-Content-Type: message/delivery-status
-
-Reporting-MTA: dns; relay.example
-
-Final-Recipient: rfc822; someone@elsewhere.example
-Action: ${status.startsWith("2") ? "delivered" : "failed"}
-Status: ${status}
-Diagnostic-Code: smtp; ${diagnostic}
-
---b
-Content-Type: text/rfc822-headers
-
-${returned}
---b--
-`;
-const HARD = bounce("5.1.1", "550 5.1.1 User unknown");
-const SOFT = bounce("5.2.2", "552 5.2.2 Mailbox full");
-const COMPLAINT = `From: <fbl@provider.example>
-Subject: report
-MIME-Version: 1.0
-Content-Type: multipart/report; report-type=feedback-report; boundary="b"
-
---b
-Content-Type: message/feedback-report
-
-Feedback-Type: abuse
-Version: 1
-
---b
-Content-Type: message/rfc822
-
-Subject: Hello
-
-Hello
---b--
-`;
 const AWAY = `From: someone@elsewhere.example
 Subject: Automatic reply: Hello
 Auto-Submitted: auto-replied
@@ -330,6 +282,44 @@ describe("The intake of reports", function () {
     worker = await startWorker("intake", settings());
     assert.equal(await give(pathOf(ref), HARD), 250);
     assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+  });
+
+  it("has the fact of every mail that it answered with 250, at whatever moment it is killed", async () => {
+    const count = 300;
+    const { sendId, newsletterId } = await mailed(
+      team,
+      Array.from({ length: count }, (_, i) => `${unique("killed")}${i}@to.example`),
+    );
+    const left = Array.from({ length: count }, (_, i) => i + 1);
+    const answered: number[] = [];
+    const killAt = [1, 2, 3].map((kill) => Math.floor((kill - Math.random() / 2) * (count / 4)));
+    let restarting: Promise<unknown> = Promise.resolve();
+    const lane = async () => {
+      for (let seq = left.shift(); seq !== undefined; seq = left.shift()) {
+        if ((await give(pathOf({ sendId, seq }), HARD)) !== 250) {
+          // Its server sends it again.
+          left.push(seq);
+          await restarting;
+          continue;
+        }
+        answered.push(seq);
+        if (killAt[0] === undefined || answered.length < killAt[0]) continue;
+        killAt.shift();
+        worker.signal("SIGKILL");
+        restarting = (async () => {
+          const recorded = await recordedKinds(team, sendId);
+          const missing = answered.filter((each) => !recorded.includes(`${each} bounce:hard`));
+          worker = await startWorker("intake", settings());
+          assert.deepEqual(missing, [], "answered and not recorded");
+        })();
+        await restarting;
+      }
+    };
+    await Promise.all(Array.from({ length: 20 }, lane));
+    assert.deepEqual(killAt, []);
+    assert.equal((await recordedKinds(team, sendId)).length, count);
+    const figures = await api(team.keys.live).get("/analytics/overview", { query: { resource_id: newsletterId } });
+    assert.equal(figures.body.data.totals.bounced_hard, count, "each is counted once");
   });
 
   it("takes a flood of reports over many connections, and loses none", async () => {

@@ -9,7 +9,7 @@ import { addSource, pathOfSource } from "../../domain/reports/source.ts";
 import { pauseForComplaints, readSend, resumeSend } from "../../domain/sends/lifecycle.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
-import { recordSend } from "../public/ledger.ts";
+
 import { live, mailTo } from "../reports/mails.ts";
 import { sendGridComplaint, sendGridRequest } from "../reports/payloads.ts";
 import { eventually } from "../support/eventually.ts";
@@ -30,6 +30,7 @@ import {
   startTomorrow,
   untilStatus,
 } from "../support/sending.ts";
+import { recordSend } from "../support/sends.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient, untilDetails } from "../support/temporal.ts";
 
@@ -174,7 +175,7 @@ describe("The complaint gate of sends under way", function () {
     const em = () => team.em.fork();
     beforeEach(async () => {
       team = await makeTeam();
-      sendId = await recordSend(team, "nl_none");
+      sendId = await recordSend(em(), live(team), "nl_none", 1);
       await setStatus("SENDING");
     });
     const setStatus = (status: string) =>

@@ -29,6 +29,10 @@ describe("The settings", () => {
       OAUTH_ISSUER: "https://issuer.example.com",
       OAUTH_JWKS_URL: "https://issuer.example.com/jwks.json",
     },
+    "a certificate of the intake": {
+      INTAKE_TLS_KEY_FILE: "/etc/mailkeel/key.pem",
+      INTAKE_TLS_CERTIFICATE_FILE: "/etc/mailkeel/certificate.pem",
+    },
   };
 
   for (const [what, pair] of Object.entries(PAIRS)) {

@@ -1,0 +1,27 @@
+/**
+ * Counts the events of many keys in windows of a fixed length. The memory is bounded: after so many keys all counts start anew,
+ * so that a flood of keys can lift a limit for others, and never fill the memory.
+ */
+export class WindowCounts {
+  readonly #windowMs: number;
+  readonly #maxKeys: number;
+  #counts = new Map<string, number>();
+  #startedAt = Number.NEGATIVE_INFINITY;
+
+  constructor({ windowMs, maxKeys }: { windowMs: number; maxKeys: number }) {
+    this.#windowMs = windowMs;
+    this.#maxKeys = maxKeys;
+  }
+
+  /** Counts an event. @returns the events of the key in this window, with this one */
+  add(key: string): number {
+    const now = performance.now();
+    if (now - this.#startedAt > this.#windowMs || this.#counts.size >= this.#maxKeys) {
+      this.#counts = new Map();
+      this.#startedAt = now;
+    }
+    const count = (this.#counts.get(key) ?? 0) + 1;
+    this.#counts.set(key, count);
+    return count;
+  }
+}

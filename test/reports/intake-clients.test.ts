@@ -1,0 +1,322 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { connect as connectTls } from "node:tls";
+import nodemailer from "nodemailer";
+import { pino } from "pino";
+import { Registry } from "prom-client";
+import type { Env } from "../../config/env.ts";
+import { pickPort } from "../../config/ports.ts";
+import { type MikroORM, openDatabase } from "../../db/orm.ts";
+import { openVault } from "../../domain/crypto.ts";
+import { type MailRef, returnPath } from "../../domain/links.ts";
+import { INTAKE_TIMES, startIntake } from "../../workers/intake.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { DOMAIN, HARD } from "../support/reports.ts";
+import { stack } from "../support/stack.ts";
+import { mailed, mailTo, recordedKinds } from "./mails.ts";
+
+/** A client of its own: the whole network 127.0.0.0/8 is this machine. */
+const OTHER_ADDRESS = "127.0.0.2";
+
+interface Intake {
+  port: number;
+  /** Values of a counter of the intake by its label, without those that are 0. */
+  counts(name: "reports" | "refusals"): Promise<Record<string, number>>;
+  connections(): Promise<number>;
+  close(): Promise<void>;
+}
+
+describe("The intake, among hostile clients,", function () {
+  this.timeout(60_000);
+  let team: TestTeam;
+  let orm: MikroORM;
+  let env: Env;
+  let intake: Intake;
+  let pathOf: (ref: MailRef) => string;
+
+  before(async () => {
+    ({ env } = await stack());
+    team = await makeTeam();
+    orm = await openDatabase(env.DATABASE_URL, { poolMax: 4 });
+    pathOf = (ref) => returnPath(openVault(env), DOMAIN, ref);
+  });
+  after(() => orm.close(true));
+  afterEach(() => intake.close());
+
+  async function open(changes: Partial<Env> = {}, times: Partial<typeof INTAKE_TIMES> = {}): Promise<void> {
+    const port = pickPort();
+    const registry = new Registry();
+    const settings = { ...env, RETURN_PATH_DOMAIN: DOMAIN, INTAKE_SMTP_PORT: port, ...changes };
+    const deps = { env: settings, orm, vault: openVault(env), log: pino({ level: "silent" }) };
+    const { listen, close } = startIntake(deps, registry, { ...INTAKE_TIMES, lookMs: 20, ...times });
+    await listen();
+    const valuesOf = async (name: string) => (await registry.getSingleMetric(name)?.get())?.values ?? [];
+    intake = {
+      port,
+      counts: async (name) => {
+        const values = await valuesOf(`mailkeel_intake_${name}_total`);
+        const named = values.map(({ labels, value }) => [String(Object.values(labels)[0]), value] as const);
+        return Object.fromEntries(named.filter(([, value]) => value > 0));
+      },
+      connections: async () => (await valuesOf("mailkeel_intake_connections"))[0]?.value ?? -1,
+      close,
+    };
+  }
+
+  /** Sends a mail. @returns the code of the answer; undefined where the connection was closed */
+  async function give(to: string, raw: string | Buffer, options: { localAddress?: string; secure?: true } = {}) {
+    const tls = options.secure ? { requireTLS: true, tls: { rejectUnauthorized: false } } : { ignoreTLS: true };
+    const transport = nodemailer.createTransport({
+      host: "127.0.0.1",
+      port: intake.port,
+      ...options,
+      ...tls,
+      secure: false,
+    });
+    try {
+      return Number((await transport.sendMail({ envelope: { from: "", to }, raw })).response.slice(0, 3));
+    } catch (error) {
+      return (error as { responseCode?: number }).responseCode;
+    } finally {
+      transport.close();
+    }
+  }
+
+  /** A connection whose client sends any bytes. */
+  function call(localAddress = "127.0.0.1") {
+    const socket: Socket = connect({ port: intake.port, host: "127.0.0.1", localAddress });
+    let answers = "";
+    socket.on("error", () => {});
+    socket.setEncoding("latin1").on("data", (text: string) => {
+      answers += text;
+    });
+    const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+    return {
+      socket,
+      closed,
+      /** Codes of the last lines of all answers so far. */
+      codes: () => [...answers.matchAll(/^(\d{3}) /gm)].map(([, code]) => Number(code)),
+      answers: () => answers,
+      /** Sends bytes and waits for so many answers in all. */
+      async say(bytes: string, answersInAll: number): Promise<void> {
+        socket.write(bytes, "latin1");
+        await this.answered(answersInAll);
+      },
+      answered(count: number): Promise<unknown> {
+        return eventually(() => this.codes().length >= count, { withinMs: 20_000, what: `answer ${count}` });
+      },
+    };
+  }
+  const envelope = (to: string) => `MAIL FROM:<>\r\nRCPT TO:<${to}>\r\nDATA\r\n`;
+  const crlf = (text: string) => text.replaceAll(/\r?\n/g, "\r\n");
+
+  it("takes thousands of connections of one of them, and serves the others meanwhile", async () => {
+    await open({ INTAKE_MAX_CONNECTIONS: 20 });
+    const ref = await mailTo(team, `${unique("many")}@to.example`);
+    const held = 5;
+    const calls: ReturnType<typeof call>[] = [];
+    for (let round = 0; round < 10; round++) {
+      const some = Array.from({ length: 200 }, () => call(OTHER_ADDRESS));
+      calls.push(...some);
+      await eventually(() => calls.filter(({ socket }) => !socket.closed).length <= held, {
+        withinMs: 20_000,
+        what: "the share of one client",
+      });
+    }
+    assert.equal(calls.filter(({ socket }) => !socket.closed).length, held);
+    assert.deepEqual(await intake.counts("refusals"), { connections: 2_000 - held });
+    assert.equal(await give(pathOf(ref), HARD), 250);
+    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+    for (const { socket } of calls) socket.destroy();
+    await eventually(async () => (await intake.connections()) === 0, { what: "no connection" });
+    assert.equal(await give(pathOf(ref), HARD, { localAddress: OTHER_ADDRESS }), 250);
+  });
+
+  it("closes connections that bring no mail in time, though they never idle", async () => {
+    await open({}, { mailMs: 2_000 });
+    const ref = await mailTo(team, `${unique("slow")}@to.example`);
+    const inCommand = call(OTHER_ADDRESS);
+    const inMail = call(OTHER_ADDRESS);
+    await inMail.answered(1);
+    await inMail.say("EHLO x\r\n", 2);
+    await inMail.say(envelope(pathOf(ref)), 5);
+    const drips = setInterval(() => {
+      for (const { socket } of [inCommand, inMail]) if (!socket.destroyed) socket.write("x");
+    }, 20);
+    await eventually(async () => (await give(pathOf(ref), HARD)) === 250, { what: "the mail of another client" });
+    await Promise.all([inCommand.closed, inMail.closed]);
+    clearInterval(drips);
+    assert.equal((await intake.counts("refusals"))["slow"], 2);
+    assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+  });
+
+  it("closes connections that send commands without end, or a mail", async () => {
+    await open();
+    const ref = await mailTo(team, `${unique("endless")}@to.example`);
+    const commands = call(OTHER_ADDRESS);
+    await commands.answered(1);
+    await commands.say("EHLO x\r\n", 2);
+    const pour = (socket: Socket, bytes: string) => {
+      const more = () => {
+        while (!socket.destroyed && socket.write(bytes));
+      };
+      socket.on("drain", more);
+      more();
+    };
+    pour(commands.socket, "NOOP\r\n".repeat(1_000));
+    assert.equal(await give(pathOf(ref), HARD), 250);
+    const endless = call(OTHER_ADDRESS);
+    await endless.answered(1);
+    await endless.say("EHLO x\r\n", 2);
+    await endless.say(envelope(pathOf(ref)), 5);
+    pour(endless.socket, `${"x".repeat(998)}\r\n`.repeat(64));
+    await Promise.all([commands.closed, endless.closed]);
+    assert.deepEqual(await intake.counts("refusals"), { commands: 1, size: 1 });
+    assert.equal(await give(pathOf(ref), HARD), 250);
+  });
+
+  it("refuses a mail by the size that its client declares, before it is sent", async () => {
+    await open();
+    const client = call();
+    await client.answered(1);
+    await client.say("EHLO x\r\n", 2);
+    await client.say("MAIL FROM:<> SIZE=52428800\r\n", 3);
+    assert.equal(client.codes()[2], 552);
+    client.socket.destroy();
+  });
+
+  it("takes no second mail out of the lines of a first one", async () => {
+    await open();
+    const { sendId } = await mailed(team, [`${unique("first")}@to.example`, `${unique("second")}@to.example`]);
+    const [first, second] = [1, 2].map((seq) => pathOf({ sendId, seq }));
+    assert.ok(first !== undefined && second !== undefined);
+    for (const end of ["\n.\n", "\r\n.\n", "\n.\r\n", "\r.\r", "\r\n.\r", "\r.\r\n", "\r\n\0.\r\n"]) {
+      const client = call();
+      await client.answered(1);
+      await client.say("EHLO x\r\n", 2);
+      await client.say(envelope(first), 5);
+      await client.say(`${crlf(HARD)}${end}${envelope(second)}${crlf(HARD)}\r\n.\r\n`, 6);
+      await client.say("QUIT\r\n", 7);
+      assert.deepEqual(client.codes(), [220, 250, 250, 250, 354, 250, 221], JSON.stringify(end));
+    }
+    assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard"]);
+  });
+
+  it("reads the mails of one of them in turns with those of others", async () => {
+    await open();
+    const ref = await mailTo(team, `${unique("turn")}@to.example`);
+    // A mail that takes long to read: nested to the parser's limit, and all of it lines.
+    const parts = Array.from({ length: 15 }, (_, i) => `Content-Type: multipart/mixed; boundary=b${i}\n\n--b${i}\n`);
+    const heavy = `${parts.join("")}${"\n".repeat(256_000)}`;
+    const ended: string[] = [];
+    const heavyOnes = Array.from({ length: 12 }, async () => {
+      assert.equal(await give(pathOf(ref), heavy, { localAddress: OTHER_ADDRESS }), 250);
+      ended.push("heavy");
+    });
+    await eventually(() => ended.length > 0, { withinMs: 30_000, what: "the first heavy mail" });
+    assert.equal(await give(pathOf(ref), HARD), 250);
+    ended.push("other");
+    await Promise.all(heavyOnes);
+    assert.ok(ended.indexOf("other") < heavyOnes.length, ended.join(" "));
+  });
+
+  it("counts what it takes and what it refuses", async () => {
+    await open({ INTAKE_MAILS_PER_MINUTE: 6 });
+    const ref = await mailTo(team, `${unique("counted")}@to.example`);
+    const queued = await mailTo(team, `${unique("counted")}@to.example`, "QUEUED");
+    const sending = await mailTo(team, `${unique("counted")}@to.example`, "SENDING");
+    const forged = pathOf(ref).replace(/-[0-9a-f]{24}@/, `-${"0".repeat(24)}@`);
+    const given: [string, string, number][] = [
+      [pathOf(ref), HARD, 250],
+      [pathOf(ref), HARD, 250],
+      [pathOf(ref), "Subject: Hello\n\nHello", 250],
+      [pathOf(queued), HARD, 250],
+      [pathOf(sending), HARD, 451],
+      [forged, HARD, 550],
+      [pathOf(ref), HARD, 450],
+    ];
+    for (const [to, raw, code] of given) assert.equal(await give(to, raw), code);
+    assert.deepEqual(await intake.counts("reports"), { recorded: 1, known: 1, none: 1, not_mailed: 1, unsettled: 1 });
+    assert.deepEqual(await intake.counts("refusals"), { unsettled: 1, recipient: 1, mails: 1 });
+  });
+
+  it("asks to come again while Postgres is away, and counts it", async () => {
+    const away = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
+    const there = orm;
+    orm = away;
+    try {
+      await open();
+      assert.equal(await give(pathOf(await mailTo(team, `${unique("away")}@to.example`)), HARD), 451);
+      assert.deepEqual(await intake.counts("refusals"), { unavailable: 1 });
+    } finally {
+      orm = there;
+      await away.close(true);
+    }
+  });
+
+  describe("with STARTTLS", () => {
+    let folder: string;
+    const install = (name: "tls" | "sns") => {
+      for (const file of ["key.pem", "cert.pem"])
+        copyFileSync(`${import.meta.dirname}/../data/${name}/${file}`, `${folder}/${file}`);
+    };
+    const files = () => ({
+      INTAKE_TLS_KEY_FILE: `${folder}/key.pem`,
+      INTAKE_TLS_CERTIFICATE_FILE: `${folder}/cert.pem`,
+    });
+    beforeEach(() => {
+      folder = mkdtempSync(`${tmpdir()}/mailkeel-intake-`);
+      install("tls");
+    });
+    afterEach(() => rmSync(folder, { recursive: true }));
+
+    /** Begins TLS. @returns the name in the certificate */
+    async function shownName(): Promise<string> {
+      const client = call();
+      await client.answered(1);
+      await client.say("EHLO x\r\n", 2);
+      await client.say("STARTTLS\r\n", 3);
+      client.socket.removeAllListeners("data");
+      const secure = connectTls({ socket: client.socket, rejectUnauthorized: false });
+      await once(secure, "secureConnect");
+      const { CN } = secure.getPeerCertificate().subject;
+      secure.destroy();
+      return String(CN);
+    }
+
+    it("takes reports over it, shows a renewed certificate without a restart, and keeps the old one while the files are wrong", async () => {
+      await open({ ...files(), INTAKE_MAX_CONNECTIONS: 8 }, { certificateMs: 20 });
+      const ref = await mailTo(team, `${unique("tls")}@to.example`);
+      // More than the client may hold at once: each is counted until it is closed, also in TLS.
+      for (let i = 0; i < 5; i++) assert.equal(await give(pathOf(ref), HARD, { secure: true }), 250);
+      assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
+      assert.equal(await shownName(), "Mailkeel tests");
+      writeFileSync(`${folder}/cert.pem`, "no certificate");
+      install("sns");
+      await eventually(async () => (await shownName()) === "sns.amazonaws.com", {
+        withinMs: 10_000,
+        what: "the other",
+      });
+      writeFileSync(`${folder}/key.pem`, "no key");
+      assert.equal(await shownName(), "sns.amazonaws.com");
+      assert.equal(await give(pathOf(ref), HARD), 250);
+    });
+
+    it("does not start with a key and a certificate that do not belong together, or are not there", async () => {
+      copyFileSync(`${import.meta.dirname}/../data/sns/key.pem`, `${folder}/key.pem`);
+      await assert.rejects(open(files()), /they must hold a key and its certificate/);
+      rmSync(`${folder}/key.pem`);
+      await assert.rejects(open(files()), /INTAKE_TLS_KEY_FILE: its file cannot be read \(ENOENT\)/);
+      await open();
+      const client = call();
+      await client.answered(1);
+      await client.say("EHLO x\r\n", 2);
+      assert.doesNotMatch(client.answers(), /STARTTLS/);
+      client.socket.destroy();
+    });
+  });
+});

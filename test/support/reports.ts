@@ -1,0 +1,52 @@
+/** The domain of return paths. */
+export const DOMAIN = "bounces.example.com";
+
+/** A notification that a server sends when it cannot deliver. */
+export const bounce = (status: string, diagnostic: string, returned = "Subject: Hello\n\nHello"): string =>
+  `From: <MAILER-DAEMON@relay.example>
+Subject: Undelivered Mail Returned to Sender
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary="b"
+
+--b
+
+I could not deliver your mail.
+--b
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; relay.example
+
+Final-Recipient: rfc822; someone@elsewhere.example
+Action: ${status.startsWith("2") ? "delivered" : "failed"}
+Status: ${status}
+Diagnostic-Code: smtp; ${diagnostic}
+
+--b
+Content-Type: text/rfc822-headers
+
+${returned}
+--b--
+`;
+export const HARD = bounce("5.1.1", "550 5.1.1 User unknown");
+export const SOFT = bounce("5.2.2", "552 5.2.2 Mailbox full");
+
+/** A complaint of a feedback loop. */
+export const COMPLAINT = `From: <fbl@provider.example>
+Subject: report
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=feedback-report; boundary="b"
+
+--b
+Content-Type: message/feedback-report
+
+Feedback-Type: abuse
+Version: 1
+
+--b
+Content-Type: message/rfc822
+
+Subject: Hello
+
+Hello
+--b--
+`;
