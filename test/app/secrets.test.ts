@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { formatKeys } from "../../config/env.ts";
 import { forTenant, kysely } from "../../db/orm.ts";
+import { accessTokenOf, grantContext } from "../../domain/account-tokens.ts";
 import { connectAccount, passwordContext } from "../../domain/accounts.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { SEALED_COLUMNS } from "../../domain/sealed.ts";
@@ -20,6 +21,7 @@ import {
 } from "../support/own-database.ts";
 
 const RECEIVER = "127.0.0.1:9";
+const ACCESS_TOKEN = "an-access-token";
 const PASSWORD = "the password of the account";
 const HEADERS = { "x-token": "a header's credential" };
 
@@ -96,11 +98,21 @@ describe("Rotating the secrets by the command line", function () {
         security: "none",
         username: "user",
         password: PASSWORD,
+        grant: {
+          tokenUrl: "https://provider.example/token",
+          clientId: "client",
+          clientSecret: null,
+          refreshToken: "r",
+        },
         maxConnections: 1,
         hourlyLimit: null,
         dailyLimit: null,
       },
-      { vault, verify: async () => ({ ok: true }) },
+      {
+        vault,
+        verify: async () => ({ ok: true }),
+        postForm: async () => ({ status: 200, text: JSON.stringify({ access_token: ACCESS_TOKEN }) }),
+      },
     );
     return { client, register, registered, webhookId, secret, accountId: account.id };
   }
@@ -153,6 +165,14 @@ describe("Rotating the secrets by the command line", function () {
       .where("id", "=", accountId)
       .executeTakeFirstOrThrow();
     assert.equal(vault.decrypt(account.encrypted_password ?? "", passwordContext(accountId)), PASSWORD);
+    const postForm = () => Promise.reject(new Error("the token lives"));
+    assert.equal(await accessTokenOf(database.orm.em.fork(), accountId, { vault, postForm }), ACCESS_TOKEN);
+    const grant = await db
+      .selectFrom("account_grants")
+      .select("encrypted_grant")
+      .where("account_id", "=", accountId)
+      .executeTakeFirstOrThrow();
+    assert.equal(JSON.parse(vault.decrypt(grant.encrypted_grant, grantContext(accountId))).refreshToken, "r");
   });
 
   it("names texts that no key opens, and re-encrypts the others", async () => {
