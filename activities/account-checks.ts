@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { claimDueChecks, type DueCheck, planCheck, type Room, recordCheck } from "../domain/account-checks.ts";
-import { openTokenPost } from "../domain/account-tokens.ts";
-import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
+import { openTokenPost, type PostForm } from "../domain/account-tokens.ts";
+import { openSmtpGuard, type SmtpGuard } from "../domain/mail/smtp-guard.ts";
 import {
   checkHolder,
   LEASE_SECONDS,
@@ -43,14 +43,22 @@ export const createAccountCheckActivities = (deps: CheckDeps): AccountCheckActiv
   checkAccounts: () => whileBeating(() => checkDueAccounts(deps)),
 });
 
+/** The way to servers that customers name. */
+interface Network {
+  guard: SmtpGuard;
+  postForm: PostForm;
+}
+
 type CheckDeps = Pick<ActivityDeps, "orm" | "vault" | "log" | "env" | "workerId" | "stopping">;
 
 /**
- * Checks the accounts that are due, some at once: of each host and of each team a few, at a host one after the other, and accounts that were failing before in half of the places at most. So neither a server that does not answer nor
- * one team's many accounts delay the others.
+ * Checks the accounts that are due, some at once: a few of each host, with a pause between their beginnings, a few of each
+ * team, and accounts that were failing before in half of the places at most. So neither a server that does not answer nor
+ * the many accounts of one team delay the others.
  */
 export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked> {
   const { orm, env, stopping } = deps;
+  const network: Network = { guard: openSmtpGuard(env), postForm: openTokenPost(env) };
   const result: AccountsChecked = { working: 0, failing: 0, postponed: 0 };
   const running = new Map<string, { check: DueCheck; ended: Promise<void> }>();
   /** Hosts of checks that have just begun, and when, as `performance.now()`. */
@@ -62,7 +70,7 @@ export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked
     const checks = [...running.values()].map(({ check }) => check);
     const room: Room = {
       checks: env.ACCOUNT_CHECKS_AT_ONCE - checks.length,
-      forFailing: checks.filter(({ isFailing }) => isFailing).length < env.ACCOUNT_CHECKS_AT_ONCE / 2,
+      failing: Math.floor(env.ACCOUNT_CHECKS_AT_ONCE / 2) - checks.filter(({ isFailing }) => isFailing).length,
       exceptHosts: [
         ...begun.keys(),
         ...valuesWith(
@@ -79,7 +87,7 @@ export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked
     const due = mayBegin && room.checks > 0 ? await claimDueChecks(orm.em.fork(), room) : [];
     for (const check of due) {
       begun.set(check.host, performance.now());
-      const ended = checkAccount(deps, check).then((outcome) => {
+      const ended = checkAccount({ ...deps, ...network }, check).then((outcome) => {
         result[outcome]++;
         running.delete(check.accountId);
       });
@@ -96,7 +104,7 @@ const valuesWith = (count: number, values: readonly string[]): string[] =>
   [...Map.groupBy(values, (value) => value)].filter(([, same]) => same.length >= count).map(([value]) => value);
 
 /** Checks one account, and records the result. Never rejects: a check that was claimed and not recorded is repeated later. */
-async function checkAccount(deps: CheckDeps, check: DueCheck): Promise<keyof AccountsChecked> {
+async function checkAccount(deps: CheckDeps & Network, check: DueCheck): Promise<keyof AccountsChecked> {
   const { orm, env, log, stopping, workerId } = deps;
   const { accountId } = check;
   try {
@@ -118,10 +126,11 @@ async function checkAccount(deps: CheckDeps, check: DueCheck): Promise<keyof Acc
   }
 }
 
-async function logIn({ orm, vault, env, stopping }: CheckDeps, check: DueCheck): Promise<AccountCheck> {
+async function logIn(deps: CheckDeps & Network, check: DueCheck): Promise<AccountCheck> {
+  const { orm, env, guard, stopping } = deps;
   const server = await readAccountServer(orm.em.fork(), check);
-  const login = loginOf(check.accountId, server, { orm, vault, postForm: openTokenPost(env) });
-  return verifyAccount({ ...login, guard: openSmtpGuard(env), timeoutMs: env.SMTP_TIMEOUT_MS }, stopping);
+  const login = loginOf(check.accountId, server, deps);
+  return verifyAccount({ ...login, guard, timeoutMs: env.SMTP_TIMEOUT_MS }, stopping);
 }
 
 /** Keeps the check's lease of a connection while `work` runs, and gives it back. */

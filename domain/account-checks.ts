@@ -25,8 +25,8 @@ const JITTER = 0.2;
 /** Checks that may be begun now. */
 export interface Room {
   checks: number;
-  /** Whether accounts that are failing may be checked, too. */
-  forFailing: boolean;
+  /** How many of them may be of accounts that are failing. */
+  failing: number;
   /** Hosts that may not be asked now. */
   exceptHosts: readonly string[];
   /** Teams that have as many checks under way as they may have. */
@@ -48,14 +48,16 @@ export async function claimDueChecks(em: EntityManager, room: Room): Promise<Due
       ) f
       where c.next_at <= clock_timestamp() and a.status in ('PENDING', 'ACTIVE', 'ERROR')
         and a.host <> all(${[...room.exceptHosts]}::text[]) and a.team_id <> all(${[...room.exceptTeams]}::text[])
-        and (${room.forFailing} or not f.failing)
+        and (${room.failing} > 0 or not f.failing)
       order by a.host, a.team_id, c.next_at
     ), of_hosts as (
       select distinct on (host) * from waiting order by host, random()
     ), of_teams as (
       select distinct on (team_id) * from of_hosts order by team_id, next_at
+    ), numbered as (
+      select *, count(*) filter (where failing) over (order by next_at, account_id) as nth_failing from of_teams
     ), due as (
-      select * from of_teams order by next_at limit ${room.checks}
+      select * from numbered where not failing or nth_failing <= ${room.failing} order by next_at limit ${room.checks}
     )
     update account_checks c set next_at = clock_timestamp() + make_interval(secs => ${CLAIM_SECONDS})
     from due d where c.account_id = d.account_id and c.next_at <= clock_timestamp()
@@ -91,13 +93,7 @@ export function recordCheck(
       .forUpdate()
       .executeTakeFirst();
     if (known?.findings !== findings) return false;
-    if (failure) {
-      const { lastedSeconds } = await recordRefusedLogin(tx, account, failure, errorPolicyOf(settings));
-      await planCheck(tx, accountId, waitAfterFailure(failure, lastedSeconds, settings));
-    } else {
-      await recordLogin(tx, account);
-      await planCheck(tx, accountId, settings.ACCOUNT_CHECK_SECONDS);
-    }
+    // Before the refusals: leases lock the account's row and then these, too.
     await kysely(tx)
       .updateTable("email_accounts")
       .set({
@@ -109,6 +105,13 @@ export function recordCheck(
       .where("id", "=", accountId)
       .where("status", "<>", "SUSPENDED")
       .execute();
+    if (failure) {
+      const { lastedSeconds } = await recordRefusedLogin(tx, account, failure, errorPolicyOf(settings));
+      await planCheck(tx, accountId, waitAfterFailure(failure, lastedSeconds, settings));
+    } else {
+      await recordLogin(tx, account);
+      await planCheck(tx, accountId, settings.ACCOUNT_CHECK_SECONDS);
+    }
     return true;
   });
 }

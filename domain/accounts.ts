@@ -323,6 +323,8 @@ export function recordRefusedLogin(
 ): Promise<Refusals> {
   return transaction(em, async (tx) => {
     await noteFinding(tx, account.accountId);
+    // In the order in which connections are leased: the account's row, then that of its refusals.
+    await lockAccount(tx, account);
     const refusals = await recordRefusal(tx, account.accountId, failure);
     const hasLasted = refusals.count >= policy.failures && refusals.lastedSeconds >= policy.seconds;
     if (!failure.temporary || hasLasted) await recordAccountFailure(tx, account, failure.reason);
@@ -349,6 +351,16 @@ async function recover(em: EntityManager, account: SendingAccount, condition = s
     .where(condition)
     .executeTakeFirst();
   if (recorded.numUpdatedRows > 0n) await emitStatus(em, account, "account.recovered", account.accountId);
+}
+
+async function lockAccount(em: EntityManager, account: SendingAccount): Promise<void> {
+  await kysely(em)
+    .selectFrom("email_accounts")
+    .select("id")
+    .where("id", "=", account.accountId)
+    .where(ofTenant(account))
+    .forUpdate()
+    .execute();
 }
 
 /** How soon an account is checked after something was found of it without a check. */
