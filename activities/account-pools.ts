@@ -1,10 +1,12 @@
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { passwordContext, recordLogin, recordRefusedLogin } from "../domain/accounts.ts";
+import { accessTokenOf, type PostForm } from "../domain/account-tokens.ts";
+import { type ErrorPolicy, passwordContext, recordLogin, recordRefusedLogin } from "../domain/accounts.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { AccountFailure } from "../domain/mail/outcome.ts";
 import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
 import {
+  type AccountServer,
   LEASE_SECONDS,
   leaseConnections,
   readAccountServer,
@@ -14,7 +16,7 @@ import {
 } from "../domain/sends/account-capacity.ts";
 import type { Refusal } from "../domain/sends/account-refusals.ts";
 import type { TeamSlots } from "./dispatch/team-slots.ts";
-import { SmtpPool } from "./smtp/pool.ts";
+import { type SmtpAccount, SmtpPool } from "./smtp/pool.ts";
 
 /** Rows that may be SENDING at once, per connection: one in flight, one staged, one not yet settled. */
 const ROWS_PER_CONNECTION = 3;
@@ -82,13 +84,40 @@ interface Held extends AccountPool {
 /** How long an unused pool keeps its connections and its lease: the gap between two slices of a send. */
 const IDLE_MS = 5_000;
 
-interface Options {
+/** Opens what an account logs in with. */
+export interface LoginDeps {
   orm: MikroORM;
   vault: Vault;
+  postForm: PostForm;
+}
+
+/** An account's server and its credentials. */
+export function loginOf(
+  accountId: string,
+  server: AccountServer,
+  { orm, vault, postForm }: LoginDeps,
+): Pick<SmtpAccount, "host" | "port" | "secure" | "user" | "pass" | "accessToken"> {
+  const { host, port, security: secure, username, encrypted_password: sealed, grant_version } = server;
+  const user = username ?? undefined;
+  if (grant_version !== null) {
+    const accessToken = (refused?: string) => accessTokenOf(orm.em.fork(), accountId, { vault, postForm }, refused);
+    return { host, port, secure, user, accessToken };
+  }
+  return {
+    host,
+    port,
+    secure,
+    user,
+    pass: sealed === null ? undefined : vault.decrypt(sealed, passwordContext(accountId)),
+  };
+}
+
+interface Options extends LoginDeps {
   log: Logger;
   workerId: string;
   guard: SmtpGuard;
   slots: Pick<TeamSlots, "restMs" | "countFill">;
+  errorPolicy: ErrorPolicy;
   timeoutMs: number;
 }
 
@@ -120,7 +149,7 @@ export class AccountPools {
     account: SendingAccount,
     { tryNow = false }: { tryNow?: boolean | undefined },
   ): Promise<AccountPool | NoPool> {
-    const { orm, vault, workerId, guard, slots, timeoutMs } = this.#options;
+    const { orm, workerId, guard, slots, timeoutMs } = this.#options;
     const { accountId, teamId } = account;
     const isLoggedIn = this.#held.get(accountId)?.pool.isLoggedIn ?? false;
     const lease = await leaseConnections(orm.em.fork(), account, workerId, { isLoggedIn, tryNow });
@@ -136,14 +165,9 @@ export class AccountPools {
       held = undefined;
     }
     if (!held) {
-      const pass = server.encrypted_password;
       const pool = new SmtpPool({
-        host: server.host,
-        port: server.port,
+        ...loginOf(accountId, server, this.#options),
         guard,
-        secure: server.security,
-        user: server.username ?? undefined,
-        pass: pass === null ? undefined : vault.decrypt(pass, passwordContext(accountId)),
         timeoutMs,
         maxConnections: connections,
         thread: { restMs: () => slots.restMs(teamId), countFill: (tookMs) => slots.countFill(teamId, tookMs) },
@@ -211,12 +235,14 @@ export class AccountPools {
 
   /** Records that the server refused the account, or lets it in again, for all processes. */
   #recordAccess(account: SendingAccount, failure: AccountFailure | undefined): void {
-    const { orm, log } = this.#options;
+    const { orm, log, errorPolicy } = this.#options;
     const { accountId } = account;
     if (failure) this.#refused.add(accountId);
     else if (!this.#refused.delete(accountId)) return;
-    const record = () =>
-      failure ? recordRefusedLogin(orm.em.fork(), account, failure) : recordLogin(orm.em.fork(), account);
+    const record = async () => {
+      if (failure) await recordRefusedLogin(orm.em.fork(), account, failure, errorPolicy);
+      else await recordLogin(orm.em.fork(), account);
+    };
     void this.#inTurn(accountId, record).catch((error: unknown) =>
       log.warn({ accountId, err: error }, "whether the server lets an account in could not be recorded"),
     );

@@ -1,6 +1,7 @@
 import { Context } from "@temporalio/activity";
 import type { EntityManager } from "../db/orm.ts";
-import { isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts.ts";
+import { openTokenPost } from "../domain/account-tokens.ts";
+import { errorPolicyOf, isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { readContent } from "../domain/sends/content.ts";
@@ -76,7 +77,12 @@ export function createDispatchActivities(deps: ActivityDeps): DispatchActivities
   const { orm, vault, log, workerId, env } = deps;
   const guard = openSmtpGuard(env);
   const slots = new TeamSlots(SLICES_PER_TEAM);
-  const pools = new AccountPools({ orm, vault, log, workerId, guard, slots, timeoutMs: env.SMTP_TIMEOUT_MS });
+  const pools = new AccountPools({
+    ...{ orm, vault, log, workerId, guard, slots },
+    postForm: openTokenPost(env),
+    errorPolicy: errorPolicyOf(env),
+    timeoutMs: env.SMTP_TIMEOUT_MS,
+  });
   const messages = new ComposedMessages();
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
   const mail = (slice: SliceInput) => dispatchSlice(deps, pools, messages, slice);

@@ -27,8 +27,13 @@ import type { AppSettings } from "./settings.ts";
 
 const realLogin =
   ({ env }: AppSettings): VerifyLogin =>
-  (login) =>
-    verifyAccount({ ...login, guard: openSmtpGuard(env), timeoutMs: env.SMTP_TIMEOUT_MS });
+  ({ accessToken, ...login }) =>
+    verifyAccount({
+      ...login,
+      accessToken: accessToken === undefined ? undefined : async () => accessToken,
+      guard: openSmtpGuard(env),
+      timeoutMs: env.SMTP_TIMEOUT_MS,
+    });
 
 const program = new Command("app")
   .description(

@@ -1,6 +1,7 @@
 import { ENVIRONMENTS, type Environment } from "../db/entities/shared.ts";
 import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
+import { openTokenPost, type PostForm } from "../domain/account-tokens.ts";
 import type { VerifyLogin } from "../domain/accounts.ts";
 import { openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
@@ -20,6 +21,7 @@ export interface Session extends AppSettings {
   orm: MikroORM;
   vault: Vault;
   verify: VerifyLogin;
+  postForm: PostForm;
   /** Waits for the DNS: not to be called in a transaction. */
   checkWebhookUrl: CheckUrl;
 }
@@ -53,6 +55,7 @@ export async function withSession<T>(
       orm,
       vault,
       verify: verify(settings),
+      postForm: openTokenPost(settings.env),
       checkWebhookUrl: guardedUrl(openUrlGuard(settings.env)),
     });
   } finally {

@@ -717,7 +717,7 @@ export type EmailAccount = {
     | "SMTP_POSTMARK"
     | "SMTP_SENDGRID"
     | "SMTP_OTHER";
-  /** Only an `ACTIVE` account sends. */
+  /** Only an `ACTIVE` account sends. `PENDING` until its first login, `ERROR` while its server refuses it or does not answer, `SUSPENDED` by the operator, `REVOKED` once the mailbox has withdrawn its access. */
   status: "PENDING" | "ACTIVE" | "ERROR" | "SUSPENDED" | "REVOKED";
   /** When its login was last checked. */
   last_checked_at: string | null;

@@ -169,6 +169,16 @@ const settings = z.object({
   ),
   /** Networks that neither webhooks nor sending accounts may reach, e.g. this service's own public addresses. */
   EGRESS_DENIED_NETWORKS: list(isNetwork, "must be networks such as 203.0.113.0/24, separated by commas"),
+  /** How often a sending account is checked by a login, in seconds; each time up to a fifth sooner or later. */
+  ACCOUNT_CHECK_SECONDS: integer(60, 604_800).default(3_600),
+  /** How soon it is checked again after a failure that may pass, in seconds; likewise. */
+  ACCOUNT_RECHECK_SECONDS: integer(10, 86_400).default(300),
+  /** Failures in a row that may pass after which an account is in ERROR, once ACCOUNT_FAILING_SECONDS have passed too. */
+  ACCOUNT_FAILURES_TO_ERROR: integer(1, 1_000).default(3),
+  /** Seconds since the first of them. */
+  ACCOUNT_FAILING_SECONDS: integer(0, 604_800).default(900),
+  /** Accounts that are checked at once. */
+  ACCOUNT_CHECKS_AT_ONCE: integer(2, 1_000).default(20),
   /** Most messages staged in one committed statement before they are sent. */
   DISPATCH_BATCH_SIZE: integer(1, 1_000).default(100),
   /** Recipients after which a slice of dispatch ends, so that other teams' sends get their turn. */

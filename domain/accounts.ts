@@ -1,15 +1,27 @@
 import { LockMode, UniqueConstraintViolationException } from "@mikro-orm/postgresql";
 import { type RawBuilder, sql } from "kysely";
+import type { Env } from "../config/env.ts";
 import { type AccountProvider, type AccountStatus, EmailAccount, type SmtpSecurity } from "../db/entities/account.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
+import {
+  accessTokenOf,
+  deleteGrant,
+  hasGrant,
+  type OAuthGrant,
+  type PostForm,
+  storeGrant,
+  TokenError,
+  type TriedGrant,
+  tryGrant,
+} from "./account-tokens.ts";
 import { hasControlCharacter } from "./audience/rules.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError, notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import type { AccountFailure, SmtpReason } from "./mail/outcome.ts";
 import type { SendingAccount } from "./sends/account-capacity.ts";
-import { forgetRefusals, recordRefusal } from "./sends/account-refusals.ts";
+import { forgetRefusals, type Refusals, recordRefusal } from "./sends/account-refusals.ts";
 import { emit } from "./webhooks/emit.ts";
 import { accountRecord } from "./webhooks/records.ts";
 
@@ -25,6 +37,8 @@ export interface AccountFields {
   security: SmtpSecurity;
   username: string | null;
   password: string | null;
+  /** The mailbox's OAuth grant, in place of a password. */
+  grant?: OAuthGrant | undefined;
   /** Connections that may be open at once, over all workers. */
   maxConnections: number;
   /** Messages per clock hour and per UTC day; null is unlimited. */
@@ -39,6 +53,8 @@ export interface SmtpLogin {
   secure: SmtpSecurity;
   user?: string | undefined;
   pass?: string | undefined;
+  /** Logs in by XOAUTH2, in place of the password. */
+  accessToken?: string | undefined;
 }
 
 /** Connects and logs in; activities/smtp/pool.ts has the real one. `message` is fit to be shown. */
@@ -52,6 +68,8 @@ export class AccountCheckError extends Error {
 interface AccountDeps {
   vault: Vault;
   verify: VerifyLogin;
+  /** Asks token endpoints; accounts with an OAuth grant need it. */
+  postForm?: PostForm;
 }
 
 /** Binds an encrypted password to its row: moved to another one, it does not decrypt. */
@@ -60,38 +78,44 @@ export const passwordContext = (accountId: string): string => `email_accounts/${
 /**
  * Connects a sending account after a real login has worked; the account is ACTIVE then. Call it outside a transaction:
  * the login may take long.
+ * @param options `isPending`: without a login; the account is PENDING until a scheduled check has logged in
  * @throws {AccountCheckError} when the server refuses the login; nothing is stored then
  * @throws {ApiError} `resource_already_exists` when the tenant has an account of this address
  */
 export async function connectAccount(
   em: EntityManager,
   tenant: Tenant,
-  { password, ...fields }: AccountFields,
-  { vault, verify }: AccountDeps,
+  { password, grant, ...fields }: AccountFields,
+  deps: AccountDeps,
+  { isPending = false } = {},
 ): Promise<EmailAccount> {
   if (hasControlCharacter(fields.displayName)) {
     throw new ApiError("validation_failed", "A display name has one line, without control characters.", {
       param: "display_name",
     });
   }
-  await checkLogin(verify, { ...fields, password });
+  const { vault } = deps;
+  const tried = isPending ? grant && { grant } : await checkLogin(deps, fields, { password, grant });
   const id = newId("account");
-  const account = em.create(EmailAccount, {
-    id,
-    ...tenant,
-    ...fields,
-    status: "ACTIVE",
-    encryptedPassword: password === null ? null : vault.encrypt(password, passwordContext(id)),
-    lastCheckedAt: new Date(),
-    lastError: null,
-  });
   try {
-    await em.flush();
+    return await transaction(em, async (tx) => {
+      const account = tx.create(EmailAccount, {
+        id,
+        ...tenant,
+        ...fields,
+        status: isPending ? "PENDING" : "ACTIVE",
+        encryptedPassword: password === null ? null : vault.encrypt(password, passwordContext(id)),
+        lastCheckedAt: isPending ? null : new Date(),
+        lastError: null,
+      });
+      await tx.flush();
+      if (tried) await storeGrant(tx, id, tried, vault);
+      return account;
+    });
   } catch (error) {
     if (!(error instanceof UniqueConstraintViolationException)) throw error;
     throw new ApiError("resource_already_exists", "An account with this address is connected already.");
   }
-  return account;
 }
 
 /**
@@ -117,43 +141,97 @@ export async function suspendAccount(em: EntityManager, accountId: string): Prom
  * @throws {AccountCheckError} when the server refuses the login; the account stays as it is
  * @throws {ApiError} `not_found`; `resource_state_invalid` when its access was revoked for good
  */
-export async function resumeAccount(
-  em: EntityManager,
-  accountId: string,
-  { vault, verify }: AccountDeps,
-): Promise<EmailAccount> {
+export async function resumeAccount(em: EntityManager, accountId: string, deps: AccountDeps): Promise<EmailAccount> {
   const known = await readAccount(em, accountId);
+  refuseRevoked(known);
   const { encryptedPassword } = known;
-  const password = encryptedPassword == null ? null : vault.decrypt(encryptedPassword, passwordContext(accountId));
-  await checkLogin(verify, { ...known, username: known.username ?? null, password });
+  const password = encryptedPassword == null ? null : deps.vault.decrypt(encryptedPassword, passwordContext(accountId));
+  const accessToken = (await hasGrant(em, accountId))
+    ? await orCheckError(accessTokenOf(em, accountId, { vault: deps.vault, postForm: postFormOf(deps) }))
+    : undefined;
+  await verifyLogin(deps, known, { password, accessToken });
   return setStatus(em, accountId, { status: "ACTIVE", lastCheckedAt: new Date(), lastError: null });
 }
 
-function setStatus(
+/** Credentials of an account; without a user name there is no login. */
+export type Credentials = Pick<AccountFields, "username" | "password" | "grant">;
+
+/**
+ * Gives an account other credentials once a login works with them. The account is ACTIVE then, also one whose access was
+ * revoked; one that an operator suspended stays SUSPENDED.
+ * @throws {AccountCheckError} when the server refuses the login; the account keeps its credentials
+ * @throws {ApiError} `not_found`
+ */
+export async function replaceCredentials(
   em: EntityManager,
   accountId: string,
-  change: { status: AccountStatus; lastCheckedAt?: Date; lastError?: null },
+  { username, password, grant }: Credentials,
+  deps: AccountDeps,
+): Promise<EmailAccount> {
+  const { vault } = deps;
+  const known = await readAccount(em, accountId);
+  const tried = await checkLogin(deps, { ...known, username }, { password, grant });
+  return transaction(em, async (tx) => {
+    await (tried ? storeGrant(tx, accountId, tried, vault) : deleteGrant(tx, accountId));
+    return changeStatus(tx, accountId, ({ status }) => ({
+      username,
+      encryptedPassword: password === null ? null : vault.encrypt(password, passwordContext(accountId)),
+      status: status === "SUSPENDED" ? status : "ACTIVE",
+      lastCheckedAt: new Date(),
+      lastError: null,
+    }));
+  });
+}
+
+function refuseRevoked({ status }: Pick<EmailAccount, "status">): void {
+  if (status !== "REVOKED") return;
+  throw new ApiError("resource_state_invalid", "The account's access was revoked; give it new credentials.");
+}
+
+interface StatusChange {
+  status: AccountStatus;
+  lastCheckedAt?: Date;
+  lastError?: null;
+  username?: string | null;
+  encryptedPassword?: string | null;
+}
+
+function setStatus(em: EntityManager, accountId: string, change: StatusChange): Promise<EmailAccount> {
+  return changeStatus(em, accountId, (account) => {
+    refuseRevoked(account);
+    return change;
+  });
+}
+
+function changeStatus(
+  em: EntityManager,
+  accountId: string,
+  changeOf: (account: EmailAccount) => StatusChange,
 ): Promise<EmailAccount> {
   return transaction(em, async (em) => {
+    await noteFinding(em, accountId);
     const account = await em.findOne(
       EmailAccount,
       { id: accountId },
       { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true },
     );
     if (!account) throw notFound();
-    if (account.status === "REVOKED") throw new ApiError("resource_state_invalid", "The account's access was revoked.");
-    const worked = isWorking(account);
+    const { status } = account;
+    const change = changeOf(account);
     em.assign(account, change);
     await em.flush();
     if (change.lastError === null) await forgetRefusals(em, accountId);
-    if (isWorking(account) !== worked) {
-      await emitStatus(em, account, worked ? "account.error" : "account.recovered", accountId);
-    }
+    const event = statusEvent(status, account.status);
+    if (event) await emitStatus(em, account, event, accountId);
     return em.refreshOrFail(account);
   });
 }
 
-const isWorking = ({ status }: EmailAccount): boolean => status === "ACTIVE";
+/** The event of a change of status: an account that works for the first time has not recovered. */
+function statusEvent(from: AccountStatus, to: AccountStatus): "account.error" | "account.recovered" | undefined {
+  if (to === "ACTIVE") return from === "ACTIVE" || from === "PENDING" ? undefined : "account.recovered";
+  return from === "ACTIVE" ? "account.error" : undefined;
+}
 
 const emitStatus = (
   em: EntityManager,
@@ -168,12 +246,14 @@ const emitStatus = (
 
 /** Reasons that pause a send and would pause every other send of the account too. */
 const ACCOUNT_FAILURES: ReadonlySet<string> = new Set<SmtpReason>([
+  "access_revoked",
   "greeting_refused",
   "login_in_clear_text",
   "login_refused",
   "sender_refused",
   "server_forbidden",
   "tls_failed",
+  "token_refused",
 ]);
 
 /** Whether a send was paused by a failure of its account, which lasts until the account is repaired. */
@@ -190,16 +270,40 @@ const SENDER_REFUSED = "sender_refused" satisfies SmtpReason;
 export const mayMail = (accounts: string): RawBuilder<boolean> =>
   sql<boolean>`(${sql.ref(`${accounts}.status`)} in ('ACTIVE', 'ERROR'))`;
 
-/** Takes an ACTIVE account to ERROR; another status stays as it is. */
-export async function recordAccountFailure(em: EntityManager, account: SendingAccount, reason: string): Promise<void> {
-  const recorded = await kysely(em)
-    .updateTable("email_accounts")
-    .set({ status: "ERROR", last_error: reason, last_checked_at: sql<string>`now()` })
-    .where(ofTenant(account))
-    .where("id", "=", account.accountId)
-    .where("status", "=", "ACTIVE")
-    .executeTakeFirst();
-  if (recorded.numUpdatedRows > 0n) await emitStatus(em, account, "account.error", account.accountId);
+/** Why an account is REVOKED: only other credentials can make it ACTIVE again. */
+const ACCESS_REVOKED = "access_revoked" satisfies SmtpReason;
+
+/** Failures that may pass after which an account is in ERROR: so many in a row, and so long since the first. */
+export interface ErrorPolicy {
+  failures: number;
+  seconds: number;
+}
+
+export const errorPolicyOf = (
+  env: Pick<Env, "ACCOUNT_FAILURES_TO_ERROR" | "ACCOUNT_FAILING_SECONDS">,
+): ErrorPolicy => ({
+  failures: env.ACCOUNT_FAILURES_TO_ERROR,
+  seconds: env.ACCOUNT_FAILING_SECONDS,
+});
+
+/**
+ * Records that an account cannot mail: REVOKED when its OAuth grant was withdrawn, else ERROR. A status that is as bad or
+ * worse stays as it is.
+ */
+export function recordAccountFailure(em: EntityManager, account: SendingAccount, reason: string): Promise<void> {
+  const status: AccountStatus = reason === ACCESS_REVOKED ? "REVOKED" : "ERROR";
+  const before: AccountStatus[] = status === "REVOKED" ? ["PENDING", "ACTIVE", "ERROR"] : ["PENDING", "ACTIVE"];
+  return transaction(em, async (tx) => {
+    await noteFinding(tx, account.accountId);
+    const recorded = await kysely(tx)
+      .updateTable("email_accounts")
+      .set({ status, last_error: reason, last_checked_at: sql<string>`now()` })
+      .where(ofTenant(account))
+      .where("id", "=", account.accountId)
+      .where("status", "in", before)
+      .executeTakeFirst();
+    if (recorded.numUpdatedRows > 0n) await emitStatus(tx, account, "account.error", account.accountId);
+  });
 }
 
 /** Records that an account's server takes mail again. */
@@ -208,12 +312,23 @@ export const recordAccountRecovery = (em: EntityManager, account: SendingAccount
 
 /**
  * Records that an account's server refused a connection while none was logged in: no process tries another one for a
- * while, and after a refusal for good the account is in ERROR.
+ * while. After a refusal for good the account is in ERROR, or REVOKED; after one that may pass it is in ERROR once such
+ * refusals have lasted.
  */
-export function recordRefusedLogin(em: EntityManager, account: SendingAccount, failure: AccountFailure): Promise<void> {
+export function recordRefusedLogin(
+  em: EntityManager,
+  account: SendingAccount,
+  failure: Pick<AccountFailure, "reason" | "temporary">,
+  policy: ErrorPolicy,
+): Promise<Refusals> {
   return transaction(em, async (tx) => {
-    if (!failure.temporary) await recordAccountFailure(tx, account, failure.reason);
-    await recordRefusal(tx, account.accountId, failure);
+    await noteFinding(tx, account.accountId);
+    // In the order in which connections are leased: the account's row, then that of its refusals.
+    await lockAccount(tx, account);
+    const refusals = await recordRefusal(tx, account.accountId, failure);
+    const hasLasted = refusals.count >= policy.failures && refusals.lastedSeconds >= policy.seconds;
+    if (!failure.temporary || hasLasted) await recordAccountFailure(tx, account, failure.reason);
+    return refusals;
   });
 }
 
@@ -226,6 +341,7 @@ export function recordLogin(em: EntityManager, account: SendingAccount): Promise
 }
 
 async function recover(em: EntityManager, account: SendingAccount, condition = sql<boolean>`true`): Promise<void> {
+  await noteFinding(em, account.accountId);
   const recorded = await kysely(em)
     .updateTable("email_accounts")
     .set({ status: "ACTIVE", last_error: null, last_checked_at: sql<string>`now()` })
@@ -237,22 +353,67 @@ async function recover(em: EntityManager, account: SendingAccount, condition = s
   if (recorded.numUpdatedRows > 0n) await emitStatus(em, account, "account.recovered", account.accountId);
 }
 
+async function lockAccount(em: EntityManager, account: SendingAccount): Promise<void> {
+  await kysely(em)
+    .selectFrom("email_accounts")
+    .select("id")
+    .where("id", "=", account.accountId)
+    .where(ofTenant(account))
+    .forUpdate()
+    .execute();
+}
+
+/** How soon an account is checked after something was found of it without a check. */
+const CHECK_AFTER_FINDING_SECONDS = 300;
+
+/**
+ * Counts that something is found of an account, before it is recorded in the same transaction: a check that began before
+ * records nothing, and another one follows soon.
+ */
+async function noteFinding(em: EntityManager, accountId: string): Promise<void> {
+  await sql`
+    update account_checks set findings = findings + 1,
+      next_at = least(next_at, now() + make_interval(secs => ${CHECK_AFTER_FINDING_SECONDS}))
+    where account_id = ${accountId}`.execute(kysely(em));
+}
+
+type Server = Pick<AccountFields, "host" | "port" | "security"> & { username?: string | null | undefined };
+
+/**
+ * Tries a login with credentials that are not stored yet.
+ * @returns the OAuth grant with the token that it gave, to be stored
+ */
 async function checkLogin(
-  verify: VerifyLogin,
-  {
-    host,
-    port,
-    security,
-    username,
-    password,
-  }: Pick<AccountFields, "host" | "port" | "security" | "username" | "password">,
+  deps: AccountDeps,
+  server: Server,
+  { password, grant }: Pick<Credentials, "password" | "grant">,
+): Promise<TriedGrant | undefined> {
+  const tried = grant && (await orCheckError(tryGrant(grant, postFormOf(deps))));
+  await verifyLogin(deps, server, { password, accessToken: tried?.issued.accessToken });
+  return tried;
+}
+
+async function verifyLogin(
+  { verify }: AccountDeps,
+  { host, port, security, username }: Server,
+  { password, accessToken }: { password: string | null; accessToken: string | undefined },
 ): Promise<void> {
-  const check = await verify({
-    host,
-    port,
-    secure: security,
-    user: username ?? undefined,
-    pass: password ?? undefined,
-  });
+  const user = username ?? undefined;
+  const login = { host, port, secure: security, user };
+  const check = await verify(
+    accessToken === undefined ? { ...login, pass: password ?? undefined } : { ...login, accessToken },
+  );
   if (!check.ok) throw new AccountCheckError(`${host}:${port} cannot be used (${check.reason}): ${check.message}`);
 }
+
+function postFormOf({ postForm }: AccountDeps): PostForm {
+  if (!postForm) throw new Error("accounts with an OAuth grant need a way to post to token endpoints");
+  return postForm;
+}
+
+/** @throws {AccountCheckError} in place of a TokenError */
+const orCheckError = <T>(token: Promise<T>): Promise<T> =>
+  token.catch((error: unknown) => {
+    if (!(error instanceof TokenError)) throw error;
+    throw new AccountCheckError(`There is no access token (${error.failure.reason}): ${error.message}`);
+  });

@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
+import { accessTokenContext, grantContext } from "./account-tokens.ts";
 import { passwordContext } from "./accounts.ts";
 import { databaseKeyContext } from "./admission.ts";
 import { keyIdOf, type Vault } from "./crypto.ts";
@@ -42,6 +43,18 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     identity: ["id"],
     tenant: TENANT,
     context: (row) => dkimKeyContext(text(row, "id")),
+  },
+  {
+    table: "account_grants",
+    column: "encrypted_grant",
+    identity: ["account_id"],
+    context: (row) => grantContext(text(row, "account_id")),
+  },
+  {
+    table: "account_grants",
+    column: "encrypted_access_token",
+    identity: ["account_id"],
+    context: (row) => accessTokenContext(text(row, "account_id")),
   },
   ...["encrypted_secret", "previous_encrypted_secret", "encrypted_headers"].map((column) => ({
     table: "webhook_endpoints",

@@ -15,7 +15,7 @@ import { refreshDueStatuses } from "../domain/audience/email-status.ts";
 import { BATCHES_KEPT } from "../domain/tracking/record.ts";
 import { deletePresumedDeadListeners } from "../domain/webhooks/listener.ts";
 import { deleteExpiredDeliveries } from "../domain/webhooks/retention.ts";
-import { RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
+import { ACCOUNT_CHECKS_ID, RECONCILER_ID, TASK_QUEUES } from "../workflows/ids.ts";
 import { pause } from "./pause.ts";
 
 const CONFIRMATIONS_EVERY_MS = 1_000;
@@ -26,6 +26,8 @@ const CLEAN_UP_EVERY_MS = 60_000;
 const SCHEDULE_EVERY_MS = 60_000;
 /** How often the reconciler looks: the longest that a send stays without its workflow. */
 const RECONCILE_EVERY_MS = 60_000;
+/** How often accounts whose check is due are looked for. */
+const ACCOUNT_CHECKS_EVERY_MS = 60_000;
 /** Addresses of contacts that one transaction looks at. */
 const EMAIL_STATUSES = 1_000;
 /** Changes of figures that one statement adds to those of their days. */
@@ -51,7 +53,8 @@ export async function cleanUp({ orm, stopping }: Pick<ActivityDeps, "orm" | "sto
     // A verifier's clock may be behind that of the database.
     sql`delete from revoked_tokens where expires_at < now() - interval '1 day'`,
     sql`delete from account_leases where expires_at < now() - interval '1 hour'`,
-    sql`delete from account_refusals where retry_at < now() - interval '1 day'`,
+    // An account that failed for long is checked once a day or so.
+    sql`delete from account_refusals where retry_at < now() - interval '3 days'`,
     sql`delete from account_usage where starts_at < now() - interval '7 days'`,
     // A window is a minute long.
     sql`delete from request_counts where starts_at < now() - interval '2 minutes'`,
@@ -76,35 +79,42 @@ async function foldAnalytics({ orm, stopping }: Pick<ActivityDeps, "orm" | "stop
   while (!stopping.aborted && (await foldChanges(em, ANALYTICS_CHANGES)) === ANALYTICS_CHANGES);
 }
 
+/** Schedules that this pool keeps: the ID of each is also that of the workflow that it runs. */
+const SCHEDULES = {
+  [RECONCILER_ID]: { workflowType: "reconcileWorkflow", everyMs: RECONCILE_EVERY_MS },
+  [ACCOUNT_CHECKS_ID]: { workflowType: "checkAccountsWorkflow", everyMs: ACCOUNT_CHECKS_EVERY_MS },
+} as const;
+
 /**
- * Creates the reconciler's schedule, or updates the one that exists: it may have been deleted with Temporal's database, or
- * made by an older version.
+ * Creates a schedule, or updates the one that exists: it may have been deleted with Temporal's database, or made by an older
+ * version.
  */
-export async function ensureReconciler({ schedule }: Client): Promise<void> {
+export async function ensureSchedule({ schedule }: Client, scheduleId: keyof typeof SCHEDULES): Promise<void> {
+  const { workflowType, everyMs } = SCHEDULES[scheduleId];
   const spec: Pick<ScheduleOptions, "spec" | "action" | "policies"> = {
-    spec: { intervals: [{ every: RECONCILE_EVERY_MS }] },
+    spec: { intervals: [{ every: everyMs }] },
     action: {
       type: "startWorkflow",
-      workflowType: "reconcileWorkflow",
-      workflowId: RECONCILER_ID,
+      workflowType,
+      workflowId: scheduleId,
       taskQueue: TASK_QUEUES.sends,
       args: [],
       workflowRunTimeout: "30 minutes",
     },
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: RECONCILE_EVERY_MS },
+    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: everyMs },
   };
   try {
-    await schedule.create({ scheduleId: RECONCILER_ID, ...spec, state: { triggerImmediately: true } });
+    await schedule.create({ scheduleId, ...spec, state: { triggerImmediately: true } });
   } catch (error) {
     if (!(error instanceof ScheduleAlreadyRunning)) throw error;
     // The state stays: a schedule that an operator paused remains paused.
-    await schedule.getHandle(RECONCILER_ID).update(({ state }) => ({ ...spec, state }) as ScheduleUpdateOptions);
+    await schedule.getHandle(scheduleId).update(({ state }) => ({ ...spec, state }) as ScheduleUpdateOptions);
   }
 }
 
 /**
  * The maintenance pool: sends opt-in mails and notices when they fall due, sets the status of contacts that bounced, adds up
- * analytics, deletes expired rows, and keeps the reconciler's schedule. Any number of these workers may run.
+ * analytics, deletes expired rows, and keeps the schedules of the reconciler and of account checks. Any number of these workers may run.
  */
 export function startMaintenance(deps: ActivityDeps): { connected(client: Client): void; close(): Promise<void> } {
   const loops = [
@@ -116,7 +126,9 @@ export function startMaintenance(deps: ActivityDeps): { connected(client: Client
   ];
   return {
     connected: (client) => {
-      loops.push(repeat(deps, "reconciler's schedule", SCHEDULE_EVERY_MS, () => ensureReconciler(client)));
+      for (const id of [RECONCILER_ID, ACCOUNT_CHECKS_ID] as const) {
+        loops.push(repeat(deps, `schedule ${id}`, SCHEDULE_EVERY_MS, () => ensureSchedule(client, id)));
+      }
     },
     close: async () => {
       await Promise.all(loops);

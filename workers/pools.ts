@@ -1,6 +1,7 @@
 import type { Client } from "@temporalio/client";
 import type { WorkerOptions } from "@temporalio/worker";
 import type { Registry } from "prom-client";
+import { createAccountCheckActivities } from "../activities/account-checks.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { createDispatchActivities } from "../activities/dispatch.ts";
 import { createReconcileActivities } from "../activities/reconcile.ts";
@@ -52,13 +53,13 @@ export const POOLS = {
   },
   dispatch: {
     taskQueue: TASK_QUEUES.dispatch,
-    // Links in mails; passwords of sending accounts.
+    // Links in mails; passwords and tokens of sending accounts.
     secrets: ["SIGNING_SECRET", "ENCRYPTION_KEYS"],
     // Slices mostly wait for relays; each team has a few of them at most.
     activities: 40,
     start: (deps) => {
       const { close, ...activities } = createDispatchActivities(deps);
-      return { activities, close };
+      return { activities: { ...activities, ...createAccountCheckActivities(deps) }, close };
     },
   },
   webhooks: {

@@ -18,6 +18,9 @@ export const deliveryWorkflowId = (groupId: string): string => `webhook-delivery
 /** The workflow of a bulk replay. */
 export const replayWorkflowId = (replayId: string): string => `webhook-replay/${replayId}`;
 
+/** The schedule that checks sending accounts, and the workflow that it runs. */
+export const ACCOUNT_CHECKS_ID = "account-checks";
+
 /** The schedule that starts missing workflows, and the workflow that it runs. */
 export const RECONCILER_ID = "reconciler";
 

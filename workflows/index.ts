@@ -1,3 +1,4 @@
+export { checkAccountsWorkflow } from "./check-accounts.ts";
 export { reconcileWorkflow } from "./reconcile.ts";
 export { sendWorkflow } from "./send.ts";
 export { webhookDeliveryWorkflow } from "./webhook-delivery.ts";

@@ -2,6 +2,8 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import SMTPConnection, { type SMTPConnectionOptions, type SMTPError } from "nodemailer/lib/smtp-connection";
+import XOAuth2 from "nodemailer/lib/xoauth2";
+import { TokenError } from "../../domain/account-tokens.ts";
 import { AddressRefused, isLoopback, NameNotResolved } from "../../domain/address-guard.ts";
 import { connectOptions } from "../../domain/connect-options.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
@@ -27,6 +29,11 @@ export interface SmtpAccount {
   secure: "none" | "starttls" | "tls";
   user?: string | undefined;
   pass?: string | undefined;
+  /**
+   * Gives a token for a login by XOAUTH2, in place of the password; another one than the token that the server has just
+   * refused. It may reject with a TokenError.
+   */
+  accessToken?: ((refused?: string) => Promise<string>) | undefined;
   /** Name given with EHLO; the machine's own by default */
   name?: string | undefined;
   /** How long a reply may be awaited */
@@ -63,6 +70,8 @@ export class SmtpSession {
   #answered: ((outcome: MailOutcome) => void) | undefined;
   /** Recipient of the message in flight. */
   #to: string | undefined;
+  /** For a login by XOAUTH2. */
+  #token: string | undefined;
   /** Until nodemailer has it. */
   #connecting: Socket | undefined;
   #connectTimer: NodeJS.Timeout | undefined;
@@ -94,6 +103,22 @@ export class SmtpSession {
   /** Connects, upgrades to TLS and logs in; `done` gets the failure, if there was one. */
   open(done: (failure?: AccountFailure) => void): void {
     this.#opened = done;
+    const { accessToken } = this.#account;
+    if (!accessToken) {
+      this.#openSocket();
+      return;
+    }
+    // Before the connection is made: a server waits for a login a short time only.
+    accessToken().then(
+      (token) => {
+        this.#token = token;
+        if (!this.ended) this.#openSocket();
+      },
+      (error: unknown) => this.#endOpening(tokenFailure(error)),
+    );
+  }
+
+  #openSocket(): void {
     this.#connectTimer = setTimeout(
       () => this.#reportOpened({ stage: "connect", network: "timeout" }),
       this.#account.timeoutMs,
@@ -129,10 +154,29 @@ export class SmtpSession {
         return this.#reportOpened({ stage: "connect", network: "clear_text" });
       }
       this.#loggingIn = true;
-      this.#connection.login({ user, pass: pass ?? "" }, (failure) => {
-        this.#reportOpened(failure ? this.#openingAnswer(failure) : undefined);
-      });
+      if (this.#token !== undefined) return this.#logInWithToken(user, this.#token);
+      this.#connection.login({ user, pass: pass ?? "" }, (failure) => this.#reportLogin(failure));
     });
+  }
+
+  /** A token may be refused before its time, so another one is tried once. */
+  #logInWithToken(user: string, token: string): void {
+    const { accessToken } = this.#account;
+    this.#connection.login(xoauth2(user, token), (failure) => {
+      if (!failure || !accessToken || parseReply(failure.response ?? "").code !== 535) {
+        return this.#reportLogin(failure);
+      }
+      accessToken(token).then(
+        (another) => {
+          if (!this.ended) this.#connection.login(xoauth2(user, another), (refused) => this.#reportLogin(refused));
+        },
+        (error: unknown) => this.#endOpening(tokenFailure(error)),
+      );
+    });
+  }
+
+  #reportLogin(failure: SMTPError | null | undefined): void {
+    this.#reportOpened(failure ? this.#openingAnswer(failure) : undefined);
   }
 
   /** Sends one message; `done` is called exactly once. */
@@ -219,11 +263,15 @@ export class SmtpSession {
   }
 
   #reportOpened(answer?: OpeningAnswer): void {
+    this.#endOpening(answer && classifyOpening(answer, this.#account.user));
+  }
+
+  #endOpening(failure?: AccountFailure): void {
     const done = this.#opened;
     this.#opened = undefined;
     clearTimeout(this.#connectTimer);
-    if (answer) this.#connection.close();
-    done?.(answer && classifyOpening(answer, this.#account.user));
+    if (failure) this.#connection.close();
+    done?.(failure);
   }
 
   #report(answer: MessageAnswer): void {
@@ -268,6 +316,17 @@ export class SmtpSession {
     const closing = reply.code === 421 && stage !== "dot" ? reply : {};
     return { stage, ...closing, response, network: networkFailure(error) };
   }
+}
+
+/** Why there is no access token. An error of another kind, such as Postgres being away, may pass. */
+const tokenFailure = (error: unknown): AccountFailure =>
+  error instanceof TokenError
+    ? error.failure
+    : { outcome: "account_failure", reason: "token_unavailable", temporary: true };
+
+/** nodemailer's login by XOAUTH2, which repeats a token that the server answered with a challenge (334). */
+function xoauth2(user: string, accessToken: string): { oauth2: XOAuth2 } {
+  return { oauth2: new XOAuth2({ user, accessToken }) };
 }
 
 /**

@@ -24,16 +24,25 @@ const SENTENCES: Partial<Record<SmtpReason, string>> = {
   greeting_refused: "The server refused the session.",
   server_closing: "The server is closing its sessions; try again later.",
   login_refused: "The server refused the user name or the password.",
+  access_revoked: "The mailbox's OAuth grant is no longer valid.",
+  token_refused: "The token endpoint refuses the OAuth client.",
+  token_unavailable: "The token endpoint gives no access token at present.",
 };
 
-/** Connects, upgrades to TLS, logs in and quits: can this account send? */
-export function verifyAccount(account: SmtpAccount): Promise<AccountCheck> {
+/**
+ * Connects, upgrades to TLS, logs in and quits: can this account send?
+ * @param signal cuts it off; its result says nothing of the account then
+ */
+export function verifyAccount(account: SmtpAccount, signal?: AbortSignal): Promise<AccountCheck> {
   return new Promise((resolve) => {
     const session = new SmtpSession(account);
     // A reply that comes byte by byte meets no other time-out.
     const cut = setTimeout(() => session.destroy("timeout"), messageDeadlineMs(account.timeoutMs));
+    const abort = () => session.destroy();
+    signal?.addEventListener("abort", abort);
     session.open((failure) => {
       clearTimeout(cut);
+      signal?.removeEventListener("abort", abort);
       if (failure === undefined) {
         session.quit();
         resolve({ ok: true });

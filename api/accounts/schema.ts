@@ -15,7 +15,11 @@ export const emailAccount = z
     provider: z
       .enum(ACCOUNT_PROVIDERS)
       .meta({ description: "A hosted mailbox, or `SMTP_` for a relay.", examples: ["SMTP_OTHER"] }),
-    status: z.enum(ACCOUNT_STATUSES).meta({ description: "Only an `ACTIVE` account sends.", examples: ["ACTIVE"] }),
+    status: z.enum(ACCOUNT_STATUSES).meta({
+      description:
+        "Only an `ACTIVE` account sends. `PENDING` until its first login, `ERROR` while its server refuses it or does not answer, `SUSPENDED` by the operator, `REVOKED` once the mailbox has withdrawn its access.",
+      examples: ["ACTIVE"],
+    }),
     last_checked_at: timestamp.nullable().describe("When its login was last checked."),
     ...timestamps,
   })

@@ -7,8 +7,16 @@ import {
   type SmtpSecurity,
 } from "../../db/entities/account.ts";
 import { forTenant } from "../../db/orm.ts";
-import { connectAccount, resumeAccount, suspendAccount } from "../../domain/accounts.ts";
-import { address, domains, oneOf, wholeNumber, withTenant } from "../options.ts";
+import {
+  type Credentials,
+  connectAccount,
+  readAccount,
+  replaceCredentials,
+  resumeAccount,
+  suspendAccount,
+} from "../../domain/accounts.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { absoluteUrl, address, domains, oneOf, wholeNumber, withTenant } from "../options.ts";
 import { type Outcome, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 
 const SECURITIES: readonly SmtpSecurity[] = ["none", "starttls", "tls"];
@@ -16,15 +24,35 @@ const SECURITIES: readonly SmtpSecurity[] = ["none", "starttls", "tls"];
 const PASSWORD_VARIABLE = "SMTP_PASSWORD";
 const DEFAULT_CONNECTIONS = 10;
 
-interface ConnectOptions extends TenantOptions {
+/** Variables that may hold the secrets of an OAuth grant, for the same reason. */
+const REFRESH_TOKEN_VARIABLE = "OAUTH_REFRESH_TOKEN";
+const CLIENT_SECRET_VARIABLE = "OAUTH_CLIENT_SECRET";
+/**
+ * Token endpoints of hosted mailboxes: https://developers.google.com/identity/protocols/oauth2/web-server and
+ * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow.
+ */
+const TOKEN_URLS: Partial<Record<AccountProvider, string>> = {
+  GOOGLE: "https://oauth2.googleapis.com/token",
+  MICROSOFT: "https://login.microsoftonline.com/common/oauth2/v2.0/token",
+};
+
+/** Where a login's user name and secrets come from. */
+interface LoginOptions {
+  user?: string;
+  passwordStdin?: boolean;
+  oauthClientId?: string;
+  oauthTokenUrl?: string;
+  oauthStdin?: boolean;
+}
+
+interface ConnectOptions extends TenantOptions, LoginOptions {
   email: string;
   displayName?: string;
   provider: AccountProvider;
   host: string;
   port: number;
   security: SmtpSecurity;
-  user?: string;
-  passwordStdin?: boolean;
+  pending?: boolean;
   domains: string[];
   maxConnections: number;
   hourlyLimit?: number;
@@ -33,8 +61,8 @@ interface ConnectOptions extends TenantOptions {
 
 /** Sending accounts. */
 export function accountCommands(program: Command, run: Run): void {
-  withTenant(program.command("account:connect"))
-    .description(`connect an SMTP account; its password comes from ${PASSWORD_VARIABLE} or standard input`)
+  withLogin(withTenant(program.command("account:connect")))
+    .description("connect an SMTP account")
     .requiredOption("--email <address>", "the address it sends as", address)
     .requiredOption("--host <name>", "SMTP server, on the public Internet unless SMTP_ALLOWED_HOSTS names it")
     .option("--port <port>", "SMTP port", wholeNumber(1, 65_535), 587)
@@ -43,8 +71,7 @@ export function accountCommands(program: Command, run: Run): void {
         .default("starttls")
         .argParser(oneOf(SECURITIES)),
     )
-    .option("--user <name>", "login name; none means no login")
-    .option("--password-stdin", "read the password from standard input")
+    .option("--pending", "do not log in now: the account is PENDING until a scheduled check has logged in")
     .option("--display-name <name>", "its name; the address unless given")
     .addOption(
       new Option("--provider <name>", ACCOUNT_PROVIDERS.join(", "))
@@ -58,7 +85,7 @@ export function accountCommands(program: Command, run: Run): void {
     .action((options: ConnectOptions) =>
       run(async (session) => {
         const tenant = await tenantOf(session, options);
-        const password = options.user === undefined ? null : await readPassword(options.passwordStdin === true);
+        const credentials = await readCredentials(options, TOKEN_URLS[options.provider]);
         const fields = {
           email: options.email,
           displayName: options.displayName ?? options.email,
@@ -67,13 +94,25 @@ export function accountCommands(program: Command, run: Run): void {
           host: options.host,
           port: options.port,
           security: options.security,
-          username: options.user ?? null,
-          password,
+          ...credentials,
           maxConnections: options.maxConnections,
           hourlyLimit: options.hourlyLimit ?? null,
           dailyLimit: options.dailyLimit ?? null,
         };
-        return shown(await connectAccount(forTenant(session.orm.em, tenant), tenant, fields, session));
+        const isPending = options.pending === true;
+        return shown(await connectAccount(forTenant(session.orm.em, tenant), tenant, fields, session, { isPending }));
+      }),
+    );
+
+  withLogin(program.command("account:credentials"))
+    .description("give an account other credentials, once a login with them works; also one whose access was revoked")
+    .requiredOption("--account <id>", "the account")
+    .action(({ account: id, ...options }: LoginOptions & { account: string }) =>
+      run(async (session) => {
+        const em = forTenant(session.orm.em, await ownerOf(session, "email_accounts", id));
+        const { provider } = await readAccount(em, id);
+        const credentials = await readCredentials(options, TOKEN_URLS[provider]);
+        return shown(await replaceCredentials(em, id, credentials, session));
       }),
     );
 
@@ -98,6 +137,40 @@ export function accountCommands(program: Command, run: Run): void {
         return shown(await resumeAccount(forTenant(session.orm.em, tenant), id, session));
       }),
     );
+}
+
+/** Adds the options of a login. */
+const withLogin = (command: Command): Command =>
+  command
+    .option("--user <name>", `login name, with the password in ${PASSWORD_VARIABLE}; without it there is no login`)
+    .option("--password-stdin", "read the password from standard input")
+    .option(
+      "--oauth-client-id <id>",
+      `log in by XOAUTH2 with a refresh token in ${REFRESH_TOKEN_VARIABLE}, and the client's secret, if it has one, in ${CLIENT_SECRET_VARIABLE}`,
+    )
+    .option("--oauth-token-url <url>", "the provider's token endpoint; known of GOOGLE and MICROSOFT", absoluteUrl)
+    .option("--oauth-stdin", "read the refresh token, and on a second line the client's secret, from standard input");
+
+/** @param usualTokenUrl of the account's provider */
+async function readCredentials(options: LoginOptions, usualTokenUrl: string | undefined): Promise<Credentials> {
+  const { user: username = null, oauthClientId: clientId } = options;
+  const refuse = (message: string) => new ApiError("validation_failed", message);
+  if (clientId === undefined) {
+    const password = username === null ? null : await readPassword(options.passwordStdin === true);
+    return { username, password };
+  }
+  if (username === null) throw refuse("Give the mailbox's login name with --user.");
+  const tokenUrl = options.oauthTokenUrl ?? usualTokenUrl;
+  if (tokenUrl === undefined) throw refuse("Give the provider's token endpoint with --oauth-token-url.");
+  const [refreshToken, clientSecret] = await readSecrets(options.oauthStdin === true);
+  if (!refreshToken) throw refuse(`Give the refresh token in ${REFRESH_TOKEN_VARIABLE} or with --oauth-stdin.`);
+  return { username, password: null, grant: { tokenUrl, clientId, clientSecret: clientSecret || null, refreshToken } };
+}
+
+/** Refresh token and client secret. */
+async function readSecrets(fromStdin: boolean): Promise<(string | undefined)[]> {
+  if (!fromStdin) return [process.env[REFRESH_TOKEN_VARIABLE], process.env[CLIENT_SECRET_VARIABLE]];
+  return (await text(process.stdin)).split(/\r?\n/);
 }
 
 async function readPassword(fromStdin: boolean): Promise<string | null> {

@@ -88,6 +88,8 @@ const AccountRefusalSchema = defineEntity({
     accountId: p.text().primary(),
     /** Refusals in a row. */
     count: p.integer(),
+    /** When the first of them was. */
+    since: instant(),
     /** The code of the last one. */
     reason: p.text(),
     /** It may pass by itself. */
@@ -122,10 +124,42 @@ const DkimKeySchema = defineEntity({
   },
 });
 
+/** When an account is checked next. A trigger makes the row of a new account. */
+const AccountCheckSchema = defineEntity({
+  name: "AccountCheck",
+  tableName: "account_checks",
+  indexes: [{ properties: ["nextAt"] }],
+  properties: {
+    accountId: p.text().primary(),
+    nextAt: instant(),
+    /** Counts what was found of the account, also without a check: one that began before a finding records nothing. */
+    findings: p.integer().default(0),
+  },
+});
+
+/** The OAuth grant that an account logs in with, and its present access token. */
+const AccountGrantSchema = defineEntity({
+  name: "AccountGrant",
+  tableName: "account_grants",
+  properties: {
+    accountId: p.text().primary(),
+    /** JSON of an `OAuthGrant`, sealed: see domain/account-tokens.ts. */
+    encryptedGrant: p.text(),
+    /** Rises when the account gets another grant; a new refresh token of the same grant leaves it. */
+    version: p.integer().default(1),
+    encryptedAccessToken: p.text().nullable(),
+    tokenExpiresAt: instant().nullable(),
+    /** A process asks for a new access token until then at most, and no other does. */
+    refreshingUntil: instant().nullable(),
+  },
+});
+
 export const accountEntities = [
   EmailAccountSchema,
   AccountUsageSchema,
   AccountLeaseSchema,
   AccountRefusalSchema,
   DkimKeySchema,
+  AccountCheckSchema,
+  AccountGrantSchema,
 ] as const;

@@ -8,7 +8,14 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "account_leases" ("account_id" text not null, "holder" text not null, "connections" int not null, "expires_at" timestamptz(3) not null, primary key ("account_id", "holder"));`,
     );
     this.addSql(
-      `create table "account_refusals" ("account_id" text not null, "count" int not null, "reason" text not null, "temporary" boolean not null, "retry_at" timestamptz(3) not null, primary key ("account_id"));`,
+      `create table "account_refusals" ("account_id" text not null, "count" int not null, "since" timestamptz(3) not null, "reason" text not null, "temporary" boolean not null, "retry_at" timestamptz(3) not null, primary key ("account_id"));`,
+    );
+    this.addSql(
+      `create table "account_checks" ("account_id" text not null, "next_at" timestamptz(3) not null, "findings" int not null default 0, primary key ("account_id"));`,
+    );
+    this.addSql(`create index "account_checks_next_at_index" on "account_checks" ("next_at");`);
+    this.addSql(
+      `create table "account_grants" ("account_id" text not null, "encrypted_grant" text not null, "version" int not null default 1, "encrypted_access_token" text null, "token_expires_at" timestamptz(3) null, "refreshing_until" timestamptz(3) null, primary key ("account_id"));`,
     );
     this.addSql(
       `create table "account_usage" ("account_id" text not null, "window" text not null, "starts_at" timestamptz(3) not null, "used" int not null, primary key ("account_id", "window", "starts_at"));`,
@@ -527,6 +534,16 @@ export class Migration20261121000000_Initial extends Migration {
       this.addSql(`create trigger "suppressions_${event}_bounce" after ${event} on "suppressions"
         for each row when (${row}.reason = 'bounce:hard') execute function check_contact_status();`);
     }
+
+    // An account that was connected without a login is checked at once; a login of another has just worked.
+    this.addSql(`create function plan_account_check() returns trigger language plpgsql as $$
+      begin
+        insert into account_checks (account_id, next_at)
+        values (new.id, case when new.status = 'PENDING' then now() else now() + interval '1 hour' * (0.8 + 0.4 * random()) end);
+        return null;
+      end $$;`);
+    this.addSql(`create trigger "email_accounts_check" after insert on "email_accounts"
+      for each row execute function plan_account_check();`);
 
     // Room in each page for the updates a mail costs, so that they stay heap-only.
     this.addSql(`alter table "send_recipients" set (fillfactor = 50);`);

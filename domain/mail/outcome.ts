@@ -12,6 +12,12 @@ export type SmtpReason =
   | "login_in_clear_text"
   | "greeting_refused"
   | "login_refused"
+  /** The mailbox's owner, or its provider, has withdrawn the OAuth grant. */
+  | "access_revoked"
+  /** The token endpoint refuses the account's OAuth client. */
+  | "token_refused"
+  /** The token endpoint gives no access token at present. */
+  | "token_unavailable"
   | "sender_refused"
   | "server_closing"
   | "temporary_refusal"

@@ -1,37 +1,57 @@
-import { Client } from "undici";
+import { Client, type Dispatcher } from "undici";
 import type { AddressGuard } from "../address-guard.ts";
 import { connectOptions } from "../connect-options.ts";
 import { effectivePort } from "../webhooks/url-guard.ts";
 
-/** The status and the body of the answer to a GET. @throws {Error} when there is no whole answer in time */
+/** The status and the body of the answer to a request, a GET unless its sender says so. @throws {Error} when there is no whole answer in time */
 export type FetchText = (url: URL) => Promise<{ status: number; text: string }>;
 
 const TIMEOUT_MS = 5_000;
 /** A certificate has about 2 KiB. */
 const MAX_BYTES = 65_536;
 
-/**
- * Opens URLs over addresses that the guard has checked, and no others. Redirects are not followed.
- * @param ca certificates to trust instead of the well-known ones
- */
+interface FetchOptions {
+  /** Certificates to trust instead of the well-known ones. */
+  ca?: string;
+}
+
+type Guard = Pick<AddressGuard, "resolve">;
+
+/** Opens URLs over addresses that the guard has checked, and no others. Redirects are not followed. */
 export const guardedFetch =
-  (guard: Pick<AddressGuard, "resolve">, { ca }: { ca?: string } = {}): FetchText =>
-  async (url) => {
-    const addresses = await guard.resolve(url.hostname, effectivePort(url));
-    const { lookup, autoSelectFamily, autoSelectFamilyAttemptTimeout } = connectOptions(
-      url.hostname,
-      effectivePort(url),
-      addresses,
-    );
-    const client = new Client(url.origin, {
-      connect: { lookup, autoSelectFamily, autoSelectFamilyAttemptTimeout, ...(ca === undefined ? {} : { ca }) },
-      maxResponseSize: MAX_BYTES,
-    });
-    try {
-      const signal = AbortSignal.timeout(TIMEOUT_MS);
-      const { statusCode, body } = await client.request({ method: "GET", path: url.pathname + url.search, signal });
-      return { status: statusCode, text: await body.text() };
-    } finally {
-      await client.destroy();
-    }
+  (guard: Guard, options: FetchOptions = {}): FetchText =>
+  (url) =>
+    exchange(guard, url, { method: "GET" }, options);
+
+/** Posts forms likewise. @returns the answer's status and body */
+export const guardedPost =
+  (guard: Guard, options: FetchOptions = {}) =>
+  (url: URL, form: Record<string, string>): ReturnType<FetchText> => {
+    const headers = { "content-type": "application/x-www-form-urlencoded", accept: "application/json" };
+    return exchange(guard, url, { method: "POST", headers, body: new URLSearchParams(form).toString() }, options);
   };
+
+async function exchange(
+  guard: Guard,
+  url: URL,
+  request: Pick<Dispatcher.RequestOptions, "method" | "headers" | "body">,
+  { ca }: FetchOptions,
+): ReturnType<FetchText> {
+  const addresses = await guard.resolve(url.hostname, effectivePort(url));
+  const { lookup, autoSelectFamily, autoSelectFamilyAttemptTimeout } = connectOptions(
+    url.hostname,
+    effectivePort(url),
+    addresses,
+  );
+  const client = new Client(url.origin, {
+    connect: { lookup, autoSelectFamily, autoSelectFamilyAttemptTimeout, ...(ca === undefined ? {} : { ca }) },
+    maxResponseSize: MAX_BYTES,
+  });
+  try {
+    const signal = AbortSignal.timeout(TIMEOUT_MS);
+    const { statusCode, body } = await client.request({ ...request, path: url.pathname + url.search, signal });
+    return { status: statusCode, text: await body.text() };
+  } finally {
+    await client.destroy();
+  }
+}

@@ -19,12 +19,21 @@ export interface AccountServer {
   security: SmtpSecurity;
   username: string | null;
   encrypted_password: string | null;
+  /** The version of its OAuth grant; null when it logs in with a password, or not at all. */
+  grant_version: number | null;
 }
 
 export const readAccountServer = (em: EntityManager, account: SendingAccount): Promise<AccountServer> =>
   kysely(em)
     .selectFrom("email_accounts")
     .select(["host", "port", "security", "username", "encrypted_password"])
+    .select((eb) =>
+      eb
+        .selectFrom("account_grants as g")
+        .select("g.version")
+        .whereRef("g.account_id", "=", "email_accounts.id")
+        .as("grant_version"),
+    )
     .where("id", "=", account.accountId)
     .where(ofTenant(account))
     .executeTakeFirstOrThrow();
@@ -54,38 +63,83 @@ export function leaseConnections(
 ): Promise<Lease> {
   const { accountId } = account;
   return transaction(em, async (tx) => {
-    const db = kysely(tx);
-    // The account's row is the lock: workers lease from it one after the other.
-    const limits = await db
-      .selectFrom("email_accounts")
-      .select("max_connections")
-      .where("id", "=", accountId)
-      .where(ofTenant(account))
-      .forUpdate()
-      .executeTakeFirst();
-    if (!limits) return { connections: 0 };
-    const { rows } = await sql<{ leased: number; others: number; refusal: Refusal | null }>`
-      select coalesce(sum(l.connections), 0)::int as leased, count(l.holder)::int as others,
-        (select jsonb_build_object('reason', r.reason, 'temporary', r.temporary,
-            'retryInMs', greatest(0, ceil(extract(epoch from r.retry_at - clock_timestamp()) * 1000)))
-          from account_refusals r where r.account_id = ${accountId}) as refusal
-      from account_leases l
-      where l.account_id = ${accountId} and l.holder <> ${holder} and l.expires_at > clock_timestamp()`.execute(db);
-    const { leased, others, refusal } = rows[0] ?? { leased: 0, others: 0, refusal: null };
+    const held = await lockLeases(tx, account, holder);
+    if (!held) return { connections: 0 };
+    const { maxConnections, leased, others, refusal } = held;
     const isTrial = refusal !== null && !isLoggedIn;
     if (isTrial && refusal.retryInMs > 0 && !tryNow) return { connections: 0, refusal };
-    const share = Math.max(1, Math.floor(limits.max_connections / (others + 1)));
+    const share = Math.max(1, Math.floor(maxConnections / (others + 1)));
     // A lease of 0 connections is a worker that waits: the others' share shrinks when they lease the next time.
-    const connections = Math.max(0, Math.min(share, limits.max_connections - leased));
-    await sql`
-      insert into account_leases (account_id, holder, connections, expires_at)
-      values (${accountId}, ${holder}, ${connections}, clock_timestamp() + make_interval(secs => ${LEASE_SECONDS}))
-      on conflict (account_id, holder) do update
-        set expires_at = excluded.expires_at, connections = case when account_leases.expires_at > clock_timestamp()
-          then greatest(account_leases.connections, excluded.connections) else excluded.connections end`.execute(db);
+    const connections = Math.max(0, Math.min(share, maxConnections - leased));
+    await writeLease(tx, accountId, holder, connections);
     if (isTrial && connections > 0) await takeTurnToTry(tx, accountId);
     return { connections, ...(refusal && { refusal: { ...refusal, retryInMs: 0 } }) };
   });
+}
+
+/** Marks the holder of a lease as a check, which takes one connection and no share of the others. */
+const CHECK_PREFIX = "check/";
+
+/** The holder of a check's lease. @param workerId names the worker process */
+export const checkHolder = (workerId: string): string => `${CHECK_PREFIX}${workerId}`;
+
+/**
+ * Leases one connection to a check of the account's login; `renewLease` and `releaseConnections` take `checkHolder`.
+ * @returns false when all connections are leased, or no process may connect for a while after a refusal
+ */
+export function leaseForCheck(em: EntityManager, account: SendingAccount, workerId: string): Promise<boolean> {
+  const holder = checkHolder(workerId);
+  return transaction(em, async (tx) => {
+    const held = await lockLeases(tx, account, holder);
+    if (!held || held.leased >= held.maxConnections || (held.refusal?.retryInMs ?? 0) > 0) return false;
+    await writeLease(tx, account.accountId, holder, 1);
+    if (held.refusal) await takeTurnToTry(tx, account.accountId);
+    return true;
+  });
+}
+
+interface HeldLeases {
+  maxConnections: number;
+  /** Connections that other holders have leased. */
+  leased: number;
+  /** Other workers that hold or wait for connections. */
+  others: number;
+  refusal: Refusal | null;
+}
+
+/** Locks an account's row, which lets one process at a time lease from it, and reads its leases. */
+async function lockLeases(em: EntityManager, account: SendingAccount, holder: string): Promise<HeldLeases | undefined> {
+  const { accountId } = account;
+  const limits = await kysely(em)
+    .selectFrom("email_accounts")
+    .select("max_connections")
+    .where("id", "=", accountId)
+    .where(ofTenant(account))
+    .forUpdate()
+    .executeTakeFirst();
+  if (!limits) return undefined;
+  const { rows } = await sql<Omit<HeldLeases, "maxConnections">>`
+    select coalesce(sum(l.connections), 0)::int as leased,
+      count(l.holder) filter (where not starts_with(l.holder, ${CHECK_PREFIX}))::int as others,
+      (select jsonb_build_object('reason', r.reason, 'temporary', r.temporary,
+          'retryInMs', greatest(0, ceil(extract(epoch from r.retry_at - clock_timestamp()) * 1000)))
+        from account_refusals r where r.account_id = ${accountId}) as refusal
+    from account_leases l
+    where l.account_id = ${accountId} and l.holder <> ${holder} and l.expires_at > clock_timestamp()`.execute(
+    kysely(em),
+  );
+  return { maxConnections: limits.max_connections, ...(rows[0] ?? { leased: 0, others: 0, refusal: null }) };
+}
+
+async function writeLease(em: EntityManager, accountId: string, holder: string, connections: number): Promise<void> {
+  await sql`
+    insert into account_leases (account_id, holder, connections, expires_at)
+    values (${accountId}, ${holder}, ${connections}, clock_timestamp() + make_interval(secs => ${LEASE_SECONDS}))
+    on conflict (account_id, holder) do update
+      set expires_at = excluded.expires_at, connections = case when account_leases.expires_at > clock_timestamp()
+        then greatest(account_leases.connections, excluded.connections) else excluded.connections end`.execute(
+    kysely(em),
+  );
 }
 
 /**

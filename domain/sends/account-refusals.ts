@@ -17,19 +17,30 @@ export interface Refusal {
   retryInMs: number;
 }
 
+/** Refusals of an account in a row. */
+export interface Refusals {
+  count: number;
+  /** Seconds since the first of them. */
+  lastedSeconds: number;
+}
+
 /** Records that a connection was refused while none was logged in. No process tries another one for a while. */
 export async function recordRefusal(
   em: EntityManager,
   accountId: string,
   { reason, temporary }: Pick<Refusal, "reason" | "temporary">,
-): Promise<void> {
+): Promise<Refusals> {
   const wait = (count: ReturnType<typeof sql>) =>
     sql`clock_timestamp() + make_interval(secs => least(${FIRST_WAIT_SECONDS} * 2 ^ least(${count}, 30), ${LONGEST_WAIT_SECONDS}))`;
-  await sql`
-    insert into account_refusals as r (account_id, count, reason, temporary, retry_at)
-    values (${accountId}, 1, ${reason}, ${temporary}, ${wait(sql`0`)})
+  const { rows } = await sql<Refusals>`
+    insert into account_refusals as r (account_id, count, since, reason, temporary, retry_at)
+    values (${accountId}, 1, clock_timestamp(), ${reason}, ${temporary}, ${wait(sql`0`)})
     on conflict (account_id) do update set count = r.count + 1, reason = excluded.reason,
-      temporary = excluded.temporary, retry_at = ${wait(sql`r.count`)}`.execute(kysely(em));
+      temporary = excluded.temporary, retry_at = ${wait(sql`r.count`)}
+    returning count, greatest(0, extract(epoch from clock_timestamp() - since))::float8 as "lastedSeconds"`.execute(
+    kysely(em),
+  );
+  return rows[0] ?? { count: 1, lastedSeconds: 0 };
 }
 
 /** Lets the caller try a login, and no other process meanwhile: other sends wait for its result, and are not paused. */

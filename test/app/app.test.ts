@@ -10,6 +10,7 @@ import { kysely } from "../../db/orm.ts";
 import { mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { openReceiver } from "../support/receiver.ts";
 import { addAccount, addSegment } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
@@ -209,7 +210,8 @@ describe("The app's command line", function () {
       server = new SMTPServer({
         disabledCommands: ["STARTTLS"],
         allowInsecureAuth: true,
-        onAuth: ({ username = "", password = "" }, _session, answer) => {
+        authMethods: ["PLAIN", "LOGIN", "XOAUTH2"],
+        onAuth: ({ username = "", accessToken, password = accessToken ?? "" }, _session, answer) => {
           Object.assign(login, { user: username, pass: password });
           if (password === "right") answer(null, { user: username });
           else answer(Object.assign(new Error("Wrong password"), { responseCode: 535 }));
@@ -268,6 +270,35 @@ describe("The app's command line", function () {
       const pair = { ...closed, SMTP_ALLOWED_HOSTS: `127.0.0.1:${port}` };
       await json(connect(uniqueEmail()), { env: pair });
       assert.deepEqual(login, { user: "me", pass: "right" });
+    });
+
+    it("connects with an OAuth grant or without a login, and gives an account other credentials", async () => {
+      const receiver = await openReceiver(({ body }, response) => {
+        const form = new URLSearchParams(body);
+        const isKnown = form.get("refresh_token") === "refresh" && form.get("client_secret") === "secret";
+        response.writeHead(isKnown ? 200 : 400);
+        response.end(JSON.stringify(isKnown ? { access_token: "right", expires_in: 60 } : { error: "invalid_grant" }));
+      });
+      try {
+        const base = { ...(await settings()), WEBHOOK_ALLOWED_HOSTS: new URL(receiver.origin).host };
+        const oauth = ["--oauth-client-id", "client", "--oauth-token-url", `${receiver.origin}/token`];
+        const given = { ...base, OAUTH_REFRESH_TOKEN: "refresh", OAUTH_CLIENT_SECRET: "secret" };
+        const { account } = await json([...connect(uniqueEmail()), ...oauth], { env: given });
+        assert.equal(account.status, "ACTIVE");
+        assert.deepEqual(login, { user: "me", pass: "right" });
+
+        const pending = await json([...connect(uniqueEmail()), "--pending", "--password-stdin"], { input: "wrong" });
+        assert.equal(pending.account.status, "PENDING");
+        const change = ["account:credentials", "--account", pending.account.id, "--user", "me"];
+        await refused([...change, ...oauth, "--oauth-stdin"], /access_revoked/, { env: base, input: "old\nsecret\n" });
+        const changed = await json([...change, ...oauth, "--oauth-stdin"], { env: base, input: "refresh\nsecret\n" });
+        assert.equal(changed.account.status, "ACTIVE");
+        await refused([...change, ...oauth], /OAUTH_REFRESH_TOKEN/, { env: base });
+        const inside = [...change, "--oauth-client-id", "client", "--oauth-token-url", "https://10.0.0.1/token"];
+        await refused(inside, /not on the public Internet/, { env: given });
+      } finally {
+        await receiver.close();
+      }
     });
 
     it("suspends and resumes an account", async () => {

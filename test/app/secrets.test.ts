@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { formatKeys } from "../../config/env.ts";
 import { forTenant, kysely } from "../../db/orm.ts";
+import { accessTokenOf, grantContext } from "../../domain/account-tokens.ts";
 import { connectAccount, passwordContext } from "../../domain/accounts.ts";
 import { openVault } from "../../domain/crypto.ts";
 import { SEALED_COLUMNS } from "../../domain/sealed.ts";
@@ -21,6 +22,7 @@ import {
 } from "../support/own-database.ts";
 
 const RECEIVER = "127.0.0.1:9";
+const ACCESS_TOKEN = "an-access-token";
 const PASSWORD = "the password of the account";
 const HEADERS = { "x-token": "a header's credential" };
 
@@ -97,11 +99,21 @@ describe("Rotating the secrets by the command line", function () {
         security: "none",
         username: "user",
         password: PASSWORD,
+        grant: {
+          tokenUrl: "https://provider.example/token",
+          clientId: "client",
+          clientSecret: null,
+          refreshToken: "r",
+        },
         maxConnections: 1,
         hourlyLimit: null,
         dailyLimit: null,
       },
-      { vault, verify: async () => ({ ok: true }) },
+      {
+        vault,
+        verify: async () => ({ ok: true }),
+        postForm: async () => ({ status: 200, text: JSON.stringify({ access_token: ACCESS_TOKEN }) }),
+      },
     );
     const dkim = { domain: "example.com", algorithm: "ed25519", isFirst: true } as const;
     const { id: dkimKeyId } = await addKey(em, client.tenant, vault, dkim);
@@ -159,6 +171,14 @@ describe("Rotating the secrets by the command line", function () {
     assert.equal(vault.decrypt(account.encrypted_password ?? "", passwordContext(accountId)), PASSWORD);
     const [dkimKey] = await signingKeys(database.orm.em.fork(), client.tenant, "example.com");
     assert.ok(dkimKey && openKey(vault, dkimKey).privateKey);
+    const postForm = () => Promise.reject(new Error("the token lives"));
+    assert.equal(await accessTokenOf(database.orm.em.fork(), accountId, { vault, postForm }), ACCESS_TOKEN);
+    const grant = await db
+      .selectFrom("account_grants")
+      .select("encrypted_grant")
+      .where("account_id", "=", accountId)
+      .executeTakeFirstOrThrow();
+    assert.equal(JSON.parse(vault.decrypt(grant.encrypted_grant, grantContext(accountId))).refreshToken, "r");
   });
 
   it("names texts that no key opens, and re-encrypts the others", async () => {

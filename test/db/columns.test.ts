@@ -159,9 +159,20 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
   account_refusals: {
     account_id: "acct_columns",
     count: 2,
+    since: AT,
     reason: "login_refused",
     temporary: true,
     retry_at: AT,
+  },
+  // Not of the account above, whose row a trigger has made.
+  account_checks: { account_id: "acct_checked", next_at: AT, findings: 2 },
+  account_grants: {
+    account_id: "acct_columns",
+    encrypted_grant: "sealed",
+    version: 2,
+    encrypted_access_token: "sealed",
+    token_expires_at: AT,
+    refreshing_until: AT,
   },
   newsletters: {
     id: "nl_columns",

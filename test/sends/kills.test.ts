@@ -231,11 +231,11 @@ describe("Two dispatching workers", () => {
     for (const each of [first, second]) assert.equal(await assertHonest(each, recipients), 0);
   });
 
-  it("keep an account's hourly limit to the mail", async function () {
+  it("keep an account's hourly and daily limits to the mail", async function () {
     this.timeout(90_000);
     worker = await startWorker("dispatch");
-    const hourlyLimit = 200;
-    const first = await makeSender({ recipients: 60, account: { maxConnections: 4, hourlyLimit } });
+    const [hourlyLimit, dailyLimit] = [200, 280];
+    const first = await makeSender({ recipients: 60, account: { maxConnections: 4, hourlyLimit, dailyLimit } });
     await setFaults([{ stage: "data", match: first.audience, delayMs: 60 }]);
     const all = await untilBothWork(first);
     while (all.length < 6) {
@@ -249,24 +249,29 @@ describe("Two dispatching workers", () => {
     );
     const retry = () =>
       Promise.allSettled(sends.map(({ id }) => temporal.workflow.getHandle(sendWorkflowId(id)).executeUpdate("retry")));
-    await eventually(
-      async () => {
-        // One of them may have found the window full of what another gave back.
-        await retry();
-        return (await caughtMails(first)).length >= hourlyLimit;
-      },
-      { withinMs: 30_000, what: "the limit" },
-    );
-    await retry();
-    const { rows } = await sql<{ used: number }>`select used from account_usage
-      where account_id = ${first.accountId} and "window" = 'HOUR'`.execute(kysely(first.em));
-    // Two windows when the clock struck meanwhile.
-    assert.ok(
-      rows.every(({ used }) => used <= hourlyLimit),
-      JSON.stringify(rows),
-    );
-    assert.ok((await caughtMails(first)).length <= hourlyLimit * rows.length);
+    const assertKept = async (window: "HOUR" | "DAY", limit: number) => {
+      await eventually(
+        async () => {
+          // One of them may have found the window full of what another gave back.
+          await retry();
+          return (await caughtMails(first)).length >= limit;
+        },
+        { withinMs: 30_000, what: `the limit of a ${window}` },
+      );
+      await retry();
+      const { rows } = await sql<{ used: number }>`select used from account_usage
+        where account_id = ${first.accountId} and "window" = ${window}`.execute(kysely(first.em));
+      // Two windows when the clock struck meanwhile.
+      assert.ok(
+        rows.every(({ used }) => used <= limit),
+        JSON.stringify(rows),
+      );
+      assert.ok((await caughtMails(first)).length <= limit * rows.length);
+    };
+    await assertKept("HOUR", hourlyLimit);
     await sql`update email_accounts set hourly_limit = null where id = ${first.accountId}`.execute(kysely(first.em));
+    await assertKept("DAY", dailyLimit);
+    await sql`update email_accounts set daily_limit = null where id = ${first.accountId}`.execute(kysely(first.em));
     await eventually(
       async () => {
         await retry();

@@ -135,10 +135,10 @@ describe("The reconciler", () => {
   }).timeout(90_000);
 
   it("gets a new schedule when its schedule was deleted", async () => {
-    const { ensureReconciler } = await import("../../workers/maintenance.ts");
+    const { ensureSchedule } = await import("../../workers/maintenance.ts");
     await temporal.schedule.getHandle(RECONCILER_ID).delete();
-    await ensureReconciler(temporal);
-    await ensureReconciler(temporal);
+    await ensureSchedule(temporal, RECONCILER_ID);
+    await ensureSchedule(temporal, RECONCILER_ID);
     const { spec, policies } = await temporal.schedule.getHandle(RECONCILER_ID).describe();
     assert.equal(spec.intervals?.[0]?.every, 60_000);
     assert.equal(policies.overlap, "SKIP");

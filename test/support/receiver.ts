@@ -29,6 +29,9 @@ export interface Receiver {
 
 const free = (process.env["MAILKEEL_RECEIVERS"] ?? "").split(",").filter(Boolean).map(Number);
 
+/** All addresses at which a receiver may listen, as WEBHOOK_ALLOWED_HOSTS names them. */
+export const RECEIVER_HOSTS: readonly string[] = free.map((port) => `127.0.0.1:${port}`);
+
 /**
  * Opens a receiver; close it, so that another test can have its address.
  * @param tls its certificate and key; HTTP unless given

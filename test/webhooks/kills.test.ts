@@ -8,7 +8,7 @@ import { type ApiAnswer, type ApiClient, api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { kill, pidOf, startWorker, type TestWorker } from "../support/processes.ts";
-import { type Behaviour, openReceiver, type Receiver } from "../support/receiver.ts";
+import { type Behaviour, openReceiver, RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
 import { SEED } from "../support/seed.ts";
 import { emitSome, makeEndpoint, makeTeam } from "../support/webhooks.ts";
 
@@ -308,10 +308,7 @@ async function inTheMiddle(
 /** A second worker beside the stack's, that may deliver where the stack's may. */
 const anotherWorker = (): Promise<TestWorker> =>
   startWorker("webhooks", {
-    WEBHOOK_ALLOWED_HOSTS: (process.env["MAILKEEL_RECEIVERS"] ?? "")
-      .split(",")
-      .map((port) => `127.0.0.1:${port}`)
-      .join(","),
+    WEBHOOK_ALLOWED_HOSTS: RECEIVER_HOSTS.join(","),
     WEBHOOK_LADDER_SECONDS: "0,1,1,2",
     WEBHOOK_TIMEOUT_MS: "2000",
     SHUTDOWN_GRACE_MS: "15000",

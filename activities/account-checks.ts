@@ -1,0 +1,154 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { claimDueChecks, type DueCheck, planCheck, type Room, recordCheck } from "../domain/account-checks.ts";
+import { openTokenPost, type PostForm } from "../domain/account-tokens.ts";
+import { openSmtpGuard, type SmtpGuard } from "../domain/mail/smtp-guard.ts";
+import {
+  checkHolder,
+  LEASE_SECONDS,
+  leaseForCheck,
+  readAccountServer,
+  releaseConnections,
+  renewLease,
+} from "../domain/sends/account-capacity.ts";
+import { loginOf } from "./account-pools.ts";
+import type { ActivityDeps } from "./deps.ts";
+import { whileBeating } from "./heartbeat.ts";
+import { type AccountCheck, verifyAccount } from "./smtp/verify.ts";
+
+/** Time between the beginnings of two checks at one host. */
+const HOST_SPACING_MS = 250;
+/** Checks at one host at once. */
+const CHECKS_PER_HOST = 3;
+/** Checks of one team's accounts at once. */
+const CHECKS_PER_TEAM = 4;
+/** How often a run looks whether a check may be begun. */
+const LOOK_EVERY_MS = 125;
+/** After which a run begins no more: its activity ends some minutes later at most, and the schedule starts the next one. */
+const RUN_MS = 5 * 60_000;
+
+export interface AccountsChecked {
+  /** Accounts whose login worked. */
+  working: number;
+  failing: number;
+  /** Left for later: their connections are all in use, or something else was found of them meanwhile. */
+  postponed: number;
+}
+
+export interface AccountCheckActivities {
+  /** Checks the login of every account that is due. */
+  checkAccounts(): Promise<AccountsChecked>;
+}
+
+export const createAccountCheckActivities = (deps: CheckDeps): AccountCheckActivities => ({
+  checkAccounts: () => whileBeating(() => checkDueAccounts(deps)),
+});
+
+/** The way to servers that customers name. */
+interface Network {
+  guard: SmtpGuard;
+  postForm: PostForm;
+}
+
+type CheckDeps = Pick<ActivityDeps, "orm" | "vault" | "log" | "env" | "workerId" | "stopping">;
+
+/**
+ * Checks the accounts that are due, some at once: a few of each host, with a pause between their beginnings, a few of each
+ * team, and accounts that were failing before in half of the places at most. So neither a server that does not answer nor
+ * the many accounts of one team delay the others.
+ */
+export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked> {
+  const { orm, env, stopping } = deps;
+  const network: Network = { guard: openSmtpGuard(env), postForm: openTokenPost(env) };
+  const result: AccountsChecked = { working: 0, failing: 0, postponed: 0 };
+  const running = new Map<string, { check: DueCheck; ended: Promise<void> }>();
+  /** Hosts of checks that have just begun, and when, as `performance.now()`. */
+  const begun = new Map<string, number>();
+  const until = performance.now() + RUN_MS;
+  for (;;) {
+    const now = performance.now();
+    for (const [host, at] of begun) if (now - at >= HOST_SPACING_MS) begun.delete(host);
+    const checks = [...running.values()].map(({ check }) => check);
+    const room: Room = {
+      checks: env.ACCOUNT_CHECKS_AT_ONCE - checks.length,
+      failing: Math.floor(env.ACCOUNT_CHECKS_AT_ONCE / 2) - checks.filter(({ isFailing }) => isFailing).length,
+      exceptHosts: [
+        ...begun.keys(),
+        ...valuesWith(
+          CHECKS_PER_HOST,
+          checks.map(({ host }) => host),
+        ),
+      ],
+      exceptTeams: valuesWith(
+        CHECKS_PER_TEAM,
+        checks.map(({ teamId }) => teamId),
+      ),
+    };
+    const mayBegin = !stopping.aborted && now < until;
+    const due = mayBegin && room.checks > 0 ? await claimDueChecks(orm.em.fork(), room) : [];
+    for (const check of due) {
+      begun.set(check.host, performance.now());
+      const ended = checkAccount({ ...deps, ...network }, check).then((outcome) => {
+        result[outcome]++;
+        running.delete(check.accountId);
+      });
+      running.set(check.accountId, { check, ended });
+    }
+    if (due.length > 0) continue;
+    if (running.size === 0 && (begun.size === 0 || !mayBegin)) return result;
+    await Promise.race([delay(LOOK_EVERY_MS), ...[...running.values()].map(({ ended }) => ended)]);
+  }
+}
+
+/** The values that occur so often at least. */
+const valuesWith = (count: number, values: readonly string[]): string[] =>
+  [...Map.groupBy(values, (value) => value)].filter(([, same]) => same.length >= count).map(([value]) => value);
+
+/** Checks one account, and records the result. Never rejects: a check that was claimed and not recorded is repeated later. */
+async function checkAccount(deps: CheckDeps & Network, check: DueCheck): Promise<keyof AccountsChecked> {
+  const { orm, env, log, stopping, workerId } = deps;
+  const { accountId } = check;
+  try {
+    if (!(await leaseForCheck(orm.em.fork(), check, workerId))) {
+      // Its sends use every connection, or have just been refused: they find failures themselves.
+      await planCheck(orm.em.fork(), accountId, env.ACCOUNT_RECHECK_SECONDS);
+      return "postponed";
+    }
+    const outcome = await whileLeased(deps, accountId, () => logIn(deps, check));
+    // Cut off, it says nothing of the account.
+    if (stopping.aborted && !outcome.ok) return "postponed";
+    const failure = outcome.ok ? undefined : outcome;
+    if (!(await recordCheck(orm.em.fork(), check, failure, env))) return "postponed";
+    if (failure) log.info({ accountId, reason: failure.reason }, "a sending account's login failed");
+    return failure ? "failing" : "working";
+  } catch (error) {
+    log.error({ accountId, err: error }, "a sending account could not be checked; tried again later");
+    return "postponed";
+  }
+}
+
+async function logIn(deps: CheckDeps & Network, check: DueCheck): Promise<AccountCheck> {
+  const { orm, env, guard, stopping } = deps;
+  const server = await readAccountServer(orm.em.fork(), check);
+  const login = loginOf(check.accountId, server, deps);
+  return verifyAccount({ ...login, guard, timeoutMs: env.SMTP_TIMEOUT_MS }, stopping);
+}
+
+/** Keeps the check's lease of a connection while `work` runs, and gives it back. */
+async function whileLeased<T>(
+  { orm, log, workerId }: CheckDeps,
+  accountId: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const holder = checkHolder(workerId);
+  const warn = (error: unknown) => log.warn({ accountId, err: error }, "the lease of a check could not be kept");
+  const renewal = setInterval(
+    () => void renewLease(orm.em.fork(), accountId, holder, 1).catch(warn),
+    (LEASE_SECONDS * 1_000) / 3,
+  );
+  try {
+    return await work();
+  } finally {
+    clearInterval(renewal);
+    await releaseConnections(orm.em.fork(), accountId, holder).catch(warn);
+  }
+}

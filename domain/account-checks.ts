@@ -1,0 +1,138 @@
+import { sql } from "kysely";
+import type { Env } from "../config/env.ts";
+import { type EntityManager, kysely, ofTenant } from "../db/orm.ts";
+import { transaction } from "../db/transaction.ts";
+import { errorPolicyOf, recordLogin, recordRefusedLogin } from "./accounts.ts";
+import type { AccountFailure } from "./mail/outcome.ts";
+import type { SendingAccount } from "./sends/account-capacity.ts";
+
+/** An account that a process is to check. */
+export interface DueCheck extends SendingAccount {
+  host: string;
+  /** Its last login failed, as far as is known. */
+  isFailing: boolean;
+  /** Findings of the account when the check was claimed. */
+  findings: number;
+}
+
+/** How long a claim lasts: after it another process may check the account, because the claiming one is presumed dead. */
+const CLAIM_SECONDS = 300;
+/** Longest time between two checks of an account that failed for good, where ACCOUNT_CHECK_SECONDS is less. */
+const LONGEST_SECONDS = 86_400;
+/** A check comes up to this share of its wait sooner or later, so that accounts connected together part. */
+const JITTER = 0.2;
+
+/** Checks that may be begun now. */
+export interface Room {
+  checks: number;
+  /** How many of them may be of accounts that are failing. */
+  failing: number;
+  /** Hosts that may not be asked now. */
+  exceptHosts: readonly string[];
+  /** Teams that have as many checks under way as they may have. */
+  exceptTeams: readonly string[];
+}
+
+/**
+ * Claims checks that are due, at most one of each host and one of each team, those that wait longest first. Where several
+ * teams wait for a host, chance decides: the many accounts of one do not delay the few of another. Processes may claim at
+ * once.
+ */
+export async function claimDueChecks(em: EntityManager, room: Room): Promise<DueCheck[]> {
+  const { rows } = await sql<DueCheck>`
+    with waiting as (
+      select distinct on (a.host, a.team_id) c.account_id, c.next_at, a.host, a.team_id, a.environment, f.failing
+      from account_checks c join email_accounts a on a.id = c.account_id
+      cross join lateral (
+        select a.status = 'ERROR' or exists (select from account_refusals r where r.account_id = a.id) as failing
+      ) f
+      where c.next_at <= clock_timestamp() and a.status in ('PENDING', 'ACTIVE', 'ERROR')
+        and a.host <> all(${[...room.exceptHosts]}::text[]) and a.team_id <> all(${[...room.exceptTeams]}::text[])
+        and (${room.failing} > 0 or not f.failing)
+      order by a.host, a.team_id, c.next_at
+    ), of_hosts as (
+      select distinct on (host) * from waiting order by host, random()
+    ), of_teams as (
+      select distinct on (team_id) * from of_hosts order by team_id, next_at
+    ), numbered as (
+      select *, count(*) filter (where failing) over (order by next_at, account_id) as nth_failing from of_teams
+    ), due as (
+      select * from numbered where not failing or nth_failing <= ${room.failing} order by next_at limit ${room.checks}
+    )
+    update account_checks c set next_at = clock_timestamp() + make_interval(secs => ${CLAIM_SECONDS})
+    from due d where c.account_id = d.account_id and c.next_at <= clock_timestamp()
+    returning c.account_id as "accountId", d.team_id as "teamId", d.environment, d.host, d.failing as "isFailing",
+      c.findings`.execute(kysely(em));
+  return rows;
+}
+
+type CheckSettings = Pick<
+  Env,
+  "ACCOUNT_CHECK_SECONDS" | "ACCOUNT_RECHECK_SECONDS" | "ACCOUNT_FAILURES_TO_ERROR" | "ACCOUNT_FAILING_SECONDS"
+>;
+
+/**
+ * Records a check of an account's login, its status and events, and plans the next one. A check that began before something
+ * else was found of the account records nothing: a dispatching process, or an operator, knows better.
+ * @param failure undefined when the login worked
+ * @returns false when it recorded nothing
+ */
+export function recordCheck(
+  em: EntityManager,
+  { findings, ...account }: DueCheck,
+  failure: Pick<AccountFailure, "reason" | "temporary"> | undefined,
+  settings: CheckSettings,
+): Promise<boolean> {
+  const { accountId } = account;
+  return transaction(em, async (tx) => {
+    // Locked, so that nothing else is found meanwhile.
+    const known = await kysely(tx)
+      .selectFrom("account_checks")
+      .select("findings")
+      .where("account_id", "=", accountId)
+      .forUpdate()
+      .executeTakeFirst();
+    if (known?.findings !== findings) return false;
+    // Before the refusals: leases lock the account's row and then these, too.
+    await kysely(tx)
+      .updateTable("email_accounts")
+      .set({
+        last_checked_at: sql<string>`now()`,
+        // No event: an account that works for the first time has not recovered.
+        ...(failure ? {} : { status: sql<"ACTIVE">`case when status = 'PENDING' then 'ACTIVE' else status end` }),
+      })
+      .where(ofTenant(account))
+      .where("id", "=", accountId)
+      .where("status", "<>", "SUSPENDED")
+      .execute();
+    if (failure) {
+      const { lastedSeconds } = await recordRefusedLogin(tx, account, failure, errorPolicyOf(settings));
+      await planCheck(tx, accountId, waitAfterFailure(failure, lastedSeconds, settings));
+    } else {
+      await recordLogin(tx, account);
+      await planCheck(tx, accountId, settings.ACCOUNT_CHECK_SECONDS);
+    }
+    return true;
+  });
+}
+
+/**
+ * Seconds until the next check of an account that fails: as long again as it has failed, so that a server that locks
+ * accounts after failed logins is asked less and less. A failure that may pass is looked at sooner.
+ */
+export function waitAfterFailure(
+  { temporary }: Pick<AccountFailure, "temporary">,
+  lastedSeconds: number,
+  { ACCOUNT_CHECK_SECONDS: usual, ACCOUNT_RECHECK_SECONDS: soon }: CheckSettings,
+): number {
+  const [least, most] = temporary ? [soon, Math.max(soon, usual)] : [usual, Math.max(usual, LONGEST_SECONDS)];
+  return Math.min(Math.max(lastedSeconds, least), most);
+}
+
+/** Plans the next check of an account. */
+export async function planCheck(em: EntityManager, accountId: string, waitSeconds: number): Promise<void> {
+  await sql`
+    update account_checks
+    set next_at = clock_timestamp() + ${waitSeconds}::float8 * (1 - ${JITTER}::float8 + 2 * ${JITTER}::float8 * random()) * interval '1 second'
+    where account_id = ${accountId}`.execute(kysely(em));
+}

@@ -1,0 +1,261 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../db/orm.ts";
+import { AddressRefused, isLoopback, literalAddress } from "./address-guard.ts";
+import type { Vault } from "./crypto.ts";
+import type { AccountFailure, SmtpReason } from "./mail/outcome.ts";
+import { type FetchText, guardedPost } from "./reports/fetch-text.ts";
+import { openUrlGuard } from "./webhooks/url-guard.ts";
+
+/** Leave of a mailbox's owner to log in with access tokens (RFC 6749). It is sealed as one text. */
+export interface OAuthGrant {
+  /** The provider's token endpoint. */
+  tokenUrl: string;
+  clientId: string;
+  /** A public client has none. */
+  clientSecret: string | null;
+  refreshToken: string;
+}
+
+/** What a token endpoint gives for a grant. */
+interface IssuedToken {
+  accessToken: string;
+  expiresInSeconds: number;
+  /** The refresh token that replaces the grant's, where the provider rotates them. */
+  refreshToken: string | undefined;
+}
+
+/** Posts a form to a URL and gives the answer. @throws {AddressRefused} when the URL is refused, or its host */
+export type PostForm = (url: string, form: Record<string, string>) => ReturnType<FetchText>;
+
+/** There is no access token. Its message and its failure hold no secret. */
+export class TokenError extends Error {
+  override name = "TokenError";
+  readonly failure: AccountFailure;
+
+  constructor(reason: Extract<SmtpReason, "access_revoked" | "token_refused" | "token_unavailable">, message: string) {
+    super(message);
+    this.failure = { outcome: "account_failure", reason, temporary: reason === "token_unavailable" };
+  }
+}
+
+export const grantContext = (accountId: string): string => `account_grants/${accountId}/grant`;
+export const accessTokenContext = (accountId: string): string => `account_grants/${accountId}/access_token`;
+
+/** A token is replaced when it has less time left: a login may wait in a queue, and clocks differ. */
+const RENEW_BEFORE_SECONDS = 300;
+/** One that has more time left is used where no new one can be had. */
+const LEAST_SECONDS = 30;
+/** How long a process may take to ask for a token before another may ask: longer than a request. */
+const TURN_SECONDS = 15;
+/** How long a process waits for the token that another one asks for. */
+const WAIT_MS = 20_000;
+const POLL_MS = 200;
+/** A token endpoint need not say how long a token lives (RFC 6749, 5.1); an hour is usual. */
+const USUAL_SECONDS = 3_600;
+const LONGEST_SECONDS = 86_400;
+
+/**
+ * Posts to token endpoints, which customers name: their URLs pass the guard of webhooks. They are https, except on loopback,
+ * because a request carries secrets.
+ */
+export function openTokenPost(settings: Parameters<typeof openUrlGuard>[0]): PostForm {
+  const guard = openUrlGuard(settings);
+  const post = guardedPost(guard);
+  return async (text, form) => {
+    const url = guard.checkUrl(text);
+    const isLocal = isLoopback(literalAddress(url.hostname)?.address ?? "");
+    if (url.protocol !== "https:" && !isLocal)
+      throw new TokenError("token_refused", "Use a token URL that starts with https://.");
+    return post(url, form);
+  };
+}
+
+/**
+ * Asks the token endpoint for an access token.
+ * @throws {TokenError} `access_revoked` for the answer `invalid_grant`, `token_refused` for another refusal or a URL that is not
+ *   reached, `token_unavailable` for a failure that may pass
+ */
+async function requestToken(grant: OAuthGrant, postForm: PostForm): Promise<IssuedToken> {
+  const form = {
+    grant_type: "refresh_token",
+    refresh_token: grant.refreshToken,
+    client_id: grant.clientId,
+    ...(grant.clientSecret === null ? {} : { client_secret: grant.clientSecret }),
+  };
+  const { status, text } = await postForm(grant.tokenUrl, form).catch((error: unknown) => {
+    if (error instanceof TokenError) throw error;
+    if (error instanceof AddressRefused) throw new TokenError("token_refused", `The token URL: ${error.message}`);
+    throw new TokenError("token_unavailable", "The token endpoint did not answer.");
+  });
+  const answer = readJson(text);
+  if (status >= 200 && status < 300) return issuedToken(answer);
+  if (status < 400 || status >= 500 || status === 408 || status === 429) {
+    throw new TokenError("token_unavailable", `The token endpoint answered ${status}.`);
+  }
+  if (answer["error"] === "invalid_grant") {
+    throw new TokenError("access_revoked", "The token endpoint says that the refresh token is no longer valid.");
+  }
+  throw new TokenError("token_refused", `The token endpoint refuses the client: it answered ${status}.`);
+}
+
+function issuedToken(answer: Record<string, unknown>): IssuedToken {
+  const { access_token: accessToken, expires_in: expiresIn, refresh_token: refreshToken } = answer;
+  // It goes into a command to the SMTP server: RFC 6750, 2.1 allows visible characters only.
+  if (typeof accessToken !== "string" || !/^[\x21-\x7e]+$/.test(accessToken)) {
+    throw new TokenError("token_unavailable", "The token endpoint gave no access token.");
+  }
+  const seconds = Number(expiresIn);
+  return {
+    accessToken,
+    expiresInSeconds: seconds > 0 ? Math.min(seconds, LONGEST_SECONDS) : USUAL_SECONDS,
+    refreshToken: typeof refreshToken === "string" && refreshToken !== "" ? refreshToken : undefined,
+  };
+}
+
+function readJson(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? { ...value } : {};
+  } catch {
+    return {};
+  }
+}
+
+interface TokenDeps {
+  vault: Vault;
+  postForm: PostForm;
+}
+
+/** A grant that has just given an access token. */
+export interface TriedGrant {
+  grant: OAuthGrant;
+  issued: IssuedToken;
+}
+
+/** Tries a grant that is not stored yet. @throws {TokenError} */
+export async function tryGrant(grant: OAuthGrant, postForm: PostForm): Promise<TriedGrant> {
+  const issued = await requestToken(grant, postForm);
+  return { grant: { ...grant, refreshToken: issued.refreshToken ?? grant.refreshToken }, issued };
+}
+
+/** Gives an account a grant, in place of one it had. `issued`: its present token, where it was tried. */
+export async function storeGrant(
+  em: EntityManager,
+  accountId: string,
+  { grant, issued }: { grant: OAuthGrant; issued?: IssuedToken | undefined },
+  vault: Vault,
+): Promise<void> {
+  const encrypted = vault.encrypt(JSON.stringify(grant), grantContext(accountId));
+  const token = issued ? vault.encrypt(issued.accessToken, accessTokenContext(accountId)) : null;
+  await sql`
+    insert into account_grants as g (account_id, encrypted_grant, encrypted_access_token, token_expires_at)
+    values (${accountId}, ${encrypted}, ${token}, ${expiresAt(issued)})
+    on conflict (account_id) do update set encrypted_grant = excluded.encrypted_grant, version = g.version + 1,
+      encrypted_access_token = excluded.encrypted_access_token, token_expires_at = excluded.token_expires_at,
+      refreshing_until = null`.execute(kysely(em));
+}
+
+export async function hasGrant(em: EntityManager, accountId: string): Promise<boolean> {
+  const found = await kysely(em)
+    .selectFrom("account_grants")
+    .select("account_id")
+    .where("account_id", "=", accountId)
+    .executeTakeFirst();
+  return found !== undefined;
+}
+
+/** Takes an account's grant away: it logs in with a password, or not at all. */
+export async function deleteGrant(em: EntityManager, accountId: string): Promise<void> {
+  await kysely(em).deleteFrom("account_grants").where("account_id", "=", accountId).execute();
+}
+
+/** When a token ends, by the database's clock. */
+const expiresAt = (issued: IssuedToken | undefined) =>
+  issued
+    ? sql<string>`clock_timestamp() + make_interval(secs => ${issued.expiresInSeconds})`
+    : sql<string | null>`null::timestamptz`;
+
+interface StoredGrant {
+  encrypted_grant: string;
+  version: number;
+  encrypted_access_token: string | null;
+  /** How long the token lives; null without one. */
+  seconds_left: number | null;
+  /** A process asks for a new token at present. */
+  refreshing: boolean;
+}
+
+/**
+ * An access token that an account can log in with: the stored one while it has some minutes left, else a new one. One
+ * process at a time asks the token endpoint; others wait for its result, or use the old token while it lives.
+ * @param refused a token that the SMTP server has just refused: it is not given again
+ * @throws {TokenError}
+ */
+export async function accessTokenOf(
+  em: EntityManager,
+  accountId: string,
+  deps: TokenDeps,
+  refused?: string,
+): Promise<string> {
+  const { vault } = deps;
+  for (const deadline = performance.now() + WAIT_MS; ; await delay(POLL_MS)) {
+    const stored = await readGrant(em, accountId);
+    const { encrypted_access_token: sealed, seconds_left } = stored;
+    const left = seconds_left ?? 0;
+    const token = sealed === null ? undefined : vault.decrypt(sealed, accessTokenContext(accountId));
+    const usable = token !== undefined && token !== refused && left > LEAST_SECONDS ? token : undefined;
+    if (usable !== undefined && (left > RENEW_BEFORE_SECONDS || stored.refreshing)) return usable;
+    if (await takeTurnToRefresh(em, accountId, stored)) return await refresh(em, accountId, deps, stored, usable);
+    if (performance.now() > deadline) {
+      throw new TokenError("token_unavailable", "Another process asks for an access token and has none yet.");
+    }
+  }
+}
+
+async function readGrant(em: EntityManager, accountId: string): Promise<StoredGrant> {
+  const { rows } = await sql<StoredGrant>`
+    select encrypted_grant, version, encrypted_access_token,
+      extract(epoch from token_expires_at - clock_timestamp())::float8 as seconds_left,
+      coalesce(refreshing_until > clock_timestamp(), false) as refreshing
+    from account_grants where account_id = ${accountId}`.execute(kysely(em));
+  const [row] = rows;
+  if (!row) throw new TokenError("token_refused", "The account has no OAuth grant.");
+  return row;
+}
+
+/** @returns false when another process has the turn, or has stored another token since `seen` was read */
+async function takeTurnToRefresh(em: EntityManager, accountId: string, seen: StoredGrant): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    update account_grants set refreshing_until = clock_timestamp() + make_interval(secs => ${TURN_SECONDS})
+    where account_id = ${accountId} and version = ${seen.version}
+      and encrypted_access_token is not distinct from ${seen.encrypted_access_token}
+      and (refreshing_until is null or refreshing_until <= clock_timestamp())`.execute(kysely(em));
+  return numAffectedRows === 1n;
+}
+
+/** @param usable a token to use where no new one can be had for now */
+async function refresh(
+  em: EntityManager,
+  accountId: string,
+  { vault, postForm }: TokenDeps,
+  { encrypted_grant, version }: StoredGrant,
+  usable: string | undefined,
+): Promise<string> {
+  try {
+    const grant = JSON.parse(vault.decrypt(encrypted_grant, grantContext(accountId))) as OAuthGrant;
+    const tried = await tryGrant(grant, postForm);
+    const { issued } = tried;
+    await sql`
+      update account_grants set refreshing_until = null, token_expires_at = ${expiresAt(issued)},
+        encrypted_access_token = ${vault.encrypt(issued.accessToken, accessTokenContext(accountId))},
+        encrypted_grant = ${issued.refreshToken === undefined ? sql.ref("encrypted_grant") : vault.encrypt(JSON.stringify(tried.grant), grantContext(accountId))}
+      where account_id = ${accountId} and version = ${version}`.execute(kysely(em));
+    return issued.accessToken;
+  } catch (error) {
+    await sql`update account_grants set refreshing_until = null
+      where account_id = ${accountId} and version = ${version}`.execute(kysely(em));
+    if (error instanceof TokenError && error.failure.temporary && usable !== undefined) return usable;
+    throw error;
+  }
+}

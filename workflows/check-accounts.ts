@@ -1,0 +1,17 @@
+import { proxyActivities } from "@temporalio/workflow";
+import type { AccountCheckActivities, AccountsChecked } from "../activities/account-checks.ts";
+import { TASK_QUEUES } from "./ids.ts";
+
+// The dispatch pool has the accounts' passwords, and mail leaves from its machines: a server may take their addresses only.
+const { checkAccounts } = proxyActivities<AccountCheckActivities>({
+  taskQueue: TASK_QUEUES.dispatch,
+  startToCloseTimeout: "15 minutes",
+  heartbeatTimeout: "10 seconds",
+  retry: { initialInterval: "1 second", maximumAttempts: 3 },
+  summary: "log in to the accounts whose check is due",
+});
+
+/** Checks the sending accounts that are due. Run by the schedule of the same name, one run at a time. */
+export async function checkAccountsWorkflow(): Promise<AccountsChecked> {
+  return await checkAccounts();
+}
