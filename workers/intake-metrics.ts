@@ -2,14 +2,11 @@ import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { ReportOutcome } from "../domain/reports/record.ts";
 
 /** The outcome of a report; `unsubscribe` is a recipient who unsubscribed by mail, `none` a mail that changes nothing. */
-const OUTCOMES = [
-  "recorded",
-  "known",
-  "unsettled",
-  "not_mailed",
-  "unsubscribe",
-  "none",
-] as const satisfies (ReportOutcome | "unsubscribe" | "none")[];
+const OUTCOMES = ["recorded", "known", "unsettled", "not_mailed", "unsubscribe", "none"] as const satisfies (
+  | ReportOutcome
+  | "unsubscribe"
+  | "none"
+)[];
 
 /**
  * Why the intake did not take a mail or a connection:
