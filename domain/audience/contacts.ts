@@ -5,6 +5,8 @@ import { type Database, type EntityManager, kysely, type Tenant } from "../../db
 import { executePrepared } from "../../db/prepared.ts";
 import { recordReader } from "../../db/records.ts";
 import { storedAddress } from "../address.ts";
+import type { Vault } from "../crypto.ts";
+import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
@@ -44,10 +46,11 @@ const contactRow = (id: string) => ({
  * Makes a contact.
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
- *   `quota_exceeded` when the plan allows no further address
+ *   `person_erased`; `quota_exceeded` when the plan allows no further address
  */
 export async function createContact(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName, fields }: ContactFields,
 ): Promise<{ record: Readonly<Contact> } & TakenSlots> {
@@ -55,15 +58,19 @@ export async function createContact(
   const creation = sql<ContactRow & CountedSlots>`
     with written as (
       insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
-      values (${newId("contact")}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
+      select ${newId("contact")}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
         ${firstName}, ${lastName}, ${JSON.stringify(changedFields({}, fields))}::jsonb,
-        ${emailStatusOf(tenant, sql`${address.email}`)})
+        ${emailStatusOf(tenant, sql`${address.email}`)}
+      where not ${isErased(tenant, sql`${erasedHash(vault, tenant, address.email)}`)}
       on conflict do nothing
       returning *
     ), ${takingSlots(tenant, sql`select email from written`)}
     select written.*, ${countedSlots} from written`;
   const [made] = (await executePrepared(em, "create_contact", creation)).rows;
-  if (!made) throw alreadyExists("contact", ", or use the bulk upsert");
+  if (!made) {
+    await refuseErased(em, vault, tenant, email);
+    throw alreadyExists("contact", ", or use the bulk upsert");
+  }
   const { slots, counted, ...row } = made;
   await ensureCounted(em, tenant, { slots, counted });
   await emit(em, tenant, "contact.created", contactRow(row.id));
@@ -89,11 +96,12 @@ async function lockContact(em: EntityManager, contactId: string): Promise<Contac
 /**
  * Changes a contact. The status of a new address follows from the suppressions of that address.
  * @returns also the contact slots that the new address takes
- * @throws {ApiError} `not_found`; `resource_already_exists` when another contact has the address; `quota_exceeded` when
- *   the new address takes a slot more than the plan allows
+ * @throws {ApiError} `not_found`; `resource_already_exists` when another contact has the address; `person_erased`;
+ *   `quota_exceeded` when the new address takes a slot more than the plan allows
  */
 export async function updateContact(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   contactId: string,
   { email, fields, ...names }: Patch<ContactFields>,
@@ -102,6 +110,7 @@ export async function updateContact(
   const { email: formerAddress } = contact;
   const address = email === undefined ? undefined : storedAddress(email);
   const moved = address !== undefined && address.email !== formerAddress;
+  if (moved) await refuseErased(em, vault, tenant, address.email);
   em.assign(
     contact,
     changesOf({

@@ -5,6 +5,8 @@ import { JsonText } from "../../db/json.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { storedAddress } from "../address.ts";
+import type { Vault } from "../crypto.ts";
+import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
@@ -34,10 +36,11 @@ export interface Created<T> {
  * Makes a subscriber without a list.
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
- *   `quota_exceeded` when the plan allows no further address
+ *   `person_erased`; `quota_exceeded` when the plan allows no further address
  */
 export async function createSubscriber(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName }: PersonFields,
 ): Promise<Created<EventObject<"subscriber">> & TakenSlots> {
@@ -47,15 +50,19 @@ export async function createSubscriber(
   const creation = sql<{ record: string; emitted: boolean } & CountedSlots>`
     with written as (
       insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
-      values (${id}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
-        ${firstName}, ${lastName})
+      select ${id}, ${tenant.teamId}, ${tenant.environment}, ${address.email}, ${address.emailSpelling},
+        ${firstName}, ${lastName}
+      where not ${isErased(tenant, sql`${erasedHash(vault, tenant, address.email)}`)}
       on conflict do nothing
       returning *
     ), ${takingSlots(tenant, sql`select email from written`)},
     ${emitCreated(tenant, "subscriber.created", subscriberRecord)}
     select ${subscriberRecord("written")}::text as record, ${countedSlots}, exists (select from emitted) as emitted from written`;
   const [made] = (await executePrepared(em, "create_subscriber", creation)).rows;
-  if (!made) throw alreadyExists("subscriber");
+  if (!made) {
+    await refuseErased(em, vault, tenant, email);
+    throw alreadyExists("subscriber");
+  }
   const { record, slots, counted, emitted } = made;
   await ensureCounted(em, tenant, { slots, counted });
   if (emitted) notifyRelayAfterCommit(em);
@@ -76,11 +83,12 @@ const subscriberRow = (id: string) => ({
  * Changes a subscriber. A new address has to be confirmed again on lists with double opt-in: the consent was given by
  * the owner of the old one.
  * @returns also the contact slots that the new address takes
- * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address; `quota_exceeded`
- *   when the new address takes a slot more than the plan allows
+ * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address; `person_erased`;
+ *   `quota_exceeded` when the new address takes a slot more than the plan allows
  */
 export async function updateSubscriber(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   subscriberId: string,
   patch: Patch<PersonFields>,
@@ -90,6 +98,7 @@ export async function updateSubscriber(
   const address = patch.email === undefined ? undefined : storedAddress(patch.email);
   const { email: formerAddress } = subscriber;
   const moved = address !== undefined && address.email !== formerAddress;
+  if (moved) await refuseErased(em, vault, tenant, address.email);
   em.assign(subscriber, changesOf({ ...patch, ...address }));
   const isChanged = isDirty(em, subscriber);
   await flushUnique(em, "subscriber");

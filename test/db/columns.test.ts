@@ -122,6 +122,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     campaign_id: "nl_columns",
     unsubscribed_at: AT,
   },
+  erased_addresses: { ...tenant, address_hash: "hash", erased_at: AT },
   email_accounts: {
     id: "acct_columns",
     ...tenant,
