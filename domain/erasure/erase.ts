@@ -162,6 +162,12 @@ export async function erasePerson(
   return { wasErased: !isNew, rows: [...counts.values()], mentions };
 }
 
+/** Runs a statement. @returns how many rows it changed */
+async function affect(tx: EntityManager, statement: RawBuilder<unknown>): Promise<number> {
+  const { numAffectedRows = 0n } = await statement.execute(kysely(tx));
+  return Number(numAffectedRows);
+}
+
 /** Waits until every transaction has ended that is open now. */
 async function awaitTransactions(em: EntityManager, waitMs: number): Promise<void> {
   const { rows } = await sql<{ now: number }>`
@@ -184,22 +190,20 @@ async function awaitTransactions(em: EntityManager, waitMs: number): Promise<voi
 async function eraseAudience(erasing: Erasing): Promise<void> {
   const { tenant, email } = erasing;
   const deleted = await change(erasing, async (tx) => {
-    const db = kysely(tx);
-    const remove = async (table: "contacts" | "subscribers" | "confirmation_mails", condition: RawBuilder<unknown>) =>
-      Number(
-        (await sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition}`.execute(db))
-          .numAffectedRows,
-      );
+    const remove = (table: "contacts" | "subscribers" | "confirmation_mails", condition: RawBuilder<unknown>) =>
+      affect(tx, sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition}`);
     const isPersons = sql`email = ${email}`;
     const contacts = await remove("contacts", isPersons);
-    const { numAffectedRows: subscriptions = 0n } = await sql`
-      delete from subscriptions where ${ofTenant(tenant)} and subscriber_id in (
-        select id from subscribers where ${ofTenant(tenant)} and ${isPersons} for update)`.execute(db);
+    const subscriptions = await affect(
+      tx,
+      sql`delete from subscriptions where ${ofTenant(tenant)} and subscriber_id in (
+        select id from subscribers where ${ofTenant(tenant)} and ${isPersons} for update)`,
+    );
     const subscribers = await remove("subscribers", isPersons);
     const confirmations = await remove("confirmation_mails", sql`(mailbox = ${email} or ${isPersons})`);
     // The locks of the slots come last.
     for (let records = contacts + subscribers; records > 0; records--) await freeSlot(tx, tenant, email);
-    return { contacts, subscriptions: Number(subscriptions), subscribers, confirmations };
+    return { contacts, subscriptions, subscribers, confirmations };
   });
   erasing.count("contacts", "deleted", deleted.contacts);
   erasing.count("subscribers", "deleted", deleted.subscribers);
@@ -231,17 +235,20 @@ const inRange = ({ sendId, after, upTo }: LedgerRange) =>
 async function eraseLedgers(erasing: Erasing): Promise<void> {
   const waits = sql`state in ('QUEUED', 'DEFERRED')`;
   for await (const range of ledgerRanges(erasing)) {
-    const { numAffectedRows = 0n } = await change(erasing, (tx) =>
-      sql`
+    const rows = await change(erasing, (tx) =>
+      affect(
+        tx,
+        sql`
         update send_recipients set email = ${erasing.placeholder}, email_spelling = null, first_name = null,
           last_name = null, fields = null,
           reason = case when ${waits} then 'suppressed' else reason end,
           retry_at = case when ${waits} then null else retry_at end,
           updated_at = case when ${waits} then now() else updated_at end,
           state = case when ${waits} then 'SUPPRESSED' else state end
-        where ${inRange(range)} and email = ${erasing.email}`.execute(kysely(tx)),
+        where ${inRange(range)} and email = ${erasing.email}`,
+      ),
     );
-    erasing.count("send_recipients", "blanked", Number(numAffectedRows));
+    erasing.count("send_recipients", "blanked", rows);
   }
 }
 
@@ -251,25 +258,26 @@ async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<
   for await (const range of ledgerRanges(erasing)) {
     const where = sql`${inRange(range)} and ${ofTenant(tenant)} and email = ${email}`;
     const { engagements, reports } = await change(erasing, async (tx) => ({
-      engagements: await sql`update engagements set email = ${placeholder} where ${where}`.execute(kysely(tx)),
-      reports: await sql`update mail_reports set email = null where ${where}`.execute(kysely(tx)),
+      engagements: await affect(tx, sql`update engagements set email = ${placeholder} where ${where}`),
+      reports: await affect(tx, sql`update mail_reports set email = null where ${where}`),
     }));
-    erasing.count("engagements", "blanked", Number(engagements.numAffectedRows ?? 0));
-    erasing.count("mail_reports", "blanked", Number(reports.numAffectedRows ?? 0));
+    erasing.count("engagements", "blanked", engagements);
+    erasing.count("mail_reports", "blanked", reports);
   }
   const isPersons = sql`${ofTenant(tenant)} and email = ${email}`;
   const { unsubscribes, checks, suppressions } = await change(erasing, async (tx) => {
-    const run = async (statement: RawBuilder<unknown>) =>
-      Number((await statement.execute(kysely(tx))).numAffectedRows ?? 0);
     const removeChecks = sql`delete from contact_status_checks where ${isPersons}`;
     const result = {
-      unsubscribes: await run(sql`
-        update unsubscribes set email = ${placeholder}, email_spelling = null where ${isPersons}`),
-      checks: await run(removeChecks),
-      suppressions: await run(sql`delete from suppressions where ${isPersons}`),
+      unsubscribes: await affect(
+        tx,
+        sql`
+        update unsubscribes set email = ${placeholder}, email_spelling = null where ${isPersons}`,
+      ),
+      checks: await affect(tx, removeChecks),
+      suppressions: await affect(tx, sql`delete from suppressions where ${isPersons}`),
     };
     // A trigger of the suppressions adds one for a hard bounce.
-    await run(removeChecks);
+    await affect(tx, removeChecks);
     return result;
   });
   erasing.count("unsubscribes", "blanked", unsubscribes);
@@ -411,15 +419,16 @@ async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): P
     const ids = found.map(({ key }) => key);
     const named = found.filter(({ text }) => erasing.mentions.in(text)).map(({ key }) => key);
     const isNamed = sql`id = any(${named}::text[])`;
-    const { numAffectedRows = 0n } = await change(erasing, (tx) =>
-      sql`
+    const rows = await change(erasing, (tx) =>
+      affect(
+        tx,
+        sql`
         update webhook_deliveries
         set response_body = null, error_message = case when ${isNamed} then null else error_message end
-        where ${ofTenant(erasing.tenant)} and id = any(${ids}::text[]) and (${isNamed} or ${ofEvents})`.execute(
-        kysely(tx),
+        where ${ofTenant(erasing.tenant)} and id = any(${ids}::text[]) and (${isNamed} or ${ofEvents})`,
       ),
     );
-    erasing.count("webhook_deliveries", "blanked", Number(numAffectedRows));
+    erasing.count("webhook_deliveries", "blanked", rows);
   }
 }
 
