@@ -38,7 +38,9 @@ export async function sendCampaign(
 
   say("2. Contacts from CSV, and a segment of them");
   const segmentId = await inTenant(session, tenant, async (em) => {
-    await importContacts(em, tenant, Readable.from(generateCsv(recipients, domain)), { onRefused: () => {} });
+    await importContacts(em, session.vault, tenant, Readable.from(generateCsv(recipients, domain)), {
+      onRefused: () => {},
+    });
     const definition = { field: "email", op: "contains", value: `@${domain}` };
     return (await createSegment(em, tenant, { name: `Demo of ${domain}`, definition })).id;
   });

@@ -47,7 +47,7 @@ async function importPeople(
   const report: ImportReport = await transaction(
     forTenant(session.orm.em, tenant),
     (em) =>
-      importSubscribers(em, tenant, input, {
+      importSubscribers(em, session.vault, tenant, input, {
         listId,
         onRefused: (at, reason) => line.print(`  line ${at}: ${reason}`),
         onProgress: ({ phase, done }) => line.show(`  ${phase} ${count(done)}`),

@@ -14,6 +14,7 @@ import { importCommand } from "./commands/import.ts";
 import { keyCommands } from "./commands/keys.ts";
 import { listenCommand } from "./commands/listen.ts";
 import { newsletterCommands } from "./commands/newsletters.ts";
+import { personCommands } from "./commands/people.ts";
 import { planCommands } from "./commands/plans.ts";
 import { providerCommands } from "./commands/providers.ts";
 import { secretCommands } from "./commands/secrets.ts";
@@ -71,6 +72,7 @@ const groups = [
   fieldCommands,
   segmentCommands,
   importCommand,
+  personCommands,
   secretCommands,
 ];
 for (const add of groups) add(program, run);

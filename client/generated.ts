@@ -485,7 +485,7 @@ export type ContactBatchError = {
 export type ContactBatchResult = {
   /** The place of the item in `contacts`, from 0. */
   index: number;
-  /** The address of the item; null if it has none. */
+  /** The address of the item; null if it has none, or if its person was erased. */
   email: string | null;
   /** `unchanged`: the contact had every given value already. `failed`: see `error`. */
   status: "created" | "updated" | "unchanged" | "failed";
@@ -1830,6 +1830,7 @@ export type ErrorCode =
   | "campaign_not_ready"
   | "sending_domain_unverified"
   | "resource_already_exists"
+  | "person_erased"
   | "resource_limit_reached"
   | "resource_state_invalid"
   | "payload_too_large"
@@ -2824,7 +2825,7 @@ export class SuppressionsResource {
   /**
    * Add addresses to the team's do-not-mail list.
    *
-   * Puts up to 100 addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in `added`; those that are on the list already are in `already_suppressed` and keep their reason and their `updated_at`, so that the same batch can be sent again.
+   * Puts up to 100 addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in `added`; those that are on the list already are in `already_suppressed` and keep their reason and their `updated_at`, so that the same batch can be sent again. An address whose person asked for their data to be erased is in `already_suppressed` too, and a repetition under the Idempotency-Key leaves it out.
    *
    * No contact, subscriber or subscription is changed. No `suppression.added` event is sent.
    *

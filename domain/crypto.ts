@@ -13,7 +13,7 @@ import type { Env } from "../config/env.ts";
 /** Purposes of signatures; each has a key of its own under each signing secret. */
 export type SigningPurpose = "cursor" | "confirmation" | "link" | "tracking" | "return-path";
 /** Purposes of stored hashes; each has a key of its own under the database's hash key. */
-export type HashPurpose = "api-key" | "idempotency" | "webhook-listener" | "report-source";
+export type HashPurpose = "api-key" | "idempotency" | "webhook-listener" | "report-source" | "erased-address";
 
 type Part = string | number;
 

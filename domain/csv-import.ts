@@ -12,6 +12,8 @@ import { takeSlots } from "./audience/contact-slots.ts";
 import { emailStatusOf } from "./audience/email-status.ts";
 import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
+import type { Vault } from "./crypto.ts";
+import { erasedHash, isErased } from "./erasure/erased-addresses.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emitWritten, type WrittenEvents } from "./webhooks/emit.ts";
@@ -84,7 +86,10 @@ export class ImportError extends Error {
 }
 
 export interface ReadingOptions {
-  /** A line that was not imported, in the file's order. A returned promise is waited for. */
+  /**
+   * A line that was not imported. They come in the file's order, but for erased addresses, which come up to 5,000 lines
+   * later. A returned promise is waited for.
+   */
   onRefused: (line: number, reason: string) => void | Promise<void>;
   /** Is called with each column that is not imported. */
   onIgnoredColumn?: ((name: string) => void) | undefined;
@@ -141,11 +146,12 @@ type ListReport = NonNullable<ImportReport["list"]>;
  */
 export async function importSubscribers(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   input: Readable,
   { listId, confirmed = false, ...options }: ImportOptions,
 ): Promise<ImportReport> {
-  if (listId === undefined) return importPeople(em, tenant, input, options, SUBSCRIBERS);
+  if (listId === undefined) return importPeople(em, vault, tenant, input, options, SUBSCRIBERS);
   const list = await lockList(em, listId);
   const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, optedOut: 0 };
   const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
@@ -157,7 +163,7 @@ export async function importSubscribers(
     report.optedOut += optedOut;
     report.alreadySubscribed += others - optedOut;
   };
-  const people = await importPeople(em, tenant, input, options, SUBSCRIBERS, subscribe);
+  const people = await importPeople(em, vault, tenant, input, options, SUBSCRIBERS, subscribe);
   return { ...people, list: report };
 }
 
@@ -168,17 +174,19 @@ export async function importSubscribers(
  */
 export async function importContacts(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   input: Readable,
   options: ReadingOptions,
 ): Promise<ImportReport> {
   const fields = await lockFieldTypes(em, tenant);
-  return importPeople(em, tenant, input, options, contacts(tenant, fields));
+  return importPeople(em, vault, tenant, input, options, contacts(tenant, fields));
 }
 
 /** @param afterWrite gets the condition of the people `p` that were just written, and how many they are */
 async function importPeople(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   input: Readable,
   options: ReadingOptions,
@@ -194,7 +202,7 @@ async function importPeople(
     db,
   );
 
-  const { rows, refused } = await stageFile(em, input, kind, options);
+  const { rows, refused } = await stageFile(em, vault, tenant, input, kind, options);
   await sql`create temporary table import_people on commit drop as
     select row_number() over (order by ${sql.ref(kind.order)})::int as n, p.*
     from (select distinct on (email) * from import_rows order by email, line desc) p`.execute(db);
@@ -234,6 +242,8 @@ async function lockList(em: EntityManager, listId: string): Promise<List> {
 
 async function stageFile(
   em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
   input: Readable,
   { idKind, fields }: PeopleKind,
   { onRefused, onIgnoredColumn, onProgress }: ReadingOptions,
@@ -243,7 +253,12 @@ async function stageFile(
   let refused = 0;
   let batch: Row[] = [];
   const flush = async () => {
-    await stage(em, idKind, batch);
+    const erased = await findErased(em, vault, tenant, batch);
+    for (const line of erased) {
+      refused++;
+      await onRefused(line, "the person with this address asked for their data to be erased");
+    }
+    await stage(em, idKind, erased.size > 0 ? batch.filter(({ line }) => !erased.has(line)) : batch);
     batch = [];
     onProgress?.({ phase: "reading", done: rows, total: undefined });
   };
@@ -390,6 +405,16 @@ async function stage(em: EntityManager, idKind: PeopleKind["idKind"], rows: Row[
     ${rows.map((row) => row.firstName)}::text[],
     ${rows.map((row) => row.lastName)}::text[],
     ${rows.map((row) => JSON.stringify(row.fields))}::jsonb[])`.execute(kysely(em));
+}
+
+/** @returns the lines of those rows whose address was erased, in order */
+async function findErased(em: EntityManager, vault: Vault, tenant: Tenant, rows: Row[]): Promise<Set<number>> {
+  const { rows: erased } = await sql<{ line: number }>`
+    select g.line from unnest(
+      ${rows.map((row) => row.line)}::int[],
+      ${rows.map((row) => erasedHash(vault, tenant, row.email))}::text[]) as g (line, hash)
+    where ${isErased(tenant, sql.ref("g.hash"))} order by g.line`.execute(kysely(em));
+  return new Set(erased.map(({ line }) => line));
 }
 
 interface Written {

@@ -292,6 +292,14 @@ export const ERRORS = {
     retry: "never",
     remedy: "Find the record by its natural key, such as `?email=`, and change it with PATCH.",
   },
+  person_erased: {
+    status: 409,
+    type: "conflict_error",
+    meaning: "The person asked for their data to be erased: the address is not taken again, and no answer shows it.",
+    retry: "after_remedy",
+    remedy:
+      "Leave the address out and delete it where you keep it. When the person comes back of their own will, ask the operator of the service to readmit the address.",
+  },
   resource_limit_reached: {
     status: 409,
     type: "conflict_error",

@@ -3,7 +3,7 @@ import type { Environment } from "../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { executePrepared } from "../db/prepared.ts";
 import type { Vault } from "./crypto.ts";
-import { ApiError } from "./errors.ts";
+import { ApiError, type ErrorCode } from "./errors.ts";
 
 /** How long an answer is remembered. */
 export const REMEMBERED_HOURS = 24;
@@ -165,6 +165,38 @@ export async function writeAnswer(
   const update = held(em, handle).set({ status, payload, payload_kind: kind, request_id: handle.requestId });
   const { numAffectedRows } = await executePrepared(em, "write_answer", update);
   return numAffectedRows === 1n;
+}
+
+/** A refusal as it is remembered. */
+export interface RefusalFacts {
+  code: ErrorCode;
+  message: string;
+  param?: string | undefined;
+}
+
+/** A refusal as an answer to remember. */
+export const refusalAnswer = ({ status, code, message, param }: ApiError): WrittenAnswer => ({
+  status,
+  kind: "refusal",
+  payload: JSON.stringify({ code, message, param } satisfies RefusalFacts),
+});
+
+/** Replaces remembered answers by a refusal. @returns how many of them there still were */
+export async function replaceAnswers(
+  em: EntityManager,
+  tenant: Tenant,
+  keyHashes: readonly string[],
+  refusal: ApiError,
+): Promise<number> {
+  const { status, kind, payload } = refusalAnswer(refusal);
+  const { numUpdatedRows } = await kysely(em)
+    .updateTable("idempotency_records")
+    .set({ status, payload, payload_kind: kind })
+    .where(ofTenant(tenant))
+    .where("key_hash", "in", keyHashes)
+    .where("payload", "is not", null)
+    .executeTakeFirstOrThrow();
+  return Number(numUpdatedRows);
 }
 
 /** The answer that an attempt has written; undefined while it has not. */

@@ -4,6 +4,8 @@ import { Suppression, type SuppressionReason } from "../db/entities/audience.ts"
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
 import { lookupAddress, storedAddress } from "./address.ts";
 import { HARD_BOUNCE, refreshEmailStatus } from "./audience/email-status.ts";
+import type { Vault } from "./crypto.ts";
+import { erasedHash, isErased } from "./erasure/erased-addresses.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emit } from "./webhooks/emit.ts";
@@ -13,6 +15,13 @@ export interface SuppressionOutcome {
   /** Addresses as they were given, each in one of the two, in that order. */
   added: string[];
   alreadySuppressed: string[];
+  /** Those of the second that were erased: they are not mailed, and no row holds them. */
+  erased: string[];
+}
+
+interface SuppressOptions {
+  /** Needed where a client names the addresses: an erased one is not stored. */
+  vault?: Vault;
 }
 
 /**
@@ -26,37 +35,45 @@ export async function suppress(
   tenant: Tenant,
   emails: readonly string[],
   reason: SuppressionReason,
+  { vault }: SuppressOptions = {},
 ): Promise<SuppressionOutcome> {
   const distinct = new Map<string, string | null>();
   for (const { email, emailSpelling } of emails.map(storedAddress)) {
     if (!distinct.has(email)) distinct.set(email, emailSpelling);
   }
-  if (distinct.size === 0) return { added: [], alreadySuppressed: [] };
-  const inserted = await kysely(em)
-    .insertInto("suppressions")
-    .values(
-      // Every caller inserts in the order of the addresses, so that two overlapping batches do not deadlock.
-      [...distinct.keys()].sort().map((email) => ({
-        id: newId("suppression"),
-        team_id: tenant.teamId,
-        environment: tenant.environment,
-        email,
-        email_spelling: distinct.get(email) ?? null,
-        reason,
-      })),
+  if (distinct.size === 0) return { added: [], alreadySuppressed: [], erased: [] };
+  const addresses = [...distinct.keys()];
+  const hashes = addresses.map((email) => (vault ? erasedHash(vault, tenant, email) : null));
+  const { rows } = await sql<{ id: string | null; email: string; erased: boolean }>`
+    with given as materialized (
+      select g.id, g.email, g.spelling, ${vault ? isErased(tenant, sql.ref("g.hash")) : sql`false`} as erased
+      from unnest(${addresses.map(() => newId("suppression"))}::text[], ${addresses}::text[],
+        ${[...distinct.values()]}::text[], ${hashes}::text[]) as g (id, email, spelling, hash)
+    ), inserted as (
+      insert into suppressions (id, team_id, environment, email, email_spelling, reason)
+      select id, ${tenant.teamId}, ${tenant.environment}, email, spelling, ${reason} from given where not erased
+      -- Every caller inserts in the order of the addresses, so that two overlapping batches do not deadlock.
+      order by email collate "C"
+      on conflict (team_id, environment, email) do nothing
+      returning id, email
     )
-    .onConflict((conflict) => conflict.columns(["team_id", "environment", "email"]).doNothing())
-    .returning(["id", "email"])
-    .execute();
+    select id, email, false as erased from inserted
+    union all select null, email, true from given where erased`.execute(kysely(em));
+  const inserted = rows.flatMap(({ id, email }) => (id === null ? [] : [{ id, email }]));
+  const erased = new Set(rows.flatMap((row) => (row.erased ? [row.email] : [])));
   const added = new Set(inserted.map((row) => row.email));
   if (reason !== "MANUAL" && inserted.length > 0) {
     const ids = inserted.map((row) => row.id);
     await emit(em, tenant, "suppression.added", suppressionRows(tenant, sql`s.id = any(${ids})`));
   }
   if (reason === HARD_BOUNCE && added.size > 0) await refreshEmailStatus(em, tenant, [...added]);
-  const shown = (isAdded: boolean) =>
-    [...distinct].flatMap(([email, spelling]) => (added.has(email) === isAdded ? [spelling ?? email] : []));
-  return { added: shown(true), alreadySuppressed: shown(false) };
+  const shown = (isShown: (email: string) => boolean) =>
+    [...distinct].flatMap(([email, spelling]) => (isShown(email) ? [spelling ?? email] : []));
+  return {
+    added: shown((email) => added.has(email)),
+    alreadySuppressed: shown((email) => !added.has(email)),
+    erased: shown((email) => erased.has(email)),
+  };
 }
 
 /** Records of the tenant's suppressions `s` that meet a condition, for their events. */

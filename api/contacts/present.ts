@@ -30,7 +30,9 @@ export function presentBatch(
     const { email } = item.contact;
     const { value: outcome } = settled.next();
     if (!outcome) throw new Error("an item has no outcome");
-    return "error" in outcome ? { index, email, ...failed(outcome.error) } : { index, email, ...outcome, error: null };
+    if (!("error" in outcome)) return { index, email, ...outcome, error: null };
+    // The answer is remembered: it must not hold an erased address.
+    return { index, email: outcome.error.code === "person_erased" ? null : email, ...failed(outcome.error) };
   });
   return { object: "contact_batch", results };
 }

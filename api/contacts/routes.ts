@@ -57,7 +57,12 @@ const create = route({
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
     await checkContactFields(ctx, fields);
-    const { id, record, slots } = await createContact(ctx.em, ctx.tenant, { email, firstName, lastName, fields });
+    const { id, record, slots } = await createContact(ctx.em, ctx.vault, ctx.tenant, {
+      email,
+      firstName,
+      lastName,
+      fields,
+    });
     const quota = await slotQuota(ctx, slots);
     return ok(record, { id, impact: impact({ would_create: 1, quota }) });
   }, hasNoFields);
@@ -84,6 +89,7 @@ const upsert = route({
     const items = await checkItems(ctx, input.body.contacts);
     const { outcomes, created, updated, slots } = await upsertContacts(
       ctx.em,
+      ctx.vault,
       ctx.tenant,
       items.flatMap((item) => ("contact" in item ? [item.contact] : [])),
     );
@@ -158,7 +164,13 @@ const update = route({
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
     await checkContactFields(ctx, fields);
     const patch = { email, firstName, lastName, fields };
-    const { record, isChanged, slots } = await updateContact(ctx.em, ctx.tenant, input.params.contactId, patch);
+    const { record, isChanged, slots } = await updateContact(
+      ctx.em,
+      ctx.vault,
+      ctx.tenant,
+      input.params.contactId,
+      patch,
+    );
     const quota = slots === 0 ? null : await slotQuota(ctx, slots);
     return ok(presentContact(record), { impact: { ...updateImpact(record.id, isChanged), quota } });
   });

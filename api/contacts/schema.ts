@@ -75,7 +75,10 @@ export const contactBatch = z
             email: z
               .string()
               .nullable()
-              .meta({ description: "The address of the item; null if it has none.", examples: ["ada@example.com"] }),
+              .meta({
+                description: "The address of the item; null if it has none, or if its person was erased.",
+                examples: ["ada@example.com"],
+              }),
             status: z.enum(["created", "updated", "unchanged", "failed"]).meta({
               description: "`unchanged`: the contact had every given value already. `failed`: see `error`.",
               examples: ["created"],

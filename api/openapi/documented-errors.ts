@@ -39,7 +39,7 @@ export function errorsOf(definition: RouteDefinition): Map<number, ErrorCode[]> 
   if (isPaged(definition)) codes.add("cursor_invalid");
   if (queryNames(definition).includes("sort")) codes.add("sort_unsupported");
   if (policy === "required") codes.add("idempotency_key_required");
-  if (policy !== "none") codes.add("idempotency_key_reused").add("request_in_flight");
+  if (policy !== "none") codes.add("idempotency_key_reused").add("request_in_flight").add("person_erased");
 
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of Object.keys(ERRORS) as ErrorCode[]) {

@@ -8,7 +8,9 @@ import {
   inFlight,
   type KeyedRequest,
   openPayload,
+  type RefusalFacts,
   type RememberedAnswer,
+  refusalAnswer,
   releaseKey,
   sealPayload,
   type WrittenAnswer,
@@ -95,13 +97,6 @@ const hasBegun = (code: ErrorCode): boolean =>
 export const isRememberedCode = (code: ErrorCode): boolean =>
   hasBegun(code) && ERRORS[code].status < 500 && !NOT_REMEMBERED_CODES.has(code);
 
-/** The remembered part of a refusal. */
-interface RefusalFacts {
-  code: ErrorCode;
-  message: string;
-  param?: string | undefined;
-}
-
 /** The remembered answer of an earlier request, thrown because tRPC ends a call early by an error alone. */
 export class Replayed extends Error {
   readonly requestId: string;
@@ -170,9 +165,7 @@ export async function settleFailure(
   const refusal = toApiError(thrown);
   const isWorkflow = kind === "workflow";
   if (isRememberedCode(refusal.code)) {
-    const { status, code, message, param } = refusal;
-    const facts: RefusalFacts = { code, message, param };
-    const written = await writeAnswer(em, handle, { status, kind: "refusal", payload: JSON.stringify(facts) });
+    const written = await writeAnswer(em, handle, refusalAnswer(refusal));
     if (!written && !isWorkflow) throw inFlight();
     return;
   }

@@ -42,7 +42,11 @@ const create = route({
   .mutation(
     async ({ ctx, input }) => {
       const { email, first_name: firstName, last_name: lastName } = input.body;
-      const { id, record, slots } = await createSubscriber(ctx.em, ctx.tenant, { email, firstName, lastName });
+      const { id, record, slots } = await createSubscriber(ctx.em, ctx.vault, ctx.tenant, {
+        email,
+        firstName,
+        lastName,
+      });
       const quota = await slotQuota(ctx, slots);
       return ok(record, { id, impact: impact({ would_create: 1, quota }) });
     },
@@ -107,7 +111,7 @@ const update = route({
     const { email, first_name: firstName, last_name: lastName } = input.body;
     const { subscriberId } = input.params;
     const patch = { email, firstName, lastName };
-    const { record, isChanged, slots } = await updateSubscriber(ctx.em, ctx.tenant, subscriberId, patch);
+    const { record, isChanged, slots } = await updateSubscriber(ctx.em, ctx.vault, ctx.tenant, subscriberId, patch);
     const quota = slots === 0 ? null : await slotQuota(ctx, slots);
     return ok(presentSubscriber(record), { impact: { ...updateImpact(record.id, isChanged), quota } });
   });

@@ -14,7 +14,10 @@ export const presentSuppression = (row: Suppression): z.input<typeof suppression
   updated_at: instant(row.updatedAt),
 });
 
-export const presentBatch = (outcome: SuppressionOutcome): z.input<typeof suppressionBatch> => ({
+/** An outcome without erased addresses. */
+export type RememberedOutcome = Pick<SuppressionOutcome, "added" | "alreadySuppressed">;
+
+export const presentBatch = (outcome: RememberedOutcome): z.input<typeof suppressionBatch> => ({
   object: "suppression_batch",
   added: outcome.added,
   already_suppressed: outcome.alreadySuppressed,

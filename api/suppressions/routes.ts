@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { SUPPRESSION_REASONS } from "../../db/entities/audience.ts";
 import { kysely } from "../../db/orm.ts";
-import { liftSuppression, readSuppression, suppress } from "../../domain/suppressions.ts";
+import { liftSuppression, readSuppression, type SuppressionOutcome, suppress } from "../../domain/suppressions.ts";
 import { suppressionRecord } from "../../domain/webhooks/records.ts";
 import { addressFilter, lookupFilter } from "../fields.ts";
 import { defineList } from "../rest/list.ts";
 import { deleteImpact, impact, ok, paragraphs, route, router } from "../rest/route.ts";
 import { numberText } from "../units.ts";
-import { presentBatch, presentSuppression } from "./present.ts";
+import { presentBatch, presentSuppression, type RememberedOutcome } from "./present.ts";
 import {
   addressParams,
   deletedSuppression,
@@ -60,6 +60,12 @@ const page = route({
     }),
   );
 
+/** The outcome as it may be remembered. */
+const withoutErased = ({ added, alreadySuppressed, erased }: SuppressionOutcome): RememberedOutcome => ({
+  added,
+  alreadySuppressed: alreadySuppressed.filter((email) => !erased.includes(email)),
+});
+
 const create = route({
   method: "POST",
   path: "/suppressions",
@@ -67,20 +73,24 @@ const create = route({
   dryRunScope: "suppressions:read",
   idempotency: "optional",
   dryRun: true,
+  recall: (_ctx, facts) => presentBatch(facts as RememberedOutcome),
   operationId: "createSuppressions",
   tag: "Suppressions",
   summary: "Add addresses to the team's do-not-mail list",
   description: paragraphs(
-    `Puts up to ${numberText(MAX_BATCH)} addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in \`added\`; those that are on the list already are in \`already_suppressed\` and keep their reason and their \`updated_at\`, so that the same batch can be sent again.`,
+    `Puts up to ${numberText(MAX_BATCH)} addresses on the do-not-mail list. The addresses are trimmed and lower-cased. New ones are in \`added\`; those that are on the list already are in \`already_suppressed\` and keep their reason and their \`updated_at\`, so that the same batch can be sent again. An address whose person asked for their data to be erased is in \`already_suppressed\` too, and a repetition under the Idempotency-Key leaves it out.`,
     "No contact, subscriber or subscription is changed. No `suppression.added` event is sent.",
   ),
 })
   .input(z.strictObject({ body: suppressionBody }))
   .output(suppressionBatch)
   .mutation(async ({ ctx, input }) => {
-    const outcome = await suppress(ctx.em, ctx.tenant, input.body.emails, input.body.reason);
+    const outcome = await suppress(ctx.em, ctx.tenant, input.body.emails, input.body.reason, { vault: ctx.vault });
     // New records have no ids to name yet, and an impact names no addresses.
-    return ok(presentBatch(outcome), { impact: impact({ would_create: outcome.added.length }) });
+    return ok(presentBatch(outcome), {
+      impact: impact({ would_create: outcome.added.length }),
+      facts: outcome.erased.length > 0 ? withoutErased(outcome) : undefined,
+    });
   });
 
 const retrieve = route({

@@ -46,7 +46,7 @@ export function importCommand(program: Command, run: Run): void {
 }
 
 async function importFile(
-  { orm }: Session,
+  { orm, vault }: Session,
   tenant: Tenant,
   file: string,
   { contacts = false, list, confirmed, report: reportFile }: ImportCommandOptions,
@@ -75,8 +75,8 @@ async function importFile(
       forTenant(orm.em, tenant),
       (em) =>
         contacts
-          ? importContacts(em, tenant, input, reading)
-          : importSubscribers(em, tenant, input, { ...reading, listId: list, confirmed }),
+          ? importContacts(em, vault, tenant, input, reading)
+          : importSubscribers(em, vault, tenant, input, { ...reading, listId: list, confirmed }),
       { attempts: 1 },
     );
     return { report, ignored };

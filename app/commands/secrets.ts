@@ -40,7 +40,8 @@ export function secretCommands(program: Command, run: Run): void {
         async ({ orm, env }) => {
           const { hashesLost } = await retireKey(orm.em.fork(), env, { setting, id }, { force });
           const lines = [`Take ${id} out of ${setting} of every process.`];
-          if (hashesLost) lines.push("API keys and Idempotency-Keys are no longer recognised: mint new API keys.");
+          if (hashesLost)
+            lines.push("API keys, Idempotency-Keys and erased addresses are no longer recognised: mint new API keys.");
           return { text: lines.join("\n"), data: { retired: { setting, id, hashes_lost: hashesLost } } };
         },
         // A key that is lost is missing here too.

@@ -195,6 +195,22 @@ const UnsubscribeSchema = defineEntity({
 export class Unsubscribe extends UnsubscribeSchema.class {}
 UnsubscribeSchema.setClass(Unsubscribe);
 
+/**
+ * An address whose person was erased. Nothing is left of it but an HMAC under the database's hash key, another one for each
+ * tenant, so that no row tells one team about the people of another.
+ */
+const ErasedAddressSchema = defineEntity({
+  name: "ErasedAddress",
+  tableName: "erased_addresses",
+  filters: tenantFilters,
+  properties: {
+    teamId: p.text().primary(),
+    environment: p.text().$type<Environment>().primary(),
+    addressHash: p.text().primary(),
+    erasedAt: instant().defaultRaw("now()"),
+  },
+});
+
 export const audienceEntities = [
   ListSchema,
   SubscriberSchema,
@@ -204,4 +220,5 @@ export const audienceEntities = [
   ConfirmationMailSchema,
   SuppressionSchema,
   UnsubscribeSchema,
+  ErasedAddressSchema,
 ] as const;

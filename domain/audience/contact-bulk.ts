@@ -3,6 +3,8 @@ import { sql } from "kysely";
 import type { FieldValues } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { type StoredAddress, storedAddress } from "../address.ts";
+import type { Vault } from "../crypto.ts";
+import { erasedHash, isErased, personErased } from "../erasure/erased-addresses.ts";
 import type { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Patch } from "../patch.ts";
@@ -61,11 +63,12 @@ interface PresentContact extends Values {
  * Makes or changes a contact per address, in the caller's transaction. Items with the same address, in any spelling, are
  * settled in their order: the first one that makes the contact is `created`, those behind it change it. Every call takes
  * its addresses in the same order, so that calls at once do not deadlock. A contact keeps the spelling of its address.
- * A new address for which the plan has no contact slot left is refused, with all its items.
+ * An erased address is refused, and so is a new one for which the plan has no contact slot left, with all its items.
  * @param items valid addresses, checked custom fields
  */
 export async function upsertContacts(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   items: readonly ContactUpsert[],
 ): Promise<BulkOutcome> {
@@ -103,11 +106,13 @@ export async function upsertContacts(
       const id = newId("contact");
       return { ...person.address, ...settle(person, id), id };
     });
-    const inserted = await insertContacts(em, tenant, drafts);
+    const inserted = await insertContacts(em, vault, tenant, drafts);
     for (const { id, email } of drafts) {
       const person = people.get(email);
-      if (!person || !inserted.has(email)) continue;
-      made.set(email, { ...person, id });
+      const outcome = inserted.get(email);
+      if (!person || outcome === undefined) continue;
+      if (outcome === "made") made.set(email, { ...person, id });
+      else for (const place of person.places) outcomes.set(place, { error: personErased() });
       people.delete(email);
     }
   }
@@ -177,22 +182,31 @@ async function updateContacts(em: EntityManager, tenant: Tenant, contacts: reado
   if (rows[0]?.emitted) notifyRelayAfterCommit(em);
 }
 
-/** @returns the addresses of those that were made: another contact has none of them */
+/** @returns the addresses of those that were made, because no other contact has them, and of those that were erased */
 async function insertContacts(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   contacts: readonly (StoredAddress & PresentContact)[],
-): Promise<Set<string>> {
-  if (contacts.length === 0) return new Set();
-  const { rows } = await sql<{ email: string }>`
-    insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
-    select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g.email_spelling, g.first_name, g.last_name,
-      g.fields::jsonb, ${emailStatusOf(tenant, sql.ref("g.email"))}
-    from unnest(${columnsOf(contacts)}, ${contacts.map(({ email }) => email)}::text[],
-      ${contacts.map(({ emailSpelling }) => emailSpelling)}::text[])
-      as g (id, first_name, last_name, fields, email, email_spelling)
-    order by g.email
-    on conflict (team_id, environment, email) do nothing
-    returning email`.execute(kysely(em));
-  return new Set(rows.map(({ email }) => email));
+): Promise<Map<string, "made" | "erased">> {
+  if (contacts.length === 0) return new Map();
+  const { rows } = await sql<{ email: string; outcome: "made" | "erased" }>`
+    with given as materialized (
+      select g.*, ${isErased(tenant, sql.ref("g.hash"))} as erased
+      from unnest(${columnsOf(contacts)}, ${contacts.map(({ email }) => email)}::text[],
+        ${contacts.map(({ emailSpelling }) => emailSpelling)}::text[],
+        ${contacts.map(({ email }) => erasedHash(vault, tenant, email))}::text[])
+        as g (id, first_name, last_name, fields, email, email_spelling, hash)
+    ), made as (
+      insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
+      select g.id, ${tenant.teamId}, ${tenant.environment}, g.email, g.email_spelling, g.first_name, g.last_name,
+        g.fields::jsonb, ${emailStatusOf(tenant, sql.ref("g.email"))}
+      from given g where not g.erased
+      order by g.email
+      on conflict (team_id, environment, email) do nothing
+      returning email
+    )
+    select email, 'made' as outcome from made
+    union all select email, 'erased' from given where erased`.execute(kysely(em));
+  return new Map(rows.map(({ email, outcome }) => [email, outcome]));
 }

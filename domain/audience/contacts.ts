@@ -3,6 +3,8 @@ import { sql } from "kysely";
 import { Contact } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
+import type { Vault } from "../crypto.ts";
+import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
@@ -35,8 +37,9 @@ const insertContact = defineCreation({
   record: contactRecord,
   insert: (tenant, values: PersonColumns & { fields: string }) => sql`
     insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
-    values (${values.id}, ${tenant.teamId}, ${tenant.environment}, ${values.email}, ${values.emailSpelling},
-      ${values.firstName}, ${values.lastName}, ${values.fields}::jsonb, ${emailStatusOf(tenant, sql`${values.email}`)})
+    select ${values.id}, ${tenant.teamId}, ${tenant.environment}, ${values.email}, ${values.emailSpelling},
+      ${values.firstName}, ${values.lastName}, ${values.fields}::jsonb, ${emailStatusOf(tenant, sql`${values.email}`)}
+    where not ${isErased(tenant, sql`${values.addressHash}`)}
     on conflict do nothing`,
 });
 
@@ -44,17 +47,23 @@ const insertContact = defineCreation({
  * Makes a contact. Outside of a transaction it is committed then.
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
- *   `quota_exceeded` when the plan allows no further address
+ *   `person_erased`; `quota_exceeded` when the plan allows no further address
  */
 export async function createContact(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName, fields }: ContactFields,
 ): Promise<Created<EventObject<"contact">>> {
   const stored = JSON.stringify(changedFields({}, fields));
-  const values = { id: newId("contact"), ...storedAddress(email), firstName, lastName, fields: stored };
+  const address = storedAddress(email);
+  const addressHash = erasedHash(vault, tenant, address.email);
+  const values = { id: newId("contact"), ...address, addressHash, firstName, lastName, fields: stored };
   const made = await insertContact(em, tenant, values);
-  if (!made) throw alreadyExists("contact", ", or use the bulk upsert");
+  if (!made) {
+    await refuseErased(em, vault, tenant, email);
+    throw alreadyExists("contact", ", or use the bulk upsert");
+  }
   return made;
 }
 
@@ -77,11 +86,12 @@ async function lockContact(em: EntityManager, contactId: string): Promise<Contac
 /**
  * Changes a contact. The status of a new address follows from the suppressions of that address.
  * @returns also the contact slots that the new address takes
- * @throws {ApiError} `not_found`; `resource_already_exists` when another contact has the address; `quota_exceeded` when
- *   the new address takes a slot more than the plan allows
+ * @throws {ApiError} `not_found`; `resource_already_exists` when another contact has the address; `person_erased`;
+ *   `quota_exceeded` when the new address takes a slot more than the plan allows
  */
 export async function updateContact(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   contactId: string,
   { email, fields, ...names }: Patch<ContactFields>,
@@ -90,6 +100,7 @@ export async function updateContact(
   const { email: formerAddress } = contact;
   const address = email === undefined ? undefined : storedAddress(email);
   const moved = address !== undefined && address.email !== formerAddress;
+  if (moved) await refuseErased(em, vault, tenant, address.email);
   em.assign(
     contact,
     changesOf({

@@ -24,12 +24,13 @@ export interface Created<T> extends TakenSlots {
   record: JsonText<T>;
 }
 
-/** The columns of the record of a person. */
-export type PersonColumns = Pick<StoredAddress, keyof StoredAddress> & Omit<PersonFields, "email"> & { id: string };
+/** The columns of the record of a person, and the hash that is kept of an address once its person was erased. */
+export type PersonColumns = Pick<StoredAddress, keyof StoredAddress> &
+  Omit<PersonFields, "email"> & { id: string; addressHash: string };
 
 type CreatedEvent = "subscriber.created" | "contact.created";
 
-/** The row of the statement: none where the address is taken. */
+/** The row of the statement: none where the address is taken or erased. */
 interface CreatedRow extends CountedSlots {
   record: string;
   emitted: boolean;
@@ -40,7 +41,7 @@ interface Creation<Values extends NamedValues, Name extends CreatedEvent> {
   event: Name;
   /** See domain/webhooks/records.ts. */
   record: (row: string) => RawBuilder<EventObjects[Name]>;
-  /** The insert of one row, which does nothing where the address is taken, up to its `returning`. Called with placeholders. */
+  /** The insert of one row, which does nothing where the address is taken or erased, up to its `returning`. Called with placeholders. */
   insert: (tenant: Tenant, values: Values) => RawBuilder<unknown>;
 }
 
@@ -93,7 +94,7 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
 
   /**
    * Makes a record. Outside of a transaction it is committed then.
-   * @returns undefined where another record of the kind has the address
+   * @returns undefined where another record of the kind has the address, or it was erased
    * @throws {ApiError} `quota_exceeded` when the plan allows no further address
    */
   return async (

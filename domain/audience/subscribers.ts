@@ -3,6 +3,8 @@ import { sql } from "kysely";
 import { Subscriber, Subscription } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { storedAddress } from "../address.ts";
+import type { Vault } from "../crypto.ts";
+import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
@@ -17,10 +19,11 @@ import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 const insertSubscriber = defineCreation({
   event: "subscriber.created",
   record: subscriberRecord,
-  insert: ({ teamId, environment }, values: PersonColumns) => sql`
+  insert: (tenant, values: PersonColumns) => sql`
     insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
-    values (${values.id}, ${teamId}, ${environment}, ${values.email}, ${values.emailSpelling}, ${values.firstName},
-      ${values.lastName})
+    select ${values.id}, ${tenant.teamId}, ${tenant.environment}, ${values.email}, ${values.emailSpelling},
+      ${values.firstName}, ${values.lastName}
+    where not ${isErased(tenant, sql`${values.addressHash}`)}
     on conflict do nothing`,
 });
 
@@ -28,16 +31,22 @@ const insertSubscriber = defineCreation({
  * Makes a subscriber without a list. Outside of a transaction it is committed then.
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
- *   `quota_exceeded` when the plan allows no further address
+ *   `person_erased`; `quota_exceeded` when the plan allows no further address
  */
 export async function createSubscriber(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName }: PersonFields,
 ): Promise<Created<EventObject<"subscriber">>> {
-  const values = { id: newId("subscriber"), ...storedAddress(email), firstName, lastName };
+  const address = storedAddress(email);
+  const addressHash = erasedHash(vault, tenant, address.email);
+  const values = { id: newId("subscriber"), ...address, addressHash, firstName, lastName };
   const made = await insertSubscriber(em, tenant, values);
-  if (!made) throw alreadyExists("subscriber");
+  if (!made) {
+    await refuseErased(em, vault, tenant, email);
+    throw alreadyExists("subscriber");
+  }
   return made;
 }
 
@@ -55,11 +64,12 @@ const subscriberRow = (id: string) => ({
  * Changes a subscriber. A new address has to be confirmed again on lists with double opt-in: the consent was given by
  * the owner of the old one.
  * @returns also the contact slots that the new address takes
- * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address; `quota_exceeded`
- *   when the new address takes a slot more than the plan allows
+ * @throws {ApiError} `not_found`; `resource_already_exists` when another subscriber has the address; `person_erased`;
+ *   `quota_exceeded` when the new address takes a slot more than the plan allows
  */
 export async function updateSubscriber(
   em: EntityManager,
+  vault: Vault,
   tenant: Tenant,
   subscriberId: string,
   patch: Patch<PersonFields>,
@@ -69,6 +79,7 @@ export async function updateSubscriber(
   const address = patch.email === undefined ? undefined : storedAddress(patch.email);
   const { email: formerAddress } = subscriber;
   const moved = address !== undefined && address.email !== formerAddress;
+  if (moved) await refuseErased(em, vault, tenant, address.email);
   em.assign(subscriber, changesOf({ ...patch, ...address }));
   const isChanged = isDirty(em, subscriber);
   await flushUnique(em, "subscriber");

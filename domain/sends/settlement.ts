@@ -12,7 +12,7 @@ import type { StateCounts } from "./ledger.ts";
 import type { StagedRecipient } from "./staging.ts";
 
 /** A staged recipient and the outcome of the mail. */
-export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq" | "email">>;
+export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq">>;
 
 export interface DeferralPolicy {
   /** Waits before the next try, in seconds; the last one repeats. */
@@ -136,13 +136,11 @@ async function runSettlement(
         bounces
           ? sql`, suppressed as (
         insert into suppressions (id, team_id, environment, email, email_spelling, reason)
-        select id, ${teamId}, ${environment}, email,
-          (select r.email_spelling from send_recipients r where r.send_id = ${sendId} and r.seq = b.seq), 'bounce:hard'
-        from unnest(
-          ${bounced.map(({ id }) => id)}::text[],
-          ${bounced.map(({ email }) => email)}::text[],
-          ${bounced.map(({ seq }) => seq)}::int[]
-        ) as b (id, email, seq)
+        select b.id, ${teamId}, ${environment}, r.email, r.email_spelling, 'bounce:hard'
+        from unnest(${bounced.map(({ id }) => id)}::text[], ${bounced.map(({ seq }) => seq)}::int[]) as b (id, seq)
+        -- From the ledger, where an erased address is gone.
+        cross join lateral (select r.email, r.email_spelling from send_recipients r
+          where r.send_id = ${sendId} and r.seq = b.seq offset 0) r
         where ${mayRun}
         on conflict (team_id, environment, email) do nothing
         returning *

@@ -419,6 +419,39 @@ describe("The app's command line", function () {
     });
   });
 
+  it("shows what a team keeps of a person, erases it when that is confirmed, and readmits the address", async () => {
+    const { team, keys } = await makeTeam();
+    const client = api(keys.live);
+    const email = uniqueEmail("erased");
+    const { id } = (await client.post("/contacts", { email })).body.data;
+    const options = [email.toUpperCase(), "--team", team.id];
+
+    const shown = await run(["person:erase", ...options]);
+    assert.equal(shown.code, 0, shown.stderr);
+    assert.match(shown.stdout, /^LIVE:\n {2}contacts: 1 to be deleted\nTEST:\n {2}No row .*\nNothing was changed/);
+    assert.equal((await client.get(`/contacts/${id}`)).status, 200);
+
+    const erased = await json(["person:erase", ...options, "--environment", "live", "--confirm"]);
+    assert.deepEqual(erased, {
+      erased: true,
+      environments: [
+        {
+          team: team.id,
+          environment: "LIVE",
+          was_erased: false,
+          rows: [{ table: "contacts", action: "deleted", rows: 1 }],
+          mentions: [],
+        },
+      ],
+    });
+    assert.equal((await client.get(`/contacts/${id}`)).status, 404);
+    assert.equal((await client.post("/contacts", { email })).body.error.code, "person_erased");
+
+    assert.deepEqual(await json(["person:readmit", ...options]), { readmitted: ["LIVE"] });
+    assert.equal((await client.post("/contacts", { email })).status, 201);
+    await refused(["person:erase", "nobody", "--team", team.id], /is not an email address/);
+  });
+
   describe("import", () => {
     it("imports a file into a list and reports refused lines", async () => {
       const list = (await api(team.keys.live).post("/lists", { name: "x" })).body.data.id;

@@ -40,7 +40,9 @@ describe("Contact slots", function () {
     transaction(
       team.em,
       (em) =>
-        importSubscribers(em, tenant, Readable.from([`email\n${emails.join("\n")}\n`]), { onRefused: assert.fail }),
+        importSubscribers(em, team.vault, tenant, Readable.from([`email\n${emails.join("\n")}\n`]), {
+          onRefused: assert.fail,
+        }),
       { attempts: 1 },
     );
   /** Work in a transaction of a pool as wide as an API process has it. @returns "done", or the code of its refusal */

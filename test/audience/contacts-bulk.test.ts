@@ -255,7 +255,7 @@ describe("POST /contacts/bulk", () => {
       );
       const items = Array.from({ length: 1_000 }, (_, i) => ({ email: `p${30 * i}@example.com`, firstName: "A" }));
       const { created, updated } = await transaction(forTenant(orm.em, tenant), (em) =>
-        upsertContacts(em, tenant, items),
+        upsertContacts(em, team.vault, tenant, items),
       );
       assert.deepEqual([created, updated.length], [1, 999]);
       const run = statements.filter(({ text }) => text.includes("contacts"));

@@ -38,7 +38,7 @@ describe("CSV import of contacts", () => {
     const report = await transaction(
       team.em,
       (em) =>
-        importContacts(em, tenant, Readable.from([Buffer.from(csv.join("\n"))]), {
+        importContacts(em, team.vault, tenant, Readable.from([Buffer.from(csv.join("\n"))]), {
           onRefused: (line, reason) => void lines.push([line, reason]),
           onIgnoredColumn: (name) => ignored.push(name),
         }),

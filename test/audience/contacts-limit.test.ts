@@ -84,6 +84,7 @@ describe("The contact slots of contacts", function () {
       transaction(team.em, (em) =>
         importContacts(
           em,
+          team.vault,
           tenant,
           Readable.from([`email\n${names.map((name) => `${name}@example.com`).join("\n")}\n`]),
           {

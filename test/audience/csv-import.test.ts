@@ -30,7 +30,7 @@ describe("CSV import", () => {
     const report = await transaction(
       team.em,
       (em) =>
-        importSubscribers(em, tenant, Readable.from(pieces), {
+        importSubscribers(em, team.vault, tenant, Readable.from(pieces), {
           onRefused: (line, reason) => void lines.push([line, reason]),
           onIgnoredColumn: (name) => ignored.push(name),
           ...options,

@@ -51,7 +51,7 @@ describe("The status of contacts whose addresses bounce", () => {
         .where("email", "=", email)
         .execute();
     const id = await transaction(team.em, async (em) => {
-      const { id, record } = await createContact(em, tenant, {
+      const { id, record } = await createContact(em, team.vault, tenant, {
         email,
         firstName: null,
         lastName: null,

@@ -91,10 +91,16 @@ describe("An address in several spellings", () => {
     const tenant = { teamId: team.team.id, environment: "LIVE" } as const;
     const load = (address: string) =>
       transaction(team.em, (em) =>
-        importSubscribers(em, tenant, Readable.from([Buffer.from(`email,first_name\n${address.trim()},A\n`)]), {
-          onRefused: (_line, reason) => assert.fail(reason),
-          onIgnoredColumn: (name) => assert.fail(name),
-        }),
+        importSubscribers(
+          em,
+          team.vault,
+          tenant,
+          Readable.from([Buffer.from(`email,first_name\n${address.trim()},A\n`)]),
+          {
+            onRefused: (_line, reason) => assert.fail(reason),
+            onIgnoredColumn: (name) => assert.fail(name),
+          },
+        ),
       );
     assert.equal((await load(written)).created, 1);
     assert.equal((await load(again)).created, 0);

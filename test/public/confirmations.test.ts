@@ -13,13 +13,13 @@ import { claimConfirmations, countWithheld, settleConfirmation } from "../../dom
 import { addSubscribers, createList } from "../../domain/audience/lists.ts";
 import { plainName } from "../../domain/audience/plain-name.ts";
 import { createSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";
-import { openVault } from "../../domain/crypto.ts";
+import { openVault, type Vault } from "../../domain/crypto.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { createTeam } from "../../domain/teams.ts";
 import { api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { backdoor, makeTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
 import { caughtMails, readMail } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -66,7 +66,9 @@ describe("Confirmation mails of double opt-in", () => {
   let own: OwnDatabase;
   let orm: MikroORM;
   let tenant: Tenant;
+  let vault: Vault;
   before(async () => {
+    ({ vault } = await backdoor());
     sink = await smtpSink();
     own = await makeDatabase({ poolMax: 5 });
     ({ orm } = own);
@@ -87,7 +89,7 @@ describe("Confirmation mails of double opt-in", () => {
     const email = uniqueEmail("opt-in");
     const id = await transaction(forTenant(orm.em, tenant), async (em) => {
       const list = await createList(em, tenant, { name: listName, description: null, optin: "DOUBLE" }, env.MAX_LISTS);
-      const subscriber = await createSubscriber(em, tenant, { email, firstName: null, lastName: null });
+      const subscriber = await createSubscriber(em, vault, tenant, { email, firstName: null, lastName: null });
       await addSubscribers(em, tenant, list.id, [subscriber.id]);
       return subscriber.id;
     });
@@ -170,7 +172,7 @@ describe("Confirmation mails of double opt-in", () => {
     /** A subscriber of as many lists as asked for. */
     async function onLists(email: string, lists: number, of = tenant): Promise<{ id: string; lists: string[] }> {
       return transaction(forTenant(orm.em, of), async (em) => {
-        const subscriber = await createSubscriber(em, of, { email, firstName: null, lastName: null });
+        const subscriber = await createSubscriber(em, vault, of, { email, firstName: null, lastName: null });
         const made: string[] = [];
         for (let n = 0; n < lists; n++) {
           const list = await createList(em, of, { name: "List", description: null, optin: "DOUBLE" }, env.MAX_LISTS);
@@ -181,7 +183,7 @@ describe("Confirmation mails of double opt-in", () => {
       });
     }
     const move = (id: string, email: string) =>
-      transaction(forTenant(orm.em, tenant), (em) => updateSubscriber(em, tenant, id, { email }));
+      transaction(forTenant(orm.em, tenant), (em) => updateSubscriber(em, vault, tenant, id, { email }));
     /** Lets a UTC day pass. */
     async function passDay(): Promise<void> {
       await orm.em.fork().execute("update confirmation_mails set day = day - 1");
@@ -291,7 +293,7 @@ describe("Confirmation mails of double opt-in", () => {
     const [onItsWay] = claimed;
     assert.ok(onItsWay?.email === email);
     const changed = uniqueEmail("changed");
-    await transaction(forTenant(orm.em, tenant), (em) => updateSubscriber(em, tenant, id, { email: changed }));
+    await transaction(forTenant(orm.em, tenant), (em) => updateSubscriber(em, vault, tenant, id, { email: changed }));
     await settleConfirmation(orm.em.fork(), onItsWay, "sent");
     assert.equal(await run(), 1);
     assert.equal(sink.countOf(changed), 1);

@@ -25,7 +25,7 @@ async function inFlight(): Promise<{
     where send_id = ${sendId}`.execute(db);
   const outcomes = [1, 2, 3].map(
     (seq): MailedRecipient => ({
-      item: { seq, email: `${seq}@x.example` },
+      item: { seq },
       outcome: { outcome: "sent", reason: "accepted" },
     }),
   );

@@ -259,7 +259,8 @@ describe("Events of the audience", () => {
     const load = (csv: string, options: { listId?: string; confirmed?: boolean } = {}) =>
       transaction(
         team.em,
-        (em) => importSubscribers(em, live(team), Readable.from([csv]), { onRefused: () => {}, ...options }),
+        (em) =>
+          importSubscribers(em, team.vault, live(team), Readable.from([csv]), { onRefused: () => {}, ...options }),
         { attempts: 1 },
       );
 
@@ -310,7 +311,7 @@ describe("Events of the audience", () => {
       await assert.rejects(
         transaction(team.em, async (em) => {
           const input = Readable.from(["email\na@example.com\n"]);
-          await importSubscribers(em, live(team), input, { onRefused: () => {} });
+          await importSubscribers(em, team.vault, live(team), input, { onRefused: () => {} });
           throw new Error("the disk is full");
         }),
         /disk/,
@@ -490,7 +491,7 @@ describe("Events of a send", () => {
     await transaction(
       sender.em,
       (em) =>
-        importSubscribers(em, live(sender), Readable.from([`email,first_name\n${csv.join("\n")}`]), {
+        importSubscribers(em, sender.vault, live(sender), Readable.from([`email,first_name\n${csv.join("\n")}`]), {
           listId: sender.listId,
           onRefused: () => {},
         }),

@@ -1,0 +1,471 @@
+import { randomBytes } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { type Expression, type RawBuilder, sql } from "kysely";
+import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
+import { freeSlot } from "../audience/contact-slots.ts";
+import type { Vault } from "../crypto.ts";
+import { ApiError } from "../errors.ts";
+import { replaceAnswers } from "../idempotency.ts";
+import { suppress } from "../suppressions.ts";
+import { columnsWith } from "./columns.ts";
+import { keepErased } from "./erased-addresses.ts";
+import { type Mentions, mentionsOf } from "./mentions.ts";
+
+/*
+ * An erasure follows the address from where it enters to where it is copied: from contacts and subscribers to the ledgers of
+ * sends, from these to bounces, opens and unsubscribes, and from all of them to events. Before it looks at the next stage,
+ * it waits for the end of all transactions that were open when it left the one before: none of them copies a row that is
+ * gone. So no lock and no look at erased addresses is needed but where an address enters.
+ *
+ * Each stage is made of short transactions, and finds its rows by the address alone: cut off, the same command finishes it.
+ */
+
+type Table = keyof Database;
+
+/** Rows of a table that an erasure changed, or would change. */
+export interface ErasedRows {
+  table: Table;
+  action: "deleted" | "blanked";
+  rows: number;
+}
+
+/** A record whose text, which the team wrote, names the address. */
+export interface Mention {
+  table: Table;
+  id: string;
+}
+
+export interface ErasureReport {
+  /** The address was erased before; this run looked again. */
+  wasErased: boolean;
+  /** Tables with such rows. */
+  rows: ErasedRows[];
+  /** Left as they are: only the team can tell what they mean. */
+  mentions: Mention[];
+}
+
+interface ErasureOptions {
+  /** Counts, and changes nothing. */
+  dryRun: boolean;
+  /** How long to wait for open transactions, each time; 10 minutes unless given. */
+  waitMs?: number;
+  /** Is given what the erasure does next. */
+  onStep?: (step: string) => void;
+}
+
+const WAIT_MS = 600_000;
+const LOOK_EVERY_MS = 200;
+/** Rows of a ledger that one statement looks at. */
+const LEDGER_ROWS = 20_000;
+/** Rows with texts that one statement looks at. */
+const TEXT_ROWS = 2_000;
+/** An attempt that began before its events were blanked has ended by then: its activity lasts 30 s, and writes for 20 s. */
+const ATTEMPT_MS = 60_000;
+/** No mail server has this domain (RFC 2606). */
+const ERASED_DOMAIN = "erased.invalid";
+
+/** The erasure of one person under way. */
+interface Erasing {
+  em: EntityManager;
+  tenant: Tenant;
+  email: string;
+  /** Stands for the address in rows that stay: each run has its own, so that they tell nothing of the address. */
+  placeholder: string;
+  mentions: Mentions;
+  dryRun: boolean;
+  count(table: Table, action: ErasedRows["action"], rows: number): void;
+}
+
+/** Ends the transaction of a dry run. */
+class DryRunDone<T> {
+  readonly result: T;
+
+  constructor(result: T) {
+    this.result = result;
+  }
+}
+
+/** Runs a change in a short transaction, which a dry run takes back. */
+async function change<T>({ em, dryRun }: Erasing, work: (tx: EntityManager) => Promise<T>): Promise<T> {
+  try {
+    return await transaction(em, async (tx) => {
+      const result = await work(tx);
+      if (dryRun) throw new DryRunDone(result);
+      return result;
+    });
+  } catch (thrown) {
+    if (thrown instanceof DryRunDone) return thrown.result;
+    throw thrown;
+  }
+}
+
+/**
+ * Erases the person with an address from all rows of a tenant. The address is refused from then on, wherever a client names
+ * it, until an operator readmits it; figures of analytics and credits stay. Mails that are being delivered at this moment
+ * still leave. It makes no event.
+ * @param em in no transaction, with the tenant's filter
+ * @param email in the spelling that addresses are compared by
+ * @throws {ApiError} `resource_state_invalid` when transactions stay open for too long; the address is refused and not
+ *   mailed by then, and a second run continues
+ */
+export async function erasePerson(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  email: string,
+  { dryRun, waitMs = WAIT_MS, onStep = () => {} }: ErasureOptions,
+): Promise<ErasureReport> {
+  const counts = new Map<string, ErasedRows>();
+  const erasing: Erasing = {
+    em,
+    tenant,
+    email,
+    placeholder: `erased-${randomBytes(10).toString("hex")}@${ERASED_DOMAIN}`,
+    mentions: mentionsOf(email),
+    dryRun,
+    count(table, action, rows) {
+      if (rows === 0) return;
+      const known = counts.get(table);
+      if (known) known.rows += rows;
+      else counts.set(table, { table, action, rows });
+    },
+  };
+  const awaitOpen = async () => {
+    if (dryRun) return;
+    onStep("waiting for transactions that are open");
+    await awaitTransactions(em, waitMs);
+  };
+
+  onStep("refusing the address");
+  const { isNew, isSuppressed } = await change(erasing, async (tx) => ({
+    isNew: await keepErased(tx, vault, tenant, email),
+    // Sends under way stage the person no more, although their rows still hold the address.
+    isSuppressed: (await suppress(tx, tenant, [email], "MANUAL")).added.length === 0,
+  }));
+  await awaitOpen();
+  onStep("contacts and subscribers");
+  await eraseAudience(erasing);
+  await awaitOpen();
+  onStep("ledgers of sends");
+  await eraseLedgers(erasing);
+  await awaitOpen();
+  onStep("bounces, opens and unsubscribes");
+  await eraseResponses(erasing, isSuppressed);
+  onStep("events and their deliveries");
+  await eraseEvents(erasing);
+  onStep("remembered answers");
+  await eraseAnswers(erasing);
+  onStep("texts of the team");
+  const mentions = await findMentions(erasing);
+  return { wasErased: !isNew, rows: [...counts.values()], mentions };
+}
+
+/** Runs a statement. @returns how many rows it changed */
+async function affect(tx: EntityManager, statement: RawBuilder<unknown>): Promise<number> {
+  const { numAffectedRows = 0n } = await statement.execute(kysely(tx));
+  return Number(numAffectedRows);
+}
+
+/** Waits until every transaction has ended that is open now. */
+async function awaitTransactions(em: EntityManager, waitMs: number): Promise<void> {
+  const { rows } = await sql<{ now: number }>`
+    select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`.execute(kysely(em.fork()));
+  const [{ now } = { now: Date.now() }] = rows;
+  for (const giveUpAt = performance.now() + waitMs; ; ) {
+    const visibleBeforeMs = await queryVisibleBeforeMs(em.fork());
+    if (visibleBeforeMs !== null && visibleBeforeMs > now) return;
+    if (performance.now() > giveUpAt) {
+      throw new ApiError(
+        "resource_state_invalid",
+        "Transactions are open that may still hold the person. The address is refused and not mailed already. " +
+          "Let them end (see pg_stat_activity and pg_prepared_xacts) and run the command again.",
+      );
+    }
+    await delay(LOOK_EVERY_MS);
+  }
+}
+
+async function eraseAudience(erasing: Erasing): Promise<void> {
+  const { tenant, email } = erasing;
+  const deleted = await change(erasing, async (tx) => {
+    const remove = (table: "contacts" | "subscribers" | "confirmation_mails", condition: RawBuilder<unknown>) =>
+      affect(tx, sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition}`);
+    const isPersons = sql`email = ${email}`;
+    const contacts = await remove("contacts", isPersons);
+    const subscriptions = await affect(
+      tx,
+      sql`delete from subscriptions where ${ofTenant(tenant)} and subscriber_id in (
+        select id from subscribers where ${ofTenant(tenant)} and ${isPersons} for update)`,
+    );
+    const subscribers = await remove("subscribers", isPersons);
+    const confirmations = await remove("confirmation_mails", sql`(mailbox = ${email} or ${isPersons})`);
+    // The locks of the slots come last.
+    for (let records = contacts + subscribers; records > 0; records--) await freeSlot(tx, tenant, email);
+    return { contacts, subscriptions, subscribers, confirmations };
+  });
+  erasing.count("contacts", "deleted", deleted.contacts);
+  erasing.count("subscribers", "deleted", deleted.subscribers);
+  erasing.count("subscriptions", "deleted", deleted.subscriptions);
+  erasing.count("confirmation_mails", "deleted", deleted.confirmations);
+}
+
+interface LedgerRange {
+  sendId: string;
+  /** Rows behind this one, up to and including the other. */
+  after: number;
+  upTo: number;
+}
+
+/** The ledgers of the tenant's sends, in parts. */
+async function* ledgerRanges({ em, tenant }: Erasing): AsyncGenerator<LedgerRange> {
+  const { rows } = await sql<{ id: string; last: number | null }>`
+    select s.id, (select max(r.seq) from send_recipients r where r.send_id = s.id) as last
+    from sends s where ${ofTenant(tenant, "s")} order by s.id`.execute(kysely(em.fork()));
+  for (const { id: sendId, last } of rows) {
+    for (let after = 0; after < (last ?? 0); after += LEDGER_ROWS) yield { sendId, after, upTo: after + LEDGER_ROWS };
+  }
+}
+
+const inRange = ({ sendId, after, upTo }: LedgerRange) =>
+  sql`send_id = ${sendId} and seq > ${after} and seq <= ${upTo}`;
+
+/** The rows stay, because their states add up to the plan. One that waits to be mailed is SUPPRESSED. */
+async function eraseLedgers(erasing: Erasing): Promise<void> {
+  const waits = sql`state in ('QUEUED', 'DEFERRED')`;
+  for await (const range of ledgerRanges(erasing)) {
+    const rows = await change(erasing, (tx) =>
+      affect(
+        tx,
+        sql`
+        update send_recipients set email = ${erasing.placeholder}, email_spelling = null, first_name = null,
+          last_name = null, fields = null,
+          reason = case when ${waits} then 'suppressed' else reason end,
+          retry_at = case when ${waits} then null else retry_at end,
+          updated_at = case when ${waits} then now() else updated_at end,
+          state = case when ${waits} then 'SUPPRESSED' else state end
+        where ${inRange(range)} and email = ${erasing.email}`,
+      ),
+    );
+    erasing.count("send_recipients", "blanked", rows);
+  }
+}
+
+/** @param isSuppressed the address was suppressed before the erasure */
+async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<void> {
+  const { tenant, email, placeholder } = erasing;
+  for await (const range of ledgerRanges(erasing)) {
+    const where = sql`${inRange(range)} and ${ofTenant(tenant)} and email = ${email}`;
+    const { engagements, reports } = await change(erasing, async (tx) => ({
+      engagements: await affect(tx, sql`update engagements set email = ${placeholder} where ${where}`),
+      reports: await affect(tx, sql`update mail_reports set email = null where ${where}`),
+    }));
+    erasing.count("engagements", "blanked", engagements);
+    erasing.count("mail_reports", "blanked", reports);
+  }
+  const isPersons = sql`${ofTenant(tenant)} and email = ${email}`;
+  const { unsubscribes, checks, suppressions } = await change(erasing, async (tx) => {
+    const removeChecks = sql`delete from contact_status_checks where ${isPersons}`;
+    const result = {
+      unsubscribes: await affect(
+        tx,
+        sql`
+        update unsubscribes set email = ${placeholder}, email_spelling = null where ${isPersons}`,
+      ),
+      checks: await affect(tx, removeChecks),
+      suppressions: await affect(tx, sql`delete from suppressions where ${isPersons}`),
+    };
+    // A trigger of the suppressions adds one for a hard bounce.
+    await affect(tx, removeChecks);
+    return result;
+  });
+  erasing.count("unsubscribes", "blanked", unsubscribes);
+  erasing.count("contact_status_checks", "deleted", checks);
+  erasing.count("suppressions", "deleted", isSuppressed ? suppressions : 0);
+}
+
+interface TextSource {
+  table: Table;
+  /** The primary key behind the columns of `within`. */
+  key: string;
+  columns: readonly string[];
+  /** The rows in question, where an index leads to them; else the table is read in the order of its key. */
+  within?: Expression<unknown>;
+  /** Those of them that are the tenant's. */
+  owned: Expression<unknown>;
+  /** Rows that are given whatever their texts say. */
+  also?: Expression<unknown>;
+}
+
+interface FoundText {
+  key: string;
+  text: string;
+}
+
+/** Rows whose texts may name the address, in parts. The first key is "0" for a key that is a number. */
+async function* findTexts(
+  { em, mentions }: Pick<Erasing, "em" | "mentions">,
+  { table, key, columns, within = sql`true`, owned, also = sql`false` }: TextSource,
+): AsyncGenerator<FoundText[]> {
+  const column = sql.ref(`b.${key}`);
+  const text = sql`concat_ws(' ', ${sql.join(columns.map((name) => sql`${sql.ref(name)}::text`))})`;
+  for (let after = key === "seq" ? "0" : ""; ; ) {
+    const { rows } = await sql<{ last: string; rows: number; key: string | null; text: string }>`
+      with batch as materialized (
+        select b.* from ${sql.table(table)} b where ${within} and ${column} > ${after} order by ${column} limit ${TEXT_ROWS}
+      ), found as (
+        select ${column}::text as key, ${text} as text from batch b
+        where ${owned} and (${also} or strpos(lower(${text}), ${mentions.part}) > 0)
+      )
+      select l.last, l.rows, f.key, f.text
+      from (select max(${column})::text as last, count(*)::int as rows from batch b) l left join found f on true`.execute(
+      kysely(em.fork()),
+    );
+    const found = rows.flatMap((row) => (row.key === null ? [] : [{ key: row.key, text: row.text }]));
+    if (found.length > 0) yield found;
+    const [{ last, rows: read } = { last: after, rows: 0 }] = rows;
+    if (read < TEXT_ROWS) return;
+    after = last;
+  }
+}
+
+/** A table with JSON of records. */
+interface Records {
+  table: "webhook_outbox" | "webhook_events";
+  key: "seq" | "id";
+  column: "objects" | "object";
+}
+
+/** Takes the person out of some rows. @returns how many of them there still were */
+async function redactRows(
+  { tenant, mentions, placeholder }: Erasing,
+  tx: EntityManager,
+  { table, key, column }: Records,
+  keys: readonly string[],
+): Promise<number> {
+  const keyType = key === "seq" ? sql`bigint[]` : sql`text[]`;
+  // The relay may have taken some of them meanwhile: they are events by then.
+  const { rows } = await sql<FoundText>`
+    select ${sql.ref(key)}::text as key, ${sql.ref(column)} as text from ${sql.table(table)}
+    where ${ofTenant(tenant)} and ${sql.ref(key)} = any(${[...keys]}::${keyType})
+    order by ${sql.ref(key)} for update`.execute(kysely(tx));
+  await sql`
+    update ${sql.table(table)} t set ${sql.ref(column)} = g.text
+    from unnest(${rows.map((row) => row.key)}::${keyType}, ${rows.map(({ text }) => mentions.redact(text, placeholder))}::text[])
+      as g (key, text)
+    where ${ofTenant(tenant, "t")} and t.${sql.ref(key)} = g.key`.execute(kysely(tx));
+  return rows.length;
+}
+
+/**
+ * Events stay, with ids and without the person, so that deliveries that wait are made as usual. The outbox comes first: what
+ * the relay takes from it meanwhile is an event by then.
+ */
+async function eraseEvents(erasing: Erasing): Promise<void> {
+  await redactRecords(erasing, { table: "webhook_outbox", key: "seq", column: "objects" });
+  const eventIds = await redactRecords(erasing, { table: "webhook_events", key: "id", column: "object" });
+  if (!erasing.dryRun) await awaitAttempts(erasing, eventIds);
+  await eraseDeliveries(erasing, eventIds);
+}
+
+/** @returns the keys of the rows without the person, and of those that an earlier run left so */
+async function redactRecords(erasing: Erasing, records: Records): Promise<string[]> {
+  const { table, key, column } = records;
+  const erasedBefore = `@${ERASED_DOMAIN}`;
+  const redacted: string[] = [];
+  for await (const found of findTexts(erasing, {
+    table,
+    key,
+    columns: [column],
+    owned: ofTenant(erasing.tenant, "b"),
+    also: sql`strpos(${sql.ref(column)}, ${erasedBefore}) > 0`,
+  })) {
+    const named = found.filter(({ text }) => erasing.mentions.in(text)).map((row) => row.key);
+    redacted.push(...named, ...found.filter(({ text }) => text.includes(erasedBefore)).map((row) => row.key));
+    if (named.length === 0) continue;
+    erasing.count(table, "blanked", await change(erasing, (tx) => redactRows(erasing, tx, records, named)));
+  }
+  return redacted;
+}
+
+/** Waits for attempts that may be sending these events as they were: their answers may repeat the person. */
+async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[]): Promise<void> {
+  const { rows: attempts } = await sql<{ id: string; epoch: number }>`
+    select g.id, g.epoch from webhook_groups g where ${ofTenant(tenant, "g")} and g.attempting and exists (
+      select from webhook_deliveries d
+      where ${ofTenant(tenant, "d")} and d.group_id = g.id and d.event_id = any(${[...eventIds]}::text[]))`.execute(
+    kysely(em.fork()),
+  );
+  for (const giveUpAt = performance.now() + ATTEMPT_MS; performance.now() < giveUpAt; await delay(LOOK_EVERY_MS)) {
+    const { rows } = await sql`
+      select from webhook_groups g join unnest(${attempts.map(({ id }) => id)}::text[],
+        ${attempts.map(({ epoch }) => epoch)}::int[]) as a (id, epoch) on a.id = g.id and a.epoch = g.epoch
+      where ${ofTenant(tenant, "g")} and g.attempting`.execute(kysely(em.fork()));
+    if (rows.length === 0) return;
+  }
+}
+
+/** The log keeps that a delivery was made, and not what its endpoint answered. */
+async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): Promise<void> {
+  const ofEvents = sql`event_id = any(${[...eventIds]}::text[])`;
+  for await (const found of findTexts(erasing, {
+    table: "webhook_deliveries",
+    key: "id",
+    columns: ["response_body", "error_message"],
+    owned: ofTenant(erasing.tenant, "b"),
+    also: sql`(response_body is not null and ${ofEvents})`,
+  })) {
+    const ids = found.map(({ key }) => key);
+    const named = found.filter(({ text }) => erasing.mentions.in(text)).map(({ key }) => key);
+    const isNamed = sql`id = any(${named}::text[])`;
+    const rows = await change(erasing, (tx) =>
+      affect(
+        tx,
+        sql`
+        update webhook_deliveries
+        set response_body = null, error_message = case when ${isNamed} then null else error_message end
+        where ${ofTenant(erasing.tenant)} and id = any(${ids}::text[]) and (${isNamed} or ${ofEvents})`,
+      ),
+    );
+    erasing.count("webhook_deliveries", "blanked", rows);
+  }
+}
+
+/** A repetition of the request gets a refusal from then on. Sealed answers hold secrets of endpoints, and no person. */
+async function eraseAnswers(erasing: Erasing): Promise<void> {
+  const { tenant, mentions } = erasing;
+  const refusal = new ApiError("person_erased", "The answer showed a person who asked for their data to be erased.");
+  for await (const found of findTexts(erasing, {
+    table: "idempotency_records",
+    key: "key_hash",
+    columns: ["payload"],
+    within: ofTenant(tenant, "b"),
+    owned: sql`b.payload_kind <> 'sealed'`,
+  })) {
+    const keyHashes = found.filter(({ text }) => mentions.in(text)).map(({ key }) => key);
+    if (keyHashes.length === 0) continue;
+    const rows = await change(erasing, (tx) => replaceAnswers(tx, tenant, keyHashes, refusal));
+    erasing.count("idempotency_records", "blanked", rows);
+  }
+}
+
+/** Texts about other people in which the team may have named the person. */
+const OF_OTHERS: [Table, readonly string[]][] = [
+  ["contacts", ["first_name", "last_name", "fields"]],
+  ["subscribers", ["first_name", "last_name"]],
+];
+
+async function findMentions({ em, tenant, mentions }: Erasing): Promise<Mention[]> {
+  const ownedIn = (table: Table) => {
+    if (table === "teams") return sql`b.id = ${tenant.teamId}`;
+    return table === "members" ? sql`b.team_id = ${tenant.teamId}` : ofTenant(tenant, "b");
+  };
+  const found: Mention[] = [];
+  for (const [table, columns] of [...columnsWith("team"), ...OF_OTHERS]) {
+    for await (const texts of findTexts({ em, mentions }, { table, key: "id", columns, owned: ownedIn(table) })) {
+      found.push(...texts.filter(({ text }) => mentions.in(text)).map(({ key }) => ({ table, id: key })));
+    }
+  }
+  return found;
+}

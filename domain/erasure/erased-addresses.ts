@@ -1,0 +1,65 @@
+import { type RawBuilder, sql } from "kysely";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { lookupAddress } from "../address.ts";
+import type { Vault } from "../crypto.ts";
+import { ApiError } from "../errors.ts";
+
+/**
+ * What is kept of an erased address: an HMAC under the database's hash key, which no rotation changes. It is another one
+ * for each tenant.
+ * @param email in the spelling that addresses are compared by
+ */
+export const erasedHash = (vault: Vault, { teamId, environment }: Tenant, email: string): string =>
+  vault.hash("erased-address", teamId, environment, email);
+
+/**
+ * Whether the address of a hash was erased, as a part of the statement that writes the address. A statement that began
+ * before the erasure does not see it: the erasure waits for the end of its transaction.
+ */
+export const isErased = (tenant: Tenant, hash: RawBuilder<unknown>): RawBuilder<boolean> => sql<boolean>`exists (
+  select from erased_addresses erased where ${ofTenant(tenant, "erased")} and erased.address_hash = ${hash})`;
+
+/** The refusal of an erased address. @param param the field that holds it, where that is not said elsewhere */
+export const personErased = (param?: string): ApiError =>
+  new ApiError(
+    "person_erased",
+    "The person with this address asked for their data to be erased. Leave the address out, or ask the operator of the service to readmit it.",
+    { param },
+  );
+
+/** @throws {ApiError} `person_erased` for an address that was erased, in any spelling */
+export async function refuseErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<void> {
+  const hash = erasedHash(vault, tenant, lookupAddress(email));
+  const { erased } = await kysely(em)
+    .selectNoFrom(isErased(tenant, sql`${hash}`).as("erased"))
+    .executeTakeFirstOrThrow();
+  if (erased) throw personErased("email");
+}
+
+/** Keeps the hash of an address. @returns false when it was kept already */
+export async function keepErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<boolean> {
+  const { numInsertedOrUpdatedRows } = await kysely(em)
+    .insertInto("erased_addresses")
+    .values({
+      team_id: tenant.teamId,
+      environment: tenant.environment,
+      address_hash: erasedHash(vault, tenant, email),
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirstOrThrow();
+  return numInsertedOrUpdatedRows === 1n;
+}
+
+/**
+ * Lets an erased address enter again: its person came back of their own will. Nothing that was erased comes back.
+ * @param email in the spelling that addresses are compared by
+ * @returns false when the address was not erased
+ */
+export async function readmitAddress(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<boolean> {
+  const { numDeletedRows } = await kysely(em)
+    .deleteFrom("erased_addresses")
+    .where(ofTenant(tenant))
+    .where("address_hash", "=", erasedHash(vault, tenant, email))
+    .executeTakeFirstOrThrow();
+  return numDeletedRows > 0n;
+}

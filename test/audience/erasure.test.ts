@@ -1,0 +1,583 @@
+import assert from "node:assert/strict";
+import { Readable } from "node:stream";
+import { sql } from "kysely";
+import pino from "pino";
+import { appRouter } from "../../api/router.ts";
+import type { RecipientState } from "../../db/entities/send.ts";
+import { forTenant, kysely, type Tenant } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { type MintedKey, mintKey } from "../../domain/access/keys.ts";
+import { recountFigures } from "../../domain/analytics/recount.ts";
+import { claimConfirmations } from "../../domain/audience/confirmations.ts";
+import { readSlotUse } from "../../domain/audience/contact-slots.ts";
+import { createSubscriber } from "../../domain/audience/subscribers.ts";
+import { unsubscribe } from "../../domain/audience/unsubscribes.ts";
+import type { Vault } from "../../domain/crypto.ts";
+import { type ImportOptions, importContacts, importSubscribers } from "../../domain/csv-import.ts";
+import { columnsWith, PERSONAL_DATA } from "../../domain/erasure/columns.ts";
+import { type ErasureReport, erasePerson } from "../../domain/erasure/erase.ts";
+import { readmitAddress } from "../../domain/erasure/erased-addresses.ts";
+import { newId } from "../../domain/ids.ts";
+import { recordReports } from "../../domain/reports/record.ts";
+import { createTeam } from "../../domain/teams.ts";
+import { recordHits } from "../../domain/tracking/record.ts";
+import { fanOut } from "../../domain/webhooks/fan-out.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { textsIn } from "../histories/files.ts";
+import { type ApiClient, api, codeOf, type Json } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { declareFields } from "../support/contacts.ts";
+import { eventually } from "../support/eventually.ts";
+import { scopesBesideSending, type TestTeam, unique } from "../support/factories.ts";
+import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import {
+  beginToday,
+  caughtMails,
+  freshKey,
+  ledgerStates,
+  makeSender,
+  type Sender,
+  startTomorrow,
+  untilStatus,
+} from "../support/sending.ts";
+import { recordSend } from "../support/sends.ts";
+import { temporalClient } from "../support/temporal.ts";
+import { listen } from "../webhooks/outbox.ts";
+
+const POLICY = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
+
+/** A person as clients spell and as rows compare the address. */
+interface Person {
+  spelled: string;
+  email: string;
+  ascii: string;
+  firstName: string;
+  lastName: string;
+  city: string;
+}
+
+function makePerson(): Person {
+  const id = unique("erased").replace("-", "");
+  const domain = `${id}.example`;
+  return {
+    spelled: `Ada.${id}+News@xn--bcher-kva.${domain}`,
+    email: `ada.${id}+news@bücher.${domain}`,
+    ascii: `ada.${id}+news@xn--bcher-kva.${domain}`,
+    firstName: `First${id}`,
+    lastName: `Last${id}`,
+    city: `City${id}`,
+  };
+}
+
+/** A text as it may stand in a column, in lower case; base64 in its own case, from each of the three places in a group. */
+function encodingsOf(text: string): { lower: string[]; exact: string[] } {
+  const bytes = Buffer.from(text);
+  const quoted = [...bytes].map((byte) =>
+    byte === 0x40 || byte > 126 ? `=${byte.toString(16)}` : String.fromCharCode(byte),
+  );
+  const base64 = [0, 1, 2].map((shift) => {
+    const whole = Buffer.concat([Buffer.alloc(shift), bytes]).toString("base64");
+    return whole.slice(shift === 0 ? 0 : 4, -4);
+  });
+  const lower = [
+    text,
+    encodeURIComponent(text),
+    quoted.join(""),
+    bytes.toString("hex"),
+    JSON.stringify(text).slice(1, -1),
+  ];
+  return {
+    lower: [...new Set(lower.map((each) => each.toLowerCase()))],
+    exact: base64.flatMap((each) => [each, each.replaceAll("+", "-").replaceAll("/", "_")]),
+  };
+}
+
+const textsOf = ({ email, ascii, firstName, lastName, city }: Person) => [
+  email,
+  ascii,
+  // As the limits of confirmation mails count it.
+  email.replace("+news", ""),
+  firstName,
+  lastName,
+  city,
+];
+
+/** Whether a text holds one of some texts in any case or encoding. */
+function holds(text: string, needles: readonly string[]): boolean {
+  const lower = text.toLowerCase();
+  return needles.some((needle) => {
+    const encodings = encodingsOf(needle);
+    return encodings.lower.some((each) => lower.includes(each)) || encodings.exact.some((each) => text.includes(each));
+  });
+}
+
+describe("The erasure of a person", () => {
+  let own: OwnDatabase;
+  let app: TestApp;
+  let vault: Vault;
+  let tenant: Tenant;
+  let team: Pick<TestTeam, "em" | "team" | "vault">;
+  let client: ApiClient;
+  let test: ApiClient;
+  const logged: string[] = [];
+
+  before(async () => {
+    own = await makeDatabase({ poolMax: 6 });
+    const log = pino({ level: "trace" }, { write: (line: string) => void logged.push(line) });
+    app = await serveRoutes(appRouter, { changes: { DATABASE_URL: own.url }, with: { log } });
+    assert.equal(await app.deps.connectDatabase(), undefined);
+    ({ vault } = app.deps);
+    const owner = { email: "owner@example.com", name: "Owner" };
+    const made = await transaction(own.orm.em, (em) =>
+      createTeam(em, { name: "Team", plan: "BUSINESS", timeZone: "UTC", owner }),
+    );
+    tenant = { teamId: made.team.id, environment: "LIVE" };
+    const em = forTenant(own.orm.em, tenant);
+    team = { em, team: made.team, vault };
+    const mint = (environment: Tenant["environment"]): Promise<MintedKey> =>
+      transaction(em, (tx) =>
+        mintKey(
+          tx,
+          vault,
+          {
+            teamId: tenant.teamId,
+            environment,
+            memberId: made.owner.id,
+            name: "key",
+            scopes: scopesBesideSending("OWNER"),
+            sendDomains: [],
+          },
+          10,
+        ),
+      );
+    client = api((await mint("LIVE")).key, app.base);
+    test = api((await mint("TEST")).key, app.base);
+    await declareFields(team, { city: "text" });
+  });
+  after(async () => {
+    await app.close();
+    await own.drop();
+  });
+
+  const erase = (person: Person, options: Partial<Parameters<typeof erasePerson>[4]> = {}): Promise<ErasureReport> =>
+    erasePerson(team.em, vault, tenant, person.email, { dryRun: false, waitMs: 20_000, ...options });
+
+  /** `table.column` of every column that holds one of the texts somewhere, `besides` other texts. */
+  async function columnsHolding(needles: readonly string[], { besides = [] as string[] } = {}): Promise<string[]> {
+    const db = kysely(own.orm.em.fork());
+    const { rows: tables } = await sql<{ name: string }>`
+      select table_name as name from information_schema.tables
+      where table_schema = 'public' and table_type = 'BASE TABLE'`.execute(db);
+    const found = new Set<string>();
+    for (const { name } of tables) {
+      const { rows } = await sql<{ row: string }>`select row_to_json(t)::text as row from ${sql.table(name)} t`.execute(
+        db,
+      );
+      for (const { row } of rows) {
+        for (const [column, value] of Object.entries(JSON.parse(row) as Record<string, unknown>)) {
+          const whole = typeof value === "string" ? value : JSON.stringify(value);
+          const text = besides.reduce((rest, other) => rest.replaceAll(other, ""), whole);
+          if (holds(text, needles)) found.add(`${name}.${column}`);
+        }
+      }
+    }
+    return [...found].sort();
+  }
+
+  const countOf = async (table: string): Promise<number> => {
+    const { rows } = await sql<{ count: number }>`select count(*)::int as count from ${sql.table(table)}`.execute(
+      kysely(own.orm.em.fork()),
+    );
+    return rows[0]?.count ?? 0;
+  };
+
+  const created = async (path: string, body: Json, idempotencyKey = freshKey()): Promise<Json> => {
+    const answer = await client.post(path, body, { idempotencyKey });
+    assert.ok(answer.status < 300, answer.text);
+    return answer.body.data;
+  };
+
+  /** The person in every column that may hold one, beside another person. */
+  async function plant(person: Person, other: string) {
+    const names = { first_name: person.firstName, last_name: person.lastName };
+    const body = { email: person.spelled, ...names, fields: { city: person.city } };
+    await listen(team);
+    const keys = { contact: freshKey(), bulk: freshKey() };
+    const contact = await created("/contacts", body, keys.contact);
+    const items = [{ ...body, fields: { city: "elsewhere" } }, { email: other }, body];
+    await created("/contacts/bulk", { contacts: items }, keys.bulk);
+    const subscriber = await created("/subscribers", { email: person.spelled, ...names });
+    const bystander = await created("/subscribers", { email: other });
+    const lists = [await created("/lists", { name: "One" }), await created("/lists", { name: "Two", optin: "DOUBLE" })];
+    for (const { id } of lists) {
+      await created(`/lists/${id}/subscribers`, { subscriber_ids: [subscriber.id, bystander.id] });
+    }
+    await transaction(own.orm.em, (em) => claimConfirmations(em, 50, { perAddress: 50, perTeam: 50 }));
+
+    const newsletter = await created("/newsletters", { name: "Letter" });
+    const states: RecipientState[] = [
+      "SENT",
+      "QUEUED",
+      "DEFERRED",
+      "SENDING",
+      "UNKNOWN",
+      "REJECTED",
+      "EXPIRED",
+      "SENT",
+    ];
+    const sendId = await recordSend(
+      team.em,
+      { teamId: team.team.id, environment: "LIVE" },
+      newsletter.id,
+      states.length,
+    );
+    const row = { send_id: sendId, member_id: subscriber.id, list_id: lists[0].id };
+    const { email, ascii, firstName, lastName, city } = person;
+    await kysely(team.em)
+      .insertInto("send_recipients")
+      .values(
+        states.map((state, i) =>
+          i === states.length - 1
+            ? { ...row, seq: i + 1, state, member_id: bystander.id, email: other }
+            : {
+                ...row,
+                seq: i + 1,
+                state,
+                email,
+                email_spelling: ascii,
+                first_name: firstName,
+                last_name: lastName,
+                fields: { city },
+                retry_at: state === "DEFERRED" ? new Date() : null,
+                updated_at: new Date(Date.now() - 60_000),
+              },
+        ),
+      )
+      .execute();
+    const mail = { sendId, seq: 1 };
+    const hit = { ...mail, at: Date.now(), cause: null };
+    await recordHits(own.orm.em.fork(), newId("tracking"), [
+      { ...hit, kind: "opened", url: null },
+      { ...hit, kind: "clicked", url: "https://example.com/" },
+    ]);
+    for (const kind of ["bounce:hard", "bounce:soft", "complaint"] as const) {
+      await recordReports(team.em, [{ ...mail, kind }], POLICY);
+    }
+    await recordReports(team.em, [{ sendId, seq: 8, kind: "bounce:soft" }], POLICY);
+    await transaction(team.em, (em) => unsubscribe(em, mail, "link"));
+    await created("/suppressions", { emails: [person.spelled, "manual@example.com"] });
+
+    while ((await fanOut(own.orm.em.fork())).taken > 0);
+    await sql`
+      update webhook_deliveries d set status = case n.n % 3 when 0 then 'PENDING' when 1 then 'SUCCEEDED' else 'FAILED' end,
+        response_body = case when n.n % 3 > 0 then 'Took ' || ${firstName} end,
+        error_message = case when n.n % 3 = 2 then 'refused ' || ${encodeURIComponent(ascii)} end
+      from (select d.id, row_number() over (order by d.id) as n from webhook_deliveries d join webhook_events e on e.id = d.event_id
+        where strpos(e.object, ${ascii}) > 0) n where d.id = n.id`.execute(kysely(own.orm.em.fork()));
+    // They stay in the outbox: no relay runs.
+    await client.patch(`/contacts/${contact.id}`, { fields: { city: `${city}2` } });
+    await created("/contacts/bulk", {
+      contacts: [
+        { email: other, first_name: "Other" },
+        { email: person.spelled, first_name: `${firstName}2` },
+      ],
+    });
+    await recountFigures(team.em, tenant, { repair: true });
+    return { contactBody: body, items, keys, sendId, states, other, subscriberId: subscriber.id };
+  }
+
+  it("has every column of the schema classified", async () => {
+    const { rows } = await sql<{ table: string; columns: string[] }>`
+      select table_name as table, array_agg(column_name::text order by column_name::text) as columns
+      from information_schema.columns where table_schema = 'public' and table_name not like 'mikro_orm_%'
+      group by table_name`.execute(kysely(own.orm.em.fork()));
+    const classified = Object.entries(PERSONAL_DATA).map(([table, kinds]) => [
+      table,
+      Object.values(kinds).flat().sort(),
+    ]);
+    assert.deepEqual(
+      Object.fromEntries(classified),
+      Object.fromEntries(rows.map(({ table, columns }) => [table, columns])),
+      "add each new column to PERSONAL_DATA; one that may hold a person also to the erasure and to this test",
+    );
+  });
+
+  describe("who is everywhere", () => {
+    const person = makePerson();
+    /** Their address ends with that of the person. */
+    const other = `x${person.email}`;
+    let planted: Awaited<ReturnType<typeof plant>>;
+    const findPerson = () => columnsHolding(textsOf(person), { besides: [other, other.replace("+news", "")] });
+
+    before(async function () {
+      this.timeout(30_000);
+      planted = await plant(person, other);
+    });
+
+    it("is shown first by a dry run, which changes nothing", async () => {
+      const held = await findPerson();
+      const known = await countOf("erased_addresses");
+      const columns = (["person", "searched"] as const).flatMap((kind) =>
+        columnsWith(kind).flatMap(([table, names]) => names.map((name) => `${table}.${name}`)),
+      );
+      assert.deepEqual(held, columns.sort(), "the test holds the person in every column that may hold one");
+
+      const report = await erase(person, { dryRun: true });
+      assert.equal(report.wasErased, false);
+      const tables = [...columnsWith("person"), ...columnsWith("searched")].map(([table]) => table);
+      assert.deepEqual(
+        report.rows.map(({ table }) => table).sort(),
+        // The slot is freed with the records that hold it.
+        [...tables.filter((table) => table !== "audience_addresses"), "subscriptions"].sort(),
+      );
+      assert.deepEqual(await findPerson(), held);
+      assert.equal(await countOf("erased_addresses"), known);
+    });
+
+    it("leaves the address, the names and the fields in no column of any table, also when it is cut off between", async function () {
+      this.timeout(30_000);
+      const before = await columnsHolding([other]);
+      const events = await countOf("webhook_events");
+      const hashes = await countOf("erased_addresses");
+      const cutOff = erase(person, {
+        onStep: (step) => {
+          if (step === "bounces, opens and unsubscribes") throw new Error("killed");
+        },
+      });
+      await assert.rejects(cutOff, /killed/);
+      const last = await erase(person);
+      assert.equal(last.wasErased, true);
+      assert.deepEqual(await findPerson(), []);
+      assert.deepEqual(await columnsHolding([other]), before, "the other person is where they were");
+      assert.equal(await countOf("webhook_events"), events);
+      assert.equal(await countOf("erased_addresses"), hashes + 1);
+      const { used } = await readSlotUse(team.em, tenant);
+      assert.equal(used, await countOf("audience_addresses"));
+      assert.deepEqual((await erase(person, { dryRun: true })).rows, []);
+    });
+
+    it("keeps the ledger's sums and the figures, and lets no row wait to be mailed", async () => {
+      const rows = await kysely(team.em)
+        .selectFrom("send_recipients")
+        .select(["state", "retry_at", "email", "member_id"])
+        .where("send_id", "=", planted.sendId)
+        .orderBy("seq")
+        .execute();
+      assert.deepEqual(
+        rows.map(({ state }) => state),
+        planted.states.map((state) => (state === "QUEUED" || state === "DEFERRED" ? "SUPPRESSED" : state)),
+      );
+      assert.deepEqual([...new Set(rows.map(({ retry_at }) => retry_at))], [null]);
+      const [first, ...others] = new Set(rows.map(({ email }) => email));
+      assert.match(first ?? "", /^erased-[0-9a-f]{20}@erased\.invalid$/);
+      assert.deepEqual(others, [other]);
+      assert.equal(rows[0]?.member_id, planted.subscriberId);
+      assert.deepEqual(await recountFigures(team.em, tenant, { repair: false }), []);
+    });
+
+    it("leaves deliveries with a record of the same shape, and their log with ids", async () => {
+      const { rows } = await sql<{ type: string; object: Json; status: string; response_body: string | null }>`
+        select e.type, e.object::json as object, d.status, d.response_body
+        from webhook_deliveries d join webhook_events e on e.id = d.event_id
+        where strpos(e.object, '@erased.invalid') > 0`.execute(kysely(own.orm.em.fork()));
+      assert.deepEqual([...new Set(rows.map(({ status }) => status))].sort(), ["FAILED", "PENDING", "SUCCEEDED"]);
+      assert.deepEqual([...new Set(rows.map((row) => row.response_body))], [null]);
+      const contact = rows.find(({ type }) => type === "contact.created")?.object;
+      assert.deepEqual([contact.first_name, contact.last_name, contact.fields], [null, null, {}]);
+      assert.match(contact.email, /@erased\.invalid$/);
+      assert.ok(rows.some(({ object }) => object.id === contact.id && object.created_at === contact.created_at));
+    });
+
+    it("wins over a repetition under the Idempotency-Key", async () => {
+      const { contactBody, items, keys } = planted;
+      const contact = await client.post("/contacts", contactBody, { idempotencyKey: keys.contact });
+      assert.equal(codeOf(contact), "person_erased", contact.text);
+      const bulk = await client.post("/contacts/bulk", { contacts: items }, { idempotencyKey: keys.bulk });
+      assert.equal(codeOf(bulk), "person_erased", bulk.text);
+    });
+
+    it("refuses the address wherever it enters, in any spelling, and stores it nowhere", async () => {
+      const emails = [person.spelled, person.email, person.email.toUpperCase()];
+      const known = await created("/subscribers", { email: `${unique("known")}@example.com` });
+      const contact = await created("/contacts", { email: known.email });
+      for (const email of emails) {
+        const keyed = { idempotencyKey: freshKey() };
+        for (const answer of [
+          await client.post("/subscribers", { email }, keyed),
+          await client.post("/contacts", { email, first_name: person.firstName }),
+          await client.patch(`/subscribers/${known.id}`, { email }),
+          await client.patch(`/contacts/${contact.id}`, { email }),
+          await client.post("/contacts", { email }, { query: { dry_run: true } }),
+        ]) {
+          assert.deepEqual([answer.status, codeOf(answer), answer.body.error.param], [409, "person_erased", "email"]);
+        }
+        const bulk = await created("/contacts/bulk", {
+          contacts: [{ email: known.email }, { email }, { email: "bad" }],
+        });
+        assert.deepEqual(
+          bulk.results.map(({ email: shown, status, error }: Json) => [shown, status, error?.code]),
+          [
+            [known.email, "unchanged", undefined],
+            [null, "failed", "person_erased"],
+            ["bad", "failed", "validation_failed"],
+          ],
+        );
+        const key = freshKey();
+        const batch = { emails: [email, "manual@example.com"] };
+        const suppressed = await created("/suppressions", batch, key);
+        assert.deepEqual([suppressed.added, suppressed.already_suppressed.length], [[], 2]);
+        assert.deepEqual((await created("/suppressions", batch, key)).already_suppressed, ["manual@example.com"]);
+        assert.equal((await client.get(`/suppressions/${encodeURIComponent(email)}`)).status, 404);
+      }
+      for (const load of [importSubscribers, importContacts]) {
+        const refused: [number, string][] = [];
+        const options: ImportOptions = { onRefused: (line, reason) => void refused.push([line, reason]) };
+        const csv = `email,first_name\n${known.email},A\n${person.spelled},${person.firstName}\n`;
+        const loaded = await transaction(team.em, (em) => load(em, vault, tenant, Readable.from([csv]), options));
+        assert.deepEqual([loaded.rows, loaded.refused, loaded.created], [2, 1, 0]);
+        assert.deepEqual(refused, [[3, "the person with this address asked for their data to be erased"]]);
+      }
+      assert.deepEqual(await findPerson(), []);
+    });
+
+    it("says nothing to the other environment, and an operator readmits a person who comes back", async () => {
+      const elsewhere = await test.post("/contacts", { email: person.spelled });
+      assert.equal(elsewhere.status, 201, elsewhere.text);
+      const readmit = () => transaction(team.em, (em) => readmitAddress(em, vault, tenant, person.email));
+      assert.deepEqual([await readmit(), await readmit()], [true, false]);
+      const back = await client.post("/subscribers", { email: person.spelled });
+      assert.equal(back.status, 201, back.text);
+    });
+
+    it("is in no line of the log", () => {
+      assert.ok(logged.length > 0);
+      assert.equal(holds(logged.join(""), textsOf(person)), false);
+    });
+  });
+
+  it("names the records whose texts, written by the team, hold the address, and leaves them", async () => {
+    const person = makePerson();
+    const list = await created("/lists", { name: "List", description: `Made for ${person.spelled}.` });
+    const newsletter = await created("/newsletters", {
+      name: `https://example.com/?for=${encodeURIComponent(person.email)}`,
+    });
+    const contact = await created("/contacts", {
+      email: `${unique("friend")}@example.com`,
+      fields: { city: `${person.email}!` },
+    });
+    await created("/lists", { name: "Another", description: `x${person.email}` });
+    const { rows, mentions } = await erase(person, { dryRun: true });
+    assert.deepEqual(rows, [{ table: "idempotency_records", action: "blanked", rows: 3 }]);
+    assert.deepEqual(mentions, [
+      { table: "lists", id: list.id },
+      { table: "newsletters", id: newsletter.id },
+      { table: "contacts", id: contact.id },
+    ]);
+  });
+
+  it("waits for an attempt that is sending an event of the person, and drops the endpoint's answer", async function () {
+    this.timeout(30_000);
+    const person = makePerson();
+    const db = kysely(own.orm.em.fork());
+    const webhookId = await listen(team);
+    await created("/subscribers", { email: person.spelled });
+    while ((await fanOut(own.orm.em.fork())).taken > 0);
+    const { rows } = await sql<{ id: string }>`
+      update webhook_deliveries set group_id = id where webhook_id = ${webhookId} returning id`.execute(db);
+    const [{ id } = { id: "" }, ...others] = rows;
+    assert.deepEqual(others, []);
+    const group = { id, team_id: tenant.teamId, environment: tenant.environment, webhook_id: webhookId, size: 1 };
+    await db
+      .insertInto("webhook_groups")
+      .values({ ...group, attempting: true, epoch: 1 })
+      .execute();
+
+    const erasure = erase(person);
+    await eventually(async () => !(await columnsHolding(textsOf(person))).includes("webhook_events.object"), {
+      what: "the event without the person",
+    });
+    await db
+      .updateTable("webhook_deliveries")
+      .set({ response_body: `Took ${person.ascii}` })
+      .where("id", "=", id)
+      .execute();
+    await db.updateTable("webhook_groups").set({ attempting: false }).where("id", "=", id).execute();
+    await erasure;
+    assert.deepEqual(await columnsHolding(textsOf(person)), []);
+  });
+
+  it("waits for a create and an import that began before it, and erases what they leave", async function () {
+    this.timeout(30_000);
+    const [created, imported] = [makePerson(), makePerson()];
+    const gate = Promise.withResolvers<void>();
+    const begun = Promise.withResolvers<void>();
+    const create = transaction(team.em, async (em) => {
+      await createSubscriber(em, vault, tenant, { email: created.spelled, firstName: null, lastName: null });
+      begun.resolve();
+      await gate.promise;
+    });
+    const csv = async function* () {
+      yield "email\n";
+      await gate.promise;
+      yield `${imported.spelled}\n`;
+    };
+    const refused: number[] = [];
+    const load = transaction(
+      team.em,
+      (em) => importContacts(em, vault, tenant, Readable.from(csv()), { onRefused: (line) => void refused.push(line) }),
+      { attempts: 1 },
+    );
+    await begun.promise;
+    const known = await countOf("erased_addresses");
+    const steps: string[] = [];
+    const erasures = [created, imported].map((person) => erase(person, { onStep: (step) => void steps.push(step) }));
+    const refusing = async () => (await countOf("erased_addresses")) === known + 2;
+    await eventually(refusing, { what: "the hashes of both" });
+    const answers = await Promise.all(
+      [created, imported].map(({ spelled }) => client.post("/contacts", { email: spelled })),
+    );
+    assert.deepEqual(answers.map(codeOf), ["person_erased", "person_erased"]);
+    assert.ok(!steps.includes("contacts and subscribers"), "no erasure continues while they are open");
+    gate.resolve();
+    await Promise.all([create, load, ...erasures]);
+    assert.deepEqual(refused, [2]);
+    assert.deepEqual(await columnsHolding([...textsOf(created), ...textsOf(imported)]), []);
+  });
+});
+
+describe("A send under way", () => {
+  it("never mails a person who was erased before their turn, and ends", async function () {
+    this.timeout(60_000);
+    const sender = await makeSender({ recipients: 3, credits: 3 });
+    const { data } = await startTomorrow(sender);
+    const [person = "", ...others] = await recipientsOf(data.id, sender);
+    const tenant = { teamId: sender.team.id, environment: "LIVE" } as const;
+    const { rows } = await erasePerson(sender.em, sender.vault, tenant, person, { dryRun: false });
+    assert.deepEqual(
+      rows.find(({ table }) => table === "send_recipients"),
+      { table: "send_recipients", action: "blanked", rows: 1 },
+    );
+    await beginToday(sender, data.id);
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2, SUPPRESSED: 1 });
+    const mails = await caughtMails(sender);
+    assert.deepEqual(mails.flatMap(({ to }) => to).sort(), others);
+    const temporal = await temporalClient();
+    const handle = temporal.client.workflow.getHandle(sendWorkflowId(data.id));
+    await handle.result();
+    const history = textsIn(await handle.fetchHistory()).join("\n");
+    await temporal.close();
+    assert.ok(history.includes(sender.newsletterId), "the decoding works");
+    assert.ok(!holds(history, [person]), "the history holds the address");
+  });
+
+  const recipientsOf = async (sendId: string, { em }: Sender): Promise<string[]> => {
+    const rows = await kysely(em)
+      .selectFrom("send_recipients")
+      .select("email")
+      .where("send_id", "=", sendId)
+      .orderBy("email")
+      .execute();
+    return rows.map(({ email }) => email);
+  };
+});
