@@ -39,7 +39,7 @@ const NAMES_ADDRESS = /<[^<> ]{1,320}>(?:\.\.\.|:)/;
 
 /** Words of a reply that is about the sender or the sending server, whatever else it says. */
 const NAMES_SENDER =
-  /\bsender|\bfrom:|\bcall-?(?:back|out)|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server)|\bip\b|\bclient\b|\bptr\b|\breverse\b|from (?:address|header)/;
+  /\bsender|\bfrom:|\bcall-?(?:back|out)|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server)|\bip\b|\bclient\b|\bptr\b|\breverse\b|from (?:address|header)|password|credential/;
 
 const isTemporary = ({ status, code }: QuotedReply): boolean =>
   status.startsWith("4.") || (/^(?:5\.0\.0)?$/.test(status) && code !== undefined && code < 500);
@@ -61,7 +61,7 @@ const notAboutSender = ({ stage }: QuotedReply): boolean => stage !== "other";
 
 /** Words for whom a mail is for. */
 const WHOM =
-  "(?:e-?mails?|user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id)";
+  "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)";
 const MISSING =
   "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|deliverable|recogni[sz]ed))";
 /** What may stand between "unknown" and "user". */
@@ -94,7 +94,7 @@ const UNKNOWN_USER = new RegExp(
     `${MISSING}[ _]${QUALIFIERS}${WHOM}`,
     `${WHOM}(?: name)?(?: \\S{1,120})?,? ?(?:is |was |are )?(?:${MISSING}|not known)`,
     `no (?:such|valid) ${QUALIFIERS}(?:${WHOM}|destinat)`,
-    `${WHOM}\\b.{0,60}?(?:does not|doesn't|dosn't|do not|didn't|did not|cannot|could not|not|no longer) ${NOT_THERE}`,
+    `(?:${WHOM}|\\be-?mail)\\b.{0,60}?(?:does not|doesn't|dosn't|do not|didn't|did not|cannot|could not|not|no longer) ${NOT_THERE}`,
     `(?:[>)"]|@\\S{1,255})[:,]? (?:is |was )?(?:unknown|not (?:found|known|exist)|(?:does not|doesn't) (?:exist|have an account))`,
     "(?:recipient|address) rejected\\.?(?= ?\\(|$)",
     `not (?:a |an |our |my |one of our )(?:valid |known |existing |registered )?(?:member of|${WHOM})`,
