@@ -143,8 +143,9 @@ function classify(mail: IncomingMail): ClassifiedMail {
     if (report.recipients.length > 0) return report;
   }
   // RFC 8098: a receipt tells that a mail was shown or deleted. RFC 5429, 2.2: one may refuse the mail in its text.
-  const isReceipt = mail.part("message/disposition-notification") !== undefined;
-  if (isReceipt && !/automatically rejected/i.test(mail.text)) return NO_REPORT;
+  if (mail.part("message/disposition-notification") !== undefined) {
+    return /automatically rejected/i.test(mail.text) ? readPlainBounce(mail) : NO_REPORT;
+  }
   const complained = readJunkReport(mail);
   if (complained !== undefined) return complained;
   const notified = readNotification(mail.wholeText);

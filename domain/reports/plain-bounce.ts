@@ -3,7 +3,7 @@ import type { IncomingMail } from "./incoming-mail.ts";
 
 /** Senders of reports: RFC 5321 4.5.5 and RFC 2142 name the mailboxes, the rest are the names that MTAs give themselves. */
 const SYSTEM_SENDER =
-  /mailer-?daemon|post-?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|service|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
+  /mailer-?daemon|post-?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
 
 /** Subjects of reports, in the languages that MTAs write them in. */
 const FAILURE_SUBJECT =

@@ -38,10 +38,11 @@ interface ReplyRule {
 const NAMES_ADDRESS = /<[^<> ]{1,320}>(?:\.\.\.|:)/;
 
 /** Words of a reply that is about the sender or the sending server, whatever else it says. */
-const NAMES_SENDER = /\bsender|\bfrom:|\bcall-?(?:back|out)|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server|ip)/;
+const NAMES_SENDER =
+  /\bsender|\bfrom:|\bcall-?(?:back|out)|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server)|\bip\b|\bclient\b|\bptr\b|\breverse\b|from (?:address|header)|password|credential/;
 
 const isTemporary = ({ status, code }: QuotedReply): boolean =>
-  status.startsWith("4.") || (status === "" && code !== undefined && code < 500);
+  status.startsWith("4.") || (/^(?:5\.0\.0)?$/.test(status) && code !== undefined && code < 500);
 
 /**
  * Whether a reply can be about the mailbox. One to DATA or the final dot is about the message: filters that accept
@@ -52,7 +53,7 @@ const isAboutMailbox = ({ stage, status, code, text }: QuotedReply): boolean => 
   // 5.2.x says that the mailbox exists.
   if (status.startsWith("5.2.")) return false;
   // An MTA that quotes no other server speaks of its own mailboxes.
-  return NAMES_ADDRESS.test(text) || (code === undefined && status === "");
+  return NAMES_ADDRESS.test(text) || (code === undefined && /^(?:5\.0\.0)?$/.test(status));
 };
 
 const notAboutContent = ({ stage }: QuotedReply): boolean => stage !== "data";
@@ -60,7 +61,7 @@ const notAboutSender = ({ stage }: QuotedReply): boolean => stage !== "other";
 
 /** Words for whom a mail is for. */
 const WHOM =
-  "(?:e-?mails?|user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id)";
+  "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)";
 const MISSING =
   "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|deliverable|recogni[sz]ed))";
 /** What may stand between "unknown" and "user". */
@@ -90,11 +91,11 @@ const TRANSLATIONS: readonly RegExp[] = [
 /** "User unknown" and its like, in the words of the servers. */
 const UNKNOWN_USER = new RegExp(
   [
-    `${MISSING} ${QUALIFIERS}${WHOM}`,
+    `${MISSING}[ _]${QUALIFIERS}${WHOM}`,
     `${WHOM}(?: name)?(?: \\S{1,120})?,? ?(?:is |was |are )?(?:${MISSING}|not known)`,
     `no (?:such|valid) ${QUALIFIERS}(?:${WHOM}|destinat)`,
-    `${WHOM}\\b.{0,60}?(?:does not|doesn't|dosn't|do not|didn't|did not|cannot|could not|not|no longer) ${NOT_THERE}`,
-    `(?:[>)\\]"]|@\\S{1,255})[:,]? (?:is |was )?(?:unknown|not (?:found|known|exist)|(?:does not|doesn't) (?:exist|have an account))`,
+    `(?:${WHOM}|\\be-?mail)\\b.{0,60}?(?:does not|doesn't|dosn't|do not|didn't|did not|cannot|could not|not|no longer) ${NOT_THERE}`,
+    `(?:[>)"]|@\\S{1,255})[:,]? (?:is |was )?(?:unknown|not (?:found|known|exist)|(?:does not|doesn't) (?:exist|have an account))`,
     "(?:recipient|address) rejected\\.?(?= ?\\(|$)",
     `not (?:a |an |our |my |one of our )(?:valid |known |existing |registered )?(?:member of|${WHOM})`,
     `no (?:${WHOM}|one)\\b.{0,40}(?:by that name|with (?:that|this|such)|here|found|available for)`,
@@ -136,14 +137,14 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "host unknown",
     kind: "hard",
-    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|a mail exchanger|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:does not|doesn't|may not) exist|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domainnonexistent|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
+    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|a mail exchanger|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:does not|doesn't|may not) exist|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
     when: (reply) => notAboutSender(reply) && !isTemporary(reply) && !NAMES_SENDER.test(reply.text),
     source: "RFC 3463 X.1.2 and X.4.4; replies of Postfix (Name service error), Sendmail, Exim, qmail",
   },
   {
     name: "host takes no mail",
     kind: "hard",
-    says: /(?:host|domain|server|system|recipient)\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail|not accepting network messages|null ?mx|smtp protocol (?:is )?not (?:supported|available)/,
+    says: /(?:host|domain|server|system|recipient)\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|smtp protocol (?:is )?not (?:supported|available)/,
     when: (reply) => !isTemporary(reply),
     source: "RFC 7505 (null MX); RFC 7504, reply 521",
   },
@@ -207,13 +208,14 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     name: "no account at Yahoo",
     kind: "hard",
     says: /(?:doesn't|does not) have an? \S{1,120} account|\bdd not a valid recipient|mail action aborted, mailbox not found/,
-    when: (reply) => !isTemporary(reply),
+    // Yahoo's plain reports leave the code out, and with it what the reply answers.
+    when: (reply) => reply.code !== undefined && !isTemporary(reply),
     source: "Yahoo, SMTP error reference: 554 delivery error: dd, which answers the message and is about the recipient",
   },
   {
     name: "user unknown in the words of one vendor",
     kind: "hard",
-    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|no mailbox here by that name|unrouteable address|invalid recipient|email account that you tried to reach does not exist|not our customer|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|no mailbox here by that name|unrouteable address|invalid recipient|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
     when: (reply) =>
       notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
     source:
