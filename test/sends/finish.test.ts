@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { closeDispatch, openDispatch } from "../../domain/sends/lanes.ts";
-import { finishSend } from "../../domain/sends/lifecycle.ts";
+import { finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
 import { closeReview } from "../../domain/sends/review.ts";
 import { stageBatch } from "../../domain/sends/staging.ts";
 import { credits, ledgerStates, makeSender, type SenderOptions, startUntaken } from "../support/sending.ts";
@@ -33,6 +33,15 @@ describe("The end of a send", () => {
       assert.deepEqual(await credits(sender), { available: 1, reserved: 0, mismatch: false });
     });
   }
+
+  it("leaves a send as it is that complaints paused with a recipient left", async () => {
+    const { sender, setStates, finish, sendId } = await sending();
+    await setStates(["SENT", "SENT", "QUEUED"]);
+    await pauseSend(sender.em.fork(), sendId, "complaint_rate_exceeded");
+    assert.equal((await finish()).status, "PAUSED");
+    assert.deepEqual(await credits(sender), { available: 0, reserved: 3, mismatch: false });
+    assert.deepEqual(await ledgerStates(sender), { SENT: 2, QUEUED: 1 });
+  });
 
   it("lists the rows of a dead attempt as unknown when no other attempt of its lane follows", async () => {
     const { sender, setStates, finish, sendId } = await sending({ furtherAccounts: [{}] });
