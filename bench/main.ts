@@ -76,6 +76,18 @@ withStackOptions(program.command("tracking"))
   .action(async (options) => show(await (await import("./tracking.ts")).benchTracking(options)));
 
 program
+  .command("intake")
+  .description("all that comes back: reports by mail, opens and clicks, and what tracking costs a send")
+  .option("--reports <n>", "reports that come by mail", wholeNumber(5), 50_000)
+  .option("--connections <n>", "connections that bring them", wholeNumber(1, 2_500), 40)
+  .option("--seconds <n>", "how long each of the two measurements of opens and clicks lasts", wholeNumber(1), 10)
+  .option("--per-second <n>", "hits a second of the steady pace", wholeNumber(1), 2_000)
+  .option("--recipients <n>", "recipients of each send with tracking and without", wholeNumber(1), 50_000)
+  .option("--repeat <n>", "pairs of such sends", wholeNumber(1), 3)
+  .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")
+  .action(async (options) => show(await (await import("./intake.ts")).benchIntake(options)));
+
+program
   .command("fill")
   .description("messages filled per second, by kind of template")
   .option("--messages <n>", "messages of one run", wholeNumber(1), 20_000)

@@ -42,6 +42,8 @@ export interface SendOptions extends StackChoice {
   kill: boolean;
   /** Send a body with links in turns without tracking and with it. */
   tracking: boolean;
+  /** Leave out what Postgres spent on each send: it reports that seconds later. */
+  brief?: boolean;
 }
 
 /** The rate of a tracked send is no smaller share of that of the same send without tracking. */
@@ -72,74 +74,78 @@ interface Measured {
   /** Not when a worker was killed: its usage is gone with it. */
   cpu: Row | undefined;
   memory: Row;
-  postgres: Row;
+  postgres: Row | undefined;
   kill: Row | undefined;
   problems: string[];
 }
 
 /** Measures whole sends over HTTP: their rates, their costs, and whether each address got exactly one mail. */
 export function benchSend(options: SendOptions): Promise<BenchReport> {
+  if (options.kill && options.catcher) throw new Error("--kill counts at the lean sink, not at the catcher");
+  return withStack(options, () => measureSends(options));
+}
+
+/** The same on the stack that is up. */
+export async function measureSends(options: SendOptions): Promise<BenchReport> {
   const { recipients: sizes, latencyMs, connections, accounts, repeat, catcher, kill: kills, tracking } = options;
-  if (kills && catcher) throw new Error("--kill counts at the lean sink, not at the catcher");
-  return withStack(options, async () => {
-    const sink = await startSink(latencyMs);
-    try {
-      const runs: (Measured & { size: number; tracked: boolean | undefined })[] = [];
-      const variants = tracking ? [false, true] : [undefined];
-      for (const size of sizes) {
-        for (let run = 1; run <= repeat; run++) {
-          for (const tracked of variants)
-            runs.push({ size, tracked, ...(await measure(options, size, sink, tracked)) });
-        }
+  const sink = await startSink(latencyMs);
+  try {
+    const runs: (Measured & { size: number; tracked: boolean | undefined })[] = [];
+    const variants = tracking ? [false, true] : [undefined];
+    for (const size of sizes) {
+      for (let run = 1; run <= repeat; run++) {
+        // In the other order each time: whatever grows with the runs concerns both.
+        for (const tracked of run % 2 === 0 ? variants.toReversed() : variants)
+          runs.push({ size, tracked, ...(await measure(options, size, sink, tracked)) });
       }
-      const rowsOfVariant = (part: (run: Measured) => Row | undefined, size: number, tracked?: boolean): Row[] => {
-        const rows = runs
-          .filter((run) => run.size === size && run.tracked === tracked)
-          .flatMap((run): Row[] => {
-            const row = part(run);
-            return row ? [row] : [];
-          });
-        const named = { recipients: size, ...(tracked === undefined ? {} : { tracking: tracked ? "on" : "off" }) };
-        const numbered = rows.map((row, i) => ({ ...named, run: String(i + 1), ...row }));
-        return rows.length > 1 ? [...numbered, { ...named, run: "median", ...medians(rows) }] : numbered;
-      };
-      const rowsOf = (part: (run: Measured) => Row | undefined): Row[] =>
-        sizes.flatMap((size) => variants.flatMap((tracked) => rowsOfVariant(part, size, tracked)));
-      const shares = tracking ? sizes.map((size) => trackedShare(runs, size)) : [];
-      const cpu = rowsOf((run) => run.cpu);
-      const killed = rowsOf((run) => run.kill);
-      return {
-        bench: "send",
-        options: {
-          recipients: sizes.join(","),
-          "latency-ms": latencyMs,
-          connections,
-          accounts,
-          repeat,
-          kill: kills,
-          tracking,
-          to: catcher ? "mail catcher" : "sink",
-        },
-        tables: {
-          ...(tracking && { "Rates with tracking on, as a share of those with it off, medians": shares }),
-          Rates: rowsOf(({ rates }) => rates),
-          "Preview and confirm, ms": rowsOf(({ answers }) => answers),
-          ...(cpu.length > 0 && { "CPU seconds per 10,000 mails": cpu }),
-          "Peak memory during the send, MiB; of Postgres, that of its largest process": rowsOf(({ memory }) => memory),
-          "Postgres during the send": rowsOf(({ postgres }) => postgres),
-          ...(killed.length > 0 && { "A dispatch worker killed at full speed": killed }),
-        },
-        problems: [
-          ...runs.flatMap(({ problems }) => problems),
-          ...shares.flatMap(({ recipients, share }) =>
-            Number(share) < TRACKED_SHARE ? [`tracking leaves ${share} of the rate to ${recipients} recipients`] : [],
-          ),
-        ],
-      };
-    } finally {
-      await sink.close();
     }
-  });
+    const rowsOfVariant = (part: (run: Measured) => Row | undefined, size: number, tracked?: boolean): Row[] => {
+      const rows = runs
+        .filter((run) => run.size === size && run.tracked === tracked)
+        .flatMap((run): Row[] => {
+          const row = part(run);
+          return row ? [row] : [];
+        });
+      const named = { recipients: size, ...(tracked === undefined ? {} : { tracking: tracked ? "on" : "off" }) };
+      const numbered = rows.map((row, i) => ({ ...named, run: String(i + 1), ...row }));
+      return rows.length > 1 ? [...numbered, { ...named, run: "median", ...medians(rows) }] : numbered;
+    };
+    const rowsOf = (part: (run: Measured) => Row | undefined): Row[] =>
+      sizes.flatMap((size) => variants.flatMap((tracked) => rowsOfVariant(part, size, tracked)));
+    const shares = tracking ? sizes.map((size) => trackedShare(runs, size)) : [];
+    const cpu = rowsOf((run) => run.cpu);
+    const killed = rowsOf((run) => run.kill);
+    return {
+      bench: "send",
+      options: {
+        recipients: sizes.join(","),
+        "latency-ms": latencyMs,
+        connections,
+        accounts,
+        repeat,
+        kill: kills,
+        tracking,
+        to: catcher ? "mail catcher" : "sink",
+      },
+      tables: {
+        ...(tracking && { "Rates with tracking on, as a share of those with it off, medians": shares }),
+        Rates: rowsOf(({ rates }) => rates),
+        "Preview and confirm, ms": rowsOf(({ answers }) => answers),
+        ...(cpu.length > 0 && { "CPU seconds per 10,000 mails": cpu }),
+        "Peak memory during the send, MiB; of Postgres, that of its largest process": rowsOf(({ memory }) => memory),
+        ...(!options.brief && { "Postgres during the send": rowsOf(({ postgres }) => postgres) }),
+        ...(killed.length > 0 && { "A dispatch worker killed at full speed": killed }),
+      },
+      problems: [
+        ...runs.flatMap(({ problems }) => problems),
+        ...shares.flatMap(({ recipients, share }) =>
+          Number(share) < TRACKED_SHARE ? [`tracking leaves ${share} of the rate to ${recipients} recipients`] : [],
+        ),
+      ],
+    };
+  } finally {
+    await sink.close();
+  }
 }
 
 /** What tracking leaves of the rate of sends. */
@@ -173,7 +179,7 @@ async function measure(
   await sink.clear(latencyMs);
   if (accounts > 1) await setTomorrow(many);
   const token = await tokenOf(many);
-  const postgresBefore = await postgresActiveSeconds(many);
+  const postgresBefore = options.brief ? undefined : await postgresActiveSeconds(many);
   // Those of the small send's account may idle for a while yet.
   const { connections: idle } = await sink.stats();
 
@@ -207,7 +213,7 @@ async function measure(
   const history = await historyLength(sendId);
   const killed =
     killing && (await checkKill(many, sink, await killing, { recipients, connections: connections * accounts }));
-  const postgres = (await postgresActiveSeconds(many)) - postgresBefore;
+  const postgres = postgresBefore === undefined ? undefined : (await postgresActiveSeconds(many)) - postgresBefore;
   const seconds = (name: string) => (after[name]?.cpuSeconds ?? 0) - (before[name]?.cpuSeconds ?? 0);
   const ours = Object.keys(measured).reduce((sum, name) => sum + seconds(name), 0);
   const each = (value: number) => round((value / recipients) * 10_000, 3);
@@ -238,12 +244,15 @@ async function measure(
           "others, % of a core": round(((machine - ours) / wallSeconds) * 100),
         },
     memory: Object.fromEntries(Object.keys(measured).map((name) => [name, round(after[name]?.peakMiB ?? 0)])),
-    postgres: {
-      "executing and committing, s": round(postgres, 2),
-      "per 10,000 mails, s": each(postgres),
-      "busy connections, on average": round(postgres / wallSeconds, 2),
-      "CPU s": round(seconds("postgres"), 2),
-    },
+    postgres:
+      postgres === undefined
+        ? undefined
+        : {
+            "executing and committing, s": round(postgres, 2),
+            "per 10,000 mails, s": each(postgres),
+            "busy connections, on average": round(postgres / wallSeconds, 2),
+            "CPU s": round(seconds("postgres"), 2),
+          },
     kill: killed?.row,
     problems: [
       ...(killed?.problems ?? (await wrongs(many, recipients))),

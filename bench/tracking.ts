@@ -1,23 +1,24 @@
 import { sql } from "kysely";
-import { kysely, type Tenant } from "../db/orm.ts";
-import { newId } from "../domain/ids.ts";
+import { kysely } from "../db/orm.ts";
 import { mailToken, trackedUrls } from "../domain/tracking/links.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { makeTeam, type TestTeam } from "../test/support/factories.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { pidOf } from "../test/support/processes.ts";
-import { recordSend } from "../test/support/sends.ts";
 import { stack } from "../test/support/stack.ts";
 import { startApiLoad } from "./api-load.ts";
+import { writeLedger } from "./ledger.ts";
 import { usage } from "./processes.ts";
 import { type BenchReport, type Row, round } from "./report.ts";
 
-export interface TrackingOptions extends StackChoice {
+export interface TrackingLoad {
   seconds: number;
   perSecond: number;
   clients: number;
   mails: number;
 }
+
+export type TrackingOptions = StackChoice & TrackingLoad;
 
 /** The 99th percentile of the answers at the steady pace, in milliseconds. */
 const MAX_P99_MS = 50;
@@ -31,56 +32,73 @@ const PROCESSES = ["api", "postgres"] as const;
 export function benchTracking(options: TrackingOptions): Promise<BenchReport> {
   const { seconds, perSecond, clients, mails } = options;
   return withStack(options, async () => {
-    const load = startApiLoad();
-    try {
-      const rows: Row[] = [];
-      const problems: string[] = [];
-      for (const pace of [perSecond, undefined]) {
-        const team = await makeTeam();
-        const { origin } = await stack();
-        const paths = await pathsOf(team, origin, mails);
-        const before = cpuSeconds();
-        const startedAt = performance.now();
-        const result = await load.run({
-          origin,
-          method: "GET",
-          path: "/",
-          paths,
-          headers: { "user-agent": BROWSER },
-          clients,
-          seconds,
-          ...(pace === undefined ? {} : { perSecond: pace }),
-        });
-        const wall = (performance.now() - startedAt) / 1_000;
-        const endedAt = performance.now();
-        const recorded = await untilRecorded(team, result.answered);
-        const after = cpuSeconds();
-        rows.push({
-          pace: pace === undefined ? "as many as there can be" : `${pace} a second`,
-          "hits/s": round(result.rate),
-          "p50 ms": round(result.p50, 1),
-          "p99 ms": round(result.p99, 1),
-          "recorded after s": round((performance.now() - endedAt) / 1_000, 1),
-          ...Object.fromEntries(
-            PROCESSES.map((name) => [`CPU of ${name}, %`, round(((after[name] - before[name]) / wall) * 100)]),
-          ),
-        });
-        for (const [status, count] of Object.entries(result.unexpected)) {
-          problems.push(`${count} requests were answered with ${status}`);
-        }
-        if (recorded < result.answered) problems.push(`of ${result.answered} hits ${recorded} were recorded`);
-        if (pace !== undefined && !(result.p99 < MAX_P99_MS)) problems.push(`p99 is ${round(result.p99, 1)} ms`);
-      }
-      return {
-        bench: "tracking",
-        options: { seconds, "per-second": perSecond, clients, mails },
-        tables: { "Opens and clicks in turns": rows },
-        problems,
-      };
-    } finally {
-      load.close();
-    }
+    const { rows, problems } = await measureHits(options);
+    return {
+      bench: "tracking",
+      options: { seconds, "per-second": perSecond, clients, mails },
+      tables: { "Opens and clicks in turns": rows },
+      problems,
+    };
   });
+}
+
+/** The same on the stack that is up: a row at a steady pace, then one for as many hits as there can be. */
+export async function measureHits({
+  seconds,
+  perSecond,
+  clients,
+  mails,
+}: TrackingLoad): Promise<{ rows: Row[]; problems: string[] }> {
+  const load = startApiLoad();
+  try {
+    const rows: Row[] = [];
+    const problems: string[] = [];
+    for (const pace of [perSecond, undefined]) {
+      const team = await makeTeam();
+      const { origin } = await stack();
+      const paths = await pathsOf(team, origin, mails);
+      const before = cpuSeconds();
+      const startedAt = performance.now();
+      const result = await load.run({
+        origin,
+        method: "GET",
+        path: "/",
+        paths,
+        headers: { "user-agent": BROWSER },
+        clients,
+        seconds,
+        ...(pace === undefined ? {} : { perSecond: pace }),
+      });
+      const wall = (performance.now() - startedAt) / 1_000;
+      const endedAt = performance.now();
+      const recorded = await untilRecorded(team, result.answered);
+      const after = cpuSeconds();
+      rows.push({
+        pace: pace === undefined ? "as many as there can be" : `${pace} a second`,
+        "hits/s": round(result.rate),
+        "p50 ms": round(result.p50, 1),
+        "p99 ms": round(result.p99, 1),
+        "recorded after s": round((performance.now() - endedAt) / 1_000, 1),
+        ...Object.fromEntries(
+          PROCESSES.flatMap((name) => {
+            const used = after[name] - before[name];
+            return [
+              [`CPU of ${name}, %`, round((used / wall) * 100)],
+              [`${name}, µs a hit`, round((used / result.answered) * 1_000_000)],
+            ];
+          }),
+        ),
+      });
+      for (const [status, count] of Object.entries(result.unexpected)) {
+        problems.push(`${count} requests were answered with ${status}`);
+      }
+      if (recorded < result.answered) problems.push(`of ${result.answered} hits ${recorded} were recorded`);
+      if (pace !== undefined && !(result.p99 < MAX_P99_MS)) problems.push(`p99 is ${round(result.p99, 1)} ms`);
+    }
+    return { rows, problems };
+  } finally {
+    load.close();
+  }
 }
 
 function cpuSeconds(): Record<(typeof PROCESSES)[number], number> {
@@ -88,13 +106,10 @@ function cpuSeconds(): Record<(typeof PROCESSES)[number], number> {
   return { api: used["api"]?.cpuSeconds ?? 0, postgres: used["postgres"]?.cpuSeconds ?? 0 };
 }
 
-/** Writes the ledger of a send an hour ago. @returns the paths of its mails' pixels and links, in no order of the ledger */
-async function pathsOf({ em, team, vault }: TestTeam, origin: string, mails: number): Promise<string[]> {
-  const tenant: Tenant = { teamId: team.id, environment: "LIVE" };
-  const sendId = await recordSend(em, tenant, newId("newsletter"), mails, { tracking: true });
-  await sql`insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
-    select ${sendId}, i, 'sub_' || i, 'person' || i || '@audience.example', 'SENT', now() - interval '1 hour'
-    from generate_series(1, ${mails}::int) i`.execute(kysely(em));
+/** @returns the paths of the pixels and links of a send's mails, in no order of the ledger */
+async function pathsOf(team: TestTeam, origin: string, mails: number): Promise<string[]> {
+  const { vault } = team;
+  const sendId = await writeLedger(team, mails);
   const urls = trackedUrls(vault, origin, sendId, PLACEHOLDER);
   const clickUrl = urls.clickUrl("https://garden.example/letters/2026/part-1?utm_source=letter&utm_medium=email");
   // A step that has no common divisor with most numbers of mails.

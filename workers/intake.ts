@@ -167,7 +167,7 @@ export function startIntake(
   const server = new SMTPServer({
     name: domain,
     banner: "Mailkeel",
-    // It would greet with a certificate of its own, whose key is public.
+    // Without a certificate of ours STARTTLS would show that of the package, whose key is public.
     disabledCommands: certificate === undefined ? ["AUTH", "STARTTLS"] : ["AUTH"],
     ...certificate,
     disableReverseLookup: true,

@@ -1,0 +1,15 @@
+import { sql } from "kysely";
+import { kysely } from "../db/orm.ts";
+import { newId } from "../domain/ids.ts";
+import type { TestTeam } from "../test/support/factories.ts";
+import { recordSend } from "../test/support/sends.ts";
+
+/** Writes a send of an hour ago with so many mails, numbered from 1, and tracking on. @returns its id */
+export async function writeLedger({ em, team }: TestTeam, mails: number): Promise<string> {
+  const tenant = { teamId: team.id, environment: "LIVE" } as const;
+  const sendId = await recordSend(em, tenant, newId("newsletter"), mails, { tracking: true });
+  await sql`insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
+    select ${sendId}, i, 'sub_' || i, 'person' || i || '@audience.example', 'SENT', now() - interval '1 hour'
+    from generate_series(1, ${mails}::int) i`.execute(kysely(em));
+  return sendId;
+}
