@@ -80,13 +80,22 @@ export function executePrepared<Row>(
   return db.executeQuery({ ...compiled, parameters });
 }
 
-/** Runs a compiled statement, in the transaction of `em` if it is in one. */
-export function executeCompiled<Row>(
-  em: EntityManager,
-  statement: CompiledStatement<Row>,
-  values: NamedValues,
-): Promise<QueryResult<Row>> {
-  const { text, values: parameters, name } = statement.with(values);
-  const unnamed = textStatement<Row>(text, parameters);
-  return name === undefined ? kysely(em).executeQuery(unnamed.compile(kysely(em))) : executePrepared(em, name, unnamed);
+/**
+ * Declares a statement that is compiled at its first run, for those that run hundreds of times a second and are built from
+ * parts. Each run gives a value for every name, null where there is none.
+ * @param build is given a placeholder for each value
+ * @returns runs it, in the transaction of `em` if it is in one
+ */
+export function defineStatement<Values extends NamedValues, Row>(
+  build: (em: EntityManager, values: Values) => Compilable<Row>,
+): (em: EntityManager, values: Values) => Promise<QueryResult<Row>> {
+  let compiled: CompiledStatement<Row> | undefined;
+  return (em, values) => {
+    compiled ??= compileOnce(em, values, (given) => build(em, given));
+    const { text, values: parameters, name } = compiled.with(values);
+    const statement = textStatement<Row>(text, parameters);
+    return name === undefined
+      ? kysely(em).executeQuery(statement.compile(kysely(em)))
+      : executePrepared(em, name, statement);
+  };
 }

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Environment } from "../db/entities/shared.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { executePrepared } from "../db/prepared.ts";
+import { defineStatement } from "../db/prepared.ts";
 import type { Vault } from "./crypto.ts";
 import { ApiError, type ErrorCode } from "./errors.ts";
 
@@ -64,6 +64,19 @@ export interface KeyedRequest {
 /** The time of a claim that was released: it counts as stalled at once. */
 const RELEASED = sql<string>`to_timestamp(0)`;
 
+type ClaimedKey = Pick<Tenant, keyof Tenant> & Pick<KeyedRequest, "keyHash" | "fingerprint">;
+
+/** An insert that meets a record would wait while the record is being written: it is tried only where there is none. */
+const insertClaim = defineStatement(
+  (em, { keyHash, fingerprint, ...tenant }: ClaimedKey) => sql<{ attempt: number }>`
+    insert into idempotency_records
+      (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at)
+    select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}
+    where not exists (${recordOf(em, { tenant, keyHash }).select("attempt")})
+    on conflict do nothing
+    returning attempt`,
+);
+
 /**
  * Claims an Idempotency-Key for a request, or finds the answer it already has. Commit the claim before the work
  * begins: two requests at once then see each other. It never waits for a request that holds the key.
@@ -76,15 +89,7 @@ export async function claimKey(em: EntityManager, request: KeyedRequest): Promis
     outcome: "claimed",
     handle: { ...tenant, keyHash, attempt, requestId },
   });
-  // An insert that meets a record would wait while the record is being written: it is tried only where there is none.
-  const insertion = sql`
-    insert into idempotency_records
-      (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at)
-    select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}
-    where not exists (${recordOf(em, request).select("attempt")})
-    on conflict do nothing
-    returning attempt`;
-  const inserted = await executePrepared(em, "claim_key", insertion);
+  const inserted = await insertClaim(em, { ...tenant, keyHash, fingerprint });
   if (inserted.rows.length > 0) return claimed(1);
 
   const free = isFreeFor(fingerprint);
@@ -153,6 +158,12 @@ const held = (em: EntityManager, handle: IdempotencyHandle) =>
     .where("attempt", "=", handle.attempt)
     .where("status", "is", null);
 
+type HeldAnswer = Pick<IdempotencyHandle, keyof IdempotencyHandle> & Pick<WrittenAnswer, keyof WrittenAnswer>;
+
+const updateAnswer = defineStatement((em, { status, kind, payload, ...handle }: HeldAnswer) =>
+  held(em, handle).set({ status, payload, payload_kind: kind, request_id: handle.requestId }),
+);
+
 /**
  * Writes the answer of an attempt, in the transaction of its effect.
  * @returns false when the attempt no longer holds the key: it was taken over or has its answer. Roll back then.
@@ -162,8 +173,7 @@ export async function writeAnswer(
   handle: IdempotencyHandle,
   { status, kind, payload }: WrittenAnswer,
 ): Promise<boolean> {
-  const update = held(em, handle).set({ status, payload, payload_kind: kind, request_id: handle.requestId });
-  const { numAffectedRows } = await executePrepared(em, "write_answer", update);
+  const { numAffectedRows } = await updateAnswer(em, { ...handle, status, kind, payload });
   return numAffectedRows === 1n;
 }
 

@@ -55,7 +55,8 @@ export const recordColumn = (record: RawBuilder<unknown>, extra: readonly (keyof
   const parts = [
     sql`found.page_sorted_at_ms`,
     sql`found.page_id`,
-    ...extra.map((column) => sql.ref(`found.${column}`)),
+    // Null would take the whole record away.
+    ...extra.map((column) => sql`coalesce(${sql.ref(`found.${column}`)}::text, '')`),
     record,
   ];
   return sql`${sql.join(parts, sql` || ' ' || `)} as page_record`;

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { JsonText } from "../../db/json.ts";
 import type { EntityManager, Tenant } from "../../db/orm.ts";
-import { type CompiledStatement, compileOnce, executeCompiled, type NamedValues } from "../../db/prepared.ts";
+import { defineStatement, type NamedValues } from "../../db/prepared.ts";
 import { isConflict, transaction } from "../../db/transaction.ts";
 import type { StoredAddress } from "../address.ts";
 import { emitCreated } from "../webhooks/emit.ts";
@@ -54,25 +54,21 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
   record,
   insert,
 }: Creation<Values, Name>) {
-  type Statement = CompiledStatement<CreatedRow>;
-  const compile = (em: EntityManager, tenant: Tenant, values: Values, orFail: boolean): Statement =>
-    compileOnce(
-      em,
-      { ...values, ...tenant },
-      (given) => sql<CreatedRow>`
+  const statementOf = (orFail: boolean) =>
+    defineStatement(
+      (_em, given: Values & Tenant) => sql<CreatedRow>`
       with written as (${insert(given, given)} returning *),
       made as materialized (select ${record("written")} as object from written),
       ${takingSlots(given, sql`select email from written`, { orFail })},
       ${emitCreated(given, event)}
       select object as record, ${countedSlots}, exists (select from emitted) as emitted from made`,
     );
-  /** In a transaction of others, and alone. */
-  const statements: { inside?: Statement; alone?: Statement } = {};
+  const insideStatement = statementOf(false);
+  const aloneStatement = statementOf(true);
 
   /** Makes a record in the transaction that `em` is in. */
   async function createInside(em: EntityManager, tenant: Tenant, values: Values): Promise<CreatedRow | undefined> {
-    statements.inside ??= compile(em, tenant, values, false);
-    const [made] = (await executeCompiled(em, statements.inside, { ...values, ...tenant })).rows;
+    const [made] = (await insideStatement(em, { ...values, ...tenant })).rows;
     if (!made) return undefined;
     await ensureCounted(em, tenant, made);
     if (made.emitted) notifyRelayAfterCommit(em);
@@ -81,9 +77,8 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
 
   /** Makes a record by one statement, which commits by itself; where it cannot be the only one, in a transaction. */
   async function createAlone(em: EntityManager, tenant: Tenant, values: Values): Promise<CreatedRow | undefined> {
-    statements.alone ??= compile(em, tenant, values, true);
     try {
-      const [made] = (await executeCompiled(em, statements.alone, { ...values, ...tenant })).rows;
+      const [made] = (await aloneStatement(em, { ...values, ...tenant })).rows;
       if (made?.emitted) notifyRelay(em);
       return made;
     } catch (error) {

@@ -24,14 +24,15 @@ const lists = defineList({
   filters: { name: z.string().max(50).optional() },
 });
 const plain = defineList({ table: "lists", sorts: ["created_at"], sortable: false });
-const item = z.object({ id: z.string(), created_at: z.string(), updated_at: z.string() });
+const item = z.object({ id: z.string(), name: z.string(), created_at: z.string(), updated_at: z.string() });
 const record = (row: string) =>
   jsonRecord<{ object: "item" } & z.input<typeof item>>("item", {
-    ...plainOf(row, "id"),
+    ...plainOf(row, "id", "name"),
     ...instants(row, "created_at", "updated_at"),
   });
-const present = (row: { id: string; created_at: string; updated_at: string }) => ({
+const present = (row: { id: string; name: string; created_at: string; updated_at: string }) => ({
   id: row.id,
+  name: row.name,
   created_at: instantOfText(row.created_at),
   updated_at: instantOfText(row.updated_at),
 });
@@ -119,6 +120,16 @@ describe("lists", () => {
       const answer = await get(`/lists?limit=${limit}`);
       assert.deepEqual([code(answer), answer.body.error.param], ["validation_failed", "limit"]);
     }
+  });
+
+  it("shows texts with any characters as they are", async () => {
+    const names = ['"quoted", [and] {braced}', "a\u001eb \u0001\t\n", "back\\slash", "", " ", "ä€😀\u2028"];
+    for (const name of names) await addLists(1, { name });
+    const { body } = await get("/lists?order=asc");
+    assert.deepEqual(
+      body.data.map((row: Json) => row.name),
+      names,
+    );
   });
 
   it("neither repeats nor hides a record when others are added and deleted between pages", async () => {
