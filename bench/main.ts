@@ -103,6 +103,14 @@ program
   .option("--connections <list>", "connections allowed", numbers, [10, 20, 100, 200])
   .action(async (options) => show(await (await import("./pool.ts")).benchPool(options)));
 
+program
+  .command("dkim")
+  .description("mails over the SMTP pool to a sink, unsigned and signed by each kind of key")
+  .option("--messages <n>", "mails of one run", wholeNumber(1), 20_000)
+  .option("--repeat <n>", "runs of each", wholeNumber(1), 3)
+  .option("--connections <n>", "connections allowed", wholeNumber(1), 100)
+  .action(async (options) => show(await (await import("./dkim.ts")).benchDkim(options)));
+
 withStackOptions(program.command("analytics"))
   .description("GET /analytics/overview of a team with many mails, opens, clicks and reports, and a recount of them")
   .option("--events <n>", "mails, opens, clicks and reports", wholeNumber(1), 10_000_000)

@@ -53,7 +53,15 @@ const plain: Sender = async (sink, { envelope, message }, messages, connections)
   await Promise.all(Array.from({ length: connections }, work));
 };
 
-const pooled: Sender = async (sink, filled, messages, connections) => {
+const pooled: Sender = (sink, filled, messages, connections) => sendPooled(sink, () => filled, messages, connections);
+
+/** The pool: so many messages, each as `fill` makes it. @throws {Error} when one was not sent */
+export async function sendPooled(
+  sink: Sink,
+  fill: () => FilledMessage,
+  messages: number,
+  connections: number,
+): Promise<void> {
   const pool = new SmtpPool({
     host: sink.host,
     port: sink.port,
@@ -65,16 +73,16 @@ const pooled: Sender = async (sink, filled, messages, connections) => {
   const problems = new Set<string>();
   async function* batches() {
     for (let done = 0; done < messages; done += BATCH) {
-      yield new Array<FilledMessage>(Math.min(BATCH, messages - done)).fill(filled);
+      yield new Array<undefined>(Math.min(BATCH, messages - done)).fill(undefined);
       await nextTurn();
     }
   }
-  for await (const mailed of pool.drain(batches(), { fill: (message) => message })) {
+  for await (const mailed of pool.drain(batches(), { fill })) {
     for (const { outcome } of mailed) if (outcome.outcome !== "sent") problems.add(outcome.reason);
   }
   await pool.close({ graceMs: 5_000 });
   if (problems.size > 0) throw new Error(`messages were not sent: ${[...problems].join(", ")}`);
-};
+}
 
 /** The pool beside plain nodemailer, with one message and sink: the difference is the cost of the pool. */
 export async function benchPool({ seconds, repeat, latenciesMs, connections }: PoolOptions): Promise<BenchReport> {

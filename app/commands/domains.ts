@@ -11,7 +11,13 @@ import {
   removeKey,
   type SendingKey,
 } from "../../domain/sending-domains/keys.ts";
-import { type DnsRecord, dkimRecord, recordsOf, zoneLine } from "../../domain/sending-domains/records.ts";
+import {
+  type DnsRecord,
+  type DomainRecords,
+  dkimRecord,
+  recordsOf,
+  zoneLine,
+} from "../../domain/sending-domains/records.ts";
 import { asciiDomain, oneOf, withTenant } from "../options.ts";
 import { inTenant, type Outcome, ownerOf, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
 
@@ -88,12 +94,13 @@ export function domainCommands(program: Command, run: Run): void {
       const checks = await checkRecords(lookupOf(options), records);
       const isSigned = records.keys.some(({ use }) => use === "signing");
       const notes = isSigned ? [] : [`No key signs the mails of ${options.domain}`];
+      notes.push(...spfNotes(records));
       return {
         text: [...checks.map(reportOf), ...notes].join("\n"),
         data: {
           domain: options.domain,
           signed: isSigned,
-          ok: isSigned && checks.every(({ state }) => state === "ok"),
+          ok: isSigned && records.spfTerms.length > 0 && checks.every(({ state }) => state === "ok"),
           records: checks.map(({ record, ...check }) => ({ ...record, ...check })),
         },
       };
@@ -135,13 +142,19 @@ async function make(
   const tenant = await tenantOf(session, options);
   const em = forTenant(session.orm.em, tenant);
   const key = await addKey(em, tenant, session.vault, { domain, algorithm, isFirst });
-  const { records } = await recordsFor(session, tenant, domain, [key]);
+  const toPublish = await recordsFor(session, tenant, domain, [key]);
+  const { records } = toPublish;
   const next = `Then: domain:activate --key ${key.id}; until then it signs nothing`;
   return {
-    text: [`${key.id} of ${domain} waits. Publish:`, ...records.map(lineOf), next].join("\n"),
+    text: [`${key.id} of ${domain} waits. Publish:`, ...records.map(lineOf), ...spfNotes(toPublish), next].join("\n"),
     data: { key: dataOf(key), records },
   };
 }
+
+const spfNotes = ({ spfTerms }: DomainRecords): string[] =>
+  spfTerms.length > 0
+    ? []
+    : ["No account sends from this domain yet: account:connect one, and domain:check shows its SPF record"];
 
 const lineOf = (record: DnsRecord): string => `  ${record.purpose}: ${zoneLine(record)}`;
 
@@ -175,9 +188,12 @@ const dataOf = (key: SendingKey) => ({
   ...(key.use === "replaced" && { keep_record_until: keptUntil(key) }),
 });
 
+function listed(key: SendingKey): string {
+  const until = key.use === "replaced" ? `; keep its record until ${keptUntil(key)}` : "";
+  return `${key.id} ${key.algorithm} ${dkimRecord(key).name} is ${key.use}${until}`;
+}
+
 const shown = (keys: readonly SendingKey[]): Outcome => ({
-  text:
-    keys.map((key) => `${key.id} ${key.algorithm} ${dkimRecord(key).name} is ${key.use}`).join("\n") ||
-    "There is none; domain:add makes one",
+  text: keys.map(listed).join("\n") || "There is none; domain:add makes one",
   data: { keys: keys.map(dataOf) },
 });

@@ -18,7 +18,10 @@ export interface DomainRecords {
   records: DnsRecord[];
   /** Keys whose records are among them. */
   keys: SendingKey[];
-  /** Mechanisms that an SPF record needs, one for each server of the accounts that send from the domain. */
+  /**
+   * Mechanisms that an SPF record needs, one for each server of the accounts that send from the domain. Without any, there
+   * is no SPF record to publish yet.
+   */
   spfTerms: string[];
 }
 
@@ -83,18 +86,19 @@ export async function recordsOf(
   returnPathDomain: string | undefined,
 ): Promise<DomainRecords> {
   const spfTerms = await spfTermsOf(em, tenant, domain);
-  const spf = spfValue(spfTerms);
+  // A record that names no server would let every mail of the domain fail.
+  const spf = (purpose: "SPF" | "return path SPF", name: string): DnsRecord[] =>
+    spfTerms.length === 0 ? [] : [{ purpose, name, type: "TXT", value: spfValue(spfTerms) }];
   const records: DnsRecord[] = [
     ...keys.map(dkimRecord),
-    { purpose: "SPF", name: domain, type: "TXT", value: spf },
+    ...spf("SPF", domain),
     // The least that large providers ask of a sender of many mails; a stricter policy is as good.
     { purpose: "DMARC", name: `_dmarc.${domain}`, type: "TXT", value: "v=DMARC1; p=none" },
   ];
   if (returnPathDomain !== undefined) {
     records.push({ purpose: "return path", name: returnPathDomain, type: "MX", value: `10 ${INTAKE_SERVER}` });
     // SPF is checked for the envelope sender. Where that is the domain itself, its record is there already.
-    if (returnPathDomain !== domain)
-      records.push({ purpose: "return path SPF", name: returnPathDomain, type: "TXT", value: spf });
+    if (returnPathDomain !== domain) records.push(...spf("return path SPF", returnPathDomain));
   }
   return { records, keys, spfTerms };
 }

@@ -157,6 +157,16 @@ No key signs the mails of ${ascii}
       assert.equal((await spf("v=spf10 -all"))?.state, "missing");
     });
 
+    it("there is no SPF record for a domain that no account sends from", async () => {
+      const tenant = { teamId: team.team.id, environment: "TEST" as const };
+      const { records, spfTerms } = await recordsOf(forTenant(team.em, tenant), tenant, domain, [], returnPath);
+      assert.deepEqual(spfTerms, []);
+      assert.deepEqual(
+        records.map(({ purpose }) => purpose),
+        ["DMARC", "return path"],
+      );
+    });
+
     it("a DMARC record has a policy, and may stand at the domain above", async () => {
       assert.equal((await dmarc({ [`_dmarc.${domain}`]: { txt: ["v=DMARC1; p=quarantine"] } }))?.state, "ok");
       assert.match((await dmarc({ [`_dmarc.${domain}`]: { txt: ["v=DMARC1;"] } }))?.todo ?? "", /a policy: p=none/);

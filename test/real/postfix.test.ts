@@ -4,9 +4,30 @@ import { once } from "node:events";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { promisify } from "node:util";
+import { sql } from "kysely";
+import nodemailer from "nodemailer";
+import { pickPort } from "../../config/ports.ts";
+import { forTenant, kysely } from "../../db/orm.ts";
+import { activateKey, addKey } from "../../domain/sending-domains/keys.ts";
+import { dkimRecord } from "../../domain/sending-domains/records.ts";
 import { reservePorts } from "../../stack/infra.ts";
+import { verifyDkim } from "../mail/dkim.ts";
+import { startSink } from "../mail/smtp-sink.ts";
+import { live, reasonOf } from "../reports/mails.ts";
 import { eventually } from "../support/eventually.ts";
-import { ledgerStates, makeSender, people, startSend, untilStatus } from "../support/sending.ts";
+import { unique } from "../support/factories.ts";
+import { openNamespace } from "../support/namespace.ts";
+import { openReceiver } from "../support/receiver.ts";
+import {
+  anotherNewsletter,
+  ledgerStates,
+  makeSender,
+  people,
+  preview,
+  startSend,
+  untilStatus,
+} from "../support/sending.ts";
+import { makeEndpoint } from "../support/webhooks.ts";
 import { needs } from "./programs.ts";
 
 const run = promisify(execFile);
@@ -15,7 +36,15 @@ const ACCEPTED = 300;
 const REFUSED = 20;
 const DELAYED = 20;
 
-/** The services that a Postfix which only receives and discards needs, as master.cf lists them. */
+/** Where a Postfix passes mail on to: ports of 127.0.0.1. */
+interface Onward {
+  /** The mail server of every recipient */
+  remote: number;
+  /** Domains whose mail goes elsewhere, such as that of the return paths */
+  others: Record<string, number>;
+}
+
+/** The services that a Postfix needs, as master.cf lists them. */
 const SERVICES = [
   "cleanup unix n - n - 0 cleanup",
   "qmgr unix n - n 300 1 qmgr",
@@ -29,10 +58,12 @@ const SERVICES = [
   "error unix - - n - - error",
   "retry unix - - n - - error",
   "discard unix - - n - - discard",
+  "smtp unix - - n - - smtp",
+  "scache unix - - n - 1 scache",
   "postlog unix-dgram n - n - 1 postlogd",
 ];
 
-/** A Postfix of the test's own on a port of 127.0.0.1. It discards the mail that it accepts. */
+/** A Postfix of the test's own on a port of 127.0.0.1. */
 class Postfix {
   readonly folder = mkdtempSync("/var/tmp/mailkeel-postfix-");
   readonly port: number;
@@ -44,11 +75,16 @@ class Postfix {
     this.port = port;
   }
 
-  /** @param refusals lines of a regexp table: which recipients get which answer */
-  async start(refusals: string[]): Promise<void> {
+  /**
+   * @param refusals lines of a regexp table: which recipients get which answer
+   * @param onward where the mail that it accepts goes; it is discarded unless given
+   */
+  async start(refusals: string[], onward?: Onward): Promise<void> {
     chmodSync(this.folder, 0o755);
     for (const name of ["config", "spool", "data"]) mkdirSync(`${this.folder}/${name}`);
     await run("chown", ["postfix", `${this.folder}/data`]);
+    const others = Object.entries(onward?.others ?? {});
+    const to = (port: number) => `smtp:[127.0.0.1]:${port}`;
     const settings = {
       compatibility_level: "3.6",
       queue_directory: `${this.folder}/spool`,
@@ -58,7 +94,15 @@ class Postfix {
       myhostname: "relay.example",
       mydestination: "",
       mynetworks: "127.0.0.0/8",
-      default_transport: "discard",
+      default_transport: onward ? to(onward.remote) : "discard",
+      // An inline table is not empty.
+      transport_maps:
+        others.length === 0
+          ? ""
+          : `inline:{ ${others.map(([domain, port]) => `{ ${domain} = ${to(port)} }`).join(" ")} }`,
+      disable_dns_lookups: "yes",
+      // A mail that the next server puts off comes back at the first try instead of after days.
+      maximal_queue_lifetime: "0",
       relay_transport: "discard",
       alias_maps: "",
       maillog_file: this.#logFile,
@@ -74,7 +118,7 @@ class Postfix {
     const child = spawn(this.#program, ["-c", `${this.folder}/config`, "start-fg"], { stdio: "ignore" });
     this.#child = child;
     const greets = async () => {
-      assert.equal(child.exitCode, null, this.#log());
+      assert.equal(child.exitCode, null, this.log());
       const socket = createConnection(this.port, "127.0.0.1");
       try {
         const [greeting] = await once(socket, "data");
@@ -84,7 +128,7 @@ class Postfix {
       }
     };
     await eventually(greets, { withinMs: 20_000, what: "Postfix to greet" }).catch((error) => {
-      throw new Error(`Postfix did not start: ${this.#log()}`, { cause: error });
+      throw new Error(`Postfix did not start: ${this.log()}`, { cause: error });
     });
   }
 
@@ -92,7 +136,8 @@ class Postfix {
     return `${this.folder}/log`;
   }
 
-  #log(): string {
+  /** What it has logged so far. */
+  log(): string {
     return existsSync(this.#logFile) ? readFileSync(this.#logFile, "utf8") : "";
   }
 
@@ -108,7 +153,7 @@ class Postfix {
 
   /** Recipients whose mail it took and passed on. */
   passedOn(): string[] {
-    return [...this.#log().matchAll(/ to=<([^>]+)>.* status=sent/g)].map(([, recipient = ""]) => recipient);
+    return [...this.log().matchAll(/ to=<([^>]+)>.* status=sent/g)].map(([, recipient = ""]) => recipient);
   }
 
   async stop(): Promise<void> {
@@ -122,6 +167,37 @@ class Postfix {
   }
 }
 
+/** The domain of the return paths. */
+const RETURN_PATH_DOMAIN = "bounces.example.com";
+/** How the mail server of the recipients answers those that it does not take, by the beginning of their addresses. */
+const REMOTE_REFUSALS = new Map([
+  ["vanished", { code: 550, text: "5.1.1 No such user here" }],
+  ["overfull", { code: 552, text: "5.2.2 Mailbox full" }],
+  ["busy", { code: 451, text: "4.2.2 Mailbox is busy" }],
+]);
+
+/** A complaint of a recipient's provider, as its feedback loop sends it. */
+const COMPLAINT = `From: <fbl@provider.example>
+Subject: complaint
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=feedback-report; boundary="b"
+
+--b
+Content-Type: message/feedback-report
+
+Feedback-Type: abuse
+User-Agent: Provider/1
+Version: 1
+
+--b
+Content-Type: message/rfc822
+
+Subject: Hello
+
+Hello
+--b--
+`;
+
 describe("A send through Postfix", function () {
   this.timeout(120_000);
   const program = needs("postfix");
@@ -131,7 +207,10 @@ describe("A send through Postfix", function () {
     const { relay } = await reservePorts({ relay: { port: 0 } });
     postfix = new Postfix(program(), relay);
   });
-  afterEach(() => postfix.stop());
+  afterEach(function () {
+    if (this.currentTest?.state === "failed") console.log(postfix.log());
+    return postfix.stop();
+  });
 
   it("ends with each recipient as Postfix answered: SENT, REJECTED for good, DEFERRED and then SENT", async () => {
     const gone = "/^gone[0-9]+@/ 550 5.1.1 No such user here";
@@ -160,5 +239,109 @@ describe("A send through Postfix", function () {
     const expected = [...named("person", ACCEPTED), ...named("full", DELAYED)].map(({ email }) => email);
     await eventually(() => postfix.passedOn().length >= expected.length, { withinMs: 20_000, what: "Postfix's queue" });
     assert.deepEqual(postfix.passedOn().sort(), expected.sort());
+  });
+
+  it("has what Postfix's reports say in suppressions, ledger, events and analytics, and its signatures intact", async () => {
+    const remote = await startSink({
+      rcpt: (address) => REMOTE_REFUSALS.get(/^[a-z]+/.exec(address)?.[0] ?? ""),
+    });
+    const receiver = await openReceiver();
+    const namespace = await openNamespace();
+    try {
+      const intake = pickPort();
+      await postfix.start(["/^gone/ 550 5.1.1 No such user here", "/^full/ 452 4.2.2 Mailbox is full"], {
+        remote: remote.port,
+        others: { [RETURN_PATH_DOMAIN]: intake },
+      });
+      await Promise.all([
+        namespace.startWorker("sends"),
+        namespace.startWorker("dispatch", { RETURN_PATH_DOMAIN }),
+        namespace.startWorker("intake", { RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: String(intake) }),
+      ]);
+      const audience = `${unique("to")}.example`;
+      const names = ["person1", "person2", "person3", "gone", "full", "vanished", "overfull", "busy"];
+      const sender = namespace.within(
+        await makeSender({
+          recipients: names.map((name) => ({ email: `${name}@${audience}`, firstName: `Zoë ${name}` })),
+          account: { host: "127.0.0.1", port: postfix.port, maxConnections: 5 },
+        }),
+      );
+      const tenant = live(sender);
+      const em = forTenant(sender.em, tenant);
+      const key = await addKey(em, tenant, sender.vault, { domain: sender.domain, algorithm: "rsa", isFirst: true });
+      await activateKey(em, tenant, key.id);
+      await makeEndpoint(sender, {
+        url: `${receiver.origin}/events`,
+        events: ["email.bounced", "email.complained", "suppression.added"],
+      });
+      const { data: send } = await startSend(sender);
+      await eventually(async () => (await ledgerStates(sender)).DEFERRED === 1, {
+        what: "the deferral",
+        withinMs: 30_000,
+      });
+      await postfix.refuseOthers(["/^gone/ 550 5.1.1 No such user here"]);
+      await untilStatus(sender, ["SENT"], 60_000);
+      assert.deepEqual(await ledgerStates(sender), { SENT: names.length - 1, REJECTED: 1 });
+
+      const taken = ["full", "person1", "person2", "person3"];
+      const takenBy = () => remote.received.map(({ to }) => to.split("@")[0]).sort();
+      await eventually(() => remote.received.length >= taken.length, { what: "the mails passed on", withinMs: 20_000 });
+      assert.deepEqual(takenBy(), taken);
+      const record = dkimRecord(key);
+      for (const { raw } of remote.received) {
+        const [signature, ...more] = await verifyDkim(raw, new Map([[record.name, record.value]]));
+        assert.deepEqual([signature?.result, signature?.selector, more], ["pass", key.selector, []]);
+      }
+
+      const complained = remote.received.find(({ to }) => to.startsWith("person1@"));
+      const fromProvider = nodemailer.createTransport({ host: "127.0.0.1", port: postfix.port, ignoreTLS: true });
+      const envelope = { from: "fbl@provider.example", to: complained?.from ?? "" };
+      await fromProvider.sendMail({ envelope, raw: COMPLAINT });
+
+      const reports = async () => {
+        const { rows } = await sql<{ name: string; kind: string }>`
+          select split_part(r.email, '@', 1) as name, m.kind from mail_reports m
+          join send_recipients r on r.send_id = m.send_id and r.seq = m.seq
+          where m.send_id = ${send.id} order by 1`.execute(kysely(sender.em));
+        return rows.map(({ name, kind }) => `${name} ${kind}`);
+      };
+      const expected = ["busy bounce:soft", "overfull bounce:soft", "person1 complaint", "vanished bounce:hard"];
+      await eventually(async () => (await reports()).length >= expected.length, { what: "reports", withinMs: 30_000 });
+      assert.deepEqual(await reports(), expected);
+
+      const reasons = await Promise.all(
+        names.map(async (name) => [name, await reasonOf(sender, `${name}@${audience}`)]),
+      );
+      assert.deepEqual(Object.fromEntries(reasons.filter(([, reason]) => reason !== undefined)), {
+        gone: "bounce:hard",
+        vanished: "bounce:hard",
+        person1: "bounce:complaint",
+      });
+      const events = (await receiver.until("/events", 7, 30_000)).map(({ body }) => {
+        const { type, data } = JSON.parse(body);
+        return `${type} ${data.object.email.split("@")[0]} ${data.object.reason}`;
+      });
+      assert.deepEqual(events.sort(), [
+        "email.bounced busy bounce:soft",
+        "email.bounced overfull bounce:soft",
+        "email.bounced vanished bounce:hard",
+        "email.complained person1 complaint",
+        "suppression.added gone bounce:hard",
+        "suppression.added person1 bounce:complaint",
+        "suppression.added vanished bounce:hard",
+      ]);
+
+      const { body } = await sender.client.get("/analytics/overview");
+      const { sent, delivered, rejected, bounced_hard, bounced_soft, complained: complaints } = body.data.totals;
+      assert.deepEqual([sent, delivered, rejected, bounced_hard, bounced_soft, complaints], [7, 4, 1, 1, 2, 1]);
+
+      // One complaint about four delivered mails is more than a team may have.
+      const refused = await preview(await anotherNewsletter(sender));
+      assert.deepEqual([refused.status, refused.body.error.code], [403, "complaint_rate_exceeded"]);
+    } finally {
+      await namespace.close();
+      await receiver.close();
+      await remote.close();
+    }
   });
 });
