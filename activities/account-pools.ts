@@ -1,6 +1,6 @@
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { accessTokenOf, type PostForm } from "../domain/account-tokens.ts";
+import { accessTokenOf, type PostForm, TokenError } from "../domain/account-tokens.ts";
 import { type ErrorPolicy, passwordContext, recordLogin, recordRefusedLogin } from "../domain/accounts.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { AccountFailure } from "../domain/mail/outcome.ts";
@@ -89,18 +89,27 @@ export interface LoginDeps {
   orm: MikroORM;
   vault: Vault;
   postForm: PostForm;
+  log: Logger;
 }
 
 /** An account's server and its credentials. */
 export function loginOf(
   accountId: string,
   server: AccountServer,
-  { orm, vault, postForm }: LoginDeps,
+  { orm, vault, postForm, log }: LoginDeps,
 ): Pick<SmtpAccount, "host" | "port" | "secure" | "user" | "pass" | "accessToken"> {
   const { host, port, security: secure, username, encrypted_password: sealed, grant_version } = server;
   const user = username ?? undefined;
   if (grant_version !== null) {
-    const accessToken = (refused?: string) => accessTokenOf(orm.em.fork(), accountId, { vault, postForm }, refused);
+    const accessToken = async (refused?: string) => {
+      try {
+        return await accessTokenOf(orm.em.fork(), accountId, { vault, postForm }, refused);
+      } catch (error) {
+        // A TokenError is the account's failure, which is recorded; another one shows nowhere else.
+        if (!(error instanceof TokenError)) log.warn({ accountId, err: error }, "an access token could not be read");
+        throw error;
+      }
+    };
     return { host, port, secure, user, accessToken };
   }
   return {
@@ -113,7 +122,6 @@ export function loginOf(
 }
 
 interface Options extends LoginDeps {
-  log: Logger;
   workerId: string;
   guard: SmtpGuard;
   slots: Pick<TeamSlots, "restMs" | "countFill">;

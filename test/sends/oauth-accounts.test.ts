@@ -39,6 +39,8 @@ describe("A sending account that logs in by XOAUTH2", () => {
   let logins: { user: string | undefined; token: string | undefined }[];
   /** Tokens that the server takes no more. */
   let refused: Set<string>;
+  /** Tokens that it refuses by a challenge. */
+  let challenged: Set<string>;
 
   before(async () => {
     ({ client: temporal, close } = await temporalClient());
@@ -46,14 +48,17 @@ describe("A sending account that logs in by XOAUTH2", () => {
   after(() => close());
   beforeEach(async () => {
     tokens = await openTokenEndpoint();
-    [logins, refused] = [[], new Set()];
+    [logins, refused, challenged] = [[], new Set(), new Set()];
     sink = await startSink({
       authOptional: false,
       allowInsecureAuth: true,
       authMethods: ["XOAUTH2"],
       onAuth: ({ username, accessToken }, _session, done) => {
         logins.push({ user: username, token: accessToken });
-        if (accessToken === undefined || !tokens.issued.includes(accessToken) || refused.has(accessToken)) {
+        if (accessToken !== undefined && challenged.has(accessToken)) {
+          // As hosted mailboxes do: the reason in a challenge, and 535 after the client's empty answer.
+          done(null, { data: { status: "400" } });
+        } else if (accessToken === undefined || !tokens.issued.includes(accessToken) || refused.has(accessToken)) {
           done(Object.assign(new Error("5.7.8 Username and Password not accepted"), { responseCode: 535 }));
         } else {
           done(null, { user: USER });
@@ -144,7 +149,7 @@ describe("A sending account that logs in by XOAUTH2", () => {
   });
 
   it("asks for another token once when the server refuses one before its time", async () => {
-    refused.add(await tokenNow());
+    challenged.add(await tokenNow());
     await startSend(sender);
     await untilStatus(sender, ["SENT"]);
     assert.equal(tokens.requests.length, 2);
