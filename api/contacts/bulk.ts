@@ -9,12 +9,16 @@ import { contactUpsert } from "./schema.ts";
 /** An item of a bulk call: a contact to write, or why it cannot be used. */
 export type CheckedItem = { contact: ContactUpsert } | { email: string | null; error: ApiError };
 
+/** A field of an item, which may be no object. */
+const given = (item: unknown, name: "email" | "fields"): unknown =>
+  item !== null && typeof item === "object" ? Reflect.get(item, name) : undefined;
+
 /** Checks each item of a bulk call on its own. */
 export async function checkItems(
   { em, tenant }: Pick<RequestContext, "em" | "tenant">,
-  items: readonly Record<string, unknown>[],
+  items: readonly unknown[],
 ): Promise<CheckedItem[]> {
-  const hasFields = items.some(({ fields }) => fields !== undefined);
+  const hasFields = items.some((item) => given(item, "fields") !== undefined);
   const types: FieldTypes = hasFields ? await lockFieldTypes(em, tenant) : new Map();
   return items.map((item, index) => {
     try {
@@ -24,7 +28,7 @@ export async function checkItems(
       return { contact: { email, firstName, lastName, fields } };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      const { email } = item;
+      const email = given(item, "email");
       return { email: typeof email === "string" ? email : null, error };
     }
   });

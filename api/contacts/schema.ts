@@ -50,7 +50,8 @@ export const contactUpsert = z.strictObject({ ...personPatch, email: address, fi
 export const bulkBody = z.strictObject({
   contacts: z
     .array(
-      z.record(z.string(), z.unknown()).meta({
+      // Each is parsed on its own, so that one that is no contact at all fails alone.
+      z.unknown().meta({
         ...shownAs(contactUpsert),
         id: "ContactUpsert",
         description: "A contact by its address; a field that is left out stays as it is.",
