@@ -258,7 +258,7 @@ describe("The intake, among hostile clients,", function () {
     await other.say("EHLO x\r\n", 2);
     await other.say(envelope(pathOf(ref)), 5);
     let ended = 0;
-    const heavyOnes = Array.from({ length: 12 }, async () => {
+    const heavyOnes = Array.from({ length: 40 }, async () => {
       assert.equal(await give(pathOf(ref), heavy, { localAddress: OTHER_ADDRESS }), 250);
       ended++;
     });
