@@ -202,7 +202,7 @@ const program = new Command("demo")
   .action(async (options: DemoOptions) => {
     try {
       await withSession(
-        process.env,
+        process,
         () => async () => ({ ok: true }),
         (session) => demo(session, options),
       );

@@ -1,3 +1,4 @@
+import type { Readable, Writable } from "node:stream";
 import { ENVIRONMENTS, type Environment } from "../db/entities/shared.ts";
 import { type EntityManager, forTenant, kysely, type MikroORM, openDatabase, type Tenant } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
@@ -10,6 +11,14 @@ import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { openUrlGuard } from "../domain/webhooks/url-guard.ts";
 import { type AppSettings, readAppSettings } from "./settings.ts";
 
+/** Where a command has its settings and its input from, and what it writes to: the process, unless another program runs it. */
+export interface Terminal {
+  env: NodeJS.ProcessEnv;
+  stdin: Readable;
+  stdout: Writable;
+  stderr: Writable;
+}
+
 /** A command's result: `text` for people, `data` for `--json`. */
 export interface Outcome {
   text: string;
@@ -18,6 +27,7 @@ export interface Outcome {
 
 /** Settings and connections of a command. */
 export interface Session extends AppSettings {
+  terminal: Terminal;
   orm: MikroORM;
   vault: Vault;
   verify: VerifyLogin;
@@ -36,12 +46,12 @@ export type Run = (work: (session: Session) => Promise<Outcome>, options?: Sessi
 
 /** Runs `work` with a session over the settings that apply. */
 export async function withSession<T>(
-  source: NodeJS.ProcessEnv,
+  terminal: Terminal,
   verify: (settings: AppSettings) => VerifyLogin,
   work: (session: Session) => Promise<T>,
   { isAdmitted = true }: SessionOptions = {},
 ): Promise<T> {
-  const settings = readAppSettings(source);
+  const settings = readAppSettings(terminal.env);
   const vault = openVault(settings.env);
   const { DATABASE_URL } = settings.env;
   const database = isAdmitted
@@ -52,6 +62,7 @@ export async function withSession<T>(
     if ("connect" in database) await database.connect();
     return await work({
       ...settings,
+      terminal,
       orm,
       vault,
       verify: verify(settings),

@@ -17,7 +17,7 @@ import {
 } from "../../domain/accounts.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { absoluteUrl, address, domains, oneOf, wholeNumber, withTenant } from "../options.ts";
-import { type Outcome, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
+import { type Outcome, ownerOf, type Run, type TenantOptions, type Terminal, tenantOf } from "../session.ts";
 
 const SECURITIES: readonly SmtpSecurity[] = ["none", "starttls", "tls"];
 /** The variable that may hold the password: an argument would show in the list of processes. */
@@ -85,7 +85,7 @@ export function accountCommands(program: Command, run: Run): void {
     .action((options: ConnectOptions) =>
       run(async (session) => {
         const tenant = await tenantOf(session, options);
-        const credentials = await readCredentials(options, TOKEN_URLS[options.provider]);
+        const credentials = await readCredentials(session.terminal, options, TOKEN_URLS[options.provider]);
         const fields = {
           email: options.email,
           displayName: options.displayName ?? options.email,
@@ -111,7 +111,7 @@ export function accountCommands(program: Command, run: Run): void {
       run(async (session) => {
         const em = forTenant(session.orm.em, await ownerOf(session, "email_accounts", id));
         const { provider } = await readAccount(em, id);
-        const credentials = await readCredentials(options, TOKEN_URLS[provider]);
+        const credentials = await readCredentials(session.terminal, options, TOKEN_URLS[provider]);
         return shown(await replaceCredentials(em, id, credentials, session));
       }),
     );
@@ -152,31 +152,35 @@ const withLogin = (command: Command): Command =>
     .option("--oauth-stdin", "read the refresh token, and on a second line the client's secret, from standard input");
 
 /** @param usualTokenUrl of the account's provider */
-async function readCredentials(options: LoginOptions, usualTokenUrl: string | undefined): Promise<Credentials> {
+async function readCredentials(
+  terminal: Terminal,
+  options: LoginOptions,
+  usualTokenUrl: string | undefined,
+): Promise<Credentials> {
   const { user: username = null, oauthClientId: clientId } = options;
   const refuse = (message: string) => new ApiError("validation_failed", message);
   if (clientId === undefined) {
-    const password = username === null ? null : await readPassword(options.passwordStdin === true);
+    const password = username === null ? null : await readPassword(terminal, options.passwordStdin === true);
     return { username, password };
   }
   if (username === null) throw refuse("Give the mailbox's login name with --user.");
   const tokenUrl = options.oauthTokenUrl ?? usualTokenUrl;
   if (tokenUrl === undefined) throw refuse("Give the provider's token endpoint with --oauth-token-url.");
-  const [refreshToken, clientSecret] = await readSecrets(options.oauthStdin === true);
+  const [refreshToken, clientSecret] = await readSecrets(terminal, options.oauthStdin === true);
   if (!refreshToken) throw refuse(`Give the refresh token in ${REFRESH_TOKEN_VARIABLE} or with --oauth-stdin.`);
   return { username, password: null, grant: { tokenUrl, clientId, clientSecret: clientSecret || null, refreshToken } };
 }
 
 /** Refresh token and client secret. */
-async function readSecrets(fromStdin: boolean): Promise<(string | undefined)[]> {
-  if (!fromStdin) return [process.env[REFRESH_TOKEN_VARIABLE], process.env[CLIENT_SECRET_VARIABLE]];
-  return (await text(process.stdin)).split(/\r?\n/);
+async function readSecrets({ env, stdin }: Terminal, fromStdin: boolean): Promise<(string | undefined)[]> {
+  if (!fromStdin) return [env[REFRESH_TOKEN_VARIABLE], env[CLIENT_SECRET_VARIABLE]];
+  return (await text(stdin)).split(/\r?\n/);
 }
 
-async function readPassword(fromStdin: boolean): Promise<string | null> {
-  if (!fromStdin) return process.env[PASSWORD_VARIABLE] ?? null;
+async function readPassword({ env, stdin }: Terminal, fromStdin: boolean): Promise<string | null> {
+  if (!fromStdin) return env[PASSWORD_VARIABLE] ?? null;
   // A line break that the shell adds at the end is not part of the password.
-  return (await text(process.stdin)).replace(/\r?\n$/, "");
+  return (await text(stdin)).replace(/\r?\n$/, "");
 }
 
 const shown = ({ id, status }: EmailAccount): Outcome => ({

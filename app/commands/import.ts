@@ -46,14 +46,14 @@ export function importCommand(program: Command, run: Run): void {
 }
 
 async function importFile(
-  { orm, vault }: Session,
+  { orm, vault, terminal }: Session,
   tenant: Tenant,
   file: string,
   { contacts = false, list, confirmed, report: reportFile }: ImportCommandOptions,
 ): Promise<{ report: ImportReport; ignored: string[] }> {
-  const input: Readable = file === STDIN ? process.stdin : createReadStream(file);
+  const input: Readable = file === STDIN ? terminal.stdin : createReadStream(file);
   if (file !== STDIN) await once(input, "open");
-  const output: Writable = reportFile === undefined ? process.stderr : createWriteStream(reportFile);
+  const output: Writable = reportFile === undefined ? terminal.stderr : createWriteStream(reportFile);
   const progress = progressLine();
   const ignored: string[] = [];
   try {

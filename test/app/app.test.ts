@@ -4,21 +4,17 @@ import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { SMTPServer } from "smtp-server";
 import { formatKeys } from "../../config/env.ts";
 import { kysely } from "../../db/orm.ts";
 import { mailLetter } from "../public/ledger.ts";
 import { api, type Json } from "../support/api.ts";
+import { type CommandResult, type RunOptions, runApp } from "../support/command.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { openReceiver } from "../support/receiver.ts";
 import { addAccount, addSegment } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-
-interface Ran {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
 
 const MAIN = join(import.meta.dirname, "../../app/main.ts");
 
@@ -33,27 +29,17 @@ async function settings(): Promise<Record<string, string>> {
   };
 }
 
-async function run(
-  args: string[],
-  { env, input }: { env?: Record<string, string>; input?: string } = {},
-): Promise<Ran> {
-  const exported = { PATH: process.env["PATH"] ?? "", ...(env ?? (await settings())) };
-  return new Promise((resolve) => {
-    const child = execFile(process.execPath, [MAIN, ...args], { env: exported }, (error, stdout, stderr) =>
-      resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
-    );
-    child.stdin?.end(input ?? "");
-  });
-}
+const run = async (args: string[], { env, input }: RunOptions = {}): Promise<CommandResult> =>
+  runApp(args, { env: env ?? (await settings()), input });
 
-async function json(args: string[], options?: Parameters<typeof run>[1]): Promise<Json> {
+async function json(args: string[], options?: RunOptions): Promise<Json> {
   const { code, stdout, stderr } = await run([...args, "--json"], options);
   assert.equal(code, 0, stderr);
   assert.equal(stdout.trim().split("\n").length, 1, "one JSON object");
   return JSON.parse(stdout);
 }
 
-async function refused(args: string[], why: RegExp, options?: Parameters<typeof run>[1]): Promise<void> {
+async function refused(args: string[], why: RegExp, options?: RunOptions): Promise<void> {
   const { code, stdout, stderr } = await run(args, options);
   assert.equal(code, 1, stderr);
   assert.equal(stdout, "");
@@ -62,7 +48,6 @@ async function refused(args: string[], why: RegExp, options?: Parameters<typeof 
 }
 
 describe("The app's command line", function () {
-  // Each command is a process of its own.
   this.timeout(120_000);
   let team: TestTeam;
   let id: string;
@@ -73,6 +58,18 @@ describe("The app's command line", function () {
     folder = await mkdtemp(join(tmpdir(), "mailkeel-app-"));
   });
   after(() => rm(folder, { recursive: true }));
+
+  it("is a program, which exits with 1 after an error", async () => {
+    const env = { PATH: process.env["PATH"], ...(await settings()) };
+    const { team: other } = await makeTeam();
+    const start = (...args: string[]) => promisify(execFile)(process.execPath, [MAIN, ...args], { env });
+    const { stdout } = await start("credits:grant", "--team", other.id, "--amount", "7");
+    assert.equal(stdout, "7 credits available, 0 reserved\n");
+    await assert.rejects(start("credits:grant", "--team", "team_none", "--amount", "7"), {
+      code: 1,
+      stderr: "error: There is no team team_none.\n",
+    });
+  });
 
   it("prints text, or one JSON object with --json", async () => {
     const { stdout } = await run(["credits:grant", "--team", id, "--amount", "5", "--cause", "text"]);

@@ -1,0 +1,91 @@
+import { Command, CommanderError } from "commander";
+import { verifyAccount } from "../activities/smtp/verify.ts";
+import type { VerifyLogin } from "../domain/accounts.ts";
+import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
+import { accountCommands } from "./commands/accounts.ts";
+import { analyticsCommands } from "./commands/analytics.ts";
+import { campaignCommands } from "./commands/campaigns.ts";
+import { confirmationCommands } from "./commands/confirmations.ts";
+import { deliveryCommands } from "./commands/deliveries.ts";
+import { domainCommands } from "./commands/domains.ts";
+import { fieldCommands } from "./commands/fields.ts";
+import { importCommand } from "./commands/import.ts";
+import { keyCommands } from "./commands/keys.ts";
+import { listenCommand } from "./commands/listen.ts";
+import { newsletterCommands } from "./commands/newsletters.ts";
+import { personCommands } from "./commands/people.ts";
+import { planCommands } from "./commands/plans.ts";
+import { providerCommands } from "./commands/providers.ts";
+import { secretCommands } from "./commands/secrets.ts";
+import { segmentCommands } from "./commands/segments.ts";
+import { teamCommands } from "./commands/teams.ts";
+import { tokenCommands } from "./commands/tokens.ts";
+import { webhookCommands } from "./commands/webhooks.ts";
+import { lineOf } from "./output.ts";
+import { type Run, type Terminal, withSession } from "./session.ts";
+import type { AppSettings } from "./settings.ts";
+
+const realLogin =
+  ({ env }: AppSettings): VerifyLogin =>
+  ({ accessToken, ...login }) =>
+    verifyAccount({
+      ...login,
+      accessToken: accessToken === undefined ? undefined : async () => accessToken,
+      guard: openSmtpGuard(env),
+      timeoutMs: env.SMTP_TIMEOUT_MS,
+    });
+
+/** Each adds the commands of one matter. */
+const GROUPS = [
+  teamCommands,
+  planCommands,
+  keyCommands,
+  tokenCommands,
+  accountCommands,
+  domainCommands,
+  newsletterCommands,
+  analyticsCommands,
+  providerCommands,
+  campaignCommands,
+  confirmationCommands,
+  webhookCommands,
+  deliveryCommands,
+  listenCommand,
+  fieldCommands,
+  segmentCommands,
+  importCommand,
+  personCommands,
+  secretCommands,
+];
+
+/**
+ * Runs a command of the app.
+ * @param args those after the name of the program
+ * @returns the exit code: 1 after an error, which is written in one line
+ */
+export async function runCommand(args: readonly string[], terminal: Terminal): Promise<number> {
+  const { stdout, stderr } = terminal;
+  const program = new Command("app")
+    .description(
+      "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, webhooks, imports",
+    )
+    .option("--json", "print one JSON object")
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
+    .exitOverride()
+    .showHelpAfterError("(add --help for the options)");
+  const run: Run = async (work, options) => {
+    const { text, data } = await withSession(terminal, realLogin, work, options);
+    stdout.write(`${program.opts<{ json?: boolean }>().json ? JSON.stringify(data) : text}\n`);
+  };
+  for (const add of GROUPS) add(program, run);
+  try {
+    await program.parseAsync(args, { from: "user" });
+    return 0;
+  } catch (error) {
+    // It has been written: help, or why the arguments are wrong.
+    if (error instanceof CommanderError) return error.exitCode;
+    stderr.write(`error: ${lineOf(error)}\n`);
+    return 1;
+  }
+}
