@@ -3,7 +3,11 @@ import type { AddressGuard } from "../address-guard.ts";
 import { connectOptions } from "../connect-options.ts";
 import { effectivePort } from "../webhooks/url-guard.ts";
 
-/** The status and the body of the answer to a request, a GET unless its sender says so. @throws {Error} when there is no whole answer in time */
+/**
+ * Requests a URL.
+ * @returns the status and the body of the answer
+ * @throws {Error} when no complete answer comes in time
+ */
 export type FetchText = (url: URL) => Promise<{ status: number; text: string }>;
 
 const TIMEOUT_MS = 5_000;
@@ -17,13 +21,13 @@ interface FetchOptions {
 
 type Guard = Pick<AddressGuard, "resolve">;
 
-/** Opens URLs over addresses that the guard has checked, and no others. Redirects are not followed. */
+/** Gets URLs from addresses that the guard has checked, and from no others. Redirects are not followed. */
 export const guardedFetch =
   (guard: Guard, options: FetchOptions = {}): FetchText =>
   (url) =>
     exchange(guard, url, { method: "GET" }, options);
 
-/** Posts forms likewise. @returns the answer's status and body */
+/** Posts forms under the same rules. */
 export const guardedPost =
   (guard: Guard, options: FetchOptions = {}) =>
   (url: URL, form: Record<string, string>): ReturnType<FetchText> => {

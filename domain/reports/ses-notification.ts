@@ -1,7 +1,7 @@
 import { MAX_REPORTED } from "./delivery-status.ts";
 import { readReply } from "./quoted-reply.ts";
 import { classifyReply } from "./reply-rules.ts";
-import { isComplaint, type ReportedRecipient } from "./report.ts";
+import { isComplaint, type ReportedRecipient, reportedRecipient } from "./report.ts";
 
 type Json = Record<string, unknown>;
 
@@ -35,20 +35,16 @@ function bounced(bounce: Json): ReportedRecipient[] {
 
 function complained(complaint: Json): ReportedRecipient[] {
   const kind = isComplaint(textOf(complaint["complaintFeedbackType"])) ? "complaint" : "none";
-  return listOf(complaint["complainedRecipients"]).map((recipient) => ({
-    address: addressOf(recipient),
-    kind,
-    isDelay: false,
-    isSendersFault: false,
-    rule: "SES: complaint",
-  }));
+  return listOf(complaint["complainedRecipients"]).map((recipient) =>
+    reportedRecipient(addressOf(recipient), kind, "SES: complaint"),
+  );
 }
 
 /**
  * Reads a notification of Amazon SES that SNS sent as mail: JSON, alone or as the message of SNS's own JSON, and a footer.
  * @returns undefined for any other text
  */
-export function readNotification(text: string): ReportedRecipient[] | undefined {
+export function readMailedNotification(text: string): ReportedRecipient[] | undefined {
   const [body = ""] = text.trimStart().split("\n--\n", 1);
   if (!body.startsWith("{")) return undefined;
   // Lines of JSON that the mail broke stay JSON without the breaks: it has none inside a text.
