@@ -4,19 +4,19 @@ import type { SendingKey } from "./keys.ts";
 import { type DnsRecord, type DomainRecords, dkimRecord } from "./records.ts";
 
 /**
- * How a record is found in DNS. `missing`: there is none. `wrong`: there is one that does not do. `unknown`: DNS did not
- * answer.
+ * The state of a record in DNS. `missing`: there is none. `wrong`: there is one, with another content than needed.
+ * `unknown`: DNS did not answer.
  */
 export type RecordState = "ok" | "missing" | "wrong" | "unknown";
 
-/** What a look-up of a record gave. */
+/** The result of looking a record up. */
 export interface RecordCheck {
-  /** What is expected. */
+  /** The record that is expected. */
   record: DnsRecord;
   state: RecordState;
-  /** The records of its name that are of its kind. */
+  /** The records with its name and of its kind. */
   found: string[];
-  /** What there is to do; absent where nothing is. */
+  /** The next step of the domain's owner or the operator; absent where there is none. */
   todo?: string;
 }
 
@@ -110,7 +110,7 @@ async function checkDkim(dns: DnsLookup, record: DnsRecord, key: SendingKey | un
   if (found.length > 1) return { state: "wrong", found, todo: `remove all TXT records of ${record.name} but this one` };
   const [expected, tags] = [tagsOf(record.value), tagsOf(only)];
   const version = tags.get("v") ?? "DKIM1";
-  // Without `k`, a key is one of RSA.
+  // Without `k`, the key is an RSA key.
   const isSame =
     tags.get("p") === expected.get("p") && (tags.get("k") ?? "rsa") === expected.get("k") && version === "DKIM1";
   if (!isSame) return { state: "wrong", found, todo: published(record, "replace") };
@@ -144,14 +144,14 @@ async function checkMailServer(dns: DnsLookup, record: DnsRecord): Promise<Findi
 /** Look-ups that a server makes for an SPF record at most (RFC 7208, section 4.6.4). */
 const MAX_SPF_LOOKUPS = 10;
 const SPF = /^v=spf1(?: |$)/i;
-/** Mechanisms that make a look-up. */
+/** Mechanisms that cost a look-up. */
 const ASKING = /^(?:include:|redirect=|a(?:[:/]|$)|mx(?:[:/]|$)|ptr(?::|$)|exists:)/;
 
-/** The mechanisms that an SPF record passes mail by, its own and those of the records that it includes. */
+/** The mechanisms by which an SPF record passes mail, with those of the records that it includes. */
 class SpfTerms {
   readonly terms = new Set<string>();
   #lookups = 0;
-  /** Why it cannot be used. */
+  /** Why the record cannot be used. */
   problem: string | undefined;
   readonly #dns: DnsLookup;
 
@@ -161,7 +161,7 @@ class SpfTerms {
 
   async add(record: string): Promise<void> {
     for (const term of record.toLowerCase().split(/\s+/).slice(1)) {
-      // A mechanism with another sign fails mail.
+      // A mechanism with another qualifier does not pass mail.
       if (/^[-~?]/.test(term)) continue;
       const mechanism = term.replace(/^\+/, "");
       this.terms.add(mechanism);
@@ -182,7 +182,9 @@ class SpfTerms {
     else await this.add(record);
   }
 
-  /** Whether the record names a server: by the mechanism itself, or by networks that hold all of its addresses. */
+  /**
+   * Whether the record passes the mail of a server: by its mechanism, or by networks that hold all of its addresses.
+   */
   async covers(term: string): Promise<boolean> {
     if (this.terms.has(term)) return true;
     const [, kind, host = ""] = /^(a|ip4|ip6):(.+)$/.exec(term) ?? [];
