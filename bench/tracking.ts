@@ -42,7 +42,7 @@ export function benchTracking(options: TrackingOptions): Promise<BenchReport> {
   });
 }
 
-/** The same on the stack that is up: a row at a steady pace, then one for as many hits as there can be. */
+/** The same on the stack that is up: one row at a steady rate, then one at the highest rate. */
 export async function measureHits({
   seconds,
   perSecond,
