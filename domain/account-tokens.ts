@@ -3,8 +3,9 @@ import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { AddressRefused, isLoopback, literalAddress } from "./address-guard.ts";
 import type { Vault } from "./crypto.ts";
+import { type FetchedText, guardedPost } from "./fetch-text.ts";
+import { type JsonObject, parseObject } from "./json-object.ts";
 import type { AccountFailure, SmtpReason } from "./mail/outcome.ts";
-import { type FetchText, guardedPost } from "./reports/fetch-text.ts";
 import { openUrlGuard } from "./webhooks/url-guard.ts";
 
 /** The permission of a mailbox's owner to log in with access tokens (RFC 6749). It is sealed as one text. */
@@ -26,7 +27,7 @@ interface IssuedToken {
 }
 
 /** Posts a form to a URL. @returns the answer @throws {AddressRefused} when the URL or its host is refused */
-export type PostForm = (url: string, form: Record<string, string>) => ReturnType<FetchText>;
+export type PostForm = (url: string, form: Record<string, string>) => Promise<FetchedText>;
 
 /** Thrown when there is no access token. The message and the failure hold no secret. */
 export class TokenError extends Error {
@@ -88,7 +89,7 @@ async function requestToken(grant: OAuthGrant, postForm: PostForm): Promise<Issu
     if (error instanceof AddressRefused) throw new TokenError("token_refused", `The token URL: ${error.message}`);
     throw new TokenError("token_unavailable", "The token endpoint did not answer.");
   });
-  const answer = readJson(text);
+  const answer = parseObject(text) ?? {};
   if (status >= 200 && status < 300) return issuedToken(answer);
   if (status < 400 || status >= 500 || status === 408 || status === 429) {
     throw new TokenError("token_unavailable", `The token endpoint answered ${status}.`);
@@ -99,7 +100,7 @@ async function requestToken(grant: OAuthGrant, postForm: PostForm): Promise<Issu
   throw new TokenError("token_refused", `The token endpoint refuses the client: it answered ${status}.`);
 }
 
-function issuedToken(answer: Record<string, unknown>): IssuedToken {
+function issuedToken(answer: JsonObject): IssuedToken {
   const { access_token: accessToken, expires_in: expiresIn, refresh_token: refreshToken } = answer;
   // RFC 6750, 2.1 allows visible characters only; others could end the SMTP command that the token goes into.
   if (typeof accessToken !== "string" || !/^[\x21-\x7e]+$/.test(accessToken)) {
@@ -111,15 +112,6 @@ function issuedToken(answer: Record<string, unknown>): IssuedToken {
     expiresInSeconds: seconds > 0 ? Math.min(seconds, LONGEST_SECONDS) : USUAL_SECONDS,
     refreshToken: typeof refreshToken === "string" && refreshToken !== "" ? refreshToken : undefined,
   };
-}
-
-function readJson(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? { ...value } : {};
-  } catch {
-    return {};
-  }
 }
 
 interface TokenDeps {

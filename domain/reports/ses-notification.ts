@@ -1,26 +1,15 @@
+import { isObject, type JsonObject, parseObject } from "../json-object.ts";
 import { MAX_REPORTED } from "./delivery-status.ts";
 import { readReply } from "./quoted-reply.ts";
 import { classifyReply } from "./reply-rules.ts";
 import { isComplaint, type ReportedRecipient, reportedRecipient } from "./report.ts";
 
-type Json = Record<string, unknown>;
-
-const isObject = (value: unknown): value is Json =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
-const listOf = (value: unknown): Json[] => (Array.isArray(value) ? value.slice(0, MAX_REPORTED).filter(isObject) : []);
-const addressOf = (recipient: Json): string => textOf(recipient["emailAddress"]).toLowerCase();
+const listOf = (value: unknown): JsonObject[] =>
+  Array.isArray(value) ? value.slice(0, MAX_REPORTED).filter(isObject) : [];
+const addressOf = (recipient: JsonObject): string => textOf(recipient["emailAddress"]).toLowerCase();
 
-function parseObject(text: string): Json | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function bounced(bounce: Json): ReportedRecipient[] {
+function bounced(bounce: JsonObject): ReportedRecipient[] {
   return listOf(bounce["bouncedRecipients"]).map((recipient) => {
     const reply = readReply(textOf(recipient["diagnosticCode"]), "", textOf(recipient["status"]));
     const isPermanent = bounce["bounceType"] === "Permanent";
@@ -33,7 +22,7 @@ function bounced(bounce: Json): ReportedRecipient[] {
   });
 }
 
-function complained(complaint: Json): ReportedRecipient[] {
+function complained(complaint: JsonObject): ReportedRecipient[] {
   const kind = isComplaint(textOf(complaint["complaintFeedbackType"])) ? "complaint" : "none";
   return listOf(complaint["complainedRecipients"]).map((recipient) =>
     reportedRecipient(addressOf(recipient), kind, "SES: complaint"),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { kysely, ofTenant } from "../../db/orm.ts";
+import type { FetchText } from "../fetch-text.ts";
 import { readMailId } from "../mail/message-id.ts";
-import type { FetchText } from "./fetch-text.ts";
 import type { ReportFinding } from "./record.ts";
 import { type SnsMessage, SnsVerifier } from "./sns.ts";
 import { forged, type ReportSource } from "./source.ts";

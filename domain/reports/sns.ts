@@ -1,7 +1,7 @@
 import { type KeyObject, verify, X509Certificate } from "node:crypto";
 import { z } from "zod";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../errors.ts";
-import type { FetchText } from "./fetch-text.ts";
+import type { FetchedText, FetchText } from "../fetch-text.ts";
 import { forged, hostOfTopic } from "./source.ts";
 
 /**
@@ -141,7 +141,7 @@ export class SnsVerifier {
     return certificate.publicKey;
   }
 
-  async #load(url: URL): ReturnType<FetchText> {
+  async #load(url: URL): Promise<FetchedText> {
     try {
       return await this.#fetchText(url);
     } catch (error) {

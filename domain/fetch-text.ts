@@ -1,14 +1,17 @@
 import { Client, type Dispatcher } from "undici";
-import type { AddressGuard } from "../address-guard.ts";
-import { connectOptions } from "../connect-options.ts";
-import { effectivePort } from "../webhooks/url-guard.ts";
+import type { AddressGuard } from "./address-guard.ts";
+import { connectOptions } from "./connect-options.ts";
+import { effectivePort } from "./webhooks/url-guard.ts";
 
-/**
- * Requests a URL.
- * @returns the status and the body of the answer
- * @throws {Error} when no complete answer comes in time
- */
-export type FetchText = (url: URL) => Promise<{ status: number; text: string }>;
+/** An answer to a request. */
+export interface FetchedText {
+  status: number;
+  /** The body */
+  text: string;
+}
+
+/** Gets a URL. @throws {Error} when no complete answer comes in time */
+export type FetchText = (url: URL) => Promise<FetchedText>;
 
 const TIMEOUT_MS = 5_000;
 /** A certificate has about 2 KiB. */
@@ -30,7 +33,7 @@ export const guardedFetch =
 /** Posts forms under the same rules. */
 export const guardedPost =
   (guard: Guard, options: FetchOptions = {}) =>
-  (url: URL, form: Record<string, string>): ReturnType<FetchText> => {
+  (url: URL, form: Record<string, string>): Promise<FetchedText> => {
     const headers = { "content-type": "application/x-www-form-urlencoded", accept: "application/json" };
     return exchange(guard, url, { method: "POST", headers, body: new URLSearchParams(form).toString() }, options);
   };
@@ -40,7 +43,7 @@ async function exchange(
   url: URL,
   request: Pick<Dispatcher.RequestOptions, "method" | "headers" | "body">,
   { ca }: FetchOptions,
-): ReturnType<FetchText> {
+): Promise<FetchedText> {
   const addresses = await guard.resolve(url.hostname, effectivePort(url));
   const { lookup, autoSelectFamily, autoSelectFamilyAttemptTimeout } = connectOptions(
     url.hostname,
