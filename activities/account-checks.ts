@@ -22,7 +22,7 @@ const CHECKS_PER_HOST = 3;
 /** Checks of one team's accounts at once. */
 const CHECKS_PER_TEAM = 4;
 /** How often a run looks for checks that may begin. */
-const LOOK_EVERY_MS = 125;
+const POLL_MS = 125;
 /** After this time a run begins no more checks: it ends within some minutes, and the schedule starts the next run. */
 const RUN_MS = 5 * 60_000;
 
@@ -95,7 +95,7 @@ export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked
     }
     if (due.length > 0) continue;
     if (running.size === 0 && (begun.size === 0 || !mayBegin)) return result;
-    await Promise.race([delay(LOOK_EVERY_MS), ...[...running.values()].map(({ ended }) => ended)]);
+    await Promise.race([delay(POLL_MS), ...[...running.values()].map(({ ended }) => ended)]);
   }
 }
 

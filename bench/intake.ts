@@ -5,7 +5,7 @@ import { returnPath } from "../domain/links.ts";
 import { makeTeam } from "../test/support/factories.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { pidOf } from "../test/support/processes.ts";
-import { COMPLAINT, DOMAIN, HARD, SOFT } from "../test/support/reports.ts";
+import { COMPLAINT, HARD, RETURN_PATH_DOMAIN, SOFT } from "../test/support/reports.ts";
 import { writeLedger } from "./ledger.ts";
 import { resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, type Row, round } from "./report.ts";
@@ -28,7 +28,7 @@ export interface IntakeOptions extends Pick<StackChoice, "cpuProf"> {
 
 /** The reports are sent in this number of parts, whose peaks of memory are compared. */
 const PARTS = 5;
-/** This number of each part's reports is sent a second time. */
+/** This share of each part's reports is sent a second time. */
 const REPEATED_SHARE = 0.1;
 /** By how much the memory of the intake may grow after the first part: garbage is collected late. */
 const MOST_GROWTH_MIB = 64;
@@ -39,7 +39,7 @@ export function benchIntake(options: IntakeOptions): Promise<BenchReport> {
   const { reports, connections, seconds, perSecond, recipients, repeat } = options;
   const port = pickPort();
   const settings = {
-    RETURN_PATH_DOMAIN: DOMAIN,
+    RETURN_PATH_DOMAIN,
     INTAKE_SMTP_PORT: String(port),
     INTAKE_MAX_CONNECTIONS: String(connections * 4),
     INTAKE_MAILS_PER_MINUTE: "1000000000",
@@ -90,7 +90,7 @@ async function measureReports(
     const size = Math.ceil(reports / PARTS);
     for (let from = 1; from <= reports; from += size) {
       const paths = Array.from({ length: Math.min(size, reports - from + 1) }, (_, i) =>
-        returnPath(team.vault, DOMAIN, { sendId, seq: from + i }),
+        returnPath(team.vault, RETURN_PATH_DOMAIN, { sendId, seq: from + i }),
       );
       // A multiple of the kinds, so that a mail comes again with the same report.
       const repeated = Math.floor((paths.length * REPEATED_SHARE) / mails.length) * mails.length;

@@ -16,7 +16,7 @@ export interface IntakeTimes {
   /** Longest time of a connection. */
   sessionMs: number;
   /** How often connections are checked. */
-  lookMs: number;
+  checkMs: number;
 }
 
 /** Clients that are counted in a window of a minute. */
@@ -103,7 +103,7 @@ export class IntakeClients {
   ) {
     this.#limits = limits;
     this.#refused = refused;
-    this.#timer = setInterval(() => this.#look(), limits.times.lookMs).unref();
+    this.#timer = setInterval(() => this.#closeOverdue(), limits.times.checkMs).unref();
   }
 
   get connections(): number {
@@ -160,7 +160,7 @@ export class IntakeClients {
     clearInterval(this.#timer);
   }
 
-  #look(): void {
+  #closeOverdue(): void {
     const now = performance.now();
     const { mailMs, sessionMs } = this.#limits.times;
     for (const [name, client] of this.#clients) {

@@ -34,7 +34,7 @@ export const INTAKE_TIMES: IntakeTimes & { certificateMs: number } = {
   idleMs: 60_000,
   mailMs: 2 * 60_000,
   sessionMs: 10 * 60_000,
-  lookMs: 1_000,
+  checkMs: 1_000,
   /** How often the files of the certificate are read again. */
   certificateMs: 10_000,
 };

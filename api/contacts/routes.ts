@@ -32,7 +32,7 @@ const contacts = defineList({
 });
 
 /**
- * A contact with custom fields needs the caller's transaction: their declarations are locked until the contact is made.
+ * A contact with custom fields needs a transaction: their declarations are locked until the contact is made.
  */
 const hasNoFields = ({ body: { fields = {} } }: { body: { fields?: object } }): boolean =>
   Object.keys(fields).length === 0;

@@ -10,7 +10,7 @@ import { ApiError } from "../errors.ts";
 import { replaceAnswers } from "../idempotency.ts";
 import { suppress } from "../suppressions.ts";
 import { columnsWith } from "./columns.ts";
-import { keepErased } from "./erased-addresses.ts";
+import { recordErased } from "./erased-addresses.ts";
 import { type Mentions, mentionsOf } from "./mentions.ts";
 
 /*
@@ -144,7 +144,7 @@ export async function erasePerson(
 
   onStep("refusing the address");
   const { isNew, isSuppressed } = await change(erasing, async (tx) => ({
-    isNew: await keepErased(tx, vault, tenant, email),
+    isNew: await recordErased(tx, vault, tenant, email),
     // Sends under way no longer stage the person, although their rows still hold the address.
     isSuppressed: (await suppress(tx, tenant, [email], "MANUAL")).added.length === 0,
   }));
@@ -167,7 +167,7 @@ export async function erasePerson(
 }
 
 /** Runs a statement. @returns how many rows it changed */
-async function affect(tx: EntityManager, statement: RawBuilder<unknown>): Promise<number> {
+async function countChanged(tx: EntityManager, statement: RawBuilder<unknown>): Promise<number> {
   const { numAffectedRows = 0n } = await statement.execute(kysely(tx));
   return Number(numAffectedRows);
 }
@@ -195,16 +195,16 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
   const { tenant, email } = erasing;
   const deleted = await change(erasing, async (tx) => {
     const remove = (table: "contacts" | "subscribers" | "confirmation_mails", condition: RawBuilder<unknown>) =>
-      affect(tx, sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition}`);
-    const isPersons = sql`email = ${email}`;
-    const contacts = await remove("contacts", isPersons);
-    const subscriptions = await affect(
+      countChanged(tx, sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition}`);
+    const isOfPerson = sql`email = ${email}`;
+    const contacts = await remove("contacts", isOfPerson);
+    const subscriptions = await countChanged(
       tx,
       sql`delete from subscriptions where ${ofTenant(tenant)} and subscriber_id in (
-        select id from subscribers where ${ofTenant(tenant)} and ${isPersons} for update)`,
+        select id from subscribers where ${ofTenant(tenant)} and ${isOfPerson} for update)`,
     );
-    const subscribers = await remove("subscribers", isPersons);
-    const confirmations = await remove("confirmation_mails", sql`(mailbox = ${email} or ${isPersons})`);
+    const subscribers = await remove("subscribers", isOfPerson);
+    const confirmations = await remove("confirmation_mails", sql`(mailbox = ${email} or ${isOfPerson})`);
     // The locks of the slots come last.
     for (let records = contacts + subscribers; records > 0; records--) await freeSlot(tx, tenant, email);
     return { contacts, subscriptions, subscribers, confirmations };
@@ -240,7 +240,7 @@ async function eraseLedgers(erasing: Erasing): Promise<void> {
   const waits = sql`state in ('QUEUED', 'DEFERRED')`;
   for await (const range of ledgerRanges(erasing)) {
     const rows = await change(erasing, (tx) =>
-      affect(
+      countChanged(
         tx,
         sql`
         update send_recipients set email = ${erasing.placeholder}, email_spelling = null, first_name = null,
@@ -262,26 +262,26 @@ async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<
   for await (const range of ledgerRanges(erasing)) {
     const where = sql`${inRange(range)} and ${ofTenant(tenant)} and email = ${email}`;
     const { engagements, reports } = await change(erasing, async (tx) => ({
-      engagements: await affect(tx, sql`update engagements set email = ${placeholder} where ${where}`),
-      reports: await affect(tx, sql`update mail_reports set email = null where ${where}`),
+      engagements: await countChanged(tx, sql`update engagements set email = ${placeholder} where ${where}`),
+      reports: await countChanged(tx, sql`update mail_reports set email = null where ${where}`),
     }));
     erasing.count("engagements", "blanked", engagements);
     erasing.count("mail_reports", "blanked", reports);
   }
-  const isPersons = sql`${ofTenant(tenant)} and email = ${email}`;
+  const isOfPerson = sql`${ofTenant(tenant)} and email = ${email}`;
   const { unsubscribes, checks, suppressions } = await change(erasing, async (tx) => {
-    const removeChecks = sql`delete from contact_status_checks where ${isPersons}`;
+    const removeChecks = sql`delete from contact_status_checks where ${isOfPerson}`;
     const result = {
-      unsubscribes: await affect(
+      unsubscribes: await countChanged(
         tx,
         sql`
-        update unsubscribes set email = ${placeholder}, email_spelling = null where ${isPersons}`,
+        update unsubscribes set email = ${placeholder}, email_spelling = null where ${isOfPerson}`,
       ),
-      checks: await affect(tx, removeChecks),
-      suppressions: await affect(tx, sql`delete from suppressions where ${isPersons}`),
+      checks: await countChanged(tx, removeChecks),
+      suppressions: await countChanged(tx, sql`delete from suppressions where ${isOfPerson}`),
     };
     // A trigger of `suppressions` adds a check when a hard bounce is deleted.
-    await affect(tx, removeChecks);
+    await countChanged(tx, removeChecks);
     return result;
   });
   erasing.count("unsubscribes", "blanked", unsubscribes);
@@ -426,7 +426,7 @@ async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): P
     const named = found.filter(({ text }) => erasing.mentions.in(text)).map(({ key }) => key);
     const isNamed = sql`id = any(${named}::text[])`;
     const rows = await change(erasing, (tx) =>
-      affect(
+      countChanged(
         tx,
         sql`
         update webhook_deliveries
@@ -457,7 +457,7 @@ async function eraseAnswers(erasing: Erasing): Promise<void> {
 }
 
 /** Texts about other people in which the team may have named the person. */
-const OF_OTHERS: [Table, readonly string[]][] = [
+const TEXTS_ABOUT_OTHERS: [Table, readonly string[]][] = [
   ["contacts", ["first_name", "last_name", "fields"]],
   ["subscribers", ["first_name", "last_name"]],
 ];
@@ -468,7 +468,7 @@ async function findMentions({ em, tenant, mentions }: Erasing): Promise<Mention[
     return table === "members" ? sql`b.team_id = ${tenant.teamId}` : ofTenant(tenant, "b");
   };
   const found: Mention[] = [];
-  for (const [table, columns] of [...columnsWith("team"), ...OF_OTHERS]) {
+  for (const [table, columns] of [...columnsWith("team"), ...TEXTS_ABOUT_OTHERS]) {
     for await (const texts of findTexts({ em, mentions }, { table, key: "id", columns, owned: ownedIn(table) })) {
       found.push(...texts.filter(({ text }) => mentions.in(text)).map(({ key }) => ({ table, id: key })));
     }

@@ -37,7 +37,7 @@ export async function refuseErased(em: EntityManager, vault: Vault, tenant: Tena
 }
 
 /** Keeps the hash of an address. @returns false when it was kept already */
-export async function keepErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<boolean> {
+export async function recordErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await kysely(em)
     .insertInto("erased_addresses")
     .values({

@@ -57,7 +57,7 @@ export function openLookup(servers: readonly string[] = []): DnsLookup {
 
 type Finding = Omit<RecordCheck, "record">;
 
-const published = ({ name, type }: DnsRecord, done = "publish"): string => `${done} the ${type} record of ${name}`;
+const todoOf = ({ name, type }: DnsRecord, verb = "publish"): string => `${verb} the ${type} record of ${name}`;
 
 /** Looks up every record of a domain. */
 export async function checkRecords(dns: DnsLookup, { records, keys, spfTerms }: DomainRecords): Promise<RecordCheck[]> {
@@ -105,7 +105,7 @@ const tagsOf = (text: string): Map<string, string> =>
 async function checkDkim(dns: DnsLookup, record: DnsRecord, key: SendingKey | undefined): Promise<Finding> {
   const found = await dns.texts(record.name);
   const [only] = found;
-  if (only === undefined) return { state: "missing", found, todo: published(record) };
+  if (only === undefined) return { state: "missing", found, todo: todoOf(record) };
   // RFC 6376, section 3.6.2.2: the result of several records is undefined.
   if (found.length > 1) return { state: "wrong", found, todo: `remove all TXT records of ${record.name} but this one` };
   const [expected, tags] = [tagsOf(record.value), tagsOf(only)];
@@ -113,7 +113,7 @@ async function checkDkim(dns: DnsLookup, record: DnsRecord, key: SendingKey | un
   // Without `k`, the key is an RSA key.
   const isSame =
     tags.get("p") === expected.get("p") && (tags.get("k") ?? "rsa") === expected.get("k") && version === "DKIM1";
-  if (!isSame) return { state: "wrong", found, todo: published(record, "replace") };
+  if (!isSame) return { state: "wrong", found, todo: todoOf(record, "replace") };
   return { state: "ok", found, ...(key?.use === "waiting" && { todo: `domain:activate --key ${key.id}` }) };
 }
 
@@ -131,14 +131,14 @@ async function checkDmarc(dns: DnsLookup, record: DnsRecord): Promise<Finding> {
     }
     return { state: "ok", found };
   }
-  return { state: "missing", found: [], todo: published(record) };
+  return { state: "missing", found: [], todo: todoOf(record) };
 }
 
 async function checkMailServer(dns: DnsLookup, record: DnsRecord): Promise<Finding> {
   const found = await dns.mailServers(record.name);
   // A host that is empty says that the domain takes no mail (RFC 7505).
   if (found.some((server) => /^\d+ \S/.test(server))) return { state: "ok", found };
-  return { state: found.length === 0 ? "missing" : "wrong", found, todo: published(record) };
+  return { state: found.length === 0 ? "missing" : "wrong", found, todo: todoOf(record) };
 }
 
 /** Look-ups that a server makes for an SPF record at most (RFC 7208, section 4.6.4). */
@@ -209,7 +209,7 @@ class SpfTerms {
 async function checkSpf(dns: DnsLookup, record: DnsRecord, expected: readonly string[]): Promise<Finding> {
   const found = (await dns.texts(record.name)).filter((text) => SPF.test(text));
   const [only] = found;
-  if (only === undefined) return { state: "missing", found, todo: published(record) };
+  if (only === undefined) return { state: "missing", found, todo: todoOf(record) };
   // RFC 7208, section 4.5: several records are an error.
   if (found.length > 1) return { state: "wrong", found, todo: `join the SPF records of ${record.name} into one` };
   const spf = new SpfTerms(dns);

@@ -17,7 +17,7 @@ import { type MailRef, returnPath } from "../../domain/links.ts";
 import { INTAKE_TIMES, startIntake } from "../../workers/intake.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { DOMAIN, HARD } from "../support/reports.ts";
+import { HARD, RETURN_PATH_DOMAIN } from "../support/reports.ts";
 import { stack } from "../support/stack.ts";
 import { mailed, mailTo, recordedKinds } from "./mails.ts";
 
@@ -54,7 +54,7 @@ describe("The intake, among hostile clients,", function () {
     ({ env } = await stack());
     team = await makeTeam();
     orm = await openDatabase(env.DATABASE_URL, { poolMax: 4 });
-    pathOf = (ref) => returnPath(openVault(env), DOMAIN, ref);
+    pathOf = (ref) => returnPath(openVault(env), RETURN_PATH_DOMAIN, ref);
   });
   after(() => orm.close(true));
   afterEach(() => intake.close());
@@ -62,9 +62,9 @@ describe("The intake, among hostile clients,", function () {
   async function open(changes: Partial<Env> = {}, times: Partial<typeof INTAKE_TIMES> = {}): Promise<void> {
     const port = pickPort();
     const registry = new Registry();
-    const settings = { ...env, RETURN_PATH_DOMAIN: DOMAIN, INTAKE_SMTP_PORT: port, ...changes };
+    const settings = { ...env, RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: port, ...changes };
     const deps = { env: settings, orm, vault: openVault(env), log: pino({ level: "silent" }) };
-    const { listen, close } = startIntake(deps, registry, { ...INTAKE_TIMES, lookMs: 20, ...times });
+    const { listen, close } = startIntake(deps, registry, { ...INTAKE_TIMES, checkMs: 20, ...times });
     await listen();
     const valuesOf = async (name: string) => (await registry.getSingleMetric(name)?.get())?.values ?? [];
     intake = {
