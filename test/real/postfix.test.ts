@@ -18,6 +18,7 @@ import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { openReceiver } from "../support/receiver.ts";
+import { COMPLAINT, RETURN_PATH_DOMAIN } from "../support/reports.ts";
 import {
   anotherNewsletter,
   ledgerStates,
@@ -167,36 +168,12 @@ class Postfix {
   }
 }
 
-/** The domain of the return paths. */
-const RETURN_PATH_DOMAIN = "bounces.example.com";
 /** How the mail server of the recipients answers those that it does not take, by the beginning of their addresses. */
 const REMOTE_REFUSALS = new Map([
   ["vanished", { code: 550, text: "5.1.1 No such user here" }],
   ["overfull", { code: 552, text: "5.2.2 Mailbox full" }],
   ["busy", { code: 451, text: "4.2.2 Mailbox is busy" }],
 ]);
-
-/** A complaint of a recipient's provider, as its feedback loop sends it. */
-const COMPLAINT = `From: <fbl@provider.example>
-Subject: complaint
-MIME-Version: 1.0
-Content-Type: multipart/report; report-type=feedback-report; boundary="b"
-
---b
-Content-Type: message/feedback-report
-
-Feedback-Type: abuse
-User-Agent: Provider/1
-Version: 1
-
---b
-Content-Type: message/rfc822
-
-Subject: Hello
-
-Hello
---b--
-`;
 
 describe("A send through Postfix", function () {
   this.timeout(120_000);
