@@ -60,7 +60,7 @@ describe("A signed mail", () => {
       fields: fields.toSorted(),
     }));
 
-  it("is found genuine by another program, whatever its content", async () => {
+  it("passes the verification of another program, with any content", async () => {
     const sink = await sinkWith();
     const pool = poolAt(sink.port);
     const mails = [
@@ -93,7 +93,7 @@ describe("A signed mail", () => {
     }
   });
 
-  it("is found forged when a part that it covers is changed, or added a second time", async () => {
+  it("fails verification when a part that it covers is changed, or added a second time", async () => {
     const filled = compose();
     const raw = Buffer.concat([await sign(filled.message), filled.message]).toString("latin1");
     const results = async (text: string) =>

@@ -290,7 +290,7 @@ describe("The intake of reports", function () {
     assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
   });
 
-  it("has the fact of every mail that it answered with 250, at whatever moment it is killed", async () => {
+  it("has recorded the report of every mail that it answered with 250, whenever it is killed", async () => {
     const count = 300;
     const { sendId, newsletterId } = await mailed(
       team,
