@@ -21,16 +21,16 @@ const HOST_SPACING_MS = 250;
 const CHECKS_PER_HOST = 3;
 /** Checks of one team's accounts at once. */
 const CHECKS_PER_TEAM = 4;
-/** How often a run looks whether a check may be begun. */
-const LOOK_EVERY_MS = 125;
-/** After which a run begins no more: its activity ends some minutes later at most, and the schedule starts the next one. */
+/** How often a run looks for checks that may begin. */
+const POLL_MS = 125;
+/** After this time a run begins no more checks: it ends within some minutes, and the schedule starts the next run. */
 const RUN_MS = 5 * 60_000;
 
 export interface AccountsChecked {
   /** Accounts whose login worked. */
   working: number;
   failing: number;
-  /** Left for later: their connections are all in use, or something else was found of them meanwhile. */
+  /** Left for later: all their connections are in use, or another process recorded a finding meanwhile. */
   postponed: number;
 }
 
@@ -43,7 +43,7 @@ export const createAccountCheckActivities = (deps: CheckDeps): AccountCheckActiv
   checkAccounts: () => whileBeating(() => checkDueAccounts(deps)),
 });
 
-/** The way to servers that customers name. */
+/** Access to servers that customers name. */
 interface Network {
   guard: SmtpGuard;
   postForm: PostForm;
@@ -52,9 +52,9 @@ interface Network {
 type CheckDeps = Pick<ActivityDeps, "orm" | "vault" | "log" | "env" | "workerId" | "stopping">;
 
 /**
- * Checks the accounts that are due, some at once: a few of each host, with a pause between their beginnings, a few of each
- * team, and accounts that were failing before in half of the places at most. So neither a server that does not answer nor
- * the many accounts of one team delay the others.
+ * Checks the accounts that are due, several at a time. Each host has a few checks under way, with a pause between their
+ * beginnings; each team has a few; failing accounts take half of the places at most. So neither a server that does not
+ * answer nor a team with many accounts delays the others.
  */
 export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked> {
   const { orm, env, stopping } = deps;
@@ -95,26 +95,26 @@ export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked
     }
     if (due.length > 0) continue;
     if (running.size === 0 && (begun.size === 0 || !mayBegin)) return result;
-    await Promise.race([delay(LOOK_EVERY_MS), ...[...running.values()].map(({ ended }) => ended)]);
+    await Promise.race([delay(POLL_MS), ...[...running.values()].map(({ ended }) => ended)]);
   }
 }
 
-/** The values that occur so often at least. */
+/** The values that occur at least `count` times. */
 const valuesWith = (count: number, values: readonly string[]): string[] =>
   [...Map.groupBy(values, (value) => value)].filter(([, same]) => same.length >= count).map(([value]) => value);
 
-/** Checks one account, and records the result. Never rejects: a check that was claimed and not recorded is repeated later. */
+/** Checks one account and records the result. Never rejects: a claimed check without a result is repeated later. */
 async function checkAccount(deps: CheckDeps & Network, check: DueCheck): Promise<keyof AccountsChecked> {
   const { orm, env, log, stopping, workerId } = deps;
   const { accountId } = check;
   try {
     if (!(await leaseForCheck(orm.em.fork(), check, workerId))) {
-      // Its sends use every connection, or have just been refused: they find failures themselves.
+      // Its sends use every connection, or were just refused: they record failures themselves.
       await planCheck(orm.em.fork(), accountId, env.ACCOUNT_RECHECK_SECONDS);
       return "postponed";
     }
     const outcome = await whileLeased(deps, accountId, () => logIn(deps, check));
-    // Cut off, it says nothing of the account.
+    // A check that was cut off says nothing about the account.
     if (stopping.aborted && !outcome.ok) return "postponed";
     const failure = outcome.ok ? undefined : outcome;
     if (!(await recordCheck(orm.em.fork(), check, failure, env))) return "postponed";

@@ -84,7 +84,7 @@ interface Held extends AccountPool {
 /** How long an unused pool keeps its connections and its lease: the gap between two slices of a send. */
 const IDLE_MS = 5_000;
 
-/** Opens what an account logs in with. */
+/** Decrypts the credentials of an account. */
 export interface LoginDeps {
   orm: MikroORM;
   vault: Vault;

@@ -48,7 +48,7 @@ export function createReconcileActivities({ orm, log, env }: ActivityDeps): Reco
           const { end, sendStatus } = await readLatestRun(context.client, sendWorkflowId(send.id));
           result.looked++;
           if (end === "running") {
-            // Complaints paused it while its workflow waits for something else.
+            // Complaints paused the send while its workflow waits for something else.
             if (send.status === "PAUSED" && sendStatus !== "PAUSED") await wakeUp(context.client, send.id);
             continue;
           }
@@ -131,7 +131,7 @@ async function readLatestRun(
 const endOfRun = async (client: Client, workflowId: string): Promise<RunEnd> =>
   (await readLatestRun(client, workflowId)).end;
 
-/** Lets the workflow of a send read its state. One that has ended meanwhile needs none. */
+/** Makes the workflow of a send read its state. A workflow that has ended meanwhile needs no wake-up. */
 async function wakeUp(client: Client, sendId: string): Promise<void> {
   try {
     await client.workflow.getHandle(sendWorkflowId(sendId)).signal(WAKE_UP);

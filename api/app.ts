@@ -125,7 +125,7 @@ export function createApp(
   const answerRefusal: ErrorRequestHandler = (thrown, _req, res, _next) => {
     const error = toApiError(thrown);
     const { requestId, route, teamId } = localsOf(res);
-    // Nobody waits for such an answer, and the request had done nothing yet: clients that leave must not fill the log.
+    // The client has gone and the request has had no effect yet: clients that leave must not fill the log.
     const isAwaited = !(error.cause instanceof AnswerClosed);
     if (error.status >= 500 && isAwaited) deps.log.error({ requestId, route, teamId, err: thrown }, error.code);
     respond(res, renderError(requestId, error, links));

@@ -8,7 +8,7 @@ import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
 import { RequestLimits } from "../domain/access/request-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { openVault, type Vault } from "../domain/crypto.ts";
-import { type FetchText, guardedFetch } from "../domain/reports/fetch-text.ts";
+import { type FetchText, guardedFetch } from "../domain/fetch-text.ts";
 import { recordHits } from "../domain/tracking/record.ts";
 import { type CheckUrl, guardedUrl } from "../domain/webhooks/endpoints.ts";
 import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.ts";

@@ -57,7 +57,7 @@ const END_SHARE = 0.2;
 /** How long the workflow of a confirmed send may take until it waits for its day. */
 const WAITS_WITHIN_MS = 60_000;
 
-// What each may take with the default sizes, on a machine that does nothing else.
+// Longest times with the default sizes, on a machine without other load.
 const MOST_BULK_MS = 300;
 const MOST_IMPORT_SECONDS = 10;
 const MOST_COUNT_MS = 2_000;
@@ -310,7 +310,7 @@ async function measureCampaign(
   };
 }
 
-/** What differs from a ledger whose rows are all in one state, and from the credits that it reserves. */
+/** The differences from a ledger whose rows are all in one state, and from the credits that it reserves. */
 async function differences(
   sender: CampaignSender,
   expected: { state: RecipientState; recipients: number; reserved: number },

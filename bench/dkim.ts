@@ -23,7 +23,9 @@ const SIGNERS: Record<string, DkimSigner | undefined> = {
   ]),
 };
 
-/** What a signature costs a mail: each mail is filled, signed and sent to a sink, in turns of all kinds. */
+/**
+ * Measures the cost of a signature: mails are filled, signed and sent to a sink, with all kinds of signatures in turns.
+ */
 export async function benchDkim({ messages, repeat, connections }: DkimOptions): Promise<BenchReport> {
   const composed = composeMessage({ subject: SUBJECT, html: BODY, fromEmail: "news@sender.example" });
   const sink = await startSink();

@@ -24,7 +24,7 @@ export interface HostileOptions extends StackChoice {
 
 /** The ordinary client begins a request this often, whether or not those before are answered. */
 const EVERY_MS = 50;
-/** What the ordinary client may notice. */
+/** Bounds on the effects that the ordinary client may notice. */
 const MOST_P99_MS = 250;
 const MOST_MIB = 600;
 /** An event for the dead endpoint. */
@@ -124,7 +124,7 @@ const tell = (counts: Answers): string =>
     .map(([status, count]) => `${status}: ${count}`)
     .join(", ");
 
-/** What a well-behaved client does, at a steady pace. */
+/** The requests of a well-behaved client, at a steady rate. */
 async function ordinaryRequests({ keys }: TestTeam, seconds: number) {
   const { api } = await stack();
   const latencies: number[] = [];

@@ -5,7 +5,7 @@ import { returnPath } from "../domain/links.ts";
 import { makeTeam } from "../test/support/factories.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { pidOf } from "../test/support/processes.ts";
-import { COMPLAINT, DOMAIN, HARD, SOFT } from "../test/support/reports.ts";
+import { COMPLAINT, HARD, RETURN_PATH_DOMAIN, SOFT } from "../test/support/reports.ts";
 import { writeLedger } from "./ledger.ts";
 import { resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, type Row, round } from "./report.ts";
@@ -15,7 +15,7 @@ import { measureHits } from "./tracking.ts";
 
 export interface IntakeOptions extends Pick<StackChoice, "cpuProf"> {
   reports: number;
-  /** Connections that bring reports. */
+  /** Connections that send reports. */
   connections: number;
   /** How long each of the two measurements of opens and clicks lasts. */
   seconds: number;
@@ -26,20 +26,20 @@ export interface IntakeOptions extends Pick<StackChoice, "cpuProf"> {
   repeat: number;
 }
 
-/** The reports are measured in so many parts, whose peaks of memory are compared. */
+/** The reports are sent in this number of parts, whose peaks of memory are compared. */
 const PARTS = 5;
-/** Each part brings so many of its reports once more. */
+/** This share of each part's reports is sent a second time. */
 const REPEATED_SHARE = 0.1;
-/** By how much the memory of the intake may grow after the first part: its collector takes its time. */
+/** By how much the memory of the intake may grow after the first part: garbage is collected late. */
 const MOST_GROWTH_MIB = 64;
 const PROCESSES = ["intake", "postgres"] as const;
 
-/** Measures all that comes back: reports by mail, opens and clicks, and what tracking costs a send. */
+/** Measures all responses to mails: reports by mail, opens and clicks, and the cost of tracking for a send. */
 export function benchIntake(options: IntakeOptions): Promise<BenchReport> {
   const { reports, connections, seconds, perSecond, recipients, repeat } = options;
   const port = pickPort();
   const settings = {
-    RETURN_PATH_DOMAIN: DOMAIN,
+    RETURN_PATH_DOMAIN,
     INTAKE_SMTP_PORT: String(port),
     INTAKE_MAX_CONNECTIONS: String(connections * 4),
     INTAKE_MAILS_PER_MINUTE: "1000000000",
@@ -65,7 +65,7 @@ export function benchIntake(options: IntakeOptions): Promise<BenchReport> {
       tables: {
         "Reports by mail": flood.rows,
         "Opens and clicks in turns": hits.rows,
-        // Beside the rates what the mails cost: on a busy machine that says more.
+        // The cost of the mails stands beside the rates: on a busy machine it is steadier.
         ...Object.fromEntries(Object.entries(sends.tables).filter(([heading]) => /^(?:Rates with|CPU)/.test(heading))),
       },
       problems: [...flood.problems, ...hits.problems, ...sends.problems],
@@ -73,7 +73,7 @@ export function benchIntake(options: IntakeOptions): Promise<BenchReport> {
   });
 }
 
-/** Brings reports about the mails of one send, some of them twice, and looks whether each is a fact once. */
+/** Sends reports about the mails of one send, some of them twice, and checks that each is recorded once. */
 async function measureReports(
   port: number,
   { reports, connections }: Pick<IntakeOptions, "reports" | "connections">,
@@ -90,7 +90,7 @@ async function measureReports(
     const size = Math.ceil(reports / PARTS);
     for (let from = 1; from <= reports; from += size) {
       const paths = Array.from({ length: Math.min(size, reports - from + 1) }, (_, i) =>
-        returnPath(team.vault, DOMAIN, { sendId, seq: from + i }),
+        returnPath(team.vault, RETURN_PATH_DOMAIN, { sendId, seq: from + i }),
       );
       // A multiple of the kinds, so that a mail comes again with the same report.
       const repeated = Math.floor((paths.length * REPEATED_SHARE) / mails.length) * mails.length;

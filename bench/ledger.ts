@@ -4,7 +4,7 @@ import { newId } from "../domain/ids.ts";
 import type { TestTeam } from "../test/support/factories.ts";
 import { recordSend } from "../test/support/sends.ts";
 
-/** Writes a send of an hour ago with so many mails, numbered from 1, and tracking on. @returns its id */
+/** Writes a send of an hour ago with tracking on and with mails that are numbered from 1. @returns its id */
 export async function writeLedger({ em, team }: TestTeam, mails: number): Promise<string> {
   const tenant = { teamId: team.id, environment: "LIVE" } as const;
   const sendId = await recordSend(em, tenant, newId("newsletter"), mails, { tracking: true });

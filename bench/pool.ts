@@ -55,7 +55,7 @@ const plain: Sender = async (sink, { envelope, message }, messages, connections)
 
 const pooled: Sender = (sink, filled, messages, connections) => sendPooled(sink, () => filled, messages, connections);
 
-/** The pool: so many messages, each as `fill` makes it. @throws {Error} when one was not sent */
+/** Sends messages over the pool, each as `fill` makes it. @throws {Error} when one was not sent */
 export async function sendPooled(
   sink: Sink,
   fill: () => FilledMessage,

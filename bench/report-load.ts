@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { quantile } from "./report.ts";
 
-/** The mails of a run. */
+/** The mails that a run sends. */
 export interface ReportLoad {
   port: number;
   /** The recipient of each mail. */
@@ -37,7 +37,7 @@ export function startReportLoad(): { run(load: ReportLoad): Promise<ReportLoadRe
   };
 }
 
-/** Gives the codes of a server's answers, one after the other. */
+/** Reads the codes of a server's answers, one after the other. */
 async function* codesOf(socket: Socket): AsyncGenerator<number> {
   let rest = "";
   for await (const text of socket.setEncoding("latin1")) {

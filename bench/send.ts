@@ -42,7 +42,7 @@ export interface SendOptions extends StackChoice {
   kill: boolean;
   /** Send a body with links in turns without tracking and with it. */
   tracking: boolean;
-  /** Leave out what Postgres spent on each send: it reports that seconds later. */
+  /** Leave out the figures of Postgres for each send: it reports them seconds later. */
   brief?: boolean;
 }
 
@@ -57,7 +57,7 @@ const SLOWEST_RATE = 50;
 const GAP_MS = 25;
 /** Rows that may be SENDING at once, per connection. */
 const ROWS_PER_CONNECTION = 3;
-/** A backend of Postgres that idles reports what it has counted after 10 s at the latest. */
+/** An idle backend of Postgres reports its counts after 10 s at the latest. */
 const POSTGRES_REPORTS_MS = 10_500;
 /** The speed at which a worker is killed is taken over this time. */
 const KILL_LOOK_MS = 500;
@@ -71,7 +71,7 @@ const PROCESSES = ["api", "sends", "dispatch", "maintenance", "postgres", "tempo
 interface Measured {
   rates: Row;
   answers: Row;
-  /** Not when a worker was killed: its usage is gone with it. */
+  /** Absent when a worker was killed: its usage is lost with it. */
   cpu: Row | undefined;
   memory: Row;
   postgres: Row | undefined;
@@ -94,7 +94,7 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
     const variants = tracking ? [false, true] : [undefined];
     for (const size of sizes) {
       for (let run = 1; run <= repeat; run++) {
-        // In the other order each time: whatever grows with the runs concerns both.
+        // The order alternates, so that both variants are equally affected by growth over the runs.
         for (const tracked of run % 2 === 0 ? variants.toReversed() : variants)
           runs.push({ size, tracked, ...(await measure(options, size, sink, tracked)) });
       }
@@ -148,7 +148,7 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
   }
 }
 
-/** What tracking leaves of the rate of sends. */
+/** The rate of sends with tracking, as a share of the rate without it. */
 function trackedShare(runs: readonly (Measured & { size: number; tracked: boolean | undefined })[], size: number): Row {
   const rateOf = (wanted: boolean) =>
     median(

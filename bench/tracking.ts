@@ -42,7 +42,7 @@ export function benchTracking(options: TrackingOptions): Promise<BenchReport> {
   });
 }
 
-/** The same on the stack that is up: a row at a steady pace, then one for as many hits as there can be. */
+/** The same on the stack that is up: one row at a steady rate, then one at the highest rate. */
 export async function measureHits({
   seconds,
   perSecond,
@@ -74,7 +74,7 @@ export async function measureHits({
       const recorded = await untilRecorded(team, result.answered);
       const after = cpuSeconds();
       rows.push({
-        pace: pace === undefined ? "as many as there can be" : `${pace} a second`,
+        pace: pace === undefined ? "highest rate" : `${pace} a second`,
         "hits/s": round(result.rate),
         "p50 ms": round(result.p50, 1),
         "p99 ms": round(result.p99, 1),

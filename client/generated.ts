@@ -36,7 +36,7 @@ export type AddListSubscribersBody = {
   subscriber_ids: Array<string>;
 };
 
-/** What became of the mails of a range of days. */
+/** The outcomes of the mails of a range of days. */
 export type AnalyticsOverview = {
   object: "analytics_overview";
   /** The first and the last day. */
@@ -3161,7 +3161,7 @@ export class AnalyticsResource {
   }
 
   /**
-   * Retrieve what became of the mails of a range of days.
+   * Retrieve the outcomes of the mails of a range of days.
    *
    * Answers counts and rates of the days from `from` to `to`, and the counts of each day, in UTC: of the environment of the key, or with `resource_id` of one newsletter or campaign. A range holds at most 366 days; without `from` it is 30 days long, without `to` it ends today. A day that has not come has zeros.
    *

@@ -171,11 +171,11 @@ const settings = z.object({
   EGRESS_DENIED_NETWORKS: list(isNetwork, "must be networks such as 203.0.113.0/24, separated by commas"),
   /** How often a sending account is checked by a login, in seconds; each time up to a fifth sooner or later. */
   ACCOUNT_CHECK_SECONDS: integer(60, 604_800).default(3_600),
-  /** How soon it is checked again after a failure that may pass, in seconds; likewise. */
+  /** How soon an account is checked again after a failure that may pass, in seconds; up to a fifth sooner or later. */
   ACCOUNT_RECHECK_SECONDS: integer(10, 86_400).default(300),
   /** Failures in a row that may pass after which an account is in ERROR, once ACCOUNT_FAILING_SECONDS have passed too. */
   ACCOUNT_FAILURES_TO_ERROR: integer(1, 1_000).default(3),
-  /** Seconds since the first of them. */
+  /** Seconds since the first of these failures. */
   ACCOUNT_FAILING_SECONDS: integer(0, 604_800).default(900),
   /** Accounts that are checked at once. */
   ACCOUNT_CHECKS_AT_ONCE: integer(2, 1_000).default(20),
@@ -218,9 +218,15 @@ const settings = z.object({
   INTAKE_MAX_CONNECTIONS: integer(4, 10_000).default(200),
   /** Mails that it takes of one address, or one IPv6 network of 64 bits, in a minute. */
   INTAKE_MAILS_PER_MINUTE: integer(1, 1_000_000_000).default(6_000),
-  /** File of the private key with which it offers STARTTLS, PEM; with INTAKE_TLS_CERTIFICATE_FILE, or neither. */
+  /**
+   * PEM file of the private key with which the intake offers STARTTLS. Set it together with
+   * INTAKE_TLS_CERTIFICATE_FILE.
+   */
   INTAKE_TLS_KEY_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
-  /** File of the certificate and those up to its issuer's root, PEM. Both files are read again when they have changed. */
+  /**
+   * PEM file of the certificate and of its issuers' up to the root. A change of either file takes effect without a
+   * restart.
+   */
   INTAKE_TLS_CERTIFICATE_FILE: z.string().refine(isAbsolute, "must be an absolute path").optional(),
   /** Lists that a team may have in an environment. */
   MAX_LISTS: integer(1, 1_000_000).default(1_000),

@@ -1,6 +1,6 @@
 /**
- * Counts the events of many keys in windows of a fixed length. The memory is bounded: after so many keys all counts start anew,
- * so that a flood of keys can lift a limit for others, and never fill the memory.
+ * Counts the events of many keys in windows of a fixed length. The memory is bounded: after `maxKeys` keys all counts
+ * start at zero. A flood of keys can thus lift a limit for others, but cannot fill the memory.
  */
 export class WindowCounts {
   readonly #windowMs: number;

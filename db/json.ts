@@ -30,13 +30,13 @@ class JsonSql {
 /** The columns of a JSON record: SQL of each value. */
 export type JsonColumns<Name extends PropertyKey> = { [Column in Name]: RawBuilder<unknown> | JsonSql };
 
-/** A value alone in `coalesce` has a type, also where it is a literal. */
+/** A lone value in `coalesce` gets a type, also if it is a literal. */
 const jsonSql = (value: RawBuilder<unknown> | JsonSql): RawBuilder<string> =>
   value instanceof JsonSql ? value.text : sql<string>`coalesce(to_json(coalesce(${value}))::text, 'null')`;
 
 /**
- * SQL: the JSON of a record as text, whose fields come in the order given. It is put together here: `row_to_json` looks up the
- * type of each column for each row, so that a page took a fifth longer.
+ * SQL: the JSON of a record as text, whose fields come in the order given. It is built here, because `row_to_json`
+ * looks up the type of each column for each row: a page took a fifth longer.
  * @param object its kind, the first field
  */
 export function jsonRecord<T, Name extends PropertyKey = Exclude<keyof T, "object">>(

@@ -7,17 +7,20 @@ interface Compilable<Row> {
   compile(db: ReturnType<typeof kysely>): CompiledQuery<Row>;
 }
 
-/** A statement whose text is known, with `$1` for the first value: building one anew at each call costs CPU time. */
+/** A statement with a fixed text, with `$1` for the first value: building the text at each call would cost CPU time. */
 export const textStatement = <Row>(text: string, values: readonly unknown[]): Compilable<Row> => ({
   compile: () => CompiledQuery.raw(text, [...values]) as CompiledQuery<Row>,
 });
 
 /** Texts of statements that `compileOnce` has compiled. */
 let compiled = 0;
-/** More statements than this project builds of parts: one that compiles a text for each value would fill the memory. */
+/**
+ * Well above the number of statements in this project. Past it statements get no name, because names for ever new texts
+ * would fill the memory of Postgres.
+ */
 const MAX_COMPILED = 1_000;
 
-/** Stands in a statement for a value that each run brings. */
+/** Stands in a compiled statement for a value that each run supplies. */
 class Placeholder {
   readonly name: string;
 
@@ -26,20 +29,20 @@ class Placeholder {
   }
 }
 
-/** Values of a statement by their names; one that is undefined is not part of it. */
+/** Values of a statement by their names; an undefined value is not part of the statement. */
 export type NamedValues = Readonly<Record<string, unknown>>;
 
 /** A statement that was compiled once and is run with other values each time. */
 export interface CompiledStatement<Row> {
   /** The `pg` query with these values; each name that was part of the statement has one. */
   with: (values: NamedValues) => { text: string; values: unknown[]; name?: string };
-  /** Only for the type: there is no such property. */
+  /** Carries the type of the rows; the property does not exist at run time. */
   readonly row?: Row;
 }
 
 /**
- * Compiles a statement that is built from parts, to be run many times: building and compiling it takes longer than to run
- * it. It is prepared under a name of its own.
+ * Compiles a statement that is built from parts, to be run many times: building and compiling it takes longer than
+ * running it. Connections prepare it under a name of its own.
  * @param given the values of the first run, of which only those that are undefined matter
  * @param build is given a placeholder for each value
  */
@@ -64,7 +67,7 @@ export function compileOnce<Values extends NamedValues, Row>(
 }
 
 /**
- * Runs a statement that each connection parses once and plans a few times instead of at every call: for the few
+ * Runs a statement that each connection parses once, and plans a few times, instead of at every call. For the few
  * statements that run hundreds of times a second.
  * @param name always the same for the same text, and for that text alone
  */

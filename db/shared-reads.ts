@@ -2,9 +2,12 @@ import { DatabaseError, type Pool, type PoolClient, type QueryConfig, type Query
 import type { EntityManager } from "./orm.ts";
 import type { CompiledStatement, NamedValues } from "./prepared.ts";
 
-/** Connections that the reads of one line hold at once. The second reads while this process handles the rows of the first. */
+/**
+ * Connections that the reads of one line hold at once. The second one reads while this process handles the rows of the
+ * first.
+ */
 const CONNECTIONS_OF_A_LINE = 2;
-/** Statements that are sent together at most: the last one waits for all others of them. */
+/** Statements that are sent together at most: the last one waits for all before it. */
 const SENT_TOGETHER = 8;
 
 interface Waiting {
@@ -20,9 +23,9 @@ interface Line {
 }
 
 /**
- * Runs reads on few connections: the statements of a line, such as a team's, that come while others run gather, and go to
- * Postgres in one packet. Its process is woken once for all of them, and so is this one for their rows; and however many
- * reads a team begins at once, it takes two connections.
+ * Runs reads on few connections. While the connections of a line (e.g. a team) are busy, its further statements gather,
+ * and are then sent to Postgres in one packet. That wakes Postgres's process once for all of them, and this process
+ * once for their rows; and a team takes two connections, however many reads it begins at once.
  */
 class SharedReads {
   readonly #pool: Promise<Pool>;
@@ -41,15 +44,15 @@ class SharedReads {
     });
   }
 
-  /** Runs what waits in a line, on one connection, until nothing does. */
+  /** Runs the waiting statements of a line on one connection at a time, until none is left. */
   async #read(lineId: string, line: Line): Promise<void> {
     line.connections++;
-    // Each group takes its place among all that wait for a connection.
+    // Each group queues for a connection anew, so that lines take turns.
     while (line.waiting.length > 0) await this.#readGroup(line);
     if (--line.connections === 0) this.#lines.delete(lineId);
   }
 
-  /** Where no connection can be made, the reads fail that have waited for it from the beginning, and no later ones. */
+  /** When no connection can be made, only the reads that were waiting at the beginning of the try fail. */
   async #readGroup(line: Line): Promise<void> {
     const asking = new Set(line.waiting);
     try {
@@ -64,12 +67,12 @@ class SharedReads {
 }
 
 /**
- * SQLSTATE of a statement whose parsing has failed: the statements sent behind it, of the same name, rely on it. When it was
- * cancelled, they fail through no fault of their own.
+ * SQLSTATE of a statement whose name is not prepared. Statements of the same name in one packet rely on the first to be
+ * parsed: when that one was cancelled, the others fail with this code.
  */
 const NOT_PREPARED = "26000";
 
-/** Runs a read, and a second time where only the read before it failed to prepare the statement. */
+/** Runs a read, once more if the read before it failed to prepare their statement. */
 async function query(client: PoolClient, statement: QueryConfig): Promise<QueryResult> {
   try {
     return await client.query(statement);
@@ -99,7 +102,7 @@ async function sendTogether(client: PoolClient, group: readonly Waiting[]): Prom
   return (await Promise.all(results)).includes(true);
 }
 
-/** By driver, which has one pool. */
+/** One for each driver, which has one pool. */
 const shared = new WeakMap<object, SharedReads>();
 
 function sharedReads(em: EntityManager): SharedReads {
@@ -120,6 +123,6 @@ export async function executeShared<Row>(
   values: NamedValues,
 ): Promise<readonly Row[]> {
   const { rows } = await sharedReads(em).run(lineId, statement.with(values));
-  // The rows of this very statement.
+  // A statement's compiled text fixes the type of its rows.
   return rows as Row[];
 }

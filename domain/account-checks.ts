@@ -6,37 +6,39 @@ import { errorPolicyOf, recordLogin, recordRefusedLogin } from "./accounts.ts";
 import type { AccountFailure } from "./mail/outcome.ts";
 import type { SendingAccount } from "./sends/account-capacity.ts";
 
-/** An account that a process is to check. */
+/** An account whose check a process has claimed. */
 export interface DueCheck extends SendingAccount {
   host: string;
-  /** Its last login failed, as far as is known. */
+  /** Its last recorded login failed. */
   isFailing: boolean;
-  /** Findings of the account when the check was claimed. */
+  /** The account's count of findings when the check was claimed. */
   findings: number;
 }
 
-/** How long a claim lasts: after it another process may check the account, because the claiming one is presumed dead. */
+/** How long a claim lasts. After that the claiming process is presumed dead, and another one may check the account. */
 const CLAIM_SECONDS = 300;
 /** Longest time between two checks of an account that failed for good, where ACCOUNT_CHECK_SECONDS is less. */
 const LONGEST_SECONDS = 86_400;
-/** A check comes up to this share of its wait sooner or later, so that accounts connected together part. */
+/**
+ * A wait is up to this share shorter or longer, so that accounts that were connected together are not checked together.
+ */
 const JITTER = 0.2;
 
 /** Checks that may be begun now. */
 export interface Room {
   checks: number;
-  /** How many of them may be of accounts that are failing. */
+  /** How many of the checks may be of failing accounts. */
   failing: number;
-  /** Hosts that may not be asked now. */
+  /** Hosts that must not get a login now. */
   exceptHosts: readonly string[];
   /** Teams that have as many checks under way as they may have. */
   exceptTeams: readonly string[];
 }
 
 /**
- * Claims checks that are due, at most one of each host and one of each team, those that wait longest first. Where several
- * teams wait for a host, chance decides: the many accounts of one do not delay the few of another. Processes may claim at
- * once.
+ * Claims checks that are due, the longest waiting first, at most one for each host and one for each team. Where several
+ * teams wait for a host, chance decides, so that a team with many accounts does not delay one with few. Several
+ * processes may claim at once.
  */
 export async function claimDueChecks(em: EntityManager, room: Room): Promise<DueCheck[]> {
   const { rows } = await sql<DueCheck>`
@@ -72,10 +74,11 @@ type CheckSettings = Pick<
 >;
 
 /**
- * Records a check of an account's login, its status and events, and plans the next one. A check that began before something
- * else was found of the account records nothing: a dispatching process, or an operator, knows better.
+ * Records the result of a check, with the account's status and events, and plans the next check. A result is dropped
+ * when a dispatching process or an operator recorded a finding about the account since the check was claimed: that
+ * finding is newer.
  * @param failure undefined when the login worked
- * @returns false when it recorded nothing
+ * @returns false when the result was dropped
  */
 export function recordCheck(
   em: EntityManager,
@@ -85,7 +88,7 @@ export function recordCheck(
 ): Promise<boolean> {
   const { accountId } = account;
   return transaction(em, async (tx) => {
-    // Locked, so that nothing else is found meanwhile.
+    // Locked, so that no other finding is recorded meanwhile.
     const known = await kysely(tx)
       .selectFrom("account_checks")
       .select("findings")
@@ -93,7 +96,7 @@ export function recordCheck(
       .forUpdate()
       .executeTakeFirst();
     if (known?.findings !== findings) return false;
-    // Before the refusals: leases lock the account's row and then these, too.
+    // The account's row comes before its refusals, because leases lock them in this order.
     await kysely(tx)
       .updateTable("email_accounts")
       .set({
@@ -117,8 +120,8 @@ export function recordCheck(
 }
 
 /**
- * Seconds until the next check of an account that fails: as long again as it has failed, so that a server that locks
- * accounts after failed logins is asked less and less. A failure that may pass is looked at sooner.
+ * Seconds until the next check of a failing account: as long as it has failed already, so that a server that locks
+ * accounts after failed logins gets fewer and fewer of them. A failure that may pass is checked again sooner.
  */
 export function waitAfterFailure(
   { temporary }: Pick<AccountFailure, "temporary">,

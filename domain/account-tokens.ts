@@ -3,11 +3,12 @@ import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { AddressRefused, isLoopback, literalAddress } from "./address-guard.ts";
 import type { Vault } from "./crypto.ts";
+import { type FetchedText, guardedPost } from "./fetch-text.ts";
+import { type JsonObject, parseObject } from "./json-object.ts";
 import type { AccountFailure, SmtpReason } from "./mail/outcome.ts";
-import { type FetchText, guardedPost } from "./reports/fetch-text.ts";
 import { openUrlGuard } from "./webhooks/url-guard.ts";
 
-/** Leave of a mailbox's owner to log in with access tokens (RFC 6749). It is sealed as one text. */
+/** The permission of a mailbox's owner to log in with access tokens (RFC 6749). It is sealed as one text. */
 export interface OAuthGrant {
   /** The provider's token endpoint. */
   tokenUrl: string;
@@ -17,7 +18,7 @@ export interface OAuthGrant {
   refreshToken: string;
 }
 
-/** What a token endpoint gives for a grant. */
+/** The answer of a token endpoint to a grant. */
 interface IssuedToken {
   accessToken: string;
   expiresInSeconds: number;
@@ -25,10 +26,10 @@ interface IssuedToken {
   refreshToken: string | undefined;
 }
 
-/** Posts a form to a URL and gives the answer. @throws {AddressRefused} when the URL is refused, or its host */
-export type PostForm = (url: string, form: Record<string, string>) => ReturnType<FetchText>;
+/** Posts a form to a URL. @returns the answer @throws {AddressRefused} when the URL or its host is refused */
+export type PostForm = (url: string, form: Record<string, string>) => Promise<FetchedText>;
 
-/** There is no access token. Its message and its failure hold no secret. */
+/** Thrown when there is no access token. The message and the failure hold no secret. */
 export class TokenError extends Error {
   override name = "TokenError";
   readonly failure: AccountFailure;
@@ -42,13 +43,13 @@ export class TokenError extends Error {
 export const grantContext = (accountId: string): string => `account_grants/${accountId}/grant`;
 export const accessTokenContext = (accountId: string): string => `account_grants/${accountId}/access_token`;
 
-/** A token is replaced when it has less time left: a login may wait in a queue, and clocks differ. */
+/** A token with less time left is replaced: a login may wait in a queue, and clocks differ. */
 const RENEW_BEFORE_SECONDS = 300;
-/** One that has more time left is used where no new one can be had. */
+/** A token with more time left is used while no new one can be issued. */
 const LEAST_SECONDS = 30;
-/** How long a process may take to ask for a token before another may ask: longer than a request. */
+/** How long one process has the turn to request a token: longer than a request takes. */
 const TURN_SECONDS = 15;
-/** How long a process waits for the token that another one asks for. */
+/** How long a process waits for the token that another one requests. */
 const WAIT_MS = 20_000;
 const POLL_MS = 200;
 /** A token endpoint need not say how long a token lives (RFC 6749, 5.1); an hour is usual. */
@@ -72,9 +73,9 @@ export function openTokenPost(settings: Parameters<typeof openUrlGuard>[0]): Pos
 }
 
 /**
- * Asks the token endpoint for an access token.
- * @throws {TokenError} `access_revoked` for the answer `invalid_grant`, `token_refused` for another refusal or a URL that is not
- *   reached, `token_unavailable` for a failure that may pass
+ * Requests an access token from the token endpoint.
+ * @throws {TokenError} `access_revoked` for the answer `invalid_grant`, `token_refused` for another refusal or a URL
+ *   that is not reached, `token_unavailable` for a failure that may pass
  */
 async function requestToken(grant: OAuthGrant, postForm: PostForm): Promise<IssuedToken> {
   const form = {
@@ -88,7 +89,7 @@ async function requestToken(grant: OAuthGrant, postForm: PostForm): Promise<Issu
     if (error instanceof AddressRefused) throw new TokenError("token_refused", `The token URL: ${error.message}`);
     throw new TokenError("token_unavailable", "The token endpoint did not answer.");
   });
-  const answer = readJson(text);
+  const answer = parseObject(text) ?? {};
   if (status >= 200 && status < 300) return issuedToken(answer);
   if (status < 400 || status >= 500 || status === 408 || status === 429) {
     throw new TokenError("token_unavailable", `The token endpoint answered ${status}.`);
@@ -99,9 +100,9 @@ async function requestToken(grant: OAuthGrant, postForm: PostForm): Promise<Issu
   throw new TokenError("token_refused", `The token endpoint refuses the client: it answered ${status}.`);
 }
 
-function issuedToken(answer: Record<string, unknown>): IssuedToken {
+function issuedToken(answer: JsonObject): IssuedToken {
   const { access_token: accessToken, expires_in: expiresIn, refresh_token: refreshToken } = answer;
-  // It goes into a command to the SMTP server: RFC 6750, 2.1 allows visible characters only.
+  // RFC 6750, 2.1 allows visible characters only; others could end the SMTP command that the token goes into.
   if (typeof accessToken !== "string" || !/^[\x21-\x7e]+$/.test(accessToken)) {
     throw new TokenError("token_unavailable", "The token endpoint gave no access token.");
   }
@@ -113,21 +114,12 @@ function issuedToken(answer: Record<string, unknown>): IssuedToken {
   };
 }
 
-function readJson(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? { ...value } : {};
-  } catch {
-    return {};
-  }
-}
-
 interface TokenDeps {
   vault: Vault;
   postForm: PostForm;
 }
 
-/** A grant that has just given an access token. */
+/** A grant, and the access token that was just issued for it. */
 export interface TriedGrant {
   grant: OAuthGrant;
   issued: IssuedToken;
@@ -139,7 +131,9 @@ export async function tryGrant(grant: OAuthGrant, postForm: PostForm): Promise<T
   return { grant: { ...grant, refreshToken: issued.refreshToken ?? grant.refreshToken }, issued };
 }
 
-/** Gives an account a grant, in place of one it had. `issued`: its present token, where it was tried. */
+/**
+ * Stores the grant of an account, in place of an earlier one. `issued`: its access token, where the grant was tried.
+ */
 export async function storeGrant(
   em: EntityManager,
   accountId: string,
@@ -165,12 +159,12 @@ export async function hasGrant(em: EntityManager, accountId: string): Promise<bo
   return found !== undefined;
 }
 
-/** Takes an account's grant away: it logs in with a password, or not at all. */
+/** Deletes an account's grant: the account then logs in with a password, or not at all. */
 export async function deleteGrant(em: EntityManager, accountId: string): Promise<void> {
   await kysely(em).deleteFrom("account_grants").where("account_id", "=", accountId).execute();
 }
 
-/** When a token ends, by the database's clock. */
+/** When a token expires, by the database's clock. */
 const expiresAt = (issued: IssuedToken | undefined) =>
   issued
     ? sql<string>`clock_timestamp() + make_interval(secs => ${issued.expiresInSeconds})`
@@ -180,16 +174,16 @@ interface StoredGrant {
   encrypted_grant: string;
   version: number;
   encrypted_access_token: string | null;
-  /** How long the token lives; null without one. */
+  /** Until the token expires; null without a token. */
   seconds_left: number | null;
-  /** A process asks for a new token at present. */
+  /** A process is requesting a new token. */
   refreshing: boolean;
 }
 
 /**
  * An access token that an account can log in with: the stored one while it has some minutes left, else a new one. One
- * process at a time asks the token endpoint; others wait for its result, or use the old token while it lives.
- * @param refused a token that the SMTP server has just refused: it is not given again
+ * process at a time requests it; others wait for the result, or use the old token until it expires.
+ * @param refused a token that the SMTP server has just refused: it is not returned again
  * @throws {TokenError}
  */
 export async function accessTokenOf(
@@ -234,7 +228,7 @@ async function takeTurnToRefresh(em: EntityManager, accountId: string, seen: Sto
   return numAffectedRows === 1n;
 }
 
-/** @param usable a token to use where no new one can be had for now */
+/** @param usable the old token, to return if requesting a new one fails for now */
 async function refresh(
   em: EntityManager,
   accountId: string,

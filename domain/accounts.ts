@@ -363,12 +363,12 @@ async function lockAccount(em: EntityManager, account: SendingAccount): Promise<
     .execute();
 }
 
-/** How soon an account is checked after something was found of it without a check. */
+/** How soon an account is checked after a finding from elsewhere than a check. */
 const CHECK_AFTER_FINDING_SECONDS = 300;
 
 /**
- * Counts that something is found of an account, before it is recorded in the same transaction: a check that began before
- * records nothing, and another one follows soon.
+ * Counts a finding about an account, before it is recorded in the same transaction: the result of a check that began
+ * before is dropped, and another check follows soon.
  */
 async function noteFinding(em: EntityManager, accountId: string): Promise<void> {
   await sql`

@@ -56,12 +56,17 @@ export function readUnsubscribeToken(vault: Vault, token: string): MailRef | und
   return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
 }
 
-/** The addresses of a mail: `b`, to which reports about it come, and `u`, to which its recipient writes to unsubscribe. */
+/**
+ * The kinds of addresses of a mail: `b` receives the reports about it, `u` receives the unsubscribe request of its
+ * recipient.
+ */
 type AddressKind = "b" | "u";
 
 const addressText = (kind: AddressKind, send: string, seq: string): string => `${kind}-${send}-${seq}`;
 
-/** At most 60 characters before the `@`, all in lower case. It costs one HMAC, because every mail needs one of each kind. */
+/**
+ * At most 60 characters before the `@`, all in lower case. It costs one HMAC: every mail needs an address of each kind.
+ */
 function mailAddress(vault: Vault, kind: AddressKind, domain: string, { sendId, seq }: MailRef): string {
   const text = addressText(kind, bare("send", sendId), seq.toString(36));
   return `${text}-${vault.sign("return-path", text)}@${domain}`;

@@ -15,7 +15,7 @@ export interface SuppressionOutcome {
   /** Addresses as they were given, each in one of the two, in that order. */
   added: string[];
   alreadySuppressed: string[];
-  /** Those of the second that were erased: they are not mailed, and no row holds them. */
+  /** Erased ones of the second: they are not mailed, and no row holds them. */
   erased: string[];
 }
 

@@ -38,7 +38,10 @@ export function readCertificate(env: Env): Certificate | undefined {
   return certificate;
 }
 
-/** Whether TLS takes both, and the key is that of the certificate: a context takes a key of another type beside it. */
+/**
+ * Whether TLS accepts both, and the key belongs to the certificate: a context alone accepts a key of another type than
+ * the certificate's.
+ */
 function fits({ key, cert }: Certificate): boolean {
   try {
     createSecureContext({ key, cert });

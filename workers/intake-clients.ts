@@ -5,16 +5,18 @@ import { networkOf, plainAddress } from "../config/client-network.ts";
 import { WindowCounts } from "../config/window-counts.ts";
 import type { IntakeRefusal } from "./intake-metrics.ts";
 
-/** Times of the intake's connections, in milliseconds. */
+/** Limits on the intake's connections, in milliseconds. */
 export interface IntakeTimes {
-  /** Without a byte. */
+  /** Longest time without a byte. */
   idleMs: number;
-  /** Without a mail, from the connection or the mail before on: a client that sends single bytes is never idle. */
+  /**
+   * Longest time without a mail, since the connection or the last mail: a client that sends single bytes is never idle.
+   */
   mailMs: number;
-  /** In all. */
+  /** Longest time of a connection. */
   sessionMs: number;
-  /** How often connections are looked at. */
-  lookMs: number;
+  /** How often connections are checked. */
+  checkMs: number;
 }
 
 /** Clients that are counted in a window of a minute. */
@@ -22,12 +24,12 @@ const MAX_CLIENTS = 50_000;
 /** Share of the connections that one client may hold. */
 const CLIENT_SHARE = 1 / 4;
 /**
- * Bytes of a connection without a mail. Commands for one mail take 4 KiB with 20 recipients; the rest may be mails
- * that were sent ahead and wait in buffers.
+ * Bytes that a connection may send outside of mails. The commands for one mail with 20 recipients take 4 KiB; the rest
+ * may be mails that were sent ahead and wait in buffers.
  */
 const MAX_COMMAND_BYTES = 512 * 1024;
 
-/** Work of a client after which connections of others are served before its next work. */
+/** After so much work for one client, other clients are served before its next work. */
 const TURN_MS = 10;
 
 /** A connection of a client. */
@@ -47,7 +49,7 @@ class OpenConnection implements Connection {
   /** When the last mail ended. */
   mailAt = this.openedAt;
   #dataBytes = 0;
-  /** Bytes besides mails, at the end of the last one. */
+  /** Bytes outside of mails, up to the end of the last mail. */
   #commandBytesBefore = 0;
 
   constructor(socket: Socket, refused: (reason: IntakeRefusal) => void) {
@@ -64,7 +66,7 @@ class OpenConnection implements Connection {
     this.#commandBytesBefore = this.socket.bytesRead - this.#dataBytes;
   }
 
-  /** Bytes since the last mail that belong to none. */
+  /** Bytes outside of mails since the last mail. */
   get commandBytes(): number {
     return this.socket.bytesRead - this.#dataBytes - this.#commandBytesBefore;
   }
@@ -76,18 +78,18 @@ class OpenConnection implements Connection {
   }
 }
 
-/** What one client has of the intake. */
+/** The connections and the work of one client. */
 interface Client {
   /** By the address and port that they come from. */
   connections: Map<string, OpenConnection>;
-  /** The end of its work so far. */
+  /** Resolves at the end of its work so far. */
   worked: Promise<void>;
 }
 
 const clientOf = (address: string): string => networkOf(plainAddress(address));
 const keyOf = (address: string, port: number): string => `${plainAddress(address)} ${port}`;
 
-/** Bounds what a client may have of the intake: an address of IPv4, or an IPv6 network of 64 bits. */
+/** Limits the connections, mails and work of each client: an IPv4 address, or an IPv6 network of 64 bits. */
 export class IntakeClients {
   readonly #limits: { connections: number; mailsPerMinute: number; times: IntakeTimes };
   readonly #refused: (reason: IntakeRefusal) => void;
@@ -101,7 +103,7 @@ export class IntakeClients {
   ) {
     this.#limits = limits;
     this.#refused = refused;
-    this.#timer = setInterval(() => this.#look(), limits.times.lookMs).unref();
+    this.#timer = setInterval(() => this.#closeOverdue(), limits.times.checkMs).unref();
   }
 
   get connections(): number {
@@ -111,7 +113,7 @@ export class IntakeClients {
   /** Takes a connection, or closes it when its client has too many. */
   open(socket: Socket): void {
     const { remoteAddress, remotePort } = socket;
-    // It has gone already.
+    // The client has closed it already.
     if (remoteAddress === undefined || remotePort === undefined) return void socket.destroy();
     const name = clientOf(remoteAddress);
     const client = this.#clients.get(name) ?? { connections: new Map(), worked: Promise.resolve() };
@@ -130,12 +132,15 @@ export class IntakeClients {
     return this.#clients.get(clientOf(remoteAddress))?.connections.get(keyOf(remoteAddress, remotePort));
   }
 
-  /** Counts a mail. @returns whether the client may send it */
+  /** Counts a mail of the client. @returns whether the client is within its mails of a minute */
   takeMail({ remoteAddress }: SMTPServerSession): boolean {
     return this.#mails.add(clientOf(remoteAddress)) <= this.#limits.mailsPerMinute;
   }
 
-  /** Does work that takes processor time, a client's own one after the other, so that it delays no other client for long. */
+  /**
+   * Runs work that takes processor time. The work of one client runs in sequence, so that it does not delay other
+   * clients for long.
+   */
   async inTurn<T>({ remoteAddress }: SMTPServerSession, work: () => Promise<T>): Promise<T> {
     const client = this.#clients.get(clientOf(remoteAddress));
     const result = (client?.worked ?? Promise.resolve()).then(async () => {
@@ -155,7 +160,7 @@ export class IntakeClients {
     clearInterval(this.#timer);
   }
 
-  #look(): void {
+  #closeOverdue(): void {
     const now = performance.now();
     const { mailMs, sessionMs } = this.#limits.times;
     for (const [name, client] of this.#clients) {
@@ -169,7 +174,7 @@ export class IntakeClients {
   }
 }
 
-/** `smtp-server` takes every listener from a socket that it wraps in TLS: no event tells that it was closed. */
+/** No event reports such a close: `smtp-server` removes every listener from a socket that it wraps in TLS. */
 function forgetClosed({ connections }: Client): void {
   for (const [key, { socket }] of connections) if (socket.destroyed) connections.delete(key);
 }

@@ -1,7 +1,10 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { ReportOutcome } from "../domain/reports/record.ts";
 
-/** The outcome of a report; `unsubscribe` is a recipient who unsubscribed by mail, `none` a mail that changes nothing. */
+/**
+ * The outcomes of incoming mails: those of reports, `unsubscribe` for a recipient who unsubscribed by mail, and `none`
+ * for a mail that changes nothing.
+ */
 const OUTCOMES = ["recorded", "known", "unsettled", "not_mailed", "unsubscribe", "none"] as const satisfies (
   | ReportOutcome
   | "unsubscribe"
@@ -10,7 +13,7 @@ const OUTCOMES = ["recorded", "known", "unsettled", "not_mailed", "unsubscribe",
 
 /**
  * Why the intake did not take a mail or a connection:
- * - `recipient`: an address that is none of ours, or that the service did not sign
+ * - `recipient`: an address of another domain, or one that the service did not sign
  * - `size`: the mail is too large
  * - `mails`, `connections`: the client has brought too many mails in a minute, or holds too many connections
  * - `slow`: the connection was closed because it brought no mail in time
@@ -31,7 +34,7 @@ export interface IntakeMetrics {
 
 /**
  * Adds the metrics of the intake.
- * @param read asked at each scrape
+ * @param read called at each scrape
  */
 export function openIntakeMetrics(
   registry: Registry,
@@ -50,7 +53,7 @@ export function openIntakeMetrics(
     labelNames: ["reason"],
     registers,
   });
-  // A rate needs a value to rise from.
+  // Begin at 0, because a rate needs a first value to rise from.
   for (const outcome of OUTCOMES) reports.inc({ outcome }, 0);
   for (const reason of REFUSALS) refusals.inc({ reason }, 0);
   const seconds = new Histogram({

@@ -18,31 +18,36 @@ import { ReportRecorder } from "./report-recorder.ts";
 
 /** A larger mail is refused; of a smaller one, `MAX_READ_BYTES` are kept. */
 const MAX_MAIL_BYTES = 35 * 1024 * 1024;
-/** A mail that was refused as too large is read to its end for the client to learn it, but not beyond this. */
+/** A mail that is too large is read to its end, so that the client gets the refusal, but not beyond this. */
 const MAX_DISCARDED_BYTES = 64 * 1024 * 1024;
-/** A report goes to one recipient; a relay may put the same one in an envelope with others. */
+/** A report goes to one recipient; a relay may put several recipients into one envelope. */
 const MAX_RECIPIENTS = 20;
-/** How long a connection may go on once the process stops: a mail takes milliseconds, and an idle client would take minutes. */
+/**
+ * How long connections may continue once the process stops: a mail takes milliseconds, and an idle client would stay
+ * for minutes.
+ */
 const CLOSE_MS = 3_000;
-/** The first room for a mail's beginning; most reports fit. */
+/** The first size of the buffer for a mail's beginning; most reports fit. */
 const FIRST_BYTES = 16 * 1024;
 
 export const INTAKE_TIMES: IntakeTimes & { certificateMs: number } = {
   idleMs: 60_000,
   mailMs: 2 * 60_000,
   sessionMs: 10 * 60_000,
-  lookMs: 1_000,
+  checkMs: 1_000,
   /** How often the files of the certificate are read again. */
   certificateMs: 10_000,
 };
 
-/** Mailboxes of the domain besides return paths: those of RFC 5321 and RFC 2142, and two for feedback loops to be registered with. */
+/**
+ * Mailboxes of the domain besides return paths: those of RFC 5321 and RFC 2142, and two to register for feedback loops.
+ */
 const MAILBOXES = new Set(["postmaster", "abuse", "bounces", "complaints"]);
 
-/** A mailbox of the domain: a return path or an unsubscribe address with the mail that it belongs to, or another one. */
+/** A mailbox of the domain: a return path or an unsubscribe address with its mail, or one of `MAILBOXES`. */
 type Mailbox = { use: "report" | "unsubscribe"; ref: MailRef } | { use: "any" };
 
-/** The answer to a mail, or to an address, that is not taken. */
+/** The answer to a mail or an address that the intake refuses. */
 class Refusal extends Error {
   readonly reason: IntakeRefusal;
   readonly responseCode: number;
@@ -54,12 +59,12 @@ class Refusal extends Error {
   }
 }
 
-/** The client keeps the mail and tries again. */
+/** A refusal after which the client keeps the mail and tries again. */
 const later = (reason: IntakeRefusal, message: string) => new Refusal(reason, 451, `4.3.0 ${message}`);
 
 /**
- * Reads a mail to its end and keeps its beginning. It is copied: a mail of many short lines comes in pieces that each would
- * keep a whole buffer.
+ * Reads a mail to its end and keeps its beginning. The beginning is copied: a mail of many short lines comes in pieces,
+ * and each piece would keep a whole buffer in memory.
  */
 async function readStart(stream: SMTPServerDataStream, connection: Connection | undefined): Promise<Buffer> {
   let kept = Buffer.allocUnsafe(FIRST_BYTES);
@@ -79,10 +84,10 @@ async function readStart(stream: SMTPServerDataStream, connection: Connection | 
 }
 
 /**
- * The pool that takes bounces and complaints by mail: an SMTP server for the domain of the return paths. A mail is answered
- * with 250 once its report is committed, so that a client whose mail was lost with this process sends it again. A mail to the
- * unsubscribe address of a mail unsubscribes its recipient. Other mail is taken and forgotten. Any number of these processes
- * may run; without RETURN_PATH_DOMAIN it does nothing.
+ * The pool that takes bounces and complaints by mail: an SMTP server for the domain of the return paths. A mail is
+ * answered with 250 once its report is committed, so that the client sends it again if this process ends before. A mail
+ * to the unsubscribe address of a sent mail unsubscribes its recipient. Other mail is accepted and dropped. Any number
+ * of these processes may run; without RETURN_PATH_DOMAIN the pool does nothing.
  */
 export function startIntake(
   deps: Pick<ActivityDeps, "env" | "orm" | "vault" | "log">,
@@ -148,7 +153,7 @@ export function startIntake(
     if (unsubscribes.length < mailboxes.length) await takeReports(raw, refsOf("report"), session);
   };
 
-  /** The refusal that a client gets for a failure, which is logged unless the refusal says it all. */
+  /** The refusal that a client gets for an error. An error that is not itself a refusal is logged. */
   const refusalOf = (error: unknown): Refusal => {
     if (error instanceof Refusal) return error;
     log.error({ err: error }, "a mail was not recorded; its sender tries again");
@@ -167,7 +172,7 @@ export function startIntake(
   const server = new SMTPServer({
     name: domain,
     banner: "Mailkeel",
-    // Without a certificate of ours STARTTLS would show that of the package, whose key is public.
+    // Without a certificate, STARTTLS would show the one of the package `smtp-server`, whose key is public.
     disabledCommands: certificate === undefined ? ["AUTH", "STARTTLS"] : ["AUTH"],
     ...certificate,
     disableReverseLookup: true,

@@ -37,7 +37,7 @@ export function createMetrics(pool: string, ready: () => boolean): PoolMetrics {
   });
   const mails = new Counter({
     name: "mailkeel_mails_total",
-    help: "Recipients settled, by what became of them",
+    help: "Recipients settled, by outcome",
     labelNames: ["outcome"],
     registers,
   });
@@ -45,7 +45,7 @@ export function createMetrics(pool: string, ready: () => boolean): PoolMetrics {
   for (const outcome of OUTCOMES) mails.inc({ outcome }, 0);
   const attempts = new Counter({
     name: "mailkeel_webhook_attempts_total",
-    help: "Attempts to deliver webhooks, by what they came to",
+    help: "Attempts to deliver webhooks, by result",
     labelNames: ["outcome"],
     registers,
   });

@@ -27,7 +27,7 @@ export interface PoolDefinition {
   options?: Pick<WorkerOptions, "maxConcurrentWorkflowTaskExecutions" | "maxConcurrentLocalActivityExecutions">;
   /** Metrics of this pool alone. */
   addMetrics?(registry: Registry, deps: ActivityDeps): void;
-  /** @param registry takes metrics of what it starts */
+  /** @param registry gets the metrics of the pool */
   start(
     deps: ActivityDeps,
     registry: Registry,

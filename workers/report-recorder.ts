@@ -12,8 +12,9 @@ interface Waiting {
 }
 
 /**
- * Records the reports of many connections: those that come while a batch is being committed are the next batch, so that a
- * flood costs few transactions. Its callers wait, so that no more of them wait than there are connections.
+ * Records the reports of many connections in batches: the reports that arrive during a commit form the next batch, so
+ * that a flood costs few transactions. Each connection waits for its commit, so the queue holds one call per connection
+ * at most.
  */
 export class ReportRecorder {
   readonly #deps: Pick<ActivityDeps, "orm" | "env">;
@@ -47,11 +48,14 @@ export class ReportRecorder {
         await this.#commitEach(batch, error);
       }
     }
-    // Without an await since the look at the queue: a report that comes now begins another run.
+    // No await between reading the queue and this line: a report that arrives later begins another run.
     this.#isRunning = false;
   }
 
-  /** One bad report must not hold the others back for ever: each is tried by itself, unless the failure is that of all. */
+  /**
+   * One bad report must not block the others for ever: each is tried by itself, unless the failure concerns all of
+   * them.
+   */
   async #commitEach(batch: readonly Waiting[], error: unknown): Promise<void> {
     const isOfAll = batch.length === 1 || isUnreachable(error) || isCancelled(error);
     for (const waiting of batch) {

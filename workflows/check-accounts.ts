@@ -2,7 +2,8 @@ import { proxyActivities } from "@temporalio/workflow";
 import type { AccountCheckActivities, AccountsChecked } from "../activities/account-checks.ts";
 import { TASK_QUEUES } from "./ids.ts";
 
-// The dispatch pool has the accounts' passwords, and mail leaves from its machines: a server may take their addresses only.
+// On the dispatch pool, which has the accounts' passwords and sends their mail: a server may accept logins from its
+// addresses only.
 const { checkAccounts } = proxyActivities<AccountCheckActivities>({
   taskQueue: TASK_QUEUES.dispatch,
   startToCloseTimeout: "15 minutes",

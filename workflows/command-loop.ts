@@ -15,7 +15,7 @@ export interface PendingCommand<Command> {
   postpone(ms: number): void;
 }
 
-/** A step that failed three times, its code, and from when on it is tried again, in ms of the workflow's clock. */
+/** A step that failed three times, with its code and the time of its next try, in ms of the workflow's clock. */
 export interface FailingStep {
   step: string;
   code: string;
@@ -28,7 +28,7 @@ export interface FailingStep {
  */
 export class CommandLoop<Command extends { kind: string }> {
   #waiting: (PendingCommand<Command> & { dueAt: number })[] = [];
-  /** How often each step failed three times since a step succeeded. */
+  /** Rounds of three failures, by step, since a step succeeded. */
   readonly #failedRounds = new Map<string, number>();
   /** The step that failed last, until a step succeeds. */
   failing: FailingStep | undefined;
@@ -78,20 +78,20 @@ export class CommandLoop<Command extends { kind: string }> {
     }
   }
 
-  /** Tries everything now that waits for its time. */
+  /** Makes every waiting command and step due now. */
   makeAllDue(): void {
     if (this.failing) this.failing = { ...this.failing, until: 0 };
     for (const pending of this.#waiting) pending.postpone(0);
   }
 
-  /** Takes a step. One that fails three times is `failing`; its command waits as long, and blocks no other. */
+  /** Takes a step. A step that fails three times becomes `failing`; its command waits as long, and blocks no other. */
   async tryStep(step: string, work: () => Promise<void>, pending?: PendingCommand<Command>): Promise<void> {
     try {
       await work();
       this.#failedRounds.clear();
       this.failing = undefined;
     } catch (error) {
-      // A workflow that lets a cancel in the UI end it is not to show that as a failure.
+      // A workflow that ends by a cancel in the UI must not show a failure.
       if (!(error instanceof TemporalFailure) || CancellationScope.current().consideredCancelled) throw error;
       const rounds = (this.#failedRounds.get(step) ?? 0) + 1;
       this.#failedRounds.set(step, rounds);

@@ -1,7 +1,7 @@
 import type { SliceResult } from "../activities/dispatch.ts";
 import { FAILURES_TO_OPERATOR } from "./account-failure.ts";
 
-/** The facts that the workflow of a send knows of one of its lanes: one account's part in the send. */
+/** The facts that the workflow of a send knows about one lane, which is one account's part in the send. */
 export interface LaneView {
   accountId: string;
   /** `retried`: an operator wants another slice after this one at once. */
@@ -11,8 +11,8 @@ export interface LaneView {
   /** Account failures in a row. */
   accountFailures: number;
   /**
-   * Another lane failed, used its account's limit up or put recipients back since the last slice began: more may be left to
-   * this lane than it found.
+   * Since the last slice began, another lane failed, used up its account's limit or put recipients back: this lane may
+   * find recipients that it did not find before.
    */
   mayFindMore: boolean;
 }

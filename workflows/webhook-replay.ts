@@ -10,7 +10,7 @@ export interface ReplayInput {
 
 type CommandKind = "pause" | "resume" | "retryNow";
 
-/** What operators may ask, as the UI explains it. */
+/** Operators' updates, as the UI explains them. */
 export const OPERATOR_UPDATES: readonly [CommandKind, string][] = [
   ["pause", "Hold the replay. Deliveries that are queued already are sent."],
   ["resume", "Continue a paused replay."],

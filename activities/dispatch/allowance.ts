@@ -3,12 +3,12 @@ import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../do
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
 import type { InFlightLimit } from "../account-pools.ts";
 
-/** Mails of the hourly and daily limits that were taken at once. */
+/** Mails that one call took from the hourly and daily limits. */
 export interface MailShare {
   granted: number;
   /** When nothing was granted: milliseconds until a window that is full begins anew. */
   retryInMs: number;
-  /** The windows that they count in; undefined where the account has no such limit. */
+  /** The windows that the mails count in; undefined where the account has no such limit. */
   quota?: Quota | undefined;
   /** `performance.now()` at which the first of the windows ends. */
   endsAt: number;
@@ -19,7 +19,7 @@ export interface AllowedRecipient extends StagedRecipient {
   share: MailShare;
 }
 
-/** Whether a mail may begin now: one that begins after the windows of its share would exceed the limit of the next ones. */
+/** Whether a mail may begin now: after the end of its windows it could exceed the limit of the next ones. */
 export const isWithinWindows = ({ endsAt }: MailShare): boolean => performance.now() < endsAt;
 
 /** A slice's share of its account's limits: the stager takes, the settler gives back. */
@@ -61,7 +61,7 @@ export class Allowance {
     this.#inFlight.giveBack(rows);
   }
 
-  /** Rows that could not be settled are found by the next attempt; the room that they took is free again. */
+  /** Returns the rows that could not be settled too: the next attempt finds those. */
   returnAllRows(): void {
     this.returnRows(this.#rows);
   }

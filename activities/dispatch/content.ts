@@ -75,7 +75,7 @@ const REPLACED_FIELDS: Partial<Record<AccountProvider, readonly SignedField[]>> 
   SMTP_AMAZON_SES: ["Message-ID", "Date"],
 };
 
-/** The signer of a lane's mails; undefined where the sender's domain has no key. */
+/** The signer of a lane's mails; undefined where no key signs for the sender's domain. */
 function signerOf(vault: Vault, { dkimKeys, provider }: LaneContent): DkimSigner | undefined {
   if (dkimKeys.length === 0) return undefined;
   const sign = dkimSigner(
@@ -84,7 +84,7 @@ function signerOf(vault: Vault, { dkimKeys, provider }: LaneContent): DkimSigner
   );
   return (message) => {
     const signature = sign(message);
-    // A server that refuses the recipient never asks for it.
+    // Not awaited when the server refuses the recipient: its rejection must not count as unhandled.
     signature.catch(() => {});
     return signature;
   };

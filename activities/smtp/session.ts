@@ -200,7 +200,8 @@ export class SmtpSession {
           (header) => {
             // The message has its outcome already, with no dot sent.
             if (this.ended) return;
-            // The server answered the body before it had it: it may not take the next message for that body.
+            // The server answered before it had the body: the next message on this connection could be taken for that
+            // body.
             if (this.#answered !== done) return this.destroy();
             write([header, message], dotStuffing);
           },

@@ -31,7 +31,7 @@ const SENTENCES: Partial<Record<SmtpReason, string>> = {
 
 /**
  * Connects, upgrades to TLS, logs in and quits: can this account send?
- * @param signal cuts it off; its result says nothing of the account then
+ * @param signal cuts the check off; its result then says nothing about the account
  */
 export function verifyAccount(account: SmtpAccount, signal?: AbortSignal): Promise<AccountCheck> {
   return new Promise((resolve) => {

@@ -10,7 +10,7 @@ const overview = route({
   scope: "analytics:read",
   operationId: "retrieveAnalyticsOverview",
   tag: "Analytics",
-  summary: "Retrieve what became of the mails of a range of days",
+  summary: "Retrieve the outcomes of the mails of a range of days",
   description: paragraphs(
     `Answers counts and rates of the days from \`from\` to \`to\`, and the counts of each day, in UTC: of the environment of the key, or with \`resource_id\` of one newsletter or campaign. A range holds at most ${MAX_DAYS} days; without \`from\` it is ${DEFAULT_DAYS} days long, without \`to\` it ends today. A day that has not come has zeros.`,
     "`sent`, `delivered`, the bounces, `complained`, the opens and the clicks belong to the day on which the mail was accepted, also when they come days later. `rejected`, `suppressed`, `unknown` and `unsubscribed` belong to the day on which they happened. A mail counts under its latest outcome: an unknown one that proves sent, by a late answer or because it bounced or was opened, counts as sent from then on.",

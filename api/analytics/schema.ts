@@ -74,7 +74,7 @@ const rates = z
   })
   .describe("Fractions of the totals, from 0 to 1; 0 where there is nothing to divide by.");
 
-/** What became of the mails of a range of days. */
+/** The outcomes of the mails of a range of days. */
 export const analyticsOverview = z
   .object({
     object: z.literal("analytics_overview"),
@@ -87,4 +87,4 @@ export const analyticsOverview = z
       .array(z.object({ date: shownDate("The day, in UTC.", "2026-11-01"), ...counts }))
       .describe("Every day of the range, oldest first; one without mails has zeros."),
   })
-  .meta({ id: "AnalyticsOverview", description: "What became of the mails of a range of days." });
+  .meta({ id: "AnalyticsOverview", description: "The outcomes of the mails of a range of days." });

@@ -31,7 +31,9 @@ const contacts = defineList({
   largeColumn: "fields",
 });
 
-/** The declarations of custom fields are locked until the contact is made. */
+/**
+ * A contact with custom fields needs a transaction: their declarations are locked until the contact is made.
+ */
 const hasNoFields = ({ body: { fields = {} } }: { body: { fields?: object } }): boolean =>
   Object.keys(fields).length === 0;
 

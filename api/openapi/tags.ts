@@ -14,7 +14,7 @@ export const TAGS = {
   "Sending accounts":
     "The mailboxes and SMTP relays that mails leave from. They are connected in the app and read here.",
   Webhooks: "Endpoints that get signed events by HTTP POST, and the log of their deliveries.",
-  Analytics: "What became of the mails: counts and rates per day.",
+  Analytics: "Outcomes of the mails: counts and rates per day.",
   Usage: "How much the team and the key have used of their limits.",
 } as const satisfies Record<string, string>;
 

@@ -35,7 +35,7 @@ const SUFFIX = ".hits";
 export interface HitMetrics {
   recorded(hits: readonly RecordedHits[]): void;
   dropped(hits: number): void;
-  /** Hears of a hit on a mail that had too many of them in a minute: it is not recorded. */
+  /** Called for a hit that is not recorded, because its mail had too many in a minute. */
   ignored(): void;
   /** Hits and bytes of files that wait to be recorded. */
   waiting(waiting: { hits: number; bytes: number }): void;

@@ -22,7 +22,7 @@ const HEADERS = {
   "Cross-Origin-Resource-Policy": "cross-origin",
 };
 
-/** Names and values of headers, in turn, as Node takes them without looking each over. */
+/** Names and values of headers in turn: in this form Node does not check each of them. */
 const listOf = (headers: Record<string, string | number>): readonly (string | number)[] =>
   Object.entries(headers).flat();
 
@@ -36,8 +36,8 @@ const CLICK_PATH = /^\/l\/([^/?]+)\/([^/?]+)\/?(?:\?|$)/;
 
 /**
  * Serves the pixels and links of tracked mails. The request alone says where a link leads, so both are answered without
- * Postgres. Neither sets a cookie, and nothing is kept of the request but its time and whether a program made it. They come
- * by the thousand a second: it stands before all other routes, and its answers are prepared.
+ * Postgres. Neither sets a cookie. Of the request only its time, and whether a program made it, are kept. Thousands of
+ * such requests may come in a second: this handler runs before all other routes, and its answers are prepared.
  */
 export function trackingHandler({ vault, hits }: Pick<Deps, "vault" | "hits">): RequestHandler {
   const answer = (res: Response, status: number, head: readonly (string | number)[], body?: Buffer): void => {

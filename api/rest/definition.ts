@@ -153,8 +153,9 @@ export interface RouteDefinition extends RouteMeta {
   /** Runs before the handler's transaction is opened; `input` is parsed. */
   before?: (ctx: RequestContext, input: unknown) => Promise<void>;
   /**
-   * Of a write: whether the handler's effect on this input is one statement, or a transaction that the handler opens. It runs in
-   * no transaction then, unless an answer is to be remembered with the effect, or the effect rolled back on a dry run.
+   * Of a write: whether the handler's effect on this input is one statement, or a transaction that the handler opens.
+   * Such a handler gets no transaction, unless the answer is remembered with the effect or a dry run rolls the effect
+   * back.
    */
   isAtomic?: (input: unknown) => boolean;
 }

@@ -32,7 +32,7 @@ export const MAX_WALKED = 10_000;
  */
 export const rowsToRead = (limit: number): number => (limit <= 25 ? 26 : 101);
 
-/** Stands between the records of a page: JSON escapes it (U+001E). */
+/** Separates the records of a page (U+001E): it cannot stand in JSON, which escapes it. */
 const SEPARATOR = "\u001e";
 
 /** The row of a page of records. */
@@ -55,7 +55,7 @@ export const recordColumn = (record: RawBuilder<unknown>, extra: readonly (keyof
   const parts = [
     sql`found.page_sorted_at_ms`,
     sql`found.page_id`,
-    // Null would take the whole record away.
+    // A null part would make the whole record null.
     ...extra.map((column) => sql`coalesce(${sql.ref(`found.${column}`)}::text, '')`),
     record,
   ];

@@ -161,8 +161,8 @@ class DryRunDone {
 }
 
 /**
- * In a transaction, in which the answer is remembered too. It is rolled back after a failure, and on a dry run. A begin and a
- * commit are one more round trip, which an effect that is atomic by itself does not need.
+ * Runs the effect in a transaction that also remembers the answer, and rolls it back after a failure and on a dry run.
+ * An effect that is atomic by itself can do without: begin and commit cost one more round trip.
  */
 const write: Run = async (route, ctx, input) => {
   const { definition } = route;

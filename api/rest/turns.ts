@@ -6,7 +6,7 @@ export interface Answering {
   once(event: "close", act: () => void): unknown;
 }
 
-/** The answer closed before its request had its turn: its client has gone, or was answered for being late. */
+/** The answer closed before the turn of its request: the client has gone, or has got a refusal for the long wait. */
 export class AnswerClosed extends Error {
   constructor() {
     super("the client has gone, or got its answer, before its turn");

@@ -36,7 +36,7 @@ const TOKEN_URLS: Partial<Record<AccountProvider, string>> = {
   MICROSOFT: "https://login.microsoftonline.com/common/oauth2/v2.0/token",
 };
 
-/** Where a login's user name and secrets come from. */
+/** The sources of a login's user name and secrets. */
 interface LoginOptions {
   user?: string;
   passwordStdin?: boolean;

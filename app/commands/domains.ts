@@ -31,7 +31,7 @@ interface DnsOptions {
   dnsServer?: string;
 }
 
-/** How long a mail that was signed may be under way: servers try for four to five days (RFC 5321, section 4.5.4.1). */
+/** How long a signed mail may be under way: servers try for four to five days (RFC 5321, section 4.5.4.1). */
 const UNDER_WAY_DAYS = 7;
 const DAY_MS = 86_400_000;
 
@@ -158,7 +158,7 @@ const spfNotes = ({ spfTerms }: DomainRecords): string[] =>
 
 const lineOf = (record: DnsRecord): string => `  ${record.purpose}: ${zoneLine(record)}`;
 
-/** What was found of a record, and what to do. */
+/** The state of a record, and the next step. */
 const stateOf = ({ state, todo }: RecordCheck): string => (todo === undefined ? state : `${state}: ${todo}`);
 
 function reportOf(check: RecordCheck): string {

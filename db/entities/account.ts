@@ -88,7 +88,7 @@ const AccountRefusalSchema = defineEntity({
     accountId: p.text().primary(),
     /** Refusals in a row. */
     count: p.integer(),
-    /** When the first of them was. */
+    /** When the first of these refusals came. */
     since: instant(),
     /** The code of the last one. */
     reason: p.text(),
@@ -118,7 +118,7 @@ const DkimKeySchema = defineEntity({
     encryptedPrivateKey: p.text(),
     /** As its record in DNS has it, base64. */
     publicKey: p.text(),
-    /** Since when it may sign; null while its record is not known to be in DNS. */
+    /** When it was activated; null before, while its record is not known to be in DNS. */
     activeSince: instant().nullable(),
     createdAt: instant().defaultRaw("now()"),
   },
@@ -132,7 +132,7 @@ const AccountCheckSchema = defineEntity({
   properties: {
     accountId: p.text().primary(),
     nextAt: instant(),
-    /** Counts what was found of the account, also without a check: one that began before a finding records nothing. */
+    /** Counts the findings about the account, of checks and others: a check that began before a finding is dropped. */
     findings: p.integer().default(0),
   },
 });
@@ -145,11 +145,11 @@ const AccountGrantSchema = defineEntity({
     accountId: p.text().primary(),
     /** JSON of an `OAuthGrant`, sealed: see domain/account-tokens.ts. */
     encryptedGrant: p.text(),
-    /** Rises when the account gets another grant; a new refresh token of the same grant leaves it. */
+    /** Raised when the account gets another grant, not by a new refresh token of the same grant. */
     version: p.integer().default(1),
     encryptedAccessToken: p.text().nullable(),
     tokenExpiresAt: instant().nullable(),
-    /** A process asks for a new access token until then at most, and no other does. */
+    /** Until then one process has the turn to request a new access token. */
     refreshingUntil: instant().nullable(),
   },
 });

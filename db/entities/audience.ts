@@ -196,8 +196,8 @@ export class Unsubscribe extends UnsubscribeSchema.class {}
 UnsubscribeSchema.setClass(Unsubscribe);
 
 /**
- * An address whose person was erased. Nothing is left of it but an HMAC under the database's hash key, another one for each
- * tenant, so that no row tells one team about the people of another.
+ * An address whose person was erased: an HMAC under the database's hash key. It differs between tenants, so that no row
+ * reveals one team's people to another.
  */
 const ErasedAddressSchema = defineEntity({
   name: "ErasedAddress",

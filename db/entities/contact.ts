@@ -70,7 +70,7 @@ const SegmentSchema = defineEntity({
     conditions: p.json<unknown>(),
     /** Types of the custom fields that the conditions name, when they were stored. */
     fieldTypes: p.json<Record<string, ContactFieldType>>(),
-    /** Since then no draft may target it; the row stays for the campaigns that were scheduled with it. */
+    /** From then on no draft may target the segment; its row stays for the campaigns that were scheduled with it. */
     deletedAt: instant().nullable(),
     ...timestamps,
   },

@@ -1,7 +1,7 @@
 import { defineEntity, p } from "@mikro-orm/postgresql";
 import { instant, tenancy, tenantFilters } from "./shared.ts";
 
-/** What a report about a mail says that came after the server had accepted it. */
+/** The kinds of reports about a mail that its server had accepted. */
 export const MAIL_REPORT_KINDS = ["bounce:hard", "bounce:soft", "complaint"] as const;
 export type MailReportKind = (typeof MAIL_REPORT_KINDS)[number];
 
@@ -79,7 +79,10 @@ const EngagementSchema = defineEntity({
 export const AUTOMATIC_CAUSES = ["head", "prefetch", "privacy_proxy", "program", "too_soon"] as const;
 export type AutomaticCause = (typeof AUTOMATIC_CAUSES)[number];
 
-/** Hits on the pixel and the links of a mail that a program made: one row per mail, kind and cause. They count as nothing. */
+/**
+ * Hits on the pixel and the links of a mail that a program made: one row per mail, kind and cause. They count in no
+ * figure.
+ */
 const AutomaticHitSchema = defineEntity({
   name: "AutomaticHit",
   tableName: "automatic_hits",

@@ -209,7 +209,10 @@ const SendRecipientSchema = defineEntity({
      * row is UNKNOWN. Set by triggers of `mail_reports` and `engagements`.
      */
     responded: p.boolean().default(false),
-    /** The first deferral, moved on by the time for which the recipient was due and waited for its send or account. */
+    /**
+     * The time of the first deferral, moved later by the time that the recipient was due and waited for its send or
+     * account.
+     */
     firstDeferredAt: instant().nullable(),
     retryAt: instant().nullable(),
     /** Why it is where it is: mailbox_unknown:550_5.1.1, suppressed, opted_out, … never the server's text. */

@@ -81,7 +81,7 @@ const withDelivered = (counts: Record<Figure, number>): Counts => ({
 });
 
 /**
- * What became of the mails of a tenant or a resource, per UTC day: exact at the moment of the call, from a row of sums per
+ * The outcomes of the mails of a tenant or a resource, per UTC day: exact at the moment of the call, from a row of sums per
  * day and the changes that were not added to it yet.
  * @throws {ApiError} `validation_failed` for a range; `not_found` for the resource
  */

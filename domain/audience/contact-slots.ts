@@ -55,7 +55,10 @@ const holding = ({ teamId, environment }: Tenant, emails: RawBuilder<unknown>) =
 const shareOf = (part: RawBuilder<number>) =>
   sql<number>`(contact_slots / ${sql.lit(PARTS)} + (${part} < contact_slots % ${sql.lit(PARTS)})::int)`;
 
-/** A query for the most that the connection's part may hold; less than any number while a part has more than its share. */
+/**
+ * A query for the number of slots that the connection's part may hold: less than any count while a part has more than
+ * its share.
+ */
 const allowing = (tenant: Tenant) => sql`
   select case when contact_slots is null then ${sql.lit(MAX_INTEGER)}
     when exists (select from contact_slot_counts p where ${ofTenant(tenant, "p")} and p.used > ${shareOf(sql`p.part`)})

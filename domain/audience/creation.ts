@@ -24,30 +24,33 @@ export interface Created<T> extends TakenSlots {
   record: JsonText<T>;
 }
 
-/** The columns of the record of a person, and the hash that is kept of an address once its person was erased. */
+/** The columns of a person's record, and the hash by which an erased address is found. */
 export type PersonColumns = Pick<StoredAddress, keyof StoredAddress> &
   Omit<PersonFields, "email"> & { id: string; addressHash: string };
 
 type CreatedEvent = "subscriber.created" | "contact.created";
 
-/** The row of the statement: none where the address is taken or erased. */
+/** The row that the statement returns; none where the address is taken or erased. */
 interface CreatedRow extends CountedSlots {
   record: string;
   emitted: boolean;
 }
 
-/** How records of a kind are made. */
+/** The parts of the statement that makes the records of one kind. */
 interface Creation<Values extends NamedValues, Name extends CreatedEvent> {
   event: Name;
   /** See domain/webhooks/records.ts. */
   record: (row: string) => RawBuilder<EventObjects[Name]>;
-  /** The insert of one row, which does nothing where the address is taken or erased, up to its `returning`. Called with placeholders. */
+  /**
+   * The insert of one row, without `returning`; it inserts no row where the address is taken or erased. Called with
+   * placeholders.
+   */
   insert: (tenant: Tenant, values: Values) => RawBuilder<unknown>;
 }
 
 /**
- * Declares how the records of a kind are made: with the slot of their address and their event, in one statement, which is
- * compiled once, because these are the most frequent writes.
+ * Declares the statement that makes a record of one kind, takes the contact slot of its address and emits its event. It
+ * is compiled once, because these are the most frequent writes.
  */
 export function defineCreation<Values extends NamedValues & { id: string }, Name extends CreatedEvent>({
   event,
@@ -75,7 +78,10 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
     return made;
   }
 
-  /** Makes a record by one statement, which commits by itself; where it cannot be the only one, in a transaction. */
+  /**
+   * Makes a record by one statement, which commits by itself. Falls back to a transaction when the slots must be
+   * counted in all parts, or on a conflict.
+   */
   async function createAlone(em: EntityManager, tenant: Tenant, values: Values): Promise<CreatedRow | undefined> {
     try {
       const [made] = (await aloneStatement(em, { ...values, ...tenant })).rows;
@@ -88,8 +94,8 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
   }
 
   /**
-   * Makes a record. Outside of a transaction it is committed then.
-   * @returns undefined where another record of the kind has the address, or it was erased
+   * Makes a record, and commits it unless `em` is in a transaction.
+   * @returns undefined when another record of the kind has the address, or the address was erased
    * @throws {ApiError} `quota_exceeded` when the plan allows no further address
    */
   return async (

@@ -1,16 +1,16 @@
 import type { Database } from "../../db/orm.ts";
 
 /**
- * What a column may hold of a person whom mail goes to.
+ * The data of recipients that a column may hold.
  * - `person`: data of the person that the row is about. An erasure deletes the row, or takes the data out of it.
  * - `searched`: a text that the service made. An erasure searches it for the address.
- * - `team`: a text that the team wrote, or data of its own members. An erasure leaves it and names the records that hold the
- *   address.
+ * - `team`: a text that the team wrote, or data of its own members. An erasure leaves it and names the records that
+ *   hold the address.
  * - `none`: ids, instants, counts, codes, hashes and sealed secrets.
  */
 export type PersonalData = "person" | "searched" | "team" | "none";
 
-/** Every column of every table. The compiler refuses a name that is none, a test a column that is missing. */
+/** Every column of every table. The compiler refuses an unknown name, and a test finds a missing column. */
 export const PERSONAL_DATA = {
   account_checks: { none: ["account_id", "next_at", "findings"] },
   account_grants: {

@@ -10,16 +10,17 @@ import { ApiError } from "../errors.ts";
 import { replaceAnswers } from "../idempotency.ts";
 import { suppress } from "../suppressions.ts";
 import { columnsWith } from "./columns.ts";
-import { keepErased } from "./erased-addresses.ts";
+import { recordErased } from "./erased-addresses.ts";
 import { type Mentions, mentionsOf } from "./mentions.ts";
 
 /*
- * An erasure follows the address from where it enters to where it is copied: from contacts and subscribers to the ledgers of
- * sends, from these to bounces, opens and unsubscribes, and from all of them to events. Before it looks at the next stage,
- * it waits for the end of all transactions that were open when it left the one before: none of them copies a row that is
- * gone. So no lock and no look at erased addresses is needed but where an address enters.
+ * An erasure follows the copies of the address: from contacts and subscribers to the ledgers of sends, from these to
+ * bounces, opens and unsubscribes, and from all of them to events. After each stage it waits until all transactions
+ * have ended that may still copy a row of that stage to the next. So only the statements that let an address enter have
+ * to check for erased addresses, and none of them needs a lock.
  *
- * Each stage is made of short transactions, and finds its rows by the address alone: cut off, the same command finishes it.
+ * Each stage consists of short transactions and finds its rows by the address alone: after an interruption, the same
+ * command completes it.
  */
 
 type Table = keyof Database;
@@ -31,37 +32,40 @@ export interface ErasedRows {
   rows: number;
 }
 
-/** A record whose text, which the team wrote, names the address. */
+/** A record in which a text of the team names the address. */
 export interface Mention {
   table: Table;
   id: string;
 }
 
 export interface ErasureReport {
-  /** The address was erased before; this run looked again. */
+  /** An earlier run erased the address; this run searched again. */
   wasErased: boolean;
-  /** Tables with such rows. */
+  /** The tables with erased rows. */
   rows: ErasedRows[];
-  /** Left as they are: only the team can tell what they mean. */
+  /** Not changed: the team decides about its own texts. */
   mentions: Mention[];
 }
 
 interface ErasureOptions {
-  /** Counts, and changes nothing. */
+  /** Count the rows, and change none. */
   dryRun: boolean;
-  /** How long to wait for open transactions, each time; 10 minutes unless given. */
+  /** Longest wait for open transactions after one stage; 10 minutes unless given. */
   waitMs?: number;
-  /** Is given what the erasure does next. */
+  /** Called with the name of the next step. */
   onStep?: (step: string) => void;
 }
 
 const WAIT_MS = 600_000;
-const LOOK_EVERY_MS = 200;
-/** Rows of a ledger that one statement looks at. */
+const POLL_MS = 200;
+/** Rows of a ledger that one statement reads. */
 const LEDGER_ROWS = 20_000;
-/** Rows with texts that one statement looks at. */
+/** Rows with texts that one statement reads. */
 const TEXT_ROWS = 2_000;
-/** An attempt that began before its events were blanked has ended by then: its activity lasts 30 s, and writes for 20 s. */
+/**
+ * Longest wait for attempts that began before their events were redacted: an activity makes requests for 30 s, and
+ * tries to record their outcomes for 20 s.
+ */
 const ATTEMPT_MS = 60_000;
 /** No mail server has this domain (RFC 2606). */
 const ERASED_DOMAIN = "erased.invalid";
@@ -71,14 +75,14 @@ interface Erasing {
   em: EntityManager;
   tenant: Tenant;
   email: string;
-  /** Stands for the address in rows that stay: each run has its own, so that they tell nothing of the address. */
+  /** Replaces the address in rows that stay. It is random, so that it reveals nothing about the address. */
   placeholder: string;
   mentions: Mentions;
   dryRun: boolean;
   count(table: Table, action: ErasedRows["action"], rows: number): void;
 }
 
-/** Ends the transaction of a dry run. */
+/** Thrown to roll back the transaction of a dry run. */
 class DryRunDone<T> {
   readonly result: T;
 
@@ -87,7 +91,7 @@ class DryRunDone<T> {
   }
 }
 
-/** Runs a change in a short transaction, which a dry run takes back. */
+/** Runs a change in a short transaction, which a dry run rolls back. */
 async function change<T>({ em, dryRun }: Erasing, work: (tx: EntityManager) => Promise<T>): Promise<T> {
   try {
     return await transaction(em, async (tx) => {
@@ -102,13 +106,13 @@ async function change<T>({ em, dryRun }: Erasing, work: (tx: EntityManager) => P
 }
 
 /**
- * Erases the person with an address from all rows of a tenant. The address is refused from then on, wherever a client names
- * it, until an operator readmits it; figures of analytics and credits stay. Mails that are being delivered at this moment
- * still leave. It makes no event.
+ * Erases the person with an address from all rows of a tenant. From then on the address is refused in every request,
+ * until an operator readmits it. The figures of analytics and credits stay. Mails in flight still leave. No event is
+ * emitted.
  * @param em in no transaction, with the tenant's filter
  * @param email in the spelling that addresses are compared by
- * @throws {ApiError} `resource_state_invalid` when transactions stay open for too long; the address is refused and not
- *   mailed by then, and a second run continues
+ * @throws {ApiError} `resource_state_invalid` when transactions stay open for too long; by then the address is refused
+ *   and no longer mailed; a second run continues
  */
 export async function erasePerson(
   em: EntityManager,
@@ -140,8 +144,8 @@ export async function erasePerson(
 
   onStep("refusing the address");
   const { isNew, isSuppressed } = await change(erasing, async (tx) => ({
-    isNew: await keepErased(tx, vault, tenant, email),
-    // Sends under way stage the person no more, although their rows still hold the address.
+    isNew: await recordErased(tx, vault, tenant, email),
+    // Sends under way no longer stage the person, although their rows still hold the address.
     isSuppressed: (await suppress(tx, tenant, [email], "MANUAL")).added.length === 0,
   }));
   await awaitOpen();
@@ -163,7 +167,7 @@ export async function erasePerson(
 }
 
 /** Runs a statement. @returns how many rows it changed */
-async function affect(tx: EntityManager, statement: RawBuilder<unknown>): Promise<number> {
+async function countChanged(tx: EntityManager, statement: RawBuilder<unknown>): Promise<number> {
   const { numAffectedRows = 0n } = await statement.execute(kysely(tx));
   return Number(numAffectedRows);
 }
@@ -183,7 +187,7 @@ async function awaitTransactions(em: EntityManager, waitMs: number): Promise<voi
           "Let them end (see pg_stat_activity and pg_prepared_xacts) and run the command again.",
       );
     }
-    await delay(LOOK_EVERY_MS);
+    await delay(POLL_MS);
   }
 }
 
@@ -191,16 +195,16 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
   const { tenant, email } = erasing;
   const deleted = await change(erasing, async (tx) => {
     const remove = (table: "contacts" | "subscribers" | "confirmation_mails", condition: RawBuilder<unknown>) =>
-      affect(tx, sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition}`);
-    const isPersons = sql`email = ${email}`;
-    const contacts = await remove("contacts", isPersons);
-    const subscriptions = await affect(
+      countChanged(tx, sql`delete from ${sql.table(table)} where ${ofTenant(tenant)} and ${condition}`);
+    const isOfPerson = sql`email = ${email}`;
+    const contacts = await remove("contacts", isOfPerson);
+    const subscriptions = await countChanged(
       tx,
       sql`delete from subscriptions where ${ofTenant(tenant)} and subscriber_id in (
-        select id from subscribers where ${ofTenant(tenant)} and ${isPersons} for update)`,
+        select id from subscribers where ${ofTenant(tenant)} and ${isOfPerson} for update)`,
     );
-    const subscribers = await remove("subscribers", isPersons);
-    const confirmations = await remove("confirmation_mails", sql`(mailbox = ${email} or ${isPersons})`);
+    const subscribers = await remove("subscribers", isOfPerson);
+    const confirmations = await remove("confirmation_mails", sql`(mailbox = ${email} or ${isOfPerson})`);
     // The locks of the slots come last.
     for (let records = contacts + subscribers; records > 0; records--) await freeSlot(tx, tenant, email);
     return { contacts, subscriptions, subscribers, confirmations };
@@ -213,7 +217,7 @@ async function eraseAudience(erasing: Erasing): Promise<void> {
 
 interface LedgerRange {
   sendId: string;
-  /** Rows behind this one, up to and including the other. */
+  /** The range begins behind this row and ends with row `upTo`. */
   after: number;
   upTo: number;
 }
@@ -231,12 +235,12 @@ async function* ledgerRanges({ em, tenant }: Erasing): AsyncGenerator<LedgerRang
 const inRange = ({ sendId, after, upTo }: LedgerRange) =>
   sql`send_id = ${sendId} and seq > ${after} and seq <= ${upTo}`;
 
-/** The rows stay, because their states add up to the plan. One that waits to be mailed is SUPPRESSED. */
+/** The rows stay, because their states add up to the plan. A row that waits to be mailed becomes SUPPRESSED. */
 async function eraseLedgers(erasing: Erasing): Promise<void> {
   const waits = sql`state in ('QUEUED', 'DEFERRED')`;
   for await (const range of ledgerRanges(erasing)) {
     const rows = await change(erasing, (tx) =>
-      affect(
+      countChanged(
         tx,
         sql`
         update send_recipients set email = ${erasing.placeholder}, email_spelling = null, first_name = null,
@@ -258,26 +262,26 @@ async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<
   for await (const range of ledgerRanges(erasing)) {
     const where = sql`${inRange(range)} and ${ofTenant(tenant)} and email = ${email}`;
     const { engagements, reports } = await change(erasing, async (tx) => ({
-      engagements: await affect(tx, sql`update engagements set email = ${placeholder} where ${where}`),
-      reports: await affect(tx, sql`update mail_reports set email = null where ${where}`),
+      engagements: await countChanged(tx, sql`update engagements set email = ${placeholder} where ${where}`),
+      reports: await countChanged(tx, sql`update mail_reports set email = null where ${where}`),
     }));
     erasing.count("engagements", "blanked", engagements);
     erasing.count("mail_reports", "blanked", reports);
   }
-  const isPersons = sql`${ofTenant(tenant)} and email = ${email}`;
+  const isOfPerson = sql`${ofTenant(tenant)} and email = ${email}`;
   const { unsubscribes, checks, suppressions } = await change(erasing, async (tx) => {
-    const removeChecks = sql`delete from contact_status_checks where ${isPersons}`;
+    const removeChecks = sql`delete from contact_status_checks where ${isOfPerson}`;
     const result = {
-      unsubscribes: await affect(
+      unsubscribes: await countChanged(
         tx,
         sql`
-        update unsubscribes set email = ${placeholder}, email_spelling = null where ${isPersons}`,
+        update unsubscribes set email = ${placeholder}, email_spelling = null where ${isOfPerson}`,
       ),
-      checks: await affect(tx, removeChecks),
-      suppressions: await affect(tx, sql`delete from suppressions where ${isPersons}`),
+      checks: await countChanged(tx, removeChecks),
+      suppressions: await countChanged(tx, sql`delete from suppressions where ${isOfPerson}`),
     };
-    // A trigger of the suppressions adds one for a hard bounce.
-    await affect(tx, removeChecks);
+    // A trigger of `suppressions` adds a check when a hard bounce is deleted.
+    await countChanged(tx, removeChecks);
     return result;
   });
   erasing.count("unsubscribes", "blanked", unsubscribes);
@@ -287,14 +291,14 @@ async function eraseResponses(erasing: Erasing, isSuppressed: boolean): Promise<
 
 interface TextSource {
   table: Table;
-  /** The primary key behind the columns of `within`. */
+  /** The last column of the primary key; `within` fixes the columns before it. */
   key: string;
   columns: readonly string[];
-  /** The rows in question, where an index leads to them; else the table is read in the order of its key. */
+  /** Condition on the columns before `key`; without it the whole table is read in the order of its key. */
   within?: Expression<unknown>;
-  /** Those of them that are the tenant's. */
+  /** Condition of the tenant's rows. */
   owned: Expression<unknown>;
-  /** Rows that are given whatever their texts say. */
+  /** Condition of rows that are returned even if their texts do not name the address. */
   also?: Expression<unknown>;
 }
 
@@ -303,7 +307,7 @@ interface FoundText {
   text: string;
 }
 
-/** Rows whose texts may name the address, in parts. The first key is "0" for a key that is a number. */
+/** Finds rows whose texts may name the address, in batches. */
 async function* findTexts(
   { em, mentions }: Pick<Erasing, "em" | "mentions">,
   { table, key, columns, within = sql`true`, owned, also = sql`false` }: TextSource,
@@ -337,7 +341,7 @@ interface Records {
   column: "objects" | "object";
 }
 
-/** Takes the person out of some rows. @returns how many of them there still were */
+/** Redacts the person in some rows. @returns how many of the rows still existed */
 async function redactRows(
   { tenant, mentions, placeholder }: Erasing,
   tx: EntityManager,
@@ -345,7 +349,7 @@ async function redactRows(
   keys: readonly string[],
 ): Promise<number> {
   const keyType = key === "seq" ? sql`bigint[]` : sql`text[]`;
-  // The relay may have taken some of them meanwhile: they are events by then.
+  // The relay may have turned some rows of the outbox into events meanwhile.
   const { rows } = await sql<FoundText>`
     select ${sql.ref(key)}::text as key, ${sql.ref(column)} as text from ${sql.table(table)}
     where ${ofTenant(tenant)} and ${sql.ref(key)} = any(${[...keys]}::${keyType})
@@ -359,8 +363,8 @@ async function redactRows(
 }
 
 /**
- * Events stay, with ids and without the person, so that deliveries that wait are made as usual. The outbox comes first: what
- * the relay takes from it meanwhile is an event by then.
+ * Events keep their ids and lose the person, so that waiting deliveries continue as usual. The outbox comes first:
+ * records that the relay takes from it meanwhile are found among the events.
  */
 async function eraseEvents(erasing: Erasing): Promise<void> {
   await redactRecords(erasing, { table: "webhook_outbox", key: "seq", column: "objects" });
@@ -369,7 +373,7 @@ async function eraseEvents(erasing: Erasing): Promise<void> {
   await eraseDeliveries(erasing, eventIds);
 }
 
-/** @returns the keys of the rows without the person, and of those that an earlier run left so */
+/** @returns the keys of the rows that this run or an earlier one redacted */
 async function redactRecords(erasing: Erasing, records: Records): Promise<string[]> {
   const { table, key, column } = records;
   const erasedBefore = `@${ERASED_DOMAIN}`;
@@ -389,7 +393,9 @@ async function redactRecords(erasing: Erasing, records: Records): Promise<string
   return redacted;
 }
 
-/** Waits for attempts that may be sending these events as they were: their answers may repeat the person. */
+/**
+ * Waits for attempts in flight that read these events before they were redacted: their answers may repeat the person.
+ */
 async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[]): Promise<void> {
   const { rows: attempts } = await sql<{ id: string; epoch: number }>`
     select g.id, g.epoch from webhook_groups g where ${ofTenant(tenant, "g")} and g.attempting and exists (
@@ -397,7 +403,7 @@ async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[
       where ${ofTenant(tenant, "d")} and d.group_id = g.id and d.event_id = any(${[...eventIds]}::text[]))`.execute(
     kysely(em.fork()),
   );
-  for (const giveUpAt = performance.now() + ATTEMPT_MS; performance.now() < giveUpAt; await delay(LOOK_EVERY_MS)) {
+  for (const giveUpAt = performance.now() + ATTEMPT_MS; performance.now() < giveUpAt; await delay(POLL_MS)) {
     const { rows } = await sql`
       select from webhook_groups g join unnest(${attempts.map(({ id }) => id)}::text[],
         ${attempts.map(({ epoch }) => epoch)}::int[]) as a (id, epoch) on a.id = g.id and a.epoch = g.epoch
@@ -406,7 +412,7 @@ async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[
   }
 }
 
-/** The log keeps that a delivery was made, and not what its endpoint answered. */
+/** The log keeps each delivery without the answer of its endpoint. */
 async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): Promise<void> {
   const ofEvents = sql`event_id = any(${[...eventIds]}::text[])`;
   for await (const found of findTexts(erasing, {
@@ -420,7 +426,7 @@ async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): P
     const named = found.filter(({ text }) => erasing.mentions.in(text)).map(({ key }) => key);
     const isNamed = sql`id = any(${named}::text[])`;
     const rows = await change(erasing, (tx) =>
-      affect(
+      countChanged(
         tx,
         sql`
         update webhook_deliveries
@@ -432,7 +438,7 @@ async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): P
   }
 }
 
-/** A repetition of the request gets a refusal from then on. Sealed answers hold secrets of endpoints, and no person. */
+/** A repeated request gets a refusal from then on. Sealed answers hold secrets of endpoints and no personal data. */
 async function eraseAnswers(erasing: Erasing): Promise<void> {
   const { tenant, mentions } = erasing;
   const refusal = new ApiError("person_erased", "The answer showed a person who asked for their data to be erased.");
@@ -451,7 +457,7 @@ async function eraseAnswers(erasing: Erasing): Promise<void> {
 }
 
 /** Texts about other people in which the team may have named the person. */
-const OF_OTHERS: [Table, readonly string[]][] = [
+const TEXTS_ABOUT_OTHERS: [Table, readonly string[]][] = [
   ["contacts", ["first_name", "last_name", "fields"]],
   ["subscribers", ["first_name", "last_name"]],
 ];
@@ -462,7 +468,7 @@ async function findMentions({ em, tenant, mentions }: Erasing): Promise<Mention[
     return table === "members" ? sql`b.team_id = ${tenant.teamId}` : ofTenant(tenant, "b");
   };
   const found: Mention[] = [];
-  for (const [table, columns] of [...columnsWith("team"), ...OF_OTHERS]) {
+  for (const [table, columns] of [...columnsWith("team"), ...TEXTS_ABOUT_OTHERS]) {
     for await (const texts of findTexts({ em, mentions }, { table, key: "id", columns, owned: ownedIn(table) })) {
       found.push(...texts.filter(({ text }) => mentions.in(text)).map(({ key }) => ({ table, id: key })));
     }

@@ -5,21 +5,21 @@ import type { Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
 
 /**
- * What is kept of an erased address: an HMAC under the database's hash key, which no rotation changes. It is another one
- * for each tenant.
+ * The HMAC that is kept of an erased address, under the database's hash key, which no rotation changes. It differs
+ * between tenants.
  * @param email in the spelling that addresses are compared by
  */
 export const erasedHash = (vault: Vault, { teamId, environment }: Tenant, email: string): string =>
   vault.hash("erased-address", teamId, environment, email);
 
 /**
- * Whether the address of a hash was erased, as a part of the statement that writes the address. A statement that began
- * before the erasure does not see it: the erasure waits for the end of its transaction.
+ * The condition that the address of a hash was erased, for the statement that writes the address. A statement that
+ * began before the erasure does not see it, so the erasure waits for the end of such transactions.
  */
 export const isErased = (tenant: Tenant, hash: RawBuilder<unknown>): RawBuilder<boolean> => sql<boolean>`exists (
   select from erased_addresses erased where ${ofTenant(tenant, "erased")} and erased.address_hash = ${hash})`;
 
-/** The refusal of an erased address. @param param the field that holds it, where that is not said elsewhere */
+/** The refusal of an erased address. @param param the field with the address, unless the answer names it elsewhere */
 export const personErased = (param?: string): ApiError =>
   new ApiError(
     "person_erased",
@@ -37,7 +37,7 @@ export async function refuseErased(em: EntityManager, vault: Vault, tenant: Tena
 }
 
 /** Keeps the hash of an address. @returns false when it was kept already */
-export async function keepErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<boolean> {
+export async function recordErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await kysely(em)
     .insertInto("erased_addresses")
     .values({
@@ -51,7 +51,7 @@ export async function keepErased(em: EntityManager, vault: Vault, tenant: Tenant
 }
 
 /**
- * Lets an erased address enter again: its person came back of their own will. Nothing that was erased comes back.
+ * Lets an erased address enter again, because its person came back of their own will. The erased data stays erased.
  * @param email in the spelling that addresses are compared by
  * @returns false when the address was not erased
  */

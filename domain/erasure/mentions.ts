@@ -1,12 +1,12 @@
 import { domainToASCII } from "node:url";
 import { addressDomain, normaliseAddress } from "../address.ts";
 
-/** Values of a person's record that are theirs without naming the address, and the values they get. */
+/** Fields of a person's record that are redacted although they do not name the address, and the values they get. */
 const BLANK: Readonly<Record<string, unknown>> = { first_name: null, last_name: null, fields: {} };
 
 const PERCENT_ENCODED = /(?:%[0-9a-f]{2})+/gi;
 const ESCAPED_IN_JSON = /\\u([0-9a-f]{4})/gi;
-/** What cannot stand in an address that this project takes, and what commonly stands around one. */
+/** Characters that no accepted address contains, and characters that commonly stand around one. */
 const BETWEEN_ADDRESSES = /[\s"<>()[\]{},;:\\]+/;
 const CONTINUES_BEFORE = /[\p{L}\p{N}._+-]$/u;
 const CONTINUES_BEHIND = /^(?:[\p{L}\p{N}-]|\.[\p{L}\p{N}])/u;
@@ -23,7 +23,7 @@ function percentDecoded(text: string): string {
 
 /** Finds one address in texts: in any case, Unicode form or spelling of its domain, also where a URL or JSON escapes it. */
 export interface Mentions {
-  /** A part of every text with the address, in lower case ASCII; empty where the address has no such part. */
+  /** A string that every text with the address contains, in lower case ASCII; empty where there is none. */
   part: string;
   in(text: string): boolean;
   /**

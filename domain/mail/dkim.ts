@@ -14,8 +14,9 @@ export interface DkimKey {
 }
 
 /**
- * Header fields that a signature covers: those that a reader sees, and both of the one-click unsubscribe, which counts
- * only where they are signed (RFC 8058, section 4). A relay may remove a provider's own header, so that one is not signed.
+ * Header fields that a signature covers: those that a reader sees, and both fields of the one-click unsubscribe, which
+ * is valid only with a signature over them (RFC 8058, section 4). The provider's own header is not signed, because a
+ * relay may remove it.
  */
 const SIGNED_FIELDS = [
   "From",
@@ -31,20 +32,21 @@ const SIGNED_FIELDS = [
 ] as const;
 export type SignedField = (typeof SIGNED_FIELDS)[number];
 
-/** The lines of a signature: RFC 5322 recommends at most 78 characters. */
+/** Characters of a signature's lines at most: RFC 5322 recommends 78. */
 const LINE_CHARS = 76;
 const END_OF_HEADER = "\r\n\r\n";
 
 /** Names of RFC 6376, section 3.3.1, and of RFC 8463, section 3. */
 const ALGORITHM_NAMES: Record<DkimAlgorithm, string> = { rsa: "rsa-sha256", ed25519: "ed25519-sha256" };
 
-/** In a thread of libuv's pool: a signature of RSA takes longer than all else that a mail costs the event loop. */
+/** Signs in a thread of libuv's pool: an RSA signature would cost the event loop more than the rest of a mail. */
 const signInPool = promisify(sign);
 
 /**
- * Makes the DKIM signatures of a message (RFC 6376): the header fields to be put before it, one of each key, with their
- * line breaks. The message's own header fields are signed in the relaxed form, because relays fold them anew; the body as
- * it is (`simple`), because it is encoded in short lines without blanks at their ends, which no relay has a reason to change.
+ * Makes the DKIM signatures of a message (RFC 6376): the header fields to be put before it, one for each key, with
+ * their line breaks. The message's own header fields are signed in the relaxed form, because relays fold them anew; the
+ * body as it is (`simple`), because it is encoded in short lines without blanks at their ends, which no relay has a
+ * reason to change.
  */
 export type DkimSigner = (message: Buffer) => Promise<Buffer>;
 
@@ -55,7 +57,7 @@ export function dkimSigner(keys: readonly DkimKey[], except: readonly SignedFiel
     const endOfHeader = message.indexOf(END_OF_HEADER);
     const present = readFields(message.toString("latin1", 0, endOfHeader));
     const bodyHash = hash("sha256", simpleBody(message.subarray(endOfHeader + END_OF_HEADER.length)), "base64");
-    // A name that stands there once more than the field is in the header makes a further field break the signature.
+    // A name is listed once more than its field is in the header, so that an added field breaks the signature.
     const names = fields.flatMap((name) => (present.has(name.toLowerCase()) ? [name, name] : [name]));
     const signed = fields.flatMap((name) => present.get(name.toLowerCase()) ?? []).join("");
     const time = Math.floor(Date.now() / 1_000);
@@ -65,7 +67,7 @@ export function dkimSigner(keys: readonly DkimKey[], except: readonly SignedFiel
           `DKIM-Signature: v=1; a=${ALGORITHM_NAMES[algorithm]}; c=relaxed/simple; t=${time};\r\n` +
           ` d=${domain}; s=${selector};\r\n ${foldNames(names)};\r\n bh=${bodyHash};\r\n b=`;
         const data = Buffer.from(signed + relaxed(head), "latin1");
-        // RFC 8463 signs the hash, and RSA hashes by itself.
+        // An Ed25519 signature covers the hash (RFC 8463); RSA hashes the data itself.
         const signature =
           algorithm === "rsa"
             ? await signInPool("sha256", data, privateKey)
@@ -89,7 +91,7 @@ function readFields(header: string): Map<string, string> {
 /** The relaxed form of a header field, without a line break at its end (RFC 6376, section 3.4.2). */
 function relaxed(field: string): string {
   const colon = field.indexOf(":");
-  // Blanks are spaces and tabs alone: the bytes of UTF-8 are read as Latin-1, where one of them is a no-break space.
+  // Only spaces and tabs are blanks: UTF-8 is read as Latin-1 here, where one of its bytes is a no-break space.
   const value = field
     .slice(colon + 1)
     .replace(/\r\n/g, "")

@@ -1,5 +1,5 @@
 /**
- * What a refusal is about:
+ * The subject of a refusal:
  * - `unknown`: the address has no mailbox. No other class suppresses an address
  * - `disabled`, `full`: the mailbox exists, and takes no mail at present
  * - `sender`: the sender, its domain, its server or its rights
@@ -77,7 +77,7 @@ export function classOfStatus(enhanced: string): StatusClass | undefined {
   return CLASSES[`${subject}.${detail}`] ?? CLASSES[`${subject}.*`];
 }
 
-/** What a refusal for good at RCPT is about where it has no enhanced code: RFC 5321, 4.2.3; RFC 7504 for 556. */
+/** The subject of a permanent refusal of RCPT without an enhanced code: RFC 5321, 4.2.3; RFC 7504 for 556. */
 const REPLY_CLASSES: ReadonlyMap<number, StatusClass> = new Map<number, StatusClass>([
   [550, "unknown"],
   [551, "unknown"],
@@ -91,7 +91,7 @@ const REPLY_CLASSES: ReadonlyMap<number, StatusClass> = new Map<number, StatusCl
  * The class of a refusal of a recipient, by its enhanced code or, without one, by its reply code.
  * @param code e.g. 550; undefined where none is known
  * @param enhanced empty or undefined where the reply has none
- * @returns undefined where neither says anything
+ * @returns undefined where neither code has a class
  */
 export function classOfRefusal(code: number | undefined, enhanced: string | undefined): StatusClass | undefined {
   if (enhanced !== undefined && enhanced !== "") return classOfStatus(enhanced);

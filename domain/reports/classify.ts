@@ -3,10 +3,10 @@ import { type IncomingMail, parseIncomingMail } from "./incoming-mail.ts";
 import { addressesIn, isPlainBounce, readRecipients, replyIn, saysDelayed } from "./plain-bounce.ts";
 import { readReply } from "./quoted-reply.ts";
 import { classifyReply, NO_RULE } from "./reply-rules.ts";
-import { isComplaint, type ReportedRecipient, type ReportKind } from "./report.ts";
-import { readNotification } from "./ses-notification.ts";
+import { isComplaint, type ReportedRecipient, type ReportKind, reportedRecipient } from "./report.ts";
+import { readMailedNotification } from "./ses-notification.ts";
 
-/** A mail that came in, as it concerns mails that went out. */
+/** The bounces and complaints that an incoming mail reports. */
 export interface ClassifiedMail {
   /** The gravest kind of its recipients: a complaint, then hard, then soft. */
   kind: ReportKind;
@@ -25,14 +25,6 @@ function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): Classifi
   return { kind, recipients, returned: mail.returned };
 }
 
-const complaint = (address: string, rule: string): ReportedRecipient => ({
-  address,
-  kind: "complaint",
-  isDelay: false,
-  isSendersFault: false,
-  rule,
-});
-
 /** A report of RFC 5965. */
 function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   const fields = readFields(text);
@@ -45,7 +37,7 @@ function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   const known = found.length > 0 ? found : [""];
   return reportOf(
     mail,
-    known.map((address) => complaint(address, "feedback")),
+    known.map((address) => reportedRecipient(address, "complaint", "feedback")),
   );
 }
 
@@ -59,20 +51,20 @@ function readJunkReport(mail: IncomingMail): ClassifiedMail | undefined {
   const own = `X-HmXmrOriginalRecipient: ${mail.header("x-hmxmroriginalrecipient")}`;
   const address = (JMRP_RECIPIENT.exec(own) ?? JMRP_RECIPIENT.exec(mail.returned))?.[1];
   if (address === undefined) return undefined;
-  return reportOf(mail, [complaint(addressOf(address), "JMRP")]);
+  return reportOf(mail, [reportedRecipient(addressOf(address), "complaint", "JMRP")]);
 }
 
 /** Actions of RFC 3464, 2.3.3, that are no failure: the mail was handed on. */
 const SUCCESSES = new Set(["delivered", "relayed", "expanded"]);
 
-/** Lines with which reports repeat the header of the mail, and those of a status part. */
+/** Lines of a report that repeat the mail's header or a status part. */
 const REPEATED_FIELD =
   /^ *(?:to|cc|from|subject|date|sent|message-id|received|x-[\w-]+|[\w-]+-(?:mta|date|recipient|id)) ?:.*$/gim;
 
 /**
  * Classifies the reply that a report quotes; where it quotes none, or no rule fits it, the lines around it.
  * @param reply empty where the report quotes none
- * @param isOnly the report names no other recipient, whom the lines could be about
+ * @param isOnly the report names no other recipient that the lines could be about
  */
 function classifyWords(reply: string, lines: string, { status = "", isOnly }: { status?: string; isOnly: boolean }) {
   const found = classifyReply(readReply(reply, lines, status));
@@ -80,25 +72,17 @@ function classifyWords(reply: string, lines: string, { status = "", isOnly }: { 
   return classifyReply(readReply(lines.replace(REPEATED_FIELD, ""), "", status));
 }
 
-const settled = (address: string, kind: "none" | "soft", rule: string): ReportedRecipient => ({
-  address,
-  kind,
-  isDelay: kind === "soft",
-  isSendersFault: false,
-  rule,
-});
-
-/** @param lines the text for persons, as far as it is about this recipient */
+/** @param lines the lines of the report's text that are about this recipient */
 function classifyStatus(
   { address, action, status, diagnostic }: StatusGroup,
   lines: string,
   isOnly: boolean,
 ): ReportedRecipient {
-  if (SUCCESSES.has(action)) return settled(address, "none", `action: ${action}`);
-  if (action === "delayed") return settled(address, "soft", "action: delayed");
+  if (SUCCESSES.has(action)) return reportedRecipient(address, "none", `action: ${action}`);
+  if (action === "delayed") return reportedRecipient(address, "soft", "action: delayed");
   // Services that ask an unknown sender to confirm say so in a report: the mail waits for the answer.
-  if (/not pre-?approved/i.test(diagnostic)) return settled(address, "none", "challenge");
-  // A diagnostic that is a lone number, or missing, says nothing; the text for persons may.
+  if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none", "challenge");
+  // A diagnostic without words gives no reason; the report's text may quote one.
   const words = /[\p{L}]{3}/u.test(diagnostic) ? diagnostic : `${diagnostic}\n${replyIn(lines)}`;
   return { address, isDelay: false, ...classifyWords(words, lines, { status, isOnly }) };
 }
@@ -119,7 +103,7 @@ function readPlainBounce(mail: IncomingMail): ClassifiedMail {
   const named = readRecipients(mail);
   const recipients = named.length > 0 ? named : [{ address: "", text: mail.text }];
   const isOnly = recipients.length === 1;
-  // Recipients without a place in the text have all of it in common.
+  // Recipients that the text does not name share the whole text.
   const known = new Map<string, ReturnType<typeof classifyWords>>();
   const classifyText = (text: string) => {
     const found = known.get(text) ?? classifyWords(replyIn(text), text, { isOnly });
@@ -129,7 +113,7 @@ function readPlainBounce(mail: IncomingMail): ClassifiedMail {
   return reportOf(
     mail,
     recipients.map(({ address, text }) =>
-      isDelay ? settled(address, "soft", "text: delayed") : { address, isDelay, ...classifyText(text) },
+      isDelay ? reportedRecipient(address, "soft", "text: delayed") : { address, isDelay, ...classifyText(text) },
     ),
   );
 }
@@ -142,13 +126,13 @@ function classify(mail: IncomingMail): ClassifiedMail {
     const report = readStatuses(mail, statuses);
     if (report.recipients.length > 0) return report;
   }
-  // RFC 8098: a receipt tells that a mail was shown or deleted. RFC 5429, 2.2: one may refuse the mail in its text.
+  // RFC 8098: a receipt reports that a mail was shown or deleted. RFC 5429, 2.2: its text may refuse the mail.
   if (mail.part("message/disposition-notification") !== undefined) {
     return /automatically rejected/i.test(mail.text) ? readPlainBounce(mail) : NO_REPORT;
   }
   const complained = readJunkReport(mail);
   if (complained !== undefined) return complained;
-  const notified = readNotification(mail.wholeText);
+  const notified = readMailedNotification(mail.wholeText);
   if (notified !== undefined) return reportOf(mail, notified);
   if (!isPlainBounce(mail)) return NO_REPORT;
   // Gateways that rewrite a report put its status part into the text.
@@ -157,9 +141,9 @@ function classify(mail: IncomingMail): ClassifiedMail {
 }
 
 /**
- * Tells whether a mail reports a bounce or a complaint, and about which recipients. Pure, and linear in the bytes that it
- * reads: `MAX_READ_BYTES` at most. Any bytes are taken; those that are no report, or are beyond the parser's bounds, are
- * "none".
+ * Reads the bounces and complaints that an incoming mail reports, with their recipients. Pure, and linear in the bytes
+ * that it reads: `MAX_READ_BYTES` at most. It accepts any bytes: a mail that is no report, or exceeds the parser's
+ * bounds, is "none".
  * @param raw a whole mail as it came
  */
 export async function classifyMail(raw: Uint8Array): Promise<ClassifiedMail> {

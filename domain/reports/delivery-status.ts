@@ -1,4 +1,4 @@
-/** Recipients that one report is read for. */
+/** Recipients that are read from one report at most. */
 export const MAX_REPORTED = 100;
 
 /** Fields of a recipient's group in a delivery status notification (RFC 3464, 2.3). */
@@ -41,7 +41,7 @@ export function addressOf(field: string): string {
     .toLowerCase();
 }
 
-/** An address that can be looked up elsewhere: local names and the empty path are none. */
+/** A full address: neither a local name nor the empty path. */
 const WHOLE_ADDRESS = /^\S{1,320}@[^\s@.]{1,255}\.\S/;
 
 /**
@@ -66,13 +66,13 @@ export function readDeliveryStatus(text: string): StatusGroup[] {
   for (const fields of groups.map(readFields)) {
     const recipient = recipientOf(fields);
     const status = STATUS.exec(fields.get("status") ?? "")?.[1] ?? "";
-    // A group of one of the three says enough: MTAs leave out the others.
+    // One of the three fields is enough: MTAs leave out the others.
     if (recipient === undefined && status === "" && !fields.has("action")) continue;
     recipients.push({
       address: recipient ?? "",
       action: /^[a-z]*/.exec((fields.get("action") ?? "").toLowerCase())?.[0] ?? "",
       status,
-      // The type of the code ("smtp;", "x-unix;") says nothing that rules need.
+      // No rule needs the type of the code ("smtp;", "x-unix;").
       diagnostic: (fields.get("diagnostic-code") ?? "").replace(/^[\w-]{1,40} ?;/, "").trim(),
     });
   }

@@ -13,13 +13,13 @@ const LINE_FEED = 0x0a;
 const LIMITS = {
   maxNestingDepth: 16,
   maxHeadersSize: 128 * 1024,
-  // The returned mail is evidence, not content: what it holds is no part of the report.
+  // The returned mail is evidence, not content: its parts do not belong to the report.
   forceRfc822Attachments: true,
 } as const;
 
 const RETURNED_TYPES = new Set(["message/rfc822", "message/global", "text/rfc822-headers", "message/rfc822-headers"]);
 
-/** A mail that came in, reduced to the parts that tell a report from other mail. Every text is bounded. */
+/** An incoming mail, reduced to the parts that distinguish a report from other mail. Every text is bounded. */
 export interface IncomingMail {
   /** First value of a header, unfolded; empty where there is none. */
   header(name: string): string;
@@ -28,7 +28,7 @@ export interface IncomingMail {
   subject: string;
   /** The text that a person reads, without the returned mail. */
   text: string;
-  /** The same as it came, with the returned mail and with long lines; at most `MAX_TEXT_CHARS`. */
+  /** The same text with the returned mail and with uncut lines; at most `MAX_TEXT_CHARS`. */
   wholeText: string;
   /** The returned mail, or its headers; empty where there is none. */
   returned: string;
@@ -55,7 +55,7 @@ const withoutTags = (html: string): string =>
 
 /** A header that only a whole mail begins with. MTAs before MIME put the returned mail into the text of their report. */
 const RETURNED_HEADER = /^(?:received|return-path|dkim-signature|domainkey-signature|x-[a-z0-9-]+|mime-version):/i;
-/** The lines with which they announce it. */
+/** Lines with which MTAs announce the returned mail. */
 const RETURNED_FOLLOWS =
   /^[-= ]*(?:below this line is a copy|(?:the )?(?:original|unsent|returned|rejected) (?:message|mail)(?: headers?)?(?: follows| attached)?:?[-= .]*$|message headers? follows?|this is a copy of|(?:included|enclosed|attachment) is a copy|the header of the original|start of returned)/i;
 
@@ -83,7 +83,7 @@ function startOf(raw: Uint8Array): Uint8Array {
   return raw.subarray(0, end);
 }
 
-/** The body of a mail as it stands there: for a multipart whose boundary it does not hold. */
+/** The raw body, for a multipart mail whose boundary is missing from it. */
 function bareBody(raw: Uint8Array): string {
   const text = Buffer.from(raw.buffer, raw.byteOffset, Math.min(raw.length, MAX_READ_BYTES)).toString("utf8");
   const end = /\r?\n\r?\n/.exec(text);

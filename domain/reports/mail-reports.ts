@@ -2,17 +2,17 @@ import type { MailReportKind } from "../../db/entities/engagement.ts";
 import type { Vault } from "../crypto.ts";
 import { type MailRef, readUnsubscribeToken, unsubscribeTokensIn } from "../links.ts";
 import type { ClassifiedMail } from "./classify.ts";
-import type { MailReport } from "./record.ts";
+import type { MailReport, ReportFinding } from "./record.ts";
 
 /** Tokens of a returned mail that are verified at most: it has one or two of its own. */
 const MAX_TOKENS = 10;
 
 /**
- * The bounce or complaint that a classified mail is about one mail of ours; undefined for none, and for a delay, after which
- * the mail may still arrive. A report that names several recipients is about the members of a list or an alias, which is the
- * recipient of our mail: it bounced for good only when each of them did.
+ * The bounce or complaint that a classified mail reports of one sent mail; undefined for other mail, and for a delay,
+ * after which the sent mail may still arrive. A report that names several recipients is about the members of a list or
+ * an alias that was mailed: the bounce is hard only when it is hard for every member.
  */
-function kindOf({ recipients }: ClassifiedMail): Pick<MailReport, "kind" | "isSendersFault"> | undefined {
+function kindOf({ recipients }: ClassifiedMail): ReportFinding | undefined {
   const kinds = recipients.filter(({ isDelay }) => !isDelay);
   const has = (kind: string) => kinds.some((recipient) => recipient.kind === kind);
   const report = (kind: MailReportKind, isSendersFault = false) => ({ kind, isSendersFault });
@@ -28,8 +28,8 @@ function kindOf({ recipients }: ClassifiedMail): Pick<MailReport, "kind" | "isSe
 }
 
 /**
- * The mail of ours whose unsubscribe link a returned mail holds. Its Message-ID is no proof: a recipient can count to those
- * of other recipients.
+ * The sent mail whose unsubscribe link a returned mail holds. The Message-ID is no proof: it contains a number, and a
+ * recipient can count to those of other recipients.
  */
 function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | undefined {
   for (const token of unsubscribeTokensIn(returned, MAX_TOKENS)) {
@@ -41,7 +41,7 @@ function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | unde
 
 /**
  * The reports that a classified mail brings.
- * @param refs mails of the return paths that it came to; without any, the returned mail is asked
+ * @param refs mails of the return paths that it came to; without any, the returned mail's unsubscribe link decides
  */
 export function reportsOf(vault: Vault, mail: ClassifiedMail, refs: readonly MailRef[]): MailReport[] {
   const report = kindOf(mail);

@@ -16,7 +16,7 @@ const FAILURE_SENTENCE =
 /** An SMTP reply in the text of a report. */
 const SMTP_REPLY = /(?:^|[\s:'"<>[(])[45]\d{2}[- ](?:[45]\.\d{1,3}\.\d{1,3}|\S)|\(?#?[45]\.\d{1,3}\.\d{1,3}\)?/m;
 
-/** Answers of persons' mail programs, and of list servers, challenge systems and people who are away. */
+/** Automatic answers: of mail programs, list servers, challenge systems and people who are away. */
 const AUTOMATIC_ANSWER =
   /out of (?:the )?office|auto(?:matic|mated|matisch\w{0,10})?[ -]?(?:reply|response|answer|antwort)|autoreply|autoresponder|vacation|on (?:annual |sick |parental )?leave|away (?:from|until)|abwesen|absence|absent du|fuera de (?:la )?oficina|ausen|fuori (?:sede|ufficio)|afwezig|отсутств|автоответ|自动回复|自動回覆|不在(?:通知|の)|confirm (?:that )?you|verify (?:that )?you|challenge|thank you for (?:your (?:e-?mail|message|mail|inquiry)|contacting)|ticket|case (?:number|id)|subscri|moderator|awaiting approval/i;
 
@@ -30,9 +30,10 @@ const FINAL =
 const CERTAIN_REPLY = /(?:^|\s)[45]\d{2}[- ]#?[45]\.\d{1,3}\.\d{1,3}(?!\d)/m;
 
 /**
- * Whether the text, without a delivery status part, is the report of an MTA that a mail was not delivered. Three signs are
- * weighed: the sender is an MTA, the words are those of a report, and there is evidence of a mail: one that is returned, an
- * SMTP reply, or a recipient. A sender that is no MTA by its name needs all the words, and evidence that other mail lacks.
+ * Whether the text, without a delivery status part, is the report of an MTA that a mail was not delivered. Three signs
+ * are weighed: the sender is an MTA, the words are those of a report, and there is evidence of a mail: one that is
+ * returned, an SMTP reply, or a recipient. Where the sender's name is not that of an MTA, subject and text must both
+ * have such words, and the evidence must be of a kind that other mail lacks.
  */
 export function isPlainBounce(mail: IncomingMail): boolean {
   const { from, subject, text, returned } = mail;
@@ -45,7 +46,7 @@ export function isPlainBounce(mail: IncomingMail): boolean {
   const quotesServer = SMTP_REPLY.test(text);
   if (isSystem) {
     const hasEvidence = returned !== "" || quotesServer;
-    // A subject may repeat that of the mail, whatever words it has.
+    // A report's subject may repeat the mail's, so its words alone prove no failure.
     if (isNamed) return isSaid || isReport || hasEvidence || readRecipients(mail).length > 0;
     const isAutomatic = AUTOMATIC_ANSWER.test(subject) || (AUTOMATIC_ANSWER.test(text) && !quotesServer);
     return isSaid && !isAutomatic && (hasEvidence || listsRecipients(mail));
@@ -65,12 +66,12 @@ const OTHER_PERSON =
   /mail from|envelope-from|^\s*(?:from|sender|reply-to|return-path|message-id|subject)\s*:|contact|assistance|help|support@|do not reply|reporting-mta/i;
 /** Lines that name a recipient of the mail other than the one that failed: the header that is repeated, an alias. */
 const LESS_CERTAIN = /^\s*(?:to|cc)\s*:|(?:generated|expanded) from/i;
-/** Lines that are looked at for recipients: a report may name each of them several times. */
+/** Lines with recipients that are read at most: a report may name each recipient several times. */
 const MAX_MENTIONS = 4 * MAX_REPORTED;
 const ROLE = /^(?:post-?master|mailer-?daemon|abuse|hostmaster|root|no-?reply)@/;
 
 export const addressesIn = (text: string): string[] =>
-  // An address of Exchange within one of X.400 begins with its type.
+  // Inside an X.400 address, an address of Exchange begins with its type.
   [...text.matchAll(ADDRESS)].map(([address]) => address.toLowerCase().replace(/^smtp=|\.+$/g, ""));
 
 /** Words of a report about one recipient. */
@@ -79,7 +80,7 @@ export interface RecipientText {
   text: string;
 }
 
-/** What may stand before the address on a line that begins what a report says about one recipient. */
+/** Text that may stand before the address on the line that begins a recipient's entry. */
 const BEFORE_ENTRY =
   /^\s*(?:[-*•>] ?)?(?:[\w -]{0,24}(?:recipient|address)[\w ()]{0,12}\s*: ?)?(?:rfc822; ?|smtp[:;] ?)?["'<[(]{0,2}$/i;
 
@@ -91,7 +92,7 @@ interface Mention {
   indent: number | undefined;
 }
 
-/** The first address of each line: what else a line names is the address before forwarding, or the sender. */
+/** The first address of each line: further addresses are the one before forwarding, or the sender. */
 function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found: Mention[]; repeated: string[] } {
   const found: Mention[] = [];
   const repeated = new Set<string>();
@@ -111,7 +112,7 @@ function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found
   return { found, repeated: [...repeated] };
 }
 
-/** Lines that begin with an address name the recipients; those further to the right continue what a server says of one. */
+/** Lines that begin with an address name the recipients; lines with a deeper indent continue a server's reply. */
 function entriesOf(mentions: readonly Mention[]): readonly Mention[] {
   const begun = mentions.filter(({ indent }) => indent !== undefined);
   const least = Math.min(...begun.map(({ indent = 0 }) => indent));

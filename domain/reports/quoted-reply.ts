@@ -1,9 +1,9 @@
 import type { QuotedReply, ReplyStage } from "./reply-rules.ts";
 
 /**
- * How reports say which command a reply answers: Postfix ("in reply to"), Exim ("after"), Sendmail and Courier (">>>"),
- * DragonFly ("did not like our"), qmail, Yahoo, SendGrid, Gmail (numbered states) and others. The last that the text gives counts: transcripts list
- * the commands in their order.
+ * Phrases by which reports name the command that a reply answers: of Postfix ("in reply to"), Exim ("after"), Sendmail
+ * and Courier (">>>"), DragonFly ("did not like our"), qmail, Yahoo, SendGrid, Gmail (numbered states) and others. The
+ * last phrase of a text counts, because transcripts list the commands in order.
  */
 const STAGES: readonly { stage: ReplyStage; says: RegExp }[] = [
   {
@@ -33,16 +33,18 @@ function stageOf(text: string): ReplyStage | undefined {
   return last?.stage === "data" && NO_RECIPIENT.test(text) ? "rcpt" : last?.stage;
 }
 
-/** Text of Cisco's gateways before the reply that they quote; it says nothing itself. */
+/** Prefix that Cisco's gateways put before the reply that they quote; it does not describe the failure. */
 const GATEWAY_PREFIX =
   /\d\.\d\.\d - (?:unknown address error|bad destination host|other network problem)(?= ?\d{3}-?')/g;
 
 const ENHANCED = /(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])/g;
 const CODE = /(?<![\d.#-])([45]\d{2})(?=[ -]|:|$)/;
-/** Codes at the beginning of the further lines of one reply, which stand in the middle of its sentences. */
+/**
+ * Codes at the beginning of a reply's second and later lines: once the lines are joined, they interrupt its sentences.
+ */
 const FURTHER_CODES = /(?<=\S) [245]\d{2}[- ](?:[245]\.\d{1,3}\.\d{1,3} )?/g;
 
-/** Characters of a reply that are read: servers say what is wrong at its beginning. */
+/** Characters of a reply that are read: servers give the reason at its beginning. */
 const MAX_REPLY_CHARS = 4_000;
 
 const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " ").trim();
@@ -50,18 +52,18 @@ const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " "
 /**
  * Reads a reply as a report quotes it.
  * @param text the words of the reply
- * @param around text around it, which may say the command that it answers
+ * @param around text around it, which may name the command that it answers
  * @param status code that the report gives to the recipient
  */
 export function readReply(text: string, around = "", status = ""): QuotedReply {
   const words = squeeze(text.slice(0, MAX_REPLY_CHARS)).replace(GATEWAY_PREFIX, "");
   const codes = [...words.matchAll(ENHANCED)].map(([, found = ""]) => found);
-  // A code that says more than "other" is preferred, the one of the reply before that of the report.
+  // A code more specific than X.0.0 is preferred; the reply's codes come before the report's.
   const candidates = [...codes, status];
-  const telling = candidates.find((candidate) => candidate !== "" && !/^\d\.0\.0$/.test(candidate));
+  const specific = candidates.find((candidate) => candidate !== "" && !/^\d\.0\.0$/.test(candidate));
   const code = CODE.exec(words)?.[1];
   return {
-    status: telling ?? candidates.find((candidate) => candidate !== "") ?? "",
+    status: specific ?? candidates.find((candidate) => candidate !== "") ?? "",
     code: code === undefined ? undefined : Number(code),
     text: words.replace(FURTHER_CODES, " "),
     stage: stageOf(words) ?? stageOf(squeeze(around)),

@@ -15,20 +15,21 @@ import { emailRecord } from "../webhooks/records.ts";
 /** A bounce of one mail that its server had accepted, or a complaint about it. */
 export interface MailReport extends MailRef {
   kind: MailReportKind;
-  /**
-   * A soft bounce for the mail's content or its sender: it says nothing about the address, which it does not count against.
-   */
+  /** The soft bounce is about the mail's content or its sender, so it does not count against the address. */
   isSendersFault?: boolean;
 }
+
+/** A report without its mail. */
+export type ReportFinding = Omit<MailReport, keyof MailRef>;
 
 /** Soft bounces in a number of days after which an address is suppressed. */
 export type SoftBouncePolicy = Pick<Env, "SOFT_BOUNCES_TO_SUPPRESS" | "SOFT_BOUNCE_WINDOW_DAYS">;
 
 /**
- * - `recorded`: the report is a fact now
- * - `known`: it was one before; nothing changed
+ * - `recorded`: this call recorded the report
+ * - `known`: an earlier call recorded the report; this one changed nothing
  * - `unsettled`: the mail has left, and its outcome is not written yet; report it again in a moment
- * - `not_mailed`: there is no such mail, or it never left; nothing changed
+ * - `not_mailed`: there is no such mail, or it never left; the call changed nothing
  */
 export type ReportOutcome = "recorded" | "known" | "unsettled" | "not_mailed";
 
@@ -36,12 +37,11 @@ export type ReportOutcome = "recorded" | "known" | "unsettled" | "not_mailed";
 const REPORTS_AT_ONCE = 1_000;
 
 /**
- * Records reports about mails, each once per mail and kind: the fact, the suppression of the address that follows from it,
- * and the events of both. Reports about one send take the same few statements, however many they are, and up to 1,000 of
- * them a transaction of their own; in a transaction of the caller they join it. A report that is given again changes
- * nothing, also after its suppression was lifted; one about another mail suppresses the address again. Sends under way of a
- * team that has too many complaints by now are paused, also by a report that is given again: the process may have died in
- * between.
+ * Records reports, each once per mail and kind: the report, the suppression of the address that follows from it, and
+ * the events of both. The reports about one send share a few statements, and up to 1,000 of them one transaction;
+ * inside a caller's transaction they join it. A repeated report changes nothing, even if its suppression was lifted
+ * since; a report about another mail suppresses the address again. Afterwards the sends under way of a team with too
+ * many complaints are paused. A repeated report does that too: the process may have died before the pause.
  * @param tenant records only reports about its mails; of any tenant unless given
  * @returns the outcome of each report, in their order
  */
@@ -63,7 +63,7 @@ export async function recordReports(
       for (const mail of mails) outcomes.set(keyOf({ ...mail, sendId: send.id }), mail.outcome);
     }
   }
-  // After the commit, so that of reports that are recorded at the same time the last one sees all.
+  // After the commit: of calls that run at the same time, the last one then counts all complaints.
   const tenants = Map.groupBy(sends, ({ teamId, environment }) => `${teamId} ${environment}`);
   for (const [ofTenant] of tenants.values()) if (ofTenant) await pauseForComplaints(em, ofTenant);
   return reports.map((report) => outcomes.get(keyOf(report)) ?? "not_mailed");
@@ -103,7 +103,7 @@ async function readSends(em: EntityManager, ids: readonly string[], tenant?: Ten
 interface ReportedMail {
   seq: number;
   kind: MailReportKind;
-  /** It counts against the address. */
+  /** The report counts as a soft bounce of the address. */
   counts: boolean;
   email: string;
   emailSpelling: string | null;
@@ -114,7 +114,7 @@ interface ReportedMail {
 const rowsOf = ({ id }: ReportedSend, seqs: readonly number[]) =>
   sql`r.send_id = ${id} and r.seq = any(${seqs}::int[])`;
 
-/** The states of a mail that its server has, or may have. A bounce of one that is UNKNOWN leaves it so. */
+/** The states of a mail that its server has, or may have. A bounce leaves the state UNKNOWN as it is. */
 const MAILED = sql`('SENT', 'UNKNOWN')`;
 
 async function recordOfSend(
@@ -197,8 +197,8 @@ async function suppressReported(
 const LOCKS = 64;
 
 /**
- * Those of the addresses whose soft bounces have reached the limit. Of transactions that record bounces of one address at
- * the same time, each waits here for the one before it, so that the last of them sees all bounces.
+ * The addresses whose soft bounces have reached the limit. Transactions that record bounces of one address at the same
+ * time wait here for each other, so that the last one sees all bounces.
  */
 async function findOverLimit(
   em: EntityManager,

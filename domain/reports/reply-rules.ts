@@ -16,10 +16,10 @@ export interface QuotedReply {
 }
 
 interface ReplyRule {
-  /** Names the rule; for reports about what was decided why. */
+  /** Name of the rule, as `ReportedRecipient.rule` shows it. */
   name: string;
   kind: "hard" | "soft";
-  /** A soft bounce for the sender, its server or the message: the address is not at fault. */
+  /** The bounce is about the sender, its server or the message, not about the address. Only with kind `soft`. */
   isSendersFault?: true;
   /** Must match the text, where given. */
   says?: RegExp;
@@ -33,11 +33,11 @@ interface ReplyRule {
 
 /**
  * The address in brackets before the text, as Sendmail (`<a@b>... User unknown`) and Postfix (`<a@b>: Recipient address
- * rejected`) answer RCPT: the reply is about this address, whatever it answers.
+ * rejected`) answer RCPT: the reply is about this address, whichever command it answers.
  */
 const NAMES_ADDRESS = /<[^<> ]{1,320}>(?:\.\.\.|:)/;
 
-/** Words of a reply that is about the sender or the sending server, whatever else it says. */
+/** A reply with one of these words is about the sender or the sending server, even if it also names the recipient. */
 const NAMES_SENDER =
   /\bsender|\bfrom:|\bcall-?(?:back|out)|\bhelo\b|\behlo\b|mail from|your (?:domain|host|server)|\bip\b|\bclient\b|\bptr\b|\breverse\b|from (?:address|header)|password|credential/;
 
@@ -45,7 +45,7 @@ const isTemporary = ({ status, code }: QuotedReply): boolean =>
   status.startsWith("4.") || (/^(?:5\.0\.0)?$/.test(status) && code !== undefined && code < 500);
 
 /**
- * Whether a reply can be about the mailbox. One to DATA or the final dot is about the message: filters that accept
+ * Whether a reply can be about the mailbox. A reply to DATA or the final dot is about the message: filters that accept
  * every recipient write "user unknown" there too, so it does not prove that the mailbox is missing.
  */
 const isAboutMailbox = ({ stage, status, code, text }: QuotedReply): boolean => {
@@ -59,18 +59,18 @@ const isAboutMailbox = ({ stage, status, code, text }: QuotedReply): boolean => 
 const notAboutContent = ({ stage }: QuotedReply): boolean => stage !== "data";
 const notAboutSender = ({ stage }: QuotedReply): boolean => stage !== "other";
 
-/** Words for whom a mail is for. */
-const WHOM =
+/** Words for the recipient of a mail. */
+const RECIPIENT =
   "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)";
 const MISSING =
   "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|deliverable|recogni[sz]ed))";
-/** What may stand between "unknown" and "user". */
+/** Words that may stand between "unknown" and "user". */
 const QUALIFIERS =
   "(?:(?:or|local|virtual|final|delivery|destination|intended|valid|known|e-?mail|mail|smtp|user) ){0,3}";
 const NOT_THERE =
   "(?:exist|be (?:found|located)|found|located|listed|known|recogni[sz]ed|registered|valid\\b|available here|have an account)";
 
-/** The same in the languages of servers: words for the mailbox, then words for its absence. */
+/** "User unknown" in other languages: words for the mailbox, then words for its absence. */
 const TRANSLATIONS: readonly RegExp[] = [
   /(?:utilisateur|destinataire|adresse|compte|bo[iî]te).{0,40}(?:inconnu|inexistant|n'existe pas|invalide|introuvable)|aucun utilisateur/,
   /(?:usuario|destinatario|cuenta|buz[oó]n|casilla|direcci[oó]n).{0,40}(?:desconocid|inexistente|no (?:existe|es v[aá]lid|encontrad)|inv[aá]lid)|no existe (?:ese |esa |dicha |el |la )?(?:usuario|persona|cuenta|buz[oó]n)/,
@@ -88,29 +88,28 @@ const TRANSLATIONS: readonly RegExp[] = [
   /(?:사용자|수신자|계정|주소|받는 ?사람).{0,20}(?:없|존재하지)/,
 ];
 
-/** "User unknown" and its like, in the words of the servers. */
+/** All wordings of "user unknown". */
 const UNKNOWN_USER = new RegExp(
   [
-    `${MISSING}[ _]${QUALIFIERS}${WHOM}`,
-    `${WHOM}(?: name)?(?: \\S{1,120})?,? ?(?:is |was |are )?(?:${MISSING}|not known)`,
-    `no (?:such|valid) ${QUALIFIERS}(?:${WHOM}|destinat)`,
-    `(?:${WHOM}|\\be-?mail)\\b.{0,60}?(?:does not|doesn't|dosn't|do not|didn't|did not|cannot|could not|not|no longer) ${NOT_THERE}`,
+    `${MISSING}[ _]${QUALIFIERS}${RECIPIENT}`,
+    `${RECIPIENT}(?: name)?(?: \\S{1,120})?,? ?(?:is |was |are )?(?:${MISSING}|not known)`,
+    `no (?:such|valid) ${QUALIFIERS}(?:${RECIPIENT}|destinat)`,
+    `(?:${RECIPIENT}|\\be-?mail)\\b.{0,60}?(?:does not|doesn't|dosn't|do not|didn't|did not|cannot|could not|not|no longer) ${NOT_THERE}`,
     `(?:[>)"]|@\\S{1,255})[:,]? (?:is |was )?(?:unknown|not (?:found|known|exist)|(?:does not|doesn't) (?:exist|have an account))`,
     "(?:recipient|address) rejected\\.?(?= ?\\(|$)",
-    `not (?:a |an |our |my |one of our )(?:valid |known |existing |registered )?(?:member of|${WHOM})`,
-    `no (?:${WHOM}|one)\\b.{0,40}(?:by that name|with (?:that|this|such)|here|found|available for)`,
-    `(?:can't|cannot|could not|couldn't|unable to) (?:find|locate|validate|resolve|verify) (?:the |this |that |alias |such |any )?${WHOM}`,
-    `${WHOM} (?:\\S{1,120} )?(?:lookup|cannot be verified|not ok\\b)|incorrectly addressed|(?:bad|not in my valid)rcptto|missing home directory`,
+    `not (?:a |an |our |my |one of our )(?:valid |known |existing |registered )?(?:member of|${RECIPIENT})`,
+    `no (?:${RECIPIENT}|one)\\b.{0,40}(?:by that name|with (?:that|this|such)|here|found|available for)`,
+    `(?:can't|cannot|could not|couldn't|unable to) (?:find|locate|validate|resolve|verify) (?:the |this |that |alias |such |any )?${RECIPIENT}`,
+    `${RECIPIENT} (?:\\S{1,120} )?(?:lookup|cannot be verified|not ok\\b)|incorrectly addressed|(?:bad|not in my valid)rcptto|missing home directory`,
     "not (?:present |listed |found )?in (?:the |my |our |this )?(?:\\S{1,40} )?(?:directory|ldap)",
     ...TRANSLATIONS.map(({ source }) => source),
   ].join("|"),
 );
 
 /**
- * The rules, in the order in which they are asked: the first that fits decides, and a reply that fits none is a soft
- * bounce. Words come before codes, because servers and gateways give general codes to replies that say exactly what is
- * wrong; a code decides where the words say nothing. Only words that more than one server uses, or that a vendor documents,
- * stand here.
+ * The rules in order: the first that fits a reply decides, and a reply that fits none is a soft bounce. Rules on words
+ * come before rules on codes, because servers and gateways often give a general code to a reply with exact words. The
+ * words are those that more than one server uses, or that a vendor documents.
  */
 export const REPLY_RULES: readonly ReplyRule[] = [
   {
@@ -187,7 +186,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     kind: "soft",
     isSendersFault: true,
     says: /\bspam|\bube\b|unsolicited|\bbulk|virus|malware|phish|black ?list|block ?list|blocklisted|\brbl\b|dnsbl|spamhaus|barracuda|reputation|\bspf\b|\bdkim\b|dmarc|authenticat|reverse dns|\bptr\b|\brdns\b|policy|banned|not (?:rfc|compliant)|rfc ?(?:2?822|2821|532[12])(?![;\d])|content (?:rejected|refused|filter)|rejected (?:by|due|for)|sender.{0,40}(?:reject|refus|denied|invalid|not exist|unknown|verif|domain|block)|domain of sender|from: domain|client host|your (?:ip|host|server|domain|network)|sending (?:ip|domain|server)|greylist|graylist|try again later|prohibited|not authori[sz]ed|unauthori[sz]ed|permission|restrict|administrative|attachment|8-bit|header/,
-    // The prose of a report that quotes no server has such words in its advice.
+    // A report that quotes no server uses such words in its own advice.
     when: ({ code, status }) => code !== undefined || status !== "",
     source: "RFC 3463 X.6 and X.7; RFC 7372; sender guidelines of Gmail, Yahoo, Microsoft",
   },
@@ -208,7 +207,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     name: "no account at Yahoo",
     kind: "hard",
     says: /(?:doesn't|does not) have an? \S{1,120} account|\bdd not a valid recipient|mail action aborted, mailbox not found/,
-    // Yahoo's plain reports leave the code out, and with it what the reply answers.
+    // Without a code, a plain report of Yahoo does not show which command the reply answers.
     when: (reply) => reply.code !== undefined && !isTemporary(reply),
     source: "Yahoo, SMTP error reference: 554 delivery error: dd, which answers the message and is about the recipient",
   },
@@ -255,7 +254,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   },
 ];
 
-/** The name where no rule decided. */
+/** The name of the rule where none fits. */
 export const NO_RULE = "none fits";
 
 const SENDERS_CLASSES: ReadonlySet<StatusClass | undefined> = new Set<StatusClass>(["sender", "policy", "content"]);

@@ -2,7 +2,7 @@ import { createPublicKey, verify } from "node:crypto";
 import { z } from "zod";
 import type { MailRef } from "../links.ts";
 import { mailId, readMailId } from "../mail/message-id.ts";
-import type { MailReport } from "./record.ts";
+import type { MailReport, ReportFinding } from "./record.ts";
 import { forged, type ReportSource } from "./source.ts";
 
 /**
@@ -14,7 +14,9 @@ import { forged, type ReportSource } from "./source.ts";
 const SIGNATURE_HEADER = "x-twilio-email-event-webhook-signature";
 const TIMESTAMP_HEADER = "x-twilio-email-event-webhook-timestamp";
 
-/** SendGrid posts a batch again for 24 hours. Nothing says that it signs it anew, so an hour more is allowed for. */
+/**
+ * SendGrid repeats a batch for 24 hours, and its documents do not promise a new signature; one more hour is for clocks.
+ */
 const MAX_AGE_SECONDS = 25 * 3_600;
 
 /**
@@ -39,22 +41,26 @@ const event = z.object({
 });
 
 type Event = z.infer<typeof event>;
-type Finding = Omit<MailReport, "sendId" | "seq">;
 
 /** Classes of bounces that are about the address. */
 const ABOUT_THE_ADDRESS = new Set(["Invalid Address", "Unclassified"]);
-/** Those about the mail or its sender. */
+/** Classes of bounces that are about the mail or its sender. */
 const ABOUT_THE_SENDER = new Set(["Content", "Reputation", "Frequency or Volume Too High"]);
 
 /** Reasons for which a mail is dropped that are about the address: an earlier mail to it came back. */
-const DROPPED: ReadonlyMap<string, Finding> = new Map([
+const DROPPED: ReadonlyMap<string, ReportFinding> = new Map([
   ["Bounced Address", { kind: "bounce:hard" }],
   ["Invalid", { kind: "bounce:hard" }],
   ["Spam Reporting Address", { kind: "complaint" }],
   ["Unsubscribed Address", { kind: "bounce:soft" }],
 ]);
 
-function findingOf({ event, type, bounce_classification: classification, reason = "" }: Event): Finding | undefined {
+function findingOf({
+  event,
+  type,
+  bounce_classification: classification,
+  reason = "",
+}: Event): ReportFinding | undefined {
   switch (event) {
     case "bounce": {
       const isHard = type === "bounce" && ABOUT_THE_ADDRESS.has(classification ?? "Unclassified");

@@ -1,26 +1,15 @@
+import { isObject, type JsonObject, parseObject } from "../json-object.ts";
 import { MAX_REPORTED } from "./delivery-status.ts";
 import { readReply } from "./quoted-reply.ts";
 import { classifyReply } from "./reply-rules.ts";
-import { isComplaint, type ReportedRecipient } from "./report.ts";
+import { isComplaint, type ReportedRecipient, reportedRecipient } from "./report.ts";
 
-type Json = Record<string, unknown>;
-
-const isObject = (value: unknown): value is Json =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
-const listOf = (value: unknown): Json[] => (Array.isArray(value) ? value.slice(0, MAX_REPORTED).filter(isObject) : []);
-const addressOf = (recipient: Json): string => textOf(recipient["emailAddress"]).toLowerCase();
+const listOf = (value: unknown): JsonObject[] =>
+  Array.isArray(value) ? value.slice(0, MAX_REPORTED).filter(isObject) : [];
+const addressOf = (recipient: JsonObject): string => textOf(recipient["emailAddress"]).toLowerCase();
 
-function parseObject(text: string): Json | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function bounced(bounce: Json): ReportedRecipient[] {
+function bounced(bounce: JsonObject): ReportedRecipient[] {
   return listOf(bounce["bouncedRecipients"]).map((recipient) => {
     const reply = readReply(textOf(recipient["diagnosticCode"]), "", textOf(recipient["status"]));
     const isPermanent = bounce["bounceType"] === "Permanent";
@@ -33,22 +22,18 @@ function bounced(bounce: Json): ReportedRecipient[] {
   });
 }
 
-function complained(complaint: Json): ReportedRecipient[] {
+function complained(complaint: JsonObject): ReportedRecipient[] {
   const kind = isComplaint(textOf(complaint["complaintFeedbackType"])) ? "complaint" : "none";
-  return listOf(complaint["complainedRecipients"]).map((recipient) => ({
-    address: addressOf(recipient),
-    kind,
-    isDelay: false,
-    isSendersFault: false,
-    rule: "SES: complaint",
-  }));
+  return listOf(complaint["complainedRecipients"]).map((recipient) =>
+    reportedRecipient(addressOf(recipient), kind, "SES: complaint"),
+  );
 }
 
 /**
  * Reads a notification of Amazon SES that SNS sent as mail: JSON, alone or as the message of SNS's own JSON, and a footer.
  * @returns undefined for any other text
  */
-export function readNotification(text: string): ReportedRecipient[] | undefined {
+export function readMailedNotification(text: string): ReportedRecipient[] | undefined {
   const [body = ""] = text.trimStart().split("\n--\n", 1);
   if (!body.startsWith("{")) return undefined;
   // Lines of JSON that the mail broke stay JSON without the breaks: it has none inside a text.

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { kysely, ofTenant } from "../../db/orm.ts";
+import type { FetchText } from "../fetch-text.ts";
 import { readMailId } from "../mail/message-id.ts";
-import type { FetchText } from "./fetch-text.ts";
-import type { MailReport } from "./record.ts";
+import type { ReportFinding } from "./record.ts";
 import { type SnsMessage, SnsVerifier } from "./sns.ts";
 import { forged, type ReportSource } from "./source.ts";
 
@@ -24,17 +24,16 @@ const notification = z.object({
 });
 
 type Notification = z.infer<typeof notification>;
-type Finding = Omit<MailReport, "sendId" | "seq">;
 
 /** Subtypes of a transient bounce that are about the mail. */
 const ABOUT_THE_MAIL = new Set(["ContentRejected", "AttachmentRejected", "MessageTooLarge"]);
-/** Feedback types (RFC 5965, RFC 6430, RFC 6591) of a complaint that say something else than that the mail was unwanted. */
+/** Feedback types (RFC 5965, RFC 6430, RFC 6591) that do not report an unwanted mail. */
 const NO_COMPLAINT = new Set(["auth-failure", "not-spam"]);
 
-/** A permanent bounce that is no word on the mailbox: its owner has unsubscribed by a link of SES. */
+/** A permanent bounce that is not about the mailbox: its owner has unsubscribed by a link of SES. */
 const UNSUBSCRIBED = "UnsubscribedRecipient";
 
-function findingOf({ eventType, notificationType, bounce, complaint }: Notification): Finding | undefined {
+function findingOf({ eventType, notificationType, bounce, complaint }: Notification): ReportFinding | undefined {
   switch (eventType ?? notificationType) {
     case "Bounce": {
       if (!bounce) return undefined;
@@ -72,7 +71,7 @@ export function sesSource(fetchText: FetchText): ReportSource<SnsMessage> {
 
     async confirm(em, message, source) {
       if (message.Type !== "SubscriptionConfirmation") return;
-      // Of two topics at once, the first one to get here is the webhook's.
+      // Of two topics that are confirmed at once, the first one becomes the webhook's.
       const { numUpdatedRows } = await kysely(em)
         .updateTable("report_sources")
         .set({ topic_arn: message.TopicArn })

@@ -1,7 +1,7 @@
 import { type KeyObject, verify, X509Certificate } from "node:crypto";
 import { z } from "zod";
 import { ApiError, UNAVAILABLE_RETRY_SECONDS } from "../errors.ts";
-import type { FetchText } from "./fetch-text.ts";
+import type { FetchedText, FetchText } from "../fetch-text.ts";
 import { forged, hostOfTopic } from "./source.ts";
 
 /**
@@ -42,7 +42,7 @@ export function signedText(message: Readonly<Record<string, unknown>> & Pick<Sns
   return fields.map((field) => `${field}\n${message[field]}\n`).join("");
 }
 
-/** SHA-1 is what version 1 uses, which is still the default of a topic. */
+/** Version 1 uses SHA-1 and is still the default of a topic. */
 const ALGORITHMS = { "1": "RSA-SHA1", "2": "RSA-SHA256" } as const;
 
 /**
@@ -55,7 +55,7 @@ const MAX_AGE_MS = 7_200_000;
 const CERTIFICATE_LIFETIME_MS = 86_400_000;
 /** Certificates that are kept: one or two for each region. */
 const MAX_CERTIFICATES = 100;
-/** Nothing else on the host is loaded: other paths may answer with a text that a client of SNS has chosen. */
+/** The only path of the host that is loaded: others may answer with a text that a client of SNS has chosen. */
 const CERTIFICATE_PATH = /^\/SimpleNotificationService-[0-9a-zA-Z]{16,64}\.pem$/;
 
 const unavailable = (message: string, cause?: unknown): ApiError =>
@@ -66,7 +66,10 @@ interface LoadedKey {
   until: number;
 }
 
-/** Answers of 4xx that may be others in a moment: providers give up where this service answers with 4xx itself. */
+/**
+ * 4xx statuses that may pass. This service answers 503 for them, because a provider does not repeat a request that got
+ * a 4xx.
+ */
 const PASSING: ReadonlySet<number> = new Set([403, 408, 429]);
 
 /** Reads messages of SNS that are signed. */
@@ -138,7 +141,7 @@ export class SnsVerifier {
     return certificate.publicKey;
   }
 
-  async #load(url: URL): ReturnType<FetchText> {
+  async #load(url: URL): Promise<FetchedText> {
     try {
       return await this.#fetchText(url);
     } catch (error) {

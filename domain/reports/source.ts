@@ -27,7 +27,7 @@ export interface ProviderRequest {
 export interface ReportSource<Message = unknown> {
   /**
    * Reads a request that the provider has signed for this webhook.
-   * @throws {ApiError} 401 for one that it has not, 503 while that cannot be known
+   * @throws {ApiError} 401 for one that it has not signed, 503 while the signature cannot be checked
    */
   verify(request: ProviderRequest, source: SourceRow): Promise<Message>;
   /** The reports in a message; none in one about something else. */
@@ -38,7 +38,7 @@ export interface ReportSource<Message = unknown> {
 
 /**
  * The refusal of a request that its provider has not signed, or not for this webhook. It is counted as a failed
- * authentication. No code is of its own: a provider reads the status alone.
+ * authentication. It has no error code of its own, because a provider reads the status alone.
  */
 export const forged = (problem: string): ApiError => new ApiError("api_key_invalid", problem);
 
@@ -51,7 +51,7 @@ export const SOURCE_PATHS = { SES: "/hooks/ses", SENDGRID: "/hooks/sendgrid" } a
 /** No rotation of SIGNING_SECRET changes the token: a provider keeps the URL for years. */
 const signatureOf = (vault: Vault, id: string): string => vault.hash("report-source", id);
 
-/** The path of a provider's webhook, which knows it by a signed token. Keep it secret. */
+/** The path of a provider's webhook: a signed token in it names the webhook. Keep it secret. */
 export const pathOfSource = (vault: Vault, { id, provider }: Pick<SourceRow, "id" | "provider">): string =>
   `${SOURCE_PATHS[provider]}/${id.slice(ID_PREFIX.reportSource.length + 1)}.${signatureOf(vault, id)}`;
 
@@ -110,7 +110,7 @@ export async function addSource(
 }
 
 /**
- * Sets the topic or the public key of a webhook anew.
+ * Replaces the topic or the public key of a webhook.
  * @throws {ApiError} `not_found`, `validation_failed`
  */
 export async function changeSource(

@@ -9,7 +9,7 @@ const ANSWER_HEADERS = ["x-autoreply", "x-autorespond", "x-autoresponder", "x-au
 const ANSWER_SUBJECT =
   /^(?:auto(?:matic|mated|matische)?[ -]?(?:reply|response|answer|antwort)|auto ?: |out of (?:the )?office|away from|on vacation|abwesen|réponse automatique|respuesta automática|risposta automatica|自动回复|自動回覆|不在)/i;
 
-/** Whether a program answers with this mail, or reports by it. */
+/** Whether a program wrote this mail as an answer or a report. */
 function isAutomatic(mail: IncomingMail): boolean {
   if (/^multipart\/report\b/i.test(mail.header("content-type"))) return true;
   if (/^(?:bulk|junk|list|auto_reply)$/i.test(mail.header("precedence").trim())) return true;
@@ -23,9 +23,9 @@ function isAutomatic(mail: IncomingMail): boolean {
 }
 
 /**
- * Whether a mail to an unsubscribe address asks to unsubscribe: each does, whatever it says, but those of programs that
- * answer or report (RFC 3834). The address is the authority, as a link is: `From` is not asked, because people have several
- * addresses.
+ * Whether a mail to an unsubscribe address asks to unsubscribe: every mail does, except one that a program wrote as an
+ * answer or a report (RFC 3834). The address is the authority, as a link is: `From` is not read, because people have
+ * several addresses.
  * @param sender of the envelope; empty for reports and most automatic answers (RFC 5321, 4.5.5)
  */
 export async function isUnsubscribeRequest(raw: Uint8Array, sender: string): Promise<boolean> {

@@ -4,19 +4,19 @@ import type { SendingKey } from "./keys.ts";
 import { type DnsRecord, type DomainRecords, dkimRecord } from "./records.ts";
 
 /**
- * How a record is found in DNS. `missing`: there is none. `wrong`: there is one that does not do. `unknown`: DNS did not
- * answer.
+ * The state of a record in DNS. `missing`: there is none. `wrong`: there is one, with another content than needed.
+ * `unknown`: DNS did not answer.
  */
 export type RecordState = "ok" | "missing" | "wrong" | "unknown";
 
-/** What a look-up of a record gave. */
+/** The result of looking a record up. */
 export interface RecordCheck {
-  /** What is expected. */
+  /** The record that is expected. */
   record: DnsRecord;
   state: RecordState;
-  /** The records of its name that are of its kind. */
+  /** The records with its name and of its kind. */
   found: string[];
-  /** What there is to do; absent where nothing is. */
+  /** The next step of the domain's owner or the operator; absent where there is none. */
   todo?: string;
 }
 
@@ -57,7 +57,7 @@ export function openLookup(servers: readonly string[] = []): DnsLookup {
 
 type Finding = Omit<RecordCheck, "record">;
 
-const published = ({ name, type }: DnsRecord, done = "publish"): string => `${done} the ${type} record of ${name}`;
+const todoOf = ({ name, type }: DnsRecord, verb = "publish"): string => `${verb} the ${type} record of ${name}`;
 
 /** Looks up every record of a domain. */
 export async function checkRecords(dns: DnsLookup, { records, keys, spfTerms }: DomainRecords): Promise<RecordCheck[]> {
@@ -105,15 +105,15 @@ const tagsOf = (text: string): Map<string, string> =>
 async function checkDkim(dns: DnsLookup, record: DnsRecord, key: SendingKey | undefined): Promise<Finding> {
   const found = await dns.texts(record.name);
   const [only] = found;
-  if (only === undefined) return { state: "missing", found, todo: published(record) };
+  if (only === undefined) return { state: "missing", found, todo: todoOf(record) };
   // RFC 6376, section 3.6.2.2: the result of several records is undefined.
   if (found.length > 1) return { state: "wrong", found, todo: `remove all TXT records of ${record.name} but this one` };
   const [expected, tags] = [tagsOf(record.value), tagsOf(only)];
   const version = tags.get("v") ?? "DKIM1";
-  // Without `k`, a key is one of RSA.
+  // Without `k`, the key is an RSA key.
   const isSame =
     tags.get("p") === expected.get("p") && (tags.get("k") ?? "rsa") === expected.get("k") && version === "DKIM1";
-  if (!isSame) return { state: "wrong", found, todo: published(record, "replace") };
+  if (!isSame) return { state: "wrong", found, todo: todoOf(record, "replace") };
   return { state: "ok", found, ...(key?.use === "waiting" && { todo: `domain:activate --key ${key.id}` }) };
 }
 
@@ -131,27 +131,27 @@ async function checkDmarc(dns: DnsLookup, record: DnsRecord): Promise<Finding> {
     }
     return { state: "ok", found };
   }
-  return { state: "missing", found: [], todo: published(record) };
+  return { state: "missing", found: [], todo: todoOf(record) };
 }
 
 async function checkMailServer(dns: DnsLookup, record: DnsRecord): Promise<Finding> {
   const found = await dns.mailServers(record.name);
   // A host that is empty says that the domain takes no mail (RFC 7505).
   if (found.some((server) => /^\d+ \S/.test(server))) return { state: "ok", found };
-  return { state: found.length === 0 ? "missing" : "wrong", found, todo: published(record) };
+  return { state: found.length === 0 ? "missing" : "wrong", found, todo: todoOf(record) };
 }
 
 /** Look-ups that a server makes for an SPF record at most (RFC 7208, section 4.6.4). */
 const MAX_SPF_LOOKUPS = 10;
 const SPF = /^v=spf1(?: |$)/i;
-/** Mechanisms that make a look-up. */
+/** Mechanisms that cost a look-up. */
 const ASKING = /^(?:include:|redirect=|a(?:[:/]|$)|mx(?:[:/]|$)|ptr(?::|$)|exists:)/;
 
-/** The mechanisms that an SPF record passes mail by, its own and those of the records that it includes. */
+/** The mechanisms by which an SPF record passes mail, with those of the records that it includes. */
 class SpfTerms {
   readonly terms = new Set<string>();
   #lookups = 0;
-  /** Why it cannot be used. */
+  /** Why the record cannot be used. */
   problem: string | undefined;
   readonly #dns: DnsLookup;
 
@@ -161,7 +161,7 @@ class SpfTerms {
 
   async add(record: string): Promise<void> {
     for (const term of record.toLowerCase().split(/\s+/).slice(1)) {
-      // A mechanism with another sign fails mail.
+      // A mechanism with another qualifier does not pass mail.
       if (/^[-~?]/.test(term)) continue;
       const mechanism = term.replace(/^\+/, "");
       this.terms.add(mechanism);
@@ -182,7 +182,9 @@ class SpfTerms {
     else await this.add(record);
   }
 
-  /** Whether the record names a server: by the mechanism itself, or by networks that hold all of its addresses. */
+  /**
+   * Whether the record passes the mail of a server: by its mechanism, or by networks that hold all of its addresses.
+   */
   async covers(term: string): Promise<boolean> {
     if (this.terms.has(term)) return true;
     const [, kind, host = ""] = /^(a|ip4|ip6):(.+)$/.exec(term) ?? [];
@@ -207,7 +209,7 @@ class SpfTerms {
 async function checkSpf(dns: DnsLookup, record: DnsRecord, expected: readonly string[]): Promise<Finding> {
   const found = (await dns.texts(record.name)).filter((text) => SPF.test(text));
   const [only] = found;
-  if (only === undefined) return { state: "missing", found, todo: published(record) };
+  if (only === undefined) return { state: "missing", found, todo: todoOf(record) };
   // RFC 7208, section 4.5: several records are an error.
   if (found.length > 1) return { state: "wrong", found, todo: `join the SPF records of ${record.name} into one` };
   const spf = new SpfTerms(dns);

@@ -18,18 +18,18 @@ export interface SendingKey {
   algorithm: DkimAlgorithm;
   /** As its record in DNS has it, base64 */
   publicKey: string;
-  /** Since when it may sign; null while its record is not known to be in DNS */
+  /** When it was activated; null before, while its record is not known to be in DNS */
   activeSince: Date | null;
   /**
-   * `waiting` for its record; `signing`; `replaced` by a newer one of its algorithm, while mails that it signed may still
-   * be under way.
+   * `waiting` for its record; `signing`; or `replaced` by a newer key of its algorithm, while mails that it signed may
+   * still be under way.
    */
   use: "waiting" | "signing" | "replaced";
-  /** Of a replaced key: since when */
+  /** When another key replaced it; null for other keys */
   replacedAt: Date | null;
 }
 
-/** What signing needs of a key; the private one is sealed. */
+/** The parts of a key that signing needs; its private part is sealed. */
 export type SealedKey = Pick<SendingKey, "id" | "domain" | "selector" | "algorithm"> & { encryptedPrivateKey: string };
 
 /** Binds an encrypted key to its row. */
@@ -38,7 +38,7 @@ export const dkimKeyContext = (id: string): string => `dkim_keys/${id}/private_k
 /** The domain of an address in ASCII, as DNS has it. */
 export const domainOf = (address: string): string => domainToASCII(addressDomain(address));
 
-/** RFC 8301 asks for 1,024 bits at least, and for 2,048 of one who chooses; a longer key exceeds what some servers verify. */
+/** RFC 8301 requires 1,024 bits and recommends 2,048; some servers do not verify longer keys. */
 const RSA_BITS = 2_048;
 /** Ed25519's public key is the end of its SPKI, and the record holds it alone (RFC 8463, section 4). */
 const ED25519_BYTES = 32;
@@ -46,7 +46,7 @@ const SELECTOR_LETTERS = 6;
 
 const makeKeyPair = promisify(generateKeyPair);
 
-/** Named by the day. Teams may share a domain, and its DNS with it, so the name has random letters besides. */
+/** A selector with today's date. It has random letters too, because teams may share a domain and its DNS. */
 function newSelector(): string {
   const day = new Date().toISOString().slice(0, 10).replaceAll("-", "");
   const letters = Array.from({ length: SELECTOR_LETTERS }, () => randomInt(36).toString(36)).join("");
@@ -54,10 +54,11 @@ function newSelector(): string {
 }
 
 /**
- * Makes the first or the next key of an algorithm for a tenant's domain. It signs nothing until it is activated. Call it
- * outside a transaction: an RSA key takes a while to make.
+ * Makes the first or the next key of an algorithm for a tenant's domain. It does not sign until it is activated. Call
+ * it outside a transaction: an RSA key takes a while to make.
  * @param domain in ASCII
- * @throws {ApiError} `resource_already_exists` for a first key where there is one, `not_found` for a next one without it
+ * @throws {ApiError} `resource_already_exists` when `isFirst` and there is a key, `not_found` when not `isFirst` and
+ *   there is none
  */
 export async function addKey(
   em: EntityManager,
@@ -131,8 +132,8 @@ export async function readKey(em: EntityManager, tenant: Tenant, id: string): Pr
 }
 
 /**
- * Lets a key sign from the next slice of a send on, instead of the one before it of the same domain and algorithm. One that
- * signs already stays as it is; one that was replaced takes over again.
+ * Lets a key sign in place of the present one of its domain and algorithm, from the next slice of a send on. A key that
+ * signs already is not changed; a replaced key may be activated again.
  * @throws {ApiError} `not_found`
  */
 export async function activateKey(em: EntityManager, tenant: Tenant, id: string): Promise<SendingKey> {
@@ -149,7 +150,7 @@ export async function activateKey(em: EntityManager, tenant: Tenant, id: string)
 
 /**
  * Deletes a key.
- * @param force also one that signs: the key before it signs again, or none
+ * @param force deletes a key that signs, too: the key before it signs again, or none does
  * @throws {ApiError} `not_found`; `resource_state_invalid` for a key that signs
  */
 export async function removeKey(
@@ -184,7 +185,7 @@ export const signingKeys = (em: EntityManager, tenant: Tenant, domain: string): 
     .orderBy("id", "desc")
     .execute();
 
-/** @throws {Error} when no key of ENCRYPTION_KEYS opens it: its mails must not leave without a signature */
+/** @throws {Error} when no key of ENCRYPTION_KEYS opens it, so that no mail leaves without its signature */
 export function openKey(vault: Vault, { id, encryptedPrivateKey, ...key }: SealedKey): DkimKey {
   const der = Buffer.from(vault.decrypt(encryptedPrivateKey, dkimKeyContext(id)), "base64");
   return { ...key, privateKey: createPrivateKey({ key: der, format: "der", type: "pkcs8" }) };

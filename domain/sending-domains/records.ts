@@ -13,7 +13,7 @@ export interface DnsRecord {
   value: string;
 }
 
-/** The records of a sending domain, and what they are made of. */
+/** The records of a sending domain, with the keys and SPF mechanisms behind them. */
 export interface DomainRecords {
   records: DnsRecord[];
   /** Keys whose records are among them. */
@@ -25,7 +25,7 @@ export interface DomainRecords {
   spfTerms: string[];
 }
 
-/** The mechanisms by which providers ask to be named; of other relays it is their host. */
+/** The mechanisms that providers ask their customers to publish. Other relays are named by their host. */
 const PROVIDER_TERMS: Partial<Record<AccountProvider, string>> = {
   GOOGLE: "include:_spf.google.com",
   MICROSOFT: "include:spf.protection.outlook.com",
@@ -40,7 +40,7 @@ function hostTerm(host: string): string {
   return isIPv6(host) ? `ip6:${host}` : `a:${domainToASCII(host)}`;
 }
 
-/** The SPF mechanisms of the accounts that a tenant sends from a domain with. */
+/** The SPF mechanisms of the accounts with which a tenant sends from a domain. */
 async function spfTermsOf(em: EntityManager, tenant: Tenant, domain: string): Promise<string[]> {
   const accounts = await kysely(em)
     .selectFrom("email_accounts")
@@ -66,10 +66,10 @@ export const dkimRecord = ({ selector, domain, algorithm, publicKey }: SendingKe
   value: `v=DKIM1; k=${algorithm}; p=${publicKey}`,
 });
 
-/** `~all`: a failure that DMARC may still outweigh, as forwarded mail needs. */
+/** `~all`: mail from other servers fails softly, so that forwarded mail may still pass DMARC by its signature. */
 const spfValue = (terms: readonly string[]): string => ["v=spf1", ...terms, "~all"].join(" ");
 
-/** Stands for the host that only the operator knows. */
+/** Stands in for a host that only the operator knows. */
 const INTAKE_SERVER = "<the mail server in front of the intake>";
 
 /**
@@ -97,7 +97,7 @@ export async function recordsOf(
   ];
   if (returnPathDomain !== undefined) {
     records.push({ purpose: "return path", name: returnPathDomain, type: "MX", value: `10 ${INTAKE_SERVER}` });
-    // SPF is checked for the envelope sender. Where that is the domain itself, its record is there already.
+    // SPF is checked for the envelope sender. Where its domain is the sending domain, the record above serves.
     if (returnPathDomain !== domain) records.push(...spf("return path SPF", returnPathDomain));
   }
   return { records, keys, spfTerms };

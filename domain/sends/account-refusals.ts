@@ -20,7 +20,7 @@ export interface Refusal {
 /** Refusals of an account in a row. */
 export interface Refusals {
   count: number;
-  /** Seconds since the first of them. */
+  /** Seconds since the first of these refusals. */
   lastedSeconds: number;
 }
 

@@ -8,7 +8,7 @@ export const COMPLAINT_WINDOW_DAYS = 30;
 /** A send that an operator resumed is paused again when the rate has risen by so much since. */
 export const COMPLAINT_RISE = 0.0005;
 
-/** Why a send is paused whose team has too many complaints. */
+/** The pause reason of a send whose team has too many complaints. */
 export type ComplaintPause = "complaint_rate_exceeded";
 export const COMPLAINT_PAUSE: ComplaintPause = "complaint_rate_exceeded";
 

@@ -142,8 +142,8 @@ export function pauseSend(em: EntityManager, sendId: string, pauseReason: string
 }
 
 /**
- * PAUSED to SENDING, or to SCHEDULED when its time has not come. One that complaints paused before takes the present
- * complaint rate as the one from which a further rise counts.
+ * PAUSED to SENDING, or to SCHEDULED when its time has not come. For a send that complaints had paused, the present
+ * complaint rate is the one from which a further rise counts.
  */
 export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
   return transaction(em, async (tx) => {
@@ -170,9 +170,9 @@ export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSe
 }
 
 /**
- * Pauses a team's sends that are SENDING while its complaint rate has reached the limit of each: the threshold, or a rise
- * since an operator resumed it. None of them stages a recipient once this has committed. Without such a send it is one
- * statement, which computes no rate while none is SENDING.
+ * Pauses each SENDING send of a team whose limit the team's complaint rate has reached: the threshold, or a rise since
+ * an operator resumed the send. A paused send stages no recipient once this has committed. When there is no send to
+ * pause, this is one statement, which computes the rate only if a send is SENDING.
  */
 export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Promise<void> {
   const overLimit = (from: EntityManager) =>
@@ -185,7 +185,7 @@ export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Pro
       .orderBy("s.id");
   if ((await overLimit(em).execute()).length === 0) return;
   await transaction(em, async (tx) => {
-    // A send that an operator resumes at this moment has a new limit once its lock is free.
+    // Read again under the lock: an operator's resume at this moment sets a new limit.
     for (const { id } of await overLimit(tx).forUpdate().execute()) {
       await move(tx, id, { from: ["SENDING"], to: "PAUSED", pauseReason: COMPLAINT_PAUSE });
       await sql`update sends set complaint_rate = ${complaintRate(tenant)} where id = ${id} and ${ofTenant(tenant)}`.execute(

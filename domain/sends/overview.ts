@@ -9,7 +9,7 @@ export interface SendsOverview {
   byStatus: Record<SendStatus, number>;
   /** Sends that a failure paused: they continue only when an operator resumes them. */
   needingOperator: number;
-  /** Those of them that the complaint rate of their team paused. */
+  /** Those that the complaint rate of their team paused. */
   pausedForComplaints: number;
   /** Seconds for which the recipient that has waited longest could have been mailed; 0 when none waits. */
   queueAgeSeconds: number;

@@ -3,9 +3,9 @@ import { bare, full, type MailRef, trimSlash } from "../links.ts";
 import { isRedirectable, type TrackedUrls } from "../mail/tracked-body.ts";
 
 /*
- * A pixel's URL is /o/{mail} and a link's is /l/{mail}/{link}. {mail} names a row of the ledger and its signature; {link} holds
- * the address itself, signed together with the send. So a link leads where its mail pointed without a look at the database,
- * and a mail costs one signature, however many links it has.
+ * A pixel's URL is /o/{mail} and a link's is /l/{mail}/{link}. {mail} names a row of the ledger and its signature;
+ * {link} holds the address itself, signed together with the send. So the service redirects a link without reading the
+ * database, and a mail costs one signature, however many links it has.
  */
 
 /**
@@ -26,13 +26,13 @@ export function trackedUrls(vault: Vault, publicUrl: string, sendId: string, pla
   };
 }
 
-/** The part of the URLs in which the mails of a send differ. */
+/** The part of the URLs that differs between the mails of a send. */
 export function mailToken(vault: Vault, { sendId, seq }: MailRef): string {
   const row = seq.toString(36);
   return `${row}.${vault.sign("tracking", "mail", bare("send", sendId), row)}`;
 }
 
-/** Reads the mail that a pixel's URL belongs to; undefined for one that this service did not sign. */
+/** Reads the mail that a pixel's URL belongs to; undefined for a URL that this service did not sign. */
 export function readOpen(vault: Vault, mail: string): MailRef | undefined {
   const [send = "", row = "", signature = "", ...rest] = mail.split(".");
   if (rest.length > 0 || !vault.verify(signature, "tracking", "mail", send, row)) return undefined;

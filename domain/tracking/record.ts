@@ -14,13 +14,13 @@ export interface Hit extends MailRef {
   kind: EngagementKind;
   /** Milliseconds since 1970 */
   at: number;
-  /** Why it is not its recipient's, as far as the request tells */
+  /** The cause of an automatic hit, as far as the request shows it; null for other hits */
   cause: AutomaticCause | null;
   /** The author's address of the link; null for an open */
   url: string | null;
 }
 
-/** How many hits of a batch were recorded, by kind and cause; the cause of those that count is null. */
+/** How many hits of a batch were recorded, by kind and cause; the cause is null for hits that count. */
 export interface RecordedHits {
   kind: EngagementKind;
   cause: AutomaticCause | null;
@@ -28,20 +28,20 @@ export interface RecordedHits {
 }
 
 /**
- * Time after the server took a mail in which no person has read it and followed a link: gateways follow links when they
- * take a mail in.
+ * A click this soon after the server accepted the mail is automatic: gateways follow links when they receive a mail,
+ * and a person needs longer to read it.
  */
 const TOO_SOON = sql.lit("1 second");
 
 /**
- * Records hits, and emits an event for each one that counts. Only hits on the same mail wait for each other. Hits on a mail
- * that the ledger does not have are left out.
- * @param batchId names the hits: a second call records those that the first call did not have, and no other again
+ * Records hits, and emits an event for each one that counts. Only hits on the same mail wait for each other. Hits on a
+ * mail that the ledger does not have are left out.
+ * @param batchId id of the batch: a second call records only the hits that the first call did not have
  * @param hits of the batch, in the same order in each call
  */
 export function recordHits(em: EntityManager, batchId: string, hits: readonly Hit[]): Promise<RecordedHits[]> {
   return transaction(em, async (tx) => {
-    // It locks the row, so that of two processes with the same batch one waits for the other.
+    // The upsert locks the row: of two processes with the same batch, one waits for the other.
     const { rows: batches } = await executePrepared(
       tx,
       "hits_batch",
@@ -51,8 +51,9 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
     );
     const fresh = hits.slice(batches[0]?.recorded ?? 0);
     if (fresh.length === 0) return [];
-    // The triggers of `engagements` hold these mails' rows of the ledger, those of new counts after those of changed ones:
-    // two calls would deadlock. Held in one order before, they also have their last state below.
+    // The triggers of `engagements` lock these rows of the ledger: first for changed counts, then for new ones, so two
+    // calls could deadlock. This statement locks the rows before that, in one order, and the next one reads their
+    // latest state.
     await executePrepared(
       tx,
       "hits_hold",
@@ -94,7 +95,7 @@ export function recordHits(em: EntityManager, batchId: string, hits: readonly Hi
             (send_id, seq, kind, team_id, environment, resource_id, email, count, first_at, last_at)
           select send_id, seq, kind, team_id, environment, resource_id, email, count(*), min(at), max(at)
           from counting group by send_id, seq, kind, team_id, environment, resource_id, email
-          -- In one order, so that statements which run at once do not lock each other out.
+          -- In one order, so that concurrent statements do not deadlock.
           order by send_id, seq, kind
           on conflict (send_id, seq, kind) do update set count = e.count + excluded.count,
             first_at = least(e.first_at, excluded.first_at), last_at = greatest(e.last_at, excluded.last_at)

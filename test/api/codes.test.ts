@@ -10,7 +10,7 @@ import { appRouter } from "../../api/router.ts";
 import { kysely } from "../../db/orm.ts";
 import { formatKey, generateKey } from "../../domain/access/keys.ts";
 import { checkTemplates } from "../../domain/drafts.ts";
-import { keepErased } from "../../domain/erasure/erased-addresses.ts";
+import { recordErased } from "../../domain/erasure/erased-addresses.ts";
 import { ERRORS, type ErrorCode, isErrorCode } from "../../domain/errors.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
@@ -166,7 +166,7 @@ const PROVOCATIONS: Record<ErrorCode, () => Promise<ApiAnswer>> = {
   },
   person_erased: async () => {
     const email = uniqueEmail("erased");
-    await keepErased(team.em, team.vault, { teamId: team.team.id, environment: "LIVE" }, email);
+    await recordErased(team.em, team.vault, { teamId: team.team.id, environment: "LIVE" }, email);
     return client().post("/subscribers", { email });
   },
   resource_state_invalid: async () => {

@@ -146,7 +146,7 @@ No key signs the mails of ${ascii}
       assert.match((await spf("v=spf1 -include:spf.example.net", through))?.todo ?? "", /^add a:smtp/);
     });
 
-    it("an SPF record is one alone, and usable", async () => {
+    it("an SPF record is the only one of its name, and usable", async () => {
       assert.match((await spf(["v=spf1 -all", "v=spf1 ~all"]))?.todo ?? "", /^join the SPF records/);
       assert.match(
         (await spf("v=spf1 include:none.example -all"))?.todo ?? "",

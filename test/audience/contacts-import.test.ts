@@ -9,7 +9,7 @@ import { type ImportReport, importContacts } from "../../domain/csv-import.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { type ApiClient, api, type Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
-import { declareFields } from "../support/contacts.ts";
+import { declareFields, makeTeamWithFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
@@ -26,10 +26,7 @@ describe("CSV import of contacts", () => {
   let tenant: Tenant;
   let client: ApiClient;
   beforeEach(async () => {
-    team = await makeTeam();
-    tenant = { teamId: team.team.id, environment: "LIVE" };
-    client = api(team.keys.live);
-    await declareFields(team, FIELDS);
+    ({ team, tenant, client } = await makeTeamWithFields(FIELDS));
   });
 
   async function load(...csv: string[]): Promise<Imported> {

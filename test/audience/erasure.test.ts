@@ -46,7 +46,7 @@ import { listen } from "../webhooks/outbox.ts";
 
 const POLICY = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
 
-/** A person as clients spell and as rows compare the address. */
+/** A person, with the address as clients spell it and as rows compare it. */
 interface Person {
   spelled: string;
   email: string;
@@ -69,7 +69,10 @@ function makePerson(): Person {
   };
 }
 
-/** A text as it may stand in a column, in lower case; base64 in its own case, from each of the three places in a group. */
+/**
+ * The forms that a text may have in a column: those to search for in lower case, and base64 as it is, at each of its
+ * three offsets.
+ */
 function encodingsOf(text: string): { lower: string[]; exact: string[] } {
   const bytes = Buffer.from(text);
   const quoted = [...bytes].map((byte) =>
@@ -102,7 +105,7 @@ const textsOf = ({ email, ascii, firstName, lastName, city }: Person) => [
   city,
 ];
 
-/** Whether a text holds one of some texts in any case or encoding. */
+/** Whether a text holds one of the needles in any case or encoding. */
 function holds(text: string, needles: readonly string[]): boolean {
   const lower = text.toLowerCase();
   return needles.some((needle) => {
@@ -162,7 +165,7 @@ describe("The erasure of a person", () => {
   const erase = (person: Person, options: Partial<Parameters<typeof erasePerson>[4]> = {}): Promise<ErasureReport> =>
     erasePerson(team.em, vault, tenant, person.email, { dryRun: false, waitMs: 20_000, ...options });
 
-  /** `table.column` of every column that holds one of the texts somewhere, `besides` other texts. */
+  /** `table.column` of every column that holds one of the needles, once the texts of `besides` are taken out. */
   async function columnsHolding(needles: readonly string[], { besides = [] as string[] } = {}): Promise<string[]> {
     const db = kysely(own.orm.em.fork());
     const { rows: tables } = await sql<{ name: string }>`
@@ -197,7 +200,7 @@ describe("The erasure of a person", () => {
     return answer.body.data;
   };
 
-  /** The person in every column that may hold one, beside another person. */
+  /** Puts the person into every column that may hold one, beside another person. */
   async function plant(person: Person, other: string) {
     const names = { first_name: person.firstName, last_name: person.lastName };
     const body = { email: person.spelled, ...names, fields: { city: person.city } };
@@ -274,7 +277,7 @@ describe("The erasure of a person", () => {
         error_message = case when n.n % 3 = 2 then 'refused ' || ${encodeURIComponent(ascii)} end
       from (select d.id, row_number() over (order by d.id) as n from webhook_deliveries d join webhook_events e on e.id = d.event_id
         where strpos(e.object, ${ascii}) > 0) n where d.id = n.id`.execute(kysely(own.orm.em.fork()));
-    // They stay in the outbox: no relay runs.
+    // The events of these changes stay in the outbox: no relay runs.
     await client.patch(`/contacts/${contact.id}`, { fields: { city: `${city}2` } });
     await created("/contacts/bulk", {
       contacts: [
@@ -302,7 +305,7 @@ describe("The erasure of a person", () => {
     );
   });
 
-  describe("who is everywhere", () => {
+  describe("whose data is in every column", () => {
     const person = makePerson();
     /** Their address ends with that of the person. */
     const other = `x${person.email}`;
@@ -334,7 +337,7 @@ describe("The erasure of a person", () => {
       assert.equal(await countOf("erased_addresses"), known);
     });
 
-    it("leaves the address, the names and the fields in no column of any table, also when it is cut off between", async function () {
+    it("removes the address, the names and the fields from every column, also when it is interrupted", async function () {
       this.timeout(30_000);
       const before = await columnsHolding([other]);
       const events = await countOf("webhook_events");
@@ -375,7 +378,7 @@ describe("The erasure of a person", () => {
       assert.deepEqual(await recountFigures(team.em, tenant, { repair: false }), []);
     });
 
-    it("leaves deliveries with a record of the same shape, and their log with ids", async () => {
+    it("keeps the shape of records that wait for delivery, and the ids in the log", async () => {
       const { rows } = await sql<{ type: string; object: Json; status: string; response_body: string | null }>`
         select e.type, e.object::json as object, d.status, d.response_body
         from webhook_deliveries d join webhook_events e on e.id = d.event_id
@@ -388,7 +391,7 @@ describe("The erasure of a person", () => {
       assert.ok(rows.some(({ object }) => object.id === contact.id && object.created_at === contact.created_at));
     });
 
-    it("wins over a repetition under the Idempotency-Key", async () => {
+    it("refuses a repeated request with the Idempotency-Key", async () => {
       const { contactBody, items, keys } = planted;
       const contact = await client.post("/contacts", contactBody, { idempotencyKey: keys.contact });
       assert.equal(codeOf(contact), "person_erased", contact.text);
@@ -440,7 +443,7 @@ describe("The erasure of a person", () => {
       assert.deepEqual(await findPerson(), []);
     });
 
-    it("says nothing to the other environment, and an operator readmits a person who comes back", async () => {
+    it("does not affect the other environment, and an operator readmits a person who comes back", async () => {
       const elsewhere = await test.post("/contacts", { email: person.spelled });
       assert.equal(elsewhere.status, 201, elsewhere.text);
       const readmit = () => transaction(team.em, (em) => readmitAddress(em, vault, tenant, person.email));
@@ -449,13 +452,13 @@ describe("The erasure of a person", () => {
       assert.equal(back.status, 201, back.text);
     });
 
-    it("is in no line of the log", () => {
+    it("writes the person to no line of the log", () => {
       assert.ok(logged.length > 0);
       assert.equal(holds(logged.join(""), textsOf(person)), false);
     });
   });
 
-  it("names the records whose texts, written by the team, hold the address, and leaves them", async () => {
+  it("lists the texts of the team that hold the address, and does not change them", async () => {
     const person = makePerson();
     const list = await created("/lists", { name: "List", description: `Made for ${person.spelled}.` });
     const newsletter = await created("/newsletters", {
@@ -506,7 +509,7 @@ describe("The erasure of a person", () => {
     assert.deepEqual(await columnsHolding(textsOf(person)), []);
   });
 
-  it("waits for a create and an import that began before it, and erases what they leave", async function () {
+  it("waits for a create and an import that began before it, and erases their rows", async function () {
     this.timeout(30_000);
     const [created, imported] = [makePerson(), makePerson()];
     const gate = Promise.withResolvers<void>();

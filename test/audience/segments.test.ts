@@ -10,9 +10,9 @@ import { SEGMENT_LIMITS } from "../../domain/audience/segments/compilation.ts";
 import { countSegment, createSegment, MAX_SEGMENTS, segmentContacts } from "../../domain/audience/segments/segments.ts";
 import { newId } from "../../domain/ids.ts";
 import { accept, engage, makeLedger, report, setState } from "../analytics/ledger.ts";
-import { type ApiClient, api, type Json } from "../support/api.ts";
+import type { ApiClient, Json } from "../support/api.ts";
 import { app } from "../support/command.ts";
-import { declareFields } from "../support/contacts.ts";
+import { declareFields, makeTeamWithFields } from "../support/contacts.ts";
 import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { type StoredPerson, storePeople } from "../support/segments.ts";
 
@@ -27,10 +27,7 @@ describe("Segments", () => {
   let tenant: Tenant;
   let client: ApiClient;
   beforeEach(async () => {
-    team = await makeTeam();
-    tenant = { teamId: team.team.id, environment: "LIVE" };
-    client = api(team.keys.live);
-    await declareFields(team, FIELDS);
+    ({ team, tenant, client } = await makeTeamWithFields(FIELDS));
   });
 
   const person = (facts: Partial<StoredPerson> = {}): StoredPerson => ({

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
-import { SmtpPool, type SmtpPoolOptions } from "../../activities/smtp/pool.ts";
 import { type DkimAlgorithm, dkimSigner, type SignedField } from "../../domain/mail/dkim.ts";
 import { composeMessage, type FilledMessage, type MessageContent } from "../../domain/mail/message.ts";
-import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
 import { type Verified, verifyDkim } from "./dkim.ts";
-import { type Fault, type Sink, type SinkOptions, startSink } from "./smtp-sink.ts";
+import type { Fault } from "./smtp-sink.ts";
+import { smtpSuite } from "./smtp-suite.ts";
 
 const DOMAIN = "example.com";
 /** All that a signature covers but Reply-To, which no newsletter has. */
@@ -50,22 +49,7 @@ function compose(more: Partial<MessageContent> = {}, email = "jane@example.org",
 }
 
 describe("A signed mail", () => {
-  const stops: (() => Promise<unknown>)[] = [];
-  afterEach(async () => {
-    for (const stop of stops.splice(0).reverse()) await stop();
-  });
-
-  const sinkWith = async (options: SinkOptions = {}): Promise<Sink> => {
-    const sink = await startSink(options);
-    stops.push(() => sink.close());
-    return sink;
-  };
-  const poolAt = (port: number, options: Partial<SmtpPoolOptions> = {}): SmtpPool => {
-    const fixed = { host: "127.0.0.1", port, guard: LOOPBACK_ONLY, secure: "none", timeoutMs: 5_000 } as const;
-    const pool = new SmtpPool({ ...fixed, maxConnections: 1, ...options });
-    stops.push(() => pool.close({ graceMs: 0 }));
-    return pool;
-  };
+  const { sinkWith, poolAt } = smtpSuite(1);
   const withSignature = (filled: FilledMessage): FilledMessage => ({ ...filled, signature: sign(filled.message) });
 
   const passed = (fields: readonly string[] = FIELDS): Verified[] =>
@@ -76,7 +60,7 @@ describe("A signed mail", () => {
       fields: fields.toSorted(),
     }));
 
-  it("is found genuine by another program, whatever its content", async () => {
+  it("passes the verification of another program, with any content", async () => {
     const sink = await sinkWith();
     const pool = poolAt(sink.port);
     const mails = [
@@ -109,7 +93,7 @@ describe("A signed mail", () => {
     }
   });
 
-  it("is found forged when a part that it covers is changed, or added a second time", async () => {
+  it("fails verification when a part that it covers is changed, or added a second time", async () => {
     const filled = compose();
     const raw = Buffer.concat([await sign(filled.message), filled.message]).toString("latin1");
     const results = async (text: string) =>

@@ -4,13 +4,14 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { createInterface } from "node:readline";
 import PostalMime from "postal-mime";
-import { type SmtpAccount, SmtpPool, type SmtpPoolOptions, verifyAccount } from "../../activities/smtp/pool.ts";
+import { type SmtpAccount, type SmtpPool, type SmtpPoolOptions, verifyAccount } from "../../activities/smtp/pool.ts";
 import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts";
 import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../../domain/mail/smtp-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
-import { type Sink, type SinkOptions, startSink, until } from "./smtp-sink.ts";
+import { type SinkOptions, startSink, until } from "./smtp-sink.ts";
+import { smtpSuite } from "./smtp-suite.ts";
 
 const composed = composeMessage({
   subject: "Hello {{ first_name }}",
@@ -40,31 +41,7 @@ interface Expected extends Pick<MailOutcome, "outcome"> {
 }
 
 describe("An SMTP pool", () => {
-  const stops: (() => Promise<unknown>)[] = [];
-
-  afterEach(async () => {
-    for (const stop of stops.splice(0).reverse()) await stop();
-  });
-
-  const sinkWith = async (options: SinkOptions = {}): Promise<Sink> => {
-    const sink = await startSink(options);
-    stops.push(() => sink.close());
-    return sink;
-  };
-
-  const poolAt = (port: number, options: Partial<SmtpPoolOptions> = {}): SmtpPool => {
-    const pool = new SmtpPool({
-      host: "127.0.0.1",
-      port,
-      guard: LOOPBACK_ONLY,
-      secure: "none",
-      timeoutMs: 5_000,
-      maxConnections: 10,
-      ...options,
-    });
-    stops.push(() => pool.close({ graceMs: 0 }));
-    return pool;
-  };
+  const { stops, sinkWith, poolAt } = smtpSuite(10);
 
   /** The outcome of one message to a server with these faults. */
   const outcomeAt = async (options: SinkOptions, poolOptions: Partial<SmtpPoolOptions> = {}) => {

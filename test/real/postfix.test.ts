@@ -18,6 +18,7 @@ import { eventually } from "../support/eventually.ts";
 import { unique } from "../support/factories.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { openReceiver } from "../support/receiver.ts";
+import { COMPLAINT, RETURN_PATH_DOMAIN } from "../support/reports.ts";
 import {
   anotherNewsletter,
   ledgerStates,
@@ -36,7 +37,7 @@ const ACCEPTED = 300;
 const REFUSED = 20;
 const DELAYED = 20;
 
-/** Where a Postfix passes mail on to: ports of 127.0.0.1. */
+/** The ports of 127.0.0.1 to which a Postfix passes mail on. */
 interface Onward {
   /** The mail server of every recipient */
   remote: number;
@@ -136,7 +137,7 @@ class Postfix {
     return `${this.folder}/log`;
   }
 
-  /** What it has logged so far. */
+  /** Its log so far. */
   log(): string {
     return existsSync(this.#logFile) ? readFileSync(this.#logFile, "utf8") : "";
   }
@@ -167,36 +168,12 @@ class Postfix {
   }
 }
 
-/** The domain of the return paths. */
-const RETURN_PATH_DOMAIN = "bounces.example.com";
-/** How the mail server of the recipients answers those that it does not take, by the beginning of their addresses. */
+/** The refusals of the recipients' mail server, by the beginning of the address. */
 const REMOTE_REFUSALS = new Map([
   ["vanished", { code: 550, text: "5.1.1 No such user here" }],
   ["overfull", { code: 552, text: "5.2.2 Mailbox full" }],
   ["busy", { code: 451, text: "4.2.2 Mailbox is busy" }],
 ]);
-
-/** A complaint of a recipient's provider, as its feedback loop sends it. */
-const COMPLAINT = `From: <fbl@provider.example>
-Subject: complaint
-MIME-Version: 1.0
-Content-Type: multipart/report; report-type=feedback-report; boundary="b"
-
---b
-Content-Type: message/feedback-report
-
-Feedback-Type: abuse
-User-Agent: Provider/1
-Version: 1
-
---b
-Content-Type: message/rfc822
-
-Subject: Hello
-
-Hello
---b--
-`;
 
 describe("A send through Postfix", function () {
   this.timeout(120_000);
@@ -241,7 +218,7 @@ describe("A send through Postfix", function () {
     assert.deepEqual(postfix.passedOn().sort(), expected.sort());
   });
 
-  it("has what Postfix's reports say in suppressions, ledger, events and analytics, and its signatures intact", async () => {
+  it("has Postfix's reports in suppressions, ledger, events and analytics, and its signatures intact", async () => {
     const remote = await startSink({
       rcpt: (address) => REMOTE_REFUSALS.get(/^[a-z]+/.exec(address)?.[0] ?? ""),
     });

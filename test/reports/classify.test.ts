@@ -243,7 +243,7 @@ describe("classifying reports that come by mail", () => {
     }
   });
 
-  it("takes no refusal of the sender, its server or the mail for an unknown address", async () => {
+  it("classifies no refusal of the sender, its server or the mail as an unknown address", async () => {
     for (const words of [
       "550 Sender verify failed: no such user here",
       "550 Callout failed while verifying <news@example.org>: unknown user",
@@ -360,7 +360,7 @@ describe("classifying reports that come by mail", () => {
     });
   }
 
-  it("takes a report that asks the sender to confirm for no bounce", async () => {
+  it("does not classify a report that asks the sender to confirm as a bounce", async () => {
     const group =
       "Final-Recipient: rfc822; user@example.net\nAction: failed\nStatus: 4.7.0\nDiagnostic-Code: X-Notice; Sender not pre-approved. Follow the link";
     assert.equal((await classifyMail(notification(group))).kind, "none");

@@ -5,7 +5,7 @@ import type { RequestListener } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import { AddressRefused } from "../../domain/address-guard.ts";
-import { guardedFetch } from "../../domain/reports/fetch-text.ts";
+import { guardedFetch } from "../../domain/fetch-text.ts";
 import { openUrlGuard } from "../../domain/webhooks/url-guard.ts";
 import { type DnsServer, startDnsServer } from "../support/dns-server.ts";
 

@@ -17,7 +17,7 @@ import { type MailRef, returnPath } from "../../domain/links.ts";
 import { INTAKE_TIMES, startIntake } from "../../workers/intake.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
-import { DOMAIN, HARD } from "../support/reports.ts";
+import { HARD, RETURN_PATH_DOMAIN } from "../support/reports.ts";
 import { stack } from "../support/stack.ts";
 import { mailed, mailTo, recordedKinds } from "./mails.ts";
 
@@ -27,7 +27,7 @@ const OTHER_ADDRESS = "127.0.0.2";
 setFlagsFromString("--expose-gc");
 const collectGarbage: () => void = runInNewContext("gc");
 
-/** Bytes that this process uses, without what may be collected. */
+/** Bytes that this process uses, without garbage. */
 function memoryInUse(): number {
   collectGarbage();
   const { heapUsed, external } = process.memoryUsage();
@@ -54,7 +54,7 @@ describe("The intake, among hostile clients,", function () {
     ({ env } = await stack());
     team = await makeTeam();
     orm = await openDatabase(env.DATABASE_URL, { poolMax: 4 });
-    pathOf = (ref) => returnPath(openVault(env), DOMAIN, ref);
+    pathOf = (ref) => returnPath(openVault(env), RETURN_PATH_DOMAIN, ref);
   });
   after(() => orm.close(true));
   afterEach(() => intake.close());
@@ -62,9 +62,9 @@ describe("The intake, among hostile clients,", function () {
   async function open(changes: Partial<Env> = {}, times: Partial<typeof INTAKE_TIMES> = {}): Promise<void> {
     const port = pickPort();
     const registry = new Registry();
-    const settings = { ...env, RETURN_PATH_DOMAIN: DOMAIN, INTAKE_SMTP_PORT: port, ...changes };
+    const settings = { ...env, RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: port, ...changes };
     const deps = { env: settings, orm, vault: openVault(env), log: pino({ level: "silent" }) };
-    const { listen, close } = startIntake(deps, registry, { ...INTAKE_TIMES, lookMs: 20, ...times });
+    const { listen, close } = startIntake(deps, registry, { ...INTAKE_TIMES, checkMs: 20, ...times });
     await listen();
     const valuesOf = async (name: string) => (await registry.getSingleMetric(name)?.get())?.values ?? [];
     intake = {
@@ -98,7 +98,7 @@ describe("The intake, among hostile clients,", function () {
     }
   }
 
-  /** A connection whose client sends any bytes. */
+  /** A connection over which a test sends any bytes. */
   function call(localAddress = "127.0.0.1") {
     const socket: Socket = connect({ port: intake.port, host: "127.0.0.1", localAddress });
     let answers = "";
@@ -130,7 +130,7 @@ describe("The intake, among hostile clients,", function () {
   const envelope = (to: string) => `MAIL FROM:<>\r\nRCPT TO:<${to}>\r\nDATA\r\n`;
   const crlf = (text: string) => text.replaceAll(/\r?\n/g, "\r\n");
 
-  it("takes thousands of connections of one of them, and serves the others meanwhile", async () => {
+  it("survives thousands of connections of one client, and serves the others meanwhile", async () => {
     await open({ INTAKE_MAX_CONNECTIONS: 20 });
     const ref = await mailTo(team, `${unique("many")}@to.example`);
     const held = 5;
@@ -230,7 +230,7 @@ describe("The intake, among hostile clients,", function () {
     client.socket.destroy();
   });
 
-  it("takes no second mail out of the lines of a first one", async () => {
+  it("does not read a second mail out of the lines of a first one", async () => {
     await open();
     const { sendId } = await mailed(team, [`${unique("first")}@to.example`, `${unique("second")}@to.example`]);
     const [first, second] = [1, 2].map((seq) => pathOf({ sendId, seq }));
@@ -247,7 +247,7 @@ describe("The intake, among hostile clients,", function () {
     assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard"]);
   });
 
-  it("reads the mails of one of them in turns with those of others", async () => {
+  it("reads the mails of one client in turns with those of others", async () => {
     await open();
     const ref = await mailTo(team, `${unique("turn")}@to.example`);
     // A mail that takes long to read: nested to the parser's limit, and all of it lines.
@@ -270,7 +270,7 @@ describe("The intake, among hostile clients,", function () {
     other.socket.destroy();
   });
 
-  it("counts what it takes and what it refuses", async () => {
+  it("counts the reports that it records and the mails that it refuses", async () => {
     await open({ INTAKE_MAILS_PER_MINUTE: 6 });
     const ref = await mailTo(team, `${unique("counted")}@to.example`);
     const queued = await mailTo(team, `${unique("counted")}@to.example`, "QUEUED");
@@ -290,7 +290,7 @@ describe("The intake, among hostile clients,", function () {
     assert.deepEqual(await intake.counts("refusals"), { unsettled: 1, recipient: 1, mails: 1 });
   });
 
-  it("asks to come again while Postgres is away, and counts it", async () => {
+  it("asks the client to try again while Postgres is away, and counts that", async () => {
     const away = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
     const there = orm;
     orm = away;

@@ -22,7 +22,7 @@ import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
-import { bounce, COMPLAINT, DOMAIN, HARD, SOFT } from "../support/reports.ts";
+import { bounce, COMPLAINT, HARD, RETURN_PATH_DOMAIN, SOFT } from "../support/reports.ts";
 import {
   caughtMails,
   ledgerStates,
@@ -50,14 +50,14 @@ describe("The intake of reports", function () {
   let worker: TestWorker;
   let port: number;
   let pathOf: (ref: MailRef) => string;
-  const settings = () => ({ RETURN_PATH_DOMAIN: DOMAIN, INTAKE_SMTP_PORT: String(port) });
+  const settings = () => ({ RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: String(port) });
 
   before(async () => {
     team = await makeTeam();
     port = pickPort();
     worker = await startWorker("intake", settings());
     const vault = openVault((await stack()).env);
-    pathOf = (ref) => returnPath(vault, DOMAIN, ref);
+    pathOf = (ref) => returnPath(vault, RETURN_PATH_DOMAIN, ref);
   });
   after(() => worker.stop());
 
@@ -95,7 +95,7 @@ describe("The intake of reports", function () {
   describe("that gets mails to unsubscribe", () => {
     const REQUEST = "From: Reader <reader@elsewhere.example>\nSubject: unsubscribe\n\n";
     const READER = "reader@elsewhere.example";
-    const addressOf = (mail: MailRef) => unsubscribeAddress(team.vault, DOMAIN, mail);
+    const addressOf = (mail: MailRef) => unsubscribeAddress(team.vault, RETURN_PATH_DOMAIN, mail);
     const client = () => api(team.keys.live);
     const statusesOf = async ({ subscriberId }: MailedLetter): Promise<string[]> =>
       (await client().get(`/subscribers/${subscriberId}`)).body.data.subscriptions.map(({ status }: Json) => status);
@@ -163,9 +163,9 @@ describe("The intake of reports", function () {
       for (const forged of [
         own.replace(/-[0-9a-f]{24}@/, `-${"0".repeat(24)}@`),
         own.replace(/-7-/, "-8-"),
-        returnPath(team.vault, DOMAIN, mail).replace(/^b-/, "u-"),
+        returnPath(team.vault, RETURN_PATH_DOMAIN, mail).replace(/^b-/, "u-"),
         own.replace(/^u-/, "b-"),
-        own.replace(DOMAIN, "elsewhere.example"),
+        own.replace(RETURN_PATH_DOMAIN, "elsewhere.example"),
       ]) {
         assert.equal(await give(forged, REQUEST, READER), 550, forged);
       }
@@ -218,8 +218,8 @@ describe("The intake of reports", function () {
       own.replace(/-[0-9a-f]{24}@/, `-${"0".repeat(24)}@`),
       other.replace(/-2-/, "-1-"),
       own.replace(/-[0-9a-f]{24}@/, "@"),
-      own.replace(DOMAIN, "elsewhere.example"),
-      `anyone@${DOMAIN}`,
+      own.replace(RETURN_PATH_DOMAIN, "elsewhere.example"),
+      `anyone@${RETURN_PATH_DOMAIN}`,
     ];
     for (const address of forged) assert.equal(await give(address, HARD), 550, address);
     assert.deepEqual(await recordedKinds(team, ref.sendId), []);
@@ -245,9 +245,15 @@ describe("The intake of reports", function () {
     const link = (seq: number) => unsubscribeUrl(openVault(env), env.PUBLIC_URL, { sendId, seq });
     const returned = (url: string) => `Message-ID: <2.${sendId}@from.example>\nList-Unsubscribe: <${url}>\n`;
     const forged = link(2).replace(/[\w-]{22}$/, "a".repeat(22));
-    assert.equal(await give(`complaints@${DOMAIN}`, bounce("5.1.1", "550 5.1.1 User unknown", returned(forged))), 250);
+    assert.equal(
+      await give(`complaints@${RETURN_PATH_DOMAIN}`, bounce("5.1.1", "550 5.1.1 User unknown", returned(forged))),
+      250,
+    );
     assert.deepEqual(await recordedKinds(team, sendId), []);
-    assert.equal(await give(`bounces@${DOMAIN}`, bounce("5.1.1", "550 5.1.1 User unknown", returned(link(1)))), 250);
+    assert.equal(
+      await give(`bounces@${RETURN_PATH_DOMAIN}`, bounce("5.1.1", "550 5.1.1 User unknown", returned(link(1)))),
+      250,
+    );
     assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard"]);
   });
 
@@ -284,7 +290,7 @@ describe("The intake of reports", function () {
     assert.deepEqual(await recordedKinds(team, ref.sendId), ["1 bounce:hard"]);
   });
 
-  it("has the fact of every mail that it answered with 250, at whatever moment it is killed", async () => {
+  it("has recorded the report of every mail that it answered with 250, whenever it is killed", async () => {
     const count = 300;
     const { sendId, newsletterId } = await mailed(
       team,
@@ -409,14 +415,14 @@ describe("The intake of reports", function () {
     const namespace = await openNamespace();
     try {
       await namespace.startWorker("sends");
-      await namespace.startWorker("dispatch", { RETURN_PATH_DOMAIN: DOMAIN });
+      await namespace.startWorker("dispatch", { RETURN_PATH_DOMAIN });
       const sender = namespace.within(await makeSender({ recipients: 3 }));
       await sendAndWait(sender);
       const mails = await caughtMails(sender);
       assert.equal(new Set(mails.map(({ from }) => from)).size, 3);
       const [first] = mails;
       assert.ok(first);
-      assert.equal(first.from.split("@")[1], DOMAIN);
+      assert.equal(first.from.split("@")[1], RETURN_PATH_DOMAIN);
       const { from } = await readMail(first.id);
       assert.equal(from?.address, sender.fromEmail);
       assert.equal(await give(first.from, HARD), 250);
@@ -468,10 +474,10 @@ describe("Return paths", () => {
     const vault = openVault((await stack()).env);
     const { sendId } = await mailTo(await makeTeam(), `${unique("path")}@to.example`);
     for (const seq of [1, 35, 36, 2 ** 31 - 1]) {
-      const [localPart = ""] = returnPath(vault, DOMAIN, { sendId, seq }).split("@");
+      const [localPart = ""] = returnPath(vault, RETURN_PATH_DOMAIN, { sendId, seq }).split("@");
       assert.ok(localPart.length <= 64, localPart);
       assert.deepEqual(readReturnPath(vault, localPart), { sendId, seq });
-      const [other = ""] = unsubscribeAddress(vault, DOMAIN, { sendId, seq }).split("@");
+      const [other = ""] = unsubscribeAddress(vault, RETURN_PATH_DOMAIN, { sendId, seq }).split("@");
       assert.deepEqual(readUnsubscribeAddress(vault, other), { sendId, seq });
       assert.deepEqual(
         [readReturnPath(vault, other), readUnsubscribeAddress(vault, localPart)],

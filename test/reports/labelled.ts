@@ -27,7 +27,7 @@ function kindOf(label: Label): ReportKind {
   return label.hard ? "hard" : "soft";
 }
 
-/** What a labelled mail is, and what it was classified as: a kind for each recipient, in order. */
+/** The labels of a mail and its classified kinds: one for each recipient, in order. */
 export interface LabelledOutcome {
   file: string;
   reasons: string[];

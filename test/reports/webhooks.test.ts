@@ -6,7 +6,7 @@ import { appRouter } from "../../api/router.ts";
 import { scrubError } from "../../config/scrub.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
-import type { FetchText } from "../../domain/reports/fetch-text.ts";
+import type { FetchText } from "../../domain/fetch-text.ts";
 import { isSigned, SENDGRID } from "../../domain/reports/sendgrid.ts";
 import { sesSource } from "../../domain/reports/ses.ts";
 import { addSource, pathOfSource, removeSource, type SourceRow } from "../../domain/reports/source.ts";

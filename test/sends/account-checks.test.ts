@@ -16,10 +16,10 @@ import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { emittedEvents, listen } from "../webhooks/outbox.ts";
 
-/** A server that takes logins while `refusing` is not set. */
+/** A server that accepts logins unless `refusing` is set: the code of its refusal. */
 interface LoginServer {
   refusing: number | undefined;
-  /** Logins wait for it. */
+  /** Logins are answered once it resolves. */
   heldUntil: Promise<void>;
   logins: number;
   sink: Sink;
@@ -74,7 +74,7 @@ describe("The check of a sending account", () => {
     sql`update email_accounts set status = ${status}, last_checked_at = null where id = ${sender.accountId}`.execute(
       kysely(sender.em),
     );
-  /** Lets refusals that may pass have begun so many seconds ago. */
+  /** Moves the account's first refusal to this many seconds ago. */
   const failingFor = (seconds: number) =>
     sql`update account_refusals set since = clock_timestamp() - make_interval(secs => ${seconds})
       where account_id = ${sender.accountId}`.execute(kysely(sender.em));
@@ -170,7 +170,7 @@ describe("The check of a sending account", () => {
     assert.deepEqual(waits(false, [0, 10_000, 1_000_000]), [3_600, 10_000, 86_400]);
   });
 
-  it("records nothing when something else was found since it began", async () => {
+  it("is dropped when another finding was recorded since it began", async () => {
     const { checked, release } = await heldCheck();
     await recordAccountFailure(sender.em.fork(), tenantOf(sender), "greeting_refused");
     release();
@@ -199,7 +199,7 @@ describe("The check of a sending account", () => {
     assert.equal((await account()).status, "SUSPENDED");
   });
 
-  it("takes no connection that is leased, and no share of a worker's", async () => {
+  it("takes no leased connection, and does not reduce a worker's share", async () => {
     await kysely(sender.em)
       .updateTable("email_accounts")
       .set({ max_connections: 4 })
@@ -215,7 +215,7 @@ describe("The check of a sending account", () => {
     assert.ok((await waitSeconds()) < 400);
   });
 
-  it("is made once by several workers, and again when its worker stops in its middle or is killed", async () => {
+  it("is made once by several workers, and again when its worker stops or is killed during it", async () => {
     const others = await Promise.all([0, 1].map(() => senderTo(server.sink.port)));
     const all = [sender, ...others].map(({ accountId }) => accountId);
     await makeDue(sender.em, all);
@@ -249,7 +249,7 @@ describe("The check of a sending account", () => {
     assert.equal((await runChecks()).working, 1);
   });
 
-  it("leaves places for accounts that were working to these", async () => {
+  it("keeps places free for accounts that were working", async () => {
     const all = [sender, await senderTo(25), await senderTo(25)];
     const working = sender.accountId;
     for (const [i, one] of all.entries()) {

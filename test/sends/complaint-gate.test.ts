@@ -34,7 +34,7 @@ import { recordSend } from "../support/sends.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient, untilDetails } from "../support/temporal.ts";
 
-/** Sets what the team's mail of today comes to. */
+/** Sets the team's figures of today. */
 const setFigures = ({ em, team }: TestTeam, sent: number, complaints: number) =>
   sql`insert into analytics_days (team_id, environment, resource_id, day, sent, complaints_received)
     values (${team.id}, 'LIVE', '', (now() at time zone 'UTC')::date, ${sent}, ${complaints})
@@ -87,7 +87,9 @@ describe("The complaint gate of sends under way", function () {
     const untilSent = (sender: AnySender, count: number) =>
       eventually(async () => countOf(await ledgerStates(sender), "SENT") >= count, { what: `${count} mails` });
 
-    /** Every recipient of the campaign so far complains. @returns the rows that had been staged when that was answered */
+    /**
+     * Reports a complaint of every recipient so far. @returns the rows that were staged when the reports were answered
+     */
     const storm = async (): Promise<number[]> => {
       const { rows } = await sql<{ seq: number }>`select r.seq from send_recipients r
         where r.send_id = ${campaignSend} and r.state = 'SENT' and not r.responded`.execute(kysely(campaign.em.fork()));
@@ -128,7 +130,7 @@ describe("The complaint gate of sends under way", function () {
     assert.equal((await credits(campaign)).reserved, 0);
   });
 
-  it("pauses a send whose team crossed the limit while it waited for its day, before it mails anybody", async () => {
+  it("pauses a send before its first mail when its team crossed the limit while the send waited for its day", async () => {
     const sender = await makeSender({ recipients: 2 });
     const { data } = await startTomorrow(sender);
     await setFigures(sender, 1_000, 2);
@@ -180,7 +182,7 @@ describe("The complaint gate of sends under way", function () {
     });
     const setStatus = (status: string) =>
       sql`update sends set status = ${status} where id = ${sendId}`.execute(kysely(em()));
-    /** @returns the send's status once the team's mail comes to so much */
+    /** @returns the send's status once the team's figures are these */
     const statusAt = async (sent: number, complaints: number) => {
       await setFigures(team, sent, complaints);
       await pauseForComplaints(em(), live(team));

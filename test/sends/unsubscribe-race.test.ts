@@ -64,7 +64,7 @@ for (const kind of KINDS) {
         wake();
       };
       const people = Array.from({ length: 6 }, person);
-      /** Somebody has an answer who is not staged yet. */
+      /** Whether a recipient who is not staged yet has an answer. */
       const isAhead = () => [...answered.keys()].some((seq) => seq > cursor);
       for (let batches = 0; cursor < recipients; batches++) {
         while (batches % 2 === 0 && !isAhead()) await nextAnswer();

@@ -1,8 +1,10 @@
 import type { ContactFieldType } from "../../db/entities/contact.ts";
 import type { Environment } from "../../db/entities/shared.ts";
+import type { Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { createField } from "../../domain/audience/contact-fields.ts";
-import type { TestTeam } from "./factories.ts";
+import { type ApiClient, api } from "./api.ts";
+import { makeTeam, type TestTeam } from "./factories.ts";
 
 /** Declares custom fields of a team's contacts, past the app. */
 export async function declareFields(
@@ -15,4 +17,13 @@ export async function declareFields(
       await createField(tx, { teamId: team.id, environment }, name, type);
     }
   });
+}
+
+/** A new team with custom fields in its live environment. */
+export async function makeTeamWithFields(
+  fields: Record<string, ContactFieldType>,
+): Promise<{ team: TestTeam; tenant: Tenant; client: ApiClient }> {
+  const team = await makeTeam();
+  await declareFields(team, fields);
+  return { team, tenant: { teamId: team.team.id, environment: "LIVE" }, client: api(team.keys.live) };
 }

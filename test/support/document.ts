@@ -1,4 +1,4 @@
-/** Compares answers of the API with its OpenAPI document. What the document does not name fails. */
+/** Compares answers of the API with its OpenAPI document. A field that the document does not name fails. */
 import assert from "node:assert/strict";
 import type { IncomingHttpHeaders } from "node:http";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";

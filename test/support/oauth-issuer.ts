@@ -31,7 +31,7 @@ export interface TestIssuer {
   keys: IssuerKey[];
   /** Requests for the key set so far. */
   loads: number;
-  /** What the key set is answered with; the keys unless it is replaced. */
+  /** The answer to a request for the key set; the keys unless a test replaces it. */
   answer: KeySetAnswer;
   close(): Promise<void>;
 }

@@ -1,5 +1,5 @@
 /** The domain of return paths. */
-export const DOMAIN = "bounces.example.com";
+export const RETURN_PATH_DOMAIN = "bounces.example.com";
 
 /** A notification that a server sends when it cannot deliver. */
 export const bounce = (status: string, diagnostic: string, returned = "Subject: Hello\n\nHello"): string =>

@@ -64,6 +64,16 @@ describe("A webhook's HTTP client", () => {
   /** An HTTP server on 127.0.0.1, which is also hook.test. */
   const serve = (listener: RequestListener): Promise<Receiver> => listen(createServer(listener));
 
+  /** A server that does not answer requests for /hang. */
+  async function serveHanging(): Promise<{ receiver: Receiver; hanging: ServerResponse[] }> {
+    const hanging: ServerResponse[] = [];
+    const receiver = await serve((request, response) => {
+      if (request.url === "/hang") hanging.push(response);
+      else response.end("ok");
+    });
+    return { receiver, hanging };
+  }
+
   /** A server that is handed each connection. */
   const serveRaw = (onConnection: (socket: Socket) => void): Promise<Receiver> => listen(createTcpServer(onConnection));
 
@@ -582,11 +592,7 @@ describe("A webhook's HTTP client", () => {
 
   describe("and its connections", () => {
     it("does not wait for an answer that hangs, on the same host", async () => {
-      const hanging: ServerResponse[] = [];
-      const receiver = await serve((request, response) => {
-        if (request.url === "/hang") hanging.push(response);
-        else response.end("ok");
-      });
+      const { receiver, hanging } = await serveHanging();
       const client = open([receiver.port]);
       const base = `http://hook.test:${receiver.port}`;
       const slow = Array.from({ length: 50 }, () => post(client, `${base}/hang`));
@@ -668,11 +674,7 @@ describe("A webhook's HTTP client", () => {
     });
 
     it("closes the idle ones and waits for attempts under way when it is closed", async () => {
-      const hanging: ServerResponse[] = [];
-      const receiver = await serve((request, response) => {
-        if (request.url === "/hang") hanging.push(response);
-        else response.end("ok");
-      });
+      const { receiver, hanging } = await serveHanging();
       const client = open([receiver.port]);
       const base = `http://hook.test:${receiver.port}`;
       const slow = post(client, `${base}/hang`);

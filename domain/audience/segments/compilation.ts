@@ -24,7 +24,7 @@ const NAMES = {
   values: "values of in",
 } as const;
 
-/** What the conditions of one segment refer to, noted while they are compiled. */
+/** The fields and resources to which the conditions of one segment refer, collected while they are compiled. */
 export class Compilation {
   readonly tenant: Tenant;
   readonly declared: FieldTypes;

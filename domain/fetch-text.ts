@@ -1,10 +1,17 @@
 import { Client, type Dispatcher } from "undici";
-import type { AddressGuard } from "../address-guard.ts";
-import { connectOptions } from "../connect-options.ts";
-import { effectivePort } from "../webhooks/url-guard.ts";
+import type { AddressGuard } from "./address-guard.ts";
+import { connectOptions } from "./connect-options.ts";
+import { effectivePort } from "./webhooks/url-guard.ts";
 
-/** The status and the body of the answer to a request, a GET unless its sender says so. @throws {Error} when there is no whole answer in time */
-export type FetchText = (url: URL) => Promise<{ status: number; text: string }>;
+/** An answer to a request. */
+export interface FetchedText {
+  status: number;
+  /** The body */
+  text: string;
+}
+
+/** Gets a URL. @throws {Error} when no complete answer comes in time */
+export type FetchText = (url: URL) => Promise<FetchedText>;
 
 const TIMEOUT_MS = 5_000;
 /** A certificate has about 2 KiB. */
@@ -17,16 +24,16 @@ interface FetchOptions {
 
 type Guard = Pick<AddressGuard, "resolve">;
 
-/** Opens URLs over addresses that the guard has checked, and no others. Redirects are not followed. */
+/** Gets URLs from addresses that the guard has checked, and from no others. Redirects are not followed. */
 export const guardedFetch =
   (guard: Guard, options: FetchOptions = {}): FetchText =>
   (url) =>
     exchange(guard, url, { method: "GET" }, options);
 
-/** Posts forms likewise. @returns the answer's status and body */
+/** Posts forms under the same rules. */
 export const guardedPost =
   (guard: Guard, options: FetchOptions = {}) =>
-  (url: URL, form: Record<string, string>): ReturnType<FetchText> => {
+  (url: URL, form: Record<string, string>): Promise<FetchedText> => {
     const headers = { "content-type": "application/x-www-form-urlencoded", accept: "application/json" };
     return exchange(guard, url, { method: "POST", headers, body: new URLSearchParams(form).toString() }, options);
   };
@@ -36,7 +43,7 @@ async function exchange(
   url: URL,
   request: Pick<Dispatcher.RequestOptions, "method" | "headers" | "body">,
   { ca }: FetchOptions,
-): ReturnType<FetchText> {
+): Promise<FetchedText> {
   const addresses = await guard.resolve(url.hostname, effectivePort(url));
   const { lookup, autoSelectFamily, autoSelectFamilyAttemptTimeout } = connectOptions(
     url.hostname,
