@@ -193,7 +193,7 @@ export const PERSONAL_DATA = {
   secret_fingerprints: { none: ["setting", "key_id", "salt", "fingerprint", "used_since", "created_at"] },
   segments: {
     team: ["name", "conditions"],
-    none: ["id", "team_id", "environment", "version", "field_types", "created_at", "updated_at"],
+    none: ["id", "team_id", "environment", "version", "field_types", "deleted_at", "created_at", "updated_at"],
   },
   send_counts: { none: ["seq", "send_id", "state", "count"] },
   send_lanes: { none: ["send_id", "account_id", "epoch", "dispatching", "after_seq"] },
@@ -260,6 +260,7 @@ export const PERSONAL_DATA = {
       "settled_at",
       "review_until",
       "pause_reason",
+      "complaint_rate",
       "created_at",
       "updated_at",
     ],
