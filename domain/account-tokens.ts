@@ -247,8 +247,12 @@ async function refresh(
       where account_id = ${accountId} and version = ${version}`.execute(kysely(em));
     return issued.accessToken;
   } catch (error) {
-    await sql`update account_grants set refreshing_until = null
+    const { numAffectedRows } = await sql`update account_grants set refreshing_until = null
       where account_id = ${accountId} and version = ${version}`.execute(kysely(em));
+    if (error instanceof TokenError && numAffectedRows === 0n) {
+      // The endpoint's answer is about the old grant: REVOKED would never be looked at again.
+      throw new TokenError("token_unavailable", "The account was given other credentials meanwhile.");
+    }
     if (error instanceof TokenError && error.failure.temporary && usable !== undefined) return usable;
     throw error;
   }

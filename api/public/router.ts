@@ -27,6 +27,15 @@ const namesOf = ({ listNames }: MailOrigin): string => listNames.join(", ");
 
 type Page = Parameters<typeof renderPage>[0];
 
+/** A person who was erased and came back is on lists again, and this mail does not lead to them. */
+const erasedPage = ({ teamName }: MailOrigin): Page => ({
+  title: "Your data was erased",
+  paragraphs: [
+    `${teamName} knows no more to which address this mail went.`,
+    `If newer mail of ${teamName} comes to you, use the link in that mail.`,
+  ],
+});
+
 function show(res: Response, page: Page, status = 200): void {
   res.status(status).set(PAGE_HEADERS).send(renderPage(page));
 }
@@ -45,6 +54,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     const mail = readUnsubscribeToken(vault, req.params.token);
     const origin = mail && (await readOrigin(orm.em.fork(), mail));
     if (!origin) return show(res, GONE, 404);
+    if (origin.isErased) return show(res, erasedPage(origin));
     const { teamName, listNames } = origin;
     const title = `Unsubscribe from ${teamName}`;
     if (listNames.length === 0) {
@@ -73,6 +83,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     const scope = scopeOf(req.body);
     const left = await transaction(orm.em, (em) => unsubscribe(em, mail, source, scope));
     if (!left) return show(res, GONE, 404);
+    if (left.isErased) return show(res, erasedPage(left));
     const ended =
       left.listNames.length > 0 ? `mail of ${namesOf(left)} from ${left.teamName}` : `mail from ${left.teamName}`;
     show(res, { title: "You are unsubscribed", paragraphs: [`You will get no more ${ended} at this address.`] });

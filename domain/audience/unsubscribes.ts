@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { UnsubscribeSource } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { shownAddress } from "../address.ts";
+import { isStandIn } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../links.ts";
 import type { ResourceType } from "../sends/resource.ts";
@@ -38,13 +39,21 @@ export interface MailOrigin {
   teamName: string;
   /** The lists by which the mail came, which its recipient can leave by themselves; none of a campaign. */
   listNames: string[];
+  /** The recipient was erased, and nothing is known of the address. */
+  isErased: boolean;
 }
 
 /** Reads where a mail came from; undefined when there is no such mail. */
 export async function readOrigin(em: EntityManager, ref: MailRef): Promise<MailOrigin | undefined> {
   const mail = await readMail(em, ref);
-  return mail && { teamName: mail.team_name, listNames: await readTargetNames(em, mail) };
+  return mail && originOf(mail, await readTargetNames(em, mail));
 }
+
+const originOf = ({ team_name: teamName, email }: MailedRow, listNames: string[]): MailOrigin => ({
+  teamName,
+  listNames,
+  isErased: isStandIn(email),
+});
 
 /** How much a recipient leaves: the lists by which the mail came, or all mail of the team. */
 export type UnsubscribeScope = "lists" | "all";
@@ -75,7 +84,7 @@ export async function unsubscribe(
     await suppress(em, tenantOfMail(mail), [address], REASON);
   }
   await recordOnce(em, mail, source);
-  return { teamName: mail.team_name, listNames };
+  return originOf(mail, listNames);
 }
 
 const tenantOfMail = ({ team_id, environment }: MailedRow): Tenant => ({ teamId: team_id, environment });

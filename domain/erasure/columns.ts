@@ -260,7 +260,6 @@ export const PERSONAL_DATA = {
       "settled_at",
       "review_until",
       "pause_reason",
-      "complaint_rate",
       "created_at",
       "updated_at",
     ],

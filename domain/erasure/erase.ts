@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Expression, type RawBuilder, sql } from "kysely";
 import { type Database, type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
@@ -10,7 +9,7 @@ import { ApiError } from "../errors.ts";
 import { replaceAnswers } from "../idempotency.ts";
 import { suppress } from "../suppressions.ts";
 import { columnsWith } from "./columns.ts";
-import { recordErased } from "./erased-addresses.ts";
+import { ERASED_DOMAIN, makeStandIn, recordErased } from "./erased-addresses.ts";
 import { type Mentions, mentionsOf } from "./mentions.ts";
 
 /*
@@ -67,8 +66,6 @@ const TEXT_ROWS = 2_000;
  * tries to record their outcomes for 20 s.
  */
 const ATTEMPT_MS = 60_000;
-/** No mail server has this domain (RFC 2606). */
-const ERASED_DOMAIN = "erased.invalid";
 
 /** The erasure of one person under way. */
 interface Erasing {
@@ -126,7 +123,7 @@ export async function erasePerson(
     em,
     tenant,
     email,
-    placeholder: `erased-${randomBytes(10).toString("hex")}@${ERASED_DOMAIN}`,
+    placeholder: makeStandIn(),
     mentions: mentionsOf(email),
     dryRun,
     count(table, action, rows) {
@@ -158,7 +155,7 @@ export async function erasePerson(
   onStep("bounces, opens and unsubscribes");
   await eraseResponses(erasing, isSuppressed);
   onStep("events and their deliveries");
-  await eraseEvents(erasing);
+  await eraseEvents(erasing, { isResumed: !isNew });
   onStep("remembered answers");
   await eraseAnswers(erasing);
   onStep("texts of the team");
@@ -365,16 +362,17 @@ async function redactRows(
 /**
  * Events keep their ids and lose the person, so that waiting deliveries continue as usual. The outbox comes first:
  * records that the relay takes from it meanwhile are found among the events.
+ * @param options `isResumed`: an earlier run may have been cut off behind the events and before their deliveries
  */
-async function eraseEvents(erasing: Erasing): Promise<void> {
-  await redactRecords(erasing, { table: "webhook_outbox", key: "seq", column: "objects" });
-  const eventIds = await redactRecords(erasing, { table: "webhook_events", key: "id", column: "object" });
+async function eraseEvents(erasing: Erasing, { isResumed }: { isResumed: boolean }): Promise<void> {
+  await redactRecords(erasing, { table: "webhook_outbox", key: "seq", column: "objects" }, isResumed);
+  const eventIds = await redactRecords(erasing, { table: "webhook_events", key: "id", column: "object" }, isResumed);
   if (!erasing.dryRun) await awaitAttempts(erasing, eventIds);
   await eraseDeliveries(erasing, eventIds);
 }
 
-/** @returns the keys of the rows that this run or an earlier one redacted */
-async function redactRecords(erasing: Erasing, records: Records): Promise<string[]> {
+/** @returns the keys of the rows without the person and, of a run that is resumed, of those that earlier runs left so */
+async function redactRecords(erasing: Erasing, records: Records, isResumed: boolean): Promise<string[]> {
   const { table, key, column } = records;
   const erasedBefore = `@${ERASED_DOMAIN}`;
   const redacted: string[] = [];
@@ -383,10 +381,11 @@ async function redactRecords(erasing: Erasing, records: Records): Promise<string
     key,
     columns: [column],
     owned: ofTenant(erasing.tenant, "b"),
-    also: sql`strpos(${sql.ref(column)}, ${erasedBefore}) > 0`,
+    also: isResumed ? sql`strpos(${sql.ref(column)}, ${erasedBefore}) > 0` : sql`false`,
   })) {
     const named = found.filter(({ text }) => erasing.mentions.in(text)).map((row) => row.key);
-    redacted.push(...named, ...found.filter(({ text }) => text.includes(erasedBefore)).map((row) => row.key));
+    redacted.push(...named);
+    if (isResumed) redacted.push(...found.filter(({ text }) => text.includes(erasedBefore)).map((row) => row.key));
     if (named.length === 0) continue;
     erasing.count(table, "blanked", await change(erasing, (tx) => redactRows(erasing, tx, records, named)));
   }

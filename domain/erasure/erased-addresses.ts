@@ -1,8 +1,20 @@
+import { randomBytes } from "node:crypto";
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { lookupAddress } from "../address.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
+
+/** No mail server has this domain (RFC 2606). */
+export const ERASED_DOMAIN = "erased.invalid";
+
+const STAND_IN = new RegExp(`^erased-[0-9a-f]{20}@${ERASED_DOMAIN.replace(".", "\\.")}$`);
+
+/** Makes an address that stands for an erased one in rows that stay. */
+export const makeStandIn = (): string => `erased-${randomBytes(10).toString("hex")}@${ERASED_DOMAIN}`;
+
+/** Whether the address of a row stands for one that was erased. */
+export const isStandIn = (email: string): boolean => STAND_IN.test(email);
 
 /**
  * The HMAC that is kept of an erased address, under the database's hash key, which no rotation changes. It differs

@@ -37,6 +37,9 @@ class LookupFailed extends Error {
 
 const QUERY_TIMEOUT_MS = 5_000;
 
+/** Records are shown on an operator's terminal, and their owner writes them: no control character may command it. */
+const printable = (text: string): string => text.replace(/[^\P{Cc}\t]/gu, "\uFFFD");
+
 /** @param servers `address` or `address:port` of DNS servers; the machine's own unless given */
 export function openLookup(servers: readonly string[] = []): DnsLookup {
   const resolver = new Resolver({ timeout: QUERY_TIMEOUT_MS, maxTimeout: QUERY_TIMEOUT_MS, tries: 2 });
@@ -47,9 +50,9 @@ export function openLookup(servers: readonly string[] = []): DnsLookup {
       throw new LookupFailed(`${name}: ${error.code ?? error.message}`, { cause: error });
     });
   return {
-    texts: async (name) => (await ask(name, resolver.resolveTxt(name))).map((strings) => strings.join("")),
+    texts: async (name) => (await ask(name, resolver.resolveTxt(name))).map((strings) => printable(strings.join(""))),
     mailServers: async (name) =>
-      (await ask(name, resolver.resolveMx(name))).map(({ priority, exchange }) => `${priority} ${exchange}`),
+      (await ask(name, resolver.resolveMx(name))).map(({ priority, exchange }) => `${priority} ${printable(exchange)}`),
     addresses: async (name) =>
       (await Promise.all([ask(name, resolver.resolve4(name)), ask(name, resolver.resolve6(name))])).flat(),
   };

@@ -177,6 +177,19 @@ No key signs the mails of ${ascii}
       assert.equal((await dmarc({ [`_dmarc.${domain}`]: { txt: ["other"] } }))?.state, "missing");
     });
 
+    it("a record is shown without the control characters that its owner may have put in", async () => {
+      const clearScreen = "\u001b[2J\u009b2J\r";
+      const { SPF: spf, DMARC: dmarc } = await check({
+        [domain]: { txt: [`v=spf1 include:${clearScreen}.example -all`] },
+        [`_dmarc.${domain}`]: { txt: [`v=DMARC1; p=none; ${clearScreen}`] },
+      });
+      assert.match(spf?.todo ?? "", /which has no SPF record/);
+      assert.equal(dmarc?.found.length, 1);
+      for (const text of [spf, dmarc].flatMap((each) => [each?.todo ?? "", ...(each?.found ?? [])])) {
+        assert.doesNotMatch(text, /\p{Cc}/u);
+      }
+    });
+
     it("a return path has a mail server and an SPF record of its own", async () => {
       const checks = await check({ [returnPath]: { mx: ["mx.example.net"] } });
       assert.equal(checks["return path"]?.state, "ok");

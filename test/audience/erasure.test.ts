@@ -469,6 +469,11 @@ describe("The erasure of a person", () => {
       fields: { city: `${person.email}!` },
     });
     await created("/lists", { name: "Another", description: `x${person.email}` });
+    // The answer to a late event of a person who was erased before is not this person's.
+    const { numAffectedRows } = await sql`
+      update webhook_deliveries set response_body = 'taken' where status = 'SUCCEEDED' and event_id in (
+        select id from webhook_events where strpos(object, '@erased.invalid') > 0)`.execute(kysely(own.orm.em.fork()));
+    assert.ok(numAffectedRows);
     const { rows, mentions } = await erase(person, { dryRun: true });
     assert.deepEqual(rows, [{ table: "idempotency_records", action: "blanked", rows: 3 }]);
     assert.deepEqual(mentions, [

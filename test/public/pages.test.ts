@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { gzipSync } from "node:zlib";
+import { kysely } from "../../db/orm.ts";
+import { makeStandIn } from "../../domain/erasure/erased-addresses.ts";
 import { confirmUrl, readUnsubscribeToken, unsubscribeUrl } from "../../domain/links.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { api, type Json } from "../support/api.ts";
@@ -69,6 +71,20 @@ describe("Pages for recipients", () => {
         await assertPage(await fetch(`${linkTo(mail)}?scope=all&List-Unsubscribe=One-Click`, { headers }), 200);
       }
       assert.deepEqual(await snapshotTables(team.em, team.team.id), before);
+    });
+
+    it("promises nothing where the recipient was erased: the person may have come back since", async () => {
+      const mail = await mailLetter(team);
+      await kysely(team.em)
+        .updateTable("send_recipients")
+        .set({ email: makeStandIn() })
+        .where("send_id", "=", mail.sendId)
+        .execute();
+      for (const answer of [await fetch(linkTo(mail)), await post(linkTo(mail), "List-Unsubscribe=One-Click")]) {
+        const html = await assertPage(answer, 200);
+        assert.ok(html.includes(`If newer mail of ${team.team.name} comes to you, use the link in that mail.`));
+        assert.ok(!/<form|You will get no more/.test(html));
+      }
     });
 
     it("carries no address in its URL", async () => {

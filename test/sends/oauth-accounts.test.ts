@@ -3,7 +3,7 @@ import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
 import { verifyAccount } from "../../activities/smtp/verify.ts";
 import { kysely } from "../../db/orm.ts";
-import { accessTokenOf, openTokenPost, storeGrant } from "../../domain/account-tokens.ts";
+import { accessTokenOf, openTokenPost, storeGrant, TokenError } from "../../domain/account-tokens.ts";
 import { AccountCheckError, connectAccount, replaceCredentials, resumeAccount } from "../../domain/accounts.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
@@ -185,6 +185,25 @@ describe("A sending account that logs in by XOAUTH2", () => {
     assert.deepEqual((await events()).slice(1), [["account.recovered", null]]);
     await temporal.workflow.getHandle(sendWorkflowId(data.id)).executeUpdate("resume");
     await untilStatus(sender, ["SENT"]);
+    assert.equal(tokens.requests.at(-1)?.get("refresh_token"), "another");
+  });
+
+  it("is not found REVOKED for a grant that was replaced while the token endpoint was asked", async () => {
+    const held = Promise.withResolvers<void>();
+    tokens.heldUntil = held.promise;
+    tokens.failure = { status: 400, error: "invalid_grant" };
+    const asked = tokenNow();
+    while (tokens.requests.length === 0) await new Promise(setImmediate);
+    await storeGrant(
+      sender.em.fork(),
+      sender.accountId,
+      { grant: { ...tokens.grant, refreshToken: "another" } },
+      sender.vault,
+    );
+    held.resolve();
+    await assert.rejects(asked, (error) => error instanceof TokenError && error.failure.temporary);
+    tokens.failure = undefined;
+    assert.equal(await tokenNow(), tokens.issued[0]);
     assert.equal(tokens.requests.at(-1)?.get("refresh_token"), "another");
   });
 
