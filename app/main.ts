@@ -19,10 +19,11 @@ import { planCommands } from "./commands/plans.ts";
 import { providerCommands } from "./commands/providers.ts";
 import { secretCommands } from "./commands/secrets.ts";
 import { segmentCommands } from "./commands/segments.ts";
+import { sendCommands } from "./commands/sends.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { tokenCommands } from "./commands/tokens.ts";
 import { webhookCommands } from "./commands/webhooks.ts";
-import { lineOf } from "./output.ts";
+import { errorJson, lineOf } from "./output.ts";
 import { type Run, withSession } from "./session.ts";
 import type { AppSettings } from "./settings.ts";
 
@@ -38,19 +39,32 @@ const realLogin =
 
 const program = new Command("app")
   .description(
-    "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, webhooks, imports",
+    "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, their sends, webhooks, imports",
   )
   .option("--json", "print one JSON object")
-  .configureHelp({ showGlobalOptions: true })
-  .showHelpAfterError("(add --help for the options)");
+  .configureHelp({ showGlobalOptions: true });
+
+/** Known before the options are read, because these may be wrong. */
+const isJson = process.argv.includes("--json");
+if (isJson) {
+  const outputError = (text: string, write: (text: string) => void) => {
+    const message = text.trim().replace(/^error: /, "");
+    write(`${JSON.stringify({ error: { code: "validation_failed", message } })}\n`);
+  };
+  program.configureOutput({ outputError });
+} else program.showHelpAfterError("(add --help for the options)");
+
+function fail(error: unknown): void {
+  console.error(isJson ? JSON.stringify(errorJson(error)) : `error: ${lineOf(error)}`);
+  process.exitCode = 1;
+}
 
 const run: Run = async (work, options) => {
   try {
-    const { text, data } = await withSession(process.env, realLogin, work, options);
-    console.log(program.opts<{ json?: boolean }>().json ? JSON.stringify(data) : text);
+    const outcome = await withSession(process.env, realLogin, work, options);
+    if (outcome) console.log(isJson ? JSON.stringify(outcome.data) : outcome.text);
   } catch (error) {
-    console.error(`error: ${lineOf(error)}`);
-    process.exitCode = 1;
+    fail(error);
   }
 };
 
@@ -65,6 +79,7 @@ const groups = [
   analyticsCommands,
   providerCommands,
   campaignCommands,
+  sendCommands,
   confirmationCommands,
   webhookCommands,
   deliveryCommands,
@@ -76,4 +91,4 @@ const groups = [
   secretCommands,
 ];
 for (const add of groups) add(program, run);
-await program.parseAsync();
+await program.parseAsync().catch(fail);

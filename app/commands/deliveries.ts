@@ -15,6 +15,7 @@ import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
 import { oneOf, wholeNumber, words } from "../options.ts";
 import { progressLine } from "../output.ts";
 import type { Outcome, Run, Session } from "../session.ts";
+import { uiOf } from "../workflows.ts";
 
 const PROGRESS_EVERY_MS = 500;
 const DEFAULT_PER_SECOND = 100;
@@ -54,8 +55,8 @@ export function deliveryCommands(program: Command, run: Run): void {
     .action((options: ReplayOptions) => run((session) => replay(session, options)));
 }
 
-async function where({ orm, stack }: Session, id: string): Promise<Outcome> {
-  const row = await kysely(orm.em.fork())
+async function where(session: Session, id: string): Promise<Outcome> {
+  const row = await kysely(session.orm.em.fork())
     .selectFrom("webhook_deliveries")
     .select(["webhook_id", "event_id", "group_id", "status", "attempt", "next_attempt_at"])
     .select([nextProbeAt("webhook_deliveries").as("next_probe_at"), isWaiting("webhook_deliveries").as("waits")])
@@ -67,10 +68,7 @@ async function where({ orm, stack }: Session, id: string): Promise<Outcome> {
   const nextAt = next === null ? null : new Date(next).toISOString();
   const waits =
     row.next_probe_at === null ? "waits for a workflow" : "waits for the next probe of its failing endpoint";
-  const ui =
-    workflow && stack?.temporal.ui
-      ? `${stack.temporal.ui}/namespaces/${stack.temporal.namespace}/workflows/${encodeURIComponent(workflow)}`
-      : null;
+  const ui = workflow && uiOf(session, workflow);
   const state = `${row.status}, attempt ${row.attempt}${nextAt ? `, next at ${nextAt}` : ""}`;
   return {
     text: [workflow ?? (row.waits ? waits : "no workflow"), state, ui].filter(Boolean).join("\n"),

@@ -8,8 +8,8 @@ import { newId } from "../../domain/ids.ts";
 import { attachList, detachList } from "../../domain/newsletters.ts";
 import { address, oneOf, wholeNumber, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
+import { WEEKDAYS } from "../weekdays.ts";
 
-const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const ANY_DAY = "any";
 const TRACKING = ["on", "off", "team"] as const;
 
