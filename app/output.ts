@@ -1,5 +1,6 @@
 import { SettingsError } from "../config/env.ts";
 import { ApiError } from "../domain/errors.ts";
+import type { AccountRefusal } from "../domain/sends/inspection.ts";
 
 /** The error in one line: a stack trace is of no use at a command line. */
 export function lineOf(error: unknown): string {
@@ -18,6 +19,9 @@ export function errorJson(error: unknown): { error: { code: string; message: str
   const code = error instanceof ApiError ? error.code : error instanceof SettingsError ? "settings" : "failed";
   return { error: { code, message: lineOf(error) } };
 }
+
+/** The refusal of a sending account by its server, for `--json`. */
+export const refusalToJson = ({ retryAt, ...refusal }: AccountRefusal) => ({ ...refusal, retry_at: retryAt });
 
 /** A line of CSV (RFC 4180); null is an empty field. */
 export const csvLine = (fields: readonly (string | number | null)[]): string =>

@@ -14,8 +14,8 @@ import {
   type SendFacts,
 } from "../../domain/sends/inspection.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
-import { oneOf, wholeNumber, words } from "../options.ts";
-import { csvLine } from "../output.ts";
+import { listOf, wholeNumber } from "../options.ts";
+import { csvLine, refusalToJson } from "../output.ts";
 import { type Outcome, type Run, type Session, teamOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
 import { readDetails, uiOf, updateWorkflow, withTemporal } from "../workflows.ts";
@@ -38,12 +38,7 @@ const UPDATES = {
   ],
 } as const;
 
-const listOf =
-  <T extends string>(known: readonly T[]) =>
-  (text: string): T[] =>
-    words(text).map(oneOf(known));
-
-/** Sends of newsletters and campaigns: what they do, who got the mail, and the operators' commands. */
+/** Sends of newsletters and campaigns: their state, their recipients, and the operators' commands. */
 export function sendCommands(program: Command, run: Run): void {
   program
     .command("send:show")
@@ -153,13 +148,7 @@ const toJson = (facts: SendFacts) => ({
     id: accountId,
     status,
     last_error: lastError,
-    refusal: refusal && {
-      reason: refusal.reason,
-      temporary: refusal.temporary,
-      count: refusal.count,
-      since: refusal.since,
-      retry_at: refusal.retryAt,
-    },
+    refusal: refusal && refusalToJson(refusal),
     recipients: lowerCase(recipients),
   })),
 });

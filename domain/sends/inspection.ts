@@ -73,7 +73,7 @@ async function readOwner(em: EntityManager, sendId: string): Promise<FoundSend> 
 }
 
 /** Why an account's server lets it in no more, and until when it is not tried. */
-interface AccountRefusal {
+export interface AccountRefusal {
   reason: string;
   temporary: boolean;
   /** Refusals in a row. */
@@ -81,6 +81,14 @@ interface AccountRefusal {
   since: string;
   retryAt: string;
 }
+
+/** SQL: an `AccountRefusal` of a row of `account_refusals`; null without one. */
+export const refusalJson = (refusals: string): RawBuilder<AccountRefusal | null> => {
+  const column = (name: string) => sql.ref(`${refusals}.${name}`);
+  return sql`case when ${column("account_id")} is not null then json_build_object('reason', ${column("reason")},
+    'temporary', ${column("temporary")}, 'count', ${column("count")}, 'since', ${isoInstant(column("since"))},
+    'retryAt', ${isoInstant(column("retry_at"))}) end`;
+};
 
 /** One account's part in a send. */
 export interface LaneFacts {
@@ -172,8 +180,7 @@ async function readLanes(em: EntityManager, found: FoundSend): Promise<LaneFacts
       where r.send_id = ${sendId} group by 1, 2
     )
     select l.account_id as "accountId", a.status, a.last_error as "lastError",
-      case when f.account_id is not null then json_build_object('reason', f.reason, 'temporary', f.temporary,
-        'count', f.count, 'since', ${isoInstant(sql`f.since`)}, 'retryAt', ${isoInstant(sql`f.retry_at`)}) end as refusal,
+      ${refusalJson("f")} as refusal,
       coalesce((select json_object_agg(c.state, c.count) from counts c where c.account_id = l.account_id), '{}') as recipients
     from lanes l
     left join email_accounts a on a.id = l.account_id and ${ofTenant(found, "a")}
