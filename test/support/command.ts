@@ -1,5 +1,7 @@
 import { spawn } from "node:child_process";
 import { dirname } from "node:path";
+import { Command } from "commander";
+import { type Outcome, type Run, withSession } from "../../app/session.ts";
 import type { Json } from "./api.ts";
 
 export interface CommandResult {
@@ -40,4 +42,23 @@ export function app(...args: string[]): Promise<CommandResult> {
       resolve({ code, ...text, json });
     });
   });
+}
+
+/**
+ * Runs a command in the test's process, over the stack of the tests: a process of its own takes a second.
+ * @param add the group of commands that it belongs to
+ * @throws its error
+ */
+export async function inProcess(add: (program: Command, run: Run) => void, ...args: string[]): Promise<Outcome> {
+  const source = { DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") };
+  const program = new Command().exitOverride().configureOutput({ writeErr: () => {} });
+  let outcome: Outcome | undefined;
+  const noLogin = () => () => Promise.reject(new Error("no command here logs in"));
+  // The database has admitted the stack's keys.
+  add(program, async (work) => {
+    outcome = await withSession(source, noLogin, work, { isAdmitted: false });
+  });
+  await program.parseAsync(args, { from: "user" });
+  if (!outcome) throw new Error(`${args[0]} printed its result itself`);
+  return outcome;
 }
