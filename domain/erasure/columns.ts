@@ -179,6 +179,7 @@ export const PERSONAL_DATA = {
       "status",
       "send_days",
       "tracking",
+      "status_reason",
       "send_id",
       "send_at",
       "started_at",
