@@ -5,6 +5,7 @@ import { errorPolicyOf, isAccountFailure, recordAccountFailure, recordAccountRec
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { readContent } from "../domain/sends/content.ts";
+import { readCounts } from "../domain/sends/counts.ts";
 import {
   closeDispatch,
   type Lane,
@@ -48,19 +49,19 @@ type Next =
   | { next: "account_full"; waitMs: number; byLimit?: true }
   /**
    * The send cannot be mailed; a `temporary` failure may pass by itself. `retryInMs`: when its account may connect again,
-   * if its server refused it before.
+   * if its server refused it before. `reply`: the server's, without addresses, if it gave one.
    */
-  | { next: "failure"; reason: string; temporary: boolean; retryInMs?: number }
+  | { next: "failure"; reason: string; temporary: boolean; retryInMs?: number; reply?: string }
   /** The send is not SENDING any more: paused, cancelled, or gone. */
   | { next: "stopped" }
   /** Nothing is left to the lane. `held`: other lanes of the send keep recipients that they deferred. */
   | { next: "done"; held?: true };
 
 /**
- * The result of a slice. `unknown`: recipients that a dead attempt left behind. `returned`: recipients that it had staged
+ * The result of a slice. `sent`: mails of the whole send that are SENT, where the slice has mailed. `unknown`: recipients that a dead attempt left behind. `returned`: recipients that it had staged
  * are in the queue again, for any lane.
  */
-export type SliceResult = { mailed: number; unknown: number; returned?: true } & Next;
+export type SliceResult = { mailed: number; sent?: number; unknown: number; returned?: true } & Next;
 
 /**
  * A slice of a lane to be mailed. `tryNow`: an operator's command; the slice does not wait for an account that its server
@@ -118,7 +119,8 @@ async function dispatchSlice(
     const mailing = await mailSlice(deps, em, messages, dispatch, account);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing);
     await closeDispatch(em, dispatch, afterSeq);
-    return { mailed: mailing.mailed, unknown, ...(mailing.returned && { returned: true }), ...next };
+    const sent = mailing.mailed > 0 ? { sent: (await readCounts(em, dispatch, dispatch.sendId)).SENT } : {};
+    return { mailed: mailing.mailed, ...sent, unknown, ...(mailing.returned && { returned: true }), ...next };
   } finally {
     await pools.release(dispatch.accountId, account);
   }
@@ -196,9 +198,9 @@ async function nextStep(
   { end, afterSeq, exhausted, limitWaitMs }: Mailing,
 ): Promise<Next & { afterSeq: number }> {
   if (end.ended === "account_failure") {
-    const { reason, temporary } = end.failure;
+    const { reason, temporary, response } = end.failure;
     if (!temporary && isAccountFailure(reason)) await recordAccountFailure(em, dispatch, reason);
-    return { next: "failure", reason, temporary, afterSeq };
+    return { next: "failure", reason, temporary, ...(response && { reply: response }), afterSeq };
   }
   if (end.ended === "policy_refusals") {
     return { next: "failure", reason: "policy_refusals", temporary: false, afterSeq };

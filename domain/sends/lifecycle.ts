@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
 import { COMPLAINT_PAUSE, COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
@@ -19,6 +20,12 @@ export interface SendState {
   /** Milliseconds until it may start, by the database clock; 0 or less when it may. */
   startsInMs: number;
   recipients: number;
+  /** Mails that a server accepted. */
+  sent: number;
+  /** Since when it is in its status, ISO 8601: SENDING since it began. */
+  since: string;
+  /** When it may start, ISO 8601, with the days to which it is restricted, as operators read them. */
+  startsAt: string;
   /** The failures that paused it, see `pauseSend`; null when an operator did. */
   pauseReason: string | null;
   /** The team's complaint rate, if that paused it: a fraction of the delivered mail. */
@@ -33,6 +40,16 @@ export interface ChangedSend {
   state: SendState | undefined;
 }
 
+/** SQL: `SendState.startsAt` of a row of `sends`. */
+const startsAt = sql<string>`(
+  select ${isoInstant(sql`sends.send_at`)} || case when days = '' then '' else ' (' || days || ' in ' || t.time_zone || ')' end
+  from teams t, lateral (
+    select coalesce(string_agg((array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'])[day], ', ' order by day), '') as days
+    from unnest(coalesce(
+      (select n.send_days from newsletters n where n.id = sends.resource_id),
+      (select c.send_days from campaigns c where c.id = sends.resource_id))) as d (day)
+  ) allowed where t.id = sends.team_id)`;
+
 /** @returns undefined when the send was never confirmed */
 export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
   const row = await kysely(em)
@@ -40,6 +57,13 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
     .select(["status", "recipients", "pause_reason", "complaint_rate"])
     .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
     .select(laneAccounts().as("account_ids"))
+    .select([
+      sql<number>`(select coalesce(sum(c.count), 0)::int from send_counts c where c.send_id = sends.id and c.state = 'SENT')`.as(
+        "sent",
+      ),
+      isoInstant(sql`case status when 'SENDING' then started_at else updated_at end`).as("since"),
+      startsAt.as("starts_at"),
+    ])
     .where("id", "=", sendId)
     .executeTakeFirst();
   return (
@@ -47,6 +71,9 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       status: row.status,
       startsInMs: Math.ceil(row.starts_in_ms),
       recipients: row.recipients,
+      sent: row.sent,
+      since: row.since,
+      startsAt: row.starts_at,
       pauseReason: row.pause_reason,
       ...(row.pause_reason === COMPLAINT_PAUSE && { complaintRate: Number(row.complaint_rate) }),
       accountIds: row.account_ids,

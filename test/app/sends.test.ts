@@ -76,7 +76,8 @@ describe("The commands for sends", () => {
       ],
     );
     assert.match(text, new RegExp(`${second} ACTIVE: none; refused 3 times since 20.*login_refused`));
-    assert.match(send.details, /recipients/);
+    assert.match(send.details, /0 of 2 sent; SCHEDULED since 20.*Z\.\n\nIts send_at is 20.*Z \(\w{3} in UTC\)\./);
+    assert.match(send.details, new RegExp(`Accounts: ${first}, ${second}\\.`));
     assert.deepEqual((await sends("send:show", scheduled.campaignId)).data, data);
   });
 
