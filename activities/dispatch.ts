@@ -4,6 +4,7 @@ import { openTokenPost } from "../domain/account-tokens.ts";
 import { errorPolicyOf, isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
+import { COMPLAINT_PAUSE } from "../domain/sends/complaint-rate.ts";
 import { readContent } from "../domain/sends/content.ts";
 import { readCounts } from "../domain/sends/counts.ts";
 import {
@@ -23,6 +24,7 @@ import { Settler } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { logMove } from "./send-log.ts";
 import type { DrainEnd } from "./smtp/pool.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
 
@@ -105,7 +107,15 @@ async function dispatchSlice(
   deps.countMails({ UNKNOWN: unknown });
   if (dispatch?.status !== "SENDING") return { mailed: 0, unknown, next: "stopped" };
   if (dispatch.hasComplaints) {
-    await pauseForComplaints(em, dispatch);
+    for (const sendId of await pauseForComplaints(em, dispatch)) {
+      logMove(deps.log, {
+        sendId,
+        teamId: dispatch.teamId,
+        from: "SENDING",
+        status: "PAUSED",
+        reason: COMPLAINT_PAUSE,
+      });
+    }
     await closeDispatch(em, dispatch, dispatch.afterSeq);
     return { mailed: 0, unknown, next: "stopped" };
   }
@@ -119,6 +129,11 @@ async function dispatchSlice(
     const mailing = await mailSlice(deps, em, messages, dispatch, account);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing);
     await closeDispatch(em, dispatch, afterSeq);
+    if (mailing.end.ended === "account_failure") {
+      const { sendId, accountId, teamId } = dispatch;
+      const { reason, temporary, response } = mailing.end.failure;
+      deps.log.warn({ sendId, accountId, teamId, reason, temporary, reply: response }, "a send's account failed");
+    }
     const sent = mailing.mailed > 0 ? { sent: (await readCounts(em, dispatch, dispatch.sendId)).SENT } : {};
     return { mailed: mailing.mailed, ...sent, unknown, ...(mailing.returned && { returned: true }), ...next };
   } finally {

@@ -38,6 +38,8 @@ export interface SendState {
 export interface ChangedSend {
   changed: boolean;
   state: SendState | undefined;
+  /** The status that it left; missing when its status is as before. */
+  from?: SendStatus;
 }
 
 /** SQL: `SendState.startsAt` of a row of `sends`. */
@@ -151,7 +153,8 @@ function change(
     const before = await readSend(tx, sendId);
     const chosen = before && choose(before);
     const changed = chosen !== undefined && (await move(tx, sendId, chosen));
-    return { changed, state: changed ? await readSend(tx, sendId) : before };
+    const state = changed ? await readSend(tx, sendId) : before;
+    return { changed, state, ...(before && before.status !== state?.status && { from: before.status }) };
   });
 }
 
@@ -200,8 +203,9 @@ export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSe
  * Pauses a team's sends that are SENDING while its complaint rate has reached the limit of each: the threshold, or a rise
  * since an operator resumed it. None of them stages a recipient once this has committed. Without such a send it is one
  * statement, which computes no rate while none is SENDING.
+ * @returns the ids of those that it paused
  */
-export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Promise<void> {
+export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Promise<string[]> {
   const overLimit = (from: EntityManager) =>
     kysely(from)
       .selectFrom("sends as s")
@@ -210,15 +214,17 @@ export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Pro
       .where("s.status", "=", "SENDING")
       .where(sql<boolean>`${complaintRate(tenant)} >= ${complaintLimit("s")}`)
       .orderBy("s.id");
-  if ((await overLimit(em).execute()).length === 0) return;
-  await transaction(em, async (tx) => {
+  if ((await overLimit(em).execute()).length === 0) return [];
+  return transaction(em, async (tx) => {
     // A send that an operator resumes at this moment has a new limit once its lock is free.
-    for (const { id } of await overLimit(tx).forUpdate().execute()) {
+    const paused = await overLimit(tx).forUpdate().execute();
+    for (const { id } of paused) {
       await move(tx, id, { from: ["SENDING"], to: "PAUSED", pauseReason: COMPLAINT_PAUSE });
       await sql`update sends set complaint_rate = ${complaintRate(tenant)} where id = ${id} and ${ofTenant(tenant)}`.execute(
         kysely(tx),
       );
     }
+    return paused.map(({ id }) => id);
   });
 }
 
@@ -249,6 +255,8 @@ export interface SettledSend {
   unknown: number;
   /** Milliseconds for which an operator may decide about the unknown ones; 0 when there is nothing to decide. */
   reviewMs: number;
+  /** The status that it left; missing when its status is as before. */
+  from?: SendStatus;
   /** Recipients that became CANCELLED by this very call. */
   cancelled: number;
   /** Recipients that became UNKNOWN by this very call. */
@@ -310,6 +318,6 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
     const hasJustEnded = send.status !== "SENT";
     const reviewMs = await openReview(tx, sendId, status === "SENT" ? unknown : 0, hasJustEnded);
-    return { ...counts, status, reviewMs };
+    return { ...counts, status, reviewMs, ...(status !== send.status && { from: send.status }) };
   });
 }

@@ -104,6 +104,7 @@ describe("The commands for sends", () => {
   it("print recipients with their Message-IDs as CSV and as JSON", async () => {
     const recipients = ["send:recipients", ended.newsletterId, "--state", "unknown"];
     const [csv, lines] = await Promise.all([app(...recipients, "--csv"), app(...recipients, "--json")]);
+    assert.deepEqual([csv.code, lines.code], [0, 0], csv.stderr + lines.stderr);
     const messageId = `3.${endedId}@${ended.domain}`;
     const [header, row, ...more] = csv.stdout.split("\r\n");
     assert.equal(header, "message_id,email,state,reason,attempts,account,updated_at", csv.stderr);
@@ -176,7 +177,7 @@ describe("The commands for sends", () => {
         /no record whk_none/,
       ],
     ];
-    for (const [refused, why] of refusals) await assert.rejects(refused, why);
+    for (const [refused, why] of refusals) await assert.rejects(refused, why, String(why));
   }).timeout(20_000);
 
   it("print errors as JSON with --json: of the command, of its options and of a file", async () => {
