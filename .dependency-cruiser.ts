@@ -19,7 +19,16 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   workers: ["activities", "config", "db", "domain", "workflows (types)", ...WORKFLOW_STARTS],
   api: ["config", "db", "domain", "workflows (types)", ...WORKFLOW_STARTS],
   stack: ["config", "db", "domain", ...WORKFLOW_STARTS],
-  app: ["activities/smtp/verify.ts", "client", "config", "db", "domain", "stack", "workflows/ids.ts"],
+  app: [
+    "activities/smtp/verify.ts",
+    "api/temporal-gateway.ts",
+    "client",
+    "config",
+    "db",
+    "domain",
+    "stack",
+    "workflows/ids.ts",
+  ],
   test: ["activities", "api", "app", "client", "config", "db", "domain", "stack", "workers", "workflows"],
   bench: ["activities", "app", "config", "db", "domain", "stack", "test/support", "workers", "workflows"],
 };

@@ -4,7 +4,9 @@ import { openTokenPost } from "../domain/account-tokens.ts";
 import { errorPolicyOf, isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
+import { COMPLAINT_PAUSE } from "../domain/sends/complaint-rate.ts";
 import { readContent } from "../domain/sends/content.ts";
+import { readCounts } from "../domain/sends/counts.ts";
 import {
   closeDispatch,
   type Lane,
@@ -22,6 +24,7 @@ import { Settler } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { logMove } from "./send-log.ts";
 import type { DrainEnd } from "./smtp/pool.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
 
@@ -48,19 +51,19 @@ type Next =
   | { next: "account_full"; waitMs: number; byLimit?: true }
   /**
    * The send cannot be mailed; a `temporary` failure may pass by itself. `retryInMs`: when its account may connect again,
-   * if its server refused it before.
+   * if its server refused it before. `reply`: the server's, without addresses, if it gave one.
    */
-  | { next: "failure"; reason: string; temporary: boolean; retryInMs?: number }
+  | { next: "failure"; reason: string; temporary: boolean; retryInMs?: number; reply?: string }
   /** The send is not SENDING any more: paused, cancelled, or gone. */
   | { next: "stopped" }
   /** Nothing is left to the lane. `held`: other lanes of the send keep recipients that they deferred. */
   | { next: "done"; held?: true };
 
 /**
- * The result of a slice. `unknown`: recipients that a dead attempt left behind. `returned`: recipients that it had staged
+ * The result of a slice. `sent`: mails of the whole send that are SENT, where the slice has mailed. `unknown`: recipients that a dead attempt left behind. `returned`: recipients that it had staged
  * are in the queue again, for any lane.
  */
-export type SliceResult = { mailed: number; unknown: number; returned?: true } & Next;
+export type SliceResult = { mailed: number; sent?: number; unknown: number; returned?: true } & Next;
 
 /**
  * A slice of a lane to be mailed. `tryNow`: an operator's command; the slice does not wait for an account that its server
@@ -104,7 +107,15 @@ async function dispatchSlice(
   deps.countMails({ UNKNOWN: unknown });
   if (dispatch?.status !== "SENDING") return { mailed: 0, unknown, next: "stopped" };
   if (dispatch.hasComplaints) {
-    await pauseForComplaints(em, dispatch);
+    for (const sendId of await pauseForComplaints(em, dispatch)) {
+      logMove(deps.log, {
+        sendId,
+        teamId: dispatch.teamId,
+        from: "SENDING",
+        status: "PAUSED",
+        reason: COMPLAINT_PAUSE,
+      });
+    }
     await closeDispatch(em, dispatch, dispatch.afterSeq);
     return { mailed: 0, unknown, next: "stopped" };
   }
@@ -118,7 +129,13 @@ async function dispatchSlice(
     const mailing = await mailSlice(deps, em, messages, dispatch, account);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing);
     await closeDispatch(em, dispatch, afterSeq);
-    return { mailed: mailing.mailed, unknown, ...(mailing.returned && { returned: true }), ...next };
+    if (mailing.end.ended === "account_failure") {
+      const { sendId, accountId, teamId } = dispatch;
+      const { reason, temporary, response } = mailing.end.failure;
+      deps.log.warn({ sendId, accountId, teamId, reason, temporary, reply: response }, "a send's account failed");
+    }
+    const sent = mailing.mailed > 0 ? { sent: (await readCounts(em, dispatch, dispatch.sendId)).SENT } : {};
+    return { mailed: mailing.mailed, ...sent, unknown, ...(mailing.returned && { returned: true }), ...next };
   } finally {
     await pools.release(dispatch.accountId, account);
   }
@@ -196,9 +213,9 @@ async function nextStep(
   { end, afterSeq, exhausted, limitWaitMs }: Mailing,
 ): Promise<Next & { afterSeq: number }> {
   if (end.ended === "account_failure") {
-    const { reason, temporary } = end.failure;
+    const { reason, temporary, response } = end.failure;
     if (!temporary && isAccountFailure(reason)) await recordAccountFailure(em, dispatch, reason);
-    return { next: "failure", reason, temporary, afterSeq };
+    return { next: "failure", reason, temporary, ...(response && { reply: response }), afterSeq };
   }
   if (end.ended === "policy_refusals") {
     return { next: "failure", reason: "policy_refusals", temporary: false, afterSeq };

@@ -16,6 +16,7 @@ import { closeReview } from "../domain/sends/review.ts";
 import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { logMove } from "./send-log.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
 
 /** Changes and reads of Postgres for the workflow of a send. Each may run twice, and has its effect once. */
@@ -32,23 +33,34 @@ export interface SendActivities {
   closeLost(sendId: string): Promise<void>;
   /** Queues recipients whose outcome is unknown again, once no worker can have their mails in flight any more. */
   requeueUnknown(sendId: string): Promise<UnknownRequeued>;
-  finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled" | "lost">>;
+  finishSend(sendId: string): Promise<Omit<SettledSend, "cancelled" | "lost" | "from">>;
   /** No operator has to decide about unknown outcomes any more. */
   closeReview(sendId: string): Promise<void>;
 }
 
-export function createSendActivities({ orm, env, countMails }: ActivityDeps): SendActivities {
+export function createSendActivities({ orm, env, countMails, log }: ActivityDeps): SendActivities {
   const em = () => orm.em.fork();
+  /** Logs a change, and leaves the part for the log out of the workflow's history. */
+  const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {
+    const { from, ...changed } = await change;
+    const { state } = changed;
+    if (from && state) logMove(log, { sendId, from, status: state.status, reason: state.pauseReason });
+    return changed;
+  };
   const close = async (sendId: string) => countMails({ UNKNOWN: await closeLost(em(), sendId) });
   return {
     writePreview: (request) => writePreview(em(), request),
-    confirmSend: (request) => whileBeating(() => confirmSend(em(), request)),
+    confirmSend: (request) =>
+      whileBeating(async () => {
+        await confirmSend(em(), request);
+        logMove(log, { sendId: request.previewId, teamId: request.teamId, status: "SCHEDULED" });
+      }),
     voidPreview: (previewId) => voidPreview(em(), previewId),
     readSend: (sendId) => readSend(em(), sendId),
-    beginSend: (sendId) => beginSend(em(), sendId),
-    pauseSend: (sendId, pauseReason) => pauseSend(em(), sendId, pauseReason ?? null),
-    resumeSend: (sendId) => resumeSend(em(), sendId),
-    cancelSend: (sendId) => cancelSend(em(), sendId),
+    beginSend: (sendId) => logged(sendId, beginSend(em(), sendId)),
+    pauseSend: (sendId, pauseReason) => logged(sendId, pauseSend(em(), sendId, pauseReason ?? null)),
+    resumeSend: (sendId) => logged(sendId, resumeSend(em(), sendId)),
+    cancelSend: (sendId) => logged(sendId, cancelSend(em(), sendId)),
     closeLost: (sendId) => whileBeating(() => close(sendId)),
     requeueUnknown: (sendId) =>
       // A staged row is begun within one deadline and in flight for another.
@@ -56,7 +68,8 @@ export function createSendActivities({ orm, env, countMails }: ActivityDeps): Se
     finishSend: (sendId) =>
       whileBeating(async () => {
         await close(sendId);
-        const { cancelled, lost, ...settled } = await finishSend(em(), sendId);
+        const { cancelled, lost, from, ...settled } = await finishSend(em(), sendId);
+        if (from) logMove(log, { sendId, from, status: settled.status });
         countMails({ CANCELLED: cancelled, UNKNOWN: lost });
         return settled;
       }),

@@ -25,6 +25,12 @@ export const oneOf =
     return word;
   };
 
+/** Some of a fixed set of words, comma-separated, in any case. */
+export const listOf =
+  <T extends string>(known: readonly T[]) =>
+  (text: string): T[] =>
+    words(text).map(oneOf(known));
+
 /** A whole number. */
 export const wholeNumber =
   (min: number, max = Number.MAX_SAFE_INTEGER) =>
@@ -62,6 +68,15 @@ export const words = (text: string): string[] =>
     .split(",")
     .map((word) => word.trim())
     .filter((word) => word !== "");
+
+/** A point in time that has passed, ISO 8601. */
+export function pastInstant(text: string): Date {
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime()) || at > new Date()) {
+    throw new InvalidArgumentError("It is a point in time that has passed, such as 2026-01-31T12:00:00Z.");
+  }
+  return at;
+}
 
 /** A point in time in the future, ISO 8601. */
 export function futureInstant(text: string): Date {

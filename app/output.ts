@@ -1,15 +1,31 @@
 import { SettingsError } from "../config/env.ts";
+import { ApiError } from "../domain/errors.ts";
+import type { AccountRefusal } from "../domain/sends/inspection.ts";
 
 /** The error in one line: a stack trace is of no use at a command line. */
 export function lineOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error instanceof SettingsError) return error.message;
+  if ("code" in error && error.code === "ENOENT" && "path" in error) return `There is no file ${error.path}.`;
   // A connection that failed on every address of a host has its reasons inside.
   const [inner] = error instanceof AggregateError ? error.errors : [];
   const message = error.message || lineOf(inner);
   const param = "param" in error && typeof error.param === "string" ? ` (${error.param})` : "";
   return (message.split("\n")[0] ?? "") + param;
 }
+
+/** The error for `--json`: its code, that of the API where it has one, and the line. */
+export function errorJson(error: unknown): { error: { code: string; message: string } } {
+  const code = error instanceof ApiError ? error.code : error instanceof SettingsError ? "settings" : "failed";
+  return { error: { code, message: lineOf(error) } };
+}
+
+/** The refusal of a sending account by its server, for `--json`. */
+export const refusalToJson = ({ retryAt, ...refusal }: AccountRefusal) => ({ ...refusal, retry_at: retryAt });
+
+/** A line of CSV (RFC 4180); null is an empty field. */
+export const csvLine = (fields: readonly (string | number | null)[]): string =>
+  `${fields.map((field) => (/[",\r\n]/.test(String(field)) ? `"${String(field).replaceAll('"', '""')}"` : (field ?? ""))).join(",")}\r\n`;
 
 /** A line on a terminal that is written over; without a terminal it is not written. */
 export function progressLine() {

@@ -18,10 +18,11 @@ import { planCommands } from "./commands/plans.ts";
 import { providerCommands } from "./commands/providers.ts";
 import { secretCommands } from "./commands/secrets.ts";
 import { segmentCommands } from "./commands/segments.ts";
+import { sendCommands } from "./commands/sends.ts";
 import { teamCommands } from "./commands/teams.ts";
 import { tokenCommands } from "./commands/tokens.ts";
 import { webhookCommands } from "./commands/webhooks.ts";
-import { lineOf } from "./output.ts";
+import { errorJson, lineOf } from "./output.ts";
 import { type Run, type Terminal, withSession } from "./session.ts";
 import type { AppSettings } from "./settings.ts";
 
@@ -47,6 +48,7 @@ const GROUPS = [
   analyticsCommands,
   providerCommands,
   campaignCommands,
+  sendCommands,
   confirmationCommands,
   webhookCommands,
   deliveryCommands,
@@ -67,16 +69,24 @@ export async function runCommand(args: readonly string[], terminal: Terminal): P
   const { stdout, stderr } = terminal;
   const program = new Command("app")
     .description(
-      "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, webhooks, imports",
+      "Mailkeel's command line: teams, plans, keys, sending accounts, the targets of newsletters and campaigns, their sends, webhooks, imports",
     )
     .option("--json", "print one JSON object")
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
-    .exitOverride()
-    .showHelpAfterError("(add --help for the options)");
+    .exitOverride();
+  // Known before the options are read, because these may be wrong.
+  const isJson = args.includes("--json");
+  if (isJson) {
+    const outputError = (text: string, write: (text: string) => void) => {
+      const message = text.trim().replace(/^error: /, "");
+      write(`${JSON.stringify({ error: { code: "validation_failed", message } })}\n`);
+    };
+    program.configureOutput({ outputError });
+  } else program.showHelpAfterError("(add --help for the options)");
   const run: Run = async (work, options) => {
-    const { text, data } = await withSession(terminal, realLogin, work, options);
-    stdout.write(`${program.opts<{ json?: boolean }>().json ? JSON.stringify(data) : text}\n`);
+    const outcome = await withSession(terminal, realLogin, work, options);
+    if (outcome) stdout.write(`${isJson ? JSON.stringify(outcome.data) : outcome.text}\n`);
   };
   for (const add of GROUPS) add(program, run);
   try {
@@ -85,7 +95,7 @@ export async function runCommand(args: readonly string[], terminal: Terminal): P
   } catch (error) {
     // It has been written: help, or why the arguments are wrong.
     if (error instanceof CommanderError) return error.exitCode;
-    stderr.write(`error: ${lineOf(error)}\n`);
+    stderr.write(`${isJson ? JSON.stringify(errorJson(error)) : `error: ${lineOf(error)}`}\n`);
     return 1;
   }
 }

@@ -41,8 +41,8 @@ interface SessionOptions {
   isAdmitted?: boolean;
 }
 
-/** Opens a session for a command, prints its result and closes the session. */
-export type Run = (work: (session: Session) => Promise<Outcome>, options?: SessionOptions) => Promise<void>;
+/** Opens a session for a command, prints its result, unless the command did, and closes the session. */
+export type Run = (work: (session: Session) => Promise<Outcome | undefined>, options?: SessionOptions) => Promise<void>;
 
 /** Runs `work` with a session over the settings that apply. */
 export async function withSession<T>(

@@ -9,9 +9,11 @@ export interface AppSettings {
   env: Env;
   /** The running stack, if the settings come from it. */
   stack: StackFile | undefined;
+  /** The settings name a Temporal cluster. */
+  hasTemporal: boolean;
 }
 
-/** Values for settings that the command line does not use, so that an operator need not set them. */
+/** Values for settings that most commands do not use, so that an operator need not set them. */
 const UNUSED = {
   TEMPORAL_ADDRESS: "127.0.0.1:7233",
   SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
@@ -43,7 +45,10 @@ const dataDir = (source: NodeJS.ProcessEnv): string => resolve(source["DATA_DIR"
  */
 export function readAppSettings(variables: NodeJS.ProcessEnv = process.env): AppSettings {
   const source = givenVariables(variables);
-  if (source["DATABASE_URL"]) return { env: readEnv({ ...UNUSED, ...source }), stack: undefined };
+  if (source["DATABASE_URL"]) {
+    const hasTemporal = Boolean(source["TEMPORAL_ADDRESS"]);
+    return { env: readEnv({ ...UNUSED, ...source }), stack: undefined, hasTemporal };
+  }
   const stack = readStack(source);
   const secrets = readJson<Secrets>(`${dataDir(source)}/secrets.json`);
   if (!stack || !secrets) {
@@ -53,6 +58,7 @@ export function readAppSettings(variables: NodeJS.ProcessEnv = process.env): App
   }
   const env = readEnv({
     TEMPORAL_ADDRESS: stack.temporal.address,
+    TEMPORAL_NAMESPACE: stack.temporal.namespace,
     PUBLIC_URL: UNUSED.PUBLIC_URL,
     SYSTEM_SMTP_URL: stack.mail.smtp,
     // The command line accepts the same webhook URLs and mail servers as the stack's processes.
@@ -63,5 +69,5 @@ export function readAppSettings(variables: NodeJS.ProcessEnv = process.env): App
     ...source,
     DATABASE_URL: stack.database,
   });
-  return { env, stack };
+  return { env, stack, hasTemporal: true };
 }

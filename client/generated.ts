@@ -287,6 +287,29 @@ export type CampaignOfEvent = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
+  /** Recipients by state once the send has ended, which add up to `total`; null before. */
+  recipients: {
+    /** All recipients of the send. */
+    total: number;
+    /** Waiting. */
+    queued: number;
+    /** Their mail may be leaving right now. */
+    sending: number;
+    /** Accepted by the sending account's server. */
+    sent: number;
+    /** Refused for good by that server. */
+    rejected: number;
+    /** Refused for now; tried again. */
+    deferred: number;
+    /** The connection ended before the server's answer: their mail may have left. */
+    unknown: number;
+    /** Refused for now too often. */
+    expired: number;
+    /** Left out: suppressed or opted out after the confirmation. */
+    suppressed: number;
+    /** Left out: the send was cancelled. */
+    cancelled: number;
+  } | null;
 };
 
 /** A campaign's send was paused. */
@@ -964,8 +987,12 @@ export type Newsletter = {
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
+  status_reason: string | null;
   /** Ids of the lists that it targets; they are set in the app. */
   lists: Array<string>;
+  /** The id of its send; null before the confirmation. */
+  send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
   /** When it is to be sent. */
@@ -1021,8 +1048,12 @@ export type NewsletterOfEvent = {
   from_name: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
+  status_reason: string | null;
   /** Ids of the lists that it targets; they are set in the app. */
   lists: Array<string>;
+  /** The id of its send; null before the confirmation. */
+  send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
   /** When it is to be sent. */
@@ -1035,6 +1066,29 @@ export type NewsletterOfEvent = {
   created_at: string;
   /** When the record was last changed. */
   updated_at: string;
+  /** Recipients by state once the send has ended, which add up to `total`; null before. */
+  recipients: {
+    /** All recipients of the send. */
+    total: number;
+    /** Waiting. */
+    queued: number;
+    /** Their mail may be leaving right now. */
+    sending: number;
+    /** Accepted by the sending account's server. */
+    sent: number;
+    /** Refused for good by that server. */
+    rejected: number;
+    /** Refused for now; tried again. */
+    deferred: number;
+    /** The connection ended before the server's answer: their mail may have left. */
+    unknown: number;
+    /** Refused for now too often. */
+    expired: number;
+    /** Left out: suppressed or opted out after the confirmation. */
+    suppressed: number;
+    /** Left out: the send was cancelled. */
+    cancelled: number;
+  } | null;
 };
 
 /** A newsletter's send was paused. */
@@ -1150,8 +1204,12 @@ export type NewsletterWithRecipients = {
   body: string | null;
   /** Only a `DRAFT` can be changed, deleted or sent. */
   status: "DRAFT" | "SCHEDULED" | "SENDING" | "PAUSED" | "SENT" | "CANCELLED" | "FAILED";
+  /** The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did. */
+  status_reason: string | null;
   /** Ids of the lists that it targets; they are set in the app. */
   lists: Array<string>;
+  /** The id of its send; null before the confirmation. */
+  send_id: string | null;
   /** ISO weekdays, 1 for Monday, in the team's time zone; none means any day. */
   send_days: Array<number>;
   /** When it is to be sent. */

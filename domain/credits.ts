@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { CreditKind } from "../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
+import { isoInstant } from "../db/sql.ts";
 import { ApiError } from "./errors.ts";
 import { newId } from "./ids.ts";
 
@@ -36,6 +37,32 @@ export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<
     .where(ofTenant(tenant))
     .executeTakeFirst();
   return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
+}
+
+/** A movement of a team's credits. Whole email credits; ISO 8601. */
+export interface CreditEntry {
+  kind: CreditKind;
+  amount: number;
+  sendId: string | null;
+  /** What it was for: of a grant, the name that it was given. */
+  cause: string;
+  at: string;
+}
+
+/**
+ * The newest movements of a team's credits, or all of one send, the newest first.
+ * @param limit so many at most
+ */
+export async function listCreditEntries(
+  em: EntityManager,
+  tenant: Tenant,
+  { sendId, limit }: { sendId?: string | undefined; limit: number },
+): Promise<CreditEntry[]> {
+  const { rows } = await sql<Omit<CreditEntry, "amount"> & { amount: string }>`
+    select kind, amount, send_id as "sendId", cause, ${isoInstant(sql`created_at`)} as at from credit_entries
+    where ${ofTenant(tenant)} and (${sendId ?? null}::text is null or send_id = ${sendId ?? null})
+    order by id desc limit ${limit}`.execute(kysely(em));
+  return rows.map(({ amount, ...entry }) => ({ ...entry, amount: Number(amount) }));
 }
 
 /** SQL: the start of the period whose use is reported, a calendar month in UTC. */

@@ -17,6 +17,8 @@ export interface SendView {
   isStale: boolean;
   /** Why the send never began. */
   neverBegan?: "refused" | "expired" | undefined;
+  /** Why the preview was refused or is void, in codes. */
+  refusal?: string | undefined;
   isTokenExpired: boolean;
   /** One for each account that mails it; none while `send` is not known. */
   lanes: readonly LaneView[];

@@ -6,8 +6,9 @@ import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./comman
 import { isLimitUsedUp, isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
 import { OperatorView } from "./operator-view.ts";
 import { decide, type SendView, type Step } from "./send-decision.ts";
+import { withFacts } from "./send-facts.ts";
 import * as messages from "./send-messages.ts";
-import { refusalOf } from "./steps.ts";
+import { refusalOf, refusalText } from "./steps.ts";
 
 const { CancellationScope, setHandler } = workflow;
 type CancellationScope = workflow.CancellationScope;
@@ -91,7 +92,7 @@ class Send {
     for (;;) {
       const pending = this.loop.next();
       const next = decide(this.#refreshView(), pending?.command.kind);
-      this.#ui.show(next);
+      this.#ui.show(withFacts(this.#view, next));
       if (next.kind === "wait") await this.#wait(next);
       else if (next.kind === "continueAsNew") await this.#continueAsNew();
       else if (next.kind === "end") {
@@ -207,15 +208,18 @@ class Send {
       pending.reply("done");
     } catch (error) {
       // Without a token there is nothing to wait for.
-      if (command.kind === "preview" && !this.#hasToken) view.neverBegan = "refused";
-      pending.refuse(refusalOf(error));
+      const refusal = refusalOf(error);
+      if (command.kind === "preview" && !this.#hasToken) {
+        Object.assign(view, { neverBegan: "refused", refusal: refusalText(refusal) });
+      }
+      pending.refuse(refusal);
     }
   }
 
   async #cancel(pending: PendingCommand<Command>): Promise<void> {
     const view = this.#view;
     if (!view.send && (await steps.voidPreview(this.#id))) {
-      view.neverBegan = "refused";
+      Object.assign(view, { neverBegan: "refused", refusal: "an operator cancelled it before its confirm" });
       return pending.reply(ANSWERS.voided);
     }
     const cancelled = this.#apply(await steps.cancelSend(this.#id));
@@ -258,6 +262,7 @@ class Send {
     lane.slice = "none";
     lane.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
     view.isStale ||= isVoid;
+    if (view.send && result.sent !== undefined) view.send = { ...view.send, sent: result.sent };
     if (result.next === "failure" || isLimitUsedUp(result) || result.returned) {
       for (const other of view.lanes) if (other !== lane) other.mayFindMore = true;
     }

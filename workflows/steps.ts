@@ -1,4 +1,5 @@
 import { ActivityFailure, ApplicationFailure, TimeoutFailure } from "@temporalio/workflow";
+import type { RefusalDetails } from "../domain/sends/refusal.ts";
 
 /**
  * How an activity is tried: three times within about three seconds, then its workflow decides. Without a limit it would
@@ -29,6 +30,12 @@ export function failureCodeOf(error: unknown): string {
 /** The sentence that operators read while a step keeps failing. */
 export function failingStep(step: string, code: string, waitMs: number, updates: string): string {
   return `The step "${step}" failed three times (${code}); tries again in ${Math.round(waitMs / 1000)} s. Updates: ${updates}.`;
+}
+
+/** A refusal for operators: its code, with the reason of a send's gate behind it. */
+export function refusalText({ type, details }: ApplicationFailure): string {
+  const [{ reason } = {}] = (details ?? []) as RefusalDetails[];
+  return `${type ?? "internal_error"}${reason === undefined ? "" : ` (${reason})`}`;
 }
 
 /**

@@ -29,7 +29,7 @@ export interface Counts {
   blocked: number;
 }
 
-interface Deps extends Pick<ActivityDeps, "vault" | "stopping" | "countAttempts"> {
+interface Deps extends Pick<ActivityDeps, "vault" | "stopping" | "countAttempts" | "log"> {
   client: Pick<DeliveryClient, "post">;
   /** Requests that this process may have in flight. */
   requests: SharedPlaces;
@@ -165,9 +165,14 @@ export class AttemptSlice {
         const outcomes = answers.map(({ outcome }) => outcome);
         const kind = { isProbe: this.#retries.isProbe, askedWaitMs };
         const { webhookId } = this.#destination;
-        await this.#deps.connections.run(this.#teamId, () =>
+        const change = await this.#deps.connections.run(this.#teamId, () =>
           settleAttempts(this.#em, webhookId, outcomes, this.#waitMs, kind),
         );
+        if (change) {
+          const { responseStatus } = outcomes.at(-1) ?? {};
+          const facts = { webhookId, teamId: this.#teamId, state: change, reason: this.reason, responseStatus };
+          this.#deps.log.info(facts, `an endpoint is ${change}`);
+        }
         this.#count(outcomes);
         this.#deps.countAttempts(outcomes);
       } catch (error) {

@@ -45,7 +45,7 @@ export interface DeliveryActivities {
   cancelGroup(groupId: string): Promise<number>;
 }
 
-interface Deps extends Pick<ActivityDeps, "env" | "orm" | "vault" | "stopping" | "countAttempts"> {
+interface Deps extends Pick<ActivityDeps, "env" | "orm" | "vault" | "stopping" | "countAttempts" | "log"> {
   client: Pick<DeliveryClient, "post">;
   /** Called when an endpoint may have room for another group. */
   onRoom: () => void;

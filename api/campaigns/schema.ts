@@ -33,7 +33,7 @@ export const campaignPatch = z.strictObject({
   body: body.optional(),
 });
 
-const { status, ...progress } = shownProgress;
+const { status, status_reason, send_id, ...progress } = shownProgress;
 
 export const campaign = z
   .object({
@@ -41,14 +41,7 @@ export const campaign = z
     id: idOf("campaign"),
     ...shownContent(FIELD_TAGS),
     status,
-    status_reason: z
-      .string()
-      .nullable()
-      .meta({
-        description:
-          "The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did.",
-        examples: [null],
-      }),
+    status_reason,
     segment_id: z
       .string()
       .nullable()
@@ -61,10 +54,7 @@ export const campaign = z
       description: "Ids of the sending accounts that mail it; they are set in the app.",
       examples: [[exampleId("account")]],
     }),
-    send_id: z
-      .string()
-      .nullable()
-      .meta({ description: "The id of its send; null before the confirmation.", examples: [null] }),
+    send_id,
     ...progress,
   })
   .meta({ id: "Campaign", description: "A mail to the contacts of a segment, over several sending accounts." });

@@ -39,7 +39,7 @@ export const newsletterPatch = z.strictObject({
 });
 
 const { name: shownName, subject: shownSubject, from_name: shownFromName, body: shownBody } = shownContent();
-const { status, ...progress } = shownProgress;
+const { status, status_reason, send_id, ...progress } = shownProgress;
 
 export const newsletter = z
   .object({
@@ -51,10 +51,12 @@ export const newsletter = z
     from_name: shownFromName,
     body: shownBody,
     status,
+    status_reason,
     lists: z.array(z.string()).meta({
       description: "Ids of the lists that it targets; they are set in the app.",
       examples: [[exampleId("list")]],
     }),
+    send_id,
     ...progress,
   })
   .meta({ id: "Newsletter", description: "A one-off mail to the subscribers of lists." });

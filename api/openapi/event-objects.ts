@@ -7,6 +7,7 @@ import { campaign } from "../campaigns/schema.ts";
 import { contact } from "../contacts/schema.ts";
 import { confirmationFields, idOf, shownAddress, timestamp, timestamps } from "../fields.ts";
 import { newsletter } from "../newsletters/schema.ts";
+import { recipientStates } from "../sends/schema.ts";
 import { subscriber } from "../subscribers/schema.ts";
 import { suppression } from "../suppressions/schema.ts";
 import { unsubscribe } from "../unsubscribes/schema.ts";
@@ -20,9 +21,17 @@ const nullableId = (kind: IdKind, description: string, example = true) =>
     .nullable()
     .meta({ description, examples: [example ? exampleId(kind) : null] });
 
+const counts = {
+  recipients: recipientStates.meta({
+    description: "Recipients by state once the send has ended, which add up to `total`; null before.",
+    examples: [null],
+  }),
+};
+
 /** Without its body, which may be larger than receivers accept. */
 const newsletterOfEvent = newsletter
   .omit({ body: true })
+  .extend(counts)
   .meta({ id: "NewsletterOfEvent", description: "A newsletter as events show it: without its body." });
 
 /** The record in the payload of each kind of event. */
@@ -45,6 +54,7 @@ export const EVENT_OBJECTS = {
   newsletter: newsletterOfEvent,
   campaign: campaign
     .omit({ body: true })
+    .extend(counts)
     .meta({ id: "CampaignOfEvent", description: "A campaign as events show it: without its body." }),
   email: z
     .object({

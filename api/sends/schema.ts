@@ -57,6 +57,18 @@ export const shownContent = (moreTags = "") => ({
 /** Where a newsletter or campaign and its send are. */
 export const shownProgress = {
   status: z.enum(BROADCAST_STATUSES).meta({ description: "Only a `DRAFT` can be changed, deleted or sent." }),
+  status_reason: z
+    .string()
+    .nullable()
+    .meta({
+      description:
+        "The failure that paused its send: a code, or the code of each account after its id; null in every other status, and when an operator did.",
+      examples: [null],
+    }),
+  send_id: z
+    .string()
+    .nullable()
+    .meta({ description: "The id of its send; null before the confirmation.", examples: [null] }),
   send_days: z.array(z.int()).meta({
     description: "ISO weekdays, 1 for Monday, in the team's time zone; none means any day.",
     examples: [[]],

@@ -2,7 +2,9 @@ import { text } from "node:stream/consumers";
 import { type Command, Option } from "commander";
 import {
   ACCOUNT_PROVIDERS,
+  ACCOUNT_STATUSES,
   type AccountProvider,
+  type AccountStatus,
   type EmailAccount,
   type SmtpSecurity,
 } from "../../db/entities/account.ts";
@@ -16,8 +18,10 @@ import {
   suspendAccount,
 } from "../../domain/accounts.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { absoluteUrl, address, domains, oneOf, wholeNumber, withTenant } from "../options.ts";
-import { type Outcome, ownerOf, type Run, type TenantOptions, type Terminal, tenantOf } from "../session.ts";
+import { type AccountFacts, listAccounts, readAccountFacts } from "../../domain/sends/account-inspection.ts";
+import { absoluteUrl, address, domains, listOf, oneOf, wholeNumber, withTenant } from "../options.ts";
+import { refusalToJson } from "../output.ts";
+import { type Outcome, ownerOf, type Run, type TenantOptions, type Terminal, teamOf, tenantOf } from "../session.ts";
 
 const SECURITIES: readonly SmtpSecurity[] = ["none", "starttls", "tls"];
 /** The variable that may hold the password: an argument would show in the list of processes. */
@@ -104,6 +108,8 @@ export function accountCommands(program: Command, run: Run): void {
       }),
     );
 
+  readingCommands(program, run);
+
   withLogin(program.command("account:credentials"))
     .description("give an account other credentials, once a login with them works; also one whose access was revoked")
     .requiredOption("--account <id>", "the account")
@@ -138,6 +144,81 @@ export function accountCommands(program: Command, run: Run): void {
       }),
     );
 }
+
+interface ListOptions {
+  team?: string;
+  status?: AccountStatus[];
+}
+
+/** The commands that read accounts. */
+function readingCommands(program: Command, run: Run): void {
+  program
+    .command("account:list")
+    .description("list sending accounts: those that fail first")
+    .option("--team <id>", "of one team; all unless given")
+    .option("--status <statuses>", `comma-separated, of ${ACCOUNT_STATUSES.join(", ")}`, listOf(ACCOUNT_STATUSES))
+    .action(({ team, status: statuses }: ListOptions) =>
+      run(async (session) => {
+        const teamId = team === undefined ? undefined : await teamOf(session, { team });
+        const accounts = await listAccounts(session.orm.em.fork(), { teamId, statuses });
+        return { text: accounts.map(lineOf).join("\n") || "No account", data: { accounts: accounts.map(toJson) } };
+      }),
+    );
+
+  program
+    .command("account:show")
+    .description("print a sending account: its status and why, its checks, limits and the sends that it mails")
+    .argument("<id>", "the account")
+    .action((id: string) =>
+      run(async ({ orm }) => {
+        const account = await readAccountFacts(orm.em.fork(), id);
+        return { text: describe(account), data: { account: toJson(account) } };
+      }),
+    );
+}
+
+const statusOf = ({ status, lastError, refusal }: AccountFacts): string =>
+  [
+    `${status}${lastError === null || status === "ACTIVE" ? "" : ` (${lastError})`}`,
+    ...(refusal
+      ? [`refused ${refusal.count} times since ${refusal.since} (${refusal.reason}), tried again at ${refusal.retryAt}`]
+      : []),
+  ].join(", ");
+
+const lineOf = (account: AccountFacts): string =>
+  `${account.id}  ${account.teamId}  ${account.email}  ${statusOf(account)}  ${account.sends.length} open sends`;
+
+function describe(account: AccountFacts): string {
+  const used = ({ used, limit }: AccountFacts["hour"]) => `${used}${limit === null ? "" : ` of ${limit}`}`;
+  return [
+    `${account.id} sends as ${account.email}, team ${account.teamId}, ${account.environment.toLowerCase()}`,
+    `status       ${statusOf(account)}`,
+    `checked      ${account.lastCheckedAt ?? "never"}, next at ${account.nextCheckAt ?? "no time: it is not checked"}`,
+    `server       ${account.host}:${account.port} (${account.provider}), ${account.connections} of ${account.maxConnections} connections in use`,
+    `mails        ${used(account.hour)} this hour, ${used(account.day)} this UTC day`,
+    `open sends   ${account.sends.join(", ") || "none"}`,
+  ].join("\n");
+}
+
+const toJson = (account: AccountFacts) => ({
+  id: account.id,
+  team: account.teamId,
+  environment: account.environment,
+  email: account.email,
+  provider: account.provider,
+  status: account.status,
+  last_error: account.lastError,
+  refusal: account.refusal && refusalToJson(account.refusal),
+  last_checked_at: account.lastCheckedAt,
+  next_check_at: account.nextCheckAt,
+  host: account.host,
+  port: account.port,
+  max_connections: account.maxConnections,
+  connections: account.connections,
+  hour: account.hour,
+  day: account.day,
+  sends: account.sends,
+});
 
 /** Adds the options of a login. */
 const withLogin = (command: Command): Command =>

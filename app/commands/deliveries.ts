@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { kysely } from "../../db/orm.ts";
 import { ApiError } from "../../domain/errors.ts";
 import {
@@ -10,11 +10,14 @@ import {
   readReplay,
   requestReplay,
 } from "../../domain/webhooks/bulk-replay.ts";
+import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
+import { groupsOf, readDeliveryFacts, retryingGroups } from "../../domain/webhooks/inspection.ts";
 import { isWaiting, nextProbeAt } from "../../domain/webhooks/waiting.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
-import { oneOf, wholeNumber, words } from "../options.ts";
+import { listOf, pastInstant, wholeNumber } from "../options.ts";
 import { progressLine } from "../output.ts";
-import type { Outcome, Run, Session } from "../session.ts";
+import { inTenant, type Outcome, ownerOf, type Run, type Session, teamOf } from "../session.ts";
+import { uiOf, updateWorkflow, withTemporal } from "../workflows.ts";
 
 const PROGRESS_EVERY_MS = 500;
 const DEFAULT_PER_SECOND = 100;
@@ -31,7 +34,7 @@ interface ReplayOptions {
   resume?: string;
 }
 
-/** Webhook deliveries: which workflow carries one, and replays in bulk. */
+/** Webhook deliveries: their attempts, the workflow that carries one, attempts at once, and replays in bulk. */
 export function deliveryCommands(program: Command, run: Run): void {
   program
     .command("delivery:where")
@@ -40,11 +43,24 @@ export function deliveryCommands(program: Command, run: Run): void {
     .action((id: string) => run((session) => where(session, id)));
 
   program
+    .command("delivery:show")
+    .description("print a webhook delivery: its outcome, its attempts and the workflow that carries it")
+    .argument("<id>", "the delivery")
+    .action((id: string) => run((session) => show(session, id)));
+
+  program
+    .command("delivery:retry")
+    .description("attempt the deliveries that wait for their next attempt now")
+    .argument("[ids...]", "deliveries that workflows carry; each is attempted with the others of its group")
+    .option("--webhook <id>", "all of one endpoint; with the next probe of one that is failing")
+    .action((ids: string[], options: { webhook?: string }) => run((session) => retry(session, ids, options)));
+
+  program
     .command("webhook:replay")
     .description("replay many webhook deliveries; the replay continues when this command is stopped")
-    .option("--since <instant>", "deliveries made from then, ISO 8601", instant)
-    .option("--until <instant>", "deliveries made before then; now unless given", instant)
-    .option("--status <statuses>", `comma-separated, of ${REPLAYABLE.join(", ")}`, statuses, [...REPLAYABLE])
+    .option("--since <instant>", "deliveries made from then, ISO 8601", pastInstant)
+    .option("--until <instant>", "deliveries made before then; now unless given", pastInstant)
+    .option("--status <statuses>", `comma-separated, of ${REPLAYABLE.join(", ")}`, listOf(REPLAYABLE), [...REPLAYABLE])
     .option("--team <id>", "of one team; all unless given")
     .option("--webhook <id>", "of one endpoint; all unless given")
     .option("--per-second <n>", "deliveries queued a second", wholeNumber(1, 5_000), DEFAULT_PER_SECOND)
@@ -54,8 +70,8 @@ export function deliveryCommands(program: Command, run: Run): void {
     .action((options: ReplayOptions) => run((session) => replay(session, options)));
 }
 
-async function where({ orm, stack }: Session, id: string): Promise<Outcome> {
-  const row = await kysely(orm.em.fork())
+async function where(session: Session, id: string): Promise<Outcome> {
+  const row = await kysely(session.orm.em.fork())
     .selectFrom("webhook_deliveries")
     .select(["webhook_id", "event_id", "group_id", "status", "attempt", "next_attempt_at"])
     .select([nextProbeAt("webhook_deliveries").as("next_probe_at"), isWaiting("webhook_deliveries").as("waits")])
@@ -67,10 +83,7 @@ async function where({ orm, stack }: Session, id: string): Promise<Outcome> {
   const nextAt = next === null ? null : new Date(next).toISOString();
   const waits =
     row.next_probe_at === null ? "waits for a workflow" : "waits for the next probe of its failing endpoint";
-  const ui =
-    workflow && stack?.temporal.ui
-      ? `${stack.temporal.ui}/namespaces/${stack.temporal.namespace}/workflows/${encodeURIComponent(workflow)}`
-      : null;
+  const ui = workflow && uiOf(session, workflow);
   const state = `${row.status}, attempt ${row.attempt}${nextAt ? `, next at ${nextAt}` : ""}`;
   return {
     text: [workflow ?? (row.waits ? waits : "no workflow"), state, ui].filter(Boolean).join("\n"),
@@ -87,8 +100,70 @@ async function where({ orm, stack }: Session, id: string): Promise<Outcome> {
   };
 }
 
+async function show(session: Session, id: string): Promise<Outcome> {
+  const found = await where(session, id);
+  const delivery = await readDeliveryFacts(session.orm.em.fork(), id);
+  const attempts = delivery.attempts.map(
+    ({ id: attemptId, attempt, status, at, responseStatus, error, durationMs }) =>
+      `${at}  attempt ${attempt}  ${attemptId}  ${status}${responseStatus === null ? "" : `  HTTP ${responseStatus}`}${durationMs === null ? "" : `  ${durationMs} ms`}${error === null ? "" : `  ${error}`}`,
+  );
+  return {
+    text: [
+      `${delivery.eventType} ${delivery.eventId} to ${delivery.webhookId}, team ${delivery.teamId}`,
+      found.text,
+      ...attempts,
+    ].join("\n"),
+    data: {
+      ...found.data,
+      event_type: delivery.eventType,
+      team: delivery.teamId,
+      environment: delivery.environment,
+      replay_of: delivery.replayOfId,
+      attempts: delivery.attempts.map(({ responseStatus, durationMs, ...attempt }) => ({
+        ...attempt,
+        response_status: responseStatus,
+        duration_ms: durationMs,
+      })),
+    },
+  };
+}
+
+/** Attempts that are asked for at once. */
+const RETRIED_AT_ONCE = 20;
+
+async function retry(session: Session, ids: readonly string[], { webhook }: { webhook?: string }): Promise<Outcome> {
+  const em = session.orm.em.fork();
+  if ((ids.length === 0) === (webhook === undefined)) {
+    throw new ApiError("validation_failed", "Name deliveries, or their endpoint with --webhook.");
+  }
+  let probed = false;
+  if (webhook !== undefined) {
+    const tenant = await ownerOf(session, "webhook_endpoints", webhook);
+    probed = await inTenant(session, tenant, (tx) => probeNow(tx, tenant, webhook));
+  }
+  const groups = webhook === undefined ? await groupsOf(em, ids) : await retryingGroups(em, webhook);
+  let retried = 0;
+  await withTemporal(session, async (temporal) => {
+    for (let i = 0; i < groups.length; i += RETRIED_AT_ONCE) {
+      const answers = await Promise.all(
+        groups
+          .slice(i, i + RETRIED_AT_ONCE)
+          .map((groupId) => updateWorkflow(temporal, deliveryWorkflowId(groupId), "retryNow")),
+      );
+      retried += answers.filter((answer) => answer !== undefined).length;
+    }
+  });
+  const noun = retried === 1 ? "workflow attempts" : "workflows attempt";
+  return {
+    text: `${retried} ${noun} the deliveries left to it now${probed ? "; the next probe is sent within a second" : ""}`,
+    data: { webhook: webhook ?? null, workflows: retried, probed },
+  };
+}
+
 async function replay(session: Session, options: ReplayOptions): Promise<Outcome> {
   const em = session.orm.em.fork();
+  if (options.team !== undefined) await teamOf(session, options);
+  if (options.webhook !== undefined) await ownerOf(session, "webhook_endpoints", options.webhook);
   if (options.resume !== undefined) return watch(session, options.resume);
   if (!options.since)
     throw new ApiError("validation_failed", "Say from when on with --since, e.g. 2026-01-31T12:00:00Z.");
@@ -152,12 +227,3 @@ async function watch({ orm }: Session, id: string): Promise<Outcome> {
     await delay(PROGRESS_EVERY_MS);
   }
 }
-
-function instant(text: string): Date {
-  const at = new Date(text);
-  if (Number.isNaN(at.getTime()))
-    throw new InvalidArgumentError("It is a point in time, such as 2026-01-31T12:00:00Z.");
-  return at;
-}
-
-const statuses = (text: string) => words(text).map(oneOf(REPLAYABLE));

@@ -1,15 +1,18 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { RESOURCE_TYPES } from "../../db/entities/send.ts";
+import type { EntityManager, Tenant } from "../../db/orm.ts";
 import { recordComplaint } from "../../domain/complaints.ts";
-import { creditBalance, grantCredits } from "../../domain/credits.ts";
+import { creditBalance, creditUsage, grantCredits, listCreditEntries } from "../../domain/credits.ts";
 import { BROADCASTS, setDraftTracking, setSendDays } from "../../domain/drafts.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList, detachList } from "../../domain/newsletters.ts";
+import { findSend } from "../../domain/sends/inspection.ts";
 import { address, oneOf, wholeNumber, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
+import { WEEKDAYS } from "../weekdays.ts";
 
-const WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+const DEFAULT_MOVEMENTS = 20;
 const ANY_DAY = "any";
 const TRACKING = ["on", "off", "team"] as const;
 
@@ -105,6 +108,19 @@ export function newsletterCommands(program: Command, run: Run): void {
       }),
     );
 
+  withTenant(program.command("credits:show"))
+    .description("print a team's email credits and their latest movements; with --send those of one send")
+    .option("--send <id>", "a newsletter (nl_…), a campaign (cmp_…) or a send (send_…)")
+    .option("--limit <number>", "so many movements at most", wholeNumber(1, 100_000), DEFAULT_MOVEMENTS)
+    .action(({ send, limit, ...options }: TenantOptions & { send?: string; limit: number }) =>
+      run(async (session) => {
+        const em = session.orm.em.fork();
+        const found = send === undefined ? undefined : await findSend(em, send);
+        const tenant = found ?? (await tenantOf(session, options));
+        return showCredits(em, { teamId: tenant.teamId, environment: tenant.environment }, found?.sendId, limit);
+      }),
+    );
+
   interface ComplaintOptions {
     newsletter?: string;
     campaign?: string;
@@ -136,6 +152,23 @@ export function newsletterCommands(program: Command, run: Run): void {
         };
       }),
     );
+}
+
+async function showCredits(em: EntityManager, tenant: Tenant, sendId: string | undefined, limit: number) {
+  const { available, reserved, consumed } = await creditUsage(em, tenant);
+  const entries = await listCreditEntries(em, tenant, { sendId, limit });
+  const lines = entries.map(
+    ({ kind, amount, sendId: ofSend, cause, at }) => `${at}  ${kind}  ${amount}  ${ofSend ?? "-"}  ${cause}`,
+  );
+  return {
+    text: [`${available} credits available, ${reserved} reserved, ${consumed} used this month`, ...lines].join("\n"),
+    data: {
+      team: tenant.teamId,
+      environment: tenant.environment,
+      credits: { available, reserved, consumed },
+      movements: entries.map(({ sendId: ofSend, ...entry }) => ({ ...entry, send: ofSend })),
+    },
+  };
 }
 
 function weekdays(text: string): number[] {

@@ -26,6 +26,8 @@ const broadcast = {
     .default([]),
   /** Whether opens and clicks of its mails are counted; null where that is left to the team's setting. */
   tracking: p.boolean().nullable(),
+  /** The code of the failure that paused it, as its send's; null when an operator did. */
+  statusReason: p.text().nullable(),
   /** The confirmed send, once there is one. */
   sendId: p.text().nullable(),
   sendAt: instant().nullable(),
@@ -58,8 +60,6 @@ const CampaignSchema = defineEntity({
   ],
   properties: {
     ...broadcast,
-    /** The code of the failure that paused it, as its send's; null when an operator did. */
-    statusReason: p.text().nullable(),
     segmentId: p.text().nullable(),
     /** In the order in which they were attached. One may be gone by now. */
     accountIds: p.array().default([]),

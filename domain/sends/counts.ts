@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type Expression, type RawBuilder, sql } from "kysely";
 import { RECIPIENT_STATES, type RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 
@@ -21,6 +21,16 @@ export async function readCounts(
   for (const { state, count } of rows) counts[state] = count;
   return counts;
 }
+
+/** SQL: the JSON of a send's `total` and of its recipients in each state, as `readCounts` has them. */
+export const countsRecord = (sendId: Expression<unknown>): RawBuilder<unknown> => {
+  const states = RECIPIENT_STATES.map((state) => {
+    const changes = sql`coalesce(sum(c.count) filter (where c.state = ${sql.lit(state)}), 0)`;
+    return sql`${sql.lit(state.toLowerCase())}, ${state === "QUEUED" ? sql`s.recipients + ${changes}` : changes}`;
+  });
+  return sql`(select json_build_object('total', s.recipients, ${sql.join(states)})
+    from sends s left join send_counts c on c.send_id = s.id where s.id = ${sendId} group by s.recipients)`;
+};
 
 /**
  * Makes one row per state of the many that the statements of a slice left, so that `readCounts` reads few. Leaves rows to

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
 import { COMPLAINT_PAUSE, COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
@@ -19,6 +20,12 @@ export interface SendState {
   /** Milliseconds until it may start, by the database clock; 0 or less when it may. */
   startsInMs: number;
   recipients: number;
+  /** Mails that a server accepted. */
+  sent: number;
+  /** Since when it is in its status, ISO 8601: SENDING since it began. */
+  since: string;
+  /** When it may start, ISO 8601, with the days to which it is restricted, as operators read them. */
+  startsAt: string;
   /** The failures that paused it, see `pauseSend`; null when an operator did. */
   pauseReason: string | null;
   /** The team's complaint rate, if that paused it: a fraction of the delivered mail. */
@@ -31,7 +38,19 @@ export interface SendState {
 export interface ChangedSend {
   changed: boolean;
   state: SendState | undefined;
+  /** The status that it left; missing when its status is as before. */
+  from?: SendStatus;
 }
+
+/** SQL: `SendState.startsAt` of a row of `sends`. */
+const startsAt = sql<string>`(
+  select ${isoInstant(sql`sends.send_at`)} || case when days = '' then '' else ' (' || days || ' in ' || t.time_zone || ')' end
+  from teams t, lateral (
+    select coalesce(string_agg((array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'])[day], ', ' order by day), '') as days
+    from unnest(coalesce(
+      (select n.send_days from newsletters n where n.id = sends.resource_id),
+      (select c.send_days from campaigns c where c.id = sends.resource_id))) as d (day)
+  ) allowed where t.id = sends.team_id)`;
 
 /** @returns undefined when the send was never confirmed */
 export async function readSend(em: EntityManager, sendId: string): Promise<SendState | undefined> {
@@ -40,6 +59,13 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
     .select(["status", "recipients", "pause_reason", "complaint_rate"])
     .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
     .select(laneAccounts().as("account_ids"))
+    .select([
+      sql<number>`(select coalesce(sum(c.count), 0)::int from send_counts c where c.send_id = sends.id and c.state = 'SENT')`.as(
+        "sent",
+      ),
+      isoInstant(sql`case status when 'SENDING' then started_at else updated_at end`).as("since"),
+      startsAt.as("starts_at"),
+    ])
     .where("id", "=", sendId)
     .executeTakeFirst();
   return (
@@ -47,6 +73,9 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       status: row.status,
       startsInMs: Math.ceil(row.starts_in_ms),
       recipients: row.recipients,
+      sent: row.sent,
+      since: row.since,
+      startsAt: row.starts_at,
       pauseReason: row.pause_reason,
       ...(row.pause_reason === COMPLAINT_PAUSE && { complaintRate: Number(row.complaint_rate) }),
       accountIds: row.account_ids,
@@ -124,7 +153,8 @@ function change(
     const before = await readSend(tx, sendId);
     const chosen = before && choose(before);
     const changed = chosen !== undefined && (await move(tx, sendId, chosen));
-    return { changed, state: changed ? await readSend(tx, sendId) : before };
+    const state = changed ? await readSend(tx, sendId) : before;
+    return { changed, state, ...(before && before.status !== state?.status && { from: before.status }) };
   });
 }
 
@@ -173,8 +203,9 @@ export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSe
  * Pauses each SENDING send of a team whose limit the team's complaint rate has reached: the threshold, or a rise since
  * an operator resumed the send. A paused send stages no recipient once this has committed. When there is no send to
  * pause, this is one statement, which computes the rate only if a send is SENDING.
+ * @returns the ids of the sends that it paused
  */
-export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Promise<void> {
+export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Promise<string[]> {
   const overLimit = (from: EntityManager) =>
     kysely(from)
       .selectFrom("sends as s")
@@ -183,15 +214,17 @@ export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Pro
       .where("s.status", "=", "SENDING")
       .where(sql<boolean>`${complaintRate(tenant)} >= ${complaintLimit("s")}`)
       .orderBy("s.id");
-  if ((await overLimit(em).execute()).length === 0) return;
-  await transaction(em, async (tx) => {
+  if ((await overLimit(em).execute()).length === 0) return [];
+  return transaction(em, async (tx) => {
     // Read again under the lock: an operator's resume at this moment sets a new limit.
-    for (const { id } of await overLimit(tx).forUpdate().execute()) {
+    const paused = await overLimit(tx).forUpdate().execute();
+    for (const { id } of paused) {
       await move(tx, id, { from: ["SENDING"], to: "PAUSED", pauseReason: COMPLAINT_PAUSE });
       await sql`update sends set complaint_rate = ${complaintRate(tenant)} where id = ${id} and ${ofTenant(tenant)}`.execute(
         kysely(tx),
       );
     }
+    return paused.map(({ id }) => id);
   });
 }
 
@@ -222,6 +255,8 @@ export interface SettledSend {
   unknown: number;
   /** Milliseconds for which an operator may decide about the unknown ones; 0 when there is nothing to decide. */
   reviewMs: number;
+  /** The status that it left; missing when its status is as before. */
+  from?: SendStatus;
   /** Recipients that became CANCELLED by this very call. */
   cancelled: number;
   /** Recipients that became UNKNOWN by this very call. */
@@ -283,6 +318,6 @@ export function finishSend(em: EntityManager, sendId: string): Promise<SettledSe
     if (status !== send.status) await move(tx, sendId, { from: [send.status], to: status });
     const hasJustEnded = send.status !== "SENT";
     const reviewMs = await openReview(tx, sendId, status === "SENT" ? unknown : 0, hasJustEnded);
-    return { ...counts, status, reviewMs };
+    return { ...counts, status, reviewMs, ...(status !== send.status && { from: send.status }) };
   });
 }

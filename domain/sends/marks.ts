@@ -21,8 +21,8 @@ export const marksOf = (
   },
   async markMoved(em, tenant, id, { sendId, to, startedAt, completedAt, reason, step }) {
     const moved = await sql`
-      update ${sql.table(table)} set status = ${to}, started_at = ${startedAt}, completed_at = ${completedAt}
-        ${table === "campaigns" ? sql`, status_reason = ${reason}` : sql``}
+      update ${sql.table(table)} set status = ${to}, status_reason = ${reason}, started_at = ${startedAt},
+        completed_at = ${completedAt}
       where id = ${id} and ${ofTenant(tenant)} and send_id = ${sendId} and status <> 'SENT'`.execute(kysely(em));
     if (step && (moved.numAffectedRows ?? 0n) > 0n) await emitStep(em, tenant, id, step);
   },

@@ -4,7 +4,7 @@ import type { EntityManager } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type AttemptKind, isFailing, updateHealth } from "./endpoint-health.ts";
+import { type AttemptKind, type EndpointChange, isFailing, updateHealth } from "./endpoint-health.ts";
 
 /** The statuses an attempt can give a delivery. */
 export const ATTEMPT_OUTCOMES = ["SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const satisfies DeliveryStatus[];
@@ -26,6 +26,7 @@ export interface AttemptOutcome {
  * endpoint that failed for long enough is switched off with it, and its owner's notice is due. A row that another attempt
  * closed meanwhile stays as it is.
  * @param retryInMs how long a RETRYING row waits for its next attempt, in ms; the end of the attempt may lengthen it
+ * @returns the state that the endpoint came into, see `updateHealth`
  */
 export function settleAttempts(
   em: EntityManager,
@@ -33,7 +34,7 @@ export function settleAttempts(
   outcomes: readonly AttemptOutcome[],
   retryInMs: number,
   kind: AttemptKind,
-): Promise<void> {
+): Promise<EndpointChange | undefined> {
   return transaction(em, async (tx) => {
     await executePrepared(
       tx,
@@ -53,7 +54,7 @@ export function settleAttempts(
       where d.id = o.id and d.status = 'PENDING'`,
     );
     const counted = outcomes.filter(({ isTest }) => !isTest);
-    if (counted.length > 0) await updateHealth(tx, webhookId, counted, kind);
+    return counted.length > 0 ? updateHealth(tx, webhookId, counted, kind) : undefined;
   });
 }
 

@@ -11,6 +11,9 @@ import { newId } from "../ids.ts";
 export const ENDPOINT_HEALTH = ["unproven", "working", "failing"] as const;
 export type EndpointHealth = (typeof ENDPOINT_HEALTH)[number];
 
+/** A state that an endpoint comes into by its attempts. */
+export type EndpointChange = "failing" | "working" | "off";
+
 /** Failures in a row after which an endpoint is `failing`. */
 export const FAILING_AFTER = 5;
 /** For how long a success shows that an endpoint answers, in hours. */
@@ -57,13 +60,14 @@ export interface AttemptKind {
 /**
  * Counts outcomes, in the order in which they came, begins, continues or ends the probes of the endpoint, and switches
  * off one that failed for long enough.
+ * @returns the state that it came into by them: `failing`, `working` after it was failing, or `off`
  */
 export async function updateHealth(
   em: EntityManager,
   webhookId: string,
   outcomes: readonly { status: DeliveryStatus }[],
   { isProbe, askedWaitMs }: AttemptKind,
-): Promise<void> {
+): Promise<EndpointChange | undefined> {
   const lastSuccess = outcomes.findLastIndex(({ status }) => status === "SUCCEEDED");
   const failuresSince = outcomes.length - 1 - lastSuccess;
   const succeeded = sql<boolean>`${lastSuccess >= 0}::boolean`;
@@ -78,10 +82,11 @@ export async function updateHealth(
     when ${isProbe}::boolean then least(probe_wait_seconds * 2, ${longest}) else probe_wait_seconds end`;
   const whileFailing = (value: RawBuilder<unknown>) =>
     sql`case when ${failures} >= ${sql.lit(FAILING_AFTER)} then ${value} end`;
-  await executePrepared(
+  const workingSince = newId("delivery");
+  const { rows } = await executePrepared(
     em,
     "attempt_health",
-    sql`
+    sql<{ fails: boolean | null; works: boolean }>`
     update webhook_health
     set consecutive_failures = ${failures},
       last_success_at = case when ${succeeded} then now() else last_success_at end,
@@ -91,11 +96,14 @@ export async function updateHealth(
       probe_wait_seconds = ${whileFailing(waitSeconds)},
       probe_at = ${whileFailing(sql`case when ${begins} or ${isProbe}::boolean
         then greatest(now() + make_interval(secs => ${waitSeconds}), ${asked}) else greatest(probe_at, ${asked}) end`)},
-      backlog_until = case when ${succeeded} and ${isFailing("webhook_health")} then ${newId("delivery")}
+      backlog_until = case when ${succeeded} and ${isFailing("webhook_health")} then ${workingSince}
         else backlog_until end
-    where webhook_id = ${webhookId}`,
+    where webhook_id = ${webhookId}
+    returning failing_since = now() as fails, backlog_until = ${workingSince} as works`,
   );
-  if (failuresSince > 0) await switchOffWhenDead(em, webhookId);
+  if (failuresSince > 0 && (await switchOffWhenDead(em, webhookId))) return "off";
+  const [{ fails, works } = { fails: false, works: false }] = rows;
+  return fails ? "failing" : works ? "working" : undefined;
 }
 
 /** Forgets the failures of an endpoint. The deliveries that waited for it are a backlog from then on. */
@@ -128,9 +136,12 @@ export async function probeNow(em: EntityManager, tenant: Tenant, webhookId: str
   return numAffectedRows > 0;
 }
 
-/** Switches the endpoint off when its failures call for it; the notice to its owner is due with that. */
-async function switchOffWhenDead(em: EntityManager, webhookId: string): Promise<void> {
-  await executePrepared(
+/**
+ * Switches the endpoint off when its failures call for it; the notice to its owner is due with that.
+ * @returns whether it did
+ */
+async function switchOffWhenDead(em: EntityManager, webhookId: string): Promise<boolean> {
+  const { rows } = await executePrepared(
     em,
     "attempt_switch_off",
     sql`
@@ -139,6 +150,8 @@ async function switchOffWhenDead(em: EntityManager, webhookId: string): Promise<
     from webhook_health h
     where e.id = ${webhookId} and h.webhook_id = e.id and e.active
       and h.consecutive_failures >= ${SWITCH_OFF_FAILURES}
-      and greatest(e.enabled_at, h.last_success_at) < now() - make_interval(hours => ${SWITCH_OFF_HOURS})`,
+      and greatest(e.enabled_at, h.last_success_at) < now() - make_interval(hours => ${SWITCH_OFF_HOURS})
+    returning e.id`,
   );
+  return rows.length > 0;
 }

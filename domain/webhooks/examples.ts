@@ -61,6 +61,9 @@ const broadcast = {
   subject: "What is new in November",
   from_name: "Example News",
   status: "SENDING",
+  status_reason: null,
+  send_id: SEND_ID,
+  recipients: null,
   send_days: [1, 2, 3, 4, 5, 6, 7],
   send_at: SEND_AT,
   started_at: EVENT_AT,
@@ -71,10 +74,8 @@ const newsletter = example("newsletter", { ...broadcast, id: NEWSLETTER_ID, from
 const campaign = example("campaign", {
   ...broadcast,
   id: CAMPAIGN_ID,
-  status_reason: null,
   segment_id: "seg_01m80rgrxye01bm0qp0c5x6d1j",
   account_ids: [ACCOUNT_ID],
-  send_id: SEND_ID,
 });
 const email = example("email", {
   id: EMAIL_ID,
@@ -107,7 +108,15 @@ const account = example("email_account", {
 });
 
 /** The fields in which a newsletter or a campaign differs after each of its events. */
-const SENT = { status: "SENT", completed_at: EVENT_AT, started_at: SEND_AT } as const;
+const SENT = {
+  status: "SENT",
+  recipients: {
+    ...{ total: 120, queued: 0, sending: 0, sent: 117, rejected: 2 },
+    ...{ deferred: 0, unknown: 0, expired: 0, suppressed: 1, cancelled: 0 },
+  },
+  completed_at: EVENT_AT,
+  started_at: SEND_AT,
+} as const;
 const SCHEDULED = { status: "SCHEDULED", started_at: null } as const;
 const PAUSED = { status: "PAUSED" } as const;
 const CANCELLED = { status: "CANCELLED", completed_at: EVENT_AT, started_at: SEND_AT } as const;

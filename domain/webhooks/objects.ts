@@ -1,7 +1,7 @@
 import type { AccountProvider, AccountStatus } from "../../db/entities/account.ts";
 import type { SubscriptionStatus, WithheldReason } from "../../db/entities/audience.ts";
 import type { EmailStatus, FieldValues } from "../../db/entities/contact.ts";
-import type { BroadcastStatus } from "../../db/entities/send.ts";
+import type { BroadcastStatus, RecipientState } from "../../db/entities/send.ts";
 import type { EVENTS, EventName } from "./catalogue.ts";
 
 /** ISO 8601, UTC, milliseconds. */
@@ -26,6 +26,11 @@ interface Broadcast extends Timestamps {
   subject: string | null;
   from_name: string | null;
   status: BroadcastStatus;
+  /** The code of the failure that paused it. */
+  status_reason: string | null;
+  send_id: string | null;
+  /** Once its send has ended: its recipients in all and in each state. Null before. */
+  recipients: ({ total: number } & { [State in Lowercase<RecipientState>]: number }) | null;
   /** ISO weekdays in the team's time zone; none means any day. */
   send_days: number[];
   send_at: Instant | null;
@@ -52,11 +57,8 @@ interface Fields {
   };
   newsletter: Broadcast & { from_email: string | null; lists: string[] };
   campaign: Broadcast & {
-    /** The code of the failure that paused it. */
-    status_reason: string | null;
     segment_id: string | null;
     account_ids: string[];
-    send_id: string | null;
   };
   /** One mail to one recipient. */
   email: {

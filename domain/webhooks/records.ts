@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { instants, type JsonColumns, jsonRecord, plain } from "../../db/json.ts";
 import { isoInstant } from "../../db/sql.ts";
+import { countsRecord } from "../sends/counts.ts";
 import type { SendResource } from "../sends/resource.ts";
 import type { EventObject, FieldsOf, ObjectType } from "./objects.ts";
 
@@ -68,10 +69,15 @@ export const unsubscribeRecord = (row: string): RawBuilder<EventObject<"unsubscr
     created_at: isoInstant(sql.ref(`${row}.unsubscribed_at`)),
   });
 
+/** The recipients by state of a newsletter or campaign whose send has ended; null before. Mails of a cancelled one may be in flight. */
+const finalCounts = (row: string): RawBuilder<unknown> =>
+  sql`case when ${sql.ref(`${row}.status`)} in ('SENT', 'FAILED') then ${countsRecord(sql.ref(`${row}.send_id`))} end`;
+
 /** Of a row of `newsletters`. */
 const newsletterRecord = (row: string): RawBuilder<EventObject<"newsletter">> =>
   record("newsletter", {
-    ...plain(row, "id", "name", "subject", "from_email", "from_name", "status"),
+    ...plain(row, "id", "name", "subject", "from_email", "from_name", "status", "status_reason", "send_id"),
+    recipients: finalCounts(row),
     lists: sql`array(select list_id from newsletter_lists where newsletter_id = ${sql.ref(`${row}.id`)} order by list_id)`,
     send_days: sql`${sql.ref(`${row}.send_days`)}::int[]`,
     ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
@@ -98,6 +104,7 @@ const campaignRecord = (row: string): RawBuilder<EventObject<"campaign">> =>
       "account_ids",
       "send_id",
     ),
+    recipients: finalCounts(row),
     send_days: sql`${sql.ref(`${row}.send_days`)}::int[]`,
     ...instants(row, "send_at", "started_at", "completed_at", "created_at", "updated_at"),
   });

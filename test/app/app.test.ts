@@ -469,7 +469,7 @@ describe("The app's command line", function () {
     it("reads standard input, and refuses a file that is missing or has no header", async () => {
       const email = `${unique("stdin")}@example.com`;
       assert.equal((await json(["import", "-", "--team", id], { input: `email\n${email}\n` })).created, 1);
-      await refused(["import", join(folder, "none.csv"), "--team", id], /ENOENT/);
+      await refused(["import", join(folder, "none.csv"), "--team", id], /There is no file/);
       await refused(["import", "-", "--team", id], /names no column/, { input: "a,b\n" });
     });
 

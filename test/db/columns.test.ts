@@ -184,6 +184,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     from_name: "Sender",
     body: "<p>Text</p>",
     status: "DRAFT",
+    status_reason: "login_refused",
     send_days: [1, 7],
     tracking: false,
     send_id: "send_columns",

@@ -1,7 +1,12 @@
 import { dirname } from "node:path";
 import { Readable, Writable } from "node:stream";
+import { Command } from "commander";
 import { runCommand } from "../../app/program.ts";
+import { type Outcome, type Run, withSession } from "../../app/session.ts";
 import type { Json } from "./api.ts";
+
+/** The settings of a command over the tests' stack. */
+const STACK = { DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") };
 
 /** What a command left behind. */
 export interface CommandResult {
@@ -27,7 +32,7 @@ class Kept extends Writable {
  */
 export async function runApp(
   args: readonly string[],
-  { env = { DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") }, input = "" }: RunOptions = {},
+  { env = STACK, input = "" }: RunOptions = {},
 ): Promise<CommandResult> {
   const [stdout, stderr] = [new Kept(), new Kept()];
   const code = await runCommand(args, { env, stdin: Readable.from(Buffer.from(input)), stdout, stderr });
@@ -52,4 +57,23 @@ export async function app(...args: string[]): Promise<CommandResult & { json: Js
     json = undefined;
   }
   return { ...result, json };
+}
+
+/**
+ * Runs a command in the test's process, over the stack of the tests: a process of its own takes a second.
+ * @param add the group of commands that it belongs to
+ * @throws its error
+ */
+export async function inProcess(add: (program: Command, run: Run) => void, ...args: string[]): Promise<Outcome> {
+  const terminal = { env: STACK, stdin: Readable.from([]), stdout: new Kept(), stderr: new Kept() };
+  const program = new Command().exitOverride().configureOutput({ writeErr: () => {} });
+  let outcome: Outcome | undefined;
+  const noLogin = () => () => Promise.reject(new Error("no command here logs in"));
+  // The database has admitted the stack's keys.
+  add(program, async (work) => {
+    outcome = await withSession(terminal, noLogin, work, { isAdmitted: false });
+  });
+  await program.parseAsync(args, { from: "user" });
+  if (!outcome) throw new Error(`${args[0]} printed its result itself`);
+  return outcome;
 }

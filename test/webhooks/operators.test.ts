@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import type { Client } from "@temporalio/client";
+import { deliveryCommands } from "../../app/commands/deliveries.ts";
 import { FAILING_AFTER } from "../../domain/webhooks/endpoint-health.ts";
-import { app } from "../support/command.ts";
+import { app, inProcess } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import type { Receiver } from "../support/receiver.ts";
 import { emitSome, logOf, makeEndpoint, makeTeam, type TestEndpoint } from "../support/webhooks.ts";
@@ -187,7 +188,7 @@ describe("An operator of deliveries", () => {
     assert.deepEqual(await groupsOf(team, endpoint.id), []);
   }).timeout(90_000);
 
-  it("finds the workflow that carries a delivery by delivery:where", async () => {
+  it("finds the workflow that carries a delivery by delivery:where, its attempts by delivery:show, and attempts it by delivery:retry", async () => {
     const { team, endpoint, rows, row } = await waiting("where", 2);
     const [leader, member] = rows;
     const where = (id: string | undefined, ...args: string[]) => app("delivery:where", String(id), ...args);
@@ -208,9 +209,23 @@ describe("An operator of deliveries", () => {
     assert.notEqual(unknown.code, 0);
     assert.match(unknown.stderr + unknown.stdout, /There is no delivery/);
 
+    const shown = await inProcess(deliveryCommands, "delivery:show", row.id);
+    assert.match(shown.text, /newsletter\.started evt_\w+ to whk_\w+/);
+    assert.match(shown.text, new RegExp(`attempt 1  ${row.id}  RETRYING  HTTP 429`));
+    assert.deepEqual(shown.data["attempts"], [
+      {
+        ...{ id: row.id, attempt: 1, status: "RETRYING", response_status: 429, duration_ms: row.duration_ms },
+        ...{ error: row.error_message, at: new Date(row.updated_at).toISOString() },
+      },
+    ]);
+
     const handle = workflowOf(temporal, row);
-    await handle.executeUpdate("retryNow");
+    const retried = await inProcess(deliveryCommands, "delivery:retry", "--webhook", endpoint.id);
+    assert.deepEqual(retried.data, { webhook: endpoint.id, workflows: 1, probed: false });
     await handle.result();
+    await assert.rejects(inProcess(deliveryCommands, "delivery:retry", row.id), /No workflow carries dlv_/);
+    await assert.rejects(inProcess(deliveryCommands, "delivery:retry"), /Name deliveries, or their endpoint/);
+    await assert.rejects(inProcess(deliveryCommands, "delivery:retry", "--webhook", "whk_none"), /no record whk_none/);
     const [done] = (await logOf(team, endpoint.id)).filter(({ status }) => status === "SUCCEEDED");
     const over = await where(done?.id, "--json");
     assert.deepEqual([over.json.status, over.json.workflow], ["SUCCEEDED", `webhook-delivery/${row.group_id}`]);

@@ -1,0 +1,245 @@
+import { Readable, type Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { Command } from "commander";
+import { RECIPIENT_STATES, type RecipientState, SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
+import { ApiError } from "../../domain/errors.ts";
+import {
+  findSend,
+  type LaneFacts,
+  type ListedSend,
+  listSends,
+  type RecipientFacts,
+  readRecipients,
+  readSendFacts,
+  type SendFacts,
+} from "../../domain/sends/inspection.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
+import { listOf, wholeNumber } from "../options.ts";
+import { csvLine, refusalToJson } from "../output.ts";
+import { type Outcome, type Run, type Session, teamOf } from "../session.ts";
+import { WEEKDAYS } from "../weekdays.ts";
+import { readDetails, uiOf, updateWorkflow, withTemporal } from "../workflows.ts";
+
+const ID = "a newsletter (nl_…), a campaign (cmp_…) or a send (send_…)";
+const DEFAULT_LISTED = 50;
+
+/** The updates of a send's workflow, by the command that gives them. */
+const UPDATES = {
+  "send:pause": ["pause", "hold a send; answers when no mail is in flight any more"],
+  "send:resume": ["resume", "continue a paused send"],
+  "send:cancel": ["cancel", "end a send for good, and release the credits of mails that were not sent"],
+  "send:retry": [
+    "retry",
+    "try again now instead of waiting; of a send that has ended, count the unknown outcomes again",
+  ],
+  "send:resend-unknown": [
+    "resendUnknown",
+    "mail the recipients whose outcome is unknown once more: some of them may get the mail twice",
+  ],
+} as const;
+
+/** Sends of newsletters and campaigns: their state, their recipients, and the operators' commands. */
+export function sendCommands(program: Command, run: Run): void {
+  program
+    .command("send:show")
+    .description("print a send: status and reason, times, recipients by state and account, its workflow")
+    .argument("<id>", ID)
+    .action((id: string) => run((session) => show(session, id)));
+
+  program
+    .command("send:list")
+    .description("list sends: those that need an operator first, then those that have not ended")
+    .option("--status <statuses>", `comma-separated, of ${SEND_STATUSES.join(", ")}`, listOf(SEND_STATUSES))
+    .option("--team <id>", "of one team; all unless given")
+    .option("--limit <number>", "so many at most", wholeNumber(1, 10_000), DEFAULT_LISTED)
+    .action((options: { status?: SendStatus[]; team?: string; limit: number }) =>
+      run((session) => list(session, options)),
+    );
+
+  program
+    .command("send:recipients")
+    .description("print the recipients of a send with their Message-IDs; with --json one object per line")
+    .argument("<id>", ID)
+    .option("--state <states>", `comma-separated, of ${RECIPIENT_STATES.join(", ")}`, listOf(RECIPIENT_STATES))
+    .option("--csv", "print CSV (RFC 4180) with a header row")
+    .action((id: string, { state, csv }: { state?: RecipientState[]; csv?: boolean }, command: Command) =>
+      run(async ({ orm }) => {
+        const em = orm.em.fork();
+        const format = csv ? CSV : command.optsWithGlobals()["json"] ? JSON_LINES : TEXT;
+        await print(session.terminal.stdout, format, readRecipients(em, await findSend(em, id), state));
+        return undefined;
+      }),
+    );
+
+  for (const [name, [update, description]] of Object.entries(UPDATES)) {
+    program
+      .command(name)
+      .description(`${description}; the update ${update} of its workflow`)
+      .argument("<id>", ID)
+      .action((id: string) => run((session) => command(session, id, update)));
+  }
+}
+
+async function show(session: Session, id: string): Promise<Outcome> {
+  const em = session.orm.em.fork();
+  const facts = await readSendFacts(em, await findSend(em, id));
+  const workflow = sendWorkflowId(facts.sendId);
+  const ui = uiOf(session, workflow);
+  const details = await readDetails(session, workflow);
+  return {
+    text: describe(facts, { workflow, ui, details }),
+    data: { send: { ...toJson(facts), workflow, ui, details } },
+  };
+}
+
+/** A line for each fact; facts that there are not are left out. */
+function describe(facts: SendFacts, { workflow, ui, details }: Record<"workflow" | "ui" | "details", string | null>) {
+  const { sendId, resource, status, reason, needs, recipients, total, lanes } = facts;
+  const days = facts.sendDays.map((day) => WEEKDAYS[day - 1]).join(", ");
+  const isOfUnknown = needs === "unknown_outcomes";
+  const lines: (readonly [string, string | null])[] = [
+    ["send", `${sendId} of ${resource.type} ${resource.id}, team ${facts.teamId}, ${facts.environment.toLowerCase()}`],
+    ["status", reason === null ? status : `${status}: ${reason}`],
+    ["needs you", isOfUnknown ? `unknown outcomes: send:resend-unknown, or send:cancel to leave them` : needs],
+    ["send_at", facts.sendAt],
+    ["send days", days === "" ? "any" : `${days} in ${facts.timeZone}`],
+    ["started", facts.startedAt],
+    ["completed", facts.completedAt],
+    ["decide until", facts.reviewUntil],
+    ["recipients", `${total}${recipients ? `: ${countsText(recipients)}` : " in its preview"}`],
+    ...lanes.map((lane) => ["account", laneText(lane)] as const),
+    ["workflow", workflow],
+    ["in the UI", ui],
+    ["details", details],
+  ];
+  return lines.flatMap(([name, value]) => (value === null ? [] : [`${name.padEnd(13)}${value}`])).join("\n");
+}
+
+const countsText = (counts: Partial<Record<RecipientState, number>>): string =>
+  RECIPIENT_STATES.flatMap((state) => (counts[state] ? [`${counts[state]} ${state}`] : [])).join(", ") || "none";
+
+function laneText({ accountId, status, lastError, refusal, recipients }: LaneFacts): string {
+  const error = lastError === null || status === "ACTIVE" ? "" : ` (${lastError})`;
+  const refused = refusal
+    ? `; refused ${refusal.count} times since ${refusal.since} (${refusal.reason}), tried again at ${refusal.retryAt}`
+    : "";
+  return `${accountId} ${status ?? "is connected no longer"}${error}: ${countsText(recipients)}${refused}`;
+}
+
+const lowerCase = (counts: Partial<Record<RecipientState, number>>) =>
+  Object.fromEntries(Object.entries(counts).map(([state, count]) => [state.toLowerCase(), count]));
+
+const toJson = (facts: SendFacts) => ({
+  id: facts.sendId,
+  [facts.resource.type]: facts.resource.id,
+  team: facts.teamId,
+  environment: facts.environment,
+  status: facts.status,
+  status_reason: facts.reason,
+  needs_operator: facts.needs,
+  send_at: facts.sendAt,
+  send_days: facts.sendDays,
+  time_zone: facts.timeZone,
+  started_at: facts.startedAt,
+  completed_at: facts.completedAt,
+  review_until: facts.reviewUntil,
+  recipients: { total: facts.total, ...(facts.recipients && lowerCase(facts.recipients)) },
+  accounts: facts.lanes.map(({ accountId, status, lastError, refusal, recipients }) => ({
+    id: accountId,
+    status,
+    last_error: lastError,
+    refusal: refusal && refusalToJson(refusal),
+    recipients: lowerCase(recipients),
+  })),
+});
+
+async function list(
+  session: Session,
+  { status, team, limit }: { status?: SendStatus[]; team?: string; limit: number },
+): Promise<Outcome> {
+  const teamId = team === undefined ? undefined : await teamOf(session, { team });
+  const sends = await listSends(session.orm.em.fork(), { statuses: status, teamId, limit });
+  return {
+    text: sends.map(listedText).join("\n") || "No send",
+    data: {
+      sends: sends.map((send) => ({
+        id: send.sendId,
+        resource: send.resourceId,
+        team: send.teamId,
+        environment: send.environment,
+        status: send.status,
+        needs_operator: send.needs,
+        sent: send.sent,
+        recipients: send.total,
+        send_at: send.sendAt,
+        accounts: send.accountIds,
+      })),
+    },
+  };
+}
+
+const listedText = ({ sendId, resourceId, teamId, status, needs, sent, total, sendAt }: ListedSend): string =>
+  `${sendId}  ${resourceId}  ${teamId}  ${status}  ${sent} of ${total} sent  ${sendAt}${needs === null ? "" : `  needs you: ${needs}`}`;
+
+/** How recipients are printed: a first line, and one for each of them. */
+interface Format {
+  header?: string;
+  line(recipient: RecipientFacts): string;
+}
+
+const COLUMNS = ["message_id", "email", "state", "reason", "attempts", "account", "updated_at"] as const;
+
+const columnsOf = (recipient: RecipientFacts): Record<(typeof COLUMNS)[number], string | number | null> => ({
+  message_id: recipient.messageId,
+  email: recipient.email,
+  state: recipient.state,
+  reason: recipient.reason,
+  attempts: recipient.attempts,
+  account: recipient.accountId,
+  updated_at: recipient.updatedAt,
+});
+
+const CSV: Format = {
+  header: csvLine(COLUMNS),
+  line: (recipient) => csvLine(Object.values(columnsOf(recipient))),
+};
+const JSON_LINES: Format = { line: (recipient) => `${JSON.stringify(columnsOf(recipient))}\n` };
+const TEXT: Format = {
+  line: ({ messageId, email, state, reason, updatedAt }) =>
+    `${messageId}  ${email}  ${state}${reason === null ? "" : ` (${reason})`}  ${updatedAt}\n`,
+};
+
+/** Prints recipients as fast as they are read: by `head` for example, only the first ones. */
+async function print(
+  stdout: Writable,
+  { header, line }: Format,
+  recipients: AsyncIterable<RecipientFacts>,
+): Promise<void> {
+  async function* lines() {
+    if (header !== undefined) yield header;
+    for await (const recipient of recipients) yield line(recipient);
+  }
+  try {
+    await pipeline(Readable.from(lines()), stdout, { end: false });
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EPIPE")) throw error;
+  }
+}
+
+async function command(session: Session, id: string, update: string): Promise<Outcome> {
+  const em = session.orm.em.fork();
+  const found = await findSend(em, id);
+  const workflow = sendWorkflowId(found.sendId);
+  const answer = await withTemporal(session, (temporal) => updateWorkflow(temporal, workflow, update));
+  const { status } = await readSendFacts(em, found);
+  if (answer === undefined) {
+    throw new ApiError(
+      "resource_state_invalid",
+      `No workflow of ${found.sendId} runs: the send is ${status}. The reconciler starts a missing one within a minute.`,
+    );
+  }
+  return {
+    text: `${answer}\n${found.sendId} is ${status}`,
+    data: { send: found.sendId, [found.resource.type]: found.resource.id, update, answer, status },
+  };
+}

@@ -1,0 +1,80 @@
+import { WorkflowNotFoundError, WorkflowUpdateFailedError, WorkflowUpdateStage } from "@temporalio/client";
+import { openTemporal, type TemporalGateway } from "../api/temporal-gateway.ts";
+import { SettingsError } from "../config/env.ts";
+import { ApiError } from "../domain/errors.ts";
+import type { Session } from "./session.ts";
+
+/** A worker takes an update within a moment; one that is busy within seconds. */
+const TAKEN_WITHIN_MS = 20_000;
+/** A pause waits for the mails in flight, a resend for minutes. */
+const ANSWERED_WITHIN_MS = 3_600_000;
+const READ_WITHIN_MS = 3_000;
+
+/** The address of a workflow in the Temporal UI; null when the command does not know the UI's own. */
+export const uiOf = ({ stack }: Pick<Session, "stack">, workflowId: string): string | null =>
+  stack?.temporal.ui
+    ? `${stack.temporal.ui}/namespaces/${stack.temporal.namespace}/workflows/${encodeURIComponent(workflowId)}`
+    : null;
+
+/**
+ * Runs `work` with a connection to the Temporal cluster.
+ * @throws {SettingsError} when the settings name none
+ */
+export async function withTemporal<T>(
+  { env, hasTemporal }: Pick<Session, "env" | "hasTemporal">,
+  work: (temporal: TemporalGateway) => Promise<T>,
+): Promise<T> {
+  if (!hasTemporal) {
+    throw new SettingsError("Set TEMPORAL_ADDRESS, and TEMPORAL_NAMESPACE unless it is default: a workflow is asked.");
+  }
+  const temporal = openTemporal(env);
+  try {
+    return await work(temporal);
+  } finally {
+    await temporal.close();
+  }
+}
+
+/**
+ * Gives a workflow one of the updates that operators have in the Temporal UI.
+ * @returns its answer; undefined when no such workflow runs
+ * @throws {ApiError} `resource_state_invalid` with the workflow's reason; `service_unavailable`
+ */
+export async function updateWorkflow(
+  temporal: TemporalGateway,
+  workflowId: string,
+  name: string,
+): Promise<string | undefined> {
+  try {
+    const update = await temporal.call(TAKEN_WITHIN_MS, (client) =>
+      client.workflow
+        .getHandle(workflowId)
+        .startUpdate<string, []>(name, { waitForStage: WorkflowUpdateStage.ACCEPTED }),
+    );
+    return await temporal.call(ANSWERED_WITHIN_MS, () => update.result());
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return undefined;
+    if (error instanceof WorkflowUpdateFailedError) {
+      throw new ApiError("resource_state_invalid", error.cause?.message ?? error.message, { cause: error });
+    }
+    throw error;
+  }
+}
+
+/** The sentence that a workflow shows operators; null when no worker or no cluster answers. */
+export async function readDetails(session: Session, workflowId: string): Promise<string | null> {
+  if (!session.hasTemporal) return null;
+  try {
+    return await withTemporal(session, (temporal) =>
+      temporal.call(READ_WITHIN_MS, async (client) => {
+        const shown = await client.workflow
+          .getHandle(workflowId)
+          .query<{ currentDetails: string }>("__temporal_workflow_metadata");
+        return shown.currentDetails || null;
+      }),
+    );
+  } catch {
+    // The facts of Postgres are shown in any case.
+    return null;
+  }
+}

@@ -1,0 +1,73 @@
+import { sql } from "kysely";
+import type { AccountProvider, AccountStatus } from "../../db/entities/account.ts";
+import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { ApiError } from "../errors.ts";
+import { type AccountRefusal, refusalJson } from "./inspection.ts";
+
+/** A sending account as operators read it at a command line. Instants are ISO 8601, UTC. */
+export interface AccountFacts extends Tenant {
+  id: string;
+  email: string;
+  provider: AccountProvider;
+  status: AccountStatus;
+  /** The code of its last failure. */
+  lastError: string | null;
+  refusal: AccountRefusal | null;
+  lastCheckedAt: string | null;
+  /** Null where no check is planned. */
+  nextCheckAt: string | null;
+  host: string;
+  port: number;
+  maxConnections: number;
+  /** Connections that dispatch workers hold now. */
+  connections: number;
+  /** Mails in the present clock hour and UTC day. A limit of null is none. */
+  hour: { used: number; limit: number | null };
+  day: { used: number; limit: number | null };
+  /** Ids of its sends that have not ended. */
+  sends: string[];
+}
+
+/** The accounts to list; a field that is missing lets all through. */
+export interface AccountFilter {
+  id?: string;
+  teamId?: string | undefined;
+  statuses?: readonly AccountStatus[] | undefined;
+}
+
+/** Lists accounts, those that fail first, then by id. */
+export async function listAccounts(
+  em: EntityManager,
+  { id, teamId, statuses }: AccountFilter,
+): Promise<AccountFacts[]> {
+  const used = (window: "HOUR" | "DAY", unit: "hour" | "day") => sql`coalesce((
+    select u.used from account_usage u where u.account_id = a.id and u.window = ${sql.lit(window)}
+      and u.starts_at = date_trunc(${sql.lit(unit)}, clock_timestamp(), 'UTC')), 0)`;
+  const { rows } = await sql<AccountFacts>`
+    select a.id, a.team_id as "teamId", a.environment, a.email, a.provider, a.status, a.last_error as "lastError",
+      ${refusalJson("f")} as refusal, ${isoInstant(sql`a.last_checked_at`)} as "lastCheckedAt",
+      case when a.status in ('PENDING', 'ACTIVE', 'ERROR') then ${isoInstant(sql`c.next_at`)} end as "nextCheckAt",
+      a.host, a.port, a.max_connections as "maxConnections", coalesce((
+        select sum(l.connections)::int from account_leases l
+        where l.account_id = a.id and l.expires_at > clock_timestamp()), 0) as connections,
+      json_build_object('used', ${used("HOUR", "hour")}, 'limit', a.hourly_limit) as hour,
+      json_build_object('used', ${used("DAY", "day")}, 'limit', a.daily_limit) as day,
+      array(select s.id from sends s join send_lanes l on l.send_id = s.id and l.account_id = a.id
+        where s.status in ('SCHEDULED', 'SENDING', 'PAUSED') order by s.id) as sends
+    from email_accounts a
+    left join account_refusals f on f.account_id = a.id
+    left join account_checks c on c.account_id = a.id
+    where (${id ?? null}::text is null or a.id = ${id ?? null})
+      and (${teamId ?? null}::text is null or a.team_id = ${teamId ?? null})
+      and (${statuses ?? null}::text[] is null or a.status = any(${statuses ?? null}::text[]))
+    order by a.status in ('ACTIVE', 'PENDING') and f.account_id is null, a.id`.execute(kysely(em));
+  return rows;
+}
+
+/** @throws {ApiError} `not_found` */
+export async function readAccountFacts(em: EntityManager, id: string): Promise<AccountFacts> {
+  const [account] = await listAccounts(em, { id });
+  if (!account) throw new ApiError("not_found", `There is no sending account ${id}.`);
+  return account;
+}

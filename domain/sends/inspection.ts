@@ -1,0 +1,278 @@
+import { type RawBuilder, sql } from "kysely";
+import type { AccountStatus } from "../../db/entities/account.ts";
+import { RESOURCE_TYPES, type RecipientState, type ResourceType, type SendStatus } from "../../db/entities/send.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { isoInstant } from "../../db/sql.ts";
+import { ApiError } from "../errors.ts";
+import { ID_PREFIX } from "../ids.ts";
+import { mailId, messageIdOf } from "../mail/message-id.ts";
+import { domainOf } from "../sending-domains/keys.ts";
+import { shownEmail } from "../webhooks/records.ts";
+import { readCounts } from "./counts.ts";
+import { laneAccounts } from "./lanes.ts";
+import type { SendResource } from "./resource.ts";
+import { sendable } from "./sendable.ts";
+
+/*
+ * Sends as operators read them, at a command line. Instants are ISO 8601, UTC.
+ */
+
+/** A send, its owner and the resource that it mails. */
+export interface FoundSend extends Tenant {
+  sendId: string;
+  resource: SendResource;
+}
+
+const RESOURCE_TYPE_OF: ReadonlyMap<string, ResourceType> = new Map(
+  RESOURCE_TYPES.map((type) => [ID_PREFIX[type], type]),
+);
+
+/**
+ * Finds a send by its own id, or by that of its newsletter or campaign; also one that was previewed and never confirmed.
+ * @throws {ApiError} `validation_failed` for the id of another kind; `not_found`; `resource_state_invalid` for a resource
+ *   without a confirmed send
+ */
+export async function findSend(em: EntityManager, id: string): Promise<FoundSend> {
+  const [prefix = ""] = id.split("_");
+  if (prefix === ID_PREFIX.send) return readOwner(em, id);
+  const type = RESOURCE_TYPE_OF.get(prefix);
+  if (type === undefined) {
+    throw new ApiError(
+      "validation_failed",
+      `${id} is no id of a newsletter (nl_…), a campaign (cmp_…) or a send (send_…).`,
+    );
+  }
+  const row = await kysely(em)
+    .selectFrom(`${type}s`)
+    .select(["send_id", "status"])
+    .where("id", "=", id)
+    .executeTakeFirst();
+  if (!row) throw new ApiError("not_found", `There is no ${type} ${id}.`);
+  if (row.send_id === null) {
+    throw new ApiError(
+      "resource_state_invalid",
+      `The ${type} ${id} is ${row.status} and has no send: none was confirmed.`,
+    );
+  }
+  return readOwner(em, row.send_id);
+}
+
+async function readOwner(em: EntityManager, sendId: string): Promise<FoundSend> {
+  // A preview has the id of its send.
+  const { rows } = await sql<Omit<FoundSend, "resource"> & SendResource>`
+    select s.id as "sendId", s.team_id as "teamId", s.environment, s.resource_type as type, s.resource_id as id
+    from (
+      select id, team_id, environment, resource_type, resource_id from sends where id = ${sendId}
+      union
+      select id, team_id, environment, resource_type, resource_id from send_previews where id = ${sendId}
+    ) s`.execute(kysely(em));
+  const [row] = rows;
+  if (!row) throw new ApiError("not_found", `There is no send ${sendId}.`);
+  const { type, id, ...send } = row;
+  return { ...send, resource: { type, id } };
+}
+
+/** Why an account's server lets it in no more, and until when it is not tried. */
+export interface AccountRefusal {
+  reason: string;
+  temporary: boolean;
+  /** Refusals in a row. */
+  count: number;
+  since: string;
+  retryAt: string;
+}
+
+/** SQL: an `AccountRefusal` of a row of `account_refusals`; null without one. */
+export const refusalJson = (refusals: string): RawBuilder<AccountRefusal | null> => {
+  const column = (name: string) => sql.ref(`${refusals}.${name}`);
+  return sql`case when ${column("account_id")} is not null then json_build_object('reason', ${column("reason")},
+    'temporary', ${column("temporary")}, 'count', ${column("count")}, 'since', ${isoInstant(column("since"))},
+    'retryAt', ${isoInstant(column("retry_at"))}) end`;
+};
+
+/** One account's part in a send. */
+export interface LaneFacts {
+  accountId: string;
+  /** Null when it is connected no longer. */
+  status: AccountStatus | null;
+  /** The code of its last failure. */
+  lastError: string | null;
+  refusal: AccountRefusal | null;
+  /** Recipients that it holds or mailed, by state; states without any are missing. */
+  recipients: Partial<Record<RecipientState, number>>;
+}
+
+/** A send in detail. */
+export interface SendFacts extends FoundSend {
+  /** A preview is `PREVIEW` while its token is valid, then `EXPIRED`; `VOIDED` when an operator cancelled it. */
+  status: SendStatus | "PREVIEW" | "EXPIRED" | "VOIDED";
+  /** Why it is paused; null when an operator paused it, and in every other status. */
+  reason: string | null;
+  /** Why an operator should look at it; null when there is no need. */
+  needs: string | null;
+  sendAt: string | null;
+  /** ISO weekdays on which it may start, 1 for Monday; none means any day. */
+  sendDays: number[];
+  timeZone: string;
+  startedAt: string | null;
+  completedAt: string | null;
+  /** Until when an operator may decide about unknown outcomes. */
+  reviewUntil: string | null;
+  total: number;
+  recipients: Record<RecipientState, number> | null;
+  lanes: LaneFacts[];
+}
+
+/** Why the operator should look at a send, as a code, or codes behind accounts' ids; null when there is no need. */
+const needs = (send: string): RawBuilder<string | null> => {
+  const column = (name: string) => sql.ref(`${send}.${name}`);
+  return sql<string | null>`case
+    when ${column("status")} = 'PAUSED' then ${column("pause_reason")}
+    when ${column("review_until")} > now() then 'unknown_outcomes'
+    when ${column("status")} = 'SENDING' then (
+      select string_agg(l.account_id || ' ' || case when a.id is null then 'account_gone'
+          else coalesce(r.reason, a.last_error, 'account_not_active') end, ', ' order by l.account_id)
+      from send_lanes l
+      left join email_accounts a on a.id = l.account_id
+      left join account_refusals r on r.account_id = l.account_id
+      where l.send_id = ${column("id")} and (a.id is null or a.status <> 'ACTIVE' or r.account_id is not null))
+    end`;
+};
+
+/** Reads a send in detail. With several accounts, it reads the whole ledger of the send. */
+export async function readSendFacts(em: EntityManager, found: FoundSend): Promise<SendFacts> {
+  const { sendId, resource } = found;
+  const resources = sql.table(`${resource.type}s`);
+  const { rows } = await sql<
+    Omit<SendFacts, keyof FoundSend | "recipients" | "lanes" | "sendDays"> & { send_days: string[] }
+  >`
+    select coalesce(s.status, case when p.voided_at is not null then 'VOIDED' when p.expires_at > now() then 'PREVIEW'
+        else 'EXPIRED' end) as status,
+      s.pause_reason as reason, ${needs("s")} as needs, ${isoInstant(sql`s.send_at`)} as "sendAt",
+      ${isoInstant(sql`s.started_at`)} as "startedAt", ${isoInstant(sql`s.completed_at`)} as "completedAt",
+      ${isoInstant(sql`s.review_until`)} as "reviewUntil", coalesce(s.recipients, p.eligible) as total,
+      coalesce(d.send_days, '{}') as send_days, t.time_zone as "timeZone"
+    from teams t
+    left join sends s on s.id = ${sendId} and ${ofTenant(found, "s")}
+    left join send_previews p on p.id = ${sendId} and ${ofTenant(found, "p")}
+    left join ${resources} d on d.id = ${resource.id} and ${ofTenant(found, "d")}
+    where t.id = ${found.teamId}`.execute(kysely(em));
+  const [row] = rows;
+  if (!row) throw new ApiError("not_found", `There is no send ${sendId}.`);
+  const { send_days, ...facts } = row;
+  const wasConfirmed = facts.sendAt !== null;
+  return {
+    ...found,
+    ...facts,
+    sendDays: send_days.map(Number),
+    recipients: wasConfirmed ? await readCounts(em, found, sendId) : null,
+    lanes: await readLanes(em, found),
+  };
+}
+
+async function readLanes(em: EntityManager, found: FoundSend): Promise<LaneFacts[]> {
+  const { sendId } = found;
+  const { rows } = await sql<LaneFacts>`
+    with lanes as (select account_id, count(*) over () as number from send_lanes where send_id = ${sendId}),
+    counts as (
+      select coalesce(r.account_id, l.account_id) as account_id, r.state, count(*)::int as count
+      from send_recipients r left join lanes l on l.number = 1
+      where r.send_id = ${sendId} group by 1, 2
+    )
+    select l.account_id as "accountId", a.status, a.last_error as "lastError",
+      ${refusalJson("f")} as refusal,
+      coalesce((select json_object_agg(c.state, c.count) from counts c where c.account_id = l.account_id), '{}') as recipients
+    from lanes l
+    left join email_accounts a on a.id = l.account_id and ${ofTenant(found, "a")}
+    left join account_refusals f on f.account_id = l.account_id
+    order by l.account_id`.execute(kysely(em));
+  return rows;
+}
+
+/** A send in a list. */
+export interface ListedSend {
+  sendId: string;
+  resourceId: string;
+  teamId: string;
+  environment: Tenant["environment"];
+  status: SendStatus;
+  /** As in `SendFacts`. */
+  needs: string | null;
+  sent: number;
+  total: number;
+  sendAt: string;
+  accountIds: string[];
+}
+
+/** The sends to list; a field that is missing lets all through. */
+export interface SendFilter {
+  statuses?: readonly SendStatus[] | undefined;
+  teamId?: string | undefined;
+  /** At most so many. */
+  limit: number;
+}
+
+/** Lists sends: those that need an operator, then those that have not ended, then the others; each the newest first. */
+export async function listSends(em: EntityManager, { statuses, teamId, limit }: SendFilter): Promise<ListedSend[]> {
+  const isOpen = sql`s.status in ('SCHEDULED', 'SENDING', 'PAUSED')`;
+  const { rows } = await sql<ListedSend>`
+    with found as (
+      select s.*, ${needs("s")} as needs, ${isOpen} as open from sends s
+      where (${statuses ?? null}::text[] is null or s.status = any(${statuses ?? null}::text[]))
+        and (${teamId ?? null}::text is null or s.team_id = ${teamId ?? null})
+    ), listed as (
+      select * from found f order by f.needs is null, not f.open, f.id desc limit ${limit}
+    )
+    select s.id as "sendId", s.resource_id as "resourceId", s.team_id as "teamId", s.environment, s.status, s.needs,
+      (select coalesce(sum(c.count), 0)::int from send_counts c where c.send_id = s.id and c.state = 'SENT') as sent,
+      s.recipients as total, ${isoInstant(sql`s.send_at`)} as "sendAt", ${laneAccounts("s")} as "accountIds"
+    from listed s order by s.needs is null, not s.open, s.id desc`.execute(kysely(em));
+  return rows;
+}
+
+/** A row of a send's ledger, as operators compare it with a relay's log. */
+export interface RecipientFacts {
+  /** Without angle brackets. Of a recipient that no account has taken, or whose account is gone, the part before the @. */
+  messageId: string;
+  email: string;
+  state: RecipientState;
+  reason: string | null;
+  attempts: number;
+  accountId: string | null;
+  updatedAt: string;
+}
+
+const PAGE = 1_000;
+
+/** Reads a send's ledger page by page, in the order of the recipients: as few as a page are in memory. */
+export async function* readRecipients(
+  em: EntityManager,
+  found: FoundSend,
+  states: readonly RecipientState[] | undefined,
+): AsyncGenerator<RecipientFacts> {
+  const { sendId, resource } = found;
+  const { fromEmail } = await sendable(resource).readContent(em, found, resource.id);
+  for (let after = 0; ; ) {
+    const { rows } = await sql<Omit<RecipientFacts, "messageId"> & { seq: number; from: string | null }>`
+      with page as (
+        select * from send_recipients
+        where send_id = ${sendId} and seq > ${after}
+          and (${states ?? null}::text[] is null or state = any(${states ?? null}::text[]))
+        order by seq limit ${sql.lit(PAGE)}
+      ), only as (
+        select min(account_id) as id from send_lanes where send_id = ${sendId} having count(*) = 1
+      )
+      select r.seq, ${shownEmail("r")} as email, r.state, r.reason, r.attempts, ${isoInstant(sql`r.updated_at`)} as "updatedAt",
+        coalesce(r.account_id, only.id) as "accountId", coalesce(${fromEmail}::text, a.email) as "from"
+      from page r left join only on true
+      left join email_accounts a on a.id = coalesce(r.account_id, only.id) and ${ofTenant(found, "a")}
+      order by r.seq`.execute(kysely(em));
+    for (const { seq, from, ...recipient } of rows) {
+      const mail = { sendId, seq };
+      yield { messageId: from === null ? mailId(mail) : messageIdOf(mail, domainOf(from)), ...recipient };
+    }
+    const last = rows.at(-1);
+    if (!last || rows.length < PAGE) return;
+    after = last.seq;
+  }
+}

@@ -1,0 +1,207 @@
+import assert from "node:assert/strict";
+import { sql } from "kysely";
+import { accountCommands } from "../../app/commands/accounts.ts";
+import { deliveryCommands } from "../../app/commands/deliveries.ts";
+import { newsletterCommands } from "../../app/commands/newsletters.ts";
+import { sendCommands } from "../../app/commands/sends.ts";
+import { kysely } from "../../db/orm.ts";
+import { app, inProcess } from "../support/command.ts";
+import { uniqueEmail } from "../support/factories.ts";
+import {
+  addAccount,
+  type CampaignSender,
+  makeCampaignSender,
+  makeSender,
+  type Sender,
+  startTomorrow,
+} from "../support/sending.ts";
+import { recordSend } from "../support/sends.ts";
+
+const sends = (...args: string[]) => inProcess(sendCommands, ...args);
+
+describe("The commands for sends", () => {
+  /** Its send has ended with an unknown outcome, past the service. */
+  let ended: Sender;
+  let endedId: string;
+  /** Its send over two accounts waits for tomorrow. */
+  let scheduled: CampaignSender;
+  let scheduledId: string;
+
+  before(async () => {
+    ended = await makeSender({ recipients: 0 });
+    const { em, team, newsletterId, accountId } = ended;
+    endedId = await recordSend(em, { teamId: team.id, environment: "LIVE" }, newsletterId, 3);
+    await sql`update newsletters set status = 'SENT', send_id = ${endedId}, send_days = '{1,5}' where id = ${newsletterId}`.execute(
+      kysely(em),
+    );
+    await sql`update sends set review_until = now() + interval '7 days' where id = ${endedId}`.execute(kysely(em));
+    await sql`insert into send_lanes (send_id, account_id) values (${endedId}, ${accountId})`.execute(kysely(em));
+    await sql`insert into send_recipients (send_id, seq, member_id, email)
+      select ${endedId}, n, 'sub_' || n, 'p' || n || '@a.example' from generate_series(1, 3) n`.execute(kysely(em));
+    await sql`update send_recipients set state = case seq when 3 then 'UNKNOWN' else 'SENT' end,
+      reason = case seq when 3 then 'worker_lost' end where send_id = ${endedId}`.execute(kysely(em));
+
+    scheduled = await makeCampaignSender({ recipients: 2, credits: 10, furtherAccounts: [{}] });
+    scheduledId = (await startTomorrow(scheduled)).data.id;
+  });
+
+  it("show a send by its newsletter's id, with its reason, counts, account and workflow", async () => {
+    const { text, data } = await sends("send:show", ended.newsletterId);
+    const send = data["send"] as Record<string, unknown>;
+    assert.deepEqual(
+      [send["id"], send["newsletter"], send["status"], send["needs_operator"], send["send_days"], send["workflow"]],
+      [endedId, ended.newsletterId, "SENT", "unknown_outcomes", [1, 5], `send/${endedId}`],
+    );
+    const counts = { queued: 0, sending: 0, sent: 2, rejected: 0, deferred: 0, unknown: 1 };
+    assert.deepEqual(send["recipients"], { total: 3, ...counts, expired: 0, suppressed: 0, cancelled: 0 });
+    assert.deepEqual(send["accounts"], [
+      { id: ended.accountId, status: "ACTIVE", last_error: null, refusal: null, recipients: { sent: 2, unknown: 1 } },
+    ]);
+    assert.match(text, /needs you +unknown outcomes: send:resend-unknown/);
+    assert.match(text, /send days +mon, fri in UTC/);
+    assert.match(text, /recipients +3: 2 SENT, 1 UNKNOWN/);
+  });
+
+  it("show a campaign's send over two accounts, one of which its server refuses, and the workflow's details", async () => {
+    const [first = "", second = ""] = scheduled.accountIds.toSorted();
+    await sql`insert into account_refusals (account_id, count, since, reason, temporary, retry_at)
+      values (${second}, 3, now(), 'login_refused', false, now() + interval '1 minute')`.execute(kysely(scheduled.em));
+    const { text, data } = await sends("send:show", scheduledId);
+    const send = data["send"] as { accounts: { id: string; refusal: { reason: string } | null }[]; details: string };
+    assert.deepEqual(
+      send.accounts.map(({ id, refusal }) => [id, refusal?.reason]),
+      [
+        [first, undefined],
+        [second, "login_refused"],
+      ],
+    );
+    assert.match(text, new RegExp(`${second} ACTIVE: none; refused 3 times since 20.*login_refused`));
+    assert.match(send.details, /0 of 2 sent; SCHEDULED since 20.*Z\.\n\nIts send_at is 20.*Z \(\w{3} in UTC\)\./);
+    assert.match(send.details, new RegExp(`Accounts: ${first}, ${second}\\.`));
+    assert.deepEqual((await sends("send:show", scheduled.campaignId)).data, data);
+  });
+
+  it("list those that need an operator first, of a team and of some statuses", async () => {
+    const all = (await sends("send:list", "--limit", "10000")).data["sends"] as {
+      id: string;
+      needs_operator: string | null;
+    }[];
+    const firstWithout = all.findIndex(({ needs_operator }) => needs_operator === null);
+    assert.ok(all.slice(firstWithout).every(({ needs_operator }) => needs_operator === null));
+    assert.ok(all.some(({ id }) => id === endedId) && all.some(({ id }) => id === scheduledId));
+    const { data, text } = await sends("send:list", "--team", ended.team.id, "--status", "sent,failed");
+    assert.deepEqual(data["sends"], [
+      {
+        ...{ id: endedId, resource: ended.newsletterId, team: ended.team.id, environment: "LIVE", status: "SENT" },
+        ...{ needs_operator: "unknown_outcomes", sent: 2, recipients: 3, accounts: [ended.accountId] },
+        send_at: all.flatMap((send) => (send.id === endedId && "send_at" in send ? [send.send_at] : []))[0],
+      },
+    ]);
+    assert.match(text, /2 of 3 sent .* needs you: unknown_outcomes/);
+    assert.equal((await sends("send:list", "--team", ended.team.id, "--status", "PAUSED")).text, "No send");
+  });
+
+  it("print recipients with their Message-IDs as CSV and as JSON", async () => {
+    const recipients = ["send:recipients", ended.newsletterId, "--state", "unknown"];
+    const [csv, lines] = await Promise.all([app(...recipients, "--csv"), app(...recipients, "--json")]);
+    assert.deepEqual([csv.code, lines.code], [0, 0], csv.stderr + lines.stderr);
+    const messageId = `3.${endedId}@${ended.domain}`;
+    const [header, row, ...more] = csv.stdout.split("\r\n");
+    assert.equal(header, "message_id,email,state,reason,attempts,account,updated_at", csv.stderr);
+    assert.match(String(row), new RegExp(`^${messageId},p3@a.example,UNKNOWN,worker_lost,0,${ended.accountId},20`));
+    assert.deepEqual(more, [""]);
+    assert.deepEqual([lines.json.message_id, lines.json.state], [messageId, "UNKNOWN"]);
+  }).timeout(20_000);
+
+  it("give the workflow the updates of the Temporal UI, and account for the credits of a cancelled send", async () => {
+    const { campaignId } = scheduled;
+    const given = async (name: string) => {
+      const { data } = await sends(name, campaignId);
+      return [data["update"], data["answer"], data["status"]];
+    };
+    assert.deepEqual(await given("send:pause"), ["pause", "PAUSED", "PAUSED"]);
+    assert.deepEqual(await given("send:resume"), ["resume", "continues", "SCHEDULED"]);
+    assert.deepEqual((await given("send:retry"))[1], "looks at the clock again: it starts at its send_at");
+    assert.deepEqual((await given("send:resend-unknown"))[1], "nothing to resend: no outcome is unknown");
+    assert.deepEqual(await given("send:cancel"), ["cancel", "CANCELLED", "CANCELLED"]);
+    const { data } = await inProcess(newsletterCommands, "credits:show", "--send", campaignId);
+    assert.deepEqual(data["credits"], { available: 10, reserved: 0, consumed: 0 });
+    const movements = data["movements"] as { kind: string; amount: number; send: string }[];
+    assert.deepEqual(
+      movements.map(({ kind, amount, send }) => [kind, amount, send]),
+      [
+        ["RELEASE", 2, scheduledId],
+        ["RESERVE", 2, scheduledId],
+      ],
+    );
+  }).timeout(20_000);
+
+  it("list failing accounts first, and show one with its limits and open sends", async () => {
+    const failing = await addAccount(ended, {
+      ...{ email: uniqueEmail(), status: "ERROR", lastError: "login_refused", hourlyLimit: 100 },
+    });
+    const { data, text } = await inProcess(accountCommands, "account:list", "--team", ended.team.id);
+    assert.deepEqual(
+      (data["accounts"] as { id: string; last_error: string | null }[]).map(({ id, last_error }) => [id, last_error]),
+      [
+        [failing, "login_refused"],
+        [ended.accountId, null],
+      ],
+    );
+    assert.match(text, /ERROR \(login_refused\)/);
+    const shown = await inProcess(accountCommands, "account:show", failing);
+    assert.match(shown.text, /mails +0 of 100 this hour, 0 this UTC day\nopen sends +none/);
+    const { accounts } = (await inProcess(accountCommands, "account:list", "--status", "error")).data;
+    assert.ok((accounts as { id: string }[]).some(({ id }) => id === failing));
+  });
+
+  it("refuse wrong ids, drafts and times with a sentence", async () => {
+    const draft = await makeSender({ recipients: 0 });
+    const refusals: [() => Promise<unknown>, RegExp][] = [
+      [() => sends("send:show", "acct_x"), /acct_x is no id of a newsletter \(nl_…\), a campaign \(cmp_…\) or a send/],
+      [() => sends("send:show", "nl_none"), /There is no newsletter nl_none\./],
+      [() => sends("send:show", "cmp_none"), /There is no campaign cmp_none\./],
+      [() => sends("send:pause", "send_none"), /There is no send send_none\./],
+      [() => sends("send:show", draft.newsletterId), /is DRAFT and has no send: none was confirmed/],
+      [() => sends("send:pause", endedId), /No workflow of send_\w+ runs: the send is SENT/],
+      [() => sends("send:list", "--team", "team_none"), /There is no team team_none\./],
+      [() => sends("send:list", "--status", "LOST"), /It is one of: SCHEDULED/],
+      [() => inProcess(accountCommands, "account:show", "acct_none"), /There is no sending account acct_none\./],
+      [() => inProcess(deliveryCommands, "delivery:show", "dlv_none"), /There is no delivery dlv_none\./],
+      [
+        () => inProcess(deliveryCommands, "webhook:replay", "--since", "2099-01-01T00:00:00Z"),
+        /It is a point in time that has passed/,
+      ],
+      [
+        () => inProcess(deliveryCommands, "webhook:replay", "--since", "2020-01-01T00:00:00Z", "--webhook", "whk_none"),
+        /no record whk_none/,
+      ],
+    ];
+    for (const [refused, why] of refusals) await assert.rejects(refused, why, String(why));
+  }).timeout(20_000);
+
+  it("print errors as JSON with --json: of the command, of its options and of a file", async () => {
+    const errorOf = async (...args: string[]) => {
+      const { code, stdout, stderr } = await app(...args, "--json");
+      assert.deepEqual([code, stdout], [1, ""], stderr);
+      return JSON.parse(stderr).error;
+    };
+    assert.deepEqual(
+      await Promise.all([
+        errorOf("send:show", "nl_none"),
+        errorOf("send:list", "--limit", "0"),
+        errorOf("import", "--contacts", "none.csv", "--team", ended.team.id),
+        errorOf("credits:show", "--environment", "none"),
+      ]),
+      [
+        { code: "not_found", message: "There is no newsletter nl_none." },
+        {
+          code: "validation_failed",
+          message: "option '--limit <number>' argument '0' is invalid. It is a whole number from 1 to 10000.",
+        },
+        { code: "failed", message: "There is no file none.csv." },
+        { code: "validation_failed", message: "The environment is live or test." },
+      ],
+    );
+  }).timeout(30_000);
+});

@@ -1,0 +1,28 @@
+import type { SendView, Step } from "./send-decision.ts";
+
+const isoOf = (ms: number): string => new Date(ms).toISOString();
+
+/**
+ * The facts that operators read below the sentence of a send's state: how far it is, since when, by which accounts, the
+ * reply of a server that failed, and when it looks again. A line for each. Times are in UTC.
+ */
+export function factsOf({ send, lanes, now, neverBegan, refusal }: SendView, next: Step): string[] {
+  if (!send) return neverBegan === "refused" && refusal !== undefined ? [`Refused: ${refusal}.`] : [];
+  const { status, sent, recipients, since, startsAt } = send;
+  if (next.kind === "end") return status === "CANCELLED" ? ["An operator cancelled it."] : [];
+  const isOpen = status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
+  const facts = isOpen ? [`${sent} of ${recipients} sent; ${status} since ${since}.`] : [];
+  if (status === "SCHEDULED" || status === "PAUSED") facts.push(`Its send_at is ${startsAt}.`);
+  if (lanes.length > 0) facts.push(`Accounts: ${lanes.map(({ accountId }) => accountId).join(", ")}.`);
+  for (const { accountId, lastSlice } of lanes) {
+    if (lastSlice?.next !== "failure") continue;
+    const { reason, reply, at } = lastSlice;
+    facts.push(`${accountId} failed at ${isoOf(at)}: ${reason}${reply === undefined ? "" : `, "${reply}"`}.`);
+  }
+  if (next.kind === "wait" && next.ms !== undefined) facts.push(`Looks again at ${isoOf(now + next.ms)}.`);
+  return facts;
+}
+
+/** A step with the facts below its sentence. */
+export const withFacts = (view: SendView, next: Step): Step =>
+  next.details === undefined ? next : { ...next, details: [next.details, ...factsOf(view, next)].join("\n\n") };
