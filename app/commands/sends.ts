@@ -63,10 +63,10 @@ export function sendCommands(program: Command, run: Run): void {
     .option("--state <states>", `comma-separated, of ${RECIPIENT_STATES.join(", ")}`, listOf(RECIPIENT_STATES))
     .option("--csv", "print CSV (RFC 4180) with a header row")
     .action((id: string, { state, csv }: { state?: RecipientState[]; csv?: boolean }, command: Command) =>
-      run(async ({ orm }) => {
+      run(async ({ orm, terminal }) => {
         const em = orm.em.fork();
         const format = csv ? CSV : command.optsWithGlobals()["json"] ? JSON_LINES : TEXT;
-        await print(session.terminal.stdout, format, readRecipients(em, await findSend(em, id), state));
+        await print(terminal.stdout, format, readRecipients(em, await findSend(em, id), state));
         return undefined;
       }),
     );

@@ -163,10 +163,13 @@ describe("The complaint gate of sends under way", function () {
       );
     await untilShown();
     const { connection } = temporal;
+    const { runId: lostRun } = await workflowOf(data.id).describe();
     await connection.workflowService.deleteWorkflowExecution({
       namespace: temporal.options.namespace,
       workflowExecution: { workflowId: sendWorkflowId(data.id) },
     });
+    const isAnotherRun = async () => (await workflowOf(data.id).describe()).runId !== lostRun;
+    await eventually(() => reconcile().then(isAnotherRun), { what: "a new run", withinMs: 30_000 });
     await untilShown();
     assert.equal(await workflowOf(data.id).executeUpdate("cancel"), "CANCELLED");
   });
