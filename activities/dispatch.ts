@@ -45,8 +45,8 @@ type Next =
   /** Nothing is queued; the next deferred recipient is due in `waitMs`. */
   | { next: "deferred"; waitMs: number }
   /**
-   * The account's limits or connections, or its team's slots, are used up; they are free again in `waitMs`. `byLimit`: its
-   * hourly or daily limit is.
+   * The account's limits or connections, or its team's slots, are used up; try again in `waitMs`. `byLimit`: the hourly
+   * or daily limit is used up.
    */
   | { next: "account_full"; waitMs: number; byLimit?: true }
   /**

@@ -173,7 +173,10 @@ const settings = z.object({
   ACCOUNT_CHECK_SECONDS: integer(60, 604_800).default(3_600),
   /** How soon an account is checked again after a failure that may pass, in seconds; up to a fifth sooner or later. */
   ACCOUNT_RECHECK_SECONDS: integer(10, 86_400).default(300),
-  /** Failures in a row that may pass after which an account is in ERROR, once ACCOUNT_FAILING_SECONDS have passed too. */
+  /**
+   * Failures in a row, of a kind that may pass, that set an account to ERROR once ACCOUNT_FAILING_SECONDS have passed
+   * too.
+   */
   ACCOUNT_FAILURES_TO_ERROR: integer(1, 1_000).default(3),
   /** Seconds since the first of these failures. */
   ACCOUNT_FAILING_SECONDS: integer(0, 604_800).default(900),

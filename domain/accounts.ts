@@ -68,7 +68,7 @@ export class AccountCheckError extends Error {
 interface AccountDeps {
   vault: Vault;
   verify: VerifyLogin;
-  /** Asks token endpoints; accounts with an OAuth grant need it. */
+  /** Requests access tokens from token endpoints; accounts with an OAuth grant need it. */
   postForm?: PostForm;
 }
 
@@ -78,7 +78,7 @@ export const passwordContext = (accountId: string): string => `email_accounts/${
 /**
  * Connects a sending account after a real login has worked; the account is ACTIVE then. Call it outside a transaction:
  * the login may take long.
- * @param options `isPending`: without a login; the account is PENDING until a scheduled check has logged in
+ * @param options `isPending`: makes no login; the account is PENDING until a scheduled check has logged in
  * @throws {AccountCheckError} when the server refuses the login; nothing is stored then
  * @throws {ApiError} `resource_already_exists` when the tenant has an account of this address
  */
@@ -157,8 +157,8 @@ export async function resumeAccount(em: EntityManager, accountId: string, deps: 
 export type Credentials = Pick<AccountFields, "username" | "password" | "grant">;
 
 /**
- * Gives an account other credentials once a login works with them. The account is ACTIVE then, also one whose access was
- * revoked; one that an operator suspended stays SUSPENDED.
+ * Replaces the credentials of an account once a login works with the new ones. The account is then ACTIVE, even if its
+ * access was revoked; an account that an operator suspended stays SUSPENDED.
  * @throws {AccountCheckError} when the server refuses the login; the account keeps its credentials
  * @throws {ApiError} `not_found`
  */
@@ -227,7 +227,7 @@ function changeStatus(
   });
 }
 
-/** The event of a change of status: an account that works for the first time has not recovered. */
+/** The event of a change of status; none when an account works for the first time, because it has not recovered. */
 function statusEvent(from: AccountStatus, to: AccountStatus): "account.error" | "account.recovered" | undefined {
   if (to === "ACTIVE") return from === "ACTIVE" || from === "PENDING" ? undefined : "account.recovered";
   return from === "ACTIVE" ? "account.error" : undefined;
@@ -273,7 +273,10 @@ export const mayMail = (accounts: string): RawBuilder<boolean> =>
 /** Why an account is REVOKED: only other credentials can make it ACTIVE again. */
 const ACCESS_REVOKED = "access_revoked" satisfies SmtpReason;
 
-/** Failures that may pass after which an account is in ERROR: so many in a row, and so long since the first. */
+/**
+ * The bound at which failures that may pass set an account to ERROR: their number in a row, and the time since the
+ * first.
+ */
 export interface ErrorPolicy {
   failures: number;
   seconds: number;
@@ -287,8 +290,8 @@ export const errorPolicyOf = (
 });
 
 /**
- * Records that an account cannot mail: REVOKED when its OAuth grant was withdrawn, else ERROR. A status that is as bad or
- * worse stays as it is.
+ * Records that an account cannot mail: REVOKED when its OAuth grant was withdrawn, else ERROR. It does not replace a
+ * status that is as bad or worse.
  */
 export function recordAccountFailure(em: EntityManager, account: SendingAccount, reason: string): Promise<void> {
   const status: AccountStatus = reason === ACCESS_REVOKED ? "REVOKED" : "ERROR";
@@ -312,8 +315,8 @@ export const recordAccountRecovery = (em: EntityManager, account: SendingAccount
 
 /**
  * Records that an account's server refused a connection while none was logged in: no process tries another one for a
- * while. After a refusal for good the account is in ERROR, or REVOKED; after one that may pass it is in ERROR once such
- * refusals have lasted.
+ * while. A refusal for good sets the account to ERROR, or REVOKED. Refusals that may pass set it to ERROR once they are
+ * many and have lasted.
  */
 export function recordRefusedLogin(
   em: EntityManager,
@@ -381,7 +384,7 @@ type Server = Pick<AccountFields, "host" | "port" | "security"> & { username?: s
 
 /**
  * Tries a login with credentials that are not stored yet.
- * @returns the OAuth grant with the token that it gave, to be stored
+ * @returns the OAuth grant to be stored, with the token that was issued for it
  */
 async function checkLogin(
   deps: AccountDeps,

@@ -87,8 +87,8 @@ export class ImportError extends Error {
 
 export interface ReadingOptions {
   /**
-   * A line that was not imported. They come in the file's order, but for erased addresses, which come up to 5,000 lines
-   * later. A returned promise is waited for.
+   * Called for each line that was not imported, in the file's order; lines with erased addresses come up to 5,000 lines
+   * late. A returned promise is awaited.
    */
   onRefused: (line: number, reason: string) => void | Promise<void>;
   /** Is called with each column that is not imported. */
@@ -407,7 +407,7 @@ async function stage(em: EntityManager, idKind: PeopleKind["idKind"], rows: Row[
     ${rows.map((row) => JSON.stringify(row.fields))}::jsonb[])`.execute(kysely(em));
 }
 
-/** @returns the lines of those rows whose address was erased, in order */
+/** @returns the lines of the rows whose address was erased, in order */
 async function findErased(em: EntityManager, vault: Vault, tenant: Tenant, rows: Row[]): Promise<Set<number>> {
   const { rows: erased } = await sql<{ line: number }>`
     select g.line from unnest(

@@ -66,7 +66,10 @@ const RELEASED = sql<string>`to_timestamp(0)`;
 
 type ClaimedKey = Pick<Tenant, keyof Tenant> & Pick<KeyedRequest, "keyHash" | "fingerprint">;
 
-/** An insert that meets a record would wait while the record is being written: it is tried only where there is none. */
+/**
+ * The insert is tried only where no record is visible, because an insert that meets one waits while it is being
+ * written.
+ */
 const insertClaim = defineStatement(
   (em, { keyHash, fingerprint, ...tenant }: ClaimedKey) => sql<{ attempt: number }>`
     insert into idempotency_records
@@ -177,21 +180,21 @@ export async function writeAnswer(
   return numAffectedRows === 1n;
 }
 
-/** A refusal as it is remembered. */
+/** The stored form of a refusal. */
 export interface RefusalFacts {
   code: ErrorCode;
   message: string;
   param?: string | undefined;
 }
 
-/** A refusal as an answer to remember. */
+/** An answer to remember that is a refusal. */
 export const refusalAnswer = ({ status, code, message, param }: ApiError): WrittenAnswer => ({
   status,
   kind: "refusal",
   payload: JSON.stringify({ code, message, param } satisfies RefusalFacts),
 });
 
-/** Replaces remembered answers by a refusal. @returns how many of them there still were */
+/** Replaces remembered answers by a refusal. @returns how many of them still existed */
 export async function replaceAnswers(
   em: EntityManager,
   tenant: Tenant,

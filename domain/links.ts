@@ -93,7 +93,7 @@ export const returnPath = (vault: Vault, domain: string, mail: MailRef): string 
 export const readReturnPath = (vault: Vault, localPart: string): MailRef | undefined =>
   readMailAddress(vault, "b", localPart);
 
-/** Subject of a mail that unsubscribes, as the mail program takes it from the header. */
+/** The subject that mail programs take from the header for a mail that unsubscribes. */
 export const UNSUBSCRIBE_SUBJECT = "unsubscribe";
 
 /** Makes the address by which the recipient of one mail unsubscribes, as `returnPath` does. */

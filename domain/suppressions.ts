@@ -12,15 +12,15 @@ import { emit } from "./webhooks/emit.ts";
 import { suppressionRecord } from "./webhooks/records.ts";
 
 export interface SuppressionOutcome {
-  /** Addresses as they were given, each in one of the two, in that order. */
+  /** The given addresses, each in one of the two arrays, in the given order. */
   added: string[];
   alreadySuppressed: string[];
-  /** Erased ones of the second: they are not mailed, and no row holds them. */
+  /** The erased addresses of the second array: they are not mailed, and no row holds them. */
   erased: string[];
 }
 
 interface SuppressOptions {
-  /** Needed where a client names the addresses: an erased one is not stored. */
+  /** Needed where a client names the addresses, so that no erased one is stored. */
   vault?: Vault;
 }
 

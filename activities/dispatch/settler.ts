@@ -69,7 +69,7 @@ export class Settler {
     if (this.#failure) throw this.#failure.error;
   }
 
-  /** @returns how many rows of each share go back in the queue */
+  /** @returns the number of rows that go back in the queue, by share */
   #count(mails: readonly Mailed<AllowedRecipient>[]): Map<MailShare, number> {
     const returned = new Map<MailShare, number>();
     for (const { item, outcome } of mails) {

@@ -30,8 +30,8 @@ export interface SmtpAccount {
   user?: string | undefined;
   pass?: string | undefined;
   /**
-   * Gives a token for a login by XOAUTH2, in place of the password; another one than the token that the server has just
-   * refused. It may reject with a TokenError.
+   * Returns a token for a login by XOAUTH2, in place of the password: never the token that the server has just refused.
+   * It may reject with a TokenError.
    */
   accessToken?: ((refused?: string) => Promise<string>) | undefined;
   /** Name given with EHLO; the machine's own by default */
@@ -159,7 +159,7 @@ export class SmtpSession {
     });
   }
 
-  /** A token may be refused before its time, so another one is tried once. */
+  /** A server may refuse a token that has not expired, so another token is tried once. */
   #logInWithToken(user: string, token: string): void {
     const { accessToken } = this.#account;
     this.#connection.login(xoauth2(user, token), (failure) => {
@@ -195,7 +195,7 @@ export class SmtpSession {
     const source = {
       pipe: (dotStuffing: Readable & Writable) => {
         if (signature === undefined) return write([message], dotStuffing);
-        // It is mostly made by now: the server has answered the envelope meanwhile.
+        // The signature is usually ready by now: it was made while the server answered the envelope.
         signature.then(
           (header) => {
             // The message has its outcome already, with no dot sent.
@@ -319,7 +319,9 @@ export class SmtpSession {
   }
 }
 
-/** Why there is no access token. An error of another kind, such as Postgres being away, may pass. */
+/**
+ * The failure for an error without an access token. An error of another kind, such as Postgres being away, may pass.
+ */
 const tokenFailure = (error: unknown): AccountFailure =>
   error instanceof TokenError
     ? error.failure

@@ -17,7 +17,7 @@ function isOneClick(body: unknown): boolean {
   return name >= 0 && text.indexOf("One-Click", name) > name;
 }
 
-/** How much a recipient leaves by the button that posted a form: all mail, unless it says otherwise. */
+/** The scope of an unsubscribe by a posted form: all mail, unless the button names the lists. */
 function scopeOf(body: unknown): UnsubscribeScope {
   const form = new URLSearchParams(typeof body === "string" ? body : "");
   return form.get("scope") === ("lists" satisfies UnsubscribeScope) ? "lists" : "all";

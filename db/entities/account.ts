@@ -124,7 +124,7 @@ const DkimKeySchema = defineEntity({
   },
 });
 
-/** When an account is checked next. A trigger makes the row of a new account. */
+/** The time of an account's next check. A trigger makes the row of a new account. */
 const AccountCheckSchema = defineEntity({
   name: "AccountCheck",
   tableName: "account_checks",

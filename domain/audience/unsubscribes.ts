@@ -37,13 +37,13 @@ async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<Ma
 /** The names that the page behind a mail's link shows. */
 export interface MailOrigin {
   teamName: string;
-  /** The lists by which the mail came, which its recipient can leave by themselves; none of a campaign. */
+  /** The lists by which the mail came, which its recipient can leave alone; none for a campaign. */
   listNames: string[];
   /** The recipient was erased, and nothing is known of the address. */
   isErased: boolean;
 }
 
-/** Reads where a mail came from; undefined when there is no such mail. */
+/** Reads the names behind a mail; undefined when there is no such mail. */
 export async function readOrigin(em: EntityManager, ref: MailRef): Promise<MailOrigin | undefined> {
   const mail = await readMail(em, ref);
   return mail && originOf(mail, await readTargetNames(em, mail));
@@ -59,11 +59,12 @@ const originOf = ({ team_name: teamName, email }: MailedRow, listNames: string[]
 export type UnsubscribeScope = "lists" | "all";
 
 /**
- * Unsubscribes the recipient of a mail: an opt-out of every list that the mail's newsletter targets and one row of history;
- * of all mail also a team-wide suppression (one that exists keeps its reason). Where no list can keep the opt-out, because
- * the mail is a campaign's, or the subscriber or the lists are gone, it is one of all mail. Doing it again changes nothing.
- * Runs in the caller's transaction, with no tenant: the signed link is the authority.
- * @returns the lists that the recipient has left, none when it was all mail; undefined when there is no such mail
+ * Unsubscribes the recipient of a mail: opts them out of every list that the mail's newsletter targets, and adds a row
+ * of history. Leaving all mail also suppresses the address for the team; an existing suppression keeps its reason. An
+ * unsubscribe leaves all mail too when no list can keep the opt-out, because the mail is a campaign's, or the
+ * subscriber or the lists are gone. A second call changes nothing. Runs in the caller's transaction, with no tenant:
+ * the signed link is the authority.
+ * @returns the lists that the recipient has left, none after leaving all mail; undefined when there is no such mail
  */
 export async function unsubscribe(
   em: EntityManager,
@@ -108,7 +109,7 @@ async function readTargetNames(em: EntityManager, mail: MailedRow): Promise<stri
 
 /**
  * Opts the recipient out of every targeted list they are on, and of the list that brought the mail even if they left it
- * since, so that the opt-out holds if they are added again. Having left makes no event: leaving was one already.
+ * since, so that the opt-out holds if they are added again. A list that they had left before gets no second event.
  */
 async function optOutOfTargets(em: EntityManager, mail: MailedRow): Promise<void> {
   const tenant = tenantOfMail(mail);

@@ -145,7 +145,7 @@ function classifyRefusedMessage(details: ReplyDetails): MailOutcome {
   return REFUSED_RECIPIENT.content(details);
 }
 
-/** A 4xx: it may pass, whatever it is about. */
+/** A 4xx: it may pass, whether it is about the recipient, the message or the sender. */
 const classifyDeferral = (details: ReplyDetails): MailOutcome =>
   deferred(classOf(details) === "full" ? MAILBOX_REASONS.full : "temporary_refusal", details);
 

@@ -77,7 +77,10 @@ export function leaseConnections(
   });
 }
 
-/** Marks the holder of a lease as a check, which takes one connection and no share of the others. */
+/**
+ * Marks the holder of a lease as a check: it takes one connection, and does not count among the workers that share
+ * them.
+ */
 const CHECK_PREFIX = "check/";
 
 /** The holder of a check's lease. @param workerId names the worker process */

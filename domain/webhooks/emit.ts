@@ -84,8 +84,8 @@ export const emitWritten = (
     )} returning 1)`;
 
 /**
- * The last CTE of a statement that makes one record, behind a CTE `made` with the record's JSON as `object`: `emitted` has a
- * row when the outbox got one, and then the caller notifies the relay.
+ * The last CTE, `emitted`, of a statement that makes one record. The CTE `made` before it has the record's JSON as
+ * `object`. When `emitted` has a row, the outbox got one, and the caller notifies the relay.
  */
 export const emitCreated = (tenant: Tenant, type: EventName): RawBuilder<unknown> => sql`
     emitted as (${intoOutbox(

@@ -103,7 +103,10 @@ interface Fields {
     display_name: string;
     provider: AccountProvider;
     status: AccountStatus;
-    /** The code of the failure behind ERROR or REVOKED, e.g. `login_refused`; of another status null, or the failure before it. */
+    /**
+     * The code of the failure that led to ERROR or REVOKED, e.g. `login_refused`; with another status null, or the last
+     * failure before it.
+     */
     last_error: string | null;
     last_checked_at: Instant | null;
   };

@@ -135,7 +135,7 @@ No key signs the mails of ${ascii}
       assert.equal((await spf(`v=spf1 ${needed} ~all`, ses))?.state, "ok");
       assert.deepEqual((await spf("v=spf1 -all"))?.todo?.split(" to the record")[0], `add ${needed}`);
       assert.equal((await spf("v=spf1 ip4:192.0.2.0/24 include:amazonses.com a:smtp.example.net", ses))?.state, "ok");
-      // By the record that another one includes, and by addresses instead of a name.
+      // Named by an included record, and by addresses instead of a host.
       const through = {
         ...ses,
         "spf.example.net": { txt: ["text", "v=spf1 ip4:192.0.2.0/24 ip6:2001:db8::/32 include:amazonses.com ~all"] },

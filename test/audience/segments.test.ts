@@ -456,7 +456,7 @@ describe("Segments", () => {
         const { rows } = await sql<Record<string, string>>`explain select count(*) from (${query}) c
           join contacts x on x.id = c.id`.execute(kysely(team.em));
         const plan = rows.flatMap((row) => Object.values(row)).join("\n");
-        // One beside them for the bounces of the mails received.
+        // One more for the bounces of received mails.
         assert.equal(plan.match(/(?:Hash|Merge) Full Join/g)?.length, sets.length + 1, plan);
       }
     });

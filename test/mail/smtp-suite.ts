@@ -11,7 +11,9 @@ interface SmtpSuite {
   poolAt(port: number, options?: Partial<SmtpPoolOptions>): SmtpPool;
 }
 
-/** Call it in the suite whose tests it is for. @param maxConnections of a pool, unless its test says otherwise */
+/**
+ * Registers the clean-up in the suite that calls it. @param maxConnections of a pool, unless its test says otherwise
+ */
 export function smtpSuite(maxConnections: number): SmtpSuite {
   const stops: (() => Promise<unknown>)[] = [];
   afterEach(async () => {

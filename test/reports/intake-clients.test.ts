@@ -113,7 +113,7 @@ describe("The intake, among hostile clients,", function () {
       /** Codes of the last lines of all answers so far. */
       codes: () => [...answers.matchAll(/^(\d{3}) /gm)].map(([, code]) => Number(code)),
       answers: () => answers,
-      /** Sends bytes and waits for so many answers in all. */
+      /** Sends bytes and waits until there are this many answers in all. */
       async say(bytes: string, answersInAll: number): Promise<void> {
         socket.write(bytes, "latin1");
         await this.answered(answersInAll);
@@ -199,7 +199,7 @@ describe("The intake, among hostile clients,", function () {
     await open();
     const ref = await mailTo(team, `${unique("short")}@to.example`);
     const lines = Buffer.alloc(400_000, "..\r\n");
-    // More than the kernel holds: once it has taken these, the intake has read the lines before.
+    // More bytes than the kernel buffers: once they are written, the intake has read the lines before them.
     const filler = Buffer.alloc(20_000_000, `${"x".repeat(998)}\r\n`);
     const clients = Array.from({ length: 3 }, () => call());
     for (const client of clients) {

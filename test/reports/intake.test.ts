@@ -303,7 +303,7 @@ describe("The intake of reports", function () {
     const lane = async () => {
       for (let seq = left.shift(); seq !== undefined; seq = left.shift()) {
         if ((await give(pathOf({ sendId, seq }), HARD)) !== 250) {
-          // Its server sends it again.
+          // Its client sends the mail again.
           left.push(seq);
           await restarting;
           continue;

@@ -47,7 +47,7 @@ for (const kind of KINDS) {
       const nextAnswer = () => new Promise<void>((resolve) => (wake = resolve));
       const person = async () => {
         while (cursor < recipients) {
-          // Those who are about to be staged.
+          // Recipients who are about to be staged.
           const next = Array.from({ length: 12 }, (_, i) => cursor + 1 + i);
           const open = next.filter((seq) => seq <= recipients && !asked.has(seq));
           const seq = open[Math.floor(Math.random() * open.length)];

@@ -1,7 +1,7 @@
 import { until } from "../../stack/until.ts";
 
 interface EventuallyOptions {
-  /** When it gives up. Long by default: a machine with much else to do is no reason to fail. */
+  /** When the wait gives up. Long by default, because a busy machine is no reason to fail. */
   withinMs?: number;
   /** Completes "Waited in vain for …". */
   what?: string;

@@ -2,23 +2,23 @@ import type { OAuthGrant } from "../../domain/account-tokens.ts";
 import { unique } from "./factories.ts";
 import { openReceiver } from "./receiver.ts";
 
-/** A provider's token endpoint, which gives each request another token unless a test says otherwise. */
+/** A provider's token endpoint. It issues a new token for each request unless a test says otherwise. */
 export interface TokenEndpoint {
   grant: OAuthGrant;
   /** Forms that were posted so far. */
   requests: URLSearchParams[];
-  /** Tokens that it gave, the last one last. */
+  /** Issued tokens, the newest last. */
   issued: string[];
-  /** Fields of an answer with a token that differ. */
+  /** Fields that replace those of an answer with a token. */
   changes: Record<string, unknown>;
   /** An answer without a token. */
   failure: { status: number; error: string } | undefined;
-  /** Answers wait for it. */
+  /** Answers are sent once it resolves. */
   heldUntil: Promise<void>;
   close(): Promise<void>;
 }
 
-/** Opens one at an address that the stack's processes may reach. */
+/** Opens a token endpoint at an address that the stack's processes may reach. */
 export async function openTokenEndpoint(): Promise<TokenEndpoint> {
   const receiver = await openReceiver(async ({ body }, response) => {
     endpoint.requests.push(new URLSearchParams(body));

@@ -168,7 +168,7 @@ describe("Metrics of the API and of the worker pools", () => {
     await sendAndWait(await makeSender());
     await failWorkflowTask();
     const present = new Set((await scrapeAll()).flatMap(samples).map(({ name }) => name));
-    // The stack of the tests runs no intake: those that a worker of it adds.
+    // The metrics of an intake worker; the stack of the tests runs none.
     const ofIntake = new Registry();
     openIntakeMetrics(ofIntake, { connections: () => 0, reportsWaiting: () => 0 });
     for (const { name } of samples(await ofIntake.metrics())) present.add(name);

@@ -109,7 +109,7 @@ export async function createSegment(
   );
   try {
     const { compilation } = await compileConditions(em, tenant, conditions, await fieldTypesOf(em, tenant));
-    // Behind the compilation, which refuses conditions that are too deep to be written as JSON.
+    // After the compilation, which refuses conditions that are too deep to be written as JSON.
     if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
       throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
     }
@@ -124,7 +124,7 @@ export async function createSegment(
 }
 
 /**
- * A segment of the tenant, also one that was deleted.
+ * A segment of the tenant, deleted or not.
  * @throws {ApiError} `not_found`
  */
 export async function readSegment(em: EntityManager, segmentId: string): Promise<Segment> {
@@ -134,7 +134,7 @@ export async function readSegment(em: EntityManager, segmentId: string): Promise
 }
 
 /**
- * Locks a segment of the tenant against its deletion, or for it. Lock it before the drafts that target it.
+ * Locks a segment of the tenant, to delete it or to prevent its deletion. Lock it before the drafts that target it.
  * @throws {ApiError} `not_found`, also for one that was deleted
  */
 export async function lockSegment(em: EntityManager, segmentId: string, lockMode: LockMode): Promise<Segment> {
@@ -154,7 +154,7 @@ export const readSegments = (em: EntityManager): Promise<Segment[]> =>
 
 /**
  * Deletes a segment, in the caller's transaction: a draft that targets it has no segment then. Campaigns that were
- * scheduled with it keep it, so that `readSegment` still shows whom they were sent to.
+ * scheduled with it keep it, so that `readSegment` still shows their recipients.
  * @throws {ApiError} `not_found`
  */
 export async function deleteSegment(em: EntityManager, segmentId: string): Promise<void> {

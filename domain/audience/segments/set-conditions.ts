@@ -40,9 +40,9 @@ const bouncedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>) => sql`
   where ${ofTenant(tenant, "s")} and p.kind in ('bounce:hard', 'bounce:soft') ${ofSends}`;
 
 /**
- * A query for mails that were received, the same as analytics count as `delivered`: their server accepted them, or their
- * outcome is unknown and a response shows that it did, and no bounce came. A full join for the reason that `contactsQuery`
- * gives, and its filters are written for it.
+ * A query for the mails that analytics count as `delivered`: the server accepted the mail, or the outcome is unknown
+ * and a response shows that it did; and no bounce came. A full join for the reason that `contactsQuery` gives, and its
+ * filters are written for it.
  */
 const receivedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>, when: RawBuilder<unknown>) => sql`
   select m.email from (
