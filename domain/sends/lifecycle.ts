@@ -164,11 +164,16 @@ export function beginSend(em: EntityManager, sendId: string): Promise<ChangedSen
 }
 
 /**
+ * A send that complaints have paused keeps that reason: an operator who resumes it has to know of them.
  * @param pauseReason a code when no operator paused it, e.g. `login_refused`; where several accounts have failed, the code
  *   of each behind its id
  */
 export function pauseSend(em: EntityManager, sendId: string, pauseReason: string | null = null): Promise<ChangedSend> {
-  return change(em, sendId, () => ({ from: ["SCHEDULED", "SENDING"], to: "PAUSED", pauseReason }));
+  return change(em, sendId, (before) => {
+    const isForComplaints = before.status === "PAUSED" && before.pauseReason === COMPLAINT_PAUSE;
+    const reason = isForComplaints ? COMPLAINT_PAUSE : pauseReason;
+    return { from: ["SCHEDULED", "SENDING"], to: "PAUSED", pauseReason: reason };
+  });
 }
 
 /**

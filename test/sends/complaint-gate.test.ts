@@ -6,9 +6,10 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { recordReport } from "../../domain/reports/record.ts";
 import { addSource, pathOfSource } from "../../domain/reports/source.ts";
-import { pauseForComplaints, readSend, resumeSend } from "../../domain/sends/lifecycle.ts";
+import { pauseForComplaints, pauseSend, readSend, resumeSend } from "../../domain/sends/lifecycle.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
+import { WORKFLOW_ENDED } from "../../workflows/start.ts";
 
 import { live, mailTo } from "../reports/mails.ts";
 import { sendGridComplaint, sendGridRequest } from "../reports/payloads.ts";
@@ -218,6 +219,18 @@ describe("The complaint gate of sends under way", function () {
       await resumeSend(em(), sendId);
       assert.equal(await statusAt(20_000, 39), "SENDING");
       assert.equal(await statusAt(20_000, 40), PAUSED);
+    });
+
+    it("stay the reason of a pause, whatever else pauses the send then", async () => {
+      assert.equal(await statusAt(10_000, 20), PAUSED);
+      for (const reason of [null, "login_refused", WORKFLOW_ENDED]) {
+        assert.equal((await pauseSend(em(), sendId, reason)).changed, true);
+        const { pauseReason, complaintRate } = (await readSend(em(), sendId)) ?? assert.fail();
+        assert.deepEqual([pauseReason, complaintRate], ["complaint_rate_exceeded", 0.002]);
+      }
+      await resumeSend(em(), sendId);
+      await pauseSend(em(), sendId, "login_refused");
+      assert.equal((await readSend(em(), sendId))?.pauseReason, "login_refused");
     });
 
     it("are compared again by a report that is repeated, as after a kill between report and pause", async () => {
