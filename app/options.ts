@@ -69,20 +69,25 @@ export const words = (text: string): string[] =>
     .map((word) => word.trim())
     .filter((word) => word !== "");
 
+/** A point in time, ISO 8601. */
+export const instant = (text: string): Date => instantWhere(text, "", () => true);
+
 /** A point in time that has passed, ISO 8601. */
-export function pastInstant(text: string): Date {
-  const at = new Date(text);
-  if (Number.isNaN(at.getTime()) || at > new Date()) {
-    throw new InvalidArgumentError("It is a point in time that has passed, such as 2026-01-31T12:00:00Z.");
-  }
-  return at;
-}
+export const pastInstant = (text: string): Date => instantWhere(text, " that has passed", (at) => at <= new Date());
 
 /** A point in time in the future, ISO 8601. */
-export function futureInstant(text: string): Date {
+export const futureInstant = (text: string): Date =>
+  instantWhere(text, " to come", (at) => at > new Date(), "2030-01-31T12:00:00Z");
+
+function instantWhere(
+  text: string,
+  which: string,
+  isAllowed: (at: Date) => boolean,
+  example = "2026-01-31T12:00:00Z",
+): Date {
   const at = new Date(text);
-  if (Number.isNaN(at.getTime()) || at <= new Date()) {
-    throw new InvalidArgumentError("It is a point in time to come, such as 2030-01-31T12:00:00Z.");
+  if (Number.isNaN(at.getTime()) || !isAllowed(at)) {
+    throw new InvalidArgumentError(`It is a point in time${which}, such as ${example}.`);
   }
   return at;
 }

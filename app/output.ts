@@ -24,8 +24,13 @@ export function errorJson(error: unknown): { error: { code: string; message: str
 export const refusalToJson = ({ retryAt, ...refusal }: AccountRefusal) => ({ ...refusal, retry_at: retryAt });
 
 /** A line of CSV (RFC 4180); null is an empty field. */
-export const csvLine = (fields: readonly (string | number | null)[]): string =>
-  `${fields.map((field) => (/[",\r\n]/.test(String(field)) ? `"${String(field).replaceAll('"', '""')}"` : (field ?? ""))).join(",")}\r\n`;
+export function csvLine(fields: readonly (string | number | null)[]): string {
+  const cells = fields.map((field) => {
+    const text = String(field ?? "");
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  });
+  return `${cells.join(",")}\r\n`;
+}
 
 /** A line on a terminal that is written over; without a terminal it is not written. */
 export function progressLine() {

@@ -8,6 +8,8 @@ export interface LaneView {
   slice: "none" | "under way" | "retried" | "ending";
   /** The result of the last slice and its time; undefined when the next one may begin at once. */
   lastSlice?: (SliceResult & { at: number }) | undefined;
+  /** The last failure since its account mailed, for operators; it outlives commands and runs. */
+  lastFailure?: { reason: string; reply?: string | undefined; at: number } | undefined;
   /** Account failures in a row. */
   accountFailures: number;
   /**

@@ -14,9 +14,9 @@ export function factsOf({ send, lanes, now, neverBegan, refusal }: SendView, nex
   const facts = isOpen ? [`${sent} of ${recipients} sent; ${status} since ${since}.`] : [];
   if (status === "SCHEDULED" || status === "PAUSED") facts.push(`Its send_at is ${startsAt}.`);
   if (lanes.length > 0) facts.push(`Accounts: ${lanes.map(({ accountId }) => accountId).join(", ")}.`);
-  for (const { accountId, lastSlice } of lanes) {
-    if (lastSlice?.next !== "failure") continue;
-    const { reason, reply, at } = lastSlice;
+  for (const { accountId, lastFailure } of lanes) {
+    if (!lastFailure) continue;
+    const { reason, reply, at } = lastFailure;
     facts.push(`${accountId} failed at ${isoOf(at)}: ${reason}${reply === undefined ? "" : `, "${reply}"`}.`);
   }
   if (next.kind === "wait" && next.ms !== undefined) facts.push(`Looks again at ${isoOf(now + next.ms)}.`);

@@ -257,6 +257,8 @@ class Send {
     const isVoid = lane.slice !== "under way" || result.next === "stopped";
     if (result.next === "failure" && lane.slice !== "ending") lane.accountFailures++;
     else if (result.mailed > 0) lane.accountFailures = 0;
+    if (result.next === "failure") lane.lastFailure = { reason: result.reason, reply: result.reply, at: Date.now() };
+    else if (result.mailed > 0) lane.lastFailure = undefined;
     // It had no connection to try.
     if (result.next === "account_full") lane.triesNow ||= tryNow === true;
     lane.slice = "none";

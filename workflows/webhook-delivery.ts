@@ -18,6 +18,8 @@ export interface DeliveryInput {
   resume?: {
     /** The attempt to make next; the first is 1. */
     attempt: number;
+    /** How many of those before it operators asked for: they use up none of the ladder. */
+    extra?: number;
     /** Its workflow was ended from outside: it waits for an operator. */
     held?: boolean;
     /** An operator cancelled it. */
@@ -39,7 +41,10 @@ interface Command {
 
 /** What operators may ask, as the UI explains it. */
 export const OPERATOR_UPDATES: readonly [Command["kind"], string][] = [
-  ["retryNow", "Attempt the remaining deliveries now instead of waiting for the next attempt."],
+  [
+    "retryNow",
+    "Attempt the remaining deliveries now instead of waiting for the next attempt. It uses up none of their attempts.",
+  ],
   ["cancel", "Give up the remaining deliveries, once the attempt under way has ended. They can be replayed later."],
 ];
 
@@ -85,6 +90,10 @@ class Delivery {
   readonly #outcome: DeliveryOutcome = { succeeded: 0, failed: 0, blocked: 0 };
   /** The attempt under way, or the next; the first is 1. */
   #attempt: number;
+  /** Attempts so far that operators asked for, before their time. */
+  #extra: number;
+  /** The next attempt is one of those. */
+  #isExtra = false;
   #isAttemptUnderWay = false;
   /** The next attempt is made by a local activity. */
   #isLocal: boolean;
@@ -101,6 +110,7 @@ class Delivery {
     this.#input = input;
     this.#steps = deliveryStepsFor(teamId);
     this.#attempt = resume?.attempt ?? 1;
+    this.#extra = resume?.extra ?? 0;
     this.#isLocal = localFirstAttempt && !resume;
     this.#isCancelled = resume?.cancelled ?? false;
     if (resume?.held) this.#wait = HELD;
@@ -132,7 +142,7 @@ class Delivery {
   #currentWait(): Wait | undefined {
     const now = Date.now();
     if (this.#isAttemptUnderWay) {
-      const details = `Attempt ${this.#attempt} of ${this.#input.ladderMs.length} is under way. Update: cancel.`;
+      const details = `Attempt ${this.#attempt} of ${this.#mostAttempts} is under way. Update: cancel.`;
       return { summary: "for the attempt", details, until: Number.POSITIVE_INFINITY };
     }
     const { failing } = this.loop;
@@ -160,6 +170,7 @@ class Delivery {
     // A request kept for later would cost the wait after this attempt.
     else if (this.#isAttemptUnderWay) pending.reply("an attempt is under way");
     else {
+      this.#isExtra ||= this.#wait !== undefined && this.#wait !== HELD;
       this.#wait = undefined;
       this.loop.makeAllDue();
       pending.reply("attempts the remaining deliveries now");
@@ -168,11 +179,13 @@ class Delivery {
 
   /** Begins an attempt, whose end wakes the loop: commands that come meanwhile are answered. */
   #beginAttempt(): void {
-    const next = this.#input.ladderMs[this.#attempt];
+    const extra = this.#extra;
+    const isExtra = this.#isExtra;
+    const next = this.#input.ladderMs[this.#attempt - extra - (isExtra ? 1 : 0)];
     const retryInMs = next === undefined ? null : jittered(next, Math.random());
     const keepForMs = this.#input.ladderMs.reduce((sum, waitMs) => sum + waitMs, 0);
     const { groupId, teamId } = this.#input;
-    const request = { groupId, teamId, attempt: this.#attempt, retryInMs, keepForMs };
+    const request = { groupId, teamId, attempt: this.#attempt, extra, isExtra, retryInMs, keepForMs };
     const isLocal = this.#isLocal;
     this.#isLocal = false;
     this.#isAttemptUnderWay = true;
@@ -193,8 +206,10 @@ class Delivery {
       this.#end(0);
     } else this.#reason = result.reason || this.#reason;
     if (result.next !== "retry") return;
+    if (this.#isExtra) this.#extra++;
+    this.#isExtra = false;
     const { left, waitMs, nextAttemptAt } = result;
-    const details = `${left} left. Attempt ${this.#attempt} of ${this.#input.ladderMs.length} failed: ${this.#reason}. Next attempt at ${nextAttemptAt}. Updates: retryNow, cancel.`;
+    const details = `${left} left. Attempt ${this.#attempt} of ${this.#mostAttempts} failed: ${this.#reason}. Next attempt at ${nextAttemptAt}. Updates: retryNow, cancel.`;
     this.#wait = { summary: "until the next attempt", details, until: Date.now() + waitMs };
     this.#attempt++;
   }
@@ -209,6 +224,11 @@ class Delivery {
   #end(givenUp: number): void {
     this.#hasEnded = true;
     answerAll(this.#cancels, givenUp > 0 ? `${givenUp} given up` : this.#nothingToCancel);
+  }
+
+  /** Those of the ladder, and those that operators asked for. */
+  get #mostAttempts(): number {
+    return this.#input.ladderMs.length + this.#extra + (this.#isExtra ? 1 : 0);
   }
 
   get #nothingToCancel(): string {
@@ -226,7 +246,7 @@ class Delivery {
   async #continueAsNew(): Promise<void> {
     answerAll(this.#cancels, "gives up the remaining deliveries as soon as its step succeeds");
     if (!(await this.loop.areAllAnswered())) return;
-    const resume = { attempt: this.#attempt, cancelled: this.#isCancelled };
+    const resume = { attempt: this.#attempt, extra: this.#extra, cancelled: this.#isCancelled };
     await continueAsNew<typeof webhookDeliveryWorkflow>({ ...this.#input, resume });
   }
 

@@ -23,6 +23,10 @@ export interface AttemptRequest {
   teamId: string;
   /** The first is 1. */
   attempt: number;
+  /** Attempts before this one that operators asked for, which use up none of the ladder. */
+  extra?: number;
+  /** This is one of those. */
+  isExtra?: boolean;
   /** Until the next attempt; null on the last. */
   retryInMs: number | null;
   /** The length of the ladder. */
@@ -83,10 +87,10 @@ interface SharedDeps extends Deps {
 }
 
 async function attemptGroup(deps: SharedDeps, request: AttemptRequest): Promise<AttemptResult> {
-  const { groupId, teamId, attempt, retryInMs, keepForMs, brief = false } = request;
+  const { groupId, teamId, attempt, extra = 0, isExtra = false, retryInMs, keepForMs, brief = false } = request;
   const em = deps.orm.em.fork();
   const { connections } = deps;
-  const opened = await connections.run(teamId, () => openAttempt(em, { groupId, attempt, keepForMs }));
+  const opened = await connections.run(teamId, () => openAttempt(em, { groupId, attempt, extra, keepForMs }));
   if (opened.state === "returned") {
     return { next: "done", succeeded: 0, failed: 0, blocked: 0, returned: opened.deliveries };
   }
@@ -97,7 +101,8 @@ async function attemptGroup(deps: SharedDeps, request: AttemptRequest): Promise<
   const { epoch, isProbe, mayGiveUp } = opened;
   const isLast = retryInMs === null && mayGiveUp;
   // The last attempt of the ladder is left to a delivery that a probe may not give up yet.
-  const attemptsUsed = retryInMs === null && !isLast ? attempt - 1 : attempt;
+  const ofLadder = attempt - extra - (isExtra ? 1 : 0);
+  const attemptsUsed = retryInMs === null && !isLast ? ofLadder - 1 : ofLadder;
   const close = () => connections.run(teamId, () => closeAttempt(em, { groupId, epoch, attemptsUsed }));
   let slice: AttemptSlice;
   try {

@@ -14,7 +14,7 @@ import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
 import { groupsOf, readDeliveryFacts, retryingGroups } from "../../domain/webhooks/inspection.ts";
 import { isWaiting, nextProbeAt } from "../../domain/webhooks/waiting.ts";
 import { deliveryWorkflowId, replayWorkflowId } from "../../workflows/ids.ts";
-import { listOf, pastInstant, wholeNumber } from "../options.ts";
+import { instant, listOf, pastInstant, wholeNumber } from "../options.ts";
 import { progressLine } from "../output.ts";
 import { inTenant, type Outcome, ownerOf, type Run, type Session, teamOf } from "../session.ts";
 import { uiOf, updateWorkflow, withTemporal } from "../workflows.ts";
@@ -59,7 +59,7 @@ export function deliveryCommands(program: Command, run: Run): void {
     .command("webhook:replay")
     .description("replay many webhook deliveries; the replay continues when this command is stopped")
     .option("--since <instant>", "deliveries made from then, ISO 8601", pastInstant)
-    .option("--until <instant>", "deliveries made before then; now unless given", pastInstant)
+    .option("--until <instant>", "deliveries made before then; now unless given", instant)
     .option("--status <statuses>", `comma-separated, of ${REPLAYABLE.join(", ")}`, listOf(REPLAYABLE), [...REPLAYABLE])
     .option("--team <id>", "of one team; all unless given")
     .option("--webhook <id>", "of one endpoint; all unless given")
@@ -103,9 +103,15 @@ async function where(session: Session, id: string): Promise<Outcome> {
 async function show(session: Session, id: string): Promise<Outcome> {
   const found = await where(session, id);
   const delivery = await readDeliveryFacts(session.orm.em.fork(), id);
-  const attempts = delivery.attempts.map(
-    ({ id: attemptId, attempt, status, at, responseStatus, error, durationMs }) =>
-      `${at}  attempt ${attempt}  ${attemptId}  ${status}${responseStatus === null ? "" : `  HTTP ${responseStatus}`}${durationMs === null ? "" : `  ${durationMs} ms`}${error === null ? "" : `  ${error}`}`,
+  const attempts = delivery.attempts.map(({ id: attemptId, attempt, status, at, responseStatus, error, durationMs }) =>
+    [
+      ...[at, `attempt ${attempt}`, attemptId, status],
+      responseStatus === null ? null : `HTTP ${responseStatus}`,
+      durationMs === null ? null : `${durationMs} ms`,
+      error,
+    ]
+      .filter((part) => part !== null)
+      .join("  "),
   );
   return {
     text: [

@@ -233,9 +233,11 @@ async function command(session: Session, id: string, update: string): Promise<Ou
   const answer = await withTemporal(session, (temporal) => updateWorkflow(temporal, workflow, update));
   const { status } = await readSendFacts(em, found);
   if (answer === undefined) {
+    const isOpen = status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
+    const remedy = isOpen ? " The reconciler starts it again within a minute." : "";
     throw new ApiError(
       "resource_state_invalid",
-      `No workflow of ${found.sendId} runs: the send is ${status}. The reconciler starts a missing one within a minute.`,
+      `No workflow of ${found.sendId} runs: the send is ${status}.${remedy}`,
     );
   }
   return {

@@ -22,14 +22,18 @@ export async function readCounts(
   return counts;
 }
 
-/** SQL: the JSON of a send's `total` and of its recipients in each state, as `readCounts` has them. */
+/**
+ * SQL: the JSON of a send's `total` and of its recipients in each state, as `readCounts` has them.
+ * @param sendId may be a column of a row under any alias but `of_send` and `change`
+ */
 export const countsRecord = (sendId: Expression<unknown>): RawBuilder<unknown> => {
   const states = RECIPIENT_STATES.map((state) => {
-    const changes = sql`coalesce(sum(c.count) filter (where c.state = ${sql.lit(state)}), 0)`;
-    return sql`${sql.lit(state.toLowerCase())}, ${state === "QUEUED" ? sql`s.recipients + ${changes}` : changes}`;
+    const changes = sql`coalesce(sum(change.count) filter (where change.state = ${sql.lit(state)}), 0)`;
+    return sql`${sql.lit(state.toLowerCase())}, ${state === "QUEUED" ? sql`of_send.recipients + ${changes}` : changes}`;
   });
-  return sql`(select json_build_object('total', s.recipients, ${sql.join(states)})
-    from sends s left join send_counts c on c.send_id = s.id where s.id = ${sendId} group by s.recipients)`;
+  return sql`(select json_build_object('total', of_send.recipients, ${sql.join(states)})
+    from sends of_send left join send_counts change on change.send_id = of_send.id
+    where of_send.id = ${sendId} group by of_send.recipients)`;
 };
 
 /**

@@ -259,13 +259,13 @@ export async function* readRecipients(
         where send_id = ${sendId} and seq > ${after}
           and (${states ?? null}::text[] is null or state = any(${states ?? null}::text[]))
         order by seq limit ${sql.lit(PAGE)}
-      ), only as (
+      ), single as (
         select min(account_id) as id from send_lanes where send_id = ${sendId} having count(*) = 1
       )
       select r.seq, ${shownEmail("r")} as email, r.state, r.reason, r.attempts, ${isoInstant(sql`r.updated_at`)} as "updatedAt",
-        coalesce(r.account_id, only.id) as "accountId", coalesce(${fromEmail}::text, a.email) as "from"
-      from page r left join only on true
-      left join email_accounts a on a.id = coalesce(r.account_id, only.id) and ${ofTenant(found, "a")}
+        coalesce(r.account_id, single.id) as "accountId", coalesce(${fromEmail}::text, a.email) as "from"
+      from page r left join single on true
+      left join email_accounts a on a.id = coalesce(r.account_id, single.id) and ${ofTenant(found, "a")}
       order by r.seq`.execute(kysely(em));
     for (const { seq, from, ...recipient } of rows) {
       const mail = { sendId, seq };

@@ -99,7 +99,7 @@ export async function updateHealth(
       backlog_until = case when ${succeeded} and ${isFailing("webhook_health")} then ${workingSince}
         else backlog_until end
     where webhook_id = ${webhookId}
-    returning failing_since = now() as fails, backlog_until = ${workingSince} as works`,
+    returning failing_since = now()::timestamptz(3) as fails, backlog_until = ${workingSince} as works`,
   );
   if (failuresSince > 0 && (await switchOffWhenDead(em, webhookId))) return "off";
   const [{ fails, works } = { fails: false, works: false }] = rows;

@@ -64,6 +64,8 @@ export type OpenedAttempt =
 interface GroupAttempt {
   groupId: string;
   attempt: number;
+  /** Attempts before this one that operators asked for, which use up none of the ladder. */
+  extra?: number;
   /** The length of the ladder, in ms: a probe gives no delivery up that is younger. */
   keepForMs: number;
 }
@@ -73,7 +75,10 @@ interface GroupAttempt {
  * begin of the same attempt was cut off are closed as unknown and get a new row in this attempt; those that failed in the
  * attempt before get their next row. A repeated call changes nothing more.
  */
-export function openAttempt(em: EntityManager, { groupId, attempt, keepForMs }: GroupAttempt): Promise<OpenedAttempt> {
+export function openAttempt(
+  em: EntityManager,
+  { groupId, attempt, extra = 0, keepForMs }: GroupAttempt,
+): Promise<OpenedAttempt> {
   return transaction(em, async (tx) => {
     const group = await lockGroup(tx, groupId);
     if (!group) return { state: "ended", failed: 0, blocked: 0 };
@@ -93,7 +98,8 @@ export function openAttempt(em: EntityManager, { groupId, attempt, keepForMs }: 
     const mustWait =
       (group.is_failing && !isProbe && group.lane !== "TEST") ||
       (group.phase === "RETRYING" && !(await hasFreePlace(tx, groupId, group)));
-    if (mustWait) return { state: "returned", deliveries: await returnGroup(tx, groupId, group.attempt, attempt) };
+    if (mustWait)
+      return { state: "returned", deliveries: await returnGroup(tx, groupId, group.attempt - extra, attempt - extra) };
 
     const epoch = group.epoch + 1;
     if (group.attempt < attempt) await replaceRows(tx, groupId, "RETRYING", null);
@@ -168,7 +174,7 @@ async function hasFreePlace(em: EntityManager, groupId: string, group: GroupRow)
 
 /**
  * Ends a group without an attempt: its deliveries wait in Postgres for the relay to put them in another one.
- * @param made the latest attempt that was begun; it used up one of the ladder of those that failed in it
+ * @param made the number in the ladder of the latest attempt that was begun; it used up one of the ladder of those that failed in it
  * @param next the attempt that would have been made
  */
 async function returnGroup(em: EntityManager, groupId: string, made: number, next: number): Promise<number> {

@@ -158,7 +158,9 @@ describe("A sending account that its server refuses", () => {
         const { data } = await startSend(sender);
         await untilRefused();
         await untilStatus(sender, ["PAUSED"], NOTICED_MS);
-        await untilDetails(temporal, data.id, `Paused: ${refusing.stage}_refused`, NOTICED_MS);
+        const reason = `${refusing.stage}_refused`;
+        const shown = [`Paused: ${reason}`, `${sender.accountId} failed at 20`, `: ${reason}, "${refusing.code}`];
+        await untilDetails(temporal, data.id, shown, NOTICED_MS);
         assert.deepEqual(await ledgerStates(sender), { QUEUED: 300 });
 
         // A resume before the repair makes one attempt more, and the send is PAUSED again.

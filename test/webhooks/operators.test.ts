@@ -72,16 +72,16 @@ describe("An operator of deliveries", () => {
     assert.deepEqual(await handle.result(), { succeeded: 3, failed: 0, blocked: 0 });
   }).timeout(90_000);
 
-  it("has the remaining deliveries attempted now with retryNow, and continues the ladder when that fails", async () => {
+  it("has the remaining deliveries attempted now with retryNow, which uses up no attempt of the ladder", async () => {
     const { team, endpoint, row } = await waiting("retry-now");
     receiver.behave = (_, response) => void response.writeHead(500).end();
     await workflowOf(temporal, row).executeUpdate("retryNow");
     const log = await untilOver(team, endpoint.id);
     assert.deepEqual(
       states(log),
-      [1, 2, 3, 4].map((attempt) => [attempt, "FAILED"]),
+      [1, 2, 3, 4, 5].map((attempt) => [attempt, "FAILED"]),
     );
-    assert.equal(assertAllHeaders(receiver, "/retry-now", log, endpoint).length, 4);
+    assert.equal(assertAllHeaders(receiver, "/retry-now", log, endpoint).length, 5);
   }).timeout(90_000);
 
   // Kept until after the attempt, each update cost the wait that followed: all attempts were made at once.
@@ -99,7 +99,7 @@ describe("An operator of deliveries", () => {
       endpoint.id,
       (rows) => rows.length >= 2 && rows.at(-1)?.status === "RETRYING" && rows.at(-1)?.response_status === 429,
     );
-    await untilDetails(handle, /Attempt 2 of 4 failed: http_429/);
+    await untilDetails(handle, /Attempt 2 of 5 failed: http_429/);
     assert.deepEqual(states(log), [
       [1, "FAILED"],
       [2, "RETRYING"],

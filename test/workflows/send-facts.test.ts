@@ -19,16 +19,13 @@ const view = (send: Partial<SendState>, change: Partial<SendView> = {}): SendVie
   ...change,
 });
 
-const lane = (lastSlice?: LaneView["lastSlice"]): LaneView => {
-  return { accountId: "acct_1", slice: "none", accountFailures: 0, mayFindMore: false, lastSlice };
+const lane = (lastFailure?: LaneView["lastFailure"]): LaneView => {
+  return { accountId: "acct_1", slice: "none", accountFailures: 0, mayFindMore: false, lastFailure };
 };
 
 describe("The facts that operators read of a send", () => {
   it("tell its progress, its accounts, the reply of a server that failed and when it looks again, as instants", () => {
-    const failed = lane({
-      ...{ next: "failure", reason: "login_refused", temporary: true, reply: "454 4.7.0 Try again", mailed: 0 },
-      ...{ unknown: 0, at: NOW - 1_000 },
-    });
+    const failed = lane({ reason: "login_refused", reply: "454 4.7.0 Try again", at: NOW - 1_000 });
     assert.deepEqual(factsOf(view({}, { lanes: [failed] }), WAIT), [
       "3 of 7 sent; SENDING since 2026-11-22T10:00:00.000Z.",
       "Accounts: acct_1.",
