@@ -9,7 +9,7 @@ import { ApiError } from "../errors.ts";
 import { replaceAnswers } from "../idempotency.ts";
 import { suppress } from "../suppressions.ts";
 import { columnsWith } from "./columns.ts";
-import { ERASED_DOMAIN, keepErased, makeStandIn } from "./erased-addresses.ts";
+import { ERASED_DOMAIN, keepErased, makePlaceholder } from "./erased-addresses.ts";
 import { type Mentions, mentionsOf } from "./mentions.ts";
 
 /*
@@ -119,7 +119,7 @@ export async function erasePerson(
     em,
     tenant,
     email,
-    placeholder: makeStandIn(),
+    placeholder: makePlaceholder(),
     mentions: mentionsOf(email),
     dryRun,
     count(table, action, rows) {

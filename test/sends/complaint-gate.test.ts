@@ -161,11 +161,18 @@ describe("The complaint gate of sends under way", function () {
         { what: "the pause", withinMs: 30_000 },
       );
     await untilShown();
+    const { runId: lost } = await workflowOf(data.id).describe();
     const { connection } = temporal;
     await connection.workflowService.deleteWorkflowExecution({
       namespace: temporal.options.namespace,
       workflowExecution: { workflowId: sendWorkflowId(data.id) },
     });
+    // Temporal shows the run for a moment longer.
+    const isAnotherRun = async () => {
+      await reconcile();
+      return (await workflowOf(data.id).describe()).runId !== lost;
+    };
+    await eventually(isAnotherRun, { what: "another run", withinMs: 30_000 });
     await untilShown();
     assert.equal(await workflowOf(data.id).executeUpdate("cancel"), "CANCELLED");
   });
