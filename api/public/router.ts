@@ -31,7 +31,7 @@ type Page = Parameters<typeof renderPage>[0];
 const erasedPage = ({ teamName }: MailOrigin): Page => ({
   title: "Your data was erased",
   paragraphs: [
-    `${teamName} knows no more to which address this mail went.`,
+    `${teamName} no longer knows to which address this mail went.`,
     `If newer mail of ${teamName} comes to you, use the link in that mail.`,
   ],
 });

@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { UnsubscribeSource } from "../../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { shownAddress } from "../address.ts";
-import { isStandIn } from "../erasure/erased-addresses.ts";
+import { isPlaceholder } from "../erasure/erased-addresses.ts";
 import { newId } from "../ids.ts";
 import type { MailRef } from "../links.ts";
 import type { ResourceType } from "../sends/resource.ts";
@@ -52,7 +52,7 @@ export async function readOrigin(em: EntityManager, ref: MailRef): Promise<MailO
 const originOf = ({ team_name: teamName, email }: MailedRow, listNames: string[]): MailOrigin => ({
   teamName,
   listNames,
-  isErased: isStandIn(email),
+  isErased: isPlaceholder(email),
 });
 
 /** How much a recipient leaves: the lists by which the mail came, or all mail of the team. */

@@ -9,7 +9,7 @@ import { ApiError } from "../errors.ts";
 import { replaceAnswers } from "../idempotency.ts";
 import { suppress } from "../suppressions.ts";
 import { columnsWith } from "./columns.ts";
-import { ERASED_DOMAIN, makeStandIn, recordErased } from "./erased-addresses.ts";
+import { ERASED_DOMAIN, makePlaceholder, recordErased } from "./erased-addresses.ts";
 import { type Mentions, mentionsOf } from "./mentions.ts";
 
 /*
@@ -123,7 +123,7 @@ export async function erasePerson(
     em,
     tenant,
     email,
-    placeholder: makeStandIn(),
+    placeholder: makePlaceholder(),
     mentions: mentionsOf(email),
     dryRun,
     count(table, action, rows) {

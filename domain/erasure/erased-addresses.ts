@@ -8,13 +8,13 @@ import { ApiError } from "../errors.ts";
 /** No mail server has this domain (RFC 2606). */
 export const ERASED_DOMAIN = "erased.invalid";
 
-const STAND_IN = new RegExp(`^erased-[0-9a-f]{20}@${ERASED_DOMAIN.replace(".", "\\.")}$`);
+const PLACEHOLDER = new RegExp(`^erased-[0-9a-f]{20}@${ERASED_DOMAIN.replace(".", "\\.")}$`);
 
 /** Makes an address that stands for an erased one in rows that stay. */
-export const makeStandIn = (): string => `erased-${randomBytes(10).toString("hex")}@${ERASED_DOMAIN}`;
+export const makePlaceholder = (): string => `erased-${randomBytes(10).toString("hex")}@${ERASED_DOMAIN}`;
 
 /** Whether the address of a row stands for one that was erased. */
-export const isStandIn = (email: string): boolean => STAND_IN.test(email);
+export const isPlaceholder = (email: string): boolean => PLACEHOLDER.test(email);
 
 /**
  * The HMAC that is kept of an erased address, under the database's hash key, which no rotation changes. It differs

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { gzipSync } from "node:zlib";
 import { kysely } from "../../db/orm.ts";
-import { makeStandIn } from "../../domain/erasure/erased-addresses.ts";
+import { makePlaceholder } from "../../domain/erasure/erased-addresses.ts";
 import { confirmUrl, readUnsubscribeToken, unsubscribeUrl } from "../../domain/links.ts";
 import { suppress } from "../../domain/suppressions.ts";
 import { api, type Json } from "../support/api.ts";
@@ -77,7 +77,7 @@ describe("Pages for recipients", () => {
       const mail = await mailLetter(team);
       await kysely(team.em)
         .updateTable("send_recipients")
-        .set({ email: makeStandIn() })
+        .set({ email: makePlaceholder() })
         .where("send_id", "=", mail.sendId)
         .execute();
       for (const answer of [await fetch(linkTo(mail)), await post(linkTo(mail), "List-Unsubscribe=One-Click")]) {
