@@ -113,14 +113,12 @@ describe("A send over two accounts", function () {
       await untilStatus(sender, ["SENT"]);
       await assertAllSent(sender, recipients);
       const [limited, other] = await sharesOf(sender);
-      assert.deepEqual([limited, other], [{ SENT: hourlyLimit }, { SENT: recipients - hourlyLimit }]);
       const { rows } = await sql<{ used: number }>`select used from account_usage
         where account_id = ${sender.accountId} and "window" = 'HOUR'`.execute(dbOf(sender));
       // Two windows when the clock struck meanwhile.
-      assert.equal(
-        rows.reduce((sum, { used }) => sum + used, 0),
-        hourlyLimit,
-      );
+      const used = rows.reduce((sum, window) => sum + window.used, 0);
+      assert.ok(used >= hourlyLimit && rows.every((window) => window.used <= hourlyLimit), JSON.stringify(rows));
+      assert.deepEqual([limited, other], [{ SENT: used }, { SENT: recipients - used }]);
     });
 
     it("so that a slow account has a few mails at most when the other has none left", async () => {
