@@ -44,7 +44,7 @@ export interface CreditEntry {
   kind: CreditKind;
   amount: number;
   sendId: string | null;
-  /** What it was for: of a grant, the name that it was given. */
+  /** The purpose of the entry; of a grant, the name that the operator gave it. */
   cause: string;
   at: string;
 }

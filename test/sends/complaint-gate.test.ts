@@ -225,7 +225,7 @@ describe("The complaint gate of sends under way", function () {
       assert.equal(await statusAt(20_000, 40), PAUSED);
     });
 
-    it("stay the reason of a pause, whatever else pauses the send then", async () => {
+    it("stay the reason of a pause when the send is paused for another reason too", async () => {
       assert.equal(await statusAt(10_000, 20), PAUSED);
       for (const reason of [null, "login_refused", WORKFLOW_ENDED]) {
         assert.equal((await pauseSend(em(), sendId, reason)).changed, true);

@@ -34,7 +34,7 @@ for (const kind of KINDS) {
       };
     }
 
-    it("that was answered before a batch was begun keeps its person out of it, in whatever order they come", async () => {
+    it("that was answered before a batch began keeps its person out of the batch, in any order", async () => {
       const recipients = 240;
       const { stage, unsubscribe } = await begun(recipients);
       /** Counts what happened: the order of answers and of batches. */

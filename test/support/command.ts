@@ -8,7 +8,7 @@ import type { Json } from "./api.ts";
 /** The settings of a command over the tests' stack. */
 const STACK = { DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") };
 
-/** What a command left behind. */
+/** The exit code and the output of a command. */
 export interface CommandResult {
   code: number;
   stdout: string;
