@@ -152,6 +152,11 @@ describe("A step that keeps failing", () => {
         /^The step "queue a second's worth" failed three times \(\w+\); tries again in \d+ s\. Updates: retryNow, pause\.$/,
       );
       assert.equal(await needsOperator(handle), true);
+      // Until the wait is so long that the step's own try cannot come before the last retryNow.
+      for (const longerWait of [/in [1-6]0 s/, /in [2-6]0 s/]) {
+        assert.equal(await handle.executeUpdate("retryNow"), "tries again now");
+        await untilDetails(handle, longerWait);
+      }
       await setReplayRate(team, id, 10);
       assert.equal(await handle.executeUpdate("retryNow"), "tries again now");
       assert.deepEqual(await handle.result(), { replayed: 1 });
