@@ -16,7 +16,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
   domain: ["db", "config (types)"],
   workflows: ["activities (types)", "domain (types)"],
   activities: ["config", "db", "domain", ...WORKFLOW_STARTS],
-  workers: ["activities", "config", "db", "domain", "workflows (types)", ...WORKFLOW_STARTS],
+  workers: ["activities", "config", "db", "domain", "stack/join.ts", "workflows (types)", ...WORKFLOW_STARTS],
   api: ["config", "db", "domain", "workflows (types)", ...WORKFLOW_STARTS],
   stack: ["config", "db", "domain", ...WORKFLOW_STARTS],
   app: [

@@ -1,8 +1,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Env, givenVariables, readEnv, SettingsError } from "../config/env.ts";
-import { LOOPBACK_SMTP } from "../stack/settings.ts";
-import type { Secrets, StackFile } from "../stack/state.ts";
+import type { StackFile } from "../stack/state.ts";
 
 /** Settings of the command line. */
 export interface AppSettings {
@@ -50,24 +49,11 @@ export function readAppSettings(variables: NodeJS.ProcessEnv = process.env): App
     return { env: readEnv({ ...UNUSED, ...source }), stack: undefined, hasTemporal };
   }
   const stack = readStack(source);
-  const secrets = readJson<Secrets>(`${dataDir(source)}/secrets.json`);
-  if (!stack || !secrets) {
+  if (!stack) {
     throw new SettingsError(
       "No running service found. Start one with `npm start`, or set DATABASE_URL, SIGNING_SECRET and ENCRYPTION_KEYS.",
     );
   }
-  const env = readEnv({
-    TEMPORAL_ADDRESS: stack.temporal.address,
-    TEMPORAL_NAMESPACE: stack.temporal.namespace,
-    PUBLIC_URL: UNUSED.PUBLIC_URL,
-    SYSTEM_SMTP_URL: stack.mail.smtp,
-    // The command line accepts the same webhook URLs and mail servers as the stack's processes.
-    SMTP_ALLOWED_HOSTS: LOOPBACK_SMTP,
-    WEBHOOK_ALLOWED_HOSTS: stack.webhooks.receiver === null ? "" : new URL(stack.webhooks.receiver).host,
-    SIGNING_SECRET: secrets.signingSecret,
-    ENCRYPTION_KEYS: secrets.encryptionKeys,
-    ...source,
-    DATABASE_URL: stack.database,
-  });
+  const env = readEnv({ ...stack.settings, ...source, DATABASE_URL: stack.database });
   return { env, stack, hasTemporal: true };
 }

@@ -312,6 +312,9 @@ export const SETTINGS_FACTS = settingFacts(settings);
 /** Names of all settings. */
 export const SETTINGS = Object.keys(settings.shape) as (keyof Env)[];
 
+/** Whether a variable is a setting. */
+export const isSetting = (name: string): boolean => Object.hasOwn(SETTINGS_FACTS, name);
+
 /** Variables that are set: an empty one is how shells and compose files spell "not set". */
 export function givenVariables(source: NodeJS.ProcessEnv): Record<string, string> {
   return Object.fromEntries(Object.entries(source).filter((entry): entry is [string, string] => Boolean(entry[1])));

@@ -57,23 +57,28 @@ export interface Infra {
 /** Stopped in this order, after the processes that use them. */
 export const INFRA_STOP_ORDER = [["temporal"], ["mail"], ["postgres"]];
 
+/** A port to reserve; 0 is any free one. */
+export interface WantedPort {
+  host?: string;
+  port: number;
+  /** The setting that gives it. */
+  setting?: string;
+}
+
 /**
  * Checks that every port is free, and picks one where 0 is given.
- * @param wanted port by the name of its setting
+ * @param wanted port by its name, which is that of its setting unless `setting` names that
  * @throws {StackError} naming the setting whose port cannot be had
  */
 export async function reservePorts<Name extends string>(
-  wanted: Record<Name, { host?: string; port: number }>,
+  wanted: Record<Name, WantedPort>,
 ): Promise<Record<Name, number>> {
   const servers: Server[] = [];
   const ports: Partial<Record<Name, number>> = {};
   try {
     // All are held until the last one is known: no two get the same.
-    for (const [name, { host = "127.0.0.1", port }] of Object.entries(wanted) as [
-      Name,
-      { host?: string; port: number },
-    ][]) {
-      const { server, ...held } = await hold(name, host, port);
+    for (const [name, { host = "127.0.0.1", port, setting = name }] of Object.entries(wanted) as [Name, WantedPort][]) {
+      const { server, ...held } = await hold(setting, host, port);
       servers.push(server);
       ports[name] = held.port;
     }

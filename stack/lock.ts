@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readFile, rm } from "node:fs/promises";
-import { connect, createServer } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { relative } from "node:path";
 import { isAlive, StackError } from "./processes.ts";
@@ -16,6 +16,8 @@ const LEFTOVERS_TIMEOUT_MS = 30_000;
 export interface DataDirLock {
   /** The stack that was here before was killed. */
   afterKill: boolean;
+  /** Asks the workers that joined the stack to end, and waits for them, at most so long. */
+  dismiss: (timeoutMs: number) => Promise<void>;
   release: () => Promise<void>;
 }
 
@@ -25,9 +27,7 @@ export interface DataDirLock {
  * @throws {StackError} when another stack runs on the folder
  */
 export async function lockDataDir(dataDir: string): Promise<DataDirLock> {
-  const inside = relative(process.cwd(), `${dataDir}/stack.sock`);
-  const hash = createHash("sha256").update(dataDir).digest("hex").slice(0, 24);
-  const path = inside.length > MAX_SOCKET_PATH ? `${tmpdir()}/mailkeel-${hash}.sock` : inside;
+  const path = socketOf(dataDir);
   const afterKill = existsSync(path);
   if (afterKill && (await isListening(path))) {
     const running = await readStackFile(dataDir);
@@ -37,25 +37,62 @@ export async function lockDataDir(dataDir: string): Promise<DataDirLock> {
     );
   }
   await rm(path, { force: true });
-  const server = createServer((socket) => socket.destroy());
+  const joined = new Set<Socket>();
+  // Half open: a worker that is asked to end closes its side when it has ended.
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    joined.add(socket);
+    socket.resume().on("error", () => {});
+    socket.once("end", () => socket.end()).once("close", () => joined.delete(socket));
+  });
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new StackError(`DATA_DIR: cannot use ${dataDir} (${cause.message})`, { cause })),
     );
     server.listen(path, resolve);
   });
-  return { afterKill, release: () => new Promise((resolve) => server.close(() => resolve())) };
+  return {
+    afterKill,
+    dismiss: async (timeoutMs) => {
+      for (const socket of joined) socket.end();
+      await until("the workers that joined to end", () => joined.size === 0, { timeoutMs }).catch(() => {});
+    },
+    release: () =>
+      new Promise((resolve) => {
+        for (const socket of joined) socket.destroy();
+        server.close(() => resolve());
+      }),
+  };
 }
 
-function isListening(path: string): Promise<boolean> {
+/** The socket that the stack of a data folder listens on. */
+function socketOf(dataDir: string): string {
+  const inside = relative(process.cwd(), `${dataDir}/stack.sock`);
+  const hash = createHash("sha256").update(dataDir).digest("hex").slice(0, 24);
+  return inside.length > MAX_SOCKET_PATH ? `${tmpdir()}/mailkeel-${hash}.sock` : inside;
+}
+
+/**
+ * Connects to the stack of a data folder, which waits for the end of this connection when it stops.
+ * @returns the connection, which the stack ends when it stops, however that happens; undefined when no stack runs there
+ */
+export function connectToStack(dataDir: string): Promise<Socket | undefined> {
+  return connectTo(socketOf(dataDir));
+}
+
+function connectTo(path: string): Promise<Socket | undefined> {
   return new Promise((resolve) => {
-    const socket = connect(path);
-    socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
-    socket.once("close", () => socket.destroy());
+    const socket = connect({ path, allowHalfOpen: true });
+    socket.once("connect", () => resolve(socket.resume())).on("error", () => resolve(undefined));
   });
 }
 
-async function readStackFile(dataDir: string): Promise<StackFile | undefined> {
+async function isListening(path: string): Promise<boolean> {
+  const socket = await connectTo(path);
+  socket?.destroy();
+  return socket !== undefined;
+}
+
+export async function readStackFile(dataDir: string): Promise<StackFile | undefined> {
   try {
     return JSON.parse(await readFile(`${dataDir}/stack.json`, "utf8")) as StackFile;
   } catch {

@@ -2,12 +2,12 @@ import { resolve } from "node:path";
 import { z } from "zod";
 import { givenVariables, SettingsError, settingFacts } from "../config/env.ts";
 
-const port = (standard: number) =>
+const port = (standard: number, most = 65_535) =>
   z
     .string()
     .regex(/^\d{1,5}$/, "must be a port number, or 0 for any free port")
     .transform(Number)
-    .refine((value) => value <= 65_535, "must be a port number, or 0 for any free port")
+    .refine((value) => value <= most, `must be a port number up to ${most}, or 0 for any free port`)
     .default(standard);
 
 /** Settings of the embedded stack alone; env.ts has those of the API and the workers. */
@@ -29,6 +29,11 @@ const settings = z.object({
   SMTP_PORT: port(1025),
   /** Port of the mail catcher's page and JSON. */
   MAIL_PORT: port(1080),
+  /**
+   * First of the ports for the health and metrics of its processes: that of the API. Sends, dispatch, webhooks, maintenance
+   * and intake have those that follow.
+   */
+  HEALTH_PORT: port(9464, 65_530),
   /** Port of the demo's receiver, the one address of this machine that webhooks may reach; unused with WEBHOOK_ALLOWED_HOSTS. */
   WEBHOOK_RECEIVER_PORT: port(1090),
   /** A Temporal CLI to use instead of looking for one. */

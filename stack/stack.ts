@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { chmod, mkdir, rm } from "node:fs/promises";
 import { resolve } from "node:path";
-import { type Env, givenVariables, readEnv } from "../config/env.ts";
+import { type Env, givenVariables, isSetting, readEnv } from "../config/env.ts";
 import { CLOSE_MARGIN_MS } from "../config/stop-limit.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
-import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra } from "./infra.ts";
-import { lockDataDir, waitForLeftovers } from "./lock.ts";
+import { INFRA_STOP_ORDER, type Infra, reservePorts, type Step, startInfra, type WantedPort } from "./infra.ts";
+import { type DataDirLock, lockDataDir, waitForLeftovers } from "./lock.ts";
 import { Processes, StackError } from "./processes.ts";
 import { LOOPBACK_SMTP, type StackSettings } from "./settings.ts";
 import { type Demo, loadSecrets, type StackFile, saveSecrets, writeJson } from "./state.ts";
@@ -69,7 +69,9 @@ export class Stack {
   #processes: Processes;
   #file: string;
   #content: StackFile | undefined;
-  #release: (() => Promise<void>) | undefined;
+  #lock: DataDirLock | undefined;
+  /** How long its own processes, and workers that joined, may take to stop. */
+  #graceMs = CLOSE_MARGIN_MS;
 
   constructor(options: StackOptions) {
     this.#options = options;
@@ -98,17 +100,19 @@ export class Stack {
     });
     const given = givenDatabase(source);
     const lock = await lockDataDir(dataDir);
-    this.#release = lock.release;
+    this.#lock = lock;
     // Only now: the Postgres of a stack that runs here may be another user's and needs to get through.
     await chmod(dataDir, 0o700);
     if (lock.afterKill) await waitForLeftovers(dataDir);
 
     const host = source["HOST"] ?? LOOPBACK;
-    // The HEALTH_PORT of each process: they cannot share one.
-    const healthPorts = {} as Record<Watched, { host: string; port: number }>;
+    // The health port of each process: they cannot share one.
+    const healthPorts = {} as Record<Watched, WantedPort>;
     const pools = poolsOf(source);
     const watched: Watched[] = ["api", ...pools];
-    for (const name of watched) healthPorts[name] = { host: LOOPBACK, port: 0 };
+    const firstPort = settings.HEALTH_PORT;
+    for (const [i, name] of watched.entries())
+      healthPorts[name] = { port: firstPort && firstPort + i, setting: "HEALTH_PORT" };
     const ports = await reservePorts({
       PORT: { host, port: settings.PORT },
       // Given servers make these ports unused: any will do.
@@ -163,8 +167,9 @@ export class Stack {
       ...(infra.temporalUi && { TEMPORAL_CONFIG_FILE: `${settings.DATA_DIR}/no-profile.toml` }),
     };
     const env = readEnv(childEnv);
+    this.#graceMs = env.SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
     await step("database schema", () => this.#migrate(infra));
-    const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, env, ports, pools)]);
+    const [demo] = await Promise.all([this.#demo(infra, env), this.#startChildren(childEnv, ports, pools)]);
 
     const { postgres, temporal, api, ...workers } = this.#processes.pids();
     delete workers["mail"];
@@ -177,6 +182,7 @@ export class Stack {
       mail: { smtp: infra.smtp, api: infra.mailApi },
       webhooks: { receiver: env.WEBHOOK_ALLOWED_HOSTS.includes(receiver) ? `http://${receiver}` : null },
       health: Object.fromEntries(watched.map((name) => [name, `http://${LOOPBACK}:${ports[name]}`])),
+      settings: workerSettings(childEnv),
       pids: { ...(api && { api }), ...(temporal && { temporal }), ...(postgres && { postgres }), ...workers },
     };
     await writeJson(this.#file, this.#content);
@@ -220,11 +226,10 @@ export class Stack {
 
   async #startChildren(
     env: NodeJS.ProcessEnv,
-    { SHUTDOWN_GRACE_MS }: Env,
     health: Record<Watched, number>,
     pools: readonly PoolName[],
   ): Promise<void> {
-    const graceMs = SHUTDOWN_GRACE_MS + CLOSE_MARGIN_MS;
+    const graceMs = this.#graceMs;
     const start = (name: Watched, entry: string, args: string[] = []) => {
       const log = `${this.#options.settings.DATA_DIR}/logs/${name}.log`;
       const own = { HEALTH_HOST: LOOPBACK, HEALTH_PORT: String(health[name]) };
@@ -246,7 +251,10 @@ export class Stack {
 
   /** Stops everything in order; the data stays. */
   async stop(): Promise<void> {
-    await this.#end(() => this.#processes.stopAll(...INFRA_STOP_ORDER));
+    await this.#end(async () => {
+      await this.#lock?.dismiss(this.#graceMs);
+      await this.#processes.stopAll(...INFRA_STOP_ORDER);
+    });
   }
 
   /** Ends everything at once. */
@@ -256,13 +264,13 @@ export class Stack {
 
   async #end(endProcesses: () => Promise<void>): Promise<void> {
     // Without the lock, the folder and its stack.json are another stack's.
-    const removeFile = async () => this.#release && rm(this.#file, { force: true });
+    const removeFile = async () => this.#lock && rm(this.#file, { force: true });
     this.#content = undefined;
     await removeFile();
     await endProcesses();
     // A child that was restarted just before may have written its pid meanwhile.
     await removeFile();
-    await this.#release?.();
+    await this.#lock?.release();
   }
 }
 
@@ -274,6 +282,13 @@ const PLACEHOLDERS = {
   SYSTEM_SMTP_URL: "smtp://127.0.0.1:1025",
   PUBLIC_URL: "http://127.0.0.1:3000",
 };
+
+/** Settings that a worker of the stack has and one that joins it needs too, by their names. */
+const isShared = (name: string): boolean =>
+  /^TEMPORAL_/.test(name) || (isSetting(name) && !/^(HOST|PORT|HEALTH_\w+|MIGRATION_DATABASE_URL)$/.test(name));
+
+const workerSettings = (env: NodeJS.ProcessEnv): Record<string, string> =>
+  Object.fromEntries(Object.entries(givenVariables(env)).filter(([name]) => isShared(name)));
 
 /** Without the address and the login of the user's own cluster: they are not for the embedded server. */
 function withoutCluster(source: Record<string, string>): Record<string, string> {

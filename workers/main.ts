@@ -27,16 +27,31 @@ const HEARTBEAT_EVERY_MS = 2_000;
 /** How often a worker tries to connect to a Temporal that is not there yet: without an end, so no retry library. */
 const CONNECT_AGAIN_MS = 1_000;
 
-function readPool(): PoolName {
-  const pool = (() => {
+function readArguments(): { pool: PoolName; joins: boolean } {
+  const { pool, stack: joins = false } = (() => {
     try {
-      return parseArgs({ options: { pool: { type: "string" } } }).values.pool;
+      return parseArgs({ options: { pool: { type: "string" }, stack: { type: "boolean" } } }).values;
     } catch {
-      return undefined; // --pool has no value, or an argument is unknown.
+      return {}; // --pool has no value, or an argument is unknown.
     }
   })();
-  if (isPoolName(pool)) return pool;
-  throw new SettingsError(`Start it with --pool and one of ${Object.keys(POOLS).join(", ")}, and nothing else.`);
+  if (isPoolName(pool)) return { pool, joins };
+  throw new SettingsError(
+    `Start it with --pool and one of ${Object.keys(POOLS).join(", ")}; with --stack beside a running \`npm start\`; with nothing else.`,
+  );
+}
+
+/**
+ * Takes over the settings of the stack that runs on this machine.
+ * @returns aborted when the stack stops
+ * @throws {SettingsError} when none runs
+ */
+async function join(): Promise<AbortSignal> {
+  const { joinStack } = await import("../stack/join.ts");
+  const { variables, stopping } = await joinStack(process.env);
+  for (const name of Object.keys(process.env)) if (!(name in variables)) delete process.env[name];
+  Object.assign(process.env, variables);
+  return stopping;
 }
 
 /** @throws {SettingsError} when the namespace does not exist: the SDK's own error does not name it */
@@ -93,7 +108,8 @@ function version({ WORKER_DEPLOYMENT_NAME: deploymentName, WORKER_BUILD_ID: buil
   };
 }
 
-async function runPool(pool: PoolName): Promise<void> {
+/** @param stackStopping aborted when the stack stops that the worker joined */
+async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<void> {
   const definition: PoolDefinition = POOLS[pool];
   const env = readEnv(
     process.env,
@@ -115,6 +131,8 @@ async function runPool(pool: PoolName): Promise<void> {
   const running = definition.start(deps, registry);
 
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop.abort());
+  stackStopping?.addEventListener("abort", () => stop.abort(), { once: true });
+  if (stackStopping?.aborted) stop.abort();
   // Started by a supervisor: when that is gone, nothing else would stop this process.
   process.on("disconnect", () => stop.abort());
 
@@ -177,7 +195,8 @@ async function runPool(pool: PoolName): Promise<void> {
 }
 
 try {
-  await runPool(readPool());
+  const { pool, joins } = readArguments();
+  await runPool(pool, joins ? await join() : undefined);
   process.exit(0);
 } catch (error) {
   const isExpected = error instanceof SettingsError || error instanceof AdmissionError;

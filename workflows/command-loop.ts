@@ -1,5 +1,5 @@
 import { allHandlersFinished, CancellationScope, condition, TemporalFailure, workflowInfo } from "@temporalio/workflow";
-import { failureCodeOf, stepWaitMs } from "./steps.ts";
+import { type FailingStep, failureCodeOf, stepWaitMs } from "./steps.ts";
 
 /** Shortest timer: clocks that differ a little must not make a loop. */
 const SHORTEST_WAIT_MS = 50;
@@ -13,13 +13,6 @@ export interface PendingCommand<Command> {
   refuse(error: Error): void;
   /** Lets the command wait without blocking those behind it. */
   postpone(ms: number): void;
-}
-
-/** A step that failed three times, with its code and the time of its next try, in ms of the workflow's clock. */
-export interface FailingStep {
-  step: string;
-  code: string;
-  until: number;
 }
 
 /**

@@ -18,9 +18,13 @@ export type LaneStep = { state: string } & (
 export function decideLane({ slice, lastSlice, accountFailures, mayFindMore }: LaneView, now: number): LaneStep {
   if (slice !== "none") return { kind: "slice", state: slice === "ending" ? LANE_STATES.ending : LANE_STATES.mailing };
   const dispatch: LaneStep = { kind: "dispatch", state: LANE_STATES.mailing };
-  const waitFor = (ms: number, summary: string, details: string, state: (ms: number) => string): LaneStep => {
-    const leftMs = (lastSlice?.at ?? now) + ms - now;
-    return leftMs > 0 ? { kind: "wait", ms: leftMs, summary, details, state: state(leftMs) } : dispatch;
+  const waitFor = (
+    ms: number,
+    summary: string,
+    textsAt: (at: number) => { details: string; state: string },
+  ): LaneStep => {
+    const at = (lastSlice?.at ?? now) + ms;
+    return at > now ? { kind: "wait", ms: at - now, summary, ...textsAt(at) } : dispatch;
   };
   switch (lastSlice?.next) {
     case "done":
@@ -28,21 +32,23 @@ export function decideLane({ slice, lastSlice, accountFailures, mayFindMore }: L
       return { kind: "done", held: lastSlice.held === true, state: LANE_STATES.done };
     case "deferred":
       if (mayFindMore) return dispatch;
-      return waitFor(
-        lastSlice.waitMs,
-        "until a deferred recipient is due",
-        DETAILS.deferred,
-        () => LANE_STATES.deferred,
-      );
+      return waitFor(lastSlice.waitMs, "until a deferred recipient is due", () => ({
+        details: DETAILS.deferred,
+        state: LANE_STATES.deferred,
+      }));
     case "account_full":
-      return waitFor(lastSlice.waitMs, "until the account has room", DETAILS.accountFull, LANE_STATES.accountFull);
+      return waitFor(lastSlice.waitMs, "until the account has room", (at) => ({
+        details: DETAILS.accountFull,
+        state: LANE_STATES.accountFull(at),
+      }));
     case "failure": {
       const { reason, temporary, retryInMs } = lastSlice;
       if (!temporary) return { kind: "failed", reason, state: LANE_STATES.failed(reason) };
       const waitMs = retryInMs ?? accountFailureWaitMs(accountFailures);
-      return waitFor(waitMs, "until the next try", DETAILS.accountFails(reason, waitMs), (ms) =>
-        LANE_STATES.accountFails(reason, ms),
-      );
+      return waitFor(waitMs, "until the next try", (at) => ({
+        details: DETAILS.accountFails(reason, at),
+        state: LANE_STATES.accountFails(reason, at),
+      }));
     }
     default:
       return dispatch;

@@ -1,12 +1,11 @@
 import type { ComplaintPause } from "../domain/sends/complaint-rate.ts";
 import type { SendState, SettledSend } from "../domain/sends/lifecycle.ts";
-import type { FailingStep } from "./command-loop.ts";
 import { decideLane, type LaneStep } from "./lane-decision.ts";
 import { isCallingOperator, isUnderWay, type LaneView } from "./lane-view.ts";
 import type { Shown } from "./operator-view.ts";
 import { type CommandKind, DETAILS, type SendOutcome } from "./send-messages.ts";
 import { WORKFLOW_ENDED } from "./start.ts";
-import { failingStep } from "./steps.ts";
+import { type FailingStep, failingStep } from "./steps.ts";
 
 /** The facts that the workflow of a send knows. Times are in ms of the workflow's clock. */
 export interface SendView {
@@ -64,7 +63,7 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
   const mayLeave = view.isLong && !isMailing && view.pauses.length + view.cancels.length === 0;
   if (!command && failing && failing.until > now) {
     if (mayLeave && send) return { kind: "continueAsNew" };
-    const details = failingStep(failing.step, failing.code, failing.until - now, "retry, cancel");
+    const details = failingStep(failing, "retry, cancel");
     return wait("until the step is tried again", details, failing.until - now, true);
   }
   const waitsForSlices = isMailing && (send?.status !== "SENDING" || lanes.every(isUnderWay));
@@ -75,9 +74,7 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
   const next: Step = { status: send.status, ...betweenSlices(view, send) };
   if (isMailing || (next.kind !== "wait" && next.kind !== "dispatch")) return next;
   if (mayLeave) return { kind: "continueAsNew" };
-  return next.kind === "wait" && resendAt !== undefined
-    ? { ...next, details: DETAILS.resending(resendAt - now) }
-    : next;
+  return next.kind === "wait" && resendAt !== undefined ? { ...next, details: DETAILS.resending(resendAt) } : next;
 }
 
 function unconfirmed({ neverBegan, isTokenExpired }: SendView, command: CommandKind | undefined): Step {
@@ -168,7 +165,12 @@ function ended({ settled, review, now }: SendView): Step {
   const details = DETAILS.settled(sent, unknown);
   if (status === "SENT" && unknown > 0 && review !== "closed") {
     if (review === "dismissed" || reviewUntil <= now) return { kind: "closeReview" };
-    return wait("for a decision about the unknown", `${details} ${DETAILS.review}`, reviewUntil - now, true);
+    return wait(
+      "for a decision about the unknown",
+      `${details} ${DETAILS.review(reviewUntil)}`,
+      reviewUntil - now,
+      true,
+    );
   }
   const outcome = status === "CANCELLED" || status === "FAILED" ? status : "SENT";
   return { kind: "end", outcome, details, needsOperator: false };

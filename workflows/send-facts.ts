@@ -1,6 +1,5 @@
 import type { SendView, Step } from "./send-decision.ts";
-
-const isoOf = (ms: number): string => new Date(ms).toISOString();
+import { instantOf } from "./steps.ts";
 
 /**
  * The facts that operators read below the sentence of a send's state: how far it is, since when, by which accounts, the
@@ -17,9 +16,9 @@ export function factsOf({ send, lanes, now, neverBegan, refusal }: SendView, nex
   for (const { accountId, lastFailure } of lanes) {
     if (!lastFailure) continue;
     const { reason, reply, at } = lastFailure;
-    facts.push(`${accountId} failed at ${isoOf(at)}: ${reason}${reply === undefined ? "" : `, "${reply}"`}.`);
+    facts.push(`${accountId} failed at ${instantOf(at)}: ${reason}${reply === undefined ? "" : `, "${reply}"`}.`);
   }
-  if (next.kind === "wait" && next.ms !== undefined) facts.push(`Looks again at ${isoOf(now + next.ms)}.`);
+  if (next.kind === "wait" && next.ms !== undefined) facts.push(`Looks again at ${instantOf(now + next.ms)}.`);
   return facts;
 }
 

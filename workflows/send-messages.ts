@@ -3,6 +3,7 @@ import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { SendResource } from "../domain/sends/resource.ts";
 import { WAKE_UP } from "./ids.ts";
 import { isUnderWay, type LaneView } from "./lane-view.ts";
+import { instantOf } from "./steps.ts";
 
 export interface SendInput {
   previewId: string;
@@ -58,11 +59,9 @@ export const OPERATOR_UPDATES: readonly [OperatorCommand, string][] = [
   ],
 ];
 
-const seconds = (ms: number): string => `${Math.ceil(Math.max(ms, 0) / 1000)} s`;
-
 const percent = (fraction: number): string => `${(fraction * 100).toFixed(2)} %`;
 
-/** The sentences that operators read in the UI: where the send is, and the updates that help. */
+/** The sentences that operators read in the UI: where the send is, and the updates that help. Times are in ms of the workflow's clock. */
 export const DETAILS = {
   previewed: "Previewed; waits for the confirm until the token expires.",
   neverConfirmed: "Never confirmed; nothing was sent.",
@@ -82,14 +81,14 @@ export const DETAILS = {
   deferred: "Only deferred recipients are left; waits for the next retry. Updates: retry, cancel.",
   accountFull:
     "Its account's connections or limits are used up, or its team mails as much as it may at once; continues when it can. Updates: pause, cancel.",
-  accountFails: (reason: string, waitMs: number) =>
-    `Cannot be mailed at present (${reason}); tries again in ${seconds(waitMs)}. Updates: retry, pause, cancel.`,
+  accountFails: (reason: string, at: number) =>
+    `Cannot be mailed at present (${reason}); tries again at ${instantOf(at)}. Updates: retry, pause, cancel.`,
   settled: (sent: number, unknown: number) =>
     `${sent} mails sent, ${unknown} with an unknown outcome. Credits are settled.`,
-  review:
-    "Updates: resendUnknown (some recipients may get the mail twice), cancel to leave them unknown, or retry to count them again; closes by itself 7 days after the send's end.",
-  resending: (waitMs: number) =>
-    `Waits ${seconds(waitMs)} to resend the unknown outcomes: until then a worker that is presumed dead may have them in flight. Updates: cancel.`,
+  review: (until: number) =>
+    `Updates: resendUnknown (some recipients may get the mail twice), cancel to leave them unknown, or retry to count them again; closes by itself at ${instantOf(until)}.`,
+  resending: (at: number) =>
+    `Waits until ${instantOf(at)} to resend the unknown outcomes: until then a worker that is presumed dead may have them in flight. Updates: cancel.`,
 } as const;
 
 /** The clauses that follow an account's id in `DETAILS.mailingOver`. */
@@ -97,10 +96,10 @@ export const LANE_STATES = {
   mailing: "is mailing",
   ending: "finishes its mails in flight",
   deferred: "waits for its deferred recipients",
-  accountFull: (waitMs: number) =>
-    `has its connections or limits used up, or its team's share, and continues in ${seconds(waitMs)}`,
-  accountFails: (reason: string, waitMs: number) =>
-    `cannot be mailed at present (${reason}) and is tried again in ${seconds(waitMs)}`,
+  accountFull: (at: number) =>
+    `has its connections or limits used up, or its team's share, and continues at ${instantOf(at)}`,
+  accountFails: (reason: string, at: number) =>
+    `cannot be mailed at present (${reason}) and is tried again at ${instantOf(at)}`,
   failed: (reason: string) => `has failed (${reason}): repair it, then retry`,
   done: "has nothing left to mail",
 } as const;

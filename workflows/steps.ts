@@ -11,6 +11,13 @@ export const STEP_RETRY = {
   maximumAttempts: 3,
 } as const;
 
+/** A step that failed three times, with its code and the time of its next try, in ms of the workflow's clock. */
+export interface FailingStep {
+  step: string;
+  code: string;
+  until: number;
+}
+
 const FIRST_WAIT_MS = 5_000;
 const LONGEST_WAIT_MS = 60_000;
 
@@ -27,9 +34,12 @@ export function failureCodeOf(error: unknown): string {
   return failure instanceof TimeoutFailure ? "worker_lost" : "internal_error";
 }
 
+/** A time of the workflow's clock as operators read it: ISO 8601, UTC. They may look at it long after it was written. */
+export const instantOf = (ms: number): string => new Date(ms).toISOString();
+
 /** The sentence that operators read while a step keeps failing. */
-export function failingStep(step: string, code: string, waitMs: number, updates: string): string {
-  return `The step "${step}" failed three times (${code}); tries again in ${Math.round(waitMs / 1000)} s. Updates: ${updates}.`;
+export function failingStep({ step, code, until }: FailingStep, updates: string): string {
+  return `The step "${step}" failed three times (${code}); tries again at ${instantOf(until)}. Updates: ${updates}.`;
 }
 
 /** A refusal for operators: its code, with the reason of a send's gate behind it. */

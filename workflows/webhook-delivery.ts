@@ -149,7 +149,7 @@ class Delivery {
     const isNextFailing = failing && this.#isCancelled === (failing.step === GIVE_UP);
     if (isNextFailing && failing.until > now) {
       const updates = this.#isCancelled ? "retryNow" : "retryNow, cancel";
-      const details = failingStep(failing.step, failing.code, failing.until - now, updates);
+      const details = failingStep(failing, updates);
       return { summary: "until the step is tried again", details, needsOperator: true, until: failing.until };
     }
     return this.#wait && this.#wait.until > now && !this.#isCancelled ? this.#wait : undefined;

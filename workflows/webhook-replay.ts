@@ -65,7 +65,7 @@ export async function webhookReplayWorkflow({ replayId }: ReplayInput): Promise<
       await wait(`Paused ${failing ? "while its step was failing" : `at ${at}`}. Update: resume.`, "paused");
     } else if (failing && failingMs > 0) {
       ui.show({ needsOperator: true });
-      const details = failingStep(failing.step, failing.code, failingMs, "retryNow, pause");
+      const details = failingStep(failing, "retryNow, pause");
       await wait(details, "until the step is tried again", failingMs);
     } else if (state.isResting) await wait(`${at} queued. Update: pause.`, "the rate limit");
     else if (!isRunLong()) await queueNext();

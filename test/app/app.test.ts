@@ -98,20 +98,17 @@ describe("The app's command line", function () {
   });
 
   it("finds a running stack and its demo team", async () => {
-    const { DATABASE_URL, SIGNING_SECRET, ENCRYPTION_KEYS } = await settings();
+    const { DATABASE_URL, ...others } = await settings();
     const here = await mkdtemp(join(folder, "stack-"));
     const content = {
       database: DATABASE_URL,
       team: { id },
-      temporal: { address: "127.0.0.1:7233" },
-      mail: { smtp: "smtp://127.0.0.1:25" },
-      webhooks: { receiver: null },
+      settings: {
+        ...{ ...others, TEMPORAL_ADDRESS: "127.0.0.1:7233", SYSTEM_SMTP_URL: "smtp://127.0.0.1:25" },
+        PUBLIC_URL: "http://127.0.0.1:3000",
+      },
     };
     await writeFile(join(here, "stack.json"), JSON.stringify(content));
-    await writeFile(
-      join(here, "secrets.json"),
-      JSON.stringify({ signingSecret: SIGNING_SECRET, encryptionKeys: ENCRYPTION_KEYS }),
-    );
     const data = await json(["credits:grant", "--amount", "1"], { env: { DATA_DIR: here } });
     assert.equal(data.team, id);
   });

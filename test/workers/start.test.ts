@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { fork, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
 import { text } from "node:stream/consumers";
+import { lockDataDir } from "../../stack/lock.ts";
 import { WORKERS_MAIN, workerSettings } from "../support/processes.ts";
 
 /** The message of a worker that cannot start. */
@@ -50,4 +53,69 @@ describe("A worker that cannot start", function () {
       }
     });
   }
+});
+
+describe("A worker with --stack", function () {
+  this.timeout(120_000);
+  let dataDir: string;
+
+  beforeEach(() => {
+    dataDir = mkdtempSync(`${tmpdir()}/mailkeel-join-`);
+  });
+  afterEach(() => rmSync(dataDir, { recursive: true }));
+
+  /** A stack on the folder, as far as a worker sees it: it has the settings of the stack of the tests. */
+  async function runningStack() {
+    const lock = await lockDataDir(dataDir);
+    writeFileSync(`${dataDir}/stack.json`, JSON.stringify({ settings: await workerSettings() }));
+    return lock;
+  }
+
+  /** A worker whose shell names another database. */
+  async function joined() {
+    const { PATH, NODE_COMPILE_CACHE } = process.env;
+    const env = { PATH, NODE_COMPILE_CACHE, DATA_DIR: dataDir, DATABASE_URL: "postgres://nobody@127.0.0.1:1/none" };
+    const child = fork(WORKERS_MAIN, ["--pool", "dispatch", "--stack"], {
+      stdio: ["ignore", "ignore", "inherit", "ipc"],
+      env,
+    });
+    const exited = once(child, "exit");
+    const [{ port }] = (await Promise.race([
+      once(child, "message"),
+      exited.then(([code]) => assert.fail(`the worker ended with ${code}`)),
+    ])) as [{ port: number }];
+    assert.equal((await fetch(`http://127.0.0.1:${port}/readyz`)).status, 200);
+    return { child, exited };
+  }
+
+  it("works with the settings of the running stack, which waits for its end when it stops", async () => {
+    const lock = await runningStack();
+    try {
+      const [first, second] = await Promise.all([joined(), joined()]);
+      first.child.kill("SIGKILL");
+      await first.exited;
+      await lock.dismiss(60_000);
+      assert.deepEqual(await second.exited, [0, null]);
+    } finally {
+      await lock.release();
+    }
+  });
+
+  it("ends when the stack was killed", async () => {
+    const lock = await runningStack();
+    const { exited } = await joined();
+    await lock.release();
+    assert.deepEqual(await exited, [0, null]);
+  });
+
+  it("says that no stack runs, or that it is not ready", async () => {
+    const args = ["--pool", "dispatch", "--stack"];
+    assert.match(await refusal(args, { DATA_DIR: dataDir }), /No stack runs on .*Start one with `npm start`/);
+    const lock = await lockDataDir(dataDir);
+    try {
+      assert.match(await refusal(args, { DATA_DIR: dataDir }), /is starting or stopping/);
+    } finally {
+      await lock.release();
+    }
+  });
 });
