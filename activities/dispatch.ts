@@ -2,6 +2,7 @@ import { Context } from "@temporalio/activity";
 import type { EntityManager } from "../db/orm.ts";
 import { openTokenPost } from "../domain/account-tokens.ts";
 import { errorPolicyOf, isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts.ts";
+import { elapsedMs } from "../domain/elapsed.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
 import { COMPLAINT_PAUSE } from "../domain/sends/complaint-rate.ts";
@@ -102,7 +103,9 @@ async function dispatchSlice(
   slice: SliceInput,
 ): Promise<SliceResult> {
   const em = deps.orm.em.fork();
-  const dispatch = await openDispatch(em, slice);
+  // A staged row is begun within one deadline and in flight for another.
+  const inFlightMs = 2 * messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
+  const dispatch = await openDispatch(em, slice, inFlightMs);
   const unknown = dispatch?.unknown ?? 0;
   deps.countMails({ UNKNOWN: unknown });
   if (dispatch?.status !== "SENDING") return { mailed: 0, unknown, next: "stopped" };
@@ -174,7 +177,7 @@ async function mailSlice(
   const staleAfterMs = messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
   const mails = pool.drain(stager.batches(), {
     fill,
-    mayBegin: ({ stagedAt, share }) => performance.now() - stagedAt < staleAfterMs && isWithinWindows(share),
+    mayBegin: ({ stagedAt, share }) => elapsedMs() - stagedAt < staleAfterMs && isWithinWindows(share),
     signal,
     maxPolicyRefusals: POLICY_REFUSALS_TO_PAUSE,
   });

@@ -17,7 +17,6 @@ import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
 import { logMove } from "./send-log.ts";
-import { messageDeadlineMs } from "./smtp/session.ts";
 
 /** Changes and reads of Postgres for the workflow of a send. Each may run twice, and has its effect once. */
 export interface SendActivities {
@@ -38,7 +37,7 @@ export interface SendActivities {
   closeReview(sendId: string): Promise<void>;
 }
 
-export function createSendActivities({ orm, env, countMails, log }: ActivityDeps): SendActivities {
+export function createSendActivities({ orm, countMails, log }: ActivityDeps): SendActivities {
   const em = () => orm.em.fork();
   /** Logs a change, and leaves the part for the log out of the workflow's history. */
   const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {
@@ -62,9 +61,7 @@ export function createSendActivities({ orm, env, countMails, log }: ActivityDeps
     resumeSend: (sendId) => logged(sendId, resumeSend(em(), sendId)),
     cancelSend: (sendId) => logged(sendId, cancelSend(em(), sendId)),
     closeLost: (sendId) => whileBeating(() => close(sendId)),
-    requeueUnknown: (sendId) =>
-      // A staged row is begun within one deadline and in flight for another.
-      whileBeating(() => requeueUnknown(em(), sendId, 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS))),
+    requeueUnknown: (sendId) => whileBeating(() => requeueUnknown(em(), sendId)),
     finishSend: (sendId) =>
       whileBeating(async () => {
         await close(sendId);

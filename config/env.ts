@@ -49,6 +49,9 @@ const list = (isItem: (item: string) => boolean, message: string) =>
  */
 export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000, 36_000, 36_000];
 
+/** 25 days: an event is kept for 31, and each wait may last up to a fifth longer. */
+const LONGEST_LADDER_SECONDS = 25 * 86_400;
+
 const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
 
@@ -161,7 +164,8 @@ const settings = z.object({
   /** How long a stopping process finishes the work in flight. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
   /** How long one SMTP command may go unanswered before its connection is closed. */
-  SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),
+  // A mail is in flight for four of them at most, which has to end within the 10 minutes of a slice's activity.
+  SMTP_TIMEOUT_MS: integer(100, 120_000).default(30_000),
   /** Servers of sending accounts that may be reached though they are not public, or at another port than those of mail. */
   SMTP_ALLOWED_HOSTS: list(
     isHostAndAnyPort,
@@ -191,7 +195,7 @@ const settings = z.object({
   /** Waits before a deferred mail (SMTP 4xx) is tried again, in seconds; the last one repeats. */
   DEFERRAL_LADDER_SECONDS: z
     .string()
-    .regex(/^\d+(,\d+)*$/, "must be whole seconds separated by commas")
+    .regex(/^[1-9]\d{0,5}(,[1-9]\d{0,5})*$/, "must be whole seconds from 1 to 999999, separated by commas")
     .default("300,900,1800,3600")
     .transform((value) => value.split(",").map(Number)),
   /** Waits before each attempt of a webhook delivery, in seconds; the first is at once. */
@@ -199,6 +203,9 @@ const settings = z.object({
     .string()
     .regex(/^0(,\d{1,6}){0,19}$/, "must be 0 and then whole seconds, separated by commas")
     .transform((value) => value.split(",").map(Number))
+    .refine((waits) => waits.reduce((sum, wait) => sum + wait, 0) <= LONGEST_LADDER_SECONDS, {
+      message: `must be ${LONGEST_LADDER_SECONDS} seconds in all at most: events are not kept for longer`,
+    })
     .default([...LADDER_SECONDS]),
   /** How long a deferred mail is tried in all before it expires and its credit is released. */
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
@@ -256,7 +263,8 @@ const settings = z.object({
   /** DNS servers that are asked for webhook receivers, e.g. 9.9.9.9:53; the system's unless given. */
   WEBHOOK_DNS_SERVERS: list(isAddressAndPort, "must be address:port pairs separated by commas"),
   /** How long one attempt to deliver a webhook may take: look-up, connection, request and answer. */
-  WEBHOOK_TIMEOUT_MS: integer(100, 60_000).default(15_000),
+  // The activities of attempts end after 40 and 60 s: a longer attempt would be cut off, and made again and again.
+  WEBHOOK_TIMEOUT_MS: integer(100, 15_000).default(15_000),
 });
 
 /**

@@ -1,11 +1,11 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { countCreditMismatches } from "../domain/credits.ts";
-import { overviewSends } from "../domain/sends/overview.ts";
+import { countOpenInEndedSends, overviewSends } from "../domain/sends/overview.ts";
 import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/webhooks-overview.ts";
 
-/** How long an answer of Postgres serves all scrapes. The whole ledger of credits is read, so it is read seldom. */
-const KEPT_MS = { sends: 10_000, webhooks: 10_000, credits: 60_000 };
+/** How long an answer of Postgres serves all scrapes. Credits and the counts of sends are read whole, so they are read seldom. */
+const KEPT_MS = { sends: 10_000, webhooks: 10_000, credits: 60_000, counts: 60_000 };
 /** How long a scrape waits for Postgres: less than Prometheus waits for the scrape, 10 s by default. */
 const READ_TIMEOUT_MS = 5_000;
 
@@ -75,6 +75,12 @@ export function addDatabaseMetrics(
     "mailkeel_queue_age_seconds",
     "For how long the recipient that has waited longest could have been mailed",
     ({ queueAgeSeconds }) => queueAgeSeconds,
+  );
+
+  gaugesOf(keptMs.counts, () => countOpenInEndedSends(orm.em.fork())).one(
+    "mailkeel_ended_sends_open_recipients",
+    "Recipients without an outcome in sends that have ended",
+    (open) => open,
   );
 
   const webhooks = gaugesOf(keptMs.webhooks, () => overviewWebhooks(orm.em.fork()));

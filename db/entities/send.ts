@@ -172,6 +172,8 @@ const SendLaneSchema = defineEntity({
     dispatching: p.boolean().default(false),
     /** Recipients up to and including this `seq` were staged. May be older than the rows: staging takes QUEUED rows only. */
     afterSeq: p.integer().default(0),
+    /** Longest time after which a process may still mail a row of this lane that it staged, or learn its outcome, in ms. */
+    inFlightMs: p.integer().default(0),
   },
 });
 export class SendLane extends SendLaneSchema.class {}

@@ -63,11 +63,14 @@ export async function openLane(em: EntityManager, { sendId, accountId }: Lane): 
  * old attempt lives after all, its late outcome still replaces the UNKNOWN.
  *
  * The locks are taken in the order in which every other statement takes them: the send, its lanes, its recipients.
+ * @param inFlightMs how long after a row was staged this process may still mail it or learn its outcome, see
+ *   `requeueUnknown`
  * @returns undefined when there is no such lane
  */
 export function openDispatch(
   em: EntityManager,
   { sendId, accountId, takesOver }: TakingLane,
+  inFlightMs: number,
 ): Promise<OpenedDispatch | undefined> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
@@ -106,7 +109,12 @@ export function openDispatch(
     const epoch = lane.epoch + 1;
     await db
       .updateTable("send_lanes")
-      .set({ epoch, dispatching: status === "SENDING" })
+      .set({
+        epoch,
+        dispatching: status === "SENDING",
+        // An older attempt that still lives may have had longer.
+        in_flight_ms: sql<number>`greatest(in_flight_ms, ${inFlightMs}::int)`,
+      })
       .where("send_id", "=", sendId)
       .where("account_id", "=", accountId)
       .execute();

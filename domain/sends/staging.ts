@@ -4,6 +4,7 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { mayMail } from "../accounts.ts";
+import { elapsedMs } from "../elapsed.ts";
 import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
 import { sendable } from "./sendable.ts";
 
@@ -17,7 +18,7 @@ export interface StagedRecipient {
   listId: string | null;
   /** Values of a contact's custom fields; null when it has none, and for subscribers. */
   fields: FieldValues | null;
-  /** `performance.now()` before the row was staged. */
+  /** `elapsedMs()` before the row was staged. */
   stagedAt: number;
 }
 
@@ -60,7 +61,7 @@ export async function stageBatch(
 ): Promise<StagedBatch> {
   const { sendId, accountId, epoch, resource, shared } = dispatch;
   const { selectIneligible, hasFields } = sendable(resource);
-  const stagedAt = performance.now();
+  const stagedAt = elapsedMs();
   const { rows } = await executePrepared(
     em,
     `stage_${resource.type}_${limit}${shared ? "_shared" : ""}`,

@@ -259,7 +259,14 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     complaint_rate: 0.0025,
     ...touched,
   },
-  send_lanes: { send_id: "send_columns", account_id: "acct_columns", epoch: 5, dispatching: true, after_seq: 3 },
+  send_lanes: {
+    send_id: "send_columns",
+    account_id: "acct_columns",
+    epoch: 5,
+    dispatching: true,
+    after_seq: 3,
+    in_flight_ms: 40_000,
+  },
   send_recipients: {
     send_id: "send_columns",
     seq: 1,

@@ -32,8 +32,8 @@ async function twoLanes(recipients: number) {
   const sender = await makeSender({ recipients, furtherAccounts: [{}] });
   const sendId = await startUntaken(sender);
   const [first = "", second = ""] = sender.accountIds;
-  const open = async (accountId: string): Promise<OpenedDispatch> =>
-    (await openDispatch(sender.em.fork(), { sendId, accountId })) ?? assert.fail("there is no such lane");
+  const open = async (accountId: string, inFlightMs = 40_000): Promise<OpenedDispatch> =>
+    (await openDispatch(sender.em.fork(), { sendId, accountId }, inFlightMs)) ?? assert.fail("there is no such lane");
   return { sender, sendId, first, second, open };
 }
 
@@ -147,7 +147,7 @@ describe("Two lanes of a send", () => {
 
   it("are both closed when a paused send's attempts are presumed dead, and may both mail its unknown recipients", async () => {
     const { sender, sendId, first, second, open } = await twoLanes(4);
-    const [one, two] = [await open(first), await open(second)];
+    const [one, two] = [await open(first, 60_000), await open(second)];
     const lost = [...(await stage(sender, one, 2)).recipients, ...(await stage(sender, two, 2)).recipients];
     assert.equal(await closeLost(sender.em.fork(), sendId), 0, "another attempt follows while it is SENDING");
     await sql`update sends set status = 'PAUSED' where id = ${sendId}`.execute(kysely(sender.em));
@@ -155,9 +155,14 @@ describe("Two lanes of a send", () => {
     assert.equal(await closeLost(sender.em.fork(), sendId), 0, "once");
     await sql`update send_lanes set after_seq = 4 where send_id = ${sendId}`.execute(kysely(sender.em));
 
-    const { waitMs } = await requeueUnknown(sender.em.fork(), sendId, 60_000);
-    assert.ok(waitMs > 0 && waitMs <= 60_000, `${waitMs} ms`);
-    assert.deepEqual(await requeueUnknown(sender.em.fork(), sendId, 0), { requeued: 4, waitMs: 0 });
+    const age = (seconds: number) =>
+      sql`update send_recipients set updated_at = now() - make_interval(secs => ${seconds}::int)
+        where send_id = ${sendId}`.execute(kysely(sender.em));
+    await age(45);
+    const { waitMs } = await requeueUnknown(sender.em.fork(), sendId);
+    assert.ok(waitMs > 0 && waitMs <= 15_000, `${waitMs} ms of the first lane's 60,000`);
+    await age(60);
+    assert.deepEqual(await requeueUnknown(sender.em.fork(), sendId), { requeued: 4, waitMs: 0 });
     assert.ok((await rowsOf(sender, sendId)).every((row) => row.state === "QUEUED" && row.account_id === null));
     assert.deepEqual(await settle(sender, one, lost, SENT), {}, "no older attempt touches them");
     await sql`update sends set status = 'SENDING' where id = ${sendId}`.execute(kysely(sender.em));

@@ -36,7 +36,7 @@ import { temporalClient } from "../support/temporal.ts";
 import { emitSome, insertDelivery, logOf, makeEndpoint, PUBLIC_URL, untilSettled } from "../support/webhooks.ts";
 
 const DEPLOY = `${import.meta.dirname}/../../deploy`;
-const NEVER_KEPT = { sends: 0, webhooks: 0, credits: 0 };
+const NEVER_KEPT = { sends: 0, webhooks: 0, credits: 0, counts: 0 };
 const log = pino({ level: "silent" });
 
 interface Sample {
@@ -354,6 +354,11 @@ describe("Metrics from Postgres", () => {
       const complaints = (await gauge(registry, "mailkeel_sends_paused_for_complaints")) ?? Number.NaN;
       await sql`update sends set pause_reason = 'complaint_rate_exceeded' where id = ${sendId}`.execute(db);
       assert.equal(await gauge(registry, "mailkeel_sends_paused_for_complaints"), complaints + 1);
+      const open = (await gauge(registry, "mailkeel_ended_sends_open_recipients")) ?? Number.NaN;
+      await sql`update sends set status = 'SENT' where id = ${sendId}`.execute(db);
+      assert.equal(await gauge(registry, "mailkeel_ended_sends_open_recipients"), open + 1);
+      await sql`update send_recipients set state = 'EXPIRED', retry_at = null where send_id = ${sendId}`.execute(db);
+      assert.equal(await gauge(registry, "mailkeel_ended_sends_open_recipients"), open);
     } finally {
       await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);
       await sql`delete from sends where id = ${sendId}`.execute(db);
@@ -459,7 +464,7 @@ describe("Metrics from Postgres", () => {
   it("are read from Postgres once and then kept for later scrapes", async () => {
     const { team, em } = await makeTeam();
     await transaction(em, (tx) => grantCredits(tx, { teamId: team.id, environment: "LIVE" }, 1, unique("grant")));
-    const registry = await registryOver({ sends: 60_000, webhooks: 60_000, credits: 60_000 });
+    const registry = await registryOver({ sends: 60_000, webhooks: 60_000, counts: 60_000, credits: 60_000 });
     const first = await gauge(registry, "mailkeel_credit_mismatches");
     const db = kysely(em);
     await sql`update credit_balances set available = 2 where team_id = ${team.id}`.execute(db);
