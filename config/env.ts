@@ -254,6 +254,19 @@ const settings = z.object({
   SOFT_BOUNCES_TO_SUPPRESS: integer(1, 1_000).default(5),
   /** Days for which a soft bounce counts. */
   SOFT_BOUNCE_WINDOW_DAYS: integer(1, 365).default(30),
+  /**
+   * Days after the end of a send for which its recipients are kept, and the unsubscribe links in its mails work: they must
+   * for 60 days (Canada's CASL, section 11 (2); the USA's CAN-SPAM Act asks for 30).
+   */
+  LEDGER_DAYS: integer(60, 36_500).default(400),
+  /** Days after the end of a send for which the names and custom fields of its recipients are kept. */
+  LEDGER_NAMES_DAYS: integer(30, 36_500).default(90),
+  /** Days after which the credit entries of sends are added up, per month. */
+  CREDIT_ENTRY_DAYS: integer(62, 36_500).default(400),
+  /** Days for which the preview of a confirmed send is kept after its token expired. */
+  PREVIEW_DAYS: integer(2, 36_500).default(30),
+  /** Days for which a bulk replay of webhook deliveries is kept after it ended. */
+  BULK_REPLAY_DAYS: integer(1, 36_500).default(90),
   /** Requests of one provider's webhook in a minute. */
   PROVIDER_REQUESTS_PER_MINUTE: integer(1, 1_000_000_000).default(30_000),
   /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000. For development and tests. */
@@ -281,6 +294,10 @@ const consistent = settings.superRefine((given, context) => {
   for (const pair of PAIRS) {
     const missing = pair.filter((name) => given[name] === undefined);
     if (missing.length === 1) context.addIssue({ code: "custom", path: [...missing], message: "is missing" });
+  }
+  if (given.SOFT_BOUNCE_WINDOW_DAYS > given.LEDGER_DAYS) {
+    const message = "must not be more than LEDGER_DAYS: soft bounces are kept as long as their mails";
+    context.addIssue({ code: "custom", path: ["SOFT_BOUNCE_WINDOW_DAYS"], message });
   }
   // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
   if (given.PROXY_HOPS > 0 && given.PROXY_ADDRESSES.length === 0) {

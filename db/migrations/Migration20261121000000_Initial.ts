@@ -180,7 +180,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "salt" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
     );
     this.addSql(
-      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "complaint_rate" double precision null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "complaint_rate" double precision null, "ledger_state" text not null default 'COMPLETE', "pruned_seq" int not null default 0, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "sends_status_index" on "sends" ("status");`);
     this.addSql(`create index "sends_resource_id_index" on "sends" ("resource_id");`);
@@ -557,12 +557,72 @@ export class Migration20261121000000_Initial extends Migration {
     // Room for the outcome: the status stands in no index, so writing a success stays within the page.
     this.addSql(`alter table "webhook_deliveries" set (fillfactor = 80);`);
 
+    // By default a fifth of a table may be dead rows before it is vacuumed: for a queue that is any number of rows between two
+    // quiet times, and for a ledger or a log as many as a month of mails.
+    for (const [tables, threshold, scale] of [
+      [
+        [
+          "account_leases",
+          "account_refusals",
+          "account_usage",
+          "analytics_changes",
+          "confirmation_mails",
+          "contact_status_checks",
+          "daily_send_usage",
+          "deleted_webhooks",
+          "hit_batches",
+          "request_counts",
+          "revoked_tokens",
+          "send_counts",
+          "send_lanes",
+          "send_previews",
+          "webhook_groups",
+          "webhook_outbox",
+        ],
+        5_000,
+        0,
+      ],
+      [
+        [
+          "automatic_hits",
+          "engagements",
+          "idempotency_records",
+          "mail_reports",
+          "send_recipients",
+          "webhook_deliveries",
+          "webhook_events",
+        ],
+        50_000,
+        0.02,
+      ],
+    ] as const) {
+      for (const table of tables) {
+        this.addSql(
+          `alter table "${table}" set (autovacuum_vacuum_threshold = ${threshold}, autovacuum_vacuum_scale_factor = ${scale});`,
+        );
+      }
+    }
+
     this.addSql(
       `create index "send_recipients_retry" on "send_recipients" ("send_id", "retry_at") where "retry_at" is not null;`,
     );
     // The reconciler reads these every minute: the few sends that should have a workflow.
     this.addSql(`create index "sends_open" on "sends" ("id") where "status" in ('SCHEDULED', 'SENDING', 'PAUSED')
       or "settled_at" is null or "review_until" is not null;`);
+    // The sends whose ledger is due to lose its names or its rows.
+    this.addSql(`create index "sends_ledger" on "sends" ("ledger_state", "completed_at")
+      where "completed_at" is not null and "ledger_state" <> 'DELETED';`);
+    // Previews that no confirm used are kept for a shorter time than the others.
+    this.addSql(`create index "send_previews_unused" on "send_previews" ("expires_at") where "used_at" is null;`);
+    // The credit entries that are not rolled up yet, and those that are: one per month and kind.
+    this.addSql(
+      `create index "credit_entries_of_sends" on "credit_entries" ("created_at") where "send_id" is not null;`,
+    );
+    this.addSql(`create unique index "credit_entries_rolled_up" on "credit_entries"
+      ("team_id", "environment", "kind", "created_at") where "send_id" is null and "kind" <> 'GRANT';`);
+    this.addSql(
+      `create index "webhook_replays_completed" on "webhook_replays" ("completed_at") where "completed_at" is not null;`,
+    );
     this.addSql(
       `create index "subscriptions_confirmation_due" on "subscriptions" ("confirmation_due_at") where "confirmation_due_at" is not null;`,
     );

@@ -262,6 +262,8 @@ export const PERSONAL_DATA = {
       "review_until",
       "pause_reason",
       "complaint_rate",
+      "ledger_state",
+      "pruned_seq",
       "created_at",
       "updated_at",
     ],

@@ -257,6 +257,8 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     review_until: AT,
     pause_reason: "login_refused",
     complaint_rate: 0.0025,
+    ledger_state: "NAMELESS",
+    pruned_seq: 1,
     ...touched,
   },
   send_lanes: {

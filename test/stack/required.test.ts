@@ -43,6 +43,13 @@ describe("The settings", () => {
     });
   }
 
+  it("are refused where a soft bounce would count for longer than it is kept", () => {
+    const wrong = (error: unknown) =>
+      error instanceof SettingsError && /SOFT_BOUNCE_WINDOW_DAYS must not be more than LEDGER_DAYS/.test(error.message);
+    assert.throws(() => readEnv({ ...GIVEN, LEDGER_DAYS: "60", SOFT_BOUNCE_WINDOW_DAYS: "61" }), wrong);
+    assert.equal(readEnv({ ...GIVEN, LEDGER_DAYS: "60", SOFT_BOUNCE_WINDOW_DAYS: "60" }).LEDGER_DAYS, 60);
+  });
+
   const PAIRS = {
     "a worker's version": { WORKER_DEPLOYMENT_NAME: "mailkeel", WORKER_BUILD_ID: "1" },
     "an issuer of OAuth tokens": {

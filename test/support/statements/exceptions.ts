@@ -134,11 +134,25 @@ export const EXCEPTIONS: readonly Exception[] = [
     tables: ["analytics_changes", "analytics_days"],
   },
   {
-    reason: "Clean-up deletes what is too old, of all tenants.",
+    reason: "Retention deletes what is too old, of all tenants.",
     program: "workers",
-    file: /^workers\/maintenance\.ts$/,
+    file: /^domain\/retention\/expired\.ts$/,
     tables: ["idempotency_records", "send_previews", "confirmation_mails"],
     statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
+  },
+  {
+    reason:
+      "Retention takes the sends of all tenants whose time has passed; their ids lead to the rows of their mails.",
+    program: "workers",
+    file: /^domain\/retention\/(?:ledgers|credit-entries)\.ts$/,
+    tables: ["sends", "mail_reports", "engagements", "credit_entries"],
+  },
+  {
+    reason: "Retention makes way for the sends of all tenants.",
+    program: "workers",
+    file: /^activities\/retention\.ts$/,
+    tables: ["sends"],
+    statement: /^select exists /,
   },
   {
     reason: "Accounts whose check is due are looked for in all tenants; each row carries its tenant along.",
