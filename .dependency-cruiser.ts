@@ -28,6 +28,7 @@ export const LAYERS: Readonly<Record<string, readonly string[]>> = {
     "domain",
     "stack",
     "workflows/ids.ts",
+    "workflows/start.ts",
   ],
   test: ["activities", "api", "app", "client", "config", "db", "domain", "stack", "workers", "workflows"],
   bench: ["activities", "app", "config", "db", "domain", "stack", "test/support", "workers", "workflows"],

@@ -94,11 +94,11 @@ export async function sendCampaign(
     );
     const people = new Set(mails.flatMap(({ to }) => to)).size;
     say(`  ${count(mails.length)} mails to ${count(people)} people in ${seconds(tookMs)}: ${shares.join(", ")}`);
+    say("");
+    sayPlaces(stack, "/campaigns", sent);
   } finally {
     await setFaults(stack, []);
   }
-  say("");
-  sayPlaces(stack, `/campaigns/${draft.id}`);
 }
 
 /** The demo team's account, and a second one on the mail catcher, which works again after an earlier demo. */

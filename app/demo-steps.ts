@@ -1,7 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { CampaignWithRecipients, NewsletterWithRecipients } from "../client/index.ts";
 import type { StackFile } from "../stack/state.ts";
+import { sendWorkflowId } from "../workflows/ids.ts";
 import { progressLine } from "./output.ts";
+import { uiOf } from "./workflows.ts";
 
 export const POLL_MS = 250;
 const DONE = ["SENT", "CANCELLED", "FAILED"];
@@ -53,9 +55,10 @@ export function sayOutcome({ status, recipients, started_at, completed_at }: Bro
   return Date.parse(completed_at ?? "") - Date.parse(started_at ?? "");
 }
 
-/** Prints where to look at a send. @param path of the newsletter or campaign in the API */
-export function sayPlaces({ mail, temporal, api }: StackFile, path: string): void {
-  say(`The mails:     ${mail.api}`);
-  if (temporal.ui) say(`The workflow:  ${temporal.ui}`);
-  say(`The numbers:   ${api}${path}`);
+/** Prints where to look at a send. @param collection path of the newsletters or campaigns in the API */
+export function sayPlaces(stack: StackFile, collection: string, { id, send_id: sendId }: Broadcast): void {
+  const workflow = sendId && uiOf({ stack }, sendWorkflowId(sendId));
+  say(`The mails:     ${stack.mail.api}`);
+  if (workflow) say(`The workflow:  ${workflow}`);
+  say(`The numbers:   ${stack.api}${collection}/${id}`);
 }

@@ -183,7 +183,7 @@ async function sendLetter(
     `preview ${seconds(confirmedAt - previewedAt)}, confirm ${seconds(scheduledAt - confirmedAt)}, ` +
       `sending ${seconds(tookMs)}: ${count(Math.round((sent.recipients?.sent ?? 0) / (tookMs / 1_000)))} mails/s`,
   );
-  sayPlaces(stack, `/newsletters/${draft.id}`);
+  sayPlaces(stack, "/newsletters", sent);
 }
 
 interface DemoOptions {

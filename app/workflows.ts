@@ -1,7 +1,17 @@
-import { WorkflowNotFoundError, WorkflowUpdateFailedError, WorkflowUpdateStage } from "@temporalio/client";
+import {
+  type Client,
+  WithStartWorkflowOperation,
+  type Workflow,
+  WorkflowIdConflictPolicy,
+  WorkflowNotFoundError,
+  WorkflowUpdateFailedError,
+  type WorkflowUpdateHandle,
+  WorkflowUpdateStage,
+} from "@temporalio/client";
 import { openTemporal, type TemporalGateway } from "../api/temporal-gateway.ts";
 import { SettingsError } from "../config/env.ts";
 import { ApiError } from "../domain/errors.ts";
+import { sendStart } from "../workflows/start.ts";
 import type { Session } from "./session.ts";
 
 /** A worker takes an update within a moment; one that is busy within seconds. */
@@ -36,9 +46,30 @@ export async function withTemporal<T>(
 }
 
 /**
+ * Gives an update, and waits for its answer.
+ * @throws {ApiError} `resource_state_invalid` with the workflow's reason; `service_unavailable`
+ */
+async function give(
+  temporal: TemporalGateway,
+  begin: (client: Client) => Promise<WorkflowUpdateHandle<string>>,
+): Promise<string> {
+  try {
+    const update = await temporal.call(TAKEN_WITHIN_MS, begin);
+    return await temporal.call(ANSWERED_WITHIN_MS, () => update.result());
+  } catch (error) {
+    if (error instanceof WorkflowUpdateFailedError) {
+      throw new ApiError("resource_state_invalid", error.cause?.message ?? error.message, { cause: error });
+    }
+    throw error;
+  }
+}
+
+const waitForStage = WorkflowUpdateStage.ACCEPTED;
+
+/**
  * Gives a workflow one of the updates that operators have in the Temporal UI.
  * @returns its answer; undefined when no such workflow runs
- * @throws {ApiError} `resource_state_invalid` with the workflow's reason; `service_unavailable`
+ * @throws {ApiError} as `give`
  */
 export async function updateWorkflow(
   temporal: TemporalGateway,
@@ -46,19 +77,32 @@ export async function updateWorkflow(
   name: string,
 ): Promise<string | undefined> {
   try {
-    const update = await temporal.call(TAKEN_WITHIN_MS, (client) =>
-      client.workflow
-        .getHandle(workflowId)
-        .startUpdate<string, []>(name, { waitForStage: WorkflowUpdateStage.ACCEPTED }),
+    return await give(temporal, ({ workflow }) =>
+      workflow.getHandle(workflowId).startUpdate<string, []>(name, { waitForStage }),
     );
-    return await temporal.call(ANSWERED_WITHIN_MS, () => update.result());
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return undefined;
-    if (error instanceof WorkflowUpdateFailedError) {
-      throw new ApiError("resource_state_invalid", error.cause?.message ?? error.message, { cause: error });
-    }
     throw error;
   }
+}
+
+/**
+ * Gives an update to the workflow of a send that has ended, which starts again for it and reads the send from Postgres.
+ * @returns its answer
+ * @throws {ApiError} as `give`
+ */
+export function updateEndedSend(
+  temporal: TemporalGateway,
+  input: Parameters<typeof sendStart>[0],
+  name: string,
+): Promise<string> {
+  const startWorkflowOperation = new WithStartWorkflowOperation("sendWorkflow", {
+    ...sendStart(input),
+    workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
+  });
+  return give(temporal, ({ workflow }) =>
+    workflow.startUpdateWithStart<Workflow, string, []>(name, { startWorkflowOperation, waitForStage }),
+  );
 }
 
 /** The sentence that a workflow shows operators; null when no worker or no cluster answers. */

@@ -2,6 +2,7 @@ import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { countCreditMismatches } from "../domain/credits.ts";
 import { countOpenInEndedSends, overviewSends } from "../domain/sends/overview.ts";
+import { standstillSeconds } from "../domain/sends/standstill.ts";
 import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/webhooks-overview.ts";
 
 /** How long an answer of Postgres serves all scrapes. Credits and the counts of sends are read whole, so they are read seldom. */
@@ -61,15 +62,22 @@ export function addDatabaseMetrics(
 
   const sends = gaugesOf(keptMs.sends, () => overviewSends(orm.em.fork()));
   sends.by("status", "mailkeel_sends", "Sends by status", ({ byStatus }) => byStatus);
-  sends.one(
+  sends.by(
+    "reason",
     "mailkeel_sends_needing_operator",
-    "Sends that a failure paused until an operator resumes them",
+    "Sends that a failure paused until an operator resumes them, by its code",
     ({ needingOperator }) => needingOperator,
   );
   sends.one(
-    "mailkeel_sends_paused_for_complaints",
-    "Sends that the complaint rate of their team paused until an operator resumes them",
-    ({ pausedForComplaints }) => pausedForComplaints,
+    "mailkeel_sends_in_review",
+    "Sends whose unknown outcomes wait for an operator's decision",
+    ({ reviewsOpen }) => reviewsOpen,
+  );
+  gaugesOf(keptMs.sends, () => standstillSeconds(orm.em.fork())).by(
+    "cause",
+    "mailkeel_send_standstill_seconds",
+    "For how long the send that has stood still the longest could have been mailed and was not, by cause",
+    (seconds) => seconds,
   );
   sends.one(
     "mailkeel_queue_age_seconds",

@@ -43,6 +43,8 @@ export class OutboxRelay {
   #client: Client | undefined;
   #loop: Promise<void> = Promise.resolve();
   #listening: Promise<void> = Promise.resolve();
+  /** When it last looked for events without a failure, by `performance.now()`; at first its start. */
+  #lookedAt = performance.now();
   /** A notification came since the latest look began. */
   #notified = false;
   #endWait: (() => void) | undefined;
@@ -59,6 +61,11 @@ export class OutboxRelay {
     this.#deps.stopping.addEventListener("abort", () => this.wake(), { once: true });
     this.#listening = this.#listen();
     this.#loop = this.#run();
+  }
+
+  /** Seconds since it last looked for events without a failure. */
+  get ageSeconds(): number {
+    return (performance.now() - this.#lookedAt) / 1_000;
   }
 
   /** Looks now rather than at the next poll. */
@@ -115,6 +122,7 @@ export class OutboxRelay {
       const { taken, ...rest } = await fanOut(orm.em.fork());
       full = rest.full;
       const groups = await formGroups(orm.em.fork());
+      this.#lookedAt = performance.now();
       for (const group of groups) await this.#start(group);
       found ||= taken > 0 || groups.length > 0;
     }

@@ -1,3 +1,4 @@
+import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { createReplayActivities, type ReplayActivities } from "../activities/webhooks/bulk-replay.ts";
 import { createDeliveryActivities, type DeliveryActivities } from "../activities/webhooks/deliveries.ts";
@@ -7,7 +8,10 @@ import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.
 import { OutboxRelay } from "./outbox-relay.ts";
 
 /** The pool that delivers webhooks: the attempts, and the relay that starts them. Any number of them may run. */
-export function startWebhooks(deps: ActivityDeps): {
+export function startWebhooks(
+  deps: ActivityDeps,
+  registry: Registry,
+): {
   activities: Record<keyof (DeliveryActivities & ReplayActivities), unknown>;
   connected: OutboxRelay["connected"];
   close(): Promise<void>;
@@ -21,6 +25,14 @@ export function startWebhooks(deps: ActivityDeps): {
     userAgent: userAgent(env.PUBLIC_URL),
   });
   const relay = new OutboxRelay(deps);
+  new Gauge({
+    name: "mailkeel_webhook_relay_age_seconds",
+    help: "For how long the relay of this process has not looked for events, or failed to",
+    registers: [registry],
+    collect() {
+      this.set(relay.ageSeconds);
+    },
+  });
   return {
     activities: {
       ...createDeliveryActivities({ ...deps, client, onRoom: () => relay.wake() }),

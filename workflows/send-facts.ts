@@ -1,3 +1,4 @@
+import { isUnderWay } from "./lane-view.ts";
 import type { SendView, Step } from "./send-decision.ts";
 import { instantOf } from "./steps.ts";
 
@@ -10,7 +11,9 @@ export function factsOf({ send, lanes, now, neverBegan, refusal }: SendView, nex
   const { status, sent, recipients, since, startsAt } = send;
   if (next.kind === "end") return status === "CANCELLED" ? ["An operator cancelled it."] : [];
   const isOpen = status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
-  const facts = isOpen ? [`${sent} of ${recipients} sent; ${status} since ${since}.`] : [];
+  // The number is read when a slice ends.
+  const before = lanes.some(isUnderWay) ? " before the slices under way" : "";
+  const facts = isOpen ? [`${sent} of ${recipients} sent${before}; ${status} since ${since}.`] : [];
   if (status === "SCHEDULED" || status === "PAUSED") facts.push(`Its send_at is ${startsAt}.`);
   if (lanes.length > 0) facts.push(`Accounts: ${lanes.map(({ accountId }) => accountId).join(", ")}.`);
   for (const { accountId, lastFailure } of lanes) {

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { z } from "zod";
 import { DELIVERY_STATUSES, isFailure } from "../../db/entities/webhook.ts";
+import { afterCommit } from "../../db/transaction.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
 import {
   checkPatch,
@@ -159,7 +160,12 @@ const update = route({
   .before(({ ctx, input }) => checkPatch(ctx.em, ctx.access, input.params.webhookId, input.body, ctx.checkWebhookUrl))
   .mutation(async ({ ctx, input }) => {
     const { webhookId } = input.params;
-    const { record, isChanged } = await updateEndpoint(ctx.em, ctx.vault, ctx.access, webhookId, input.body);
+    const { record, isChanged, switched } = await updateEndpoint(ctx.em, ctx.vault, ctx.access, webhookId, input.body);
+    if (switched) {
+      afterCommit(ctx.em, updateEndpoint, () =>
+        ctx.log.info({ webhookId, state: switched }, `an endpoint is ${switched}`),
+      );
+    }
     // A key without these scopes changes only fields that need none; for another one it is not known whether they were needed.
     const holdsOne = CONTACT_SCOPES.some((scope) => ctx.access.scopes.includes(scope));
     return ok(presentWebhook(record), {

@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import { RECIPIENT_STATES, type RecipientState, SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { ApiError } from "../../domain/errors.ts";
 import {
+  type FoundSend,
   findSend,
   type LaneFacts,
   type ListedSend,
@@ -13,12 +14,13 @@ import {
   readSendFacts,
   type SendFacts,
 } from "../../domain/sends/inspection.ts";
+import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { listOf, wholeNumber } from "../options.ts";
 import { csvLine, refusalToJson } from "../output.ts";
 import { type Outcome, type Run, type Session, teamOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
-import { readDetails, uiOf, updateWorkflow, withTemporal } from "../workflows.ts";
+import { readDetails, uiOf, updateEndedSend, updateWorkflow, withTemporal } from "../workflows.ts";
 
 const ID = "a newsletter (nl_…), a campaign (cmp_…) or a send (send_…)";
 const DEFAULT_LISTED = 50;
@@ -226,15 +228,34 @@ async function print(
   }
 }
 
+const hasUnknown = ({ status, recipients }: SendFacts): boolean => status === "SENT" && (recipients?.UNKNOWN ?? 0) > 0;
+
+/** The input of a send's workflow that continues from its state in Postgres. */
+const resumedInput = ({ sendId, teamId, environment, resource }: FoundSend) => ({
+  ...{ previewId: sendId, teamId, environment, resource },
+  expiresInMs: TOKEN_LIFETIME_SECONDS * 1_000,
+  resume: { lanes: [] },
+});
+
 async function command(session: Session, id: string, update: string): Promise<Outcome> {
   const em = session.orm.em.fork();
   const found = await findSend(em, id);
   const workflow = sendWorkflowId(found.sendId);
-  const answer = await withTemporal(session, (temporal) => updateWorkflow(temporal, workflow, update));
-  const { status } = await readSendFacts(em, found);
+  const answer = await withTemporal(session, async (temporal) => {
+    const given = await updateWorkflow(temporal, workflow, update);
+    if (given !== undefined || update !== "resendUnknown" || !hasUnknown(await readSendFacts(em, found))) return given;
+    // Its review has ended, and its workflow with it.
+    return updateEndedSend(temporal, resumedInput(found), update);
+  });
+  const facts = await readSendFacts(em, found);
+  const { status } = facts;
   if (answer === undefined) {
     const isOpen = status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
-    const remedy = isOpen ? " The reconciler starts it again within a minute." : "";
+    const remedy = isOpen
+      ? " The reconciler starts it again within a minute."
+      : hasUnknown(facts)
+        ? " Its review has ended, and its unknown outcomes stay as they are unless send:resend-unknown mails them again."
+        : "";
     throw new ApiError(
       "resource_state_invalid",
       `No workflow of ${found.sendId} runs: the send is ${status}.${remedy}`,

@@ -1,4 +1,4 @@
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { SEND_STATUSES, type SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { COMPLAINT_PAUSE } from "./complaint-rate.ts";
@@ -7,10 +7,13 @@ import { COMPLAINT_PAUSE } from "./complaint-rate.ts";
 export interface SendsOverview {
   /** Number of sends by status, 0 included. */
   byStatus: Record<SendStatus, number>;
-  /** Sends that a failure paused: they continue only when an operator resumes them. */
-  needingOperator: number;
-  /** Those that the complaint rate of their team paused. */
-  pausedForComplaints: number;
+  /**
+   * Sends that a failure paused, by its code: they continue only when an operator resumes them. `several_accounts` where each
+   * account of a send has failed.
+   */
+  needingOperator: Record<string, number>;
+  /** Sends whose unknown outcomes wait for an operator's decision. */
+  reviewsOpen: number;
   /** Seconds for which the recipient that has waited longest could have been mailed; 0 when none waits. */
   queueAgeSeconds: number;
 }
@@ -21,34 +24,43 @@ export interface SendsOverview {
  */
 const LAST_ROWS = 500;
 
+/** SQL: whether a send has a recipient that is QUEUED. */
+export const hasWaitingRows = (send: string): RawBuilder<boolean> => sql<boolean>`exists (
+  select 1 from (
+    select r.state from send_recipients r where r.send_id = ${sql.ref(`${send}.id`)} order by r.seq desc limit ${sql.lit(LAST_ROWS)}
+  ) l where l.state = 'QUEUED')`;
+
 /**
  * Looks over the sends of all teams. A QUEUED recipient waits since its send started, a DEFERRED one since its retry
  * fell due.
  */
 export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
   const db = kysely(em);
-  const { rows: counts } = await sql<{ status: SendStatus; count: number; failed: number; complaints: number }>`
-    select status, count(*)::int as count, count(*) filter (where status = 'PAUSED' and pause_reason is not null)::int as failed,
-      count(*) filter (where status = 'PAUSED' and pause_reason = ${COMPLAINT_PAUSE})::int as complaints
-    from sends group by status`.execute(db);
+  // A reason that names several accounts holds their ids.
+  const { rows: counts } = await sql<{ status: SendStatus; reason: string | null; count: number; reviews: number }>`
+    select status, case when status = 'PAUSED' and pause_reason ~ '^\\w+$' then pause_reason
+        when status = 'PAUSED' and pause_reason is not null then 'several_accounts' end as reason,
+      count(*)::int as count, count(*) filter (where review_until > now())::int as reviews
+    from sends group by 1, 2`.execute(db);
   const { rows: ages } = await sql<{ seconds: number }>`
     select greatest(extract(epoch from clock_timestamp() - min(w.since)), 0)::float8 as seconds
     from sends s cross join lateral (
       select s.started_at as since
-      where exists (
-        select 1 from (
-          select r.state from send_recipients r where r.send_id = s.id order by r.seq desc limit ${sql.lit(LAST_ROWS)}
-        ) l where l.state = 'QUEUED')
+      where ${hasWaitingRows("s")}
       union all
       select min(r.retry_at) from send_recipients r where r.send_id = s.id and r.retry_at <= clock_timestamp()
     ) w
     where s.status = 'SENDING'`.execute(db);
   const byStatus = Object.fromEntries(SEND_STATUSES.map((status) => [status, 0])) as Record<SendStatus, number>;
-  for (const { status, count } of counts) byStatus[status] = count;
+  const needingOperator: Record<string, number> = { [COMPLAINT_PAUSE]: 0, several_accounts: 0 };
+  for (const { status, reason, count } of counts) {
+    byStatus[status] += count;
+    if (reason !== null) needingOperator[reason] = count;
+  }
   return {
     byStatus,
-    needingOperator: counts.reduce((sum, { failed }) => sum + failed, 0),
-    pausedForComplaints: counts.reduce((sum, { complaints }) => sum + complaints, 0),
+    needingOperator,
+    reviewsOpen: counts.reduce((sum, { reviews }) => sum + reviews, 0),
     queueAgeSeconds: ages[0]?.seconds ?? 0,
   };
 }

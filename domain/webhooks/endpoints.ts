@@ -236,9 +236,14 @@ export async function updateEndpoint(
   access: Access,
   webhookId: string,
   patch: Patch<EndpointPatch>,
-): Promise<Patched<EndpointRow>> {
-  const isChanged = await changeEndpoint(em, vault, access, webhookId, patch);
-  return { record: await readEndpoint(em, access.tenant, webhookId), isChanged };
+): Promise<Patched<EndpointRow> & Switched> {
+  const change = await changeEndpoint(em, vault, access, webhookId, patch);
+  return { record: await readEndpoint(em, access.tenant, webhookId), ...change };
+}
+
+interface Switched {
+  /** Whether the change has switched the endpoint on or off. */
+  switched?: "on" | "off";
 }
 
 /**
@@ -247,14 +252,13 @@ export async function updateEndpoint(
  */
 const SINCE_CHECK = sql<string>`now() - interval '10 minutes'`;
 
-/** @returns whether anything was changed */
 async function changeEndpoint(
   em: EntityManager,
   vault: Vault,
   access: Access,
   webhookId: string,
   { headers, active, ...fields }: Patch<EndpointPatch>,
-): Promise<boolean> {
+): Promise<{ isChanged: boolean } & Switched> {
   // The edit may be the repair. Before the endpoint is locked: a settlement locks the two in this order.
   if (fields.url !== undefined || headers !== undefined || active === true) {
     if (await probeNow(em, access.tenant, webhookId)) notifyRelayAfterCommit(em);
@@ -268,11 +272,12 @@ async function changeEndpoint(
   await requireContactScope(em, access, endpoint, fields, SINCE_CHECK);
   em.assign(endpoint, changesOf(fields));
   if (headers !== undefined) replaceHeaders(vault, endpoint, headers);
-  if (active === true && !endpoint.active) await activate(em, endpoint);
+  const wasActive = endpoint.active;
+  if (active === true && !wasActive) await activate(em, endpoint);
   if (active === false) deactivate(endpoint);
   const isChanged = isDirty(em, endpoint);
   await em.flush();
-  return isChanged;
+  return { isChanged, ...(endpoint.active !== wasActive && { switched: endpoint.active ? "on" : "off" }) };
 }
 
 function replaceHeaders(vault: Vault, endpoint: WebhookEndpoint, headers: CustomHeaders): void {

@@ -4,6 +4,7 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
+import { untilLogged } from "../support/logs.ts";
 import { confirm, credits, ledgerStates, makeSender, type Sender, tokenOf, untilStatus } from "../support/sending.ts";
 import { temporalClient } from "../support/temporal.ts";
 
@@ -61,11 +62,11 @@ describe("A step of a send that keeps failing", function () {
   });
   after(() => close());
 
-  const STEPS: [step: string, table: string, when: (sendId: string) => string][] = [
-    ["begin", "sends", (id) => `new.id = '${id}' and new.status = 'SENDING'`],
-    ["settle", "credit_entries", (id) => `new.send_id = '${id}' and new.kind = 'CONSUME'`],
+  const STEPS: [step: string, activityName: string, table: string, when: (sendId: string) => string][] = [
+    ["begin", "beginSend", "sends", (id) => `new.id = '${id}' and new.status = 'SENDING'`],
+    ["settle", "finishSend", "credit_entries", (id) => `new.send_id = '${id}' and new.kind = 'CONSUME'`],
   ];
-  for (const [step, table, when] of STEPS) {
+  for (const [step, activityName, table, when] of STEPS) {
     it(`is shown with its code, calls an operator, and is tried again by retry: ${step}`, async () => {
       const { sender, token, sendId, handle } = await previewed();
       const mend = await breakChange(sender, table, when(sendId));
@@ -75,6 +76,11 @@ describe("A step of a send that keeps failing", function () {
       } finally {
         await mend();
       }
+      const [{ activity, code } = {}] = await untilLogged(
+        "sends",
+        ({ msg, workflowId }) => msg === "activity failed" && workflowId === handle.workflowId,
+      );
+      assert.deepEqual([activity, code], [activityName, "database_P0001"]);
       assert.equal(await handle.executeUpdate("retry"), "tries again now");
       await untilStatus(sender, ["SENT"]);
       assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 2, unknown: 0 });

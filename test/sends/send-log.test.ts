@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { pino } from "pino";
 import { createSendActivities } from "../../activities/sends.ts";
 import { type MikroORM, openDatabase } from "../../db/orm.ts";
-import { makeSender, startTomorrow } from "../support/sending.ts";
+import { type LogLine, untilLogged } from "../support/logs.ts";
+import { makeSender, setFaults, startSend, startTomorrow, untilStatus } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { temporalClient, untilDetails } from "../support/temporal.ts";
 
 describe("The log of a send", () => {
   let orm: MikroORM;
@@ -37,5 +39,43 @@ describe("The log of a send", () => {
       ],
     );
     assert.deepEqual(Object.keys(changed).sort(), ["changed", "state"], "the history holds no more");
+  });
+
+  it("has a line for the failure of its account, as the details do: with the reply of its server, without addresses", async () => {
+    const sender = await makeSender({ recipients: 1 });
+    const { client, close } = await temporalClient();
+    await setFaults([
+      { stage: "mail", match: sender.domain, code: 553, message: "5.7.1 ada@example.com is not allowed" },
+    ]);
+    try {
+      const { data } = await startSend(sender);
+      await untilStatus(sender, ["PAUSED"]);
+      const ofSend = (line: LogLine) => line["sendId"] === data.id;
+      const lines = await untilLogged("dispatch", (line) => ofSend(line) && line["msg"] === "a send's account failed");
+      assert.deepEqual(
+        lines.map(({ accountId, teamId, reason, temporary, reply }) => ({
+          accountId,
+          teamId,
+          reason,
+          temporary,
+          reply,
+        })),
+        [
+          {
+            ...{ accountId: sender.accountId, teamId: sender.team.id, reason: "sender_refused", temporary: false },
+            reply: "553 5.7.1 [address] is not allowed",
+          },
+        ],
+      );
+      const paused = await untilLogged("sends", (line) => ofSend(line) && line["status"] === "PAUSED");
+      assert.deepEqual(
+        paused.map(({ from, reason }) => [from, reason]),
+        [["SENDING", "sender_refused"]],
+      );
+      await untilDetails(client, data.id, 'sender_refused, "553 5.7.1 [address] is not allowed".');
+    } finally {
+      await setFaults([]);
+      await close();
+    }
   });
 });

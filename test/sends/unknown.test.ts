@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { type Client, WorkflowUpdateStage } from "@temporalio/client";
 import { sql } from "kysely";
+import { sendCommands } from "../../app/commands/sends.ts";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
+import { inProcess } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   caughtMails,
@@ -108,6 +110,20 @@ describe("Unknown outcomes", () => {
     assert.deepEqual(await handle.result(), { outcome: "SENT", sent: 5, unknown: 1 });
     assert.deepEqual(await ledgerStates(sender), { SENT: 5, UNKNOWN: 1 });
     assert.equal((await untilStatus(sender, ["SENT", "CANCELLED"])).status, "SENT");
+  });
+
+  it("are mailed again by the command send:resend-unknown after their review has ended, which refuses other commands", async () => {
+    const { sender, sendId, handle } = await sentWithUnknown(1);
+    await handle.executeUpdate("cancel");
+    await handle.result();
+    const command = (name: string) => inProcess(sendCommands, name, sender.newsletterId);
+    await assert.rejects(command("send:retry"), /the send is SENT\. Its review has ended.* send:resend-unknown/);
+    await age(sender, sendId);
+    const { data } = await command("send:resend-unknown");
+    assert.equal(data["answer"], "1 queued again");
+    await eventually(async () => (await ledgerStates(sender)).SENT === 6, { what: "the mail" });
+    assert.deepEqual(await workflowOf(sendId).result(), { outcome: "SENT", sent: 6, unknown: 0 });
+    await assert.rejects(command("send:resend-unknown"), /No workflow of \w+ runs: the send is SENT\.$/);
   });
 
   it("are mailed again before the queued recipients when the send is still SENDING", async () => {

@@ -20,6 +20,9 @@ describe("npm run demo", function () {
     const [, came = "", refused] = /^The webhooks: +(.*); (\d+) with a wrong signature$/m.exec(output) ?? [];
     assert.deepEqual(came.split(", ").sort(), names.sort(), output);
     assert.equal(refused, "0");
+    const [, workflow = ""] = /^The workflow: +(\S+)$/m.exec(output) ?? [];
+    assert.match(workflow, /\/namespaces\/default\/workflows\/send%2Fsend_\w+$/);
+    assert.equal((await fetch(workflow)).status, 200);
     assert.deepEqual(await endpoints(), []);
 
     const everything = await runDemo(stack, "--recipients", "20", "--events", "*");
@@ -48,6 +51,7 @@ describe("npm run demo", function () {
       const came = /^The webhooks: +(.*);/m.exec(output)?.[1]?.split(", ").sort();
       const names = ["scheduled", "started", "completed"].map((what) => `1 campaign.${what}`);
       assert.deepEqual(came, names.sort(), output);
+      assert.match(output, /^The workflow: .*send_\w+$/m);
     }
   });
 

@@ -5,10 +5,11 @@ import { sql } from "kysely";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { parse } from "yaml";
-import { OUTCOMES } from "../../db/entities/send.ts";
+import { OUTCOMES, type SendStatus } from "../../db/entities/send.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { grantCredits } from "../../domain/credits.ts";
+import { openVault } from "../../domain/crypto.ts";
 import { newId } from "../../domain/ids.ts";
 import { ATTEMPT_OUTCOMES } from "../../domain/webhooks/attempts.ts";
 import { MOST_WAITING, overviewWebhooks } from "../../domain/webhooks/webhooks-overview.ts";
@@ -16,6 +17,7 @@ import { POOLS } from "../../stack/stack.ts";
 import { addDatabaseMetrics } from "../../workers/database-metrics.ts";
 import { openIntakeMetrics } from "../../workers/intake-metrics.ts";
 import { createMetrics } from "../../workers/metrics.ts";
+import { startWebhooks } from "../../workers/webhooks.ts";
 import { sendWorkflowId, TASK_QUEUES } from "../../workflows/ids.ts";
 import type { Json } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
@@ -331,7 +333,11 @@ describe("Metrics from Postgres", () => {
     const db = kysely(em);
     const registry = await registryOver();
     const sendId = newId("send");
-    const needing = (await gauge(registry, "mailkeel_sends_needing_operator")) ?? 0;
+    const needing = async (reason: string) =>
+      (await gauge(registry, "mailkeel_sends_needing_operator", { reason })) ?? 0;
+    const refused = await needing("login_refused");
+    const complaints = await needing("complaint_rate_exceeded");
+    const several = await needing("several_accounts");
     const sending = (await gauge(registry, "mailkeel_sends", { status: "SENDING" })) ?? 0;
     // Older than anything else that the tests left waiting.
     await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status,
@@ -350,10 +356,13 @@ describe("Metrics from Postgres", () => {
       await sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`.execute(db);
       assert.equal(await age(), 0, "a recipient that is not due does not count as waiting");
       await sql`update sends set status = 'PAUSED', pause_reason = 'login_refused' where id = ${sendId}`.execute(db);
-      assert.equal(await gauge(registry, "mailkeel_sends_needing_operator"), needing + 1);
-      const complaints = (await gauge(registry, "mailkeel_sends_paused_for_complaints")) ?? Number.NaN;
+      assert.equal(await needing("login_refused"), refused + 1);
       await sql`update sends set pause_reason = 'complaint_rate_exceeded' where id = ${sendId}`.execute(db);
-      assert.equal(await gauge(registry, "mailkeel_sends_paused_for_complaints"), complaints + 1);
+      assert.equal(await needing("complaint_rate_exceeded"), complaints + 1);
+      await sql`update sends set pause_reason = 'acct_1 login_refused, acct_2 timeout' where id = ${sendId}`.execute(
+        db,
+      );
+      assert.equal(await needing("several_accounts"), several + 1, "no label holds an id");
       const open = (await gauge(registry, "mailkeel_ended_sends_open_recipients")) ?? Number.NaN;
       await sql`update sends set status = 'SENT' where id = ${sendId}`.execute(db);
       assert.equal(await gauge(registry, "mailkeel_ended_sends_open_recipients"), open + 1);
@@ -361,6 +370,69 @@ describe("Metrics from Postgres", () => {
       assert.equal(await gauge(registry, "mailkeel_ended_sends_open_recipients"), open);
     } finally {
       await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);
+      await sql`delete from sends where id = ${sendId}`.execute(db);
+    }
+  });
+
+  it("show how long one send stands still, by cause, and the reviews that are open", async () => {
+    const sender = await makeSender({ recipients: 0, account: { hourlyLimit: 1 } });
+    const db = kysely(sender.em);
+    const registry = await registryOver();
+    const hours = async (cause: string) =>
+      Math.floor(((await gauge(registry, "mailkeel_send_standstill_seconds", { cause })) ?? Number.NaN) / 3_600);
+    const still = async () => Promise.all(["account", "limit", "other"].map(hours));
+    const reviews = (await gauge(registry, "mailkeel_sends_in_review")) ?? Number.NaN;
+    // Older than any send that the other tests left.
+    const sendId = newId("send");
+    const longAgo = sql`now() - interval '60 hours'`;
+    // An update would set updated_at.
+    const place = async (
+      status: SendStatus,
+      { sendAt = longAgo, settledAt = sql`null`, reviewUntil = sql`null` } = {},
+    ) => {
+      await sql`delete from sends where id = ${sendId}`.execute(db);
+      await sql`insert into sends (id, team_id, environment, resource_type, resource_id, api_key_id, status, recipients,
+          credits_reserved, cap_limit, cap_used_today, send_at, started_at, updated_at, settled_at, review_until)
+        values (${sendId}, ${sender.team.id}, 'TEST', 'newsletter', 'none', 'none', ${status}, 2,
+          0, 1, 1, ${sendAt}, ${longAgo}, ${longAgo}, ${settledAt}, ${reviewUntil})`.execute(db);
+    };
+    await place("SENDING");
+    await sql`insert into send_lanes (send_id, account_id, after_seq) values (${sendId}, ${sender.accountId}, 1)`.execute(
+      db,
+    );
+    await sql`insert into send_recipients (send_id, seq, member_id, email, state, updated_at)
+      values (${sendId}, 1, 'none', 'a@example.com', 'SENT', ${longAgo}),
+        (${sendId}, 2, 'none', 'b@example.com', 'QUEUED', ${longAgo})`.execute(db);
+    try {
+      const [account = 0, limit = 0, other = 0] = await still();
+      assert.ok(account < 60 && limit < 60);
+      assert.equal(other, 60, "a recipient waits, and no one knows why");
+      await sql`update send_recipients set state = 'SENDING' where send_id = ${sendId} and seq = 2`.execute(db);
+      assert.equal((await still())[2], 60, "mails in flight that no worker ends");
+      await sql`insert into account_usage (account_id, "window", starts_at, used)
+        values (${sender.accountId}, 'HOUR', date_trunc('hour', now(), 'UTC'), 1)
+        on conflict (account_id, "window", starts_at) do update set used = 1`.execute(db);
+      assert.deepEqual((await still())[1], 60, "its account's limit is used up");
+      await sql`update email_accounts set status = 'ERROR' where id = ${sender.accountId}`.execute(db);
+      assert.deepEqual((await still())[0], 60, "its account fails");
+      await sql`update send_recipients set updated_at = now() where send_id = ${sendId} and seq = 1`.execute(db);
+      assert.deepEqual(await still(), [account, limit, await hours("other")], "a slice has mailed");
+      assert.ok((await hours("other")) < 60);
+      await sql`update send_recipients set state = 'DEFERRED', retry_at = now() - interval '59 hours', updated_at = ${longAgo}
+        where send_id = ${sendId}`.execute(db);
+      assert.equal((await still())[0], 59, "a recipient is due");
+      await sql`update send_recipients set retry_at = now() + interval '1 hour' where send_id = ${sendId}`.execute(db);
+      assert.equal((await still())[0], account, "none is due");
+      await place("SCHEDULED", { sendAt: sql`now() - interval '58 hours'` });
+      assert.equal((await still())[0], 58, "its day has come, and it has not begun");
+      await place("CANCELLED");
+      assert.equal((await still())[0], 60, "its credits are not settled");
+      await place("SENT", { settledAt: sql`now()`, reviewUntil: sql`now() + interval '1 hour'` });
+      assert.equal((await still())[0], account, "it has ended");
+      assert.equal(await gauge(registry, "mailkeel_sends_in_review"), reviews + 1);
+    } finally {
+      await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);
+      await sql`delete from send_lanes where send_id = ${sendId}`.execute(db);
       await sql`delete from sends where id = ${sendId}`.execute(db);
     }
   });
@@ -487,6 +559,31 @@ describe("Metrics from Postgres", () => {
       assert.equal(await gauge(registry, "mailkeel_webhook_groups", { phase: "FIRST" }), undefined);
       assert.equal(await gauge(registry, "mailkeel_pool_ready"), 1);
     } finally {
+      await orm.close(true);
+    }
+  });
+
+  it("show for how long a relay has not looked for events, which it cannot without Postgres", async () => {
+    const relayAge = async (text: string) =>
+      samples(text).find(({ name }) => name === "mailkeel_webhook_relay_age_seconds")?.value ?? Number.NaN;
+    assert.ok((await relayAge(await scrape("webhooks"))) < 10);
+    const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
+    const stop = new AbortController();
+    let failures = 0;
+    const { env } = await stack();
+    const { registry } = createMetrics("webhooks", () => true);
+    const deps = { env, orm, log, vault: openVault(env), workerId: "test", stopping: stop.signal };
+    const counters = { countMails: () => {}, countAttempts: () => {}, countRelayFailure: () => failures++ };
+    const running = startWebhooks({ ...deps, ...counters }, registry);
+    const { client, close } = await temporalClient();
+    running.connected(client);
+    try {
+      await eventually(() => failures > 2, { what: "passes of the relay that fail" });
+      assert.ok((await relayAge(await registry.metrics())) > 0.5, "a pass begins half a second after the one before");
+    } finally {
+      stop.abort();
+      await running.close();
+      await close();
       await orm.close(true);
     }
   });

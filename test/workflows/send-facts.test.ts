@@ -34,6 +34,11 @@ describe("The facts that operators read of a send", () => {
     ]);
   });
 
+  it("say that mails of the slices under way are not counted yet", () => {
+    const [progress] = factsOf(view({}, { lanes: [{ ...lane(), slice: "under way" }] }), WAIT);
+    assert.equal(progress, "3 of 7 sent before the slices under way; SENDING since 2026-11-22T10:00:00.000Z.");
+  });
+
   it("tell the send_at of one that is SCHEDULED or PAUSED, with its send days", () => {
     for (const status of ["SCHEDULED", "PAUSED"] as const) {
       assert.ok(factsOf(view({ status }), WAIT).includes(`Its send_at is ${STARTS_AT}.`));
