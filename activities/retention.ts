@@ -17,6 +17,8 @@ const FIRST_ROWS = 1_000;
 const BATCH_MS = 200;
 /** How long a batch waits for a row that another statement holds; then its turn ends. */
 const LOCK_WAIT_MS = 500;
+/** The time after which Postgres ends a batch that turns out slow. The next run begins with a small one. */
+const STATEMENT_MS = 10_000;
 /** The part of the time in which a run is in the database; the rest it pauses. */
 const SHARE = 0.25;
 /** The same while a send mails. */
@@ -99,7 +101,8 @@ function pruneBatch(
   settings: RetentionSettings,
 ): Promise<PrunedBatch> {
   return transaction(em, async (tx) => {
-    await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true)`.execute(kysely(tx));
+    await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true),
+      set_config('statement_timeout', ${`${STATEMENT_MS}ms`}, true)`.execute(kysely(tx));
     return pruning.prune(tx, rows, settings);
   });
 }

@@ -1,6 +1,8 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { countCreditMismatches } from "../domain/credits.ts";
+import { readOverdueSeconds } from "../domain/retention/overdue.ts";
+import type { RetentionSettings } from "../domain/retention/pruning.ts";
 import { countOpenInEndedSends, overviewSends } from "../domain/sends/overview.ts";
 import { standstillSeconds } from "../domain/sends/standstill.ts";
 import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/webhooks-overview.ts";
@@ -17,7 +19,7 @@ const READ_TIMEOUT_MS = 5_000;
  */
 export function addDatabaseMetrics(
   registry: Registry,
-  { orm, log }: Pick<ActivityDeps, "orm" | "log">,
+  { orm, log, env }: Pick<ActivityDeps, "orm" | "log"> & { env: RetentionSettings },
   keptMs = KEPT_MS,
 ): void {
   const unread = (error: unknown) => {
@@ -130,6 +132,12 @@ export function addDatabaseMetrics(
     "mailkeel_credit_mismatches",
     "Credit balances that differ from the sum of their ledger",
     (mismatches) => mismatches,
+  );
+
+  gaugesOf(keptMs.sends, () => readOverdueSeconds(orm.em.fork(), env)).one(
+    "mailkeel_retention_overdue_seconds",
+    "For how long the row that is longest overdue should have been deleted or shortened",
+    (seconds) => seconds,
   );
 }
 

@@ -7,6 +7,7 @@ import { recountFigures } from "../../domain/analytics/recount.ts";
 import { type MailRef, unsubscribeUrl } from "../../domain/links.ts";
 import { type MailReport, recordReport } from "../../domain/reports/record.ts";
 import { LEDGERS } from "../../domain/retention/ledgers.ts";
+import { readOverdueSeconds } from "../../domain/retention/overdue.ts";
 import type { Pruning } from "../../domain/retention/pruning.ts";
 import { readCounts } from "../../domain/sends/counts.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
@@ -134,6 +135,19 @@ describe("The ledger of a send that has ended", () => {
     const { code, stderr } = await app("send:recipients", sendId, "--csv");
     assert.equal(code, 1);
     assert.match(stderr, /are kept no longer: LEDGER_DAYS have passed/);
+  });
+
+  it("is overdue until it is pruned", async () => {
+    const { sendId } = await makeLedger(team, 1);
+    const overdueDays = async () =>
+      (await readOverdueSeconds(team.em.fork(), { ...(await stack()).env, ...SHORT })) / 86_400;
+    // Those of other tests.
+    await pruneLedgers();
+    assert.ok((await overdueDays()) < 1);
+    await endedDaysAgo(sendId, 80);
+    assert.ok((await overdueDays()) > 49.9, "its names");
+    await pruneLedgers();
+    assert.ok((await overdueDays()) < 1);
   });
 
   it("is deleted of a response that came meanwhile an hour later, and of its lanes", async () => {

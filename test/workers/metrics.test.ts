@@ -307,7 +307,7 @@ describe("Metrics of the API and of the worker pools", () => {
 describe("Metrics from Postgres", () => {
   async function registryOver(kept = NEVER_KEPT): Promise<Registry> {
     const registry = new Registry();
-    addDatabaseMetrics(registry, { orm: (await backdoor()).orm, log }, kept);
+    addDatabaseMetrics(registry, { orm: (await backdoor()).orm, log, env: (await stack()).env }, kept);
     return registry;
   }
 
@@ -551,9 +551,10 @@ describe("Metrics from Postgres", () => {
     const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
     try {
       const { registry } = createMetrics("maintenance", () => true);
-      addDatabaseMetrics(registry, { orm, log }, NEVER_KEPT);
+      addDatabaseMetrics(registry, { orm, log, env: (await stack()).env }, NEVER_KEPT);
       assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), undefined);
       assert.equal(await gauge(registry, "mailkeel_queue_age_seconds"), undefined);
+      assert.equal(await gauge(registry, "mailkeel_retention_overdue_seconds"), undefined);
       assert.equal(await gauge(registry, "mailkeel_sends", { status: "SENT" }), undefined);
       assert.equal(await gauge(registry, "mailkeel_webhook_outbox_age_seconds"), undefined);
       assert.equal(await gauge(registry, "mailkeel_webhook_groups", { phase: "FIRST" }), undefined);

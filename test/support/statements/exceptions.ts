@@ -162,10 +162,10 @@ export const EXCEPTIONS: readonly Exception[] = [
     statement: /update account_checks c set next_at/,
   },
   {
-    reason: "The reconciler and the metrics look at the sends and credits of all tenants.",
+    reason: "The reconciler and the metrics look at the sends, credits and remembered answers of all tenants.",
     program: "workers",
-    file: /^(?:activities\/reconcile|domain\/sends\/(?:overview|standstill)|domain\/credits)\.ts$/,
-    tables: ["sends", "email_accounts", "credit_balances", "credit_entries"],
+    file: /^(?:activities\/reconcile|domain\/sends\/(?:overview|standstill)|domain\/credits|domain\/retention\/overdue)\.ts$/,
+    tables: ["sends", "email_accounts", "credit_balances", "credit_entries", "idempotency_records"],
     statement: /^(?:select|with) /,
   },
 ];
