@@ -153,6 +153,8 @@ const SendSchema = defineEntity({
      * rate has not paused it, or was below the threshold when it was resumed.
      */
     complaintRate: p.double().nullable(),
+    /** The command that an operator's last resume carried out: a repetition of it resumes nothing. */
+    resumeId: p.text().nullable(),
     ...timestamps,
   },
 });

@@ -262,6 +262,7 @@ export const PERSONAL_DATA = {
       "review_until",
       "pause_reason",
       "complaint_rate",
+      "resume_id",
       "created_at",
       "updated_at",
     ],

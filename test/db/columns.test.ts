@@ -257,6 +257,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     review_until: AT,
     pause_reason: "login_refused",
     complaint_rate: 0.0025,
+    resume_id: "1d2c3b4a-0000-4000-8000-000000000000",
     ...touched,
   },
   send_lanes: { send_id: "send_columns", account_id: "acct_columns", epoch: 5, dispatching: true, after_seq: 3 },

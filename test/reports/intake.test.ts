@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { sql } from "kysely";
 import nodemailer from "nodemailer";
+import { pino } from "pino";
 import { pickPort } from "../../config/ports.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
@@ -454,7 +455,7 @@ describe("The intake of reports", function () {
   it("asks every sender to come again while Postgres is away", async () => {
     const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
     try {
-      const recorder = new ReportRecorder({ orm, env: (await stack()).env });
+      const recorder = new ReportRecorder({ orm, env: (await stack()).env, log: pino({ enabled: false }) });
       const report = { sendId: "send_none", seq: 1, kind: "complaint" } as const;
       const answers = await Promise.allSettled(Array.from({ length: 200 }, () => recorder.record([report])));
       assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set(["rejected"]));
