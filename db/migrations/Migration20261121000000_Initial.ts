@@ -127,7 +127,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "engagements_team_id_environment_kind_last_at_index" on "engagements" ("team_id", "environment", "kind", "last_at");`,
     );
     this.addSql(
-      `create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));`,
+      `create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "placeholder" text null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));`,
     );
     this.addSql(
       `create table "hit_batches" ("id" text not null, "recorded" int not null, "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,

@@ -134,7 +134,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     active_since: AT,
     created_at: AT,
   },
-  erased_addresses: { ...tenant, address_hash: "hash", erased_at: AT },
+  erased_addresses: { ...tenant, address_hash: "hash", placeholder: "erased-0@erased.invalid", erased_at: AT },
   email_accounts: {
     id: "acct_columns",
     ...tenant,
