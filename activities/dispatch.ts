@@ -5,7 +5,6 @@ import { errorPolicyOf, isAccountFailure, recordAccountFailure, recordAccountRec
 import { elapsedMs } from "../domain/elapsed.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
-import { COMPLAINT_PAUSE } from "../domain/sends/complaint-rate.ts";
 import { readContent } from "../domain/sends/content.ts";
 import { readCounts } from "../domain/sends/counts.ts";
 import {
@@ -17,6 +16,7 @@ import {
   requeueDue,
 } from "../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
+import { logMove } from "../domain/sends/send-log.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";
@@ -25,7 +25,6 @@ import { Settler } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
-import { logMove } from "./send-log.ts";
 import type { DrainEnd } from "./smtp/pool.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
 
@@ -110,15 +109,7 @@ async function dispatchSlice(
   deps.countMails({ UNKNOWN: unknown });
   if (dispatch?.status !== "SENDING") return { mailed: 0, unknown, next: "stopped" };
   if (dispatch.hasComplaints) {
-    for (const sendId of await pauseForComplaints(em, dispatch)) {
-      logMove(deps.log, {
-        sendId,
-        teamId: dispatch.teamId,
-        from: "SENDING",
-        status: "PAUSED",
-        reason: COMPLAINT_PAUSE,
-      });
-    }
+    for (const paused of await pauseForComplaints(em, dispatch)) logMove(deps.log, paused);
     await closeDispatch(em, dispatch, dispatch.afterSeq);
     return { mailed: 0, unknown, next: "stopped" };
   }

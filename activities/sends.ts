@@ -13,10 +13,10 @@ import {
 } from "../domain/sends/lifecycle.ts";
 import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import { closeReview } from "../domain/sends/review.ts";
+import { logMove } from "../domain/sends/send-log.ts";
 import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
-import { logMove } from "./send-log.ts";
 
 /** Changes and reads of Postgres for the workflow of a send. Each may run twice, and has its effect once. */
 export interface SendActivities {
@@ -26,7 +26,8 @@ export interface SendActivities {
   readSend(sendId: string): Promise<SendState | undefined>;
   beginSend(sendId: string): Promise<ChangedSend>;
   pauseSend(sendId: string, pauseReason?: string): Promise<ChangedSend>;
-  resumeSend(sendId: string): Promise<ChangedSend>;
+  /** @param resumeId of the operator's command: its repetition changes nothing */
+  resumeSend(sendId: string, resumeId: string): Promise<ChangedSend>;
   cancelSend(sendId: string): Promise<ChangedSend>;
   /** Lists as UNKNOWN the rows that a dead dispatching attempt left SENDING. */
   closeLost(sendId: string): Promise<void>;
@@ -58,7 +59,7 @@ export function createSendActivities({ orm, countMails, log }: ActivityDeps): Se
     readSend: (sendId) => readSend(em(), sendId),
     beginSend: (sendId) => logged(sendId, beginSend(em(), sendId)),
     pauseSend: (sendId, pauseReason) => logged(sendId, pauseSend(em(), sendId, pauseReason ?? null)),
-    resumeSend: (sendId) => logged(sendId, resumeSend(em(), sendId)),
+    resumeSend: (sendId, resumeId) => logged(sendId, resumeSend(em(), sendId, resumeId)),
     cancelSend: (sendId) => logged(sendId, cancelSend(em(), sendId)),
     closeLost: (sendId) => whileBeating(() => close(sendId)),
     requeueUnknown: (sendId) => whileBeating(() => requeueUnknown(em(), sendId)),

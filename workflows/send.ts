@@ -79,7 +79,8 @@ class Send {
       { description: "Used by the reconciler: read the send's state again" },
     );
     for (const [kind, description] of messages.OPERATOR_UPDATES) {
-      setHandler(workflow.defineUpdate<string>(kind), () => this.loop.submit({ kind }), { description });
+      const submit = () => this.loop.submit(kind === "resume" ? { kind, resumeId: workflow.uuid4() } : { kind });
+      setHandler(workflow.defineUpdate<string>(kind), submit, { description });
     }
   }
 
@@ -162,7 +163,8 @@ class Send {
         view.pauses.push(pending.remove());
         return this.#endSlices();
       case "resume":
-        if (!this.#apply(await steps.resumeSend(this.#id))) return pending.reply(ANSWERS.nothingToResume);
+        if (!this.#apply(await steps.resumeSend(this.#id, pending.command.resumeId)))
+          return pending.reply(ANSWERS.nothingToResume);
         answerAll(view.pauses, ANSWERS.resumedMeanwhile);
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
         for (const lane of view.lanes) lane.triesNow = true;

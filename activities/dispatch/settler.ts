@@ -1,7 +1,7 @@
 import type { EntityManager } from "../../db/orm.ts";
 import type { Mailed } from "../../domain/mail/outcome.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
-import { type DeferralPolicy, settleOutcomes } from "../../domain/sends/settlement.ts";
+import { type SettlementPolicy, settleOutcomes } from "../../domain/sends/settlement.ts";
 import type { ActivityDeps } from "../deps.ts";
 import type { Allowance, AllowedRecipient, MailShare } from "./allowance.ts";
 import { throughOutage } from "./outage.ts";
@@ -16,7 +16,7 @@ interface SettlerOptions {
 /** Last part of a slice: writes outcomes to the ledger, and gives back the rest of the limits that the slice took. */
 export class Settler {
   readonly #options: SettlerOptions;
-  readonly #policy: DeferralPolicy;
+  readonly #policy: SettlementPolicy;
   #mailed = 0;
   #accepted = false;
   #firstReturnedSeq: number | undefined;
@@ -24,8 +24,12 @@ export class Settler {
 
   constructor(options: SettlerOptions) {
     this.#options = options;
-    const { DEFERRAL_LADDER_SECONDS, DEFERRAL_WINDOW_SECONDS } = options.deps.env;
-    this.#policy = { ladderSeconds: DEFERRAL_LADDER_SECONDS, windowSeconds: DEFERRAL_WINDOW_SECONDS };
+    const { env } = options.deps;
+    this.#policy = {
+      ladderSeconds: env.DEFERRAL_LADDER_SECONDS,
+      windowSeconds: env.DEFERRAL_WINDOW_SECONDS,
+      softBounces: env,
+    };
   }
 
   /** Mails that were begun and whose failure, if any, was not the account's. */

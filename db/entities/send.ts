@@ -163,6 +163,8 @@ const SendSchema = defineEntity({
     ledgerState: p.text().$type<LedgerState>().default("COMPLETE"),
     /** Rows of the ledger up to and including this `seq` have lost their names, or are deleted while it is DELETING. */
     prunedSeq: p.integer().default(0),
+    /** The command that an operator's last resume carried out: a repetition of it resumes nothing. */
+    resumeId: p.text().nullable(),
     ...timestamps,
   },
 });

@@ -127,7 +127,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "engagements_team_id_environment_kind_last_at_index" on "engagements" ("team_id", "environment", "kind", "last_at");`,
     );
     this.addSql(
-      `create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));`,
+      `create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "placeholder" text null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));`,
     );
     this.addSql(
       `create table "hit_batches" ("id" text not null, "recorded" int not null, "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -180,7 +180,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "salt" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
     );
     this.addSql(
-      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "complaint_rate" double precision null, "ledger_state" text not null default 'COMPLETE', "pruned_seq" int not null default 0, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "complaint_rate" double precision null, "ledger_state" text not null default 'COMPLETE', "pruned_seq" int not null default 0, "resume_id" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "sends_status_index" on "sends" ("status");`);
     this.addSql(`create index "sends_resource_id_index" on "sends" ("resource_id");`);
@@ -462,8 +462,10 @@ export class Migration20261121000000_Initial extends Migration {
         group by 1, 2, 3, 4, 5 having sum(m.count) <> 0;
       end $$;`);
     // A mail with both kinds of bounces counts as a hard one alone. A complaint counts on the day of its coming, too.
+    // A refusal concerns a mail that was not accepted: no figure of responses counts it.
     this.addSql(`create function count_mail_reports() returns trigger language plpgsql as $$
       begin
+        if not exists (select from new_rows where kind <> 'refusal:soft') then return null; end if;
         perform hold_responding_mails(array_agg(send_id), array_agg(seq), true) from new_rows;
         perform add_mail_figures(array_agg(m.send_id), array_agg(m.seq), array_agg(f.figure), array_agg(f.count))
         from (

@@ -149,7 +149,7 @@ export const PERSONAL_DATA = {
     person: ["email"],
     none: ["send_id", "seq", "kind", "team_id", "environment", "resource_id", "count", "first_at", "last_at"],
   },
-  erased_addresses: { none: ["team_id", "environment", "address_hash", "erased_at"] },
+  erased_addresses: { none: ["team_id", "environment", "address_hash", "placeholder", "erased_at"] },
   hit_batches: { none: ["id", "recorded", "updated_at"] },
   idempotency_records: {
     searched: ["payload"],
@@ -264,6 +264,7 @@ export const PERSONAL_DATA = {
       "complaint_rate",
       "ledger_state",
       "pruned_seq",
+      "resume_id",
       "created_at",
       "updated_at",
     ],

@@ -12,21 +12,25 @@ export interface ClassifiedMail {
   kind: ReportKind;
   /** In the order in which the report names them; empty for a mail that is no report. */
   recipients: ReportedRecipient[];
-  /** Texts of the returned mail that may hold its ids: headers and body, bounded. */
+  /** Texts that may hold the returned mail's ids: its headers and body, and the fields of a feedback report, bounded. */
   returned: string;
+  /** Domain of the mail's sender; empty where it names none. */
+  reporter: string;
 }
 
-const NO_REPORT: ClassifiedMail = { kind: "none", recipients: [], returned: "" };
+type Classified = Omit<ClassifiedMail, "reporter">;
+
+const NO_REPORT: Classified = { kind: "none", recipients: [], returned: "" };
 
 const GRAVITY: readonly ReportKind[] = ["complaint", "hard", "soft", "none"];
 
-function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): ClassifiedMail {
+function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): Classified {
   const kind = GRAVITY.find((candidate) => recipients.some((recipient) => recipient.kind === candidate)) ?? "none";
   return { kind, recipients, returned: mail.returned };
 }
 
 /** A report of RFC 5965. */
-function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
+function readFeedback(mail: IncomingMail, text: string): Classified {
   const fields = readFields(text);
   const type = /^[\w-]*/.exec(fields.get("feedback-type")?.toLowerCase() ?? "")?.[0] ?? "";
   if (type === "" || !isComplaint(type)) return { ...NO_REPORT, returned: mail.returned };
@@ -35,10 +39,12 @@ function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   const to = /^to:(.*)$/im.exec(mail.returned)?.[1] ?? "";
   const found = addresses.length > 0 ? addresses : addressesIn(to).slice(0, 1);
   const known = found.length > 0 ? found : [""];
-  return reportOf(
+  const report = reportOf(
     mail,
     known.map((address) => reportedRecipient(address, "complaint", "feedback")),
   );
+  // Original-Mail-From and Original-Envelope-Id (RFC 5965, 3.2): a loop may leave out the header that has them too.
+  return { ...report, returned: `${mail.returned}\n${text}` };
 }
 
 /** Senders of the feedback loop of Outlook.com (JMRP), which returns the mail with a header and no report of RFC 5965. */
@@ -46,7 +52,7 @@ const JMRP_SENDER = /(?:^|[<\s])staff@(?:hotmail|outlook|live|msn)\.com/;
 const JMRP_RECIPIENT = /^x-hmxmroriginalrecipient:\s*(\S+@\S+)/im;
 
 /** A complaint in the format of Microsoft's Junk Email Reporting Program; undefined for any other mail. */
-function readJunkReport(mail: IncomingMail): ClassifiedMail | undefined {
+function readJunkReport(mail: IncomingMail): Classified | undefined {
   if (!JMRP_SENDER.test(`${mail.from} ${mail.header("return-path")}`)) return undefined;
   const own = `X-HmXmrOriginalRecipient: ${mail.header("x-hmxmroriginalrecipient")}`;
   const address = (JMRP_RECIPIENT.exec(own) ?? JMRP_RECIPIENT.exec(mail.returned))?.[1];
@@ -88,7 +94,7 @@ function classifyStatus(
 }
 
 /** A report of RFC 3464. */
-function readStatuses(mail: IncomingMail, text: string): ClassifiedMail {
+function readStatuses(mail: IncomingMail, text: string): Classified {
   const groups = readDeliveryStatus(text);
   const isOnly = groups.length === 1;
   const about = new Map(readRecipients(mail).map((recipient) => [recipient.address, recipient.text]));
@@ -98,7 +104,7 @@ function readStatuses(mail: IncomingMail, text: string): ClassifiedMail {
   );
 }
 
-function readPlainBounce(mail: IncomingMail): ClassifiedMail {
+function readPlainBounce(mail: IncomingMail): Classified {
   const isDelay = saysDelayed(mail.subject, mail.text);
   const named = readRecipients(mail);
   const recipients = named.length > 0 ? named : [{ address: "", text: mail.text }];
@@ -118,7 +124,7 @@ function readPlainBounce(mail: IncomingMail): ClassifiedMail {
   );
 }
 
-function classify(mail: IncomingMail): ClassifiedMail {
+function classify(mail: IncomingMail): Classified {
   const feedback = mail.part("message/feedback-report");
   if (feedback !== undefined) return readFeedback(mail, feedback);
   const statuses = mail.part("message/delivery-status") ?? mail.part("message/global-delivery-status");
@@ -148,5 +154,7 @@ function classify(mail: IncomingMail): ClassifiedMail {
  */
 export async function classifyMail(raw: Uint8Array): Promise<ClassifiedMail> {
   const mail = await parseIncomingMail(raw);
-  return mail === undefined ? NO_REPORT : classify(mail);
+  if (mail === undefined) return { ...NO_REPORT, reporter: "" };
+  const [, reporter = ""] = /@([a-z0-9.-]{1,253})>?\s*$/.exec(mail.from) ?? [];
+  return { ...classify(mail), reporter };
 }

@@ -2,23 +2,27 @@ import { type RawBuilder, sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
+import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import type { Mailed, MailOutcome } from "../mail/outcome.ts";
+import { recordSoftRefusals, type SoftBouncePolicy } from "../reports/record.ts";
 import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
-import { notifyRelay } from "../webhooks/notify-relay.ts";
+import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 import { type OpenedDispatch, SETTLEMENT_EVENTS } from "./lanes.ts";
 import type { StateCounts } from "./ledger.ts";
+import { isSoftRefusal } from "./soft-refusal.ts";
 import type { StagedRecipient } from "./staging.ts";
 
 /** A staged recipient and the outcome of the mail. */
 export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq">>;
 
-export interface DeferralPolicy {
+export interface SettlementPolicy {
   /** Waits before the next try, in seconds; the last one repeats. */
   ladderSeconds: readonly number[];
   /** How long a recipient is tried in all, in seconds. */
   windowSeconds: number;
+  softBounces: SoftBouncePolicy;
 }
 
 /** The state of a row by the outcome of its mail; a DEFERRED one expires once its window has passed. */
@@ -62,14 +66,14 @@ async function settleBatch(
   em: EntityManager,
   dispatch: SettlingDispatch,
   mails: readonly MailedRecipient[],
-  policy: DeferralPolicy,
+  policy: SettlementPolicy,
 ): Promise<StateCounts> {
   if (!dispatch.eventsWanted) {
     const settled = await runSettlement(em, dispatch, mails, policy, false);
     if (settled.length > 0) return countsOf(settled);
   }
   const settled = await runSettlement(em, dispatch, mails, policy, true);
-  if (settled[0]?.recorded) notifyRelay(em);
+  if (settled[0]?.recorded) (em.isInTransaction() ? notifyRelayAfterCommit : notifyRelay)(em);
   return countsOf(settled);
 }
 
@@ -87,7 +91,7 @@ async function runSettlement(
   em: EntityManager,
   dispatch: SettlingDispatch,
   mails: readonly MailedRecipient[],
-  { ladderSeconds, windowSeconds }: DeferralPolicy,
+  { ladderSeconds, windowSeconds }: SettlementPolicy,
   withEvents: boolean,
 ): Promise<Settled[]> {
   const { sendId, accountId, epoch, shared, teamId, environment, resource } = dispatch;
@@ -170,14 +174,8 @@ function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilde
 /** How often a settlement that fell short is made; each time some other statement must have come between. */
 const SHORT_SETTLEMENT_TRIES = 3;
 
-/**
- * Settles many outcomes at once, all of them that are still this attempt's to settle. `settleBatch` finds its rows by
- * their place (ctid). It passes over a row that another statement moves while it waits for that statement's lock (the
- * attempt was presumed dead just then), and the known outcome would be lost. That is rare, and shows in the count: then
- * it is made once more. It touches no row that is settled already or belongs to another attempt.
- * @returns the number of rows that came into each state
- */
-export async function settleOutcomes(...args: Parameters<typeof settleBatch>): Promise<StateCounts> {
+/** Settles a batch, and once more where the settlement fell short of it. */
+async function settleAll(...args: Parameters<typeof settleBatch>): Promise<StateCounts> {
   const [, , mails] = args;
   const counts: StateCounts = {};
   for (let tries = 1, missing = mails.length; ; tries++) {
@@ -187,4 +185,29 @@ export async function settleOutcomes(...args: Parameters<typeof settleBatch>): P
     }
     if (missing <= 0 || tries === SHORT_SETTLEMENT_TRIES) return counts;
   }
+}
+
+/**
+ * Settles many outcomes at once, all of them that are still this attempt's to settle. `settleBatch` finds its rows by
+ * their place (ctid). It passes over a row that another statement moves while it waits for that statement's lock (the
+ * attempt was presumed dead just then), and the known outcome would be lost. That is rare, and shows in the count: then
+ * it is made once more. It touches no row that is settled already or belongs to another attempt.
+ *
+ * Refusals that count like soft bounces are counted in the same transaction, which only a batch with some has.
+ * @returns the number of rows that came into each state
+ */
+export function settleOutcomes(
+  em: EntityManager,
+  dispatch: SettlingDispatch,
+  mails: readonly MailedRecipient[],
+  policy: SettlementPolicy,
+): Promise<StateCounts> {
+  const refused = mails.filter(({ outcome }) => isSoftRefusal(outcome)).map(({ item }) => item.seq);
+  if (refused.length === 0) return settleAll(em, dispatch, mails, policy);
+  return transaction(em, async (tx) => {
+    const counts = await settleAll(tx, dispatch, mails, policy);
+    // Those that were deferred are tried again, unless their time has passed.
+    if (counts.REJECTED || counts.EXPIRED) await recordSoftRefusals(tx, dispatch, refused, policy.softBounces);
+    return counts;
+  });
 }

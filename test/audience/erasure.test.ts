@@ -342,12 +342,14 @@ describe("The erasure of a person", () => {
       const before = await columnsHolding([other]);
       const events = await countOf("webhook_events");
       const hashes = await countOf("erased_addresses");
-      const cutOff = erase(person, {
-        onStep: (step) => {
-          if (step === "bounces, opens and unsubscribes") throw new Error("killed");
-        },
-      });
-      await assert.rejects(cutOff, /killed/);
+      for (const at of ["bounces, opens and unsubscribes", "deliveries of the events"]) {
+        const cutOff = erase(person, {
+          onStep: (step) => {
+            if (step === at) throw new Error("killed");
+          },
+        });
+        await assert.rejects(cutOff, /killed/);
+      }
       const last = await erase(person);
       assert.equal(last.wasErased, true);
       assert.deepEqual(await findPerson(), []);
@@ -397,6 +399,13 @@ describe("The erasure of a person", () => {
       );
       assert.ok(numAffectedRows);
       assert.deepEqual((await erase(makePerson(), { dryRun: true })).rows, []);
+      // Neither are they this person's, when the erasure is repeated, nor those of a person whose erasure is resumed.
+      const repeated = await erase(person);
+      assert.deepEqual([repeated.wasErased, repeated.rows], [true, []]);
+      const next = makePerson();
+      const cutOff = erase(next, { onStep: (step) => assert.notEqual(step, "deliveries of the events") });
+      await assert.rejects(cutOff, /deliveries of the events/);
+      assert.deepEqual((await erase(next)).rows, []);
     });
 
     it("refuses a repeated request with the Idempotency-Key", async () => {

@@ -134,7 +134,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     active_since: AT,
     created_at: AT,
   },
-  erased_addresses: { ...tenant, address_hash: "hash", erased_at: AT },
+  erased_addresses: { ...tenant, address_hash: "hash", placeholder: "erased-0@erased.invalid", erased_at: AT },
   email_accounts: {
     id: "acct_columns",
     ...tenant,
@@ -259,6 +259,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     complaint_rate: 0.0025,
     ledger_state: "NAMELESS",
     pruned_seq: 1,
+    resume_id: "1d2c3b4a-0000-4000-8000-000000000000",
     ...touched,
   },
   send_lanes: {

@@ -173,7 +173,7 @@ describe("A report about a mail", () => {
       { sendId: "send_none", seq: 1, kind: "complaint" },
     ] as const;
     assert.deepEqual(
-      await recordReports(team.em, reports, POLICY, live(team)),
+      await recordReports(team.em, reports, POLICY, { tenant: live(team) }),
       reports.map(() => "not_mailed"),
     );
     assert.deepEqual(await recordedKinds(other, sendId), []);

@@ -16,7 +16,11 @@ import { type StagedRecipient, stageBatch } from "../../domain/sends/staging.ts"
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
 import { makeSender, type Sender, startUntaken } from "../support/sending.ts";
 
-const POLICY = { ladderSeconds: [60], windowSeconds: 3_600 };
+const POLICY = {
+  ladderSeconds: [60],
+  windowSeconds: 3_600,
+  softBounces: { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 },
+};
 const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
 const DEFERRED: MailOutcome = { outcome: "deferred", reason: "temporary_refusal", retry: false };
 const UNBEGUN: MailOutcome = { outcome: "not_attempted", reason: "pool_stopped" };

@@ -30,8 +30,9 @@ ${returned}
 export const HARD = bounce("5.1.1", "550 5.1.1 User unknown");
 export const SOFT = bounce("5.2.2", "552 5.2.2 Mailbox full");
 
-/** A complaint of a feedback loop. */
-export const COMPLAINT = `From: <fbl@provider.example>
+/** A complaint of a feedback loop, with more fields, and the header of the mail that it returns. */
+export const complaint = (fields = "", returned = "Subject: Hello\n"): string =>
+  `From: <fbl@provider.example>
 Subject: report
 MIME-Version: 1.0
 Content-Type: multipart/report; report-type=feedback-report; boundary="b"
@@ -41,12 +42,12 @@ Content-Type: message/feedback-report
 
 Feedback-Type: abuse
 Version: 1
-
+${fields}
 --b
 Content-Type: message/rfc822
 
-Subject: Hello
-
+${returned}
 Hello
 --b--
 `;
+export const COMPLAINT = complaint();

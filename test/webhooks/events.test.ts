@@ -580,7 +580,11 @@ describe("Events of a send", () => {
             eventsWanted,
           },
           [{ item: mail, outcome: { outcome: "sent", reason: "accepted" } }],
-          { ladderSeconds: [1], windowSeconds: 1 },
+          {
+            ladderSeconds: [1],
+            windowSeconds: 1,
+            softBounces: { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 },
+          },
         );
       assert.deepEqual(await settle(), { SENT: 1 });
       assert.deepEqual(
