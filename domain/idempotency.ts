@@ -180,6 +180,33 @@ export async function writeAnswer(
   return numAffectedRows === 1n;
 }
 
+/**
+ * The answer of an attempt that is the JSON of one record. The statement that makes the record writes it, so that effect and
+ * answer take one round trip.
+ */
+export type RecordAnswer = Pick<IdempotencyHandle, keyof IdempotencyHandle> & {
+  /** HTTP status. */
+  status: number;
+  /** The payload up to the record. */
+  before: string;
+  /** The payload behind the record. */
+  after: string;
+};
+
+/**
+ * The first CTE, `claimed`, of a statement that makes a record and writes its answer. It has a row while the attempt holds the
+ * key, which stays locked: the record may be made only then.
+ */
+export const claimHeld = (answer: RecordAnswer): RawBuilder<unknown> => sql`
+  claimed as materialized (select from idempotency_records where ${ofTenant(answer)} and key_hash = ${answer.keyHash}
+    and attempt = ${answer.attempt} and status is null for update)`;
+
+/** The last CTE of such a statement. The CTE `made` before it has the record's JSON as `object`. */
+export const answerWritten = ({ status, before, after, ...handle }: RecordAnswer): RawBuilder<unknown> => sql`
+  answered as (update idempotency_records set status = ${status}, payload = ${before}::text || made.object || ${after}::text,
+    payload_kind = 'payload', request_id = ${handle.requestId} from made
+    where ${ofTenant(handle)} and key_hash = ${handle.keyHash})`;
+
 /** The stored form of a refusal. */
 export interface RefusalFacts {
   code: ErrorCode;

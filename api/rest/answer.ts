@@ -16,6 +16,9 @@ export interface Success {
   neededScopes?: AnyScope | undefined;
 }
 
+/** The `meta` of the answer to a write, besides what its handler adds. */
+export const WRITE_META = { dry_run: false } as const;
+
 /**
  * Makes the answer from a handler's result. A dry run shows its impact alone.
  * @throws {Error} for a dry run without an impact
@@ -36,7 +39,7 @@ export function successOf(
     requestId: ofEffect,
     data,
     id,
-    meta: { ...(kind === "read" ? {} : { dry_run: false }), ...meta },
+    meta: kind === "read" ? { ...meta } : { ...WRITE_META, ...meta },
     facts,
     neededScopes,
   };

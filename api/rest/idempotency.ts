@@ -8,6 +8,7 @@ import {
   inFlight,
   type KeyedRequest,
   openPayload,
+  type RecordAnswer,
   type RefusalFacts,
   type RememberedAnswer,
   refusalAnswer,
@@ -17,7 +18,7 @@ import {
   writeAnswer,
 } from "../../domain/idempotency.ts";
 import type { RequestContext } from "../context.ts";
-import type { Success } from "./answer.ts";
+import { type Success, WRITE_META } from "./answer.ts";
 import { idempotencyPolicy, type RouteDefinition, type RouteMeta } from "./definition.ts";
 import { toApiError } from "./failures.ts";
 import type { RawInput } from "./input.ts";
@@ -112,6 +113,18 @@ export class Replayed extends Error {
 /** A remembered success that is not made from facts. */
 type RememberedPayload = Pick<Success, "data" | "meta" | "neededScopes">;
 
+/** The text of a remembered payload around the JSON of its data. */
+const aroundData = (rest: Omit<RememberedPayload, "data">): [before: string, after: string] => [
+  `{"data":`,
+  `,${JSON.stringify(rest).slice(1)}`,
+];
+
+/** The answer of an atomic handler: a record. */
+export function ownAnswer({ status = 200 }: Pick<RouteDefinition, "status">, handle: IdempotencyHandle): RecordAnswer {
+  const [before, after] = aroundData({ meta: WRITE_META });
+  return { ...handle, status, before, after };
+}
+
 /** Packs a success to be remembered: its payload, encrypted where it holds a secret, or the facts it is made from. */
 export function packAnswer(
   { vault }: Pick<RequestContext, "vault">,
@@ -120,7 +133,8 @@ export function packAnswer(
   { status, data, meta, facts, neededScopes }: Success,
 ): WrittenAnswer {
   if (facts !== undefined) return { status, kind: "facts", payload: JSON.stringify(facts) };
-  const payload = `{"data":${jsonTextOf(data)},${JSON.stringify({ meta, neededScopes } satisfies Omit<RememberedPayload, "data">).slice(1)}`;
+  const [before, after] = aroundData({ meta, neededScopes });
+  const payload = `${before}${jsonTextOf(data)}${after}`;
   return secret
     ? { status, kind: "sealed", payload: sealPayload(vault, handle, payload) }
     : { status, kind: "payload", payload };
@@ -148,7 +162,7 @@ export async function recallAnswer(
   }
   if (!recall) throw new Error(`${method} ${path} cannot make a payload from remembered facts`);
   const data = output.parse(await recall(ctx, JSON.parse(text)));
-  return { requestId, answer: { status, requestId, data, meta: { dry_run: false } } };
+  return { requestId, answer: { status, requestId, data, meta: WRITE_META } };
 }
 
 /**

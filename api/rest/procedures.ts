@@ -162,12 +162,12 @@ class DryRunDone {
 
 /**
  * Runs the effect in a transaction that also remembers the answer, and rolls it back after a failure and on a dry run.
- * An effect that is atomic by itself can do without: begin and commit cost one more round trip.
+ * An effect that is atomic by itself does without: each statement of the transaction costs one more round trip.
  */
 const write: Run = async (route, ctx, input) => {
   const { definition } = route;
   await definition.before?.(ctx, input);
-  if (!ctx.idempotency && !ctx.dryRun && definition.isAtomic?.(input)) return handle(route, ctx, input);
+  if (!ctx.dryRun && definition.isAtomic?.(input)) return handle(route, ctx, input);
   try {
     return await transaction(ctx.em, async (em) => {
       const success = await handle(route, ctx.inside(em), input);
@@ -208,11 +208,11 @@ async function onceUnder(
   raw: RawInput,
   run: (claimed: HandlerContext) => Promise<Success>,
 ): Promise<Success> {
-  const { em } = ctx;
+  const { database } = ctx;
   const request = keyedRequest(ctx, idempotencyKey, definition, raw);
-  const claim = await claimKey(em, request);
+  const claim = await claimKey(database, request);
   if (claim.outcome === "replay") throw new Replayed(await recallAnswer(ctx, definition, request, claim.answer));
-  const stopRenewing = keepClaim(em, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
+  const stopRenewing = keepClaim(database, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
   try {
     return await run(ctx.claimedBy(claim.handle));
   } catch (thrown) {

@@ -9,11 +9,10 @@ import {
   WorkflowUpdateFailedError,
 } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
-import { TypeID } from "typeid-js";
 import type { Tenant } from "../../db/orm.ts";
 import { ApiError, isErrorCode, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import type { IdempotencyHandle } from "../../domain/idempotency.ts";
-import { ID_PREFIX } from "../../domain/ids.ts";
+import { idOfBytes } from "../../domain/ids.ts";
 import { isRefusalReason, Refusal, type RefusalDetails } from "../../domain/sends/refusal.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
@@ -36,7 +35,7 @@ export function previewIdFor({ teamId, environment, keyHash, attempt }: Idempote
   const digest = createHash("sha256")
     .update(JSON.stringify([teamId, environment, keyHash, attempt]))
     .digest();
-  return TypeID.fromUUIDBytes(ID_PREFIX.send, digest.subarray(0, 16)).toString();
+  return idOfBytes("send", digest.subarray(0, 16));
 }
 
 interface UpdateRequest<Args> {
