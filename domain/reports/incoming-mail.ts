@@ -42,13 +42,21 @@ export function bounded(text: string): string {
   return lines.map((line) => line.slice(0, MAX_LINE_CHARS)).join("\n");
 }
 
+const SWAPPED_BYTE_ORDER_MARK = "\ufffe";
+
+/** A text of the character set "UTF-16" begins with its byte order (RFC 2781, 4.3); the parser reads all of them as little-endian. */
+const inByteOrder = (text: string): string =>
+  text.startsWith(SWAPPED_BYTE_ORDER_MARK) ? Buffer.from(text.slice(1), "utf16le").swap16().toString("utf16le") : text;
+
 /** The text of HTML, as rules need it: tags become spaces. */
 const withoutTags = (html: string): string =>
   html
     .slice(0, MAX_TEXT_CHARS)
     .replace(/<(?:br|p|div|tr|li)\b[^<>]*>/gi, "\n")
     .replace(/<[^<>]*>/g, " ")
+    .replace(/&#(\d{1,6});/g, (_, code: string) => String.fromCodePoint(Number(code)))
     .replaceAll("&nbsp;", " ")
+    .replaceAll("&quot;", '"')
     .replaceAll("&lt;", "<")
     .replaceAll("&gt;", ">")
     .replaceAll("&amp;", "&");
@@ -97,7 +105,9 @@ function presentMail({ headers, subject = "", text, html, attachments }: Email, 
     return found && contentOf(found.content);
   };
   const isEmpty = text === undefined && html === undefined && attachments.length === 0;
-  const wholeText = (isEmpty ? bareBody(raw) : text?.trim() ? text : withoutTags(html ?? "")).slice(0, MAX_TEXT_CHARS);
+  const wholeText = (
+    isEmpty ? bareBody(raw) : text?.trim() ? inByteOrder(text) : withoutTags(inByteOrder(html ?? ""))
+  ).slice(0, MAX_TEXT_CHARS);
   const { own, returned } = splitReturned(bounded(wholeText));
   const attached = parts.find(({ mimeType }) => RETURNED_TYPES.has(mimeType));
   const header = (name: string) => headers.find(({ key }) => key === name)?.value.slice(0, MAX_LINE_CHARS) ?? "";
