@@ -69,38 +69,32 @@ const REPEATED_FIELD =
   /^ *(?:to|cc|from|subject|date|sent|message-id|received|x-[\w-]+|[\w-]+-(?:mta|date|recipient|id)) ?:.*$/gim;
 
 /** What a report says of one recipient. */
-interface RecipientWords {
+interface RecipientWords extends Omit<RecipientText, "address" | "quoted"> {
   /** The quoted reply of a server; empty where the report quotes none */
   reply: string;
-  /** The lines that begin with the recipient's address; empty where none does */
-  entry: string;
-  /** All lines that may be about the recipient */
-  lines: string;
   /** Code that the report's status part gives; empty where it gives none */
   status: string;
-  /** The report names no other recipient that the lines could be about. */
+  /** The report names no other recipient that its text could be about. */
   isOnly: boolean;
 }
 
 /**
- * Classifies the reply that a report quotes; where it quotes none, or no rule fits it, the lines around it, the
- * recipient's own first.
+ * Classifies the reply that a report quotes; where it quotes none, or no rule fits it, the lines around it: first those
+ * that begin with the recipient, last those that several recipients share.
  */
-function classifyWords({ reply, entry, lines, status, isOnly }: RecipientWords) {
-  const found = classifyReply(readReply(reply, lines, status));
+function classifyWords({ reply, entry, text, shared, status, isOnly }: RecipientWords) {
+  const found = classifyReply(readReply(reply, text, status));
   if (found.rule !== NO_RULE || (reply !== "" && !isOnly)) return found;
-  for (const words of [entry, lines]) {
-    const read = readReply(words.replace(REPEATED_FIELD, ""), words === entry ? lines : "", status);
-    const around = classifyReply(read);
-    if (around.rule !== NO_RULE) return around;
-  }
-  return found;
+  const words = (lines: string) => lines.replace(REPEATED_FIELD, "");
+  const around = [readReply(words(entry), text, status), readReply(words(text), "", status)];
+  if (shared !== "") around.push(readReply(replyIn(shared) || words(shared), shared, status));
+  return around.map(classifyReply).find(({ rule }) => rule !== NO_RULE) ?? found;
 }
 
 /** @param about the report's text about this recipient */
 function classifyStatus(
   { address, action, status, diagnostic }: StatusGroup,
-  about: Pick<RecipientText, "text" | "entry">,
+  about: Omit<RecipientText, "address">,
   isOnly: boolean,
 ): ReportedRecipient {
   if (SUCCESSES.has(action)) return reportedRecipient(address, "none", `action: ${action}`);
@@ -108,17 +102,18 @@ function classifyStatus(
   // Services that ask an unknown sender to confirm say so in a report: the mail waits for the answer.
   if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none", "challenge");
   // A diagnostic without words gives no reason; the report's text may quote one.
-  const words = /[\p{L}]{3}/u.test(diagnostic) ? diagnostic : `${diagnostic}\n${replyIn(about.text)}`;
-  const found = classifyWords({ reply: words, entry: about.entry, lines: about.text, status, isOnly });
-  return { address, isDelay: false, ...found };
+  const reply = /[\p{L}]{3}/u.test(diagnostic) ? diagnostic : `${diagnostic}\n${about.quoted || replyIn(about.text)}`;
+  return { address, isDelay: false, ...classifyWords({ ...about, reply, status, isOnly }) };
 }
+
+const NO_TEXT: Omit<RecipientText, "address"> = { text: "", entry: "", quoted: "", shared: "" };
 
 /** A report of RFC 3464. */
 function readStatuses(mail: IncomingMail, text: string): ClassifiedMail {
   const groups = readDeliveryStatus(text);
   const isOnly = groups.length === 1;
   const named = new Map(readRecipients(mail).map((recipient) => [recipient.address, recipient]));
-  const unnamed = { text: isOnly ? mail.text : "", entry: "" };
+  const unnamed = { ...NO_TEXT, text: isOnly ? mail.text : "" };
   return reportOf(
     mail,
     groups.map((group) => classifyStatus(group, named.get(group.address) ?? unnamed, isOnly)),
@@ -126,25 +121,27 @@ function readStatuses(mail: IncomingMail, text: string): ClassifiedMail {
 }
 
 function readPlainBounce(mail: IncomingMail): ClassifiedMail {
-  const isDelay = saysDelayed(mail.subject, mail.text);
   const named = readRecipients(mail);
-  const recipients = named.length > 0 ? named : [{ address: "", text: mail.text, entry: "" }];
+  const recipients = named.length > 0 ? named : [{ ...NO_TEXT, address: "", text: mail.text }];
+  if (saysDelayed(mail.subject, mail.text)) {
+    return reportOf(
+      mail,
+      recipients.map(({ address }) => reportedRecipient(address, "soft", "text: delayed")),
+    );
+  }
   const isOnly = recipients.length === 1;
   // Recipients that the text does not name share the whole text, which is classified once.
   const known = new Map<string, ReturnType<typeof classifyWords>>();
-  const classifyText = ({ text, entry }: RecipientText) => {
-    const key = `${entry}\n${text}`;
-    const found = known.get(key) ?? classifyWords({ reply: replyIn(text), entry, lines: text, status: "", isOnly });
+  const classifyText = (about: RecipientText) => {
+    const reply = about.quoted || replyIn(about.text);
+    const key = `${reply}\n${about.text}`;
+    const found = known.get(key) ?? classifyWords({ ...about, reply, status: "", isOnly });
     known.set(key, found);
     return found;
   };
   return reportOf(
     mail,
-    recipients.map((recipient) =>
-      isDelay
-        ? reportedRecipient(recipient.address, "soft", "text: delayed")
-        : { address: recipient.address, isDelay, ...classifyText(recipient) },
-    ),
+    recipients.map((about) => ({ address: about.address, isDelay: false, ...classifyText(about) })),
   );
 }
 

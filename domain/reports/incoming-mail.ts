@@ -23,6 +23,8 @@ const RETURNED_TYPES = new Set(["message/rfc822", "message/global", "text/rfc822
 export interface IncomingMail {
   /** First value of a header, unfolded; empty where there is none. */
   header(name: string): string;
+  /** All values of a header that a program may repeat, separated by commas. */
+  headerList(name: string): string;
   /** Address and name of the sender, in lower case. */
   from: string;
   subject: string;
@@ -111,8 +113,13 @@ function presentMail({ headers, subject = "", text, html, attachments }: Email, 
   const { own, returned } = splitReturned(bounded(wholeText));
   const attached = parts.find(({ mimeType }) => RETURNED_TYPES.has(mimeType));
   const header = (name: string) => headers.find(({ key }) => key === name)?.value.slice(0, MAX_LINE_CHARS) ?? "";
+  const headerList = (name: string) => {
+    const values = headers.filter(({ key }) => key === name).map(({ value }) => value);
+    return values.join(", ").slice(0, MAX_TEXT_CHARS);
+  };
   return {
     header,
+    headerList,
     from: header("from").toLowerCase(),
     subject: subject.slice(0, MAX_LINE_CHARS),
     text: own,

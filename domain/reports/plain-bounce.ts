@@ -108,12 +108,33 @@ export const addressesIn = (text: string): string[] =>
 
 const MAX_ENTRY_LINES = 20;
 
-/** Words of a report about one recipient. */
+/** Lines of a report about one recipient. */
 export interface RecipientText {
   address: string;
+  /** All lines from the one that names it to the next recipient's; all of the report's where it has one recipient. */
   text: string;
-  /** The lines of the text from the one that names the recipient to the next empty one; empty where none names it. */
+  /** Those of the text up to the first empty one; empty where no line names the recipient. */
   entry: string;
+  /** The first reply in the report that names the recipient. Only where the report has several recipients */
+  quoted: string;
+  /** The lines before those of the first recipient. Only where the report has several */
+  shared: string;
+}
+
+/** Lines that continue a reply: neither another one nor about another address. */
+const CONTINUES = /^(?!>>>|<<<|\s*(?:[45]\d{2}[ -]|host |smtp error))[^@]*\S[^@]*$/i;
+const MAX_CONTINUING_LINES = 3;
+
+/** The first reply among the lines that names an address, by that address. */
+function repliesByAddress(lines: readonly string[], mentions: readonly Mention[]): ReadonlyMap<string, string> {
+  const replies = new Map<string, string>();
+  for (const { address, line } of mentions) {
+    if (replies.has(address) || !SMTP_REPLY.test(lines[line] ?? "")) continue;
+    const following = lines.slice(line + 1, line + 1 + MAX_CONTINUING_LINES);
+    const length = following.findIndex((next) => !CONTINUES.test(next));
+    replies.set(address, [lines[line], ...following.slice(0, length < 0 ? undefined : length)].join("\n"));
+  }
+  return replies;
 }
 
 /** Text that may stand before the address on the line that begins a recipient's entry. */
@@ -128,13 +149,19 @@ interface Mention {
   indent: number | undefined;
 }
 
-/** The first address of each line: further addresses are the one before forwarding, or the sender. */
+/** What may stand in a line that lists addresses and says nothing else. */
+const ONLY_SEPARATORS = /^[\s<>,;&"'()[\]*•-]*$/;
+
+/**
+ * The first address of each line: further addresses are the one before forwarding, or the sender. Of a line that only
+ * lists addresses, all of them.
+ */
 function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found: Mention[]; repeated: string[] } {
   const found: Mention[] = [];
   const repeated = new Set<string>();
   for (const [line, text] of lines.entries()) {
     if (!text.includes("@")) continue;
-    const address = addressesIn(text).find((named) => !own.has(named) && !ROLE.test(named));
+    const [address, ...further] = addressesIn(text).filter((named) => !own.has(named) && !ROLE.test(named));
     if (address === undefined) continue;
     const at = text.toLowerCase().indexOf(address);
     const begins = BEFORE_ENTRY.test(text.slice(0, at));
@@ -142,7 +169,11 @@ function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found
     const words = begins ? text.slice(0, at) : text;
     if (OTHER_PERSON.test(words) && !/rcpt/i.test(words)) continue;
     if (!begins && LESS_CERTAIN.test(text)) repeated.add(address);
-    else found.push({ address, line, indent: begins ? text.search(/\S/) : undefined });
+    else {
+      const indent = begins ? text.search(/\S/) : undefined;
+      const listed = ONLY_SEPARATORS.test(text.replace(ADDRESS, "")) ? further : [];
+      found.push(...[address, ...listed].map((named) => ({ address: named, line, indent })));
+    }
     if (found.length + repeated.size >= MAX_MENTIONS) break;
   }
   return { found, repeated: [...repeated] };
@@ -170,7 +201,7 @@ function wholeAmong(addresses: readonly string[]): readonly string[] {
 
 /** The recipients that the text of a report names, each with the lines about it. */
 export function readRecipients(mail: IncomingMail): RecipientText[] {
-  const given = [...new Set(addressesIn(mail.header("x-failed-recipients")))].slice(0, MAX_REPORTED);
+  const given = [...new Set(addressesIn(mail.headerList("x-failed-recipients")))].slice(0, MAX_REPORTED);
   const lines = mail.text.split("\n");
   const { found: mentions, repeated } = mentionsIn(lines, ownAddresses(mail));
   const starts = new Map<string, number>();
@@ -181,19 +212,28 @@ export function readRecipients(mail: IncomingMail): RecipientText[] {
   const quotedTo = /^(?:to|x-original-to|envelope-to):(.*(?:\n[ \t].*)*)/im.exec(mail.returned)?.[1] ?? "";
   const fallback = given.length > 0 ? given : [...new Set([...repeated, ...addressesIn(quotedTo)])];
   const found = (named.length > 0 ? named : fallback).slice(0, MAX_REPORTED);
-  const entryOf = (address: string) => {
-    const start = starts.get(address);
-    if (start === undefined) return "";
-    const length = lines.slice(start, start + MAX_ENTRY_LINES).findIndex((line) => line.trim() === "");
-    return lines.slice(start, start + (length < 0 ? MAX_ENTRY_LINES : length)).join("\n");
-  };
-  if (found.length <= 1) return found.map((address) => ({ address, text: mail.text, entry: entryOf(address) }));
   const ordered = found.toSorted((a, b) => (starts.get(a) ?? 0) - (starts.get(b) ?? 0));
-  return ordered.map((address, i) => {
-    const next = ordered[i + 1];
+  const linesOf = (address: string) => {
     const start = starts.get(address) ?? 0;
-    const end = next === undefined ? lines.length : Math.max(start + 1, starts.get(next) ?? lines.length);
-    return { address, text: lines.slice(start, end).join("\n"), entry: entryOf(address) };
+    const next = ordered.find((other) => (starts.get(other) ?? 0) > start);
+    return lines.slice(start, next === undefined ? lines.length : starts.get(next));
+  };
+  const entryOf = (address: string, about: readonly string[]) => {
+    if (!starts.has(address)) return "";
+    const length = about.slice(0, MAX_ENTRY_LINES).findIndex((line) => line.trim() === "");
+    return about.slice(0, length < 0 ? MAX_ENTRY_LINES : length).join("\n");
+  };
+  const [only] = ordered;
+  if (ordered.length === 1 && only !== undefined) {
+    const entry = entryOf(only, linesOf(only));
+    return [{ address: only, text: mail.text, entry, quoted: "", shared: "" }];
+  }
+  const replies = repliesByAddress(lines, mentions);
+  const shared = lines.slice(0, Math.min(...starts.values(), lines.length)).join("\n");
+  return ordered.map((address) => {
+    const about = linesOf(address);
+    const quoted = replies.get(address) ?? "";
+    return { address, text: about.join("\n"), entry: entryOf(address, about), quoted, shared };
   });
 }
 

@@ -175,8 +175,16 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     name: "too many messages",
     kind: "soft",
     isSendersFault: true,
-    says: /receiving (?:mail|email)s? at a rate|too (?:many|much|fast)|rate[- ]?limit|throttl|(?:exceed|over).{0,30}(?:rate|connections|messages per)|unexpected volume|concurren/,
-    source: "RFC 3463 X.4.5; Gmail and Yahoo SMTP error references",
+    says: /receiving (?:mail|email)s? at a rate|frequency limited|mailbox unavailable or access denied|too (?:many|much|fast)|rate[- ]?limit|throttl|(?:exceed|over).{0,30}(?:rate|connections|messages per)|unexpected volume|concurren/,
+    source:
+      "RFC 3463 X.4.5; Gmail and Yahoo SMTP error references; QQ Mail's list of returned mails (frequency, access denied)",
+  },
+  {
+    name: "refused by the recipient's own rules",
+    kind: "soft",
+    says: /recipient(?:'s|s)? (?:preferences|privacy)|(?:rejected|refused|blocked|denied) by (?:the |this |its )?(?:recipient|user|addressee)s?(?!'|[ -](?:address|domain|server|policy))|(?:user|recipient) (?:refused|rejected) to receive/,
+    source:
+      "RFC 3463 X.7.1; Facebook, SMTP response codes RCP-P2 and RCP-P3; QQ Mail's list of returned mails (rejected by recipients)",
   },
   {
     name: "mailbox unknown by code and words",
@@ -287,7 +295,8 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "host or domain takes no mail, by code",
     kind: "hard",
-    when: ({ code, status }) => code === 556 || (code === 521 && (status === "" || status === "5.3.2")),
+    when: ({ code, status, text }) =>
+      !NAMES_SENDER.test(text) && (code === 556 || (code === 521 && (status === "" || status === "5.3.2"))),
     source: "RFC 7504, replies 521 and 556",
   },
   {

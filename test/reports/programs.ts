@@ -104,6 +104,10 @@ export const eximReport = (reply: string): string =>
     `  ${USER}\n    host mx.example.net [192.0.2.7]\n    SMTP error from remote mail server after RCPT TO:<${USER}>:\n    ${reply}`,
   );
 
+const ONE = "one@example.net";
+const TWO = "two@example.org";
+const RETURNED_OF_TWO = RETURNED.replace(USER, `${ONE}, ${TWO}`);
+
 /** Reports by the name of the program and the failure. */
 export const PROGRAM_MAILS: Record<string, ProgramMail> = {
   "Postfix: unknown local user": hard(
@@ -1151,4 +1155,182 @@ export const PROGRAM_MAILS: Record<string, ProgramMail> = {
   "Sieve: quota": soft(
     `${head({ from: "Mail Delivery Subsystem <postmaster@example.net>", subject: "Rejected: Hello", more: 'Auto-Submitted: auto-replied (rejected)\nContent-Type: multipart/report; report-type=disposition-notification;\n\tboundary="=_b"' })}\n--=_b\nContent-Type: text/plain; charset=utf-8\n\nYour message to <${USER}> was automatically rejected:\nQuota exceeded (mailbox for user is full)\n--=_b\nContent-Type: message/disposition-notification\n\nReporting-UA: mx.example.net; Dovecot Mail Delivery Agent\nOriginal-Recipient: rfc822; ${USER}\nFinal-Recipient: rfc822; ${USER}\nDisposition: automatic-action/MDN-sent-automatically; deleted\n\n--=_b--\n`,
   ),
+  "Exim: two recipients": {
+    raw: plain(
+      "Mailer-Daemon@x.example",
+      "Mail delivery failed: returning message to sender",
+      `This message was created automatically by mail delivery software.\n\nA message that you sent could not be delivered to one or more of its\nrecipients. This is a permanent error. The following address(es) failed:\n\n  ${ONE}\n    SMTP error from remote mail server after RCPT TO:<${ONE}>:\n    host mx [192.0.2.1]: 550 unknown user\n  ${TWO}\n    mailbox is full: retry timeout exceeded\n\n------ This is a copy of the message, including all the headers. ------\n\n${RETURNED_OF_TWO}`,
+      `X-Failed-Recipients: ${ONE},\n ${TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
+  "Exim: two headers": {
+    raw: plain(
+      "Mailer-Daemon@x.example",
+      "Mail delivery failed: returning message to sender",
+      `This message was created automatically by mail delivery software (Exim).\n\nA message that you sent could not be delivered to one or more of its\nrecipients. This is a permanent error. The following address(es) failed:\n\n  ${ONE}\n    Unrouteable address\n  ${TWO}\n    Unrouteable address\n\n------ This is a copy of the message, including all the headers. ------\n\n${RETURNED_OF_TWO}`,
+      `X-Failed-Recipients: ${ONE}\nX-Failed-Recipients: ${TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "hard"],
+    ],
+  },
+  "Sendmail 8.6: two recipients": {
+    raw: plain(
+      "Mail Delivery Subsystem <MAILER-DAEMON@x.example>",
+      "Returned mail: User unknown",
+      `The original message was received at Thu\nfrom x [192.0.2.1]\n\n   ----- The following addresses had delivery problems -----\n<${ONE}>  (unrecoverable error)\n<${TWO}>  (unrecoverable error)\n\n   ----- Transcript of session follows -----\n... while talking to mx.example.net.:\n>>> RCPT To:<${ONE}>\n<<< 550 <${ONE}>... User unknown\n550 <${ONE}>... User unknown\n550 <${TWO}>... Host unknown (Name server: example.org: host not found)\n\n   ----- Original message follows -----\n${RETURNED_OF_TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "hard"],
+    ],
+  },
+  "Postfix before DSN: two recipients": {
+    raw: plain(
+      "MAILER-DAEMON@x.example (Mail Delivery System)",
+      "Undelivered Mail Returned to Sender",
+      `This is the Postfix program at host x.example.\n\nI'm sorry to have to inform you that the message returned\nbelow could not be delivered to one or more destinations.\n\n<${ONE}>: host mx[192.0.2.1] said: 550 5.1.1 <${ONE}> User unknown (in\n    reply to RCPT TO command)\n\n<${TWO}>: host mx[192.0.2.1] said: 552 5.2.2 <${TWO}> full (in\n    reply to RCPT TO command)\n\n${RETURNED_OF_TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
+  "IMail: two recipients": {
+    raw: plain(
+      "Postmaster <postmaster@x.example>",
+      "Undeliverable Mail",
+      `Unknown user: ${ONE}\n\nUser mailbox exceeds allowed size: ${TWO}\n\nOriginal message follows.\n\n${RETURNED_OF_TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
+  "MailMarshal: two recipients": {
+    raw: plain(
+      "postmaster@x.example",
+      'Undeliverable Mail: "Hello"',
+      `Your message:\n   From:    news@sender.example\n   Subject: Hello\n\nCould not be delivered because of\n\n550 5.1.1 User unknown\n\nThe following recipients were affected: \n   ${ONE}\n   ${TWO}\n\nAdditional Information\n======================\nOriginal Sender:    <bounce@sender.example>\n`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "hard"],
+    ],
+  },
+  "GMX: two recipients": {
+    raw: plain(
+      "GMX Mailer Daemon <mailer-daemon@gmx.net>",
+      "Mail delivery failed: returning message to sender",
+      `This message was created automatically by mail delivery software.\n\nA message that you sent could not be delivered to one or more of\nits recipients. This is a permanent error. The following address(es)\nfailed:\n\n"${ONE}":\nSMTP error from remote server after RCPT command:\nhost: mx.example.net\n5.1.1 <${ONE}>... User Unknown\n"${TWO}":\ndelivery retry timeout exceeded\n\n--- The header of the original message is following. ---\n\n${RETURNED_OF_TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
+  "Exchange 5.5: two recipients": {
+    raw: plain(
+      "System Administrator <postmaster@x.example>",
+      "Undeliverable: Hello",
+      `Your message\n\n  To:      ${ONE}; ${TWO}\n  Subject: Hello\n  Sent:    Thu\n\ndid not reach the following recipient(s):\n\n${ONE} on Thu, 29 Apr 2010\n    The recipient name is not recognized\n    MSEXCH:IMS:X:Y:Z 0 (000C05A6) Unknown Recipient\n${TWO} on Thu, 29 Apr 2010\n    The recipient's mailbox is full\n    MSEXCH:IMS:X:Y:Z 0 (000C05A6) 552\n`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
+  "a mail client's server: two recipients": {
+    raw: plain(
+      "MAILER-DAEMON@x.example",
+      "There was an error sending your mail",
+      `Delivery of your message failed. Full details follow:\n\nSubject: 'Hello'\nDate:    'Thu'\n\n2 error(s):\n\nSMTP Server <mx.example.net> rejected recipient <${ONE}> \n  (Error following RCPT command). It responded as follows: [550 5.1.1 User unknown]\nSMTP Server <mx.example.org> rejected recipient <${TWO}> \n  (Error following RCPT command). It responded as follows: [552 5.2.2 Mailbox full]\n`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
+  "Sun Messaging Server: two recipients": {
+    raw: plain(
+      "Internet Mail Delivery <postmaster@x.example>",
+      "Delivery Notification: Delivery has failed",
+      `This report relates to a message you sent with the following header fields:\n\n  Message-id: <1.x@sender.example>\n  To: list@sender.example\n\nYour message cannot be delivered to the following recipients:\n\n  Recipient address: ${ONE}\n  Reason: Remote SMTP server has rejected address\n  Diagnostic code: smtp;550 5.1.1 unknown user\n\n  Recipient address: ${TWO}\n  Reason: Over quota\n`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
+  "Notes: two recipients": {
+    raw: plain(
+      "postmaster@x.example",
+      "DELIVERY FAILURE: User unknown",
+      `------- Failure Reasons  --------\n\nUser not listed in public Name & Address Book\n${ONE}\n\nUser not listed in public Name & Address Book\n${TWO}\n\n------- Returned Message --------\n\n${RETURNED_OF_TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "hard"],
+    ],
+  },
+  "McAfee WebShield: two recipients": {
+    raw: plain(
+      "Mail Delivery System <MAILER-DAEMON@x.example>",
+      "Delivery Status",
+      `--- The following addresses had delivery problems ---\n\n<${ONE}>   (User unknown ${ONE})\n<${TWO}>   (552 Mailbox full)\n\n--------------- Returned Message ---------------\n${RETURNED_OF_TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
+  "au by KDDI: two recipients": {
+    raw: plain(
+      "Postmaster@x.example",
+      "Mail System Error - Returned Mail",
+      `Your mail sent on: Thu, 29 Apr 2010 23:34:45 +0900\n Could not be delivered to: <${ONE}>\n As their mailbox is full.\n\n Could not be delivered to: <${TWO}>\n As there is no such user.\n`,
+    ),
+    wanted: [
+      [ONE, "soft"],
+      [TWO, "hard"],
+    ],
+  },
+  "GroupWise: two recipients": {
+    raw: plain(
+      "Mailer-Daemon@x.example",
+      "Message status - undeliverable",
+      `The message that you sent was undeliverable to the following:\n\t${ONE} (user unknown)\n\t${TWO} (mailbox full)\n\nPossibly truncated original message follows:\n\n${RETURNED_OF_TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
+  "a list of addresses in one line": {
+    raw: plain(
+      "MAILER-DAEMON@x.example",
+      "failure notice",
+      `Your message was not delivered to the following recipients:\n\n${ONE}, ${TWO}\n\nReason: 550 5.1.1 user unknown\n`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "hard"],
+    ],
+  },
+  "Postfix: two members of an alias": {
+    raw: plain(
+      "MAILER-DAEMON@x.example",
+      "Undelivered Mail Returned to Sender",
+      `This is the mail system at host mx.relay.example.\n\n<${ONE}> (expanded from <list@news.example>): unknown user: "one"\n\n<${TWO}> (expanded from <list@news.example>): host said: 552 5.2.2 full\n\n${RETURNED_OF_TWO}`,
+    ),
+    wanted: [
+      [ONE, "hard"],
+      [TWO, "soft"],
+    ],
+  },
 };

@@ -61,7 +61,6 @@ export const UNKNOWN_ADDRESS: readonly string[] = `
 550 Message was not accepted -- invalid mailbox.  Local mailbox %s is unavailable: user not found
 550 5.7.1 No such user!
 550 Mailbox not found. http://service.mail.qq.com/cgi-bin/help?subtype=1&&id=20022&&no=1000728
-550 Mailbox unavailable or access denied
 550 User not found: %s
 550 Invalid User: %s
 550 RP:RCPT user not exist
@@ -457,7 +456,17 @@ export const OTHER_REFUSAL: readonly string[] = `
 550 邮件被拒绝,垃圾邮件
 550 Message considered as spam by recipient's server
 552 5.7.0 This message was blocked because its content presents a potential security issue.
-550 on vacation
+550 Mailbox unavailable or access denied
+550 Sender frequency limited
+550 5.1.1 RCP-P2 http://postmaster.facebook.com/response_codes?ip=192.0.2.1#rcp Refused due to recipient preferences
+550 Mail is rejected by recipients
+550 user is locked
+550 Benutzer hat das Speichervolumen ueberschritten
+550 5.2.1 %s... User is inactive
+552 looping message
+553 host denies the sender
+556 remote ip check error
+554 Message filtered by the recipient's privacy settings
 450 user path no exist
 `
   .trim()
