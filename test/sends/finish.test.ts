@@ -52,7 +52,8 @@ describe("The end of a send", () => {
         const lane = await openDispatch(em(), { sendId, accountId: sender.accountId }, 40_000);
         return lane ?? assert.fail("there is no such lane");
       };
-      const policy = { ladderSeconds: [60], windowSeconds: 3_600 };
+      const softBounces = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
+      const policy = { ladderSeconds: [60], windowSeconds: 3_600, softBounces };
       const dead = await open();
       const [last, ...others] = (await stageBatch(em(), dead, { afterSeq: 0, limit: 3 })).recipients.toReversed();
       assert.ok(last);
