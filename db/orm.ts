@@ -15,7 +15,14 @@ import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
 import { prepareNamed } from "./named-statements.ts";
-import { type ConnectionPool, limitSession, reclaimLostConnections, type WorkKind } from "./pool.ts";
+import {
+  answerLimitMs,
+  type ConnectionPool,
+  KEEP_ALIVE,
+  limitSession,
+  reclaimLostConnections,
+  type WorkKind,
+} from "./pool.ts";
 import { ensureRole, grantAccess, loginOf } from "./roles.ts";
 import type { Tenant } from "./tenant.ts";
 
@@ -66,12 +73,17 @@ export interface DatabaseOptions {
   poolMax?: number;
   /** Decides how long a statement may take; `command` unless given. */
   work?: WorkKind;
+  /** How long the answer to a statement is waited for, in ms; as the work allows unless given. */
+  answerMs?: number | undefined;
   /** Is given the pool, to watch it. */
   onPool?: (pool: ConnectionPool) => void;
   onConnect?: OnConnect;
 }
 
-const ormConfig = (databaseUrl: string, { poolMax = 10, work = "command", onPool, onConnect }: DatabaseOptions) =>
+const ormConfig = (
+  databaseUrl: string,
+  { poolMax = 10, work = "command", answerMs = answerLimitMs(work), onPool, onConnect }: DatabaseOptions,
+) =>
   defineConfig({
     clientUrl: databaseUrl,
     entities: [...entities],
@@ -83,7 +95,8 @@ const ormConfig = (databaseUrl: string, { poolMax = 10, work = "command", onPool
     driverOptions: {
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
-      keepAlive: true,
+      ...KEEP_ALIVE,
+      ...(answerMs !== undefined && { query_timeout: answerMs }),
       // A statement is sent when it is there, and does not wait for the answers to those before it.
       pipeline: true,
       onConnect: async (client: ClientBase) => {
