@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { pino } from "pino";
 import { createSendActivities } from "../../activities/sends.ts";
+import { Progress } from "../../config/progress.ts";
 import { type MikroORM, openDatabase } from "../../db/orm.ts";
 import { makeSender, startTomorrow } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -17,7 +18,7 @@ describe("The log of a send", () => {
     const lines: Record<string, unknown>[] = [];
     const log = pino({ base: null, timestamp: false }, { write: (line) => lines.push(JSON.parse(line)) });
     const steps = createSendActivities({
-      ...{ env, orm, vault: sender.vault, log, workerId: "test" },
+      ...{ env, orm, vault: sender.vault, log, workerId: "test", progress: new Progress() },
       ...{ stopping: new AbortController().signal, countMails: () => {} },
       ...{ countAttempts: () => {}, countRelayFailure: () => {} },
     });
