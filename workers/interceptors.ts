@@ -43,7 +43,7 @@ export function failuresToCodes(log: Logger): (context: Context) => { inbound: A
 /** How much longer than its time an activity may run. Temporal has given it up by then, and it keeps a slot of the process. */
 const OVERTIME_MS = 30_000;
 
-/** Watches each activity: one that runs on although its time is over has hung. */
+/** Watches each activity: one that runs on although its time has passed has hung. */
 export function watchActivities(
   progress: Progress,
 ): (context: Context) => { inbound: ActivityInboundCallsInterceptor } {

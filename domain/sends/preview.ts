@@ -50,7 +50,7 @@ export interface ResolvedPreview extends PassedGates {
  * Resolves the facts of a preview. Refusals come in the order of `checkDraft`, then `checkGates`.
  * @param planLimitMs how long the recipients may take to be counted
  * @param keep keeps the result, in the transaction that found it; without it nothing is written
- * @throws {ApiError} the first refusal that applies; `filter_unsupported` also when the time is over
+ * @throws {ApiError} the first refusal that applies; `filter_unsupported` also when the time has passed
  */
 export async function resolvePreview(
   em: EntityManager,

@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import type { Socket } from "node:net";
+import { sql } from "kysely";
 import { pino } from "pino";
 import { serveHealth } from "../../config/health.ts";
 import { Progress } from "../../config/progress.ts";
-import { type MikroORM, openDatabase } from "../../db/orm.ts";
+import { type EntityManager, kysely, type MikroORM, openDatabase } from "../../db/orm.ts";
 import { answerLimitMs, type ConnectionPool, STATEMENT_SECONDS } from "../../db/pool.ts";
+import { limitStatements } from "../../db/prepared.ts";
+import { transaction } from "../../db/transaction.ts";
 import { isUnreachable } from "../../db/unreachable.ts";
 import { watchActivities } from "../../workers/interceptors.ts";
 import { OutboxRelay } from "../../workers/outbox-relay.ts";
@@ -47,6 +50,20 @@ describe("While the network to Postgres is silent", () => {
       }
       proxy.heal();
       await eventually(async () => (await select(orm)).length === 1, { what: "another connection" });
+    } finally {
+      await orm.close(true);
+    }
+  });
+
+  it("a statement is waited for as long as its transaction lets it take", async () => {
+    const orm = await openDatabase(url, { poolMax: 1, answerMs: ANSWER_MS });
+    const sleep = (em: EntityManager) => sql`select pg_sleep(${(2 * ANSWER_MS) / 1_000}::int)`.execute(kysely(em));
+    try {
+      await transaction(orm.em, async (tx) => {
+        await limitStatements(tx, 5 * ANSWER_MS);
+        await sleep(tx);
+      });
+      await assert.rejects(sleep(orm.em.fork()), isUnreachable, "the next one is waited for as any other");
     } finally {
       await orm.close(true);
     }
