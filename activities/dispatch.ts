@@ -33,6 +33,9 @@ const POLICY_REFUSALS_TO_PAUSE = 20;
 /** How soon a lane asks again for an account whose connections other workers hold. */
 const CONNECTIONS_BUSY_MS = 1_000;
 
+/** How long a slice waits for Postgres in all: it is tried for two minutes, and each try may take one. */
+const OUTAGE_LIMIT_MS = 240_000;
+
 /**
  * Slices of one team that a process mails at once. Each takes one of the process's slots for activities, for as long as
  * its relay takes to answer: more of them would make the sends of other teams wait for a slow relay.
@@ -88,9 +91,19 @@ export function createDispatchActivities(deps: ActivityDeps): DispatchActivities
   });
   const messages = new ComposedMessages();
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
-  const mail = (slice: SliceInput) => dispatchSlice(deps, pools, messages, slice);
+  // The longest that a slice waits for one mail, or for Postgres while that is away.
+  const limitMs = 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS) + OUTAGE_LIMIT_MS;
+  const mail = async (slice: SliceInput, report: (mailed: number) => void) => {
+    const watched = deps.progress.watch("slice", limitMs);
+    const onMailed = (mailed: number) => {
+      watched.moved();
+      report(mailed);
+    };
+    return dispatchSlice(deps, pools, messages, slice, onMailed).finally(watched.end);
+  };
   return {
-    dispatchSlice: (slice) => whileBeating(() => slots.run(slice.teamId, () => mail(slice), noSlot)),
+    dispatchSlice: (slice) =>
+      whileBeating((report) => slots.run(slice.teamId, () => mail(slice, (mailed) => report({ mailed })), noSlot)),
     close: () => pools.close(),
   };
 }
@@ -100,6 +113,7 @@ async function dispatchSlice(
   pools: AccountPools,
   messages: ComposedMessages,
   slice: SliceInput,
+  onMailed: (mailed: number) => void,
 ): Promise<SliceResult> {
   const em = deps.orm.em.fork();
   // A staged row is begun within one deadline and in flight for another.
@@ -120,7 +134,7 @@ async function dispatchSlice(
     return { mailed: 0, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
-    const mailing = await mailSlice(deps, em, messages, dispatch, account);
+    const mailing = await mailSlice(deps, em, messages, dispatch, account, onMailed);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing);
     await closeDispatch(em, dispatch, afterSeq);
     if (mailing.end.ended === "account_failure") {
@@ -153,6 +167,7 @@ async function mailSlice(
   messages: ComposedMessages,
   dispatch: OpenedDispatch,
   { pool, inFlight }: AccountPool,
+  onMailed: (mailed: number) => void,
 ): Promise<Mailing> {
   const content = await readContent(em, dispatch);
   const fill = await composeMails(deps, messages, dispatch, content);
@@ -175,6 +190,7 @@ async function mailSlice(
   try {
     for await (const mailed of mails) {
       await settler.settle(mailed);
+      onMailed(settler.mailed);
       if (mails.stopped || settler.failed) ended.abort();
     }
   } finally {

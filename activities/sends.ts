@@ -11,16 +11,25 @@ import {
   type SendState,
   type SettledSend,
 } from "../domain/sends/lifecycle.ts";
-import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
+import { PlanTooSlow, type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import { closeReview } from "../domain/sends/review.ts";
 import { logMove } from "../domain/sends/send-log.ts";
 import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
+import { LongPlans } from "./long-plans.ts";
+
+/**
+ * How long the recipients of a preview may be counted in the task of its workflow, which saves a round trip. Longer, and the
+ * task itself would take too long: the preview gets an activity of its own.
+ */
+const QUICK_PLAN_MS = 2_000;
 
 /** Changes and reads of Postgres for the workflow of a send. Each may run twice, and has its effect once. */
 export interface SendActivities {
-  writePreview(request: PreviewRequest): Promise<void>;
+  /** Writes a preview whose recipients are quickly counted; else `slow`, and `writeLongPreview` writes it. */
+  writePreview(request: PreviewRequest): Promise<"written" | "slow">;
+  writeLongPreview(request: PreviewRequest): Promise<void>;
   confirmSend(request: ConfirmRequest): Promise<void>;
   voidPreview(previewId: string): Promise<boolean>;
   readSend(sendId: string): Promise<SendState | undefined>;
@@ -38,8 +47,10 @@ export interface SendActivities {
   closeReview(sendId: string): Promise<void>;
 }
 
-export function createSendActivities({ orm, countMails, log }: ActivityDeps): SendActivities {
+export function createSendActivities({ orm, env, countMails, log }: ActivityDeps): SendActivities {
   const em = () => orm.em.fork();
+  const planLimitMs = env.PLAN_SECONDS * 1_000;
+  const longPlans = new LongPlans();
   /** Logs a change, and leaves the part for the log out of the workflow's history. */
   const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {
     const { from, ...changed } = await change;
@@ -49,10 +60,20 @@ export function createSendActivities({ orm, countMails, log }: ActivityDeps): Se
   };
   const close = async (sendId: string) => countMails({ UNKNOWN: await closeLost(em(), sendId) });
   return {
-    writePreview: (request) => writePreview(em(), request),
+    writePreview: async (request) => {
+      try {
+        await writePreview(em(), request, Math.min(QUICK_PLAN_MS, planLimitMs));
+        return "written";
+      } catch (error) {
+        if (error instanceof PlanTooSlow) return "slow";
+        throw error;
+      }
+    },
+    writeLongPreview: (request) =>
+      whileBeating(() => longPlans.run(request.teamId, () => writePreview(em(), request, planLimitMs))),
     confirmSend: (request) =>
       whileBeating(async () => {
-        await confirmSend(em(), request);
+        await confirmSend(em(), request, planLimitMs);
         logMove(log, { sendId: request.previewId, teamId: request.teamId, status: "SCHEDULED" });
       }),
     voidPreview: (previewId) => voidPreview(em(), previewId),

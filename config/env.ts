@@ -110,6 +110,12 @@ const settings = z.object({
   RATE_LIMIT_PER_MINUTE: integer(1, 1_000_000_000).default(600),
   /** Failed authentications of one address, or one IPv6 network of 64 bits, in a minute. */
   FAILED_AUTHENTICATIONS_PER_MINUTE: integer(1, 1_000_000_000).default(120),
+  /** How long the API waits for a preview, in milliseconds; one that takes longer continues, and a retry finds it. */
+  PREVIEW_WAIT_MS: integer(100, 60_000).default(10_000),
+  /** The same for a confirm, which copies the recipients. */
+  CONFIRM_WAIT_MS: integer(100, 60_000).default(60_000),
+  /** How long the recipients of a send may take to be counted, and then to be copied, in seconds. */
+  PLAN_SECONDS: integer(1, 1_500).default(900),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
   /** Folder in which the API keeps opens and clicks until Postgres has them; unless set, they are lost when it dies. */

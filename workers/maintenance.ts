@@ -8,6 +8,7 @@ import {
 import { sendDueConfirmations } from "../activities/confirmations.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { sendDueNotices } from "../activities/webhooks/notices.ts";
+import { STATEMENT_SECONDS } from "../db/pool.ts";
 import { foldChanges } from "../domain/analytics/fold.ts";
 import { refreshDueStatuses } from "../domain/audience/email-status.ts";
 import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, TASK_QUEUES } from "../workflows/ids.ts";
@@ -24,6 +25,8 @@ const RECONCILE_EVERY_MS = 60_000;
 const ACCOUNT_CHECKS_EVERY_MS = 60_000;
 /** How often rows whose time has passed are looked for. */
 const RETENTION_EVERY_MS = 60_000;
+/** How long a loop may go without a pass that succeeds: its longest statement, and a minute. */
+const PASS_LIMIT_MS = (STATEMENT_SECONDS.maintenance + 60) * 1_000;
 /** Addresses of contacts that one transaction looks at. */
 const EMAIL_STATUSES = 1_000;
 /** Changes of figures that one statement adds to those of their days. */
@@ -98,14 +101,16 @@ export function startMaintenance(deps: ActivityDeps): { connected(client: Client
 }
 
 async function repeat(
-  { log, stopping }: ActivityDeps,
+  { log, stopping, progress }: ActivityDeps,
   task: string,
   everyMs: number,
   work: () => Promise<unknown>,
 ): Promise<void> {
+  const watched = progress.watch(task, everyMs + PASS_LIMIT_MS);
   while (!stopping.aborted) {
     try {
       await work();
+      watched.moved();
     } catch (error) {
       log.error({ task, err: error }, "maintenance failed; tried again later");
     }

@@ -12,6 +12,8 @@ export interface Success {
   meta: Record<string, unknown>;
   /** Remembered under the Idempotency-Key instead of `data`. */
   facts?: unknown;
+  /** The transaction of its effect has remembered it. */
+  isRemembered?: true;
   /** Scopes, one of which a caller needs for a replay besides the route's. */
   neededScopes?: AnyScope | undefined;
 }
@@ -33,10 +35,11 @@ export function successOf(
     return { status: 200, requestId, data: null, meta: { dry_run: true, impact: result.impact } };
   }
   if (!("data" in result)) throw new Error(`${method} ${path} gave no payload`);
-  const { data, id, meta, facts, neededScopes, requestId: ofEffect = requestId } = result;
+  const { data, id, meta, facts, neededScopes, requestId: ofEffect } = result;
   return {
     status,
-    requestId: ofEffect,
+    requestId: ofEffect ?? requestId,
+    ...(ofEffect !== undefined && { isRemembered: true }),
     data,
     id,
     meta: kind === "read" ? { ...meta } : { ...WRITE_META, ...meta },

@@ -61,7 +61,7 @@ export interface Ok<T> {
   facts?: unknown;
   /** Scopes, one of which the request needed besides the route's: a replay needs one of them too. Not beside `facts`. */
   neededScopes?: AnyScope | undefined;
-  /** The id of the request that had the effect, where that was an earlier one. */
+  /** Where the transaction of the effect has remembered the answer: the id of its request, which may be an earlier one. */
   requestId?: string;
 }
 

@@ -4,6 +4,7 @@ import { requireScope } from "../../domain/access/access.ts";
 import type { HeaderValues } from "../../domain/access/authenticate.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import {
+  findAnswer,
   type IdempotencyHandle,
   inFlight,
   type KeyedRequest,
@@ -168,23 +169,43 @@ export async function recallAnswer(
 /**
  * Remembers a refusal under the key, or gives the key back after a failure. The handler's transaction is rolled back by
  * now.
- * @throws {ApiError} `request_in_flight` when another attempt has taken the key over
+ * @returns false when the attempt does not hold the key: another one has taken it over, or the work is under way still, or
+ * has written its answer
  */
-export async function settleFailure(
+async function settleFailure(
   { em, log }: Pick<RequestContext, "em" | "log">,
   { kind }: RouteDefinition,
   handle: IdempotencyHandle,
   thrown: unknown,
-): Promise<void> {
+): Promise<boolean> {
   const refusal = toApiError(thrown);
-  const isWorkflow = kind === "workflow";
-  if (isRememberedCode(refusal.code)) {
-    const written = await writeAnswer(em, handle, refusalAnswer(refusal));
-    if (!written && !isWorkflow) throw inFlight();
-    return;
-  }
+  if (isRememberedCode(refusal.code)) return writeAnswer(em, handle, refusalAnswer(refusal));
   const to = hasBegun(refusal.code) ? "same" : "any";
   // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
-  const attempt = isWorkflow && refusal.status >= 500 ? "same" : "new";
-  await releaseKey(em, handle, { to, attempt }).catch((cause) => log.warn({ err: cause }, "key not released"));
+  const attempt = kind === "workflow" && refusal.status >= 500 ? "same" : "new";
+  try {
+    return await releaseKey(em, handle, { to, attempt });
+  } catch (cause) {
+    log.warn({ err: cause }, "key not released");
+    return true;
+  }
+}
+
+/**
+ * Ends a request that failed. The answer that another attempt of it has written meanwhile goes before its own failure:
+ * a client that asks again would get that one too.
+ * @throws {Replayed} the answer of another attempt
+ * @throws {ApiError} `request_in_flight` instead of a refusal that could not be remembered; else what was thrown
+ */
+export async function failUnder(
+  ctx: RequestContext,
+  definition: RouteDefinition,
+  request: KeyedRequest,
+  handle: IdempotencyHandle,
+  thrown: unknown,
+): Promise<never> {
+  if (await settleFailure(ctx, definition, handle, thrown)) throw thrown;
+  const answer = await findAnswer(ctx.em, request);
+  if (answer) throw new Replayed(await recallAnswer(ctx, definition, request, answer));
+  throw isRememberedCode(toApiError(thrown).code) ? inFlight() : thrown;
 }

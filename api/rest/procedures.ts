@@ -10,7 +10,7 @@ import type { Call, RequestContext } from "../context.ts";
 import { type Success, successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { HandlerContext } from "./handler-context.ts";
-import { keyedRequest, packAnswer, Replayed, readIdempotencyKey, recallAnswer, settleFailure } from "./idempotency.ts";
+import { failUnder, keyedRequest, packAnswer, Replayed, readIdempotencyKey, recallAnswer } from "./idempotency.ts";
 import { completeInput, parserOf, type RawInput } from "./input.ts";
 import { Turns } from "./turns.ts";
 import { readVersion, VERSION_HEADER } from "./versions.ts";
@@ -192,10 +192,11 @@ const workflow: Run = async (route, ctx, input) => {
   const { definition } = route;
   await definition.before?.(ctx, input);
   const success = await handle(route, ctx, input);
-  const { idempotency } = ctx;
-  // Changes nothing where the activity has written the answer with the effect.
-  if (idempotency) await writeAnswer(ctx.em, idempotency, packAnswer(ctx, definition, idempotency, success));
-  return success;
+  const { idempotency, em } = ctx;
+  if (!idempotency || success.isRemembered) return success;
+  if (await writeAnswer(em, idempotency, packAnswer(ctx, definition, idempotency, success))) return success;
+  // Another attempt has taken the key over: its answer is the one to give.
+  throw inFlight();
 };
 
 const RUN: Record<RouteKind, Run> = { read: handle, write, workflow };
@@ -216,8 +217,7 @@ async function onceUnder(
   try {
     return await run(ctx.claimedBy(claim.handle));
   } catch (thrown) {
-    await settleFailure(ctx, definition, claim.handle, thrown);
-    throw thrown;
+    return await failUnder(ctx, definition, request, claim.handle, thrown);
   } finally {
     stopRenewing();
   }

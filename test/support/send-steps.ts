@@ -1,5 +1,6 @@
 import { type DestinationStream, pino } from "pino";
 import { createSendActivities, type SendActivities } from "../../activities/sends.ts";
+import { Progress } from "../../config/progress.ts";
 import { type MikroORM, openDatabase } from "../../db/orm.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { stack } from "./stack.ts";
@@ -13,7 +14,7 @@ export async function openSendSteps(
   const orm = await openDatabase(env.DATABASE_URL, { poolMax: 2 });
   const log = pino({ base: null, timestamp: false }, lines);
   const steps = createSendActivities({
-    ...{ env, orm, vault, log, workerId: "test" },
+    ...{ env, orm, vault, log, workerId: "test", progress: new Progress() },
     ...{ stopping: new AbortController().signal, countMails: () => {} },
     ...{ countAttempts: () => {}, countRelayFailure: () => {} },
   });
