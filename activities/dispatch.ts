@@ -1,4 +1,5 @@
 import { Context } from "@temporalio/activity";
+import type { Env } from "../config/env.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { openTokenPost } from "../domain/account-tokens.ts";
 import { errorPolicyOf, isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts.ts";
@@ -12,8 +13,8 @@ import {
   type Lane,
   type OpenedDispatch,
   openDispatch,
+  readDue,
   readRemaining,
-  requeueDue,
 } from "../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
 import { logMove } from "../domain/sends/send-log.ts";
@@ -135,7 +136,7 @@ async function dispatchSlice(
   }
   try {
     const mailing = await mailSlice(deps, em, messages, dispatch, account, onMailed);
-    const { afterSeq, ...next } = await nextStep(em, dispatch, mailing);
+    const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, afterSeq);
     if (mailing.end.ended === "account_failure") {
       const { sendId, accountId, teamId } = dispatch;
@@ -171,13 +172,23 @@ async function mailSlice(
 ): Promise<Mailing> {
   const content = await readContent(em, dispatch);
   const fill = await composeMails(deps, messages, dispatch, content);
-  const afterSeq = (await requeueDue(em, dispatch)) ?? dispatch.afterSeq;
+  const due = await readDue(em, dispatch, deps.env.DISPATCH_SLICE_ROWS);
 
   const ended = new AbortController();
   const deadline = AbortSignal.timeout(deps.env.DISPATCH_SLICE_MS);
   const signal = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline, ended.signal]);
   const allowance = new Allowance(em, dispatch.accountId, content.limits, inFlight);
-  const stager = new Stager({ deps, em, dispatch, allowance, afterSeq, batchSize: () => pool.connections, signal });
+  const { afterSeq } = dispatch;
+  const stager = new Stager({
+    deps,
+    em,
+    dispatch,
+    allowance,
+    afterSeq,
+    due,
+    batchSize: () => pool.connections,
+    signal,
+  });
   const settler = new Settler({ deps, em, dispatch, allowance });
   // A process that was suspended and resumes long after must not begin staged rows: another may have them by now.
   const staleAfterMs = messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
@@ -205,22 +216,30 @@ async function mailSlice(
   }
   settler.assertSettled();
   if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch);
-  const { firstReturnedSeq } = settler;
+  const { firstReturnedSeq, hasReturned } = settler;
   return {
     end: mails.end,
     mailed: settler.mailed,
     afterSeq: Math.min(stager.afterSeq, (firstReturnedSeq ?? Number.POSITIVE_INFINITY) - 1),
-    returned: firstReturnedSeq !== undefined,
+    returned: hasReturned,
     exhausted: stager.exhausted,
     limitWaitMs: stager.limitWaitMs,
   };
 }
+
+/** Longest time for which a deferred recipient that is due waits for others, so that a slice mails many of them. */
+const LONGEST_GATHER_MS = 30_000;
+
+/** The same for the deferrals of these settings, in ms: a tenth of their shortest wait at most. */
+const gatherMs = ({ DEFERRAL_LADDER_SECONDS: waits }: Env): number =>
+  Math.min(LONGEST_GATHER_MS, 100 * Math.min(...waits));
 
 /** @returns the workflow's next step, and the `seq` after which the lane's next attempt begins to stage */
 async function nextStep(
   em: EntityManager,
   dispatch: OpenedDispatch,
   { end, afterSeq, exhausted, limitWaitMs }: Mailing,
+  gatherMs: number,
 ): Promise<Next & { afterSeq: number }> {
   if (end.ended === "account_failure") {
     const { reason, temporary, response } = end.failure;
@@ -233,7 +252,7 @@ async function nextStep(
   if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, byLimit: true, afterSeq };
   if (!exhausted) return { next: "continue", afterSeq };
   // Nothing was staged: because nothing is left, or because the send or its account must not continue.
-  const remaining = await readRemaining(em, dispatch);
+  const remaining = await readRemaining(em, dispatch, gatherMs);
   switch (remaining.left) {
     case "stopped":
       return { next: "stopped", afterSeq };

@@ -19,6 +19,7 @@ export class Settler {
   readonly #policy: SettlementPolicy;
   #mailed = 0;
   #accepted = false;
+  #hasReturned = false;
   #firstReturnedSeq: number | undefined;
   #failure: { error: unknown } | undefined;
 
@@ -42,7 +43,12 @@ export class Settler {
     return this.#accepted;
   }
 
-  /** The first row that went back in the queue. */
+  /** Rows went back unbegun. */
+  get hasReturned(): boolean {
+    return this.#hasReturned;
+  }
+
+  /** The first row that went back in the queue: one that was deferred before is found by its due time. */
   get firstReturnedSeq(): number | undefined {
     return this.#firstReturnedSeq;
   }
@@ -79,7 +85,8 @@ export class Settler {
     for (const { item, outcome } of mails) {
       if (outcome.outcome === "account_failure" || outcome.outcome === "not_attempted") {
         returned.set(item.share, (returned.get(item.share) ?? 0) + 1);
-        this.#firstReturnedSeq = Math.min(this.#firstReturnedSeq ?? item.seq, item.seq);
+        this.#hasReturned = true;
+        if (!item.wasDeferred) this.#firstReturnedSeq = Math.min(this.#firstReturnedSeq ?? item.seq, item.seq);
       } else {
         this.#mailed++;
         if (outcome.outcome === "sent") this.#accepted = true;

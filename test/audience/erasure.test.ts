@@ -30,6 +30,7 @@ import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { scopesBesideSending, type TestTeam, unique } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import {
   beginToday,
   caughtMails,
@@ -43,8 +44,6 @@ import {
 import { recordSend } from "../support/sends.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { listen } from "../webhooks/outbox.ts";
-
-const POLICY = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
 
 /** A person, with the address as clients spell it and as rows compare it. */
 interface Person {
@@ -264,9 +263,9 @@ describe("The erasure of a person", () => {
       { ...hit, kind: "clicked", url: "https://example.com/" },
     ]);
     for (const kind of ["bounce:hard", "bounce:soft", "complaint"] as const) {
-      await recordReports(team.em, [{ ...mail, kind }], POLICY);
+      await recordReports(team.em, [{ ...mail, kind }], SOFT_BOUNCE_POLICY);
     }
-    await recordReports(team.em, [{ sendId, seq: 8, kind: "bounce:soft" }], POLICY);
+    await recordReports(team.em, [{ sendId, seq: 8, kind: "bounce:soft" }], SOFT_BOUNCE_POLICY);
     await transaction(team.em, (em) => unsubscribe(em, mail, "link"));
     await created("/suppressions", { emails: [person.spelled, "manual@example.com"] });
 

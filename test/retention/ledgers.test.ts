@@ -17,13 +17,13 @@ import { mailed, reasonOf } from "../reports/mails.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
 import { backdoor, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import { prune } from "../support/retention.ts";
 import { anotherNewsletter, makeSender, preview } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
 /** Shorter times than those of the stack, which prunes too: a send that ended 70 days ago is due here alone. */
 const SHORT = { LEDGER_DAYS: 60, LEDGER_NAMES_DAYS: 30 };
-const POLICY = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
 const AT = "2026-03-01T10:00:00Z";
 
 describe("The ledger of a send that has ended", () => {
@@ -46,7 +46,7 @@ describe("The ledger of a send that has ended", () => {
   const rowsOf = (sendId: string) =>
     db().selectFrom("send_recipients").selectAll().where("send_id", "=", sendId).orderBy("seq").execute();
   const bounced = (mail: MailRef, kind: MailReport["kind"] = "bounce:hard") =>
-    recordReport(team.em.fork(), { ...mail, kind }, POLICY);
+    recordReport(team.em.fork(), { ...mail, kind }, SOFT_BOUNCE_POLICY);
   const pruneLedgers = (options: Parameters<typeof prune>[1] = {}) => prune(SHORT, { prunings: LEDGERS, ...options });
 
   /** A send with each kind of response to its mails. */

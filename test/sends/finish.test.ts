@@ -7,6 +7,7 @@ import { closeReview } from "../../domain/sends/review.ts";
 import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { stageBatch } from "../../domain/sends/staging.ts";
 import { eventually } from "../support/eventually.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import {
   credits,
   ledgerStates,
@@ -52,8 +53,7 @@ describe("The end of a send", () => {
         const lane = await openDispatch(em(), { sendId, accountId: sender.accountId }, 40_000);
         return lane ?? assert.fail("there is no such lane");
       };
-      const softBounces = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
-      const policy = { ladderSeconds: [60], windowSeconds: 3_600, softBounces };
+      const policy = { ladderSeconds: [60], windowSeconds: 3_600, softBounces: SOFT_BOUNCE_POLICY };
       const dead = await open();
       const [last, ...others] = (await stageBatch(em(), dead, { afterSeq: 0, limit: 3 })).recipients.toReversed();
       assert.ok(last);

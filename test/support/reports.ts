@@ -1,6 +1,9 @@
 /** The domain of return paths. */
 export const RETURN_PATH_DOMAIN = "bounces.example.com";
 
+/** When soft bounces suppress an address, as by default. */
+export const SOFT_BOUNCE_POLICY = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
+
 /** A notification that a server sends when it cannot deliver. */
 export const bounce = (status: string, diagnostic: string, returned = "Subject: Hello\n\nHello"): string =>
   `From: <MAILER-DAEMON@relay.example>

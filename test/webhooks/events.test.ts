@@ -21,6 +21,7 @@ import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { KINDS } from "../support/kinds.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import {
   type AnySender,
   idOf,
@@ -583,7 +584,7 @@ describe("Events of a send", () => {
           {
             ladderSeconds: [1],
             windowSeconds: 1,
-            softBounces: { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 },
+            softBounces: SOFT_BOUNCE_POLICY,
           },
         );
       assert.deepEqual(await settle(), { SENT: 1 });

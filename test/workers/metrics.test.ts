@@ -5,6 +5,7 @@ import { sql } from "kysely";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { parse } from "yaml";
+import { Progress } from "../../config/progress.ts";
 import { OUTCOMES, type SendStatus } from "../../db/entities/send.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
@@ -573,7 +574,15 @@ describe("Metrics from Postgres", () => {
     let failures = 0;
     const { env } = await stack();
     const { registry } = createMetrics("webhooks", () => true);
-    const deps = { env, orm, log, vault: openVault(env), workerId: "test", stopping: stop.signal };
+    const deps = {
+      env,
+      orm,
+      log,
+      vault: openVault(env),
+      workerId: "test",
+      progress: new Progress(),
+      stopping: stop.signal,
+    };
     const counters = { countMails: () => {}, countAttempts: () => {}, countRelayFailure: () => failures++ };
     const running = startWebhooks({ ...deps, ...counters }, registry);
     const { client, close } = await temporalClient();
