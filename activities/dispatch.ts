@@ -27,7 +27,7 @@ import { Stager } from "./dispatch/stager.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
 import type { DrainEnd } from "./smtp/pool.ts";
-import { messageDeadlineMs } from "./smtp/session.ts";
+import { messageDeadlineMs } from "./smtp/transactions.ts";
 
 /** Policy refusals in a row that pause a send: the server refuses its sender or its content. */
 const POLICY_REFUSALS_TO_PAUSE = 20;

@@ -26,6 +26,8 @@ export interface Job {
   readonly owner: JobOwner;
   /** Connections it was tried on */
   attempts: number;
+  /** It was taken back once, so it follows no other message */
+  isAlone?: boolean;
   mayBegin(): boolean;
   /** @throws the error of the caller's `fill` */
   message(): FilledMessage;

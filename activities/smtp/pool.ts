@@ -10,7 +10,8 @@ import {
 import { Concurrency } from "./concurrency.ts";
 import { Drain, type DrainOptions, type Job, type JobOwner } from "./drain.ts";
 import { OpeningPace } from "./opening-pace.ts";
-import { messageDeadlineMs, type SmtpAccount, SmtpSession } from "./session.ts";
+import { type SmtpAccount, SmtpSession } from "./session.ts";
+import { messageDeadlineMs } from "./transactions.ts";
 
 export type { DrainEnd, DrainOptions } from "./drain.ts";
 export type { SmtpAccount } from "./session.ts";
@@ -44,6 +45,9 @@ const MAX_ATTEMPTS = 2;
 /** Sessions in a row that ended at their first message after which the server counts as refusing them. */
 const FRUITLESS_SESSIONS = 10;
 
+/** Messages in a row whose envelope left behind another body in vain: then each waits for the reply to the one before. */
+const LOST_FOLLOWERS = 3;
+
 /** Keeps one account's connections busy. */
 export class SmtpPool {
   readonly #options: SmtpPoolOptions;
@@ -54,11 +58,14 @@ export class SmtpPool {
   readonly #loggedIn = new Set<SmtpSession>();
   /** Last in, first out, so that a connection that is not needed idles long enough to be closed. */
   readonly #idle: SmtpSession[] = [];
-  readonly #inFlight = new Map<SmtpSession, Job>();
+  /** Those with messages in flight. */
+  readonly #busy = new Set<SmtpSession>();
   readonly #drains = new Set<JobOwner>();
   #waiting: Job[] = [];
   /** Sessions in a row that ended at their first message. */
   #fruitless = 0;
+  /** Messages in a row that were to follow another one and were taken back. */
+  #lostFollowers = 0;
   /** `onAccess` knows of the last refusal. */
   #isRefusalReported = true;
   #maxConnections: number;
@@ -147,7 +154,7 @@ export class SmtpPool {
   async #close({ graceMs }: { graceMs: number }): Promise<void> {
     this.#closed = true;
     for (const drain of this.#drains) drain.stop({ ended: "stopped" });
-    for (const session of this.#sessions) if (!this.#inFlight.has(session)) session.quit();
+    for (const session of this.#sessions) if (!this.#busy.has(session)) session.quit();
     if (this.#sessions.size === 0) return;
     const cut = setTimeout(() => {
       for (const session of this.#sessions) session.destroy();
@@ -180,7 +187,7 @@ export class SmtpPool {
 
   /** Gives waiting messages to idle connections and opens further ones for the rest. */
   #pump(): void {
-    while (this.#waiting.length > 0 && this.#inFlight.size < this.#wanted && !this.#rests()) {
+    while (this.#waiting.length > 0 && this.#busy.size < this.#wanted && !this.#rests()) {
       const session = this.#idle.pop();
       if (session === undefined) break;
       this.#use(session);
@@ -218,6 +225,7 @@ export class SmtpPool {
     const session = new SmtpSession(this.#options);
     this.#sessions.add(session);
     this.#opening.add(session);
+    session.onBody = () => this.#follow(session);
     session.onEnd = () => this.#ended(session);
     session.open((failure) => {
       this.#opening.delete(session);
@@ -266,12 +274,11 @@ export class SmtpPool {
   /** Gives a free connection its next message, or lets it idle. */
   #use(session: SmtpSession): void {
     if (session.ended) return; // #ended follows
-    const spent = session.messages >= (this.#options.messagesPerConnection ?? DEFAULT_MESSAGES_PER_CONNECTION);
-    if (spent || this.#closed || this.#sessions.size > this.#maxConnections) {
+    if (this.#isSpent(session)) {
       session.quit();
       return;
     }
-    if (this.#inFlight.size < this.#wanted && !this.#rests()) {
+    if (this.#busy.size < this.#wanted && !this.#rests()) {
       const job = this.#waiting.shift();
       if (job !== undefined) {
         job.owner.waiting--;
@@ -281,8 +288,24 @@ export class SmtpPool {
         return;
       }
     }
-    session.since = elapsedMs();
     this.#idle.push(session);
+  }
+
+  /** While a body leaves, the next message's envelope leaves in the same write. */
+  #follow(session: SmtpSession): void {
+    const [job] = this.#waiting;
+    if (job === undefined || job.isAlone || this.#lostFollowers >= LOST_FOLLOWERS) return;
+    if (this.#isSpent(session) || this.#rests()) return;
+    this.#waiting.shift();
+    job.owner.waiting--;
+    job.owner.askIfShort();
+    this.#begin(session, job);
+  }
+
+  /** Whether a connection should carry no further message. */
+  #isSpent({ messages }: SmtpSession): boolean {
+    const most = this.#options.messagesPerConnection ?? DEFAULT_MESSAGES_PER_CONNECTION;
+    return messages >= most || this.#closed || this.#sessions.size > this.#maxConnections;
   }
 
   /** @returns false when the message cannot be sent: it has its outcome then */
@@ -305,31 +328,65 @@ export class SmtpPool {
       job.settle(SMTPUTF8_UNSUPPORTED);
       return false;
     }
+    const isFollower = session.inFlight > 0;
+    const isFirst = session.messages === 0;
+    try {
+      session.send(filled, {
+        mayProceed: () => !isFollower || (!job.owner.stopped && !this.#closed && job.mayBegin()),
+        done: (outcome) => {
+          if (isFollower) this.#lostFollowers = 0;
+          this.#answered(session, job, outcome, isFirst);
+        },
+        takenBack: () => this.#takenBack(session, job),
+      });
+    } catch {
+      job.settle(UNSENDABLE);
+      return false;
+    }
     job.attempts++;
-    this.#inFlight.set(session, job);
-    session.send(filled, (outcome) => this.#answered(session, job, outcome));
+    this.#busy.add(session);
     return true;
   }
 
-  #answered(session: SmtpSession, job: Job, outcome: MailOutcome): void {
-    this.#concurrency.completed(performance.now(), this.#inFlight.size);
-    this.#inFlight.delete(session);
+  #answered(session: SmtpSession, job: Job, outcome: MailOutcome, isFirst: boolean): void {
+    this.#concurrency.completed(performance.now(), this.#busy.size);
     const mayRetry = outcome.outcome === "deferred" && outcome.retry;
     if (!mayRetry) this.#fruitless = 0;
-    else if (session.messages === 1 && ++this.#fruitless >= FRUITLESS_SESSIONS) {
+    else if (isFirst && ++this.#fruitless >= FRUITLESS_SESSIONS) {
       this.#refused({ ...outcome, outcome: "account_failure", temporary: true });
     }
-    if (mayRetry && job.attempts < MAX_ATTEMPTS && !job.owner.stopped) {
-      job.owner.waiting++;
-      this.#waiting.unshift(job);
-    } else {
-      job.settle(outcome);
+    if (mayRetry && job.attempts < MAX_ATTEMPTS && !job.owner.stopped) this.#putBack(job);
+    else job.settle(outcome);
+    this.#goOn(session);
+  }
+
+  /** Nothing of the message was mailed. It is no fault of its own, so it does not count as an attempt. */
+  #takenBack(session: SmtpSession, job: Job): void {
+    if (job.owner.stopped || this.#closed) job.settle(NOT_ATTEMPTED);
+    else {
+      this.#lostFollowers++;
+      job.attempts--;
+      job.isAlone = true;
+      this.#putBack(job);
     }
-    session.makeReady(() => this.#use(session));
+    this.#goOn(session);
+  }
+
+  #putBack(job: Job): void {
+    job.owner.waiting++;
+    this.#waiting.unshift(job);
+  }
+
+  #goOn(session: SmtpSession): void {
+    if (session.inFlight === 0) {
+      this.#busy.delete(session);
+      this.#use(session);
+    }
     this.#pump();
   }
 
   #ended(session: SmtpSession): void {
+    this.#busy.delete(session);
     this.#sessions.delete(session);
     this.#loggedIn.delete(session);
     const index = this.#idle.indexOf(session);
@@ -354,7 +411,7 @@ export class SmtpPool {
     const idleMs = this.#options.idleMs ?? DEFAULT_IDLE_MS;
     for (const session of this.#idle.filter(({ since }) => now - since > idleMs)) session.quit();
     const deadlineMs = messageDeadlineMs(this.#options.timeoutMs);
-    const busy = [...this.#opening, ...this.#inFlight.keys()];
+    const busy = [...this.#opening, ...this.#busy];
     for (const session of busy.filter(({ since }) => now - since > deadlineMs)) {
       session.destroy("timeout");
     }

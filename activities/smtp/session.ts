@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import type { Readable, Writable } from "node:stream";
 import SMTPConnection, { type SMTPConnectionOptions, type SMTPError } from "nodemailer/lib/smtp-connection";
 import XOAuth2 from "nodemailer/lib/xoauth2";
 import { TokenError } from "../../domain/account-tokens.ts";
@@ -12,13 +11,12 @@ import type { AccountFailure, MailOutcome } from "../../domain/mail/outcome.ts";
 import {
   classifyAnswer,
   classifyOpening,
-  type MessageAnswer,
-  type MessageStage,
   type NetworkFailure,
   type OpeningAnswer,
   parseReply,
 } from "../../domain/mail/smtp-answer.ts";
 import type { SmtpGuard } from "../../domain/mail/smtp-guard.ts";
+import { CLOSE_TIMEOUT_MS, MAX_REPLY_BYTES, Transactions } from "./transactions.ts";
 
 /** How to reach a sending account's SMTP server. */
 export interface SmtpAccount {
@@ -43,62 +41,71 @@ export interface SmtpAccount {
   allowUnverifiedTls?: boolean | undefined;
 }
 
-/** Longest time a message may be in flight on one connection: as long as its four replies may be awaited. */
-export const messageDeadlineMs = (timeoutMs: number): number => 4 * timeoutMs;
-
-/** Longest reply that is read; a real one has a line or two. */
-const MAX_REPLY_BYTES = 65_536;
-/** How long a server may take to close its side after ours is closed. */
-const CLOSE_TIMEOUT_MS = 1_000;
+/** The sender of a message, who hears `done` or `takenBack`, once. */
+export interface MessageSender {
+  /** Asked when the body could leave: if false, the message is taken back. */
+  mayProceed(): boolean;
+  done(outcome: MailOutcome): void;
+  /** Nothing of it was mailed, and nothing that was said to it is about this message. */
+  takenBack(): void;
+}
 
 /**
- * One SMTP session: nodemailer's connection, and whether a final dot may have left.
- *
- * A message is handed to nodemailer as a stream, and a stream is piped only when the server has answered DATA with 354.
- * So a message that fails before `pipe` is called was never sent; from then on body and dot are on their way, and only
- * the server's reply says whether it was accepted.
+ * One SMTP session: nodemailer connects, upgrades to TLS and logs in; then `Transactions` has the socket.
  */
 export class SmtpSession {
-  /** When the session last became idle or busy, as `elapsedMs()`. */
-  since = elapsedMs();
+  /** When the session was made, or became idle, as `elapsedMs()`. */
+  #idleSince = elapsedMs();
   /** Messages handed to it so far. */
   messages = 0;
-  /** Called once when the session has ended, after the outcome of a message in flight. */
+  /** The body of a message is being written: `send` may hand over the next one, to leave in the same write. */
+  onBody: () => void = () => {};
+  /** Called once when the session has ended, after the outcomes of the messages in flight. */
   onEnd: () => void = () => {};
   readonly #connection: SMTPConnection;
   readonly #account: SmtpAccount;
   #opened: ((failure?: AccountFailure) => void) | undefined;
-  #answered: ((outcome: MailOutcome) => void) | undefined;
-  /** Recipient of the message in flight. */
-  #to: string | undefined;
+  /** Once it is logged in. */
+  #transactions: Transactions | undefined;
   /** For a login by XOAUTH2. */
   #token: string | undefined;
   /** Until nodemailer has it. */
   #connecting: Socket | undefined;
   #connectTimer: NodeJS.Timeout | undefined;
   #loggingIn = false;
-  #dotMayHaveLeft = false;
   #cut: NetworkFailure = "lost";
 
   constructor(account: SmtpAccount) {
     this.#account = account;
     this.#connection = new SMTPConnection(connectionOptions(account));
-    takeRepliesTogether(this.#connection);
     // The first error is the cause; those that follow from it are ignored.
     this.#connection.on("error", (error: SMTPError) => this.#reportOpened(this.#openingAnswer(error)));
-    // nodemailer answers a message in flight right after "end".
-    this.#connection.once("end", () => setImmediate(() => this.#finish()));
+    this.#connection.once("end", () => setImmediate(() => this.#endBeforeLogin()));
   }
 
   get ended(): boolean {
-    return this.#connection.destroyed;
+    return this.#transactions?.ended ?? this.#connection.destroyed;
+  }
+
+  /** Messages in flight. */
+  get inFlight(): number {
+    return this.#transactions?.inFlight ?? 0;
+  }
+
+  /** When the session became idle, or began the message that is in flight for longest, as `elapsedMs()`. */
+  get since(): number {
+    return this.#transactions?.beganAt ?? this.#idleSince;
   }
 
   /** Whether the server takes addresses whose local part is not ASCII. */
   get knowsSmtpUtf8(): boolean {
+    return this.#offers("SMTPUTF8");
+  }
+
+  #offers(extension: string): boolean {
     // Not in nodemailer's types; a test fails should it ever go.
     const { _supportedExtensions } = this.#connection as unknown as { _supportedExtensions: readonly string[] };
-    return _supportedExtensions.includes("SMTPUTF8");
+    return _supportedExtensions.includes(extension);
   }
 
   /** Connects, upgrades to TLS and logs in; `done` gets the failure, if there was one. */
@@ -180,88 +187,35 @@ export class SmtpSession {
     this.#reportOpened(failure ? this.#openingAnswer(failure) : undefined);
   }
 
-  /** Sends one message; `done` is called exactly once. */
-  send({ envelope, message, signature }: FilledMessage, done: (outcome: MailOutcome) => void): void {
-    this.#answered = done;
-    this.#to = envelope.to;
-    this.#dotMayHaveLeft = false;
-    this.since = elapsedMs();
-    this.messages++;
-    const write = (parts: readonly Buffer[], dotStuffing: Readable & Writable) => {
-      // A process or machine that was suspended resumes here before any of its timers has fired.
-      if (elapsedMs() - this.since > messageDeadlineMs(this.#account.timeoutMs)) return this.destroy("timeout");
-      this.#dotMayHaveLeft = true;
-      this.#writeBody(parts, dotStuffing);
-    };
-    const source = {
-      pipe: (dotStuffing: Readable & Writable) => {
-        if (signature === undefined) return write([message], dotStuffing);
-        // The signature is usually ready by now: it was made while the server answered the envelope.
-        signature.then(
-          (header) => {
-            // The message has its outcome already, with no dot sent.
-            if (this.ended) return;
-            // The server answered before it had the body: the next message on this connection could be taken for that
-            // body.
-            if (this.#answered !== done) return this.destroy();
-            write([header, message], dotStuffing);
-          },
-          () => this.destroy(),
-        );
-      },
-    };
-    // nodemailer calls only `pipe`; a real stream for each message would cost more than sending it.
-    this.#connection.send({ from: envelope.from, to: envelope.to }, source as unknown as Readable, (error, info) => {
-      if (error) this.#report(this.#messageAnswer(error));
-      else this.#report({ stage: "dot", ...parseReply(info.response), response: info.response });
-    });
-  }
-
   /**
-   * Makes the session ready for its next message: drops the transaction that a refusal before the body left open.
-   * `done` is not called when the session has ended or ends first.
+   * Begins a message. While another one is in flight, only from `onBody`.
+   * @throws {Error} when an address would not stay one argument of its command
    */
-  makeReady(done: () => void): void {
-    if (this.ended) return;
-    const transactionIsOpen = !this.#dotMayHaveLeft;
-    if (!transactionIsOpen) {
-      done();
-      return;
-    }
-    this.#connection.reset((error) => {
-      if (error) this.destroy();
-      else done();
+  send(message: FilledMessage, sender: MessageSender): void {
+    if (!this.#transactions) throw new Error("The session is not logged in");
+    const { to } = message.envelope;
+    this.#transactions.send(message, {
+      mayProceed: () => sender.mayProceed(),
+      answered: (answer) => {
+        this.#idleSince = elapsedMs();
+        sender.done(classifyAnswer(answer, to));
+      },
+      takenBack: () => sender.takenBack(),
     });
+    this.messages++;
   }
 
   /** Ends an idle session politely, and one that is still being opened at once. */
   quit(): void {
-    if (!this.ended && this.#opened === undefined) this.#connection.quit();
-    this.#connection.close();
+    if (this.#transactions) this.#transactions.quit();
+    else this.#connection.close();
   }
 
-  /** Cuts the session off; a message in flight gets the outcome of the network failure `network`. */
+  /** Cuts the session off; messages in flight get the outcome of the network failure. */
   destroy(network: "lost" | "timeout" = "lost"): void {
     this.#cut = network;
-    this.#connection.close();
-  }
-
-  /**
-   * Body and dot go to the socket in one write. nodemailer's dot-stuffing reads every byte in JavaScript and makes two
-   * writes of it, which is half the cost of a mail: only messages that need it go through it.
-   */
-  #writeBody(parts: readonly Buffer[], dotStuffing: Readable & Writable): void {
-    const socket = this.#connection._socket;
-    if (!socket || !parts.every(isDotFree)) {
-      for (const part of parts) dotStuffing.write(part);
-      dotStuffing.end();
-      return;
-    }
-    dotStuffing.unpipe(socket);
-    socket.cork();
-    for (const part of parts) socket.write(part);
-    socket.write(FINAL_DOT);
-    socket.uncork();
+    if (this.#transactions) this.#transactions.destroy(network);
+    else this.#connection.close();
   }
 
   #reportOpened(answer?: OpeningAnswer): void {
@@ -273,22 +227,27 @@ export class SmtpSession {
     this.#opened = undefined;
     clearTimeout(this.#connectTimer);
     if (failure) this.#connection.close();
+    else if (done) this.#begin();
     done?.(failure);
   }
 
-  #report(answer: MessageAnswer): void {
-    const done = this.#answered;
-    this.#answered = undefined;
-    // The server closes the session: no other message may begin on it.
-    if (answer.code === 421) this.destroy();
-    done?.(classifyAnswer(answer, this.#to));
+  /** Takes the socket from nodemailer. */
+  #begin(): void {
+    const socket = socketOf(this.#connection);
+    this.#idleSince = elapsedMs();
+    this.#transactions = new Transactions(socket, {
+      pipelining: this.#offers("PIPELINING"),
+      smtpUtf8: this.knowsSmtpUtf8,
+      timeoutMs: this.#account.timeoutMs,
+      onBody: () => this.onBody(),
+      onEnd: () => this.onEnd(),
+    });
   }
 
-  #finish(): void {
+  #endBeforeLogin(): void {
     this.#connecting?.destroy();
     this.#reportOpened({ stage: "connect", network: this.#cut });
-    this.#report({ stage: this.#dotMayHaveLeft ? "dot" : "mail", network: this.#cut });
-    this.onEnd();
+    if (!this.#transactions) this.onEnd();
   }
 
   #openingAnswer(error: SMTPError): OpeningAnswer {
@@ -308,16 +267,6 @@ export class SmtpSession {
       network: networkFailure(error),
     };
   }
-
-  #messageAnswer(error: SMTPError): MessageAnswer {
-    const { command = "", response } = error;
-    const reply = response === undefined ? {} : parseReply(response);
-    const stage = this.#dotMayHaveLeft ? "dot" : (STAGES[command] ?? "mail");
-    if (command in STAGES) return { stage, ...reply, response, network: networkFailure(error) };
-    // An unsolicited reply: before the dot only 421 counts, after it none does.
-    const closing = reply.code === 421 && stage !== "dot" ? reply : {};
-    return { stage, ...closing, response, network: networkFailure(error) };
-  }
 }
 
 /**
@@ -333,42 +282,22 @@ function xoauth2(user: string, accessToken: string): { oauth2: XOAuth2 } {
   return { oauth2: new XOAuth2({ user, accessToken }) };
 }
 
-/**
- * With PIPELINING the replies to MAIL, RCPT and DATA come together, and nodemailer takes one in each turn of the event
- * loop. While other connections are busy a turn lasts a millisecond or more, and the body waits for two of them; here it
- * leaves in the turn that brought the replies. Replies outside of a message keep their turns: what follows one may be
- * another protocol (STARTTLS).
- */
-function takeRepliesTogether(connection: SMTPConnection): void {
-  // Not in nodemailer's types; without them replies are processed as nodemailer does.
-  const inner = connection as unknown as {
-    _processResponse(): unknown;
-    _responseQueue?: readonly unknown[];
-    _pendingSend?: unknown;
-  };
-  const takeOne = inner._processResponse;
-  inner._processResponse = () => {
-    for (let left = inner._responseQueue?.length ?? 0; ; left--) {
-      takeOne.call(connection);
-      const queued = inner._responseQueue?.length ?? 0;
-      // As many as before: the last reply is not whole yet.
-      if (queued === 0 || queued >= left || !inner._pendingSend || connection.destroyed) return;
-    }
-  };
+/** The socket of a connection that is logged in, without nodemailer's listeners. */
+function socketOf(connection: SMTPConnection): Socket {
+  // Not in nodemailer's types; a test fails should they ever go.
+  const inner = connection as unknown as Record<
+    `_onSocket${"Data" | "Timeout" | "Close" | "End" | "Error"}`,
+    () => void
+  >;
+  const socket = connection._socket;
+  if (!socket) throw new Error("The connection has no socket");
+  socket.removeListener("data", inner._onSocketData);
+  socket.removeListener("timeout", inner._onSocketTimeout);
+  socket.removeListener("close", inner._onSocketClose);
+  socket.removeListener("end", inner._onSocketEnd);
+  socket.removeListener("error", inner._onSocketError);
+  return socket;
 }
-
-const STAGES: Record<string, MessageStage> = { "MAIL FROM": "mail", "RCPT TO": "rcpt", DATA: "data" };
-
-const FINAL_DOT = Buffer.from(".\r\n");
-
-/** Whether the last line is ended and no line starts with a dot, for a server that ends lines at CR or LF alone too. */
-function isDotFree(message: Buffer): boolean {
-  return (
-    message[0] !== 0x2e && !message.includes("\n.") && !message.includes("\r.") && message.subarray(-2).equals(CRLF)
-  );
-}
-
-const CRLF = Buffer.from("\r\n");
 
 function networkFailure({ code, originalCode = "" }: SMTPError): NetworkFailure {
   switch (code) {

@@ -1,6 +1,7 @@
 import type { SmtpReason } from "../../domain/mail/outcome.ts";
 import { SMTP_PORTS } from "../../domain/mail/smtp-guard.ts";
-import { messageDeadlineMs, type SmtpAccount, SmtpSession } from "./session.ts";
+import { type SmtpAccount, SmtpSession } from "./session.ts";
+import { messageDeadlineMs } from "./transactions.ts";
 
 export type AccountCheck =
   | { ok: true }

@@ -477,6 +477,160 @@ describe("An SMTP pool", () => {
     assert.deepEqual(drain.end, { ended: "stopped" });
   });
 
+  describe("pipelines: while it awaits the reply to a dot, the next envelope is out, so", () => {
+    /**
+     * A server with PIPELINING that answers by these rules; `log` holds the commands and "body" for each body that came with
+     * its dot. `undefined` gives no reply, and `close` ends the connection.
+     */
+    async function pipeliningServer(
+      answer: (line: string, log: readonly string[], say: (reply: string) => void) => string | undefined,
+    ) {
+      const log: string[] = [];
+      let connections = 0;
+      const { port, server } = await rawServer((socket) => {
+        connections++;
+        let inBody = false;
+        let bodyLines = 0;
+        const say = (reply: string) => void (socket.writable && socket.write(`${reply}\r\n`));
+        say("220 pipelining");
+        const lines = createInterface(socket).on("error", () => {});
+        lines.on("line", (line) => {
+          if (inBody && line !== ".") {
+            bodyLines++;
+            return;
+          }
+          const what = inBody ? (bodyLines > 0 ? "body" : "empty body") : line;
+          inBody = false;
+          bodyLines = 0;
+          if (!what.startsWith("EHLO")) log.push(what);
+          const reply = what.startsWith("EHLO") ? "250-pipelining\r\n250 PIPELINING" : answer(what, log, say);
+          if (reply === "close") socket.end();
+          else if (reply !== undefined) say(reply);
+          if (reply?.includes("354")) inBody = true;
+        });
+      });
+      stops.push(async () => server.close());
+      return { port, log, connections: () => connections };
+    }
+    const accept = (what: string) => (what === "DATA" ? "354 go" : "250 ok");
+    const bodies = (log: readonly string[]) => log.filter((what) => what === "body").length;
+
+    it("a server that answers a dot only when it has seen the next MAIL gets every message", async () => {
+      let owed = 0;
+      const { port, log } = await pipeliningServer((what, before) => {
+        if (what === "body" && bodies(before) < 5) {
+          owed++;
+          return undefined;
+        }
+        if (what.startsWith("MAIL") && owed > 0) {
+          owed--;
+          return "250 taken\r\n250 ok";
+        }
+        return accept(what);
+      });
+      const { results } = await drainAll(poolAt(port, { maxConnections: 1 }), people(5));
+      assert.deepEqual(tally(results), { sent: 5 });
+      assert.equal(bodies(log), 5);
+    });
+
+    it("a 354 after a refused RCPT is answered with a lone dot, and the same connection goes on", async () => {
+      const { port, log, connections } = await pipeliningServer((what) => {
+        if (what.startsWith("RCPT TO:<person1@") || what.startsWith("RCPT TO:<person3@")) return "550 5.1.1 unknown";
+        return what === "empty body" ? "554 no valid recipients" : accept(what);
+      });
+      const { results } = await drainAll(poolAt(port, { maxConnections: 1 }), people(5));
+      assert.deepEqual(tally(results), { sent: 3, rejected: 2 });
+      assert.deepEqual([bodies(log), log.filter((what) => what === "empty body").length, connections()], [3, 2, 1]);
+      assertResult(results.get("person3@example.org")?.[0] ?? { outcome: "not_attempted", reason: "pool_stopped" }, {
+        outcome: "rejected",
+        code: 550,
+      });
+    });
+
+    it("a refused MAIL of a message that follows another one is no verdict: it is sent alone", async () => {
+      let early: string[] | undefined;
+      const { port, log, connections } = await pipeliningServer((what, _before, say) => {
+        if (what === "body") {
+          early = [];
+          // As long as a server may take that looks at a message before it answers.
+          setTimeout(() => {
+            say(["250 ok", ...(early ?? []).map(() => "503 5.5.0 improper pipelining")].join("\r\n"));
+            early = undefined;
+          }, 5);
+          return undefined;
+        }
+        early?.push(what);
+        return early ? undefined : accept(what);
+      });
+      const { end, results } = await drainAll(poolAt(port, { maxConnections: 1 }), people(12));
+      assert.deepEqual(end, { ended: "done" });
+      assert.deepEqual(tally(results), { sent: 12 });
+      assert.equal(bodies(log), 12);
+      assert.ok(connections() <= 12, `${connections()} connections`);
+    });
+
+    it("a server that closes after each message gets each of them once", async () => {
+      const { port, log } = await pipeliningServer((what) => (what === "body" ? "250 ok\r\n221 bye" : accept(what)));
+      const closing = await pipeliningServer((what, before) => (before.at(-2) === "body" ? "close" : accept(what)));
+      for (const server of [{ port, log }, closing]) {
+        const { results } = await drainAll(poolAt(server.port, { maxConnections: 1 }), people(10));
+        assert.deepEqual(tally(results), { sent: 10 });
+        assert.equal(bodies(server.log), 10);
+      }
+    });
+
+    it("a lost connection makes one message unknown, and the one behind it is sent", async () => {
+      let bodiesSeen = 0;
+      const { port, log } = await pipeliningServer((what, before) => {
+        if (what === "body") return ++bodiesSeen === 2 ? undefined : "250 ok";
+        // The dot of the second message stays unanswered.
+        return what.startsWith("MAIL") && before.at(-2) === "body" && bodiesSeen === 2 ? "close" : accept(what);
+      });
+      const { results } = await drainAll(poolAt(port, { maxConnections: 1 }), people(6));
+      assert.deepEqual(tally(results), { sent: 5, unknown: 1 });
+      assert.equal(bodies(log), 6, "none was sent twice");
+    });
+
+    it("a stop takes back the message whose envelope is out, and mails no empty one", async () => {
+      const stop = new AbortController();
+      const { port, log } = await pipeliningServer((what, before) => {
+        if (bodies(before) === 0) return accept(what);
+        if (what !== "DATA") return undefined;
+        stop.abort();
+        return "250 taken\r\n250 ok\r\n250 ok\r\n354 go";
+      });
+      const { end, results } = await drainAll(poolAt(port, { maxConnections: 1 }), people(4), { signal: stop.signal });
+      assert.deepEqual(end, { ended: "stopped" });
+      assert.deepEqual(tally(results), { sent: 1, not_attempted: 3 });
+      assert.deepEqual(
+        log.filter((what) => what.endsWith("body")),
+        ["body"],
+      );
+    });
+
+    it("a reply before the end of a body ends the connection, and its message is not taken for sent", async () => {
+      const large = Buffer.from(`Subject: x\r\n\r\n${"word ".repeat(13)}\r\n`.repeat(200_000));
+      const { port, server } = await rawServer((socket) => {
+        socket.write("220 hasty\r\n");
+        let isDone = false;
+        socket.on("data", (chunk) => {
+          if (isDone) return;
+          const text = chunk.toString("latin1");
+          if (text.startsWith("EHLO")) socket.write("250-hasty\r\n250 PIPELINING\r\n");
+          else if (text.startsWith("MAIL")) socket.write("250 ok\r\n250 ok\r\n354 go\r\n");
+          else {
+            isDone = true;
+            socket.pause();
+            socket.write("250 taken already\r\n");
+          }
+        });
+      });
+      stops.push(async () => server.close());
+      const envelope = { from: "a@b.example", to: TO, smtpUtf8: false };
+      assertResult(await poolAt(port).send({ envelope, message: large }), { outcome: "unknown", reason: "no_answer" });
+    });
+  });
+
   it("serves two drains at once", async () => {
     const sink = await sinkWith({ latencyMs: 1 });
     const pool = poolAt(sink.port, { maxConnections: 4 });
@@ -946,7 +1100,8 @@ const tricklingServer = (): Promise<RawServer> =>
 const talkingServer = (answer: (line: string) => string | undefined): Promise<RawServer> =>
   rawServer((socket) => {
     socket.write("220 talking\r\n");
-    createInterface(socket).on("line", (line) => {
+    const lines = createInterface(socket).on("error", () => {});
+    lines.on("line", (line) => {
       const reply = answer(line);
       if (reply !== "trickle") {
         if (reply !== undefined) socket.write(`${reply}\r\n`);

@@ -1,0 +1,352 @@
+import type { Socket } from "node:net";
+import { elapsedMs } from "../../domain/elapsed.ts";
+import type { FilledMessage } from "../../domain/mail/message.ts";
+import {
+  type MessageAnswer,
+  type MessageStage,
+  type NetworkFailure,
+  parseReply,
+} from "../../domain/mail/smtp-answer.ts";
+
+/** Longest reply that is read; a real one has a line or two. */
+export const MAX_REPLY_BYTES = 65_536;
+/** How long a server may take to close its side after ours is closed. */
+export const CLOSE_TIMEOUT_MS = 1_000;
+
+/** Longest time a message may be in flight on one connection: as long as its four replies may be awaited. */
+export const messageDeadlineMs = (timeoutMs: number): number => 4 * timeoutMs;
+
+/** The sender of a message. It hears `answered` or `takenBack`, once. */
+export interface Sender {
+  /** Asked when the body could leave: if false, the message is taken back. */
+  mayProceed(): boolean;
+  answered(answer: MessageAnswer): void;
+  /** Nothing of it was mailed, and nothing that was said to it is about this message. */
+  takenBack(): void;
+}
+
+/** What the server offers, and how long its replies may be awaited. */
+export interface TransactionOptions {
+  /** RFC 2920: commands may be sent before the replies to earlier ones. */
+  pipelining: boolean;
+  smtpUtf8: boolean;
+  timeoutMs: number;
+  /** The body and its dot are being written: with PIPELINING, the next message's `send` joins that write. */
+  onBody: () => void;
+  /** Called once when the connection has ended, after the outcomes of the messages in flight. */
+  onEnd: () => void;
+}
+
+type Verb = "MAIL" | "RCPT" | "DATA" | "DOT" | "EMPTY_DOT" | "RSET";
+
+/** A message in flight. */
+interface Transaction {
+  readonly message: FilledMessage;
+  readonly sender: Sender;
+  readonly beganAt: number;
+  /** Its envelope left behind the body of another message. */
+  readonly isFollower: boolean;
+  /** A reply of its own has come. */
+  isHeard: boolean;
+  /** The server has opened a mail transaction for it. */
+  isOpened: boolean;
+  dotMayHaveLeft: boolean;
+  /** Its first reply that is no success. */
+  refusal?: MessageAnswer | undefined;
+}
+
+/**
+ * Mail transactions over one connection that is logged in (RFC 5321, 4.1.1). With PIPELINING an envelope and DATA are one
+ * write, and so are a body, its dot and the envelope and DATA of the next message (RFC 2920, 3.1). At most one dot is
+ * unanswered, so a lost connection leaves at most one message unknown. These rules keep that exact:
+ *
+ * - A body leaves only after its own RCPT was accepted and its own DATA was answered with 354.
+ * - A 354 after a refused RCPT is answered with a lone dot, which mails nothing. After an accepted RCPT a lone dot would mail
+ *   an empty message: the connection is closed instead.
+ * - A message that follows another one and is cut off or refused by its MAIL is taken back: that may be about the connection.
+ * - A reply that nothing asked for ends the connection: those that follow could not be told apart.
+ */
+export class Transactions {
+  readonly #socket: Socket;
+  readonly #options: TransactionOptions;
+  /** What the next replies answer, in the order in which they will come. */
+  readonly #expected: [Verb, Transaction?][] = [];
+  /** Messages in flight, in the order in which they were begun. */
+  readonly #open: Transaction[] = [];
+  #unread = "";
+  /** Lines of a reply whose last line has not come yet. */
+  #lines = "";
+  #ended = false;
+
+  constructor(socket: Socket, options: TransactionOptions) {
+    this.#socket = socket;
+    this.#options = options;
+    socket.setTimeout(options.timeoutMs);
+    socket.on("data", (chunk: Buffer) => this.#read(chunk));
+    socket.on("timeout", () => this.destroy("timeout"));
+    socket.on("error", ({ code }: NodeJS.ErrnoException) => this.destroy(code === "ETIMEDOUT" ? "timeout" : "lost"));
+    for (const event of ["end", "close"]) socket.on(event, () => this.destroy("lost"));
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Messages in flight. */
+  get inFlight(): number {
+    return this.#open.length;
+  }
+
+  /** When the message that is in flight for longest was begun, as `elapsedMs()`. */
+  get beganAt(): number | undefined {
+    return this.#open[0]?.beganAt;
+  }
+
+  /**
+   * Begins a message. While another one is in flight, only with PIPELINING and only from `onBody`.
+   * @throws {Error} when an address would not stay one argument of its command
+   */
+  send(message: FilledMessage, sender: Sender): void {
+    const commands = commandsOf(message, this.#options);
+    const transaction: Transaction = {
+      message,
+      sender,
+      beganAt: elapsedMs(),
+      isFollower: this.#open.length > 0,
+      isHeard: false,
+      isOpened: false,
+      dotMayHaveLeft: false,
+    };
+    this.#open.push(transaction);
+    if (this.#options.pipelining) {
+      this.#expected.push(["MAIL", transaction], ["RCPT", transaction], ["DATA", transaction]);
+      this.#socket.write(commands.join(""));
+    } else if (this.#expected.length === 0) {
+      this.#ask("MAIL", transaction);
+    }
+  }
+
+  /** Ends an idle connection politely, and one with messages in flight at once. */
+  quit(): void {
+    if (this.#ended) return;
+    if (this.#open.length > 0) {
+      this.destroy("lost");
+      return;
+    }
+    this.#ended = true;
+    this.#socket.removeAllListeners("data").resume();
+    this.#socket.end("QUIT\r\n");
+    const cut = setTimeout(() => this.#socket.destroy(), CLOSE_TIMEOUT_MS).unref();
+    this.#socket.once("close", () => clearTimeout(cut));
+    setImmediate(() => this.#options.onEnd());
+  }
+
+  /** Cuts the connection off; messages in flight get the outcome of the network failure. */
+  destroy(network: NetworkFailure): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#socket.destroy();
+    setImmediate(() => {
+      for (const { isFollower, isHeard, dotMayHaveLeft, refusal, sender } of this.#open.splice(0)) {
+        if (isFollower && !isHeard) sender.takenBack();
+        else sender.answered(refusal ?? { stage: dotMayHaveLeft ? "dot" : "mail", network });
+      }
+      this.#options.onEnd();
+    });
+  }
+
+  #read(chunk: Buffer): void {
+    this.#unread += chunk.toString("latin1");
+    while (!this.#ended) {
+      const end = this.#unread.indexOf("\n");
+      if (end < 0) break;
+      const line = this.#unread.slice(0, end).replace(/\r$/, "");
+      this.#unread = this.#unread.slice(end + 1);
+      this.#lines = this.#lines === "" ? line : `${this.#lines}\n${line}`;
+      if (/^\d{3}-/.test(line)) continue;
+      const reply = this.#lines;
+      this.#lines = "";
+      this.#take(reply);
+    }
+    if (this.#unread.length + this.#lines.length > MAX_REPLY_BYTES) this.destroy("protocol");
+  }
+
+  #take(reply: string): void {
+    const [verb, transaction] = this.#expected.shift() ?? [];
+    if (verb === undefined) {
+      this.destroy("protocol");
+      return;
+    }
+    if (transaction === undefined) {
+      if (isAccepted(reply)) this.#beginWaiting();
+      else this.destroy("lost");
+      return;
+    }
+    // The server ends the session without being asked to, which is about no message.
+    if (reply.startsWith("221")) {
+      this.destroy("lost");
+      return;
+    }
+    transaction.isHeard = true;
+    switch (verb) {
+      case "MAIL":
+        transaction.isOpened = isAccepted(reply);
+        this.#answerEnvelope(transaction, "mail", reply);
+        break;
+      case "RCPT":
+        this.#answerEnvelope(transaction, "rcpt", reply);
+        break;
+      case "DATA":
+        this.#answerData(transaction, reply);
+        break;
+      case "DOT":
+        this.#answerDot(transaction, reply);
+        break;
+      case "EMPTY_DOT":
+        transaction.isOpened = false;
+        this.#close(transaction);
+    }
+  }
+
+  #answerEnvelope(transaction: Transaction, stage: "mail" | "rcpt", reply: string): void {
+    if (!isAccepted(reply)) refuse(transaction, stage, reply);
+    if (transaction.refusal?.code === 421) this.#close(transaction);
+    else if (this.#options.pipelining) return;
+    else if (transaction.refusal) this.#close(transaction);
+    else this.#ask(stage === "mail" ? "RCPT" : "DATA", transaction);
+  }
+
+  #answerData(transaction: Transaction, reply: string): void {
+    const { signature } = transaction.message;
+    if (!reply.startsWith("354")) {
+      refuse(transaction, "data", reply);
+      this.#close(transaction);
+    } else if (transaction.refusal) {
+      this.#expected.push(["EMPTY_DOT", transaction]);
+      this.#socket.write(FINAL_DOT);
+    } else if (signature === undefined) {
+      this.#writeBody(transaction);
+    } else {
+      // It is usually ready by now: it was made while the server answered the envelope.
+      signature.then(
+        (header) => this.#writeBody(transaction, header),
+        () => this.destroy("lost"),
+      );
+    }
+  }
+
+  #answerDot(transaction: Transaction, reply: string): void {
+    const answer = answerOf("dot", reply);
+    // Some of the body is still here, so this answers no dot: what the server makes of the rest is not known.
+    const isEarly = this.#socket.writableLength > 0;
+    if (isEarly && !isRefusal(answer)) this.destroy("protocol");
+    else this.#report(transaction, answer, { isLast: isEarly });
+  }
+
+  /** Body and dot, and what `onBody` adds to them, are one write. */
+  #writeBody(transaction: Transaction, ...header: Buffer[]): void {
+    if (this.#ended) return;
+    const { message, sender, beganAt } = transaction;
+    // A process or machine that was suspended resumes here before any of its timers has fired.
+    if (elapsedMs() - beganAt > messageDeadlineMs(this.#options.timeoutMs)) {
+      this.destroy("timeout");
+      return;
+    }
+    if (!sender.mayProceed()) {
+      this.#takeBack(transaction);
+      return;
+    }
+    transaction.dotMayHaveLeft = true;
+    this.#expected.push(["DOT", transaction]);
+    this.#socket.cork();
+    for (const part of [...header, message.message]) this.#socket.write(isDotFree(part) ? part : stuffed(part));
+    this.#socket.write(FINAL_DOT);
+    if (this.#options.pipelining) this.#options.onBody();
+    this.#socket.uncork();
+  }
+
+  /** Ends a transaction that was refused, and drops what the server keeps of it. */
+  #close(transaction: Transaction): void {
+    const { refusal, isOpened, isFollower } = transaction;
+    if (refusal === undefined || (isFollower && refusal.stage === "mail")) {
+      this.#takeBack(transaction);
+      return;
+    }
+    if (isOpened && refusal.code !== 421) {
+      this.#expected.push(["RSET"]);
+      this.#socket.write("RSET\r\n");
+    }
+    this.#report(transaction, refusal, { isLast: false });
+  }
+
+  #takeBack(transaction: Transaction): void {
+    this.#forget(transaction);
+    this.destroy("lost");
+    transaction.sender.takenBack();
+  }
+
+  /** @param isLast no other message may begin on this connection */
+  #report(transaction: Transaction, answer: MessageAnswer, { isLast }: { isLast: boolean }): void {
+    const isSuccess = answer.stage === "dot" && answer.code !== undefined && answer.code < 300;
+    this.#forget(transaction);
+    // With 421 the server closes the session. After a reply that SMTP does not know nothing is certain.
+    if (isLast || answer.code === 421 || !(isSuccess || isRefusal(answer))) this.destroy("lost");
+    transaction.sender.answered(answer);
+  }
+
+  #forget(transaction: Transaction): void {
+    this.#open.splice(this.#open.indexOf(transaction), 1);
+  }
+
+  /** Without PIPELINING, a message waits for the reply to the RSET before it. */
+  #beginWaiting(): void {
+    const [waiting] = this.#open;
+    if (waiting && !this.#options.pipelining && this.#expected.length === 0) this.#ask("MAIL", waiting);
+  }
+
+  #ask(verb: "MAIL" | "RCPT" | "DATA", transaction: Transaction): void {
+    const [mail, rcpt, data] = commandsOf(transaction.message, this.#options);
+    this.#expected.push([verb, transaction]);
+    this.#socket.write({ MAIL: mail, RCPT: rcpt, DATA: data }[verb]);
+  }
+}
+
+/** The commands that precede a body. @throws {Error} when an address would not stay one argument of its command */
+function commandsOf({ envelope }: FilledMessage, { smtpUtf8 }: { smtpUtf8: boolean }): [string, string, string] {
+  const { from, to } = envelope;
+  if (/[\r\n<>]/.test(from + to)) throw new Error("An address holds a character that no address can hold");
+  const isInternational = smtpUtf8 && /[^\0-\x7f]/.test(from + to);
+  return [`MAIL FROM:<${from}>${isInternational ? " SMTPUTF8" : ""}\r\n`, `RCPT TO:<${to}>\r\n`, "DATA\r\n"];
+}
+
+const FINAL_DOT = ".\r\n";
+const CRLF = Buffer.from("\r\n");
+
+/** Whether a command before the body was carried out. */
+const isAccepted = (reply: string): boolean => reply.startsWith("2");
+
+function answerOf(stage: MessageStage, reply: string): MessageAnswer {
+  // Read as bytes, so that no character is cut in two.
+  const response = Buffer.from(reply, "latin1").toString();
+  return { stage, ...parseReply(response), response };
+}
+
+function refuse(transaction: Transaction, stage: MessageStage, reply: string): void {
+  transaction.refusal ??= answerOf(stage, reply);
+}
+
+const isRefusal = ({ code = 0 }: MessageAnswer): boolean => code >= 400 && code < 600;
+
+/** Whether the last line is ended and no line starts with a dot, for a server that ends lines at CR or LF alone too. */
+function isDotFree(message: Buffer): boolean {
+  return (
+    message[0] !== 0x2e && !message.includes("\n.") && !message.includes("\r.") && message.subarray(-2).equals(CRLF)
+  );
+}
+
+/** The message with CRLF at the end of each line, and lines that start with a dot given another one (RFC 5321, 4.5.2). */
+function stuffed(message: Buffer): Buffer {
+  const lines = message.toString("latin1").split(/\r\n|\r|\n/);
+  if (lines.at(-1) === "") lines.pop();
+  return Buffer.from(lines.map((line) => `${line.startsWith(".") ? "." : ""}${line}\r\n`).join(""), "latin1");
+}
