@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Env } from "../config/env.ts";
+import type { Progress } from "../config/progress.ts";
 import type { MikroORM } from "../db/orm.ts";
 import type { Vault } from "../domain/crypto.ts";
 import type { StateCounts } from "../domain/sends/ledger.ts";
@@ -13,6 +14,8 @@ export interface ActivityDeps {
   log: Logger;
   /** Aborted when the process is asked to stop: finish the work in flight and begin no more. */
   stopping: AbortSignal;
+  /** Is told of loops and of work under way, for the readiness of the process. */
+  progress: Progress;
   /** Called with the number of recipients that came into each state; for the metrics. */
   countMails: (counts: StateCounts) => void;
   /** Called with the outcomes of attempts to deliver webhooks once they are committed; for the metrics. */

@@ -1,10 +1,11 @@
 import { Context } from "@temporalio/activity";
+import type { Env } from "../config/env.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { openTokenPost } from "../domain/account-tokens.ts";
 import { errorPolicyOf, isAccountFailure, recordAccountFailure, recordAccountRecovery } from "../domain/accounts.ts";
+import { elapsedMs } from "../domain/elapsed.ts";
 import { NOT_ATTEMPTED } from "../domain/mail/outcome.ts";
 import { openSmtpGuard } from "../domain/mail/smtp-guard.ts";
-import { COMPLAINT_PAUSE } from "../domain/sends/complaint-rate.ts";
 import { readContent } from "../domain/sends/content.ts";
 import { readCounts } from "../domain/sends/counts.ts";
 import {
@@ -12,10 +13,11 @@ import {
   type Lane,
   type OpenedDispatch,
   openDispatch,
+  readDue,
   readRemaining,
-  requeueDue,
 } from "../domain/sends/lanes.ts";
 import { pauseForComplaints } from "../domain/sends/lifecycle.ts";
+import { logMove } from "../domain/sends/send-log.ts";
 import { type AccountPool, AccountPools } from "./account-pools.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { Allowance, isWithinWindows } from "./dispatch/allowance.ts";
@@ -24,7 +26,6 @@ import { Settler } from "./dispatch/settler.ts";
 import { Stager } from "./dispatch/stager.ts";
 import { TeamSlots } from "./dispatch/team-slots.ts";
 import { whileBeating } from "./heartbeat.ts";
-import { logMove } from "./send-log.ts";
 import type { DrainEnd } from "./smtp/pool.ts";
 import { messageDeadlineMs } from "./smtp/session.ts";
 
@@ -32,6 +33,9 @@ import { messageDeadlineMs } from "./smtp/session.ts";
 const POLICY_REFUSALS_TO_PAUSE = 20;
 /** How soon a lane asks again for an account whose connections other workers hold. */
 const CONNECTIONS_BUSY_MS = 1_000;
+
+/** How long a slice waits for Postgres in all: it is tried for two minutes, and each try may take one. */
+const OUTAGE_LIMIT_MS = 240_000;
 
 /**
  * Slices of one team that a process mails at once. Each takes one of the process's slots for activities, for as long as
@@ -88,9 +92,19 @@ export function createDispatchActivities(deps: ActivityDeps): DispatchActivities
   });
   const messages = new ComposedMessages();
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
-  const mail = (slice: SliceInput) => dispatchSlice(deps, pools, messages, slice);
+  // The longest that a slice waits for one mail, or for Postgres while that is away.
+  const limitMs = 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS) + OUTAGE_LIMIT_MS;
+  const mail = async (slice: SliceInput, report: (mailed: number) => void) => {
+    const watched = deps.progress.watch("slice", limitMs);
+    const onMailed = (mailed: number) => {
+      watched.moved();
+      report(mailed);
+    };
+    return dispatchSlice(deps, pools, messages, slice, onMailed).finally(watched.end);
+  };
   return {
-    dispatchSlice: (slice) => whileBeating(() => slots.run(slice.teamId, () => mail(slice), noSlot)),
+    dispatchSlice: (slice) =>
+      whileBeating((report) => slots.run(slice.teamId, () => mail(slice, (mailed) => report({ mailed })), noSlot)),
     close: () => pools.close(),
   };
 }
@@ -100,22 +114,17 @@ async function dispatchSlice(
   pools: AccountPools,
   messages: ComposedMessages,
   slice: SliceInput,
+  onMailed: (mailed: number) => void,
 ): Promise<SliceResult> {
   const em = deps.orm.em.fork();
-  const dispatch = await openDispatch(em, slice);
+  // A staged row is begun within one deadline and in flight for another.
+  const inFlightMs = 2 * messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
+  const dispatch = await openDispatch(em, slice, inFlightMs);
   const unknown = dispatch?.unknown ?? 0;
   deps.countMails({ UNKNOWN: unknown });
   if (dispatch?.status !== "SENDING") return { mailed: 0, unknown, next: "stopped" };
   if (dispatch.hasComplaints) {
-    for (const sendId of await pauseForComplaints(em, dispatch)) {
-      logMove(deps.log, {
-        sendId,
-        teamId: dispatch.teamId,
-        from: "SENDING",
-        status: "PAUSED",
-        reason: COMPLAINT_PAUSE,
-      });
-    }
+    for (const paused of await pauseForComplaints(em, dispatch)) logMove(deps.log, paused);
     await closeDispatch(em, dispatch, dispatch.afterSeq);
     return { mailed: 0, unknown, next: "stopped" };
   }
@@ -126,8 +135,8 @@ async function dispatchSlice(
     return { mailed: 0, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
-    const mailing = await mailSlice(deps, em, messages, dispatch, account);
-    const { afterSeq, ...next } = await nextStep(em, dispatch, mailing);
+    const mailing = await mailSlice(deps, em, messages, dispatch, account, onMailed);
+    const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, afterSeq);
     if (mailing.end.ended === "account_failure") {
       const { sendId, accountId, teamId } = dispatch;
@@ -159,28 +168,40 @@ async function mailSlice(
   messages: ComposedMessages,
   dispatch: OpenedDispatch,
   { pool, inFlight }: AccountPool,
+  onMailed: (mailed: number) => void,
 ): Promise<Mailing> {
   const content = await readContent(em, dispatch);
   const fill = await composeMails(deps, messages, dispatch, content);
-  const afterSeq = (await requeueDue(em, dispatch)) ?? dispatch.afterSeq;
+  const due = await readDue(em, dispatch, deps.env.DISPATCH_SLICE_ROWS);
 
   const ended = new AbortController();
   const deadline = AbortSignal.timeout(deps.env.DISPATCH_SLICE_MS);
   const signal = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline, ended.signal]);
   const allowance = new Allowance(em, dispatch.accountId, content.limits, inFlight);
-  const stager = new Stager({ deps, em, dispatch, allowance, afterSeq, batchSize: () => pool.connections, signal });
+  const { afterSeq } = dispatch;
+  const stager = new Stager({
+    deps,
+    em,
+    dispatch,
+    allowance,
+    afterSeq,
+    due,
+    batchSize: () => pool.connections,
+    signal,
+  });
   const settler = new Settler({ deps, em, dispatch, allowance });
   // A process that was suspended and resumes long after must not begin staged rows: another may have them by now.
   const staleAfterMs = messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
   const mails = pool.drain(stager.batches(), {
     fill,
-    mayBegin: ({ stagedAt, share }) => performance.now() - stagedAt < staleAfterMs && isWithinWindows(share),
+    mayBegin: ({ stagedAt, share }) => elapsedMs() - stagedAt < staleAfterMs && isWithinWindows(share),
     signal,
     maxPolicyRefusals: POLICY_REFUSALS_TO_PAUSE,
   });
   try {
     for await (const mailed of mails) {
       await settler.settle(mailed);
+      onMailed(settler.mailed);
       if (mails.stopped || settler.failed) ended.abort();
     }
   } finally {
@@ -195,22 +216,30 @@ async function mailSlice(
   }
   settler.assertSettled();
   if (content.accountFailed && settler.accepted) await recordAccountRecovery(em, dispatch);
-  const { firstReturnedSeq } = settler;
+  const { firstReturnedSeq, hasReturned } = settler;
   return {
     end: mails.end,
     mailed: settler.mailed,
     afterSeq: Math.min(stager.afterSeq, (firstReturnedSeq ?? Number.POSITIVE_INFINITY) - 1),
-    returned: firstReturnedSeq !== undefined,
+    returned: hasReturned,
     exhausted: stager.exhausted,
     limitWaitMs: stager.limitWaitMs,
   };
 }
+
+/** Longest time for which a deferred recipient that is due waits for others, so that a slice mails many of them. */
+const LONGEST_GATHER_MS = 30_000;
+
+/** The same for the deferrals of these settings, in ms: a tenth of their shortest wait at most. */
+const gatherMs = ({ DEFERRAL_LADDER_SECONDS: waits }: Env): number =>
+  Math.min(LONGEST_GATHER_MS, 100 * Math.min(...waits));
 
 /** @returns the workflow's next step, and the `seq` after which the lane's next attempt begins to stage */
 async function nextStep(
   em: EntityManager,
   dispatch: OpenedDispatch,
   { end, afterSeq, exhausted, limitWaitMs }: Mailing,
+  gatherMs: number,
 ): Promise<Next & { afterSeq: number }> {
   if (end.ended === "account_failure") {
     const { reason, temporary, response } = end.failure;
@@ -223,7 +252,7 @@ async function nextStep(
   if (limitWaitMs !== undefined) return { next: "account_full", waitMs: limitWaitMs, byLimit: true, afterSeq };
   if (!exhausted) return { next: "continue", afterSeq };
   // Nothing was staged: because nothing is left, or because the send or its account must not continue.
-  const remaining = await readRemaining(em, dispatch);
+  const remaining = await readRemaining(em, dispatch, gatherMs);
   switch (remaining.left) {
     case "stopped":
       return { next: "stopped", afterSeq };

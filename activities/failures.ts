@@ -16,7 +16,8 @@ export function failureCode(error: unknown): string {
  */
 export function toFailure(error: unknown): TemporalFailure {
   if (error instanceof CancelledFailure) return error;
-  if (error instanceof ApplicationFailure && error.details?.length) return bare(error);
+  // One of ours: its message is a code.
+  if (error instanceof ApplicationFailure && (error.details?.length || error.nextRetryDelay)) return bare(error);
   if (error instanceof ApiError) {
     const details: RefusalDetails = {
       ...(error instanceof Refusal ? { reason: error.reason } : {}),

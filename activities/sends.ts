@@ -11,23 +11,32 @@ import {
   type SendState,
   type SettledSend,
 } from "../domain/sends/lifecycle.ts";
-import { type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
+import { PlanTooSlow, type PreviewRequest, voidPreview, writePreview } from "../domain/sends/preview.ts";
 import { closeReview } from "../domain/sends/review.ts";
+import { logMove } from "../domain/sends/send-log.ts";
 import { requeueUnknown, type UnknownRequeued } from "../domain/sends/unknown.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
-import { logMove } from "./send-log.ts";
-import { messageDeadlineMs } from "./smtp/session.ts";
+import { LongPlans } from "./long-plans.ts";
+
+/**
+ * How long the recipients of a preview may be counted in the task of its workflow, which saves a round trip. Longer, and the
+ * task itself would take too long: the preview gets an activity of its own.
+ */
+const QUICK_PLAN_MS = 2_000;
 
 /** Changes and reads of Postgres for the workflow of a send. Each may run twice, and has its effect once. */
 export interface SendActivities {
-  writePreview(request: PreviewRequest): Promise<void>;
+  /** Writes a preview whose recipients are quickly counted; else `slow`, and `writeLongPreview` writes it. */
+  writePreview(request: PreviewRequest): Promise<"written" | "slow">;
+  writeLongPreview(request: PreviewRequest): Promise<void>;
   confirmSend(request: ConfirmRequest): Promise<void>;
   voidPreview(previewId: string): Promise<boolean>;
   readSend(sendId: string): Promise<SendState | undefined>;
   beginSend(sendId: string): Promise<ChangedSend>;
   pauseSend(sendId: string, pauseReason?: string): Promise<ChangedSend>;
-  resumeSend(sendId: string): Promise<ChangedSend>;
+  /** @param resumeId of the operator's command: its repetition changes nothing */
+  resumeSend(sendId: string, resumeId: string): Promise<ChangedSend>;
   cancelSend(sendId: string): Promise<ChangedSend>;
   /** Lists as UNKNOWN the rows that a dead dispatching attempt left SENDING. */
   closeLost(sendId: string): Promise<void>;
@@ -40,6 +49,8 @@ export interface SendActivities {
 
 export function createSendActivities({ orm, env, countMails, log }: ActivityDeps): SendActivities {
   const em = () => orm.em.fork();
+  const planLimitMs = env.PLAN_SECONDS * 1_000;
+  const longPlans = new LongPlans();
   /** Logs a change, and leaves the part for the log out of the workflow's history. */
   const logged = async (sendId: string, change: Promise<ChangedSend>): Promise<ChangedSend> => {
     const { from, ...changed } = await change;
@@ -49,22 +60,30 @@ export function createSendActivities({ orm, env, countMails, log }: ActivityDeps
   };
   const close = async (sendId: string) => countMails({ UNKNOWN: await closeLost(em(), sendId) });
   return {
-    writePreview: (request) => writePreview(em(), request),
+    writePreview: async (request) => {
+      try {
+        await writePreview(em(), request, Math.min(QUICK_PLAN_MS, planLimitMs));
+        return "written";
+      } catch (error) {
+        if (error instanceof PlanTooSlow) return "slow";
+        throw error;
+      }
+    },
+    writeLongPreview: (request) =>
+      whileBeating(() => longPlans.run(request.teamId, () => writePreview(em(), request, planLimitMs))),
     confirmSend: (request) =>
       whileBeating(async () => {
-        await confirmSend(em(), request);
+        await confirmSend(em(), request, planLimitMs);
         logMove(log, { sendId: request.previewId, teamId: request.teamId, status: "SCHEDULED" });
       }),
     voidPreview: (previewId) => voidPreview(em(), previewId),
     readSend: (sendId) => readSend(em(), sendId),
     beginSend: (sendId) => logged(sendId, beginSend(em(), sendId)),
     pauseSend: (sendId, pauseReason) => logged(sendId, pauseSend(em(), sendId, pauseReason ?? null)),
-    resumeSend: (sendId) => logged(sendId, resumeSend(em(), sendId)),
+    resumeSend: (sendId, resumeId) => logged(sendId, resumeSend(em(), sendId, resumeId)),
     cancelSend: (sendId) => logged(sendId, cancelSend(em(), sendId)),
     closeLost: (sendId) => whileBeating(() => close(sendId)),
-    requeueUnknown: (sendId) =>
-      // A staged row is begun within one deadline and in flight for another.
-      whileBeating(() => requeueUnknown(em(), sendId, 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS))),
+    requeueUnknown: (sendId) => whileBeating(() => requeueUnknown(em(), sendId)),
     finishSend: (sendId) =>
       whileBeating(async () => {
         await close(sendId);

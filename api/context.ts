@@ -4,7 +4,7 @@ import type { EntityManager, Tenant } from "../db/orm.ts";
 import type { Admitted, HeaderValues } from "../domain/access/authenticate.ts";
 import type { ApiVersion } from "../domain/api-version.ts";
 import type { Vault } from "../domain/crypto.ts";
-import type { IdempotencyHandle } from "../domain/idempotency.ts";
+import type { IdempotencyHandle, RecordAnswer } from "../domain/idempotency.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
 import type { Deps } from "./deps.ts";
 import type { Answering } from "./rest/turns.ts";
@@ -62,6 +62,8 @@ export interface RequestContext extends Services {
   em: EntityManager;
   /** Of no tenant, in no transaction: for statements that name their tenant. Unlike `em` it is not made for the request. */
   database: EntityManager;
+  /** `em` in a transaction, else `database`: for statements that name their tenant. */
+  statements: EntityManager;
   tenant: Tenant;
   access: Admitted;
   requestId: string;
@@ -73,4 +75,9 @@ export interface RequestContext extends Services {
   dryRun: boolean;
   /** The claim on the request's Idempotency-Key; null when it carries none. */
   idempotency: IdempotencyHandle | null;
+  /**
+   * The answer under the request's Idempotency-Key, for a handler that runs in no transaction because it is atomic
+   * (`RouteDefinition.isAtomic`): its statement writes the answer. Null where nothing is remembered, or the transaction does it.
+   */
+  ownAnswer: RecordAnswer | null;
 }

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Registry } from "prom-client";
 import type { Env } from "../config/env.ts";
 import { openLog } from "../config/log.ts";
+import { Progress } from "../config/progress.ts";
 import type { MikroORM } from "../db/orm.ts";
 import type { TokenVerifier } from "../domain/access/authenticate.ts";
 import { openTokenVerifier, type TokenRules } from "../domain/access/oauth.ts";
@@ -28,6 +29,8 @@ export interface Deps {
   log: Logger;
   temporal: TemporalGateway;
   readiness: ReadinessCheck;
+  /** Of the loops of this process. */
+  progress: Progress;
   checkWebhookUrl: CheckUrl;
   /** Opens URLs of Amazon SNS. */
   fetchText: FetchText;
@@ -63,6 +66,7 @@ export async function openDeps(env: Env): Promise<Deps> {
   const guard = openUrlGuard(env);
   const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: "request" } as const;
   const { orm, connect } = await openAdmitted(env, vault, options);
+  const progress = new Progress();
   return {
     env,
     orm,
@@ -71,6 +75,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     log,
     temporal,
     readiness: openReadiness(env, temporal, log),
+    progress,
     checkWebhookUrl: guardedUrl(guard),
     fetchText: guardedFetch(guard),
     limits: new RequestLimits(env, countedAlone),
@@ -79,6 +84,7 @@ export async function openDeps(env: Env): Promise<Deps> {
       maxBytes: env.TRACKING_SPOOL_MAX_MIB * MIB,
       record: (batchId, hits) => recordHits(orm.em.fork(), batchId, hits),
       metrics: hitMetrics,
+      progress,
       log,
     }),
     metrics: registry,

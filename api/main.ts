@@ -66,10 +66,11 @@ async function main(): Promise<void> {
   setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
   const env = readEnv(process.env, ["SYSTEM_SMTP_URL"]);
   const deps = await openDeps(env);
-  const { metrics, readiness } = deps;
+  const { metrics, readiness, progress } = deps;
   collectDefaultMetrics({ register: metrics });
   const { port: healthPort } = await serveHealth(env, {
-    ready: async () => (await readiness.read()).ready,
+    ready: async () => (await readiness.read()).ready && progress.stalled().length === 0,
+    stalled: () => progress.stalled(),
     metrics: () => metrics.metrics(),
   });
   const isConnected = (await deps.connectDatabase()) === undefined;

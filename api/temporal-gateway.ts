@@ -46,8 +46,11 @@ function retries() {
   });
 }
 
+/** The cluster has taken an update, and its answer has not come. */
+const isLate = (error: unknown): boolean => error instanceof WorkflowUpdateRPCTimeoutOrCancelledError;
+
 function isAway(error: unknown): boolean {
-  if (error instanceof WorkflowUpdateRPCTimeoutOrCancelledError) return true;
+  if (isLate(error)) return true;
   if (isGrpcServiceError(error)) return UNREACHABLE_CODES.has(error.code);
   return error instanceof Error && error.cause !== undefined && isAway(error.cause);
 }
@@ -72,7 +75,10 @@ export function openTemporal(env: Env): TemporalGateway {
       return await call;
     } catch (error) {
       if (!isAway(error)) throw error;
-      throw new ApiError("service_unavailable", "Temporal is not reachable.", {
+      const message = isLate(error)
+        ? "There was no answer in time. What the request has begun continues: repeat it with the same Idempotency-Key."
+        : "Temporal is not reachable.";
+      throw new ApiError("service_unavailable", message, {
         retryAfterSeconds: UNAVAILABLE_RETRY_SECONDS,
         cause: error,
       });

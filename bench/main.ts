@@ -119,6 +119,13 @@ withStackOptions(program.command("analytics"))
   .option("--per-second <n>", "requests that a run begins in a second", wholeNumber(1), 20)
   .action(async (options) => show(await (await import("./analytics.ts")).benchAnalytics(options)));
 
+withStackOptions(program.command("retention"))
+  .description("a send beside the pruning of old ledgers: its rate as a share of its rate alone, and how fast rows go")
+  .option("--rows <n>", "rows of the old ledgers", wholeNumber(1), 20_000_000)
+  .option("--recipients <n>", "recipients of each send that is measured", wholeNumber(1), 100_000)
+  .option("--repeat <n>", "sends that are measured in each phase", wholeNumber(1), 3)
+  .action(async (options) => show(await (await import("./retention.ts")).benchRetention(options)));
+
 withStackOptions(program.command("import"))
   .description("a CSV file through the command line, the first time and again")
   .option("--lines <n>", "lines of the file", wholeNumber(1), 100_000)

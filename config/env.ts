@@ -49,6 +49,9 @@ const list = (isItem: (item: string) => boolean, message: string) =>
  */
 export const LADDER_SECONDS: readonly number[] = [0, 5, 300, 1800, 7200, 18_000, 36_000, 36_000];
 
+/** 25 days: an event is kept for 31, and each wait may last up to a fifth longer. */
+const LONGEST_LADDER_SECONDS = 25 * 86_400;
+
 const KEY_BYTES = 32;
 const isKey = (value: string): boolean => Buffer.from(value, "base64").length === KEY_BYTES;
 
@@ -107,6 +110,12 @@ const settings = z.object({
   RATE_LIMIT_PER_MINUTE: integer(1, 1_000_000_000).default(600),
   /** Failed authentications of one address, or one IPv6 network of 64 bits, in a minute. */
   FAILED_AUTHENTICATIONS_PER_MINUTE: integer(1, 1_000_000_000).default(120),
+  /** How long the API waits for a preview, in milliseconds; one that takes longer continues, and a retry finds it. */
+  PREVIEW_WAIT_MS: integer(100, 60_000).default(10_000),
+  /** The same for a confirm, which copies the recipients. */
+  CONFIRM_WAIT_MS: integer(100, 60_000).default(60_000),
+  /** How long the recipients of a send may take to be counted, and then to be copied, in seconds. */
+  PLAN_SECONDS: integer(1, 1_500).default(900),
   /** Address of the public pages (unsubscribe, opt-in); the base of every link in a mail. */
   PUBLIC_URL: url("http:", "https:"),
   /** Folder in which the API keeps opens and clicks until Postgres has them; unless set, they are lost when it dies. */
@@ -161,7 +170,8 @@ const settings = z.object({
   /** How long a stopping process finishes the work in flight. */
   SHUTDOWN_GRACE_MS: integer(0, 600_000).default(15_000),
   /** How long one SMTP command may go unanswered before its connection is closed. */
-  SMTP_TIMEOUT_MS: integer(100, 600_000).default(30_000),
+  // A mail is in flight for four of them at most, which has to end within the 10 minutes of a slice's activity.
+  SMTP_TIMEOUT_MS: integer(100, 120_000).default(30_000),
   /** Servers of sending accounts that may be reached though they are not public, or at another port than those of mail. */
   SMTP_ALLOWED_HOSTS: list(
     isHostAndAnyPort,
@@ -191,7 +201,7 @@ const settings = z.object({
   /** Waits before a deferred mail (SMTP 4xx) is tried again, in seconds; the last one repeats. */
   DEFERRAL_LADDER_SECONDS: z
     .string()
-    .regex(/^\d+(,\d+)*$/, "must be whole seconds separated by commas")
+    .regex(/^[1-9]\d{0,5}(,[1-9]\d{0,5})*$/, "must be whole seconds from 1 to 999999, separated by commas")
     .default("300,900,1800,3600")
     .transform((value) => value.split(",").map(Number)),
   /** Waits before each attempt of a webhook delivery, in seconds; the first is at once. */
@@ -199,6 +209,9 @@ const settings = z.object({
     .string()
     .regex(/^0(,\d{1,6}){0,19}$/, "must be 0 and then whole seconds, separated by commas")
     .transform((value) => value.split(",").map(Number))
+    .refine((waits) => waits.reduce((sum, wait) => sum + wait, 0) <= LONGEST_LADDER_SECONDS, {
+      message: `must be ${LONGEST_LADDER_SECONDS} seconds in all at most: events are not kept for longer`,
+    })
     .default([...LADDER_SECONDS]),
   /** How long a deferred mail is tried in all before it expires and its credit is released. */
   DEFERRAL_WINDOW_SECONDS: integer(1, 864_000).default(86_400),
@@ -247,6 +260,19 @@ const settings = z.object({
   SOFT_BOUNCES_TO_SUPPRESS: integer(1, 1_000).default(5),
   /** Days for which a soft bounce counts. */
   SOFT_BOUNCE_WINDOW_DAYS: integer(1, 365).default(30),
+  /**
+   * Days after the end of a send for which its recipients are kept, and the unsubscribe links in its mails work: they must
+   * for 60 days (Canada's CASL, section 11 (2); the USA's CAN-SPAM Act asks for 30).
+   */
+  LEDGER_DAYS: integer(60, 36_500).default(400),
+  /** Days after the end of a send for which the names and custom fields of its recipients are kept. */
+  LEDGER_NAMES_DAYS: integer(30, 36_500).default(90),
+  /** Days after which the credit entries of sends are added up, per month. */
+  CREDIT_ENTRY_DAYS: integer(62, 36_500).default(400),
+  /** Days for which the preview of a confirmed send is kept after its token expired. */
+  PREVIEW_DAYS: integer(2, 36_500).default(30),
+  /** Days for which a bulk replay of webhook deliveries is kept after it ended. */
+  BULK_REPLAY_DAYS: integer(1, 36_500).default(90),
   /** Requests of one provider's webhook in a minute. */
   PROVIDER_REQUESTS_PER_MINUTE: integer(1, 1_000_000_000).default(30_000),
   /** Webhook receivers that may be reached though they are not public, e.g. localhost:4000. For development and tests. */
@@ -256,7 +282,8 @@ const settings = z.object({
   /** DNS servers that are asked for webhook receivers, e.g. 9.9.9.9:53; the system's unless given. */
   WEBHOOK_DNS_SERVERS: list(isAddressAndPort, "must be address:port pairs separated by commas"),
   /** How long one attempt to deliver a webhook may take: look-up, connection, request and answer. */
-  WEBHOOK_TIMEOUT_MS: integer(100, 60_000).default(15_000),
+  // The activities of attempts end after 40 and 60 s: a longer attempt would be cut off, and made again and again.
+  WEBHOOK_TIMEOUT_MS: integer(100, 15_000).default(15_000),
 });
 
 /**
@@ -273,6 +300,10 @@ const consistent = settings.superRefine((given, context) => {
   for (const pair of PAIRS) {
     const missing = pair.filter((name) => given[name] === undefined);
     if (missing.length === 1) context.addIssue({ code: "custom", path: [...missing], message: "is missing" });
+  }
+  if (given.SOFT_BOUNCE_WINDOW_DAYS > given.LEDGER_DAYS) {
+    const message = "must not be more than LEDGER_DAYS: soft bounces are kept as long as their mails";
+    context.addIssue({ code: "custom", path: ["SOFT_BOUNCE_WINDOW_DAYS"], message });
   }
   // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
   if (given.PROXY_HOPS > 0 && given.PROXY_ADDRESSES.length === 0) {

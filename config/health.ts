@@ -5,12 +5,14 @@ import { type Env, SettingsError } from "./env.ts";
 /** The facts of a process that its health port reports. */
 export interface HealthSource {
   ready: () => boolean | Promise<boolean>;
+  /** Names of loops and tasks that do not move. */
+  stalled?: () => string[];
   /** In the text format of Prometheus. */
   metrics: () => Promise<string>;
 }
 
 /**
- * Answers `/healthz` while the process lives, `/readyz` by what `ready` says, and `/metrics`, on a port of its own: it asks
+ * Answers `/healthz` while the process lives, `/readyz` by what `ready` says, with the names of what is stalled, and `/metrics`, on a port of its own: it asks
  * for no credential.
  * @throws {SettingsError} when the port cannot be had
  */
@@ -51,10 +53,20 @@ export function portFailure(
   );
 }
 
-async function answerState(response: ServerResponse, url: string | undefined, { ready }: HealthSource): Promise<void> {
+async function answerState(
+  response: ServerResponse,
+  url: string | undefined,
+  { ready, stalled = () => [] }: HealthSource,
+): Promise<void> {
   const status = url === "/healthz" ? 200 : url === "/readyz" ? ((await ready()) ? 200 : 503) : 404;
   response.writeHead(status, { "content-type": "application/json" });
-  response.end(JSON.stringify({ status: status === 200 ? "ok" : status === 503 ? "not ready" : "not found" }));
+  const named = status === 503 ? stalled() : [];
+  response.end(
+    JSON.stringify({
+      status: status === 200 ? "ok" : status === 503 ? "not ready" : "not found",
+      ...(named.length > 0 && { stalled: named }),
+    }),
+  );
 }
 
 async function answerMetrics(response: ServerResponse, { metrics }: HealthSource): Promise<void> {

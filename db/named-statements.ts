@@ -1,6 +1,6 @@
 import type { EventEmitter } from "node:events";
 import { type Connection, Query, type QueryConfig, type QueryResult } from "pg";
-import type { Client } from "./pool.ts";
+import { ANSWER_MARGIN_MS, type Client } from "./pool.ts";
 
 /** Names of statements that are on their way to the driver, by their list of values: Kysely passes on nothing else. */
 const names = new WeakMap<object, string>();
@@ -8,6 +8,14 @@ const names = new WeakMap<object, string>();
 /** Names the statement that is about to be run with this list of values. */
 export function nameStatement(values: object, name: string): void {
   names.set(values, name);
+}
+
+/** Times for the statements of transactions, in ms, by the list of values of the statement that sets them in Postgres. */
+const allowances = new WeakMap<object, number>();
+
+/** Waits for the answers to a transaction's statements as long as the statement with this list of values lets Postgres take. */
+export function allowTransaction(values: object, ms: number): void {
+  allowances.set(values, ms);
 }
 
 /** The part of a query of `pg` that is used here; its types leave the answers of Postgres out. */
@@ -59,16 +67,24 @@ const END = /^(commit|rollback)$/;
 const NOTHING = { command: "", rowCount: null, oid: 0, fields: [], rows: [] } satisfies QueryResult;
 
 /**
- * Lets the connections of a pool prepare the statements that `nameStatement` names: `pg` prepares named ones. And begins a
- * transaction with its first statement, which saves a round trip: Postgres does nothing in between.
+ * Lets the connections of a pool prepare the statements that `nameStatement` names: `pg` prepares named ones. Waits for the
+ * answers to a transaction as long as `allowTransaction` says. And begins a transaction with its first statement, which
+ * saves a round trip: Postgres does nothing in between.
  */
 export function prepareNamed(pool: EventEmitter): void {
   /** The begins that wait for a first statement. */
   const begins = new WeakMap<object, string>();
   pool.on("release", (_error: unknown, client: Client) => begins.delete(client));
   pool.on("connect", (client: Client) => {
-    const query = client.query.bind(client);
+    const send = client.query.bind(client);
     const prepared = new Set<string>();
+    /** For the statements of the present transaction, where it has a time of its own. */
+    let waitMs: number | undefined;
+    const query: typeof client.query = (config, values, ...rest) => {
+      if (waitMs === undefined) return send(config, values, ...rest);
+      if (typeof config === "string") return send({ text: config, values, query_timeout: waitMs }, ...rest);
+      return send(Object.assign(config as object, { query_timeout: waitMs }), values, ...rest);
+    };
     client.query = (text, values, ...rest) => {
       if (typeof text !== "string") return query(text, values, ...rest);
       if (BEGIN.test(text)) {
@@ -80,6 +96,9 @@ export function prepareNamed(pool: EventEmitter): void {
       begins.delete(client);
       if (begin !== undefined && END.test(text)) return Promise.resolve(NOTHING);
 
+      if (END.test(text)) waitMs = undefined;
+      const allowedMs = Array.isArray(values) ? allowances.get(values) : undefined;
+      if (allowedMs !== undefined) waitMs = allowedMs + ANSWER_MARGIN_MS;
       const name = Array.isArray(values) ? names.get(values) : undefined;
       const hasValues = Array.isArray(values) && values.length > 0;
       if (begin === undefined) return name === undefined ? query(text, values, ...rest) : query({ name, text, values });

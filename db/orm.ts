@@ -14,10 +14,19 @@ import { secretEntities } from "./entities/secret.ts";
 import { sendEntities } from "./entities/send.ts";
 import { teamEntities } from "./entities/team.ts";
 import { webhookEntities } from "./entities/webhook.ts";
+import { MIGRATION_LOCK_MS, MigrationBlockedError } from "./migration-blocked-error.ts";
 import { prepareNamed } from "./named-statements.ts";
-import { type ConnectionPool, limitSession, reclaimLostConnections, type WorkKind } from "./pool.ts";
+import {
+  answerLimitMs,
+  type ConnectionPool,
+  KEEP_ALIVE,
+  limitSession,
+  reclaimLostConnections,
+  type WorkKind,
+} from "./pool.ts";
 import { ensureRole, grantAccess, loginOf } from "./roles.ts";
 import type { Tenant } from "./tenant.ts";
+import { isLockTimeout } from "./unreachable.ts";
 
 export { ofTenant, type Tenant } from "./tenant.ts";
 export { EntityManager, MikroORM };
@@ -66,12 +75,17 @@ export interface DatabaseOptions {
   poolMax?: number;
   /** Decides how long a statement may take; `command` unless given. */
   work?: WorkKind;
+  /** How long the answer to a statement is waited for, in ms; as the work allows unless given. */
+  answerMs?: number | undefined;
   /** Is given the pool, to watch it. */
   onPool?: (pool: ConnectionPool) => void;
   onConnect?: OnConnect;
 }
 
-const ormConfig = (databaseUrl: string, { poolMax = 10, work = "command", onPool, onConnect }: DatabaseOptions) =>
+const ormConfig = (
+  databaseUrl: string,
+  { poolMax = 10, work = "command", answerMs = answerLimitMs(work), onPool, onConnect }: DatabaseOptions,
+) =>
   defineConfig({
     clientUrl: databaseUrl,
     entities: [...entities],
@@ -83,7 +97,8 @@ const ormConfig = (databaseUrl: string, { poolMax = 10, work = "command", onPool
     driverOptions: {
       application_name: "mailkeel",
       connectionTimeoutMillis: 5_000,
-      keepAlive: true,
+      ...KEEP_ALIVE,
+      ...(answerMs !== undefined && { query_timeout: answerMs }),
       // A statement is sent when it is there, and does not wait for the answers to those before it.
       pipeline: true,
       onConnect: async (client: ClientBase) => {
@@ -129,6 +144,7 @@ const CREATE_ATTEMPTS = 20;
  * nothing left to do.
  * @param ownerUrl the database, with the role that owns it
  * @param applicationUrl the same with the role of the API and the workers; only its name and password are read
+ * @throws {MigrationBlockedError} when another transaction keeps it from a table for long
  */
 export async function migrate(ownerUrl: string, applicationUrl: string): Promise<void> {
   const application = loginOf(applicationUrl);
@@ -137,7 +153,10 @@ export async function migrate(ownerUrl: string, applicationUrl: string): Promise
   }
   await ensureDatabase(ownerUrl);
   // One connection holds the lock, the other one migrates.
-  const orm = await openDatabase(ownerUrl, { poolMax: 2, work: "migration" });
+  const limitLocks: OnConnect = async (client) => {
+    await client.query(`set lock_timeout = '${MIGRATION_LOCK_MS}ms'`);
+  };
+  const orm = await openDatabase(ownerUrl, { poolMax: 2, work: "migration", onConnect: limitLocks });
   try {
     await ensureRole(kysely(orm.em.fork()), application);
     await kysely(orm.em.fork())
@@ -145,10 +164,15 @@ export async function migrate(ownerUrl: string, applicationUrl: string): Promise
       .execute(async (tx) => {
         // Held by a transaction, not by a session, so that it also works behind a pooler.
         await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
+        // For another process that migrates, this one waits.
+        await sql`set local lock_timeout = 0`.execute(tx);
         await sql`select pg_advisory_xact_lock(hashtextextended(${MIGRATION_LOCK}, 0))`.execute(tx);
         await orm.migrator.up();
+        await sql`set local lock_timeout = ${sql.lit(`${MIGRATION_LOCK_MS}ms`)}`.execute(tx);
         await grantAccess(tx, application);
       });
+  } catch (error) {
+    throw isLockTimeout(error) ? new MigrationBlockedError(error) : error;
   } finally {
     await orm.close(true);
   }

@@ -42,6 +42,25 @@ export function reclaimLostConnections(pool: ConnectionPool): void {
   });
 }
 
+/**
+ * Options of a connection: while it is idle, the kernel asks after 10 s whether the server is still there, and closes it
+ * when no answer comes for another 10 s. The system's own default is two hours.
+ */
+export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 } as const;
+
+/**
+ * The same on the server's side, for Postgres: a process that the network has cut off holds no lock for longer than about
+ * half a minute. It is noticed while its connection is idle (`tcp_keepalives_*`), while an answer is on its way
+ * (`tcp_user_timeout`), and while a statement runs (`client_connection_check_interval`).
+ */
+const SERVER_KEEP_ALIVE = {
+  tcp_keepalives_idle: "10s",
+  tcp_keepalives_interval: "5s",
+  tcp_keepalives_count: "3",
+  tcp_user_timeout: "30s",
+  client_connection_check_interval: "10s",
+} as const;
+
 /** No transaction of this project is idle for as long as this, in seconds. */
 const IDLE_SECONDS = 60;
 
@@ -67,6 +86,16 @@ export const STATEMENT_SECONDS = {
   migration: 0,
 } as const;
 
+/**
+ * How much longer a process waits for an answer than Postgres may take for it. Postgres ends a statement that takes too
+ * long; where nothing comes even then, the network or the server is gone, and the connection is closed.
+ */
+export const ANSWER_MARGIN_MS = 10_000;
+
+/** How long a process waits for the answer to a statement, in ms; undefined is for ever. */
+export const answerLimitMs = (work: WorkKind): number | undefined =>
+  STATEMENT_SECONDS[work] === 0 ? undefined : STATEMENT_SECONDS[work] * 1_000 + ANSWER_MARGIN_MS;
+
 /** A kind of work with its own time for a statement. The kinds of workers have the names of their pools. */
 export type WorkKind = keyof typeof STATEMENT_SECONDS;
 
@@ -79,7 +108,12 @@ export type WorkKind = keyof typeof STATEMENT_SECONDS;
 export const limitSession =
   (work: WorkKind) =>
   async (client: Pick<Client, "query">): Promise<void> => {
-    await client.query(
-      `set idle_in_transaction_session_timeout = '${IDLE_SECONDS}s'; set statement_timeout = '${STATEMENT_SECONDS[work]}s'; set jit = off`,
-    );
+    const settings = {
+      idle_in_transaction_session_timeout: `${IDLE_SECONDS}s`,
+      statement_timeout: `${STATEMENT_SECONDS[work]}s`,
+      jit: "off",
+      ...SERVER_KEEP_ALIVE,
+    };
+    const statements = Object.entries(settings).map(([name, value]) => `set ${name} = '${value}'`);
+    await client.query(statements.join("; "));
   };

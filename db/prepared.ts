@@ -1,5 +1,5 @@
-import { CompiledQuery, type QueryResult } from "kysely";
-import { nameStatement } from "./named-statements.ts";
+import { CompiledQuery, type QueryResult, sql } from "kysely";
+import { allowTransaction, nameStatement } from "./named-statements.ts";
 import { type EntityManager, kysely } from "./orm.ts";
 
 /** A statement of Kysely's builder or of its `sql` tag. */
@@ -81,6 +81,15 @@ export function executePrepared<Row>(
   const parameters = [...compiled.parameters];
   nameStatement(parameters, name);
   return db.executeQuery({ ...compiled, parameters });
+}
+
+/** Gives each statement of a transaction this time, instead of that of its process (`STATEMENT_SECONDS`). */
+export async function limitStatements(em: EntityManager, ms: number): Promise<void> {
+  const db = kysely(em);
+  const statement = sql`select set_config('statement_timeout', ${`${ms}ms`}, true)`.compile(db);
+  const parameters = [...statement.parameters];
+  allowTransaction(parameters, ms);
+  await db.executeQuery({ ...statement, parameters });
 }
 
 /**

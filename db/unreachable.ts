@@ -39,5 +39,11 @@ export function isUnreachable(error: unknown): boolean {
 /** SQLSTATE of a statement that Postgres ended: it took longer than it may, or an administrator cancelled it. */
 const QUERY_CANCELED = "57014";
 
+/** SQLSTATE of a statement that waited for a lock longer than it may. */
+const LOCK_NOT_AVAILABLE = "55P03";
+
+/** Whether Postgres ended a statement because it waited too long for a lock. */
+export const isLockTimeout = (error: unknown): boolean => causes(error).some((at) => codeOf(at) === LOCK_NOT_AVAILABLE);
+
 /** Whether Postgres ended a statement. */
 export const isCancelled = (error: unknown): boolean => causes(error).some((at) => codeOf(at) === QUERY_CANCELED);

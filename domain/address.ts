@@ -27,12 +27,14 @@ export function normaliseAddress(text: string): string | undefined {
   const at = trimmed.lastIndexOf("@");
   const local = trimmed.slice(0, at).toLowerCase().normalize("NFC");
   if (REFUSED_IN_LOCAL.test(local) || Buffer.byteLength(local) > MAX_LOCAL_BYTES) return undefined;
-  const ascii = domainToASCII(trimmed.slice(at + 1));
+  const domain = trimmed.slice(at + 1).toLowerCase();
+  const ascii = domainToASCII(domain);
   const unicode = domainToUnicode(ascii);
   // Invalid punycode stays as it is; DNS has no label over 63 characters.
   if (ascii.split(".").some((label) => label.length > MAX_LABEL_LENGTH) || /(^|\.)xn--/.test(unicode)) return undefined;
-  // Checked again as ASCII, because the mapping may turn a name into something else, e.g. a number into an IP address.
-  if (ascii === "" || ascii.length > MAX_DOMAIN_LENGTH || !validator.isEmail(`a@${ascii}`, SYNTAX)) return undefined;
+  if (ascii === "" || ascii.length > MAX_DOMAIN_LENGTH) return undefined;
+  // Checked again where it was mapped to ASCII: that may turn a name into something else, e.g. a number into an IP address.
+  if (ascii !== domain && !validator.isEmail(`a@${ascii}`, SYNTAX)) return undefined;
   return `${local}@${unicode}`;
 }
 

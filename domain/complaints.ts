@@ -25,7 +25,10 @@ export async function recordComplaint(
     .where("email", "=", email)
     .executeTakeFirst();
   const report = mail && sendId ? { sendId, seq: mail.seq, kind: "complaint" as const } : undefined;
-  const outcome = report ? await recordReport(em, report, policy, tenant) : "not_mailed";
+  const outcome = report ? await recordReport(em, report, policy, { tenant }) : "not_mailed";
   if (outcome === "recorded" || outcome === "known") return outcome === "recorded";
-  throw new ApiError("resource_state_invalid", "It was not sent to this address.");
+  throw new ApiError(
+    "resource_state_invalid",
+    "It was not sent to this address, or its recipients are kept no longer.",
+  );
 }

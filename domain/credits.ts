@@ -164,6 +164,16 @@ export async function releaseCredits(
   await move(em, tenant, { kind: "RELEASE", amount, sendId, cause });
 }
 
+/** Locks the team's balance until the transaction ends. @returns the balance; undefined when it was never granted credits */
+export function lockBalance(em: EntityManager, tenant: Tenant) {
+  return kysely(em)
+    .selectFrom("credit_balances")
+    .select(["available", "reserved"])
+    .where(ofTenant(tenant))
+    .forUpdate()
+    .executeTakeFirst();
+}
+
 async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, cause }: Movement): Promise<void> {
   if (!em.isInTransaction()) throw new Error("Credits move inside a transaction only");
   if (!Number.isSafeInteger(amount) || amount < 0) throw new RangeError(`${amount} is no number of credits`);
@@ -171,12 +181,7 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
   const db = kysely(em);
 
   // The lock is a statement of its own, so that the next one sees the commit of the lock's previous holder.
-  const locked = await db
-    .selectFrom("credit_balances")
-    .select(["available", "reserved"])
-    .where(ofTenant(tenant))
-    .forUpdate()
-    .executeTakeFirst();
+  const locked = await lockBalance(em, tenant);
   const done = await db
     .selectFrom("credit_entries")
     .select("id")

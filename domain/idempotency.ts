@@ -161,6 +161,29 @@ const held = (em: EntityManager, handle: IdempotencyHandle) =>
     .where("attempt", "=", handle.attempt)
     .where("status", "is", null);
 
+/** The claim of an attempt, unless a transaction has locked it: see `lockClaim`. Waits for none. */
+const heldUnlocked = (em: EntityManager, handle: IdempotencyHandle) =>
+  held(em, handle).where("key_hash", "=", recordOfHandle(em, handle).select("key_hash").forUpdate().skipLocked());
+
+const recordOfHandle = (em: EntityManager, { keyHash, ...tenant }: IdempotencyHandle) =>
+  recordOf(em, { tenant, keyHash });
+
+/**
+ * Locks the claim of an attempt until the transaction ends. Meanwhile no other request takes the key over, however long
+ * that takes: `claimKey` refuses each at once. A release or a renewal leaves a locked claim as it is, so that no change of
+ * the record conflicts with the answer that a REPEATABLE READ transaction writes at its end. Call it first there.
+ * @returns the answer that the attempt has already
+ * @throws {ApiError} `request_in_flight` when another attempt has taken the key over
+ */
+export async function lockClaim(em: EntityManager, handle: IdempotencyHandle): Promise<RememberedAnswer | undefined> {
+  const record = await recordOfHandle(em, handle)
+    .select(["attempt", "request_id", "status", "payload", "payload_kind"])
+    .forUpdate()
+    .executeTakeFirst();
+  if (record?.attempt !== handle.attempt) throw inFlight();
+  return answerIn(record);
+}
+
 type HeldAnswer = Pick<IdempotencyHandle, keyof IdempotencyHandle> & Pick<WrittenAnswer, keyof WrittenAnswer>;
 
 const updateAnswer = defineStatement((em, { status, kind, payload, ...handle }: HeldAnswer) =>
@@ -179,6 +202,33 @@ export async function writeAnswer(
   const { numAffectedRows } = await updateAnswer(em, { ...handle, status, kind, payload });
   return numAffectedRows === 1n;
 }
+
+/**
+ * The answer of an attempt that is the JSON of one record. The statement that makes the record writes it, so that effect and
+ * answer take one round trip.
+ */
+export type RecordAnswer = Pick<IdempotencyHandle, keyof IdempotencyHandle> & {
+  /** HTTP status. */
+  status: number;
+  /** The payload up to the record. */
+  before: string;
+  /** The payload behind the record. */
+  after: string;
+};
+
+/**
+ * The first CTE, `claimed`, of a statement that makes a record and writes its answer. It has a row while the attempt holds the
+ * key, which stays locked: the record may be made only then.
+ */
+export const claimHeld = (answer: RecordAnswer): RawBuilder<unknown> => sql`
+  claimed as materialized (select from idempotency_records where ${ofTenant(answer)} and key_hash = ${answer.keyHash}
+    and attempt = ${answer.attempt} and status is null for update)`;
+
+/** The last CTE of such a statement. The CTE `made` before it has the record's JSON as `object`. */
+export const answerWritten = ({ status, before, after, ...handle }: RecordAnswer): RawBuilder<unknown> => sql`
+  answered as (update idempotency_records set status = ${status}, payload = ${before}::text || made.object || ${after}::text,
+    payload_kind = 'payload', request_id = ${handle.requestId} from made
+    where ${ofTenant(handle)} and key_hash = ${handle.keyHash})`;
 
 /** The stored form of a refusal. */
 export interface RefusalFacts {
@@ -214,34 +264,43 @@ export async function replaceAnswers(
 
 /** The answer that an attempt has written; undefined while it has not. */
 export async function readAnswer(em: EntityManager, handle: IdempotencyHandle): Promise<RememberedAnswer | undefined> {
-  const record = await kysely(em)
-    .selectFrom("idempotency_records")
+  const record = await recordOfHandle(em, handle)
     .select(["request_id", "status", "payload", "payload_kind"])
-    .where(ofTenant(handle))
-    .where("key_hash", "=", handle.keyHash)
     .where("attempt", "=", handle.attempt)
     .executeTakeFirst();
   return record && answerIn(record);
 }
 
+/** The answer that any attempt of a request has written; undefined while there is none. */
+export async function findAnswer(em: EntityManager, request: KeyedRequest): Promise<RememberedAnswer | undefined> {
+  const record = await recordOf(em, request)
+    .select(["request_id", "status", "payload", "payload_kind"])
+    .where("fingerprint", "=", request.fingerprint)
+    .executeTakeFirst();
+  return record && answerIn(record);
+}
+
 /**
- * Gives the key back after an answer that is not remembered.
+ * Gives the key back after an answer that is not remembered, unless the work of the attempt is under way in a transaction
+ * that has locked the claim.
  * @param to `any` request for one that never began; `same` for one that began: only the same request may follow it
  * @param attempt `same` lets the request that follows be the same attempt, so that it finds the workflow that this one
  * started; `new` fences this one off
+ * @returns false when the attempt does not hold the key, or its claim is locked
  */
 export async function releaseKey(
   em: EntityManager,
   handle: IdempotencyHandle,
   { to, attempt }: { to: "any" | "same"; attempt: "same" | "new" },
-): Promise<void> {
-  await held(em, handle)
+): Promise<boolean> {
+  const { numUpdatedRows } = await heldUnlocked(em, handle)
     .set({
       locked_at: RELEASED,
       attempt: attempt === "new" ? handle.attempt + 1 : handle.attempt,
       ...(to === "any" ? { fingerprint: null } : {}),
     })
-    .execute();
+    .executeTakeFirstOrThrow();
+  return numUpdatedRows === 1n;
 }
 
 /**
@@ -254,7 +313,8 @@ export function keepClaim(
   handle: IdempotencyHandle,
   onFailure: (error: unknown) => void,
 ): () => void {
-  const renew = () => held(em, handle).set({ locked_at: sql`now()` }).where("locked_at", ">", RELEASED).execute();
+  const renew = () =>
+    heldUnlocked(em, handle).set({ locked_at: sql`now()` }).where("locked_at", ">", RELEASED).execute();
   const timer = setInterval(() => void renew().catch(onFailure), RENEW_EVERY_MS).unref();
   return () => clearInterval(timer);
 }

@@ -108,6 +108,12 @@ export const unsubscribeMailto = (vault: Vault, domain: string, mail: MailRef): 
 export const readUnsubscribeAddress = (vault: Vault, localPart: string): MailRef | undefined =>
   readMailAddress(vault, "u", localPart);
 
+const MAIL_ADDRESS = /(?<![\w.+-])([bu]-[0-9a-z]{26}-[0-9a-z]{1,6}-[0-9a-f]{24})@/gi;
+
+/** The local parts of the first return paths and unsubscribe addresses in a text, unverified. */
+export const mailAddressesIn = (text: string, most: number): string[] =>
+  [...new Set([...text.matchAll(MAIL_ADDRESS)].map(([, localPart = ""]) => localPart))].slice(0, most);
+
 const UNSUBSCRIBE_TOKEN = /\/u\/([0-9a-z]{26}\.[0-9a-z]{1,7}\.[\w-]{22})(?![\w-])/g;
 
 /** The first unsubscribe tokens in a text, unverified. */

@@ -4,11 +4,6 @@ import { KEY_SETTINGS, type KeySetting } from "./admission.ts";
 import { ApiError } from "./errors.ts";
 import { countSealed, forgetDatabaseKeys } from "./sealed.ts";
 
-/**
- * Days for which a signing secret is kept after the next one took over: an unsubscribe link must work for 60 days after
- * its mail was sent (Canada's CASL, section 11 (2); the USA's CAN-SPAM Act asks for 30).
- */
-const LINK_DAYS = 60;
 const DAY_MS = 86_400_000;
 
 /** A key that the database knows, and whether it is still needed. */
@@ -25,7 +20,8 @@ export interface KeyState {
   neededFor: string | null;
 }
 
-type Keys = Pick<Env, KeySetting>;
+/** A signing secret is kept for as long as the links in mails work: `LEDGER_DAYS`. */
+type Keys = Pick<Env, KeySetting | "LEDGER_DAYS">;
 
 /** Every key that the database knows, in the order of the settings. */
 export async function readKeyStates(em: EntityManager, env: Keys): Promise<KeyState[]> {
@@ -49,21 +45,28 @@ export async function readKeyStates(em: EntityManager, env: Keys): Promise<KeySt
         usedSince,
         sealedTexts: setting === "ENCRYPTION_KEYS" ? (sealed.get(id) ?? 0) : null,
       };
-      return { ...key, neededFor: neededFor(key, successors.length > 0 ? Math.min(...successors) : undefined) };
+      return {
+        ...key,
+        neededFor: neededFor(key, successors.length > 0 ? Math.min(...successors) : undefined, env.LEDGER_DAYS),
+      };
     });
   });
 }
 
-/** @param replacedAt when the next key was first used, in ms since 1970 */
+/**
+ * @param replacedAt when the next key was first used, in ms since 1970
+ * @param linkDays days for which links in mails work
+ */
 function neededFor(
   { isFirst, usedSince, sealedTexts }: Omit<KeyState, "neededFor">,
   replacedAt: number | undefined,
+  linkDays: number,
 ): string | null {
   if (isFirst) return sealedTexts === null ? "it signs" : "it encrypts";
   if (sealedTexts !== null) return sealedTexts > 0 ? `${sealedTexts} stored texts; secrets:reencrypt` : null;
   if (usedSince === null) return null;
   if (replacedAt === undefined) return "it signs, in other processes";
-  const until = replacedAt + LINK_DAYS * DAY_MS;
+  const until = replacedAt + linkDays * DAY_MS;
   return until > Date.now() ? `links in mails, until ${new Date(until).toISOString()}` : null;
 }
 

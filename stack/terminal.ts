@@ -1,4 +1,5 @@
 import { SettingsError } from "../config/env.ts";
+import { MigrationBlockedError } from "../db/migration-blocked-error.ts";
 import { AdmissionError } from "../domain/admission-error.ts";
 import type { Step } from "./infra.ts";
 import { StackError } from "./processes.ts";
@@ -14,7 +15,8 @@ export const printedStep: Step = async (name, work) => {
 
 /** One message for a mistake that the user can repair, the whole error for a defect of ours. */
 export function explain(error: unknown): string {
-  for (const known of [StackError, SettingsError, AdmissionError]) if (error instanceof known) return error.message;
+  const forOperators = [StackError, SettingsError, AdmissionError, MigrationBlockedError];
+  for (const known of forOperators) if (error instanceof known) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 

@@ -1,12 +1,14 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { countCreditMismatches } from "../domain/credits.ts";
-import { overviewSends } from "../domain/sends/overview.ts";
+import { readOverdueSeconds } from "../domain/retention/overdue.ts";
+import type { RetentionSettings } from "../domain/retention/pruning.ts";
+import { countOpenInEndedSends, overviewSends } from "../domain/sends/overview.ts";
 import { standstillSeconds } from "../domain/sends/standstill.ts";
 import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/webhooks-overview.ts";
 
-/** How long an answer of Postgres serves all scrapes. The whole ledger of credits is read, so it is read seldom. */
-const KEPT_MS = { sends: 10_000, webhooks: 10_000, credits: 60_000 };
+/** How long an answer of Postgres serves all scrapes. Credits and the counts of sends are read whole, so they are read seldom. */
+const KEPT_MS = { sends: 10_000, webhooks: 10_000, credits: 60_000, counts: 60_000 };
 /** How long a scrape waits for Postgres: less than Prometheus waits for the scrape, 10 s by default. */
 const READ_TIMEOUT_MS = 5_000;
 
@@ -17,7 +19,7 @@ const READ_TIMEOUT_MS = 5_000;
  */
 export function addDatabaseMetrics(
   registry: Registry,
-  { orm, log }: Pick<ActivityDeps, "orm" | "log">,
+  { orm, log, env }: Pick<ActivityDeps, "orm" | "log"> & { env: RetentionSettings },
   keptMs = KEPT_MS,
 ): void {
   const unread = (error: unknown) => {
@@ -85,6 +87,12 @@ export function addDatabaseMetrics(
     ({ queueAgeSeconds }) => queueAgeSeconds,
   );
 
+  gaugesOf(keptMs.counts, () => countOpenInEndedSends(orm.em.fork())).one(
+    "mailkeel_ended_sends_open_recipients",
+    "Recipients without an outcome in sends that have ended",
+    (open) => open,
+  );
+
   const webhooks = gaugesOf(keptMs.webhooks, () => overviewWebhooks(orm.em.fork()));
   webhooks.one(
     "mailkeel_webhook_outbox_age_seconds",
@@ -124,6 +132,12 @@ export function addDatabaseMetrics(
     "mailkeel_credit_mismatches",
     "Credit balances that differ from the sum of their ledger",
     (mismatches) => mismatches,
+  );
+
+  gaugesOf(keptMs.sends, () => readOverdueSeconds(orm.em.fork(), env)).one(
+    "mailkeel_retention_overdue_seconds",
+    "For how long the row that is longest overdue should have been deleted or shortened",
+    (seconds) => seconds,
   );
 }
 

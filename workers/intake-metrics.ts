@@ -2,14 +2,18 @@ import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { ReportOutcome } from "../domain/reports/record.ts";
 
 /**
- * The outcomes of incoming mails: those of reports, `unsubscribe` for a recipient who unsubscribed by mail, and `none`
- * for a mail that changes nothing.
+ * The outcomes of incoming mails: those of reports, `unidentified` for a report that shows no mail of this service,
+ * `unsubscribe` for a recipient who unsubscribed by mail, and `none` for a mail that changes nothing.
  */
-const OUTCOMES = ["recorded", "known", "unsettled", "not_mailed", "unsubscribe", "none"] as const satisfies (
-  | ReportOutcome
-  | "unsubscribe"
-  | "none"
-)[];
+const OUTCOMES = [
+  "recorded",
+  "known",
+  "unsettled",
+  "not_mailed",
+  "unidentified",
+  "unsubscribe",
+  "none",
+] as const satisfies (ReportOutcome | "unidentified" | "unsubscribe" | "none")[];
 
 /**
  * Why the intake did not take a mail or a connection:
@@ -43,7 +47,7 @@ export function openIntakeMetrics(
   const registers = [registry];
   const reports = new Counter({
     name: "mailkeel_intake_reports_total",
-    help: "Reports that came by mail, by outcome; `unsubscribe` counts recipients who unsubscribed by mail, `none` mails that change nothing",
+    help: "Reports that came by mail, by outcome; `unidentified` counts those that show no mail of this service, `unsubscribe` recipients who unsubscribed by mail, `none` mails that change nothing",
     labelNames: ["outcome"],
     registers,
   });

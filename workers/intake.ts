@@ -125,8 +125,13 @@ export function startIntake(
   };
 
   const takeReports = async (raw: Buffer, refs: readonly MailRef[], session: SMTPServerSession): Promise<void> => {
-    const reports = reportsOf(vault, await clients.inTurn(session, () => classifyMail(raw)), refs);
-    if (reports.length === 0) return metrics.reported("none");
+    const mail = await clients.inTurn(session, () => classifyMail(raw));
+    const reports = reportsOf(vault, mail, refs);
+    if (reports === undefined) return metrics.reported("none");
+    if (reports.length === 0) {
+      log.info({ kind: mail.kind, reporter: mail.reporter }, "a report shows no mail that was sent here");
+      return metrics.reported("unidentified");
+    }
     const outcomes = await recorder.record(reports);
     for (const outcome of outcomes) metrics.reported(outcome);
     if (outcomes.includes("unsettled")) throw later("unsettled", "The mail that this is about is still being sent");

@@ -1,8 +1,9 @@
 import type { Context } from "@temporalio/activity";
-import { CancelledFailure } from "@temporalio/common";
+import { ApplicationFailure, CancelledFailure } from "@temporalio/common";
 import type { ActivityExecuteInput, ActivityInboundCallsInterceptor, Next } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { toFailure } from "../activities/failures.ts";
+import type { Progress } from "../config/progress.ts";
 import { ApiError } from "../domain/errors.ts";
 
 /**
@@ -20,7 +21,9 @@ export function failuresToCodes(log: Logger): (context: Context) => { inbound: A
           return await next(input);
         } catch (error) {
           const failure = toFailure(error);
-          if (!(failure instanceof CancelledFailure)) {
+          // One that only waits for its turn has not failed.
+          const isWaiting = failure instanceof ApplicationFailure && failure.nextRetryDelay !== undefined;
+          if (!(failure instanceof CancelledFailure) && !isWaiting) {
             const facts = {
               activity: info.activityType,
               workflowId: info.workflowExecution?.workflowId,
@@ -32,6 +35,23 @@ export function failuresToCodes(log: Logger): (context: Context) => { inbound: A
           }
           throw failure;
         }
+      },
+    },
+  });
+}
+
+/** How much longer than its time an activity may run. Temporal has given it up by then, and it keeps a slot of the process. */
+const OVERTIME_MS = 30_000;
+
+/** Watches each activity: one that runs on although its time has passed has hung. */
+export function watchActivities(
+  progress: Progress,
+): (context: Context) => { inbound: ActivityInboundCallsInterceptor } {
+  return ({ info }) => ({
+    inbound: {
+      execute: (input: ActivityExecuteInput, next: Next<ActivityInboundCallsInterceptor, "execute">) => {
+        const limitMs = info.startToCloseTimeoutMs || info.scheduleToCloseTimeoutMs;
+        return progress.during(`activity ${info.activityType}`, limitMs + OVERTIME_MS, () => next(input));
       },
     },
   });

@@ -10,13 +10,14 @@ import type { ActivityDeps } from "../activities/deps.ts";
 import { type Env, readEnv, SECRETS, SettingsError } from "../config/env.ts";
 import { serveHealth } from "../config/health.ts";
 import { openLog } from "../config/log.ts";
+import { Progress } from "../config/progress.ts";
 import { limitStop } from "../config/stop-limit.ts";
 import { type AdmittedDatabase, openAdmitted } from "../domain/admission.ts";
 import { AdmissionError } from "../domain/admission-error.ts";
 import { openVault } from "../domain/crypto.ts";
 import type { PoolName } from "../workflows/ids.ts";
 import { workflowBundle } from "./bundle.ts";
-import { failuresToCodes } from "./interceptors.ts";
+import { failuresToCodes, watchActivities } from "./interceptors.ts";
 import { createMetrics } from "./metrics.ts";
 import { pause } from "./pause.ts";
 import { DEFAULT_ACTIVITIES, isPoolName, POOLS, type PoolDefinition } from "./pools.ts";
@@ -120,13 +121,15 @@ async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<voi
   const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;
   let worker: Worker | undefined;
   let listening = false;
-  const ready = () => (definition.taskQueue === undefined ? listening : worker?.getState() === "RUNNING");
+  const progress = new Progress();
+  const takesWork = () => (definition.taskQueue === undefined ? listening : worker?.getState() === "RUNNING");
+  const ready = () => takesWork() && progress.stalled().length === 0;
   const { registry, watchConnections, ...counters } = createMetrics(pool, ready);
   const vault = openVault(env);
   const options = { poolMax: env.DATABASE_POOL_MAX, onPool: watchConnections, work: pool };
   const database = await openAdmitted(env, vault, options);
   const { orm } = database;
-  const deps: ActivityDeps = { env, orm, vault, log, stopping: stop.signal, workerId, ...counters };
+  const deps: ActivityDeps = { env, orm, vault, log, stopping: stop.signal, workerId, progress, ...counters };
   definition.addMetrics?.(registry, deps);
   const running = definition.start(deps, registry);
 
@@ -139,6 +142,7 @@ async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<voi
   let sdkMetrics = async () => "";
   const { port, server } = await serveHealth(env, {
     ready,
+    stalled: () => progress.stalled(),
     metrics: async () => (await Promise.all([registry.metrics(), sdkMetrics()])).join("\n"),
   });
   let noteStep: (step: string) => void = () => {};
@@ -163,7 +167,7 @@ async function runPool(pool: PoolName, stackStopping?: AbortSignal): Promise<voi
         ...version(env),
         ...(definition.workflows ? { workflowBundle: await workflowBundle() } : {}),
         activities: running.activities ?? {},
-        interceptors: { activity: [failuresToCodes(log)] },
+        interceptors: { activity: [failuresToCodes(log), watchActivities(progress)] },
         maxConcurrentActivityTaskExecutions: env.ACTIVITY_CONCURRENCY ?? definition.activities ?? DEFAULT_ACTIVITIES,
         ...definition.options,
         // By default the SDK holds heartbeats back for 80 % of their timeout: a busy machine would be taken for a lost one.

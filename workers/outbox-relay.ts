@@ -6,6 +6,8 @@ import {
 } from "@temporalio/client";
 import pg from "pg";
 import type { ActivityDeps } from "../activities/deps.ts";
+import type { Watched } from "../config/progress.ts";
+import { KEEP_ALIVE } from "../db/pool.ts";
 import { noteReplayStarted, unstartedReplays } from "../domain/webhooks/bulk-replay.ts";
 import { fanOut } from "../domain/webhooks/fan-out.ts";
 import { formGroups, type Group, unstartedGroups } from "../domain/webhooks/grouping.ts";
@@ -31,6 +33,11 @@ const SWEEP_GROUPS = 200;
  */
 const STARTS = 16;
 const LISTEN_AGAIN_MS = 1_000;
+/** How often the connection for notifications is tried, and how long it may take to answer. */
+const LISTEN_CHECK_MS = 30_000;
+const LISTEN_ANSWER_MS = 10_000;
+/** How long the loop may go without a pass that succeeds. */
+const PASS_LIMIT_MS = 60_000;
 
 /**
  * Takes events from the outbox to endpoints: writes their deliveries, puts waiting deliveries into groups and starts a
@@ -60,7 +67,7 @@ export class OutboxRelay {
     this.#client = client;
     this.#deps.stopping.addEventListener("abort", () => this.wake(), { once: true });
     this.#listening = this.#listen();
-    this.#loop = this.#run();
+    this.#loop = this.#run(this.#deps.progress.watch("relay", PASS_LIMIT_MS));
   }
 
   /** Seconds since it last looked for events without a failure. */
@@ -78,7 +85,7 @@ export class OutboxRelay {
     await Promise.all([this.#loop, this.#listening, ...this.#starting.values()]);
   }
 
-  async #run(): Promise<void> {
+  async #run(watched: Watched): Promise<void> {
     const { stopping, log } = this.#deps;
     let sweepAt = 0;
     while (!stopping.aborted) {
@@ -86,7 +93,7 @@ export class OutboxRelay {
       const lookedAt = performance.now();
       let found = false;
       try {
-        found = await this.#pass();
+        found = await this.#pass(watched);
         if (performance.now() >= sweepAt) {
           sweepAt = performance.now() + SWEEP_EVERY_MS;
           await this.#sweep();
@@ -115,7 +122,7 @@ export class OutboxRelay {
   }
 
   /** Fans out and forms groups until the outbox is empty. @returns whether it found work */
-  async #pass(): Promise<boolean> {
+  async #pass(watched: Watched): Promise<boolean> {
     const { orm, stopping } = this.#deps;
     let found = false;
     for (let full = true; full && !stopping.aborted; ) {
@@ -125,6 +132,7 @@ export class OutboxRelay {
       this.#lookedAt = performance.now();
       for (const group of groups) await this.#start(group);
       found ||= taken > 0 || groups.length > 0;
+      watched.moved();
     }
     return found;
   }
@@ -181,13 +189,15 @@ export class OutboxRelay {
       const client = new pg.Client({
         connectionString: env.DATABASE_URL,
         application_name: "mailkeel relay",
-        keepAlive: true,
+        connectionTimeoutMillis: LISTEN_ANSWER_MS,
+        query_timeout: LISTEN_ANSWER_MS,
+        ...KEEP_ALIVE,
       });
-      const ended = new Promise<void>((resolve) => {
-        client.once("end", resolve);
+      const ended = new Promise<true>((resolve) => {
+        client.once("end", () => resolve(true));
         // A second error without a listener would end the process.
-        client.on("error", () => resolve());
-        stopping.addEventListener("abort", () => resolve(), { once: true });
+        client.on("error", () => resolve(true));
+        stopping.addEventListener("abort", () => resolve(true), { once: true });
       });
       try {
         await client.connect();
@@ -195,7 +205,10 @@ export class OutboxRelay {
         await client.query(`listen ${RELAY_CHANNEL}`);
         // Notifications may have been sent before this connection listened.
         this.wake();
-        await ended;
+        // One that is cut off behind a proxy gets no notification, and no error either.
+        while (!(await Promise.race([ended, pause(LISTEN_CHECK_MS, stopping).then(() => false)]))) {
+          await client.query("select 1");
+        }
       } catch (error) {
         log.warn({ err: error }, "the relay cannot listen; it polls");
       }

@@ -5,6 +5,7 @@ import { createAccountCheckActivities } from "../activities/account-checks.ts";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { createDispatchActivities } from "../activities/dispatch.ts";
 import { createReconcileActivities } from "../activities/reconcile.ts";
+import { createRetentionActivities } from "../activities/retention.ts";
 import { createSendActivities } from "../activities/sends.ts";
 import type { Secret } from "../config/env.ts";
 import { type PoolName, TASK_QUEUES } from "../workflows/ids.ts";
@@ -77,7 +78,10 @@ export const POOLS = {
     // Links in opt-in mails, and the server that takes these mails.
     secrets: ["SIGNING_SECRET", "SYSTEM_SMTP_URL"],
     addMetrics: addDatabaseMetrics,
-    start: (deps) => ({ activities: { ...createReconcileActivities(deps) }, ...startMaintenance(deps) }),
+    start: (deps) => ({
+      activities: { ...createReconcileActivities(deps), ...createRetentionActivities(deps) },
+      ...startMaintenance(deps),
+    }),
   },
   intake: {
     // Return paths and links in returned mails.

@@ -1,6 +1,7 @@
 import type { ActivityDeps } from "../activities/deps.ts";
 import { isCancelled, isUnreachable } from "../db/unreachable.ts";
 import { type MailReport, type ReportOutcome, recordReports } from "../domain/reports/record.ts";
+import { logMove } from "../domain/sends/send-log.ts";
 
 /** Reports that one call records at most. */
 const MAX_BATCH = 500;
@@ -17,11 +18,11 @@ interface Waiting {
  * at most.
  */
 export class ReportRecorder {
-  readonly #deps: Pick<ActivityDeps, "orm" | "env">;
+  readonly #deps: Pick<ActivityDeps, "orm" | "env" | "log">;
   #waiting: Waiting[] = [];
   #isRunning = false;
 
-  constructor(deps: Pick<ActivityDeps, "orm" | "env">) {
+  constructor(deps: Pick<ActivityDeps, "orm" | "env" | "log">) {
     this.#deps = deps;
   }
 
@@ -74,9 +75,11 @@ export class ReportRecorder {
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {
-    const { orm, env } = this.#deps;
+    const { orm, env, log } = this.#deps;
     const all = batch.flatMap(({ reports }) => reports);
-    const outcomes = await recordReports(orm.em.fork(), all, env);
+    const outcomes = await recordReports(orm.em.fork(), all, env, {
+      onPause: (paused) => logMove(log, paused),
+    });
     let start = 0;
     for (const { reports, resolve } of batch) {
       resolve(outcomes.slice(start, start + reports.length));

@@ -24,16 +24,27 @@ const step = <K extends keyof SendActivities>(name: K, summary: string, options:
 /** For what may take minutes: a worker that is lost meanwhile is noticed by its heartbeat. */
 const LONG = { startToCloseTimeout: "5 minutes", heartbeatTimeout: "10 seconds" } as const;
 
+/** For what reads all recipients: twice as long as the longest PLAN_SECONDS, because a confirm counts and copies them. */
+const LONG_PLAN = {
+  startToCloseTimeout: "1 hour",
+  scheduleToCloseTimeout: "1 hour",
+  heartbeatTimeout: "10 seconds",
+} as const;
+
 /** The activities of a send, which ask Postgres. */
 export const sendSteps: SendActivities = {
-  // A local activity saves the round trip that was most of a preview's time. The API waits 10 s for it.
+  // A local activity saves the round trip that was most of a preview's time.
   writePreview: proxyLocalActivities<SendActivities>({
     scheduleToCloseTimeout: "30 seconds",
     retry: STEP_RETRY,
     summary: "resolve the plan",
   }).writePreview,
-  // The API waits 60 s for this one.
-  confirmSend: step("confirmSend", "arm the send", { ...LONG, scheduleToCloseTimeout: "5 minutes" }),
+  // Tried until it has a place among the long plans. The API does not wait for its end.
+  writeLongPreview: step("writeLongPreview", "resolve a large plan", {
+    ...LONG_PLAN,
+    retry: { ...STEP_RETRY, maximumAttempts: Number.POSITIVE_INFINITY },
+  }),
+  confirmSend: step("confirmSend", "arm the send", LONG_PLAN),
   voidPreview: step("voidPreview", "void the token"),
   readSend: step("readSend", "read the send"),
   beginSend: step("beginSend", "begin"),

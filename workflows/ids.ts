@@ -24,5 +24,8 @@ export const ACCOUNT_CHECKS_ID = "account-checks";
 /** The schedule that starts missing workflows, and the workflow that it runs. */
 export const RECONCILER_ID = "reconciler";
 
+/** The schedule that deletes rows whose time has passed, and the workflow that it runs. */
+export const RETENTION_ID = "retention";
+
 /** Name of the signal that lets the workflow of a send read its state in Postgres. */
 export const WAKE_UP = "wakeUp";

@@ -33,7 +33,16 @@ export interface ConfirmCommand {
   idempotency: IdempotencyHandle;
 }
 export type OperatorCommand = "pause" | "resume" | "cancel" | "retry" | "resendUnknown";
-export type Command = PreviewCommand | ConfirmCommand | { kind: OperatorCommand };
+export interface ResumeCommand {
+  kind: "resume";
+  /** The same for every try of the command. */
+  resumeId: string;
+}
+export type Command =
+  | PreviewCommand
+  | ConfirmCommand
+  | ResumeCommand
+  | { kind: Exclude<OperatorCommand, ResumeCommand["kind"]> };
 export type CommandKind = Command["kind"];
 
 /** Resolves the plan and writes the preview's row. */

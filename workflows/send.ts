@@ -1,6 +1,7 @@
 import * as workflow from "@temporalio/workflow";
 import type { SliceInput, SliceResult } from "../activities/dispatch.ts";
 import type { ChangedSend, SendState } from "../domain/sends/lifecycle.ts";
+import type { PreviewRequest } from "../domain/sends/preview.ts";
 import { mailSlice, sendSteps as steps } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
 import { isLimitUsedUp, isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
@@ -52,8 +53,8 @@ class Send {
   #endedSlices = 0;
   /** Wake-ups that came in this run. */
   #wakeUps = 0;
-  /** A preview was made, so its token may be used. */
-  #hasToken = false;
+  /** When the preview was made whose token may be used, in ms of the workflow's clock. */
+  #previewedAt: number | undefined;
 
   constructor(input: messages.SendInput) {
     const { previewId, resume } = input;
@@ -79,7 +80,8 @@ class Send {
       { description: "Used by the reconciler: read the send's state again" },
     );
     for (const [kind, description] of messages.OPERATOR_UPDATES) {
-      setHandler(workflow.defineUpdate<string>(kind), () => this.loop.submit({ kind }), { description });
+      const submit = () => this.loop.submit(kind === "resume" ? { kind, resumeId: workflow.uuid4() } : { kind });
+      setHandler(workflow.defineUpdate<string>(kind), submit, { description });
     }
   }
 
@@ -162,7 +164,8 @@ class Send {
         view.pauses.push(pending.remove());
         return this.#endSlices();
       case "resume":
-        if (!this.#apply(await steps.resumeSend(this.#id))) return pending.reply(ANSWERS.nothingToResume);
+        if (!this.#apply(await steps.resumeSend(this.#id, pending.command.resumeId)))
+          return pending.reply(ANSWERS.nothingToResume);
         answerAll(view.pauses, ANSWERS.resumedMeanwhile);
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
         for (const lane of view.lanes) lane.triesNow = true;
@@ -201,19 +204,29 @@ class Send {
         await steps.confirmSend({ ...request, idempotency: command.idempotency });
         view.isStale = true;
       } else {
-        await steps.writePreview(request);
+        if (!this.#hasToken()) await this.#writePreview(request);
         view.neverBegan = undefined;
-        this.#hasToken = true;
       }
       pending.reply("done");
     } catch (error) {
       // Without a token there is nothing to wait for.
       const refusal = refusalOf(error);
-      if (command.kind === "preview" && !this.#hasToken) {
+      if (command.kind === "preview" && this.#previewedAt === undefined) {
         Object.assign(view, { neverBegan: "refused", refusal: refusalText(refusal) });
       }
       pending.refuse(refusal);
     }
+  }
+
+  async #writePreview(request: PreviewRequest): Promise<void> {
+    // A quick plan is resolved in this very task of the workflow.
+    if ((await steps.writePreview(request)) === "slow") await steps.writeLongPreview(request);
+    this.#previewedAt = Date.now();
+  }
+
+  /** An earlier request under the same Idempotency-Key may have made the preview, and not have waited for it. */
+  #hasToken(): boolean {
+    return this.#previewedAt !== undefined && Date.now() < this.#previewedAt + this.#input.expiresInMs / 2;
   }
 
   async #cancel(pending: PendingCommand<Command>): Promise<void> {

@@ -1,4 +1,5 @@
 import type { EntityManager } from "../../db/orm.ts";
+import { elapsedMs } from "../../domain/elapsed.ts";
 import { type AccountLimits, type Quota, returnQuota, takeQuota } from "../../domain/sends/account-capacity.ts";
 import type { StagedRecipient } from "../../domain/sends/staging.ts";
 import type { InFlightLimit } from "../account-pools.ts";
@@ -10,7 +11,7 @@ export interface MailShare {
   retryInMs: number;
   /** The windows that the mails count in; undefined where the account has no such limit. */
   quota?: Quota | undefined;
-  /** `performance.now()` at which the first of the windows ends. */
+  /** `elapsedMs()` at which the first of the windows ends. */
   endsAt: number;
 }
 
@@ -20,7 +21,7 @@ export interface AllowedRecipient extends StagedRecipient {
 }
 
 /** Whether a mail may begin now: after the end of its windows it could exceed the limit of the next ones. */
-export const isWithinWindows = ({ endsAt }: MailShare): boolean => performance.now() < endsAt;
+export const isWithinWindows = ({ endsAt }: MailShare): boolean => elapsedMs() < endsAt;
 
 /** A slice's share of its account's limits: the stager takes, the settler gives back. */
 export class Allowance {
@@ -71,7 +72,7 @@ export class Allowance {
     if (this.#limits.hourly === null && this.#limits.daily === null) {
       return { granted: mails, retryInMs: 0, endsAt: Number.POSITIVE_INFINITY };
     }
-    const askedAt = performance.now();
+    const askedAt = elapsedMs();
     const quota = await takeQuota(this.#em, this.#accountId, this.#limits, mails);
     return { granted: quota.granted, retryInMs: quota.retryInMs, quota, endsAt: askedAt + quota.endsInMs };
   }

@@ -1,7 +1,7 @@
 import type { EntityManager } from "../../db/orm.ts";
 import type { Mailed } from "../../domain/mail/outcome.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
-import { type DeferralPolicy, settleOutcomes } from "../../domain/sends/settlement.ts";
+import { type SettlementPolicy, settleOutcomes } from "../../domain/sends/settlement.ts";
 import type { ActivityDeps } from "../deps.ts";
 import type { Allowance, AllowedRecipient, MailShare } from "./allowance.ts";
 import { throughOutage } from "./outage.ts";
@@ -16,16 +16,21 @@ interface SettlerOptions {
 /** Last part of a slice: writes outcomes to the ledger, and gives back the rest of the limits that the slice took. */
 export class Settler {
   readonly #options: SettlerOptions;
-  readonly #policy: DeferralPolicy;
+  readonly #policy: SettlementPolicy;
   #mailed = 0;
   #accepted = false;
+  #hasReturned = false;
   #firstReturnedSeq: number | undefined;
   #failure: { error: unknown } | undefined;
 
   constructor(options: SettlerOptions) {
     this.#options = options;
-    const { DEFERRAL_LADDER_SECONDS, DEFERRAL_WINDOW_SECONDS } = options.deps.env;
-    this.#policy = { ladderSeconds: DEFERRAL_LADDER_SECONDS, windowSeconds: DEFERRAL_WINDOW_SECONDS };
+    const { env } = options.deps;
+    this.#policy = {
+      ladderSeconds: env.DEFERRAL_LADDER_SECONDS,
+      windowSeconds: env.DEFERRAL_WINDOW_SECONDS,
+      softBounces: env,
+    };
   }
 
   /** Mails that were begun and whose failure, if any, was not the account's. */
@@ -38,7 +43,12 @@ export class Settler {
     return this.#accepted;
   }
 
-  /** The first row that went back in the queue. */
+  /** Rows went back unbegun. */
+  get hasReturned(): boolean {
+    return this.#hasReturned;
+  }
+
+  /** The first row that went back in the queue: one that was deferred before is found by its due time. */
   get firstReturnedSeq(): number | undefined {
     return this.#firstReturnedSeq;
   }
@@ -75,7 +85,8 @@ export class Settler {
     for (const { item, outcome } of mails) {
       if (outcome.outcome === "account_failure" || outcome.outcome === "not_attempted") {
         returned.set(item.share, (returned.get(item.share) ?? 0) + 1);
-        this.#firstReturnedSeq = Math.min(this.#firstReturnedSeq ?? item.seq, item.seq);
+        this.#hasReturned = true;
+        if (!item.wasDeferred) this.#firstReturnedSeq = Math.min(this.#firstReturnedSeq ?? item.seq, item.seq);
       } else {
         this.#mailed++;
         if (outcome.outcome === "sent") this.#accepted = true;

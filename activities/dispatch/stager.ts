@@ -1,6 +1,6 @@
 import type { EntityManager } from "../../db/orm.ts";
 import type { OpenedDispatch } from "../../domain/sends/lanes.ts";
-import { stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
+import { type StageRequest, stageBatch, unstageUnanswered } from "../../domain/sends/staging.ts";
 import type { ActivityDeps } from "../deps.ts";
 import type { Allowance, AllowedRecipient } from "./allowance.ts";
 import { throughOutage } from "./outage.ts";
@@ -12,6 +12,8 @@ interface StagerOptions {
   allowance: Allowance;
   /** The lane's cursor: rows up to and including this `seq` were staged. */
   afterSeq: number;
+  /** Deferred rows that are due: they are staged first. */
+  due: readonly number[];
   /** Most rows of a batch at present. */
   batchSize: () => number;
   /** Nothing more is staged once it is aborted. */
@@ -22,6 +24,9 @@ interface StagerOptions {
 export class Stager {
   readonly #options: StagerOptions;
   #afterSeq: number;
+  #due: readonly number[];
+  /** The request of the last statement, whose answer may be lost. */
+  #asked: StageRequest | undefined;
   #staged = 0;
   #exhausted = false;
   #limitWaitMs: number | undefined;
@@ -30,6 +35,7 @@ export class Stager {
   constructor(options: StagerOptions) {
     this.#options = options;
     this.#afterSeq = options.afterSeq;
+    this.#due = options.due;
   }
 
   /** The last row that was staged. */
@@ -67,7 +73,8 @@ export class Stager {
       return (await this.#ahead) ?? [];
     } catch (error) {
       const { deps, em, dispatch } = this.#options;
-      await throughOutage(deps, () => unstageUnanswered(em, dispatch, this.#afterSeq));
+      const asked = this.#asked;
+      if (asked) await throughOutage(deps, () => unstageUnanswered(em, dispatch, asked));
       // Postgres may commit the statement yet. The attempt fails, so that the next one looks for its rows.
       throw error;
     }
@@ -101,15 +108,18 @@ export class Stager {
       this.#limitWaitMs = share.retryInMs;
       return [];
     }
-    const staging = { afterSeq: this.#afterSeq, limit: share.granted };
-    const { recipients, suppressed, lastSeq } = await stageBatch(em, dispatch, staging);
+    const due = this.#due.slice(0, share.granted);
+    const request = due.length > 0 ? { due } : { afterSeq: this.#afterSeq, limit: share.granted };
+    this.#asked = request;
+    const { recipients, suppressed, lastSeq } = await stageBatch(em, dispatch, request);
+    this.#asked = undefined;
+    this.#due = this.#due.slice(due.length);
     deps.countMails({ SUPPRESSED: suppressed });
     await allowance.returnMails(share, share.granted - recipients.length);
-    if (lastSeq === undefined) {
-      this.#exhausted = true;
-      return [];
+    if (due.length === 0) {
+      if (lastSeq === undefined) this.#exhausted = true;
+      else this.#afterSeq = lastSeq;
     }
-    this.#afterSeq = lastSeq;
     this.#staged += recipients.length;
     return recipients.map((recipient) => Object.assign(recipient, { share }));
   }

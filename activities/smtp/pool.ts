@@ -1,3 +1,4 @@
+import { elapsedMs } from "../../domain/elapsed.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
 import {
   type AccountFailure,
@@ -280,7 +281,7 @@ export class SmtpPool {
         return;
       }
     }
-    session.since = performance.now();
+    session.since = elapsedMs();
     this.#idle.push(session);
   }
 
@@ -349,7 +350,7 @@ export class SmtpPool {
 
   /** Closes connections that idled too long, and cuts off those whose server sends a reply too slowly to ever end it. */
   #closeStale(): void {
-    const now = performance.now();
+    const now = elapsedMs();
     const idleMs = this.#options.idleMs ?? DEFAULT_IDLE_MS;
     for (const session of this.#idle.filter(({ since }) => now - since > idleMs)) session.quit();
     const deadlineMs = messageDeadlineMs(this.#options.timeoutMs);

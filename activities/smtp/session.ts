@@ -6,6 +6,7 @@ import XOAuth2 from "nodemailer/lib/xoauth2";
 import { TokenError } from "../../domain/account-tokens.ts";
 import { AddressRefused, isLoopback, NameNotResolved } from "../../domain/address-guard.ts";
 import { connectOptions } from "../../domain/connect-options.ts";
+import { elapsedMs } from "../../domain/elapsed.ts";
 import type { FilledMessage } from "../../domain/mail/message.ts";
 import type { AccountFailure, MailOutcome } from "../../domain/mail/outcome.ts";
 import {
@@ -58,8 +59,8 @@ const CLOSE_TIMEOUT_MS = 1_000;
  * the server's reply says whether it was accepted.
  */
 export class SmtpSession {
-  /** When the session last became idle or busy, as `performance.now()`. */
-  since = performance.now();
+  /** When the session last became idle or busy, as `elapsedMs()`. */
+  since = elapsedMs();
   /** Messages handed to it so far. */
   messages = 0;
   /** Called once when the session has ended, after the outcome of a message in flight. */
@@ -184,11 +185,11 @@ export class SmtpSession {
     this.#answered = done;
     this.#to = envelope.to;
     this.#dotMayHaveLeft = false;
-    this.since = performance.now();
+    this.since = elapsedMs();
     this.messages++;
     const write = (parts: readonly Buffer[], dotStuffing: Readable & Writable) => {
-      // A process that was suspended resumes here before any of its timers has fired.
-      if (performance.now() - this.since > messageDeadlineMs(this.#account.timeoutMs)) return this.destroy("timeout");
+      // A process or machine that was suspended resumes here before any of its timers has fired.
+      if (elapsedMs() - this.since > messageDeadlineMs(this.#account.timeoutMs)) return this.destroy("timeout");
       this.#dotMayHaveLeft = true;
       this.#writeBody(parts, dotStuffing);
     };

@@ -115,7 +115,8 @@ async function attemptGroup(deps: SharedDeps, request: AttemptRequest): Promise<
   // A delivery that was not sent has no unknown outcome: its row stays PENDING for the next try.
   const { pending, retrying, waitMs, nextAttemptAt, returned } = await close();
   if (fault) throw fault.reason;
-  const { counts, reason } = slice;
+  const { reason } = slice;
+  const counts = { ...slice.counts, failed: slice.counts.failed + opened.failed };
   if (pending > 0) return { next: "more", ...counts, reason };
   if (returned > 0) return { next: "done", ...counts, returned };
   if (waitMs === null || nextAttemptAt === null) return { next: "done", ...counts };

@@ -59,12 +59,13 @@ const create = route({
   .mutation(async ({ ctx, input }) => {
     const { email, first_name: firstName, last_name: lastName, fields } = input.body;
     await checkContactFields(ctx, fields);
-    const { id, record, slots } = await createContact(ctx.em, ctx.vault, ctx.tenant, {
-      email,
-      firstName,
-      lastName,
-      fields,
-    });
+    const { id, record, slots } = await createContact(
+      ctx.statements,
+      ctx.vault,
+      ctx.tenant,
+      { email, firstName, lastName, fields },
+      ctx.ownAnswer,
+    );
     const quota = await slotQuota(ctx, slots);
     return ok(record, { id, impact: impact({ would_create: 1, quota }) });
   }, hasNoFields);

@@ -5,6 +5,7 @@ import { recordReports } from "../../domain/reports/record.ts";
 import { SENDGRID } from "../../domain/reports/sendgrid.ts";
 import { sesSource } from "../../domain/reports/ses.ts";
 import { findSource, forged, type ReportSource, SOURCE_PATHS } from "../../domain/reports/source.ts";
+import { logMove } from "../../domain/sends/send-log.ts";
 import { clientAddressesOf } from "../client-address.ts";
 import type { Deps } from "../deps.ts";
 import { unavailable } from "../rest/failures.ts";
@@ -46,7 +47,10 @@ export function hookRouter({ env, orm, vault, log, limits, fetchText }: Deps): R
       const request = { body: await receiveBody(req, UPLOAD_LIMITS), header: (name: string) => req.get(name) };
       const message = await limits.limitFailures(em, source.id, () => reports.verify(request, source));
       await reports.confirm?.(em, message, source);
-      const outcomes = await recordReports(em, reports.parse(message), env, source);
+      const outcomes = await recordReports(em, reports.parse(message), env, {
+        tenant: source,
+        onPause: (paused) => logMove(log, paused),
+      });
       if (outcomes.includes("not_mailed")) {
         rarely(source.id, () =>
           log.warn({ sourceId: source.id }, "a provider reports about mails that it did not get here"),

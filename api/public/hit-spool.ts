@@ -5,6 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import { z } from "zod";
 import { atMostOnceAMinute } from "../../config/log.ts";
+import type { Progress, Watched } from "../../config/progress.ts";
 import { WindowCounts } from "../../config/window-counts.ts";
 import { AUTOMATIC_CAUSES, ENGAGEMENT_KINDS } from "../../db/entities/engagement.ts";
 import type { Hit, RecordedHits } from "../../domain/tracking/record.ts";
@@ -27,6 +28,8 @@ const RETRY_MS = 1_000;
 const LOOK_MS = 2_000;
 /** Age of that sign from which a folder's process is presumed dead. If it lives after all, no hit counts twice. */
 const STALE_MS = 10_000;
+/** How long hits may wait without any being recorded. */
+const STALLED_MS = 60_000;
 /** How long a process that ends tries to record its hits. */
 const LAST_TRY_MS = 3_000;
 const SUFFIX = ".hits";
@@ -48,6 +51,7 @@ interface SpoolOptions {
   maxBytes: number;
   record(batchId: string, hits: readonly Hit[]): Promise<RecordedHits[]>;
   metrics: HitMetrics;
+  progress: Progress;
   log: Logger;
 }
 
@@ -249,18 +253,21 @@ export class HitSpool {
   }
 
   async #deliverAll(): Promise<void> {
-    while (!(await this.#deliver()) && !this.#stopping.signal.aborted) {
+    const watched = this.#options.progress.watch("tracking", STALLED_MS);
+    while (!(await this.#deliver(watched)) && !this.#stopping.signal.aborted) {
       await delay(RETRY_MS, undefined, { signal: this.#stopping.signal, ref: false }).catch(() => undefined);
     }
+    watched.end();
   }
 
   /** Records the batches that wait, until one fails. @returns whether none is left */
-  async #deliver(): Promise<boolean> {
+  async #deliver(watched?: Watched): Promise<boolean> {
     for (let [batch] = this.#waiting; batch; [batch] = this.#waiting) {
       try {
         const hits = batch.hits ?? (await this.#read(batch));
         if (hits.length > 0) this.#options.metrics.recorded(await this.#options.record(batch.id, hits));
         await this.#remove(batch);
+        watched?.moved();
       } catch (error) {
         this.#rarely("record", () => this.#options.log.warn({ err: error }, "hits could not be recorded"));
         // To the end: should it be the batch that fails, the others do not wait for it.

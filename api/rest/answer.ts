@@ -12,9 +12,14 @@ export interface Success {
   meta: Record<string, unknown>;
   /** Remembered under the Idempotency-Key instead of `data`. */
   facts?: unknown;
+  /** The transaction of its effect has remembered it. */
+  isRemembered?: true;
   /** Scopes, one of which a caller needs for a replay besides the route's. */
   neededScopes?: AnyScope | undefined;
 }
+
+/** The `meta` of the answer to a write, besides what its handler adds. */
+export const WRITE_META = { dry_run: false } as const;
 
 /**
  * Makes the answer from a handler's result. A dry run shows its impact alone.
@@ -30,13 +35,14 @@ export function successOf(
     return { status: 200, requestId, data: null, meta: { dry_run: true, impact: result.impact } };
   }
   if (!("data" in result)) throw new Error(`${method} ${path} gave no payload`);
-  const { data, id, meta, facts, neededScopes, requestId: ofEffect = requestId } = result;
+  const { data, id, meta, facts, neededScopes, requestId: ofEffect } = result;
   return {
     status,
-    requestId: ofEffect,
+    requestId: ofEffect ?? requestId,
+    ...(ofEffect !== undefined && { isRemembered: true }),
     data,
     id,
-    meta: { ...(kind === "read" ? {} : { dry_run: false }), ...meta },
+    meta: kind === "read" ? { ...meta } : { ...WRITE_META, ...meta },
     facts,
     neededScopes,
   };

@@ -61,7 +61,7 @@ export interface Ok<T> {
   facts?: unknown;
   /** Scopes, one of which the request needed besides the route's: a replay needs one of them too. Not beside `facts`. */
   neededScopes?: AnyScope | undefined;
-  /** The id of the request that had the effect, where that was an earlier one. */
+  /** Where the transaction of the effect has remembered the answer: the id of its request, which may be an earlier one. */
   requestId?: string;
 }
 
@@ -154,8 +154,8 @@ export interface RouteDefinition extends RouteMeta {
   before?: (ctx: RequestContext, input: unknown) => Promise<void>;
   /**
    * Of a write: whether the handler's effect on this input is one statement, or a transaction that the handler opens.
-   * Such a handler gets no transaction, unless the answer is remembered with the effect or a dry run rolls the effect
-   * back.
+   * Such a handler gets no transaction, unless a dry run rolls the effect back. It writes the answer that is remembered
+   * (`RequestContext.ownAnswer`), which is the JSON of a record and holds no secret.
    */
   isAtomic?: (input: unknown) => boolean;
 }

@@ -31,6 +31,7 @@ export function endpointsOf(routes: AnyTRPCRouter): Endpoint[] {
       const wrong = (why: string) => new Error(`${method} ${path}: ${why}`);
       if ((type === "query") !== (method === "GET")) throw wrong("a GET is a query, everything else a mutation");
       if (dryRun && scope !== null && !dryRunScope) throw wrong("a dry run needs a dryRunScope");
+      if (meta.isAtomic && meta.secret) throw wrong("an atomic write cannot encrypt its answer");
       if (paramCount(path) > 0 && !meta.input.shape.params) throw wrong("its path has parameters, its input none");
       return { name, type, meta };
     })

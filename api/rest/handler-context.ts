@@ -6,6 +6,7 @@ import type { ApiVersion } from "../../domain/api-version.ts";
 import type { IdempotencyHandle } from "../../domain/idempotency.ts";
 import type { Call, RequestContext } from "../context.ts";
 import type { RouteDefinition } from "./definition.ts";
+import { ownAnswer } from "./idempotency.ts";
 
 /** An admitted call: the caller is known and may use the route. */
 export interface Admission {
@@ -23,6 +24,7 @@ export class HandlerContext implements RequestContext {
   readonly idempotency: IdempotencyHandle | null;
   readonly #call: Call;
   readonly #definition: RouteDefinition;
+  readonly #isInside: boolean;
   #em: EntityManager | undefined;
   #log: Logger | undefined;
 
@@ -30,7 +32,7 @@ export class HandlerContext implements RequestContext {
     call: Call,
     definition: RouteDefinition,
     { access, version, dryRun }: Admission,
-    { idempotency = null, em }: { idempotency?: IdempotencyHandle | null; em?: EntityManager } = {},
+    { idempotency = null, inside }: { idempotency?: IdempotencyHandle | null; inside?: EntityManager } = {},
   ) {
     this.#call = call;
     this.#definition = definition;
@@ -39,7 +41,8 @@ export class HandlerContext implements RequestContext {
     this.version = version;
     this.dryRun = dryRun;
     this.idempotency = idempotency;
-    this.#em = em;
+    this.#isInside = inside !== undefined;
+    this.#em = inside;
   }
 
   get tenant() {
@@ -53,6 +56,14 @@ export class HandlerContext implements RequestContext {
 
   get database() {
     return this.#call.deps.orm.em;
+  }
+
+  get statements() {
+    return this.#isInside ? this.em : this.database;
+  }
+
+  get ownAnswer() {
+    return this.idempotency && !this.#isInside ? ownAnswer(this.#definition, this.idempotency) : null;
   }
 
   get log() {
@@ -84,11 +95,11 @@ export class HandlerContext implements RequestContext {
 
   /** The same call under a claim of its Idempotency-Key. */
   claimedBy(idempotency: IdempotencyHandle): HandlerContext {
-    return new HandlerContext(this.#call, this.#definition, this, { idempotency, em: this.em });
+    return new HandlerContext(this.#call, this.#definition, this, { idempotency });
   }
 
   /** The same call inside a transaction. */
   inside(em: EntityManager): HandlerContext {
-    return new HandlerContext(this.#call, this.#definition, this, { idempotency: this.idempotency, em });
+    return new HandlerContext(this.#call, this.#definition, this, { idempotency: this.idempotency, inside: em });
   }
 }

@@ -4,10 +4,12 @@ import { requireScope } from "../../domain/access/access.ts";
 import type { HeaderValues } from "../../domain/access/authenticate.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
 import {
+  findAnswer,
   type IdempotencyHandle,
   inFlight,
   type KeyedRequest,
   openPayload,
+  type RecordAnswer,
   type RefusalFacts,
   type RememberedAnswer,
   refusalAnswer,
@@ -17,7 +19,7 @@ import {
   writeAnswer,
 } from "../../domain/idempotency.ts";
 import type { RequestContext } from "../context.ts";
-import type { Success } from "./answer.ts";
+import { type Success, WRITE_META } from "./answer.ts";
 import { idempotencyPolicy, type RouteDefinition, type RouteMeta } from "./definition.ts";
 import { toApiError } from "./failures.ts";
 import type { RawInput } from "./input.ts";
@@ -112,6 +114,18 @@ export class Replayed extends Error {
 /** A remembered success that is not made from facts. */
 type RememberedPayload = Pick<Success, "data" | "meta" | "neededScopes">;
 
+/** The text of a remembered payload around the JSON of its data. */
+const aroundData = (rest: Omit<RememberedPayload, "data">): [before: string, after: string] => [
+  `{"data":`,
+  `,${JSON.stringify(rest).slice(1)}`,
+];
+
+/** The answer of an atomic handler: a record. */
+export function ownAnswer({ status = 200 }: Pick<RouteDefinition, "status">, handle: IdempotencyHandle): RecordAnswer {
+  const [before, after] = aroundData({ meta: WRITE_META });
+  return { ...handle, status, before, after };
+}
+
 /** Packs a success to be remembered: its payload, encrypted where it holds a secret, or the facts it is made from. */
 export function packAnswer(
   { vault }: Pick<RequestContext, "vault">,
@@ -120,7 +134,8 @@ export function packAnswer(
   { status, data, meta, facts, neededScopes }: Success,
 ): WrittenAnswer {
   if (facts !== undefined) return { status, kind: "facts", payload: JSON.stringify(facts) };
-  const payload = `{"data":${jsonTextOf(data)},${JSON.stringify({ meta, neededScopes } satisfies Omit<RememberedPayload, "data">).slice(1)}`;
+  const [before, after] = aroundData({ meta, neededScopes });
+  const payload = `${before}${jsonTextOf(data)}${after}`;
   return secret
     ? { status, kind: "sealed", payload: sealPayload(vault, handle, payload) }
     : { status, kind: "payload", payload };
@@ -148,29 +163,49 @@ export async function recallAnswer(
   }
   if (!recall) throw new Error(`${method} ${path} cannot make a payload from remembered facts`);
   const data = output.parse(await recall(ctx, JSON.parse(text)));
-  return { requestId, answer: { status, requestId, data, meta: { dry_run: false } } };
+  return { requestId, answer: { status, requestId, data, meta: WRITE_META } };
 }
 
 /**
  * Remembers a refusal under the key, or gives the key back after a failure. The handler's transaction is rolled back by
  * now.
- * @throws {ApiError} `request_in_flight` when another attempt has taken the key over
+ * @returns false when the attempt does not hold the key: another one has taken it over, or the work is under way still, or
+ * has written its answer
  */
-export async function settleFailure(
+async function settleFailure(
   { em, log }: Pick<RequestContext, "em" | "log">,
   { kind }: RouteDefinition,
   handle: IdempotencyHandle,
   thrown: unknown,
-): Promise<void> {
+): Promise<boolean> {
   const refusal = toApiError(thrown);
-  const isWorkflow = kind === "workflow";
-  if (isRememberedCode(refusal.code)) {
-    const written = await writeAnswer(em, handle, refusalAnswer(refusal));
-    if (!written && !isWorkflow) throw inFlight();
-    return;
-  }
+  if (isRememberedCode(refusal.code)) return writeAnswer(em, handle, refusalAnswer(refusal));
   const to = hasBegun(refusal.code) ? "same" : "any";
   // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
-  const attempt = isWorkflow && refusal.status >= 500 ? "same" : "new";
-  await releaseKey(em, handle, { to, attempt }).catch((cause) => log.warn({ err: cause }, "key not released"));
+  const attempt = kind === "workflow" && refusal.status >= 500 ? "same" : "new";
+  try {
+    return await releaseKey(em, handle, { to, attempt });
+  } catch (cause) {
+    log.warn({ err: cause }, "key not released");
+    return true;
+  }
+}
+
+/**
+ * Ends a request that failed. The answer that another attempt of it has written meanwhile goes before its own failure:
+ * a client that asks again would get that one too.
+ * @throws {Replayed} the answer of another attempt
+ * @throws {ApiError} `request_in_flight` instead of a refusal that could not be remembered; else what was thrown
+ */
+export async function failUnder(
+  ctx: RequestContext,
+  definition: RouteDefinition,
+  request: KeyedRequest,
+  handle: IdempotencyHandle,
+  thrown: unknown,
+): Promise<never> {
+  if (await settleFailure(ctx, definition, handle, thrown)) throw thrown;
+  const answer = await findAnswer(ctx.em, request);
+  if (answer) throw new Replayed(await recallAnswer(ctx, definition, request, answer));
+  throw isRememberedCode(toApiError(thrown).code) ? inFlight() : thrown;
 }

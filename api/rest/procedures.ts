@@ -10,7 +10,7 @@ import type { Call, RequestContext } from "../context.ts";
 import { type Success, successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { HandlerContext } from "./handler-context.ts";
-import { keyedRequest, packAnswer, Replayed, readIdempotencyKey, recallAnswer, settleFailure } from "./idempotency.ts";
+import { failUnder, keyedRequest, packAnswer, Replayed, readIdempotencyKey, recallAnswer } from "./idempotency.ts";
 import { completeInput, parserOf, type RawInput } from "./input.ts";
 import { Turns } from "./turns.ts";
 import { readVersion, VERSION_HEADER } from "./versions.ts";
@@ -162,12 +162,12 @@ class DryRunDone {
 
 /**
  * Runs the effect in a transaction that also remembers the answer, and rolls it back after a failure and on a dry run.
- * An effect that is atomic by itself can do without: begin and commit cost one more round trip.
+ * An effect that is atomic by itself does without: each statement of the transaction costs one more round trip.
  */
 const write: Run = async (route, ctx, input) => {
   const { definition } = route;
   await definition.before?.(ctx, input);
-  if (!ctx.idempotency && !ctx.dryRun && definition.isAtomic?.(input)) return handle(route, ctx, input);
+  if (!ctx.dryRun && definition.isAtomic?.(input)) return handle(route, ctx, input);
   try {
     return await transaction(ctx.em, async (em) => {
       const success = await handle(route, ctx.inside(em), input);
@@ -192,10 +192,11 @@ const workflow: Run = async (route, ctx, input) => {
   const { definition } = route;
   await definition.before?.(ctx, input);
   const success = await handle(route, ctx, input);
-  const { idempotency } = ctx;
-  // Changes nothing where the activity has written the answer with the effect.
-  if (idempotency) await writeAnswer(ctx.em, idempotency, packAnswer(ctx, definition, idempotency, success));
-  return success;
+  const { idempotency, em } = ctx;
+  if (!idempotency || success.isRemembered) return success;
+  if (await writeAnswer(em, idempotency, packAnswer(ctx, definition, idempotency, success))) return success;
+  // Another attempt has taken the key over: its answer is the one to give.
+  throw inFlight();
 };
 
 const RUN: Record<RouteKind, Run> = { read: handle, write, workflow };
@@ -208,16 +209,15 @@ async function onceUnder(
   raw: RawInput,
   run: (claimed: HandlerContext) => Promise<Success>,
 ): Promise<Success> {
-  const { em } = ctx;
+  const { database } = ctx;
   const request = keyedRequest(ctx, idempotencyKey, definition, raw);
-  const claim = await claimKey(em, request);
+  const claim = await claimKey(database, request);
   if (claim.outcome === "replay") throw new Replayed(await recallAnswer(ctx, definition, request, claim.answer));
-  const stopRenewing = keepClaim(em, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
+  const stopRenewing = keepClaim(database, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
   try {
     return await run(ctx.claimedBy(claim.handle));
   } catch (thrown) {
-    await settleFailure(ctx, definition, claim.handle, thrown);
-    throw thrown;
+    return await failUnder(ctx, definition, request, claim.handle, thrown);
   } finally {
     stopRenewing();
   }

@@ -52,8 +52,9 @@ interface PreviewFacts {
 }
 
 /** The same plan and the same gates, with no row and no token. */
-async function dryRunPreview({ em, tenant, access }: RequestContext, resource: SendResource) {
-  const { plan } = await resolvePreview(em, tenant, resource, requireApiKey(access, sendable(resource).scope));
+async function dryRunPreview({ em, tenant, access, env }: RequestContext, resource: SendResource) {
+  const key = requireApiKey(access, sendable(resource).scope);
+  const { plan } = await resolvePreview(em, tenant, resource, key, env.PREVIEW_WAIT_MS);
   const { eligible } = plan.counts;
   const { granted, reserved, consumed, available } = await creditUsage(em, tenant);
   const stands = { used: reserved + consumed, limit: granted, remaining: available };
@@ -124,7 +125,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     .input(z.strictObject({ params }))
     .output(kind.preview.schema)
     .workflow(async ({ ctx, input }) => {
-      const { em, tenant, access, temporal } = ctx;
+      const { em, tenant, access, temporal, env } = ctx;
       const resource = resourceOf(input);
       if (ctx.dryRun) return dryRunPreview(ctx, resource);
 
@@ -133,6 +134,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
       const previewId = previewIdFor(claimOf(ctx));
       await runSendUpdate(temporal, {
         name: "preview",
+        waitMs: env.PREVIEW_WAIT_MS,
         tenant,
         resource,
         previewId,
@@ -176,7 +178,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
     .input(z.strictObject({ params, body: confirmationBody }))
     .output(kind.send.schema)
     .workflow(async ({ ctx, input }) => {
-      const { em, tenant, access, vault, temporal } = ctx;
+      const { em, tenant, access, vault, temporal, env } = ctx;
       const resource = resourceOf(input);
       const token = input.body?.confirmation_token ?? null;
       const key = requireApiKey(access, scope);
@@ -185,6 +187,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
       const idempotency = claimOf(ctx);
       await runSendUpdate(temporal, {
         name: "confirm",
+        waitMs: env.CONFIRM_WAIT_MS,
         tenant,
         resource,
         previewId,
@@ -196,7 +199,7 @@ export function sendRouter<Preview extends z.ZodType, Send extends z.ZodType>(ki
       });
       // The activity wrote it in the transaction that armed the send, perhaps for an earlier request.
       const remembered = await readAnswer(em, idempotency);
-      if (!remembered) throw new ApiError("service_unavailable", undefined, { retryAfterSeconds: 1 });
+      if (remembered?.kind !== "facts") throw new ApiError("service_unavailable", undefined, { retryAfterSeconds: 1 });
       const facts: ArmedSend = JSON.parse(remembered.payload);
       return ok(kind.send.present(facts), { facts, requestId: remembered.requestId });
     });

@@ -9,11 +9,10 @@ import {
   WorkflowUpdateFailedError,
 } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
-import { TypeID } from "typeid-js";
 import type { Tenant } from "../../db/orm.ts";
 import { ApiError, isErrorCode, UNAVAILABLE_RETRY_SECONDS } from "../../domain/errors.ts";
 import type { IdempotencyHandle } from "../../domain/idempotency.ts";
-import { ID_PREFIX } from "../../domain/ids.ts";
+import { idOfBytes } from "../../domain/ids.ts";
 import { isRefusalReason, Refusal, type RefusalDetails } from "../../domain/sends/refusal.ts";
 import type { SendResource } from "../../domain/sends/resource.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
@@ -22,8 +21,6 @@ import type { confirmUpdate, previewUpdate, SendInput } from "../../workflows/se
 import { sendStart } from "../../workflows/start.ts";
 import type { TemporalGateway } from "../temporal-gateway.ts";
 
-/** How long the API waits for an update. A confirm copies the recipients. */
-const DEADLINE_MS = { preview: 10_000, confirm: 60_000 } as const;
 const BUSY_WAIT_MS = 100;
 
 type UpdateName = (typeof previewUpdate | typeof confirmUpdate)["name"];
@@ -36,11 +33,13 @@ export function previewIdFor({ teamId, environment, keyHash, attempt }: Idempote
   const digest = createHash("sha256")
     .update(JSON.stringify([teamId, environment, keyHash, attempt]))
     .digest();
-  return TypeID.fromUUIDBytes(ID_PREFIX.send, digest.subarray(0, 16)).toString();
+  return idOfBytes("send", digest.subarray(0, 16));
 }
 
 interface UpdateRequest<Args> {
   name: UpdateName;
+  /** How long its answer is waited for. */
+  waitMs: number;
   tenant: Tenant;
   resource: SendResource;
   previewId: string;
@@ -53,11 +52,11 @@ interface UpdateRequest<Args> {
 
 /**
  * Runs an update on a send's workflow, starting it where it does not run.
- * @throws {ApiError} the refusal of the workflow, or `service_unavailable` when no worker answered in time
+ * @throws {ApiError} the refusal of the workflow, or `service_unavailable` when no worker answered in time. What has begun
+ * then continues: a retry under the same Idempotency-Key finds it
  */
 export function runSendUpdate<Args>(temporal: TemporalGateway, request: UpdateRequest<Args>): Promise<void> {
-  const deadlineMs = DEADLINE_MS[request.name as keyof typeof DEADLINE_MS];
-  return temporal.call(deadlineMs, async (client) => {
+  return temporal.call(request.waitMs, async (client) => {
     for (;;) {
       try {
         return await updateOnce(client, request);

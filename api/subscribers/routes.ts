@@ -42,11 +42,13 @@ const create = route({
   .mutation(
     async ({ ctx, input }) => {
       const { email, first_name: firstName, last_name: lastName } = input.body;
-      const { id, record, slots } = await createSubscriber(ctx.em, ctx.vault, ctx.tenant, {
-        email,
-        firstName,
-        lastName,
-      });
+      const { id, record, slots } = await createSubscriber(
+        ctx.statements,
+        ctx.vault,
+        ctx.tenant,
+        { email, firstName, lastName },
+        ctx.ownAnswer,
+      );
       const quota = await slotQuota(ctx, slots);
       return ok(record, { id, impact: impact({ would_create: 1, quota }) });
     },

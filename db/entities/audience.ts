@@ -207,6 +207,8 @@ const ErasedAddressSchema = defineEntity({
     teamId: p.text().primary(),
     environment: p.text().$type<Environment>().primary(),
     addressHash: p.text().primary(),
+    /** Stands for the person in rows that stay, until the erasure is complete: then nothing connects the two any more. */
+    placeholder: p.text().nullable(),
     erasedAt: instant().defaultRaw("now()"),
   },
 });

@@ -6,7 +6,13 @@ export const MAIL_REPORT_KINDS = ["bounce:hard", "bounce:soft", "complaint"] as 
 export type MailReportKind = (typeof MAIL_REPORT_KINDS)[number];
 
 /**
- * Bounces and complaints, each once per mail. Append-only. The ledger's row stays as it was: its `updated_at` is the time
+ * A refusal of the recipient when the mail was to be handed over. Its row of the ledger is REJECTED or EXPIRED, and no
+ * figure counts it as a bounce: it counts against the address alone, as a soft bounce does.
+ */
+export const SOFT_REFUSAL = "refusal:soft";
+
+/**
+ * Bounces and complaints, each once per mail, and refusals that count like a soft bounce. Append-only. The ledger's row stays as it was: its `updated_at` is the time
  * at which the mail was accepted.
  */
 const MailReportSchema = defineEntity({
@@ -17,11 +23,11 @@ const MailReportSchema = defineEntity({
     sendId: p.text().primary(),
     /** The recipient's `seq` in the ledger. */
     seq: p.integer().primary(),
-    kind: p.text().$type<MailReportKind>().primary(),
+    kind: p.text().$type<MailReportKind | typeof SOFT_REFUSAL>().primary(),
     ...tenancy,
     /**
-     * The address that a soft bounce counts against, in the spelling that addresses are compared by. Null for a soft bounce
-     * that is the sender's fault, and for the other kinds.
+     * The address that a soft bounce or a refusal counts against, in the spelling that addresses are compared by. Null for a
+     * soft bounce that is the sender's fault, and for the other kinds.
      */
     email: p.text().nullable(),
     createdAt: instant().defaultRaw("now()"),

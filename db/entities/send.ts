@@ -117,6 +117,13 @@ const SendPreviewSchema = defineEntity({
 export const SEND_STATUSES = ["SCHEDULED", "SENDING", "PAUSED", "SENT", "CANCELLED", "FAILED"] as const;
 export type SendStatus = (typeof SEND_STATUSES)[number];
 
+/**
+ * The rest of an ended send's ledger: COMPLETE; NAMELESS, without names and custom fields; DELETING, some rows are deleted;
+ * SWEEPING, all rows are deleted, and responses that came meanwhile may be left; DELETED.
+ */
+export const LEDGER_STATES = ["COMPLETE", "NAMELESS", "DELETING", "SWEEPING", "DELETED"] as const;
+export type LedgerState = (typeof LEDGER_STATES)[number];
+
 /** A confirmed send. Its id is the preview's. */
 const SendSchema = defineEntity({
   name: "Send",
@@ -153,6 +160,11 @@ const SendSchema = defineEntity({
      * rate has not paused it, or was below the threshold when it was resumed.
      */
     complaintRate: p.double().nullable(),
+    ledgerState: p.text().$type<LedgerState>().default("COMPLETE"),
+    /** Rows of the ledger up to and including this `seq` have lost their names, or are deleted while it is DELETING. */
+    prunedSeq: p.integer().default(0),
+    /** The command that an operator's last resume carried out: a repetition of it resumes nothing. */
+    resumeId: p.text().nullable(),
     ...timestamps,
   },
 });
@@ -172,6 +184,8 @@ const SendLaneSchema = defineEntity({
     dispatching: p.boolean().default(false),
     /** Recipients up to and including this `seq` were staged. May be older than the rows: staging takes QUEUED rows only. */
     afterSeq: p.integer().default(0),
+    /** Longest time after which a process may still mail a row of this lane that it staged, or learn its outcome, in ms. */
+    inFlightMs: p.integer().default(0),
   },
 });
 export class SendLane extends SendLaneSchema.class {}

@@ -127,7 +127,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create index "engagements_team_id_environment_kind_last_at_index" on "engagements" ("team_id", "environment", "kind", "last_at");`,
     );
     this.addSql(
-      `create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));`,
+      `create table "erased_addresses" ("team_id" text not null, "environment" text not null, "address_hash" text not null, "placeholder" text null, "erased_at" timestamptz(3) not null default now(), primary key ("team_id", "environment", "address_hash"));`,
     );
     this.addSql(
       `create table "hit_batches" ("id" text not null, "recorded" int not null, "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -180,7 +180,7 @@ export class Migration20261121000000_Initial extends Migration {
       `create table "secret_fingerprints" ("setting" text not null, "key_id" text not null, "salt" text not null, "fingerprint" text not null, "used_since" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("setting", "key_id"));`,
     );
     this.addSql(
-      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "complaint_rate" double precision null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
+      `create table "sends" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "status" text not null, "recipients" int not null, "credits_reserved" int not null, "cap_limit" int not null, "cap_used_today" int not null, "tracking" boolean not null default false, "send_at" timestamptz(3) not null, "started_at" timestamptz(3) null, "completed_at" timestamptz(3) null, "settled_at" timestamptz(3) null, "review_until" timestamptz(3) null, "pause_reason" text null, "complaint_rate" double precision null, "ledger_state" text not null default 'COMPLETE', "pruned_seq" int not null default 0, "resume_id" text null, "created_at" timestamptz(3) not null default now(), "updated_at" timestamptz(3) not null default now(), primary key ("id"));`,
     );
     this.addSql(`create index "sends_status_index" on "sends" ("status");`);
     this.addSql(`create index "sends_resource_id_index" on "sends" ("resource_id");`);
@@ -189,7 +189,7 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "send_counts_send_id_index" on "send_counts" ("send_id");`);
     this.addSql(
-      `create table "send_lanes" ("send_id" text not null, "account_id" text not null, "epoch" int not null default 0, "dispatching" boolean not null default false, "after_seq" int not null default 0, primary key ("send_id", "account_id"));`,
+      `create table "send_lanes" ("send_id" text not null, "account_id" text not null, "epoch" int not null default 0, "dispatching" boolean not null default false, "after_seq" int not null default 0, "in_flight_ms" int not null default 0, primary key ("send_id", "account_id"));`,
     );
     this.addSql(
       `create table "send_previews" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "plan_digest" text not null, "total" int not null, "ineligible" int not null, "suppressed" int not null, "eligible" int not null, "credits_required" int not null, "cap_limit" int not null, "cap_used_today" int not null, "from_addresses" text[] not null, "account_addresses" text[] not null, "complaint_rate" double precision not null, "expires_at" timestamptz(3) not null, "used_at" timestamptz(3) null, "voided_at" timestamptz(3) null, "other_key_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,
@@ -462,8 +462,10 @@ export class Migration20261121000000_Initial extends Migration {
         group by 1, 2, 3, 4, 5 having sum(m.count) <> 0;
       end $$;`);
     // A mail with both kinds of bounces counts as a hard one alone. A complaint counts on the day of its coming, too.
+    // A refusal concerns a mail that was not accepted: no figure of responses counts it.
     this.addSql(`create function count_mail_reports() returns trigger language plpgsql as $$
       begin
+        if not exists (select from new_rows where kind <> 'refusal:soft') then return null; end if;
         perform hold_responding_mails(array_agg(send_id), array_agg(seq), true) from new_rows;
         perform add_mail_figures(array_agg(m.send_id), array_agg(m.seq), array_agg(f.figure), array_agg(f.count))
         from (
@@ -557,12 +559,72 @@ export class Migration20261121000000_Initial extends Migration {
     // Room for the outcome: the status stands in no index, so writing a success stays within the page.
     this.addSql(`alter table "webhook_deliveries" set (fillfactor = 80);`);
 
+    // By default a fifth of a table may be dead rows before it is vacuumed: for a queue that is any number of rows between two
+    // quiet times, and for a ledger or a log as many as a month of mails.
+    for (const [tables, threshold, scale] of [
+      [
+        [
+          "account_leases",
+          "account_refusals",
+          "account_usage",
+          "analytics_changes",
+          "confirmation_mails",
+          "contact_status_checks",
+          "daily_send_usage",
+          "deleted_webhooks",
+          "hit_batches",
+          "request_counts",
+          "revoked_tokens",
+          "send_counts",
+          "send_lanes",
+          "send_previews",
+          "webhook_groups",
+          "webhook_outbox",
+        ],
+        5_000,
+        0,
+      ],
+      [
+        [
+          "automatic_hits",
+          "engagements",
+          "idempotency_records",
+          "mail_reports",
+          "send_recipients",
+          "webhook_deliveries",
+          "webhook_events",
+        ],
+        50_000,
+        0.02,
+      ],
+    ] as const) {
+      for (const table of tables) {
+        this.addSql(
+          `alter table "${table}" set (autovacuum_vacuum_threshold = ${threshold}, autovacuum_vacuum_scale_factor = ${scale});`,
+        );
+      }
+    }
+
     this.addSql(
       `create index "send_recipients_retry" on "send_recipients" ("send_id", "retry_at") where "retry_at" is not null;`,
     );
     // The reconciler reads these every minute: the few sends that should have a workflow.
     this.addSql(`create index "sends_open" on "sends" ("id") where "status" in ('SCHEDULED', 'SENDING', 'PAUSED')
       or "settled_at" is null or "review_until" is not null;`);
+    // The sends whose ledger is due to lose its names or its rows.
+    this.addSql(`create index "sends_ledger" on "sends" ("ledger_state", "completed_at")
+      where "completed_at" is not null and "ledger_state" <> 'DELETED';`);
+    // Previews that no confirm used are kept for a shorter time than the others.
+    this.addSql(`create index "send_previews_unused" on "send_previews" ("expires_at") where "used_at" is null;`);
+    // The credit entries that are not rolled up yet, and those that are: one per month and kind.
+    this.addSql(
+      `create index "credit_entries_of_sends" on "credit_entries" ("created_at") where "send_id" is not null;`,
+    );
+    this.addSql(`create unique index "credit_entries_rolled_up" on "credit_entries"
+      ("team_id", "environment", "kind", "created_at") where "send_id" is null and "kind" <> 'GRANT';`);
+    this.addSql(
+      `create index "webhook_replays_completed" on "webhook_replays" ("completed_at") where "completed_at" is not null;`,
+    );
     this.addSql(
       `create index "subscriptions_confirmation_due" on "subscriptions" ("confirmation_due_at") where "confirmation_due_at" is not null;`,
     );

@@ -78,7 +78,7 @@ const differingFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
   where coalesce(k.count, 0) <> coalesce(c.count, 0) and (
     figure = 'unsubscribed' or resource_id = ${WHOLE_TENANT} or resource_id in (
       select s.resource_id from sends s
-      where ${ofTenant(tenant, "s")} and exists (select from send_recipients r where r.send_id = s.id)))`;
+      where ${ofTenant(tenant, "s")} and s.ledger_state in ('COMPLETE', 'NAMELESS') and exists (select from send_recipients r where r.send_id = s.id)))`;
 
 /**
  * Counts the facts of a tenant anew and compares them with the figures that are kept. Mails may go out meanwhile. Reads the

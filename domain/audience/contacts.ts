@@ -6,6 +6,7 @@ import { storedAddress } from "../address.ts";
 import type { Vault } from "../crypto.ts";
 import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
+import type { RecordAnswer } from "../idempotency.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -35,16 +36,17 @@ const contactRow = (id: string) => ({
 const insertContact = defineCreation({
   event: "contact.created",
   record: contactRecord,
-  insert: (tenant, values: PersonColumns & { fields: string }) => sql`
+  insert: (tenant, values: PersonColumns & { fields: string }, mayInsert) => sql`
     insert into contacts (id, team_id, environment, email, email_spelling, first_name, last_name, fields, email_status)
     select ${values.id}, ${tenant.teamId}, ${tenant.environment}, ${values.email}, ${values.emailSpelling},
       ${values.firstName}, ${values.lastName}, ${values.fields}::jsonb, ${emailStatusOf(tenant, sql`${values.email}`)}
-    where not ${isErased(tenant, sql`${values.addressHash}`)}
+    where ${mayInsert} and not ${isErased(tenant, sql`${values.addressHash}`)}
     on conflict do nothing`,
 });
 
 /**
  * Makes a contact. Outside of a transaction it is committed then.
+ * @param answer is remembered with it
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
  *   `person_erased`; `quota_exceeded` when the plan allows no further address
@@ -54,12 +56,13 @@ export async function createContact(
   vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName, fields }: ContactFields,
+  answer: RecordAnswer | null = null,
 ): Promise<Created<EventObject<"contact">>> {
   const stored = JSON.stringify(changedFields({}, fields));
   const address = storedAddress(email);
   const addressHash = erasedHash(vault, tenant, address.email);
   const values = { id: newId("contact"), ...address, addressHash, firstName, lastName, fields: stored };
-  const made = await insertContact(em, tenant, values);
+  const made = await insertContact(em, tenant, values, answer);
   if (!made) {
     await refuseErased(em, vault, tenant, email);
     throw alreadyExists("contact", ", or use the bulk upsert");

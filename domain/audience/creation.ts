@@ -4,6 +4,7 @@ import type { EntityManager, Tenant } from "../../db/orm.ts";
 import { defineStatement, type NamedValues } from "../../db/prepared.ts";
 import { isConflict, transaction } from "../../db/transaction.ts";
 import type { StoredAddress } from "../address.ts";
+import { answerWritten, claimHeld, type RecordAnswer } from "../idempotency.ts";
 import { emitCreated } from "../webhooks/emit.ts";
 import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
 import type { EventObjects } from "../webhooks/objects.ts";
@@ -42,10 +43,10 @@ interface Creation<Values extends NamedValues, Name extends CreatedEvent> {
   /** See domain/webhooks/records.ts. */
   record: (row: string) => RawBuilder<EventObjects[Name]>;
   /**
-   * The insert of one row, without `returning`; it inserts no row where the address is taken or erased. Called with
-   * placeholders.
+   * The insert of one row, without `returning`; it inserts no row where the address is taken or erased, or `mayInsert` is
+   * false. Called with placeholders.
    */
-  insert: (tenant: Tenant, values: Values) => RawBuilder<unknown>;
+  insert: (tenant: Tenant, values: Values, mayInsert: RawBuilder<boolean>) => RawBuilder<unknown>;
 }
 
 /**
@@ -57,21 +58,37 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
   record,
   insert,
 }: Creation<Values, Name>) {
-  const statementOf = (orFail: boolean) =>
-    defineStatement(
-      (_em, given: Values & Tenant) => sql<CreatedRow>`
-      with written as (${insert(given, given)} returning *),
+  const making = (given: Values & Tenant, mayInsert: RawBuilder<boolean>, orFail: boolean) => sql`
+      written as (${insert(given, given, mayInsert)} returning *),
       made as materialized (select ${record("written")} as object from written),
       ${takingSlots(given, sql`select email from written`, { orFail })},
-      ${emitCreated(given, event)}
-      select object as record, ${countedSlots}, exists (select from emitted) as emitted from made`,
+      ${emitCreated(given, event)}`;
+  const result = sql`object as record, ${countedSlots}, exists (select from emitted) as emitted from made`;
+
+  const statementOf = (orFail: boolean) => {
+    const plain = defineStatement(
+      (_em, given: Values & Tenant) => sql<CreatedRow>`
+      with ${making(given, sql<boolean>`true`, orFail)} select ${result}`,
     );
+    const answering = defineStatement(
+      (_em, given: Values & Tenant & RecordAnswer) => sql<CreatedRow>`
+      with ${claimHeld(given)}, ${making(given, sql<boolean>`exists (select from claimed)`, orFail)}, ${answerWritten(given)}
+      select ${result}`,
+    );
+    return (em: EntityManager, values: Values & Tenant, answer: RecordAnswer | null) =>
+      answer ? answering(em, { ...values, ...answer }) : plain(em, values);
+  };
   const insideStatement = statementOf(false);
   const aloneStatement = statementOf(true);
 
   /** Makes a record in the transaction that `em` is in. */
-  async function createInside(em: EntityManager, tenant: Tenant, values: Values): Promise<CreatedRow | undefined> {
-    const [made] = (await insideStatement(em, { ...values, ...tenant })).rows;
+  async function createInside(
+    em: EntityManager,
+    tenant: Tenant,
+    values: Values,
+    answer: RecordAnswer | null,
+  ): Promise<CreatedRow | undefined> {
+    const [made] = (await insideStatement(em, { ...values, ...tenant }, answer)).rows;
     if (!made) return undefined;
     await ensureCounted(em, tenant, made);
     if (made.emitted) notifyRelayAfterCommit(em);
@@ -82,28 +99,36 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
    * Makes a record by one statement, which commits by itself. Falls back to a transaction when the slots must be
    * counted in all parts, or on a conflict.
    */
-  async function createAlone(em: EntityManager, tenant: Tenant, values: Values): Promise<CreatedRow | undefined> {
+  async function createAlone(
+    em: EntityManager,
+    tenant: Tenant,
+    values: Values,
+    answer: RecordAnswer | null,
+  ): Promise<CreatedRow | undefined> {
     try {
-      const [made] = (await aloneStatement(em, { ...values, ...tenant })).rows;
+      const [made] = (await aloneStatement(em, { ...values, ...tenant }, answer)).rows;
       if (made?.emitted) notifyRelay(em);
       return made;
     } catch (error) {
       if (!hasNoRoom(error) && !isConflict(error)) throw error;
-      return transaction(em, (inside) => createInside(inside, tenant, values));
+      return transaction(em, (inside) => createInside(inside, tenant, values, answer));
     }
   }
 
   /**
    * Makes a record, and commits it unless `em` is in a transaction.
-   * @returns undefined when another record of the kind has the address, or the address was erased
+   * @param answer is remembered with the record
+   * @returns undefined when another record of the kind has the address, or the address was erased, or the attempt no longer
+   *   holds its Idempotency-Key
    * @throws {ApiError} `quota_exceeded` when the plan allows no further address
    */
   return async (
     em: EntityManager,
     tenant: Tenant,
     values: Values,
+    answer: RecordAnswer | null,
   ): Promise<Created<EventObjects[Name]> | undefined> => {
-    const made = await (em.isInTransaction() ? createInside : createAlone)(em, tenant, values);
+    const made = await (em.isInTransaction() ? createInside : createAlone)(em, tenant, values, answer);
     return made && { id: values.id, record: new JsonText(made.record), slots: made.slots };
   };
 }

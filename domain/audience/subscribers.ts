@@ -6,6 +6,7 @@ import { storedAddress } from "../address.ts";
 import type { Vault } from "../crypto.ts";
 import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
+import type { RecordAnswer } from "../idempotency.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -19,16 +20,17 @@ import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 const insertSubscriber = defineCreation({
   event: "subscriber.created",
   record: subscriberRecord,
-  insert: (tenant, values: PersonColumns) => sql`
+  insert: (tenant, values: PersonColumns, mayInsert) => sql`
     insert into subscribers (id, team_id, environment, email, email_spelling, first_name, last_name)
     select ${values.id}, ${tenant.teamId}, ${tenant.environment}, ${values.email}, ${values.emailSpelling},
       ${values.firstName}, ${values.lastName}
-    where not ${isErased(tenant, sql`${values.addressHash}`)}
+    where ${mayInsert} and not ${isErased(tenant, sql`${values.addressHash}`)}
     on conflict do nothing`,
 });
 
 /**
  * Makes a subscriber without a list. Outside of a transaction it is committed then.
+ * @param answer is remembered with it
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
  *   `person_erased`; `quota_exceeded` when the plan allows no further address
@@ -38,11 +40,12 @@ export async function createSubscriber(
   vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName }: PersonFields,
+  answer: RecordAnswer | null = null,
 ): Promise<Created<EventObject<"subscriber">>> {
   const address = storedAddress(email);
   const addressHash = erasedHash(vault, tenant, address.email);
   const values = { id: newId("subscriber"), ...address, addressHash, firstName, lastName };
-  const made = await insertSubscriber(em, tenant, values);
+  const made = await insertSubscriber(em, tenant, values, answer);
   if (!made) {
     await refuseErased(em, vault, tenant, email);
     throw alreadyExists("subscriber");

@@ -149,7 +149,7 @@ export const PERSONAL_DATA = {
     person: ["email"],
     none: ["send_id", "seq", "kind", "team_id", "environment", "resource_id", "count", "first_at", "last_at"],
   },
-  erased_addresses: { none: ["team_id", "environment", "address_hash", "erased_at"] },
+  erased_addresses: { none: ["team_id", "environment", "address_hash", "placeholder", "erased_at"] },
   hit_batches: { none: ["id", "recorded", "updated_at"] },
   idempotency_records: {
     searched: ["payload"],
@@ -197,7 +197,7 @@ export const PERSONAL_DATA = {
     none: ["id", "team_id", "environment", "version", "field_types", "created_at", "updated_at", "deleted_at"],
   },
   send_counts: { none: ["seq", "send_id", "state", "count"] },
-  send_lanes: { none: ["send_id", "account_id", "epoch", "dispatching", "after_seq"] },
+  send_lanes: { none: ["send_id", "account_id", "epoch", "dispatching", "after_seq", "in_flight_ms"] },
   send_previews: {
     team: ["from_addresses", "account_addresses"],
     none: [
@@ -262,6 +262,9 @@ export const PERSONAL_DATA = {
       "review_until",
       "pause_reason",
       "complaint_rate",
+      "ledger_state",
+      "pruned_seq",
+      "resume_id",
       "created_at",
       "updated_at",
     ],

@@ -9,7 +9,7 @@ import { ApiError } from "../errors.ts";
 import { replaceAnswers } from "../idempotency.ts";
 import { suppress } from "../suppressions.ts";
 import { columnsWith } from "./columns.ts";
-import { ERASED_DOMAIN, makePlaceholder, recordErased } from "./erased-addresses.ts";
+import { completeErased, recordErased } from "./erased-addresses.ts";
 import { type Mentions, mentionsOf } from "./mentions.ts";
 
 /*
@@ -72,8 +72,10 @@ interface Erasing {
   em: EntityManager;
   tenant: Tenant;
   email: string;
-  /** Replaces the address in rows that stay. It is random, so that it reveals nothing about the address. */
+  /** Replaces the address in rows that stay. */
   placeholder: string;
+  /** An earlier run was cut off. */
+  isResumed: boolean;
   mentions: Mentions;
   dryRun: boolean;
   count(table: Table, action: ErasedRows["action"], rows: number): void;
@@ -89,7 +91,10 @@ class DryRunDone<T> {
 }
 
 /** Runs a change in a short transaction, which a dry run rolls back. */
-async function change<T>({ em, dryRun }: Erasing, work: (tx: EntityManager) => Promise<T>): Promise<T> {
+async function change<T>(
+  { em, dryRun }: Pick<Erasing, "em" | "dryRun">,
+  work: (tx: EntityManager) => Promise<T>,
+): Promise<T> {
   try {
     return await transaction(em, async (tx) => {
       const result = await work(tx);
@@ -118,12 +123,18 @@ export async function erasePerson(
   email: string,
   { dryRun, waitMs = WAIT_MS, onStep = () => {} }: ErasureOptions,
 ): Promise<ErasureReport> {
+  onStep("refusing the address");
+  const { isNew, isSuppressed, ...erased } = await change({ em, dryRun }, async (tx) => ({
+    ...(await recordErased(tx, vault, tenant, email)),
+    // Sends under way no longer stage the person, although their rows still hold the address.
+    isSuppressed: (await suppress(tx, tenant, [email], "MANUAL")).added.length === 0,
+  }));
   const counts = new Map<string, ErasedRows>();
   const erasing: Erasing = {
     em,
     tenant,
     email,
-    placeholder: makePlaceholder(),
+    ...erased,
     mentions: mentionsOf(email),
     dryRun,
     count(table, action, rows) {
@@ -139,12 +150,6 @@ export async function erasePerson(
     await awaitTransactions(em, waitMs);
   };
 
-  onStep("refusing the address");
-  const { isNew, isSuppressed } = await change(erasing, async (tx) => ({
-    isNew: await recordErased(tx, vault, tenant, email),
-    // Sends under way no longer stage the person, although their rows still hold the address.
-    isSuppressed: (await suppress(tx, tenant, [email], "MANUAL")).added.length === 0,
-  }));
   await awaitOpen();
   onStep("contacts and subscribers");
   await eraseAudience(erasing);
@@ -154,12 +159,15 @@ export async function erasePerson(
   await awaitOpen();
   onStep("bounces, opens and unsubscribes");
   await eraseResponses(erasing, isSuppressed);
-  onStep("events and their deliveries");
-  await eraseEvents(erasing, { isResumed: !isNew });
+  onStep("events");
+  const eventIds = await eraseEvents(erasing);
+  onStep("deliveries of the events");
+  await eraseDeliveries(erasing, eventIds);
   onStep("remembered answers");
   await eraseAnswers(erasing);
   onStep("texts of the team");
   const mentions = await findMentions(erasing);
+  await change(erasing, (tx) => completeErased(tx, vault, tenant, email));
   return { wasErased: !isNew, rows: [...counts.values()], mentions };
 }
 
@@ -362,30 +370,27 @@ async function redactRows(
 /**
  * Events keep their ids and lose the person, so that waiting deliveries continue as usual. The outbox comes first:
  * records that the relay takes from it meanwhile are found among the events.
- * @param options `isResumed`: an earlier run may have been cut off behind the events and before their deliveries
+ * @returns the events whose deliveries may hold answers about the person
  */
-async function eraseEvents(erasing: Erasing, { isResumed }: { isResumed: boolean }): Promise<void> {
-  await redactRecords(erasing, { table: "webhook_outbox", key: "seq", column: "objects" }, isResumed);
-  const eventIds = await redactRecords(erasing, { table: "webhook_events", key: "id", column: "object" }, isResumed);
-  if (!erasing.dryRun) await awaitAttempts(erasing, eventIds);
-  await eraseDeliveries(erasing, eventIds);
+async function eraseEvents(erasing: Erasing): Promise<string[]> {
+  await redactRecords(erasing, { table: "webhook_outbox", key: "seq", column: "objects" });
+  return redactRecords(erasing, { table: "webhook_events", key: "id", column: "object" });
 }
 
-/** @returns the keys of the rows without the person and, of a run that is resumed, of those that earlier runs left so */
-async function redactRecords(erasing: Erasing, records: Records, isResumed: boolean): Promise<string[]> {
+/** @returns the keys of the rows without the person: of a run that is resumed, also of those that earlier runs left so */
+async function redactRecords(erasing: Erasing, records: Records): Promise<string[]> {
+  const { isResumed, mentions, placeholder } = erasing;
   const { table, key, column } = records;
-  const erasedBefore = `@${ERASED_DOMAIN}`;
   const redacted: string[] = [];
   for await (const found of findTexts(erasing, {
     table,
     key,
     columns: [column],
     owned: ofTenant(erasing.tenant, "b"),
-    also: isResumed ? sql`strpos(${sql.ref(column)}, ${erasedBefore}) > 0` : sql`false`,
+    also: isResumed ? sql`strpos(${sql.ref(column)}, ${placeholder}) > 0` : sql`false`,
   })) {
-    const named = found.filter(({ text }) => erasing.mentions.in(text)).map((row) => row.key);
-    redacted.push(...named);
-    if (isResumed) redacted.push(...found.filter(({ text }) => text.includes(erasedBefore)).map((row) => row.key));
+    const named = found.filter(({ text }) => mentions.in(text)).map((row) => row.key);
+    redacted.push(...named, ...found.filter(({ text }) => text.includes(placeholder)).map((row) => row.key));
     if (named.length === 0) continue;
     erasing.count(table, "blanked", await change(erasing, (tx) => redactRows(erasing, tx, records, named)));
   }
@@ -413,6 +418,7 @@ async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[
 
 /** The log keeps each delivery without the answer of its endpoint. */
 async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): Promise<void> {
+  if (!erasing.dryRun) await awaitAttempts(erasing, eventIds);
   const ofEvents = sql`event_id = any(${[...eventIds]}::text[])`;
   for await (const found of findTexts(erasing, {
     table: "webhook_deliveries",

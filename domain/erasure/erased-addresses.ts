@@ -6,7 +6,7 @@ import type { Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
 
 /** No mail server has this domain (RFC 2606). */
-export const ERASED_DOMAIN = "erased.invalid";
+const ERASED_DOMAIN = "erased.invalid";
 
 const PLACEHOLDER = new RegExp(`^erased-[0-9a-f]{20}@${ERASED_DOMAIN.replace(".", "\\.")}$`);
 
@@ -48,18 +48,52 @@ export async function refuseErased(em: EntityManager, vault: Vault, tenant: Tena
   if (erased) throw personErased("email");
 }
 
-/** Keeps the hash of an address. @returns false when it was kept already */
-export async function recordErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<boolean> {
-  const { numInsertedOrUpdatedRows } = await kysely(em)
+export interface ErasedAddress {
+  /** The address was not erased before. */
+  isNew: boolean;
+  /** An earlier erasure of it was cut off. */
+  isResumed: boolean;
+  /** Stands for the person in rows that stay; of an erasure that is resumed, the same as before. */
+  placeholder: string;
+}
+
+/**
+ * Keeps the hash of an address, and a placeholder until `completeErased`. The placeholder is random, so that it reveals
+ * nothing about the address.
+ */
+export async function recordErased(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  email: string,
+): Promise<ErasedAddress> {
+  const made = makePlaceholder();
+  const { placeholder, isNew } = await kysely(em)
     .insertInto("erased_addresses")
     .values({
       team_id: tenant.teamId,
       environment: tenant.environment,
       address_hash: erasedHash(vault, tenant, email),
+      placeholder: made,
     })
-    .onConflict((conflict) => conflict.doNothing())
+    .onConflict((conflict) =>
+      conflict
+        .columns(["team_id", "environment", "address_hash"])
+        .doUpdateSet({ placeholder: sql<string>`coalesce(erased_addresses.placeholder, excluded.placeholder)` }),
+    )
+    .returning([sql<string>`placeholder`.as("placeholder"), sql<boolean>`xmax = 0`.as("isNew")])
     .executeTakeFirstOrThrow();
-  return numInsertedOrUpdatedRows === 1n;
+  return { isNew, isResumed: placeholder !== made, placeholder };
+}
+
+/** Forgets the placeholder of an address: nothing is left to erase. */
+export async function completeErased(em: EntityManager, vault: Vault, tenant: Tenant, email: string): Promise<void> {
+  await kysely(em)
+    .updateTable("erased_addresses")
+    .set({ placeholder: null })
+    .where(ofTenant(tenant))
+    .where("address_hash", "=", erasedHash(vault, tenant, email))
+    .execute();
 }
 
 /**

@@ -1,6 +1,13 @@
 import { addressOf, MAX_REPORTED, readDeliveryStatus, readFields, type StatusGroup } from "./delivery-status.ts";
 import { type IncomingMail, parseIncomingMail } from "./incoming-mail.ts";
-import { addressesIn, isPlainBounce, readRecipients, replyIn, saysDelayed } from "./plain-bounce.ts";
+import {
+  addressesIn,
+  isPlainBounce,
+  type RecipientText,
+  readRecipients,
+  replyIn,
+  saysDelayed,
+} from "./plain-bounce.ts";
 import { readReply } from "./quoted-reply.ts";
 import { classifyReply, NO_RULE } from "./reply-rules.ts";
 import { isComplaint, type ReportedRecipient, type ReportKind, reportedRecipient } from "./report.ts";
@@ -12,21 +19,25 @@ export interface ClassifiedMail {
   kind: ReportKind;
   /** In the order in which the report names them; empty for a mail that is no report. */
   recipients: ReportedRecipient[];
-  /** Texts of the returned mail that may hold its ids: headers and body, bounded. */
+  /** Texts that may hold the returned mail's ids: its headers and body, and the fields of a feedback report, bounded. */
   returned: string;
+  /** Domain of the mail's sender; empty where it names none. */
+  reporter: string;
 }
 
-const NO_REPORT: ClassifiedMail = { kind: "none", recipients: [], returned: "" };
+type Classified = Omit<ClassifiedMail, "reporter">;
+
+const NO_REPORT: Classified = { kind: "none", recipients: [], returned: "" };
 
 const GRAVITY: readonly ReportKind[] = ["complaint", "hard", "soft", "none"];
 
-function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): ClassifiedMail {
+function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): Classified {
   const kind = GRAVITY.find((candidate) => recipients.some((recipient) => recipient.kind === candidate)) ?? "none";
   return { kind, recipients, returned: mail.returned };
 }
 
 /** A report of RFC 5965. */
-function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
+function readFeedback(mail: IncomingMail, text: string): Classified {
   const fields = readFields(text);
   const type = /^[\w-]*/.exec(fields.get("feedback-type")?.toLowerCase() ?? "")?.[0] ?? "";
   if (type === "" || !isComplaint(type)) return { ...NO_REPORT, returned: mail.returned };
@@ -35,10 +46,12 @@ function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   const to = /^to:(.*)$/im.exec(mail.returned)?.[1] ?? "";
   const found = addresses.length > 0 ? addresses : addressesIn(to).slice(0, 1);
   const known = found.length > 0 ? found : [""];
-  return reportOf(
+  const report = reportOf(
     mail,
     known.map((address) => reportedRecipient(address, "complaint", "feedback")),
   );
+  // Original-Mail-From and Original-Envelope-Id (RFC 5965, 3.2): a loop may leave out the header that has them too.
+  return { ...report, returned: `${mail.returned}\n${text}` };
 }
 
 /** Senders of the feedback loop of Outlook.com (JMRP), which returns the mail with a header and no report of RFC 5965. */
@@ -46,7 +59,7 @@ const JMRP_SENDER = /(?:^|[<\s])staff@(?:hotmail|outlook|live|msn)\.com/;
 const JMRP_RECIPIENT = /^x-hmxmroriginalrecipient:\s*(\S+@\S+)/im;
 
 /** A complaint in the format of Microsoft's Junk Email Reporting Program; undefined for any other mail. */
-function readJunkReport(mail: IncomingMail): ClassifiedMail | undefined {
+function readJunkReport(mail: IncomingMail): Classified | undefined {
   if (!JMRP_SENDER.test(`${mail.from} ${mail.header("return-path")}`)) return undefined;
   const own = `X-HmXmrOriginalRecipient: ${mail.header("x-hmxmroriginalrecipient")}`;
   const address = (JMRP_RECIPIENT.exec(own) ?? JMRP_RECIPIENT.exec(mail.returned))?.[1];
@@ -61,21 +74,33 @@ const SUCCESSES = new Set(["delivered", "relayed", "expanded"]);
 const REPEATED_FIELD =
   /^ *(?:to|cc|from|subject|date|sent|message-id|received|x-[\w-]+|[\w-]+-(?:mta|date|recipient|id)) ?:.*$/gim;
 
-/**
- * Classifies the reply that a report quotes; where it quotes none, or no rule fits it, the lines around it.
- * @param reply empty where the report quotes none
- * @param isOnly the report names no other recipient that the lines could be about
- */
-function classifyWords(reply: string, lines: string, { status = "", isOnly }: { status?: string; isOnly: boolean }) {
-  const found = classifyReply(readReply(reply, lines, status));
-  if (found.rule !== NO_RULE || (reply !== "" && !isOnly)) return found;
-  return classifyReply(readReply(lines.replace(REPEATED_FIELD, ""), "", status));
+/** What a report says of one recipient. */
+interface RecipientWords extends Omit<RecipientText, "address" | "quoted"> {
+  /** The quoted reply of a server; empty where the report quotes none */
+  reply: string;
+  /** Code that the report's status part gives; empty where it gives none */
+  status: string;
+  /** The report names no other recipient that its text could be about. */
+  isOnly: boolean;
 }
 
-/** @param lines the lines of the report's text that are about this recipient */
+/**
+ * Classifies the reply that a report quotes; where it quotes none, or no rule fits it, the lines around it: first those
+ * that begin with the recipient, last those that several recipients share.
+ */
+function classifyWords({ reply, entry, text, shared, status, isOnly }: RecipientWords) {
+  const found = classifyReply(readReply(reply, text, status));
+  if (found.rule !== NO_RULE || (reply !== "" && !isOnly)) return found;
+  const words = (lines: string) => lines.replace(REPEATED_FIELD, "");
+  const around = [readReply(words(entry), text, status), readReply(words(text), "", status)];
+  if (shared !== "") around.push(readReply(replyIn(shared) || words(shared), shared, status));
+  return around.map(classifyReply).find(({ rule }) => rule !== NO_RULE) ?? found;
+}
+
+/** @param about the report's text about this recipient */
 function classifyStatus(
   { address, action, status, diagnostic }: StatusGroup,
-  lines: string,
+  about: Omit<RecipientText, "address">,
   isOnly: boolean,
 ): ReportedRecipient {
   if (SUCCESSES.has(action)) return reportedRecipient(address, "none", `action: ${action}`);
@@ -83,42 +108,50 @@ function classifyStatus(
   // Services that ask an unknown sender to confirm say so in a report: the mail waits for the answer.
   if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none", "challenge");
   // A diagnostic without words gives no reason; the report's text may quote one.
-  const words = /[\p{L}]{3}/u.test(diagnostic) ? diagnostic : `${diagnostic}\n${replyIn(lines)}`;
-  return { address, isDelay: false, ...classifyWords(words, lines, { status, isOnly }) };
+  const reply = /[\p{L}]{3}/u.test(diagnostic) ? diagnostic : `${diagnostic}\n${about.quoted || replyIn(about.text)}`;
+  return { address, isDelay: false, ...classifyWords({ ...about, reply, status, isOnly }) };
 }
 
+const NO_TEXT: Omit<RecipientText, "address"> = { text: "", entry: "", quoted: "", shared: "" };
+
 /** A report of RFC 3464. */
-function readStatuses(mail: IncomingMail, text: string): ClassifiedMail {
+function readStatuses(mail: IncomingMail, text: string): Classified {
   const groups = readDeliveryStatus(text);
   const isOnly = groups.length === 1;
-  const about = new Map(readRecipients(mail).map((recipient) => [recipient.address, recipient.text]));
+  const named = new Map(readRecipients(mail).map((recipient) => [recipient.address, recipient]));
+  const unnamed = { ...NO_TEXT, text: isOnly ? mail.text : "" };
   return reportOf(
     mail,
-    groups.map((group) => classifyStatus(group, about.get(group.address) ?? (isOnly ? mail.text : ""), isOnly)),
+    groups.map((group) => classifyStatus(group, named.get(group.address) ?? unnamed, isOnly)),
   );
 }
 
-function readPlainBounce(mail: IncomingMail): ClassifiedMail {
-  const isDelay = saysDelayed(mail.subject, mail.text);
+function readPlainBounce(mail: IncomingMail): Classified {
   const named = readRecipients(mail);
-  const recipients = named.length > 0 ? named : [{ address: "", text: mail.text }];
+  const recipients = named.length > 0 ? named : [{ ...NO_TEXT, address: "", text: mail.text }];
+  if (saysDelayed(mail.subject, mail.text)) {
+    return reportOf(
+      mail,
+      recipients.map(({ address }) => reportedRecipient(address, "soft", "text: delayed")),
+    );
+  }
   const isOnly = recipients.length === 1;
-  // Recipients that the text does not name share the whole text.
+  // Recipients that the text does not name share the whole text, which is classified once.
   const known = new Map<string, ReturnType<typeof classifyWords>>();
-  const classifyText = (text: string) => {
-    const found = known.get(text) ?? classifyWords(replyIn(text), text, { isOnly });
-    known.set(text, found);
+  const classifyText = (about: RecipientText) => {
+    const reply = about.quoted || replyIn(about.text);
+    const key = `${reply}\n${about.text}`;
+    const found = known.get(key) ?? classifyWords({ ...about, reply, status: "", isOnly });
+    known.set(key, found);
     return found;
   };
   return reportOf(
     mail,
-    recipients.map(({ address, text }) =>
-      isDelay ? reportedRecipient(address, "soft", "text: delayed") : { address, isDelay, ...classifyText(text) },
-    ),
+    recipients.map((about) => ({ address: about.address, isDelay: false, ...classifyText(about) })),
   );
 }
 
-function classify(mail: IncomingMail): ClassifiedMail {
+function classify(mail: IncomingMail): Classified {
   const feedback = mail.part("message/feedback-report");
   if (feedback !== undefined) return readFeedback(mail, feedback);
   const statuses = mail.part("message/delivery-status") ?? mail.part("message/global-delivery-status");
@@ -148,5 +181,7 @@ function classify(mail: IncomingMail): ClassifiedMail {
  */
 export async function classifyMail(raw: Uint8Array): Promise<ClassifiedMail> {
   const mail = await parseIncomingMail(raw);
-  return mail === undefined ? NO_REPORT : classify(mail);
+  if (mail === undefined) return { ...NO_REPORT, reporter: "" };
+  const [, reporter = ""] = /@([a-z0-9.-]{1,253})>?\s*$/.exec(mail.from) ?? [];
+  return { ...classify(mail), reporter };
 }

@@ -31,18 +31,14 @@ export function readFields(group: string): Map<string, string> {
   return fields;
 }
 
-/** The address of a field such as `rfc822; <user@example.com>`. */
+/** The address of a field such as `rfc822; <user@example.com>` or `rfc822; "User" <user@example.com>`. */
 export function addressOf(field: string): string {
-  const semicolon = field.indexOf(";");
-  return field
-    .slice(semicolon + 1)
-    .trim()
-    .replace(/^<|>$/g, "")
-    .toLowerCase();
+  const value = field.slice(field.indexOf(";") + 1).trim();
+  return (/<([^<>]*)>$/.exec(value)?.[1] ?? value).replace(/^<|>$/g, "").trim().toLowerCase();
 }
 
 /** A full address: neither a local name nor the empty path. */
-const WHOLE_ADDRESS = /^\S{1,320}@[^\s@.]{1,255}\.\S/;
+export const WHOLE_ADDRESS = /^\S{1,320}@[^\s@.]{1,255}\.\S/;
 
 /**
  * The recipient of a group: Final-Recipient is the address that failed, unless it is one that only the reporting host knows

@@ -23,6 +23,8 @@ const RETURNED_TYPES = new Set(["message/rfc822", "message/global", "text/rfc822
 export interface IncomingMail {
   /** First value of a header, unfolded; empty where there is none. */
   header(name: string): string;
+  /** All values of a header that a program may repeat, separated by commas. */
+  headerList(name: string): string;
   /** Address and name of the sender, in lower case. */
   from: string;
   subject: string;
@@ -42,13 +44,21 @@ export function bounded(text: string): string {
   return lines.map((line) => line.slice(0, MAX_LINE_CHARS)).join("\n");
 }
 
+const SWAPPED_BYTE_ORDER_MARK = "\ufffe";
+
+/** A text of the character set "UTF-16" begins with its byte order (RFC 2781, 4.3); the parser reads all of them as little-endian. */
+const inByteOrder = (text: string): string =>
+  text.startsWith(SWAPPED_BYTE_ORDER_MARK) ? Buffer.from(text.slice(1), "utf16le").swap16().toString("utf16le") : text;
+
 /** The text of HTML, as rules need it: tags become spaces. */
 const withoutTags = (html: string): string =>
   html
     .slice(0, MAX_TEXT_CHARS)
     .replace(/<(?:br|p|div|tr|li)\b[^<>]*>/gi, "\n")
     .replace(/<[^<>]*>/g, " ")
+    .replace(/&#(\d{1,6});/g, (_, code: string) => String.fromCodePoint(Number(code)))
     .replaceAll("&nbsp;", " ")
+    .replaceAll("&quot;", '"')
     .replaceAll("&lt;", "<")
     .replaceAll("&gt;", ">")
     .replaceAll("&amp;", "&");
@@ -97,12 +107,19 @@ function presentMail({ headers, subject = "", text, html, attachments }: Email, 
     return found && contentOf(found.content);
   };
   const isEmpty = text === undefined && html === undefined && attachments.length === 0;
-  const wholeText = (isEmpty ? bareBody(raw) : text?.trim() ? text : withoutTags(html ?? "")).slice(0, MAX_TEXT_CHARS);
+  const wholeText = (
+    isEmpty ? bareBody(raw) : text?.trim() ? inByteOrder(text) : withoutTags(inByteOrder(html ?? ""))
+  ).slice(0, MAX_TEXT_CHARS);
   const { own, returned } = splitReturned(bounded(wholeText));
   const attached = parts.find(({ mimeType }) => RETURNED_TYPES.has(mimeType));
   const header = (name: string) => headers.find(({ key }) => key === name)?.value.slice(0, MAX_LINE_CHARS) ?? "";
+  const headerList = (name: string) => {
+    const values = headers.filter(({ key }) => key === name).map(({ value }) => value);
+    return values.join(", ").slice(0, MAX_TEXT_CHARS);
+  };
   return {
     header,
+    headerList,
     from: header("from").toLowerCase(),
     subject: subject.slice(0, MAX_LINE_CHARS),
     text: own,

@@ -1,10 +1,17 @@
 import type { MailReportKind } from "../../db/entities/engagement.ts";
 import type { Vault } from "../crypto.ts";
-import { type MailRef, readUnsubscribeToken, unsubscribeTokensIn } from "../links.ts";
+import {
+  type MailRef,
+  mailAddressesIn,
+  readReturnPath,
+  readUnsubscribeAddress,
+  readUnsubscribeToken,
+  unsubscribeTokensIn,
+} from "../links.ts";
 import type { ClassifiedMail } from "./classify.ts";
 import type { MailReport, ReportFinding } from "./record.ts";
 
-/** Tokens of a returned mail that are verified at most: it has one or two of its own. */
+/** Tokens, and addresses, of a returned mail that are verified at most: it has one or two of its own. */
 const MAX_TOKENS = 10;
 
 /**
@@ -28,12 +35,17 @@ function kindOf({ recipients }: ClassifiedMail): ReportFinding | undefined {
 }
 
 /**
- * The sent mail whose unsubscribe link a returned mail holds. The Message-ID is no proof: it contains a number, and a
- * recipient can count to those of other recipients.
+ * The sent mail that a returned mail shows to be itself: by the unsubscribe link in its header or body, or by its return path
+ * or unsubscribe address in its header or the report's fields. Feedback loops that redact the recipient leave these. All of
+ * them are signed. The Message-ID is no proof: it contains a number, and a recipient can count to those of other recipients.
  */
 function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | undefined {
   for (const token of unsubscribeTokensIn(returned, MAX_TOKENS)) {
     const ref = readUnsubscribeToken(vault, token);
+    if (ref !== undefined) return ref;
+  }
+  for (const localPart of mailAddressesIn(returned, MAX_TOKENS)) {
+    const ref = readReturnPath(vault, localPart) ?? readUnsubscribeAddress(vault, localPart);
     if (ref !== undefined) return ref;
   }
   return undefined;
@@ -41,11 +53,12 @@ function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | unde
 
 /**
  * The reports that a classified mail brings.
- * @param refs mails of the return paths that it came to; without any, the returned mail's unsubscribe link decides
+ * @param refs mails of the return paths that it came to; without any, the returned mail decides
+ * @returns undefined for a mail that reports nothing; none for a report that shows no mail of this service
  */
-export function reportsOf(vault: Vault, mail: ClassifiedMail, refs: readonly MailRef[]): MailReport[] {
+export function reportsOf(vault: Vault, mail: ClassifiedMail, refs: readonly MailRef[]): MailReport[] | undefined {
   const report = kindOf(mail);
-  if (report === undefined) return [];
+  if (report === undefined) return undefined;
   const returned = refs.length > 0 ? undefined : returnedRef(vault, mail);
   return [...refs, ...(returned === undefined ? [] : [returned])].map((ref) => ({ ...ref, ...report }));
 }

@@ -1,17 +1,23 @@
-import { MAX_REPORTED } from "./delivery-status.ts";
+import { MAX_REPORTED, WHOLE_ADDRESS } from "./delivery-status.ts";
 import type { IncomingMail } from "./incoming-mail.ts";
 
 /** Senders of reports: RFC 5321 4.5.5 and RFC 2142 name the mailboxes, the rest are the names that MTAs give themselves. */
 const SYSTEM_SENDER =
-  /mailer-?daemon|post-?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
+  /mail(?:er)?[-_ ]?daemon|post-?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
+
+/** Those of them that stand in the address, not in the name beside it. */
+const SYSTEM_ADDRESS = /(?:^|[<\s])(?:mail(?:er)?[-_]?daemon|post-?master)(?:@|$)|^<>$/;
 
 /** Subjects of reports, in the languages that MTAs write them in. */
 const FAILURE_SUBJECT =
-  /undeliver|non-?deliver|not (?:be )?deliver|(?:could|can)(?: ?not|n't) be delivered|un(?:able|successful).{0,20}deliver|deliver\w{0,20} (?:\w{1,40} )?(?:fail|error|problem|status|report|notif|has failed|delayed|incomplete)|(?:fail|error|problem)\w{0,20} (?:in |of |to |during )?(?:mail )?deliver|delayed|failure notice|returned (?:mail|to sender|e-?mail)|returning message|mail (?:system )?(?:error|failure|failed)|failed mail|message (?:you sent )?blocked|mail could not|unzustellbar|zustell|nicht zugestellt|non remis|non-?distribu|échec|no se (?:ha )?(?:puede|pudo|podido) entregar|devuel|mancat[oa] (?:consegna|recapito)|não (?:foi )?entreg|falha|onbestelbaar|не доставлен|недоставлен|невозможно доставить|退信|退回|无法(?:投递|送达|送達)|無法(?:投遞|傳送|送達)|系统退信|配信|配送|送信でき|メールエラー|エラー通知|반송|niedostarcz|odrzuc|misluk|leverer|olever/i;
+  /undeliver|non-?deliver|not (?:be )?deliver|(?:could|can)(?: ?not|n't) be delivered|un(?:able|successful).{0,20}deliver|deliver\w{0,20} (?:\w{1,40} )?(?:fail|error|problem|status|report|notif|has failed|delayed|incomplete)|(?:fail|error|problem)\w{0,20} (?:in |of |to |during )?(?:mail )?deliver|delayed|failure notice|returned (?:mail|to sender|e-?mail)|returning message|mail (?:system )?(?:error|failure|failed)|failed mail|message (?:you sent )?blocked|mail could not|unzustellbar|zustell|nicht zugestellt|non remis|non-?distribu|[ée]chec|no se (?:ha )?(?:puede|pudo|podido) entregar|devuel|mancat[oa] (?:consegna|recapito)|não (?:foi )?entreg|falha|onbestelbaar|не доставлен|недоставлен|невозможно доставить|退信|退回|无法(?:投递|送达|送達)|無法(?:投遞|傳送|送達)|系统退信|配信|配送|送信でき|メールエラー|エラー通知|반송|전송 실패|niedostarcz|odrzuc|misluk|leverer|olever|levereras|leveres|ei voitu toimittaa|nedoru[čc]|kézbesít|nelivrat|iletilemedi|teslim edilemedi|недоставлен|не вдалося доставити|αποτυχία|אי-?מסירה|לא נמסר|تعذر تسليم|فشل التسليم|không gửi được|ส่งไม่ได้|error sending|user unknown|unknown user|see transcript/i;
 
 /** Sentences of reports. */
 const FAILURE_SENTENCE =
-  /(?:could|can|was|were|has|have|is|be)(?: ?not|n't)(?: yet)?(?: been| be)? (?:able to be |successfully )?(?:deliver|relay|sent|reach|receiv|process|post)|(?:un|not )able to (?:be )?(?:deliver|relay|send|reach)|undeliverable|(?:delivery|message|mail|following)\b.{0,60}fail|fail\w{0,20}.{0,30}deliver|did not reach|(?:delivery|fatal|permanent) (?:errors?|problems?|failure)|has been (?:delayed|rejected|returned)|unsent message|transcript of session|not listed|no such|recipient.{0,30}(?:unknown|not)|account is disabled|was blocked by|error occurred while|we (?:were|are) (?:un|not )able|unzustellbar|nicht (?:zugestellt|ausgeliefert)|n'a pas pu|non remis|no (?:se )?(?:ha )?(?:pudo|podido)|impossibile|não (?:foi|pôde)|не (?:может|могло|был[ао]?) .{0,20}(?:доставлен|отправлен)|无法(?:投递|送达|发送)|無法|できません|届け|失敗|not (?:be )?delivered|gave up|giving up|temporary problem|rejected|requested (?:mail )?action (?:not taken|aborted)|mailbox unavailable|failed recipients/i;
+  /(?:could|can|was|were|has|have|is|be)(?: ?not|n't)(?: yet)?(?: been| be)? (?:able to be |successfully )?(?:deliver|relay|sent|reach|receiv|process|post)|(?:un|not )able to (?:be )?(?:deliver|relay|send|reach)|undeliverable|(?:delivery|message|mail|following)\b.{0,60}fail|fail\w{0,20}.{0,30}deliver|did not reach|(?:delivery|fatal|permanent) (?:errors?|problems?|failure)|has been (?:delayed|rejected|returned)|unsent message|transcript of session|not listed|no such|recipient.{0,30}(?:unknown|not)|account is disabled|was blocked by|error occurred while|we (?:were|are) (?:un|not )able|unzustellbar|nicht (?:zugestellt|ausgeliefert)|n'a pas (?:pu|été)|non remis|no (?:se )?(?:ha )?(?:pudo|podido)|impossibile|não (?:foi|pôde)|не (?:может|могло|был[ао]?) .{0,20}(?:доставлен|отправлен)|无法(?:投递|送达|发送)|無法|できません|届け|失敗|被退回|退信原因|投递失败|전송하지 못|배달되지|nie (?:mo[zż]na|uda[lł]o si[eę]) dostarczy|niet (?:worden )?(?:be|af)gelever|kunde inte levereras|kunne ikke leveres|ei voitu toimittaa|nelze doru[čc]it|nebyl[ao]? doru[čc]|nem (?:sikerült|lehetett) kézbesíteni|nu a putut fi livrat|iletilemedi|teslim edilemedi|не вдалося доставити|δεν (?:ήταν δυνατή|παραδόθηκε)|לא (?:נמסר|ניתן)|تعذر تسليم|لم يتم تسليم|không (?:thể )?gửi được|user unknown|unknown user|not (?:be )?delivered|gave up|giving up|temporary problem|rejected|requested (?:mail )?action (?:not taken|aborted)|mailbox unavailable|failed recipients/i;
+
+/** Subjects of reports that a mail was delivered or handed on (RFC 3464, 2.3.3). */
+const SUCCESS_SUBJECT = /\bsuccess|\(relay\)|^(?:delivered|relayed|expanded) ?:|return receipt/i;
 
 /** An SMTP reply in the text of a report. */
 const SMTP_REPLY = /(?:^|[\s:'"<>[(])[45]\d{2}[- ](?:[45]\.\d{1,3}\.\d{1,3}|\S)|\(?#?[45]\.\d{1,3}\.\d{1,3}\)?/m;
@@ -19,6 +25,12 @@ const SMTP_REPLY = /(?:^|[\s:'"<>[(])[45]\d{2}[- ](?:[45]\.\d{1,3}\.\d{1,3}|\S)|
 /** Automatic answers: of mail programs, list servers, challenge systems and people who are away. */
 const AUTOMATIC_ANSWER =
   /out of (?:the )?office|auto(?:matic|mated|matisch\w{0,10})?[ -]?(?:reply|response|answer|antwort)|autoreply|autoresponder|vacation|on (?:annual |sick |parental )?leave|away (?:from|until)|abwesen|absence|absent du|fuera de (?:la )?oficina|ausen|fuori (?:sede|ufficio)|afwezig|отсутств|автоответ|自动回复|自動回覆|不在(?:通知|の)|confirm (?:that )?you|verify (?:that )?you|challenge|thank you for (?:your (?:e-?mail|message|mail|inquiry)|contacting)|ticket|case (?:number|id)|subscri|moderator|awaiting approval/i;
+
+/** Marks of an answer or of a forwarded mail, which programs translate: "Re:", "AW:", "TR:", "回复：". */
+const ANSWER_SUBJECT = /^(?:\[[^\]]{0,60}\] ?)?(?:\p{L}{1,4}|doorst|reenv|antwort) ?(?:\[\d+\])?[:：]/iu;
+/** Other things that are not delivered, or that fail. */
+const PARCEL = /parcel|package|shipment|courier|\bpaket\b|\bcolis\b|paquete|pacco|encomenda|посылк|快递|荷物|택배/i;
+const OTHER_FAILURE_SUBJECT = /\border\b|\balert\b|\bcron\b|logwatch|backup|invoice|payment/i;
 
 /** Reports that a mail is late and still on its way (RFC 3464 "delayed", and the same in words). */
 const DELAY =
@@ -37,6 +49,7 @@ const CERTAIN_REPLY = /(?:^|\s)[45]\d{2}[- ]#?[45]\.\d{1,3}\.\d{1,3}(?!\d)/m;
  */
 export function isPlainBounce(mail: IncomingMail): boolean {
   const { from, subject, text, returned } = mail;
+  if (SUCCESS_SUBJECT.test(subject)) return false;
   const isReport = /report-type="?delivery-status/i.test(mail.header("content-type"));
   const isSystem = isReport || SYSTEM_SENDER.test(from);
   const isNamed = FAILURE_SUBJECT.test(subject);
@@ -47,23 +60,42 @@ export function isPlainBounce(mail: IncomingMail): boolean {
   if (isSystem) {
     const hasEvidence = returned !== "" || quotesServer;
     // A report's subject may repeat the mail's, so its words alone prove no failure.
-    if (isNamed) return isSaid || isReport || hasEvidence || readRecipients(mail).length > 0;
+    if (isNamed) {
+      if (isReport || returned !== "" || readRecipients(mail).length > 0) return true;
+      // A person may have a name such as "Mail Delivery Help".
+      return SYSTEM_ADDRESS.test(from) && (isSaid || quotesServer);
+    }
     const isAutomatic = AUTOMATIC_ANSWER.test(subject) || (AUTOMATIC_ANSWER.test(text) && !quotesServer);
     return isSaid && !isAutomatic && (hasEvidence || listsRecipients(mail));
   }
-  const isAnswer = mail.header("in-reply-to") !== "" || /^(?:re|aw|fwd?|wg|sv|antw) ?:/i.test(subject.trim());
+  const isAnswer = mail.header("in-reply-to") !== "" || ANSWER_SUBJECT.test(subject.trim());
   const isAutomatic = AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
-  return !isAnswer && !isAutomatic && isNamed && isSaid && (returned !== "" || CERTAIN_REPLY.test(text));
+  const isOther = OTHER_FAILURE_SUBJECT.test(subject) || PARCEL.test(subject) || PARCEL.test(text);
+  if (isAnswer || isAutomatic || isOther || !isNamed || !isSaid) return false;
+  if (returned !== "") return true;
+  // RFC 5321, 4.5.5: reports have the empty return path, and so have most automatic answers.
+  const hasEmptyPath = mail.header("return-path").trim() === "<>";
+  const quotesReply = CERTAIN_REPLY.test(text) || (hasEmptyPath && quotesServer);
+  return (quotesReply && readRecipients(mail).length > 0) || (hasEmptyPath && listsRecipients(mail));
 }
 
 /** Whether a text says that delivery is still tried. */
 export const saysDelayed = (subject: string, text: string): boolean =>
   (DELAY.test(subject) || DELAY.test(text)) && !FINAL.test(text);
 
-const ADDRESS = /[^\s<>"'()[\],;:*|]{1,64}@[\p{L}\p{N}][\p{L}\p{N}.-]{0,252}[\p{L}\p{N}]/gu;
+/**
+ * Addresses within a text. Chinese and Japanese texts set no space beside them: such letters, and the punctuation of full
+ * width, are no part of a local name here, nor of a domain that is complete without them.
+ */
+const NO_LOCAL =
+  "\\s<>\"'()[\\],;:*|{}\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\u3000-\\u303f\\uff01-\\uff60";
+const ADDRESS = new RegExp(
+  `(?<![^${NO_LOCAL}])[^${NO_LOCAL}]{1,64}@(?:[a-zA-Z0-9][a-zA-Z0-9.-]{0,190}\\.[a-zA-Z]{2,63}(?![\\p{Script=Latin}0-9-])|[\\p{L}\\p{N}][\\p{L}\\p{N}.-]{0,252}[\\p{L}\\p{N}])`,
+  "gu",
+);
 /** Lines that name the sender, or a person to ask. */
 const OTHER_PERSON =
-  /mail from|envelope-from|^\s*(?:from|sender|reply-to|return-path|message-id|subject)\s*:|contact|assistance|help|support@|do not reply|reporting-mta/i;
+  /mail from|envelope-from|\bsenders?: |^\s*(?:from|sender|reply-to|return-path|message-id|subject)\s*:|contact|assistance|help|support@|do not reply|reporting-mta/i;
 /** Lines that name a recipient of the mail other than the one that failed: the header that is repeated, an alias. */
 const LESS_CERTAIN = /^\s*(?:to|cc)\s*:|(?:generated|expanded) from/i;
 /** Lines with recipients that are read at most: a report may name each recipient several times. */
@@ -74,10 +106,35 @@ export const addressesIn = (text: string): string[] =>
   // Inside an X.400 address, an address of Exchange begins with its type.
   [...text.matchAll(ADDRESS)].map(([address]) => address.toLowerCase().replace(/^smtp=|\.+$/g, ""));
 
-/** Words of a report about one recipient. */
+const MAX_ENTRY_LINES = 20;
+
+/** Lines of a report about one recipient. */
 export interface RecipientText {
   address: string;
+  /** All lines from the one that names it to the next recipient's; all of the report's where it has one recipient. */
   text: string;
+  /** Those of the text up to the first empty one; empty where no line names the recipient. */
+  entry: string;
+  /** The first reply in the report that names the recipient. Only where the report has several recipients */
+  quoted: string;
+  /** The lines before those of the first recipient. Only where the report has several */
+  shared: string;
+}
+
+/** Lines that continue a reply: neither another one nor about another address. */
+const CONTINUES = /^(?!>>>|<<<|\s*(?:[45]\d{2}[ -]|host |smtp error))[^@]*\S[^@]*$/i;
+const MAX_CONTINUING_LINES = 3;
+
+/** The first reply among the lines that names an address, by that address. */
+function repliesByAddress(lines: readonly string[], mentions: readonly Mention[]): ReadonlyMap<string, string> {
+  const replies = new Map<string, string>();
+  for (const { address, line } of mentions) {
+    if (replies.has(address) || !SMTP_REPLY.test(lines[line] ?? "")) continue;
+    const following = lines.slice(line + 1, line + 1 + MAX_CONTINUING_LINES);
+    const length = following.findIndex((next) => !CONTINUES.test(next));
+    replies.set(address, [lines[line], ...following.slice(0, length < 0 ? undefined : length)].join("\n"));
+  }
+  return replies;
 }
 
 /** Text that may stand before the address on the line that begins a recipient's entry. */
@@ -92,13 +149,19 @@ interface Mention {
   indent: number | undefined;
 }
 
-/** The first address of each line: further addresses are the one before forwarding, or the sender. */
+/** What may stand in a line that lists addresses and says nothing else. */
+const ONLY_SEPARATORS = /^[\s<>,;&"'()[\]*•-]*$/;
+
+/**
+ * The first address of each line: further addresses are the one before forwarding, or the sender. Of a line that only
+ * lists addresses, all of them.
+ */
 function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found: Mention[]; repeated: string[] } {
   const found: Mention[] = [];
   const repeated = new Set<string>();
   for (const [line, text] of lines.entries()) {
     if (!text.includes("@")) continue;
-    const address = addressesIn(text).find((named) => !own.has(named) && !ROLE.test(named));
+    const [address, ...further] = addressesIn(text).filter((named) => !own.has(named) && !ROLE.test(named));
     if (address === undefined) continue;
     const at = text.toLowerCase().indexOf(address);
     const begins = BEFORE_ENTRY.test(text.slice(0, at));
@@ -106,7 +169,11 @@ function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found
     const words = begins ? text.slice(0, at) : text;
     if (OTHER_PERSON.test(words) && !/rcpt/i.test(words)) continue;
     if (!begins && LESS_CERTAIN.test(text)) repeated.add(address);
-    else found.push({ address, line, indent: begins ? text.search(/\S/) : undefined });
+    else {
+      const indent = begins ? text.search(/\S/) : undefined;
+      const listed = ONLY_SEPARATORS.test(text.replace(ADDRESS, "")) ? further : [];
+      found.push(...[address, ...listed].map((named) => ({ address: named, line, indent })));
+    }
     if (found.length + repeated.size >= MAX_MENTIONS) break;
   }
   return { found, repeated: [...repeated] };
@@ -126,26 +193,47 @@ const ownAddresses = (mail: IncomingMail): ReadonlySet<string> =>
 const listsRecipients = (mail: IncomingMail): boolean =>
   mentionsIn(mail.text.split("\n"), ownAddresses(mail)).found.some(({ indent }) => indent !== undefined);
 
+/** Addresses with a whole domain; all of them where none has one. MTAs name their store ("user@ims-daemon") beside the address. */
+function wholeAmong(addresses: readonly string[]): readonly string[] {
+  const whole = addresses.filter((address) => WHOLE_ADDRESS.test(address));
+  return whole.length > 0 ? whole : addresses;
+}
+
 /** The recipients that the text of a report names, each with the lines about it. */
 export function readRecipients(mail: IncomingMail): RecipientText[] {
-  const given = [...new Set(addressesIn(mail.header("x-failed-recipients")))].slice(0, MAX_REPORTED);
+  const given = [...new Set(addressesIn(mail.headerList("x-failed-recipients")))].slice(0, MAX_REPORTED);
   const lines = mail.text.split("\n");
   const { found: mentions, repeated } = mentionsIn(lines, ownAddresses(mail));
   const starts = new Map<string, number>();
   for (const { address, line } of given.length > 0 ? mentions : entriesOf(mentions)) {
     if (!starts.has(address)) starts.set(address, line);
   }
-  const named = given.length > 0 ? given.filter((address) => starts.has(address)) : [...starts.keys()];
+  const named = given.length > 0 ? given.filter((address) => starts.has(address)) : wholeAmong([...starts.keys()]);
   const quotedTo = /^(?:to|x-original-to|envelope-to):(.*(?:\n[ \t].*)*)/im.exec(mail.returned)?.[1] ?? "";
-  const fallback = given.length > 0 ? given : [...repeated, ...addressesIn(quotedTo)];
+  const fallback = given.length > 0 ? given : [...new Set([...repeated, ...addressesIn(quotedTo)])];
   const found = (named.length > 0 ? named : fallback).slice(0, MAX_REPORTED);
-  if (found.length <= 1) return found.map((address) => ({ address, text: mail.text }));
   const ordered = found.toSorted((a, b) => (starts.get(a) ?? 0) - (starts.get(b) ?? 0));
-  return ordered.map((address, i) => {
-    const next = ordered[i + 1];
+  const linesOf = (address: string) => {
     const start = starts.get(address) ?? 0;
-    const end = next === undefined ? lines.length : Math.max(start + 1, starts.get(next) ?? lines.length);
-    return { address, text: lines.slice(start, end).join("\n") };
+    const next = ordered.find((other) => (starts.get(other) ?? 0) > start);
+    return lines.slice(start, next === undefined ? lines.length : starts.get(next));
+  };
+  const entryOf = (address: string, about: readonly string[]) => {
+    if (!starts.has(address)) return "";
+    const length = about.slice(0, MAX_ENTRY_LINES).findIndex((line) => line.trim() === "");
+    return about.slice(0, length < 0 ? MAX_ENTRY_LINES : length).join("\n");
+  };
+  const [only] = ordered;
+  if (ordered.length === 1 && only !== undefined) {
+    const entry = entryOf(only, linesOf(only));
+    return [{ address: only, text: mail.text, entry, quoted: "", shared: "" }];
+  }
+  const replies = repliesByAddress(lines, mentions);
+  const shared = lines.slice(0, Math.min(...starts.values(), lines.length)).join("\n");
+  return ordered.map((address) => {
+    const about = linesOf(address);
+    const quoted = replies.get(address) ?? "";
+    return { address, text: about.join("\n"), entry: entryOf(address, about), quoted, shared };
   });
 }
 

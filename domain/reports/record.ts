@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { Env } from "../../config/env.ts";
-import type { MailReportKind } from "../../db/entities/engagement.ts";
+import { type MailReportKind, SOFT_REFUSAL } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { shownAddress } from "../address.ts";
@@ -8,6 +8,7 @@ import { HARD_BOUNCE } from "../audience/email-status.ts";
 import type { MailRef } from "../links.ts";
 import { pauseForComplaints } from "../sends/lifecycle.ts";
 import type { ResourceType } from "../sends/resource.ts";
+import type { SendMove } from "../sends/send-log.ts";
 import { suppress } from "../suppressions.ts";
 import { emit } from "../webhooks/emit.ts";
 import { emailRecord } from "../webhooks/records.ts";
@@ -33,6 +34,13 @@ export type SoftBouncePolicy = Pick<Env, "SOFT_BOUNCES_TO_SUPPRESS" | "SOFT_BOUN
  */
 export type ReportOutcome = "recorded" | "known" | "unsettled" | "not_mailed";
 
+interface RecordOptions {
+  /** Records only reports about its mails; of any tenant unless given. */
+  tenant?: Tenant;
+  /** Called with each send that the reports paused. */
+  onPause?: (paused: SendMove) => void;
+}
+
 /** Reports that one transaction records at most. */
 const REPORTS_AT_ONCE = 1_000;
 
@@ -42,14 +50,13 @@ const REPORTS_AT_ONCE = 1_000;
  * inside a caller's transaction they join it. A repeated report changes nothing, even if its suppression was lifted
  * since; a report about another mail suppresses the address again. Afterwards the sends under way of a team with too
  * many complaints are paused. A repeated report does that too: the process may have died before the pause.
- * @param tenant records only reports about its mails; of any tenant unless given
  * @returns the outcome of each report, in their order
  */
 export async function recordReports(
   em: EntityManager,
   reports: readonly MailReport[],
   policy: SoftBouncePolicy,
-  tenant?: Tenant,
+  { tenant, onPause = () => {} }: RecordOptions = {},
 ): Promise<ReportOutcome[]> {
   if (reports.length === 0) return [];
   const bySend = Map.groupBy(reports, ({ sendId }) => sendId);
@@ -65,7 +72,9 @@ export async function recordReports(
   }
   // After the commit: of calls that run at the same time, the last one then counts all complaints.
   const tenants = Map.groupBy(sends, ({ teamId, environment }) => `${teamId} ${environment}`);
-  for (const [ofTenant] of tenants.values()) if (ofTenant) await pauseForComplaints(em, ofTenant);
+  for (const [ofTenant] of tenants.values()) {
+    if (ofTenant) for (const paused of await pauseForComplaints(em, ofTenant)) onPause(paused);
+  }
   return reports.map((report) => outcomes.get(keyOf(report)) ?? "not_mailed");
 }
 
@@ -74,9 +83,9 @@ export async function recordReport(
   em: EntityManager,
   report: MailReport,
   policy: SoftBouncePolicy,
-  tenant?: Tenant,
+  options?: RecordOptions,
 ): Promise<ReportOutcome> {
-  const [outcome = "not_mailed"] = await recordReports(em, [report], policy, tenant);
+  const [outcome = "not_mailed"] = await recordReports(em, [report], policy, options);
   return outcome;
 }
 
@@ -100,19 +109,21 @@ async function readSends(em: EntityManager, ids: readonly string[], tenant?: Ten
   return rows;
 }
 
-interface ReportedMail {
+interface CountedAddress {
+  email: string;
+  emailSpelling: string | null;
+}
+
+interface ReportedMail extends CountedAddress {
   seq: number;
   kind: MailReportKind;
   /** The report counts as a soft bounce of the address. */
   counts: boolean;
-  email: string;
-  emailSpelling: string | null;
   outcome: ReportOutcome;
 }
 
 /** By both columns of the key: without statistics the planner would walk all rows of the send for each report. */
-const rowsOf = ({ id }: ReportedSend, seqs: readonly number[]) =>
-  sql`r.send_id = ${id} and r.seq = any(${seqs}::int[])`;
+const rowsOf = (sendId: string, seqs: readonly number[]) => sql`r.send_id = ${sendId} and r.seq = any(${seqs}::int[])`;
 
 /** The states of a mail that its server has, or may have. A bounce leaves the state UNKNOWN as it is. */
 const MAILED = sql`('SENT', 'UNKNOWN')`;
@@ -137,7 +148,7 @@ async function recordOfSend(
     ), mails as (
       select g.kind, g.counts, r.seq, r.state, r.email, r.email_spelling
       from given g join send_recipients r on r.seq = g.seq
-      where ${rowsOf(send, seqs)}
+      where ${rowsOf(send.id, seqs)}
     ), recorded as (
       insert into mail_reports (send_id, seq, kind, team_id, environment, email)
       select ${send.id}, seq, kind, ${send.teamId}, ${send.environment}, case when counts then email end
@@ -172,7 +183,7 @@ async function emitReported(em: EntityManager, send: ReportedSend, mails: readon
         select r.seq, r.member_id, r.email, r.email_spelling, r.attempts, g.kind as reason, now() as updated_at
         from unnest(${seqs}::int[], ${some.map(({ kind }) => kind)}::text[]) as g (seq, kind)
         join send_recipients r on r.seq = g.seq
-        where ${rowsOf(send, seqs)}
+        where ${rowsOf(send.id, seqs)}
       ) r`,
     });
   }
@@ -186,26 +197,52 @@ async function suppressReported(
 ): Promise<void> {
   const of = (kind: MailReportKind) => mails.filter((mail) => mail.kind === kind);
   const counting = mails.filter(({ counts }) => counts);
-  const overLimit = counting.length > 0 ? await findOverLimit(em, tenant, counting, policy) : new Set<string>();
+  const overLimit = await findOverLimit(em, tenant, counting, policy);
   await suppress(em, tenant, of("complaint").map(shownAddress), "bounce:complaint");
   await suppress(em, tenant, of(HARD_BOUNCE).map(shownAddress), HARD_BOUNCE);
-  const soft = counting.filter(({ email }) => overLimit.has(email));
-  await suppress(em, tenant, soft.map(shownAddress), "bounce:soft");
+  await suppress(em, tenant, overLimit.map(shownAddress), "bounce:soft");
+}
+
+/**
+ * Counts mails of a send whose recipients were refused for good, each once, like soft bounces, and suppresses the addresses
+ * that have reached the limit. Rows of other outcomes, or of another attempt, change nothing. Call it in the transaction
+ * that writes the outcomes: a process that died in between would count one refusal less.
+ */
+export async function recordSoftRefusals(
+  em: EntityManager,
+  { sendId, epoch, ...tenant }: Tenant & { sendId: string; epoch: number },
+  seqs: readonly number[],
+  policy: SoftBouncePolicy,
+): Promise<void> {
+  const { rows } = await sql<CountedAddress>`
+    with refused as (
+      select r.seq, r.email, r.email_spelling from send_recipients r
+      where ${rowsOf(sendId, seqs)} and r.epoch = ${epoch} and r.state in ('REJECTED', 'EXPIRED')
+    ), recorded as (
+      insert into mail_reports (send_id, seq, kind, team_id, environment, email)
+      select ${sendId}, seq, ${SOFT_REFUSAL}, ${tenant.teamId}, ${tenant.environment}, email from refused order by seq
+      on conflict do nothing
+      returning seq
+    )
+    select r.email, r.email_spelling as "emailSpelling" from refused r join recorded using (seq)`.execute(kysely(em));
+  const overLimit = await findOverLimit(em, tenant, rows, policy);
+  await suppress(em, tenant, overLimit.map(shownAddress), "bounce:soft");
 }
 
 /** Locks that soft bounces of all addresses share: a lock per address could fill Postgres's table of locks. */
 const LOCKS = 64;
 
 /**
- * The addresses whose soft bounces have reached the limit. Transactions that record bounces of one address at the same
- * time wait here for each other, so that the last one sees all bounces.
+ * Those of the addresses whose soft bounces and refusals have reached the limit. Transactions that record some of one address
+ * at the same time wait here for each other, so that the last one sees all of them.
  */
-async function findOverLimit(
+async function findOverLimit<Counted extends CountedAddress>(
   em: EntityManager,
   tenant: Tenant,
-  mails: readonly ReportedMail[],
+  mails: readonly Counted[],
   { SOFT_BOUNCES_TO_SUPPRESS, SOFT_BOUNCE_WINDOW_DAYS }: SoftBouncePolicy,
-): Promise<Set<string>> {
+): Promise<Counted[]> {
+  if (mails.length === 0) return [];
   const emails = [...new Set(mails.map(({ email }) => email))];
   await sql`
     select pg_advisory_xact_lock(hashtextextended('soft-bounces/' || place, 0)) from (
@@ -217,5 +254,6 @@ async function findOverLimit(
     where ${ofTenant(tenant)} and email is not null and email = any(${emails})
       and created_at > now() - make_interval(days => ${SOFT_BOUNCE_WINDOW_DAYS}::int)
     group by email having count(*) >= ${SOFT_BOUNCES_TO_SUPPRESS}::int`.execute(kysely(em));
-  return new Set(rows.map(({ email }) => email));
+  const overLimit = new Set(rows.map(({ email }) => email));
+  return mails.filter(({ email }) => overLimit.has(email));
 }

@@ -61,7 +61,7 @@ const notAboutSender = ({ stage }: QuotedReply): boolean => stage !== "other";
 
 /** Words for the recipient of a mail. */
 const RECIPIENT =
-  "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)";
+  "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)(?![\\w.+-]{0,64}@)";
 const MISSING =
   "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|deliverable|recogni[sz]ed))";
 /** Words that may stand between "unknown" and "user". */
@@ -70,23 +70,74 @@ const QUALIFIERS =
 const NOT_THERE =
   "(?:exist|be (?:found|located)|found|located|listed|known|recogni[sz]ed|registered|valid\\b|available here|have an account)";
 
-/** "User unknown" in other languages: words for the mailbox, then words for its absence. */
-const TRANSLATIONS: readonly RegExp[] = [
-  /(?:utilisateur|destinataire|adresse|compte|bo[iî]te).{0,40}(?:inconnu|inexistant|n'existe pas|invalide|introuvable)|aucun utilisateur/,
-  /(?:usuario|destinatario|cuenta|buz[oó]n|casilla|direcci[oó]n).{0,40}(?:desconocid|inexistente|no (?:existe|es v[aá]lid|encontrad)|inv[aá]lid)|no existe (?:ese |esa |dicha |el |la )?(?:usuario|persona|cuenta|buz[oó]n)/,
-  /(?:utente|destinatario|destin\.|indirizzo|casella).{0,40}(?:sconosciut|inesistente|non (?:esiste|valid|trovat)|errato)|nessun utente/,
-  /(?:usu[aá]rio|destinat[aá]rio|conta|caixa postal|endere[cç]o).{0,40}(?:desconhecid|inexistente|n[aã]o (?:existe|encontrad)|inv[aá]lid)/,
-  /(?:empf(?:ä|ae)nger|benutzer|postfach|adress|konto).{0,40}(?:unbekannt|existiert nicht|nicht (?:gefunden|bekannt|vorhanden)|ungültig)/,
-  /(?:u[zż]ytkownik|adres|kont[oa]|skrzynk|odbiorc).{0,40}(?:nie (?:istnieje|zosta[lł]a? znalezion)|nieznan)|nie (?:ma takiego|istnieje) (?:konta|u[zż]ytkownik|adres)/,
-  /(?:gebruiker|ontvanger|adres|postbus).{0,40}(?:onbekend|bestaat niet|niet gevonden)/,
-  /(?:användare|mottagare|bruger|modtager|bruker|mottaker|adress).{0,40}(?:okänd|ukendt|ukjent|(?:finns|existerar) inte|(?:findes|finnes|eksisterer) ikke)/,
-  /(?:uživatel|schránk|adres).{0,40}(?:neexistuj|nezn[aá]m)|nezn[aá]m[yý] u[zž]ivatel|(?:felhaszn[aá]l[oó]|c[ií]mzett|postafi[oó]k).{0,40}(?:ismeretlen|nem l[eé]tezik)/,
-  /(?:kullan[ıi]c[ıi]|al[ıi]c[ıi]|hesap|adres).{0,40}(?:bulunamad|bilinmiyor|mevcut de[gğ]il|ge[cç]ersiz)/,
-  /(?:пользовател|получател|адрес|ящик|абонент).{0,40}(?:не найден|не существует|неизвест|не зарегистрирован)|нет такого (?:пользовател|получател|адрес|ящик)/,
-  /(?:用户|收件人|邮箱|帐号|账号|地址|使用者|收件者|信箱).{0,12}(?:不存在|未找到|无效|找不到)/,
-  /(?:宛先|ユーザ|メールアドレス|アドレス|受信者).{0,20}(?:存在しません|存在しない|見つかりません|不明)/,
-  /(?:사용자|수신자|계정|주소|받는 ?사람).{0,20}(?:없|존재하지)/,
+/** "User unknown" in other languages: words for the recipient, and words for its absence, in either order. */
+const TRANSLATIONS: readonly { recipient: string; missing: string }[] = [
+  // French, Spanish, Italian, Portuguese, Romanian
+  {
+    recipient: "utilisateur|destinataire|adresse|compte|bo[iî]te",
+    missing: "inconnu|inexistant|n'existe pas|invalide|introuvable|aucun\\b",
+  },
+  {
+    recipient: "usuario|destinatario|cuenta|buz[oó]n|casilla|direcci[oó]n",
+    missing: "desconocid|inexistente|no (?:existe|es v[aá]lid|(?:fue |ha sido )?encontrad)|inv[aá]lid",
+  },
+  {
+    recipient: "utente|destinatario|destin\\.|indirizzo|casella",
+    missing: "sconosciut|inesistente|non (?:esiste|valid|trovat)|errato|nessun\\b",
+  },
+  {
+    recipient: "usu[aá]rio|destinat[aá]rio|conta\\b|caixa postal|endere[cç]o",
+    missing: "desconhecid|inexistente|n[aã]o (?:existe|(?:foi )?encontrad)|inv[aá]lid",
+  },
+  { recipient: "utilizator|destinatar|adres[aă]", missing: "necunoscut|inexistent|nu exist[aă]" },
+  // German, Dutch, Swedish, Danish, Norwegian
+  {
+    recipient: "empf(?:ä|ae)nger|benutzer|postfach|adress|konto",
+    missing: "unbekannt|existiert nicht|nicht (?:gefunden|bekannt|vorhanden)|ungültig",
+  },
+  { recipient: "gebruiker|ontvanger|adres|postbus", missing: "onbekend|bestaat niet|niet gevonden" },
+  {
+    recipient: "användare|mottagare|bruger|modtager|bruker|mottaker|adress",
+    missing: "okänd|ukendt|ukjent|(?:finns|existerar) inte|(?:findes|finnes|eksisterer) ikke",
+  },
+  // Polish, Czech and Slovak, Hungarian, Finnish, Greek, Turkish
+  {
+    recipient: "u[zż]ytkownik|adres|kont[oa]|skrzynk|odbiorc",
+    missing: "nie (?:istnieje|zosta[lł]a? znalezion)|nieznan|nie ma takiego",
+  },
+  { recipient: "u[zž][ií]vate[lľ]|schr[aá]nk|adres", missing: "neexistuj|nezn[aá]m" },
+  { recipient: "felhaszn[aá]l[oó]|c[ií]mzett|postafi[oó]k", missing: "ismeretlen|nem (?:l[eé]tezik|tal[aá]lhat[oó])" },
+  { recipient: "k[aä]ytt[aä]j[aä]|vastaanottaja|osoite", missing: "tuntematon|ei (?:ole|l[oö]ydy)" },
+  { recipient: "χρήστη|παραλήπτη|διεύθυνση", missing: "άγνωστ|δεν (?:υπάρχει|βρέθηκε)" },
+  {
+    recipient: "kullan[ıi]c[ıi]|al[ıi]c[ıi]|hesap|adres",
+    missing: "bulunamad|bilinmiyor|mevcut de[gğ]il|ge[cç]ersiz|\\byok",
+  },
+  // Russian, Ukrainian, Bulgarian
+  {
+    recipient: "пользовател|получател|адрес|ящик|абонент|користувач|потребител",
+    missing: "не найден|не существует|неизвест|не зарегистрирован|не існує|не съществува|нет такого",
+  },
+  // Hebrew, Arabic, Thai, Vietnamese
+  { recipient: "משתמש|נמען|כתובת", missing: "לא (?:קיימ?ת?|נמצאה?|מוכרת?)" },
+  { recipient: "المستخدم|المستلم|العنوان", missing: "غير (?:موجود|معروف)" },
+  { recipient: "ผู้ใช้|ผู้รับ", missing: "ไม่พบ|ไม่มี" },
+  { recipient: "người (?:dùng|nhận)|địa chỉ", missing: "không tồn tại|không tìm thấy" },
+  // Chinese, Japanese, Korean
+  {
+    recipient: "用户|收件人|邮箱|帐号|账号|地址|使用者|收件者|信箱|此人",
+    missing: "不存在|未找到|无效|找不到|無此|查無|查无",
+  },
+  {
+    recipient: "宛先|ユーザ|メールアドレス|アドレス|受信者",
+    missing: "存在しません|存在しない|見つかりません|不明|いません",
+  },
+  { recipient: "사용자|수신자|계정|주소|받는 ?사람", missing: "없|존재하지" },
 ];
+
+/** Either order, with few words between. */
+const inEitherOrder = ({ recipient, missing }: (typeof TRANSLATIONS)[number]): string =>
+  `(?:${recipient}).{0,40}(?:${missing})|(?:${missing}).{0,20}(?:${recipient})`;
 
 /** All wordings of "user unknown". */
 const UNKNOWN_USER = new RegExp(
@@ -99,10 +150,12 @@ const UNKNOWN_USER = new RegExp(
     "(?:recipient|address) rejected\\.?(?= ?\\(|$)",
     `not (?:a |an |our |my |one of our )(?:valid |known |existing |registered )?(?:member of|${RECIPIENT})`,
     `no (?:${RECIPIENT}|one)\\b.{0,40}(?:by that name|with (?:that|this|such)|here|found|available for)`,
-    `(?:can't|cannot|could not|couldn't|unable to) (?:find|locate|validate|resolve|verify) (?:the |this |that |alias |such |any )?${RECIPIENT}`,
+    `(?:can't|cannot|could not|couldn't|unable to|do not|don't) (?:find|locate|validate|resolve|verify|know|have) (?:the |this |that |your |alias |such |an? |any )?(?:${RECIPIENT}|<?\\S{1,64}@)`,
+    `(?:can't|cannot|could not|couldn't|does not|doesn't|do not|don't) (?:deliver|handle|accept) (?:any )?mail for (?:the |this |that )?(?:${RECIPIENT}|[<{]?\\S{1,64}@)`,
+    "no longer (?:an employee|employed|works)|nobody (?:here )?(?:by|with) (?:that|this)|because it does not exist",
     `${RECIPIENT} (?:\\S{1,120} )?(?:lookup|cannot be verified|not ok\\b)|incorrectly addressed|(?:bad|not in my valid)rcptto|missing home directory`,
     "not (?:present |listed |found )?in (?:the |my |our |this )?(?:\\S{1,40} )?(?:directory|ldap)",
-    ...TRANSLATIONS.map(({ source }) => source),
+    ...TRANSLATIONS.map(inEitherOrder),
   ].join("|"),
 );
 
@@ -122,8 +175,16 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     name: "too many messages",
     kind: "soft",
     isSendersFault: true,
-    says: /receiving (?:mail|email)s? at a rate|too (?:many|much|fast)|rate[- ]?limit|throttl|(?:exceed|over).{0,30}(?:rate|connections|messages per)|unexpected volume|concurren/,
-    source: "RFC 3463 X.4.5; Gmail and Yahoo SMTP error references",
+    says: /receiving (?:mail|email)s? at a rate|frequency limited|mailbox unavailable or access denied|too (?:many|much|fast)|rate[- ]?limit|throttl|(?:exceed|over).{0,30}(?:rate|connections|messages per)|unexpected volume|concurren/,
+    source:
+      "RFC 3463 X.4.5; Gmail and Yahoo SMTP error references; QQ Mail's list of returned mails (frequency, access denied)",
+  },
+  {
+    name: "refused by the recipient's own rules",
+    kind: "soft",
+    says: /recipient(?:'s|s)? (?:preferences|privacy)|(?:rejected|refused|blocked|denied) by (?:the |this |its )?(?:recipient|user|addressee)s?(?!'|[ -](?:address|domain|server|policy))|(?:user|recipient) (?:refused|rejected) to receive/,
+    source:
+      "RFC 3463 X.7.1; Facebook, SMTP response codes RCP-P2 and RCP-P3; QQ Mail's list of returned mails (rejected by recipients)",
   },
   {
     name: "mailbox unknown by code and words",
@@ -136,21 +197,25 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "host unknown",
     kind: "hard",
-    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|a mail exchanger|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:does not|doesn't|may not) exist|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
-    when: (reply) => notAboutSender(reply) && !isTemporary(reply) && !NAMES_SENDER.test(reply.text),
-    source: "RFC 3463 X.1.2 and X.4.4; replies of Postfix (Name service error), Sendmail, Exim, qmail",
+    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|a mail exchanger|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
+    when: (reply) =>
+      notAboutSender(reply) &&
+      !isTemporary(reply) &&
+      !NAMES_SENDER.test(reply.text) &&
+      !/not found, try again/.test(reply.text),
+    source: "RFC 3463 X.1.2 and X.4.4; replies of Postfix (Name service error), Sendmail, Exim, qmail, hMailServer",
   },
   {
     name: "host takes no mail",
     kind: "hard",
-    says: /(?:host|domain|server|system|recipient)\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|smtp protocol (?:is )?not (?:supported|available)/,
+    says: /(?:host|domain|server|system|recipient)\b.{0,60}(?:does not|doesn't|not) (?:accept|receive) (?:any |incoming |inbound )?(?:e-?)?mail(?! (?:from|via|without|with|sent|that|to|larger))|not accepting network messages|null ?mx|indicated no smtp service|smtp protocol (?:is )?not (?:supported|available)/,
     when: (reply) => !isTemporary(reply),
-    source: "RFC 7505 (null MX); RFC 7504, reply 521",
+    source: "RFC 7505 (null MX); RFC 7504, reply 521; Exim, dnslookup router",
   },
   {
     name: "moved without a forwarding address",
     kind: "hard",
-    says: /(?:recipient|user|mailbox|address|account)\b.{0,40}(?:no longer (?:on|at|with|available|valid|exists?)|has (?:been )?(?:moved|changed))|replaced by|no forwarding address|user not local/,
+    says: /(?:recipient|user|mailbox|address|account)\b.{0,40}(?:no longer (?:on|at|with|in use|available|valid|exists?)|(?:has |was |is )(?:been )?(?:moved|changed|removed|deleted))|(?:mailbox|account|user) (?:removed|deleted)|replaced by|no forwarding address|user not local/,
     when: (reply) => notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply),
     source: "RFC 3463 X.1.6; RFC 5321 3.4, reply 551",
   },
@@ -214,7 +279,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "user unknown in the words of one vendor",
     kind: "hard",
-    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|no mailbox here by that name|unrouteable address|invalid recipient|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
     when: (reply) =>
       notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
     source:
@@ -230,7 +295,8 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "host or domain takes no mail, by code",
     kind: "hard",
-    when: ({ code, status }) => code === 556 || (code === 521 && (status === "" || status === "5.3.2")),
+    when: ({ code, status, text }) =>
+      !NAMES_SENDER.test(text) && (code === 556 || (code === 521 && (status === "" || status === "5.3.2"))),
     source: "RFC 7504, replies 521 and 556",
   },
   {

@@ -3,6 +3,7 @@ import { kysely, ofTenant } from "../../db/orm.ts";
 import type { FetchText } from "../fetch-text.ts";
 import { readMailId } from "../mail/message-id.ts";
 import type { ReportFinding } from "./record.ts";
+import { isComplaint } from "./report.ts";
 import { type SnsMessage, SnsVerifier } from "./sns.ts";
 import { forged, type ReportSource } from "./source.ts";
 
@@ -27,8 +28,6 @@ type Notification = z.infer<typeof notification>;
 
 /** Subtypes of a transient bounce that are about the mail. */
 const ABOUT_THE_MAIL = new Set(["ContentRejected", "AttachmentRejected", "MessageTooLarge"]);
-/** Feedback types (RFC 5965, RFC 6430, RFC 6591) that do not report an unwanted mail. */
-const NO_COMPLAINT = new Set(["auth-failure", "not-spam"]);
 
 /** A permanent bounce that is not about the mailbox: its owner has unsubscribed by a link of SES. */
 const UNSUBSCRIBED = "UnsubscribedRecipient";
@@ -43,7 +42,7 @@ function findingOf({ eventType, notificationType, bounce, complaint }: Notificat
       return { kind: "bounce:soft", isSendersFault: ABOUT_THE_MAIL.has(bounceSubType ?? "") };
     }
     case "Complaint":
-      return complaint && !NO_COMPLAINT.has(complaint.complaintFeedbackType ?? "") ? { kind: "complaint" } : undefined;
+      return complaint && isComplaint(complaint.complaintFeedbackType ?? "") ? { kind: "complaint" } : undefined;
     default:
       return undefined;
   }

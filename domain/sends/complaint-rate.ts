@@ -25,6 +25,9 @@ export function complaintRate(tenant: Tenant): RawBuilder<number> {
     ) c)`;
 }
 
-/** SQL: the complaint rate at which a send of the table `sends` is paused. */
+/**
+ * SQL: the complaint rate at which a send of the table `sends` is paused. In decimals, the last ones cut off: the sum of two
+ * floats can be greater than the rate that it should equal, and the send would mail on at that rate.
+ */
 export const complaintLimit = (sends: string): RawBuilder<number> =>
-  sql<number>`coalesce(${sql.ref(`${sends}.complaint_rate`)} + ${sql.lit(COMPLAINT_RISE)}, ${sql.lit(COMPLAINT_THRESHOLD)})::float8`;
+  sql<number>`coalesce(trunc(${sql.ref(`${sends}.complaint_rate`)}::numeric + ${sql.lit(COMPLAINT_RISE)}, 12), ${sql.lit(COMPLAINT_THRESHOLD)})::float8`;

@@ -1,16 +1,15 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { limitStatements } from "../../db/prepared.ts";
 import { IsolationLevel, transaction } from "../../db/transaction.ts";
 import { readAccess } from "../access/key-lookup.ts";
-import { reserveCredits } from "../credits.ts";
-import { ApiError } from "../errors.ts";
-import { type IdempotencyHandle, readAnswer, writeAnswer } from "../idempotency.ts";
-import { type CheckedPlan, checkConfirm } from "./confirm-refusals.ts";
+import { lockBalance, reserveCredits } from "../credits.ts";
+import { type IdempotencyHandle, lockClaim, writeAnswer } from "../idempotency.ts";
+import { checkConfirm } from "./confirm-refusals.ts";
 import type { Draft } from "./draft.ts";
 import { capExceeded, readSendCap, type SendCap, type SendingKey } from "./gates.ts";
 import { copyRecipients } from "./ledger.ts";
 import { planMembers } from "./plan.ts";
-import { Refusal } from "./refusal.ts";
 import type { SendResource } from "./resource.ts";
 import { nextSendAt } from "./send-days.ts";
 import { sendable } from "./sendable.ts";
@@ -42,26 +41,30 @@ const ARMED_STATUS = 202;
  * so that both see the same recipients. A key that stops working before the commit arms nothing.
  *
  * A second call for the same request finds the first call's effect and changes nothing.
- * @throws {ApiError} as `readAccess`, then as `checkConfirm`
+ * @param planLimitMs how long the recipients may take to be counted, and then to be copied
+ * @throws {ApiError} `request_in_flight` when another attempt has taken the request's key over; as `readAccess`, then as
+ * `checkConfirm`
  */
-export function confirmSend(em: EntityManager, request: ConfirmRequest): Promise<void> {
-  return transaction(em, (tx) => arm(tx, request), { isolationLevel: IsolationLevel.REPEATABLE_READ });
+export function confirmSend(em: EntityManager, request: ConfirmRequest, planLimitMs: number): Promise<void> {
+  let tries = 0;
+  const armOnce = async (tx: EntityManager) => {
+    await limitStatements(tx, planLimitMs);
+    // First, so that nothing changes the claim while the recipients are copied, however long that takes.
+    if (await lockClaim(tx, request.idempotency)) return;
+    // The team's balance may change while a large plan is resolved: that conflict must happen once at most.
+    if (tries++ > 0) await lockBalance(tx, request);
+    await arm(tx, request);
+  };
+  return transaction(em, armOnce, { isolationLevel: IsolationLevel.REPEATABLE_READ });
 }
 
 async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   const { teamId, environment, resource, previewId } = request;
   const tenant: Tenant = { teamId, environment };
   const { scope } = sendable(resource);
-  let key: SendingKey;
-  let plan: CheckedPlan;
-  try {
-    // The API authenticated the key before this confirm waited for its turn.
-    ({ caller: key } = await readAccess(em, tenant, request.apiKeyId, scope));
-    plan = await checkConfirm(em, { tenant, resource, key, previewId });
-  } catch (error) {
-    if (error instanceof ApiError && (await hasArmed(em, request))) return;
-    throw error;
-  }
+  // The API authenticated the key before this confirm waited for its turn.
+  const { caller: key } = await readAccess(em, tenant, request.apiKeyId, scope);
+  const plan = await checkConfirm(em, { tenant, resource, key, previewId });
   const recipients = plan.counts.eligible;
   await reserveCredits(em, tenant, previewId, recipients);
   const cap = await takeFromCap(em, key, recipients);
@@ -69,12 +72,6 @@ async function arm(em: EntityManager, request: ConfirmRequest): Promise<void> {
   // Locked last, so that a revocation never waits for the copy of the recipients: it makes this transaction conflict,
   // and the next try refuses the key.
   await readAccess(em, tenant, request.apiKeyId, scope, { lock: true });
-}
-
-/** Whether this very request armed the send before: its answer is written, the caller just did not get it. */
-async function hasArmed(em: EntityManager, { idempotency }: ConfirmRequest): Promise<boolean> {
-  const answer = await readAnswer(em, idempotency);
-  return answer?.status === ARMED_STATUS;
 }
 
 /** Counts `mails` against the lineage's day in one conditional statement, so that two sends cannot overdraw it. */
@@ -140,11 +137,6 @@ async function writeSend(
     sendAt: sendAt.toISOString(),
     cap,
   };
-  const written = await writeAnswer(em, request.idempotency, {
-    status: ARMED_STATUS,
-    kind: "facts",
-    payload: JSON.stringify(armed),
-  });
-  // Another attempt has taken this request's key over and decides: this one must leave nothing.
-  if (!written) throw new Refusal("confirmation_stale", "used");
+  const answer = { status: ARMED_STATUS, kind: "facts", payload: JSON.stringify(armed) } as const;
+  if (!(await writeAnswer(em, request.idempotency, answer))) throw new Error("a locked claim took no answer");
 }

@@ -244,13 +244,32 @@ export interface RecipientFacts {
 
 const PAGE = 1_000;
 
-/** Reads a send's ledger page by page, in the order of the recipients: as few as a page are in memory. */
+/** @throws {ApiError} `resource_state_invalid` for a send whose recipients are kept no longer */
+async function refuseWithoutLedger(em: EntityManager, found: FoundSend): Promise<void> {
+  const send = await kysely(em)
+    .selectFrom("sends")
+    .select("ledger_state")
+    .where("id", "=", found.sendId)
+    .where(ofTenant(found))
+    .executeTakeFirst();
+  if (send === undefined || send.ledger_state === "COMPLETE" || send.ledger_state === "NAMELESS") return;
+  throw new ApiError(
+    "resource_state_invalid",
+    `The recipients of ${found.sendId} are kept no longer: LEDGER_DAYS have passed since its end. send:show has its counts.`,
+  );
+}
+
+/**
+ * Reads a send's ledger page by page, in the order of the recipients: as few as a page are in memory.
+ * @throws {ApiError} `resource_state_invalid` when the recipients are kept no longer
+ */
 export async function* readRecipients(
   em: EntityManager,
   found: FoundSend,
   states: readonly RecipientState[] | undefined,
 ): AsyncGenerator<RecipientFacts> {
   const { sendId, resource } = found;
+  await refuseWithoutLedger(em, found);
   const { fromEmail } = await sendable(resource).readContent(em, found, resource.id);
   for (let after = 0; ; ) {
     const { rows } = await sql<Omit<RecipientFacts, "messageId"> & { seq: number; from: string | null }>`

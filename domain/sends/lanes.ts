@@ -63,11 +63,14 @@ export async function openLane(em: EntityManager, { sendId, accountId }: Lane): 
  * old attempt lives after all, its late outcome still replaces the UNKNOWN.
  *
  * The locks are taken in the order in which every other statement takes them: the send, its lanes, its recipients.
+ * @param inFlightMs how long after a row was staged this process may still mail it or learn its outcome, see
+ *   `requeueUnknown`
  * @returns undefined when there is no such lane
  */
 export function openDispatch(
   em: EntityManager,
   { sendId, accountId, takesOver }: TakingLane,
+  inFlightMs: number,
 ): Promise<OpenedDispatch | undefined> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
@@ -106,7 +109,12 @@ export function openDispatch(
     const epoch = lane.epoch + 1;
     await db
       .updateTable("send_lanes")
-      .set({ epoch, dispatching: status === "SENDING" })
+      .set({
+        epoch,
+        dispatching: status === "SENDING",
+        // An older attempt that still lives may have had longer.
+        in_flight_ms: sql<number>`greatest(in_flight_ms, ${inFlightMs}::int)`,
+      })
       .where("send_id", "=", sendId)
       .where("account_id", "=", accountId)
       .execute();
@@ -168,28 +176,16 @@ export async function closeAttempts(em: EntityManager, sendId: string): Promise<
 }
 
 /**
- * Puts the lane's deferred recipients whose wait has ended back in the queue, and its cursor before the first of them.
- * Those of lanes that it takes over are held by no lane then. The time for which they were due and waited for their lane
- * does not count as time in which they were tried; `stageBatch` does the same for their time in the queue.
- * @returns the cursor; undefined when none was due
+ * The deferred recipients that the lane may take and whose wait has ended, by the index of their due times: those that have
+ * been due longest, in the order of the ledger.
+ * @param limit most of them
  */
-export async function requeueDue(em: EntityManager, lane: TakingLane): Promise<number | undefined> {
-  const { sendId, accountId } = lane;
-  const { rows } = await sql<{ after_seq: number }>`
-    with due as (
-      update send_recipients r set state = 'QUEUED', retry_at = null, updated_at = clock_timestamp(),
-        first_deferred_at = r.first_deferred_at + (clock_timestamp() - r.retry_at),
-        account_id = case when r.account_id = ${accountId} then r.account_id end
-      where r.send_id = ${sendId} and r.state = 'DEFERRED' and r.retry_at <= clock_timestamp()
-        and ${isFreeFor(lane, "r")}
-      returning r.seq
-    ), first as (
-      select min(seq) as seq from due having count(*) > 0
-    )
-    update send_lanes l set after_seq = least(l.after_seq, first.seq - 1)
-    from first where l.send_id = ${sendId} and l.account_id = ${accountId}
-    returning l.after_seq`.execute(kysely(em));
-  return rows[0]?.after_seq;
+export async function readDue(em: EntityManager, lane: TakingLane, limit: number): Promise<number[]> {
+  const { rows } = await sql<{ seq: number }>`
+    select r.seq from send_recipients r
+    where r.send_id = ${lane.sendId} and r.retry_at <= now() and r.state = 'DEFERRED' and ${isFreeFor(lane, "r")}
+    order by r.retry_at limit ${limit}`.execute(kysely(em));
+  return rows.map(({ seq }) => seq).sort((a, b) => a - b);
 }
 
 /** The part of a send that is left to a lane. */
@@ -199,39 +195,46 @@ export type Remaining =
   | { left: "account_not_active" }
   /** The first row that waits to be staged. */
   | { left: "queued"; seq: number }
-  /** Milliseconds until the next deferred recipient is due; negative when one is due already. */
+  /** Milliseconds until the next deferred recipients are due; negative when they are due already. */
   | { left: "deferred"; waitMs: number }
-  /** `held`: other lanes keep recipients, which they deferred. */
+  /** `held`: other lanes keep recipients that they deferred, due or not. */
   | { left: "nothing"; held: boolean };
 
-/** Searches the whole send for recipients that are left to the lane; used when its queue seems empty. */
-export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch): Promise<Remaining> {
+/**
+ * Looks for recipients that are left to the lane; used when its queue seems empty. The ledger is searched only when the
+ * counts of the send know of a QUEUED row: one was put back behind the lane's cursor.
+ * @param gatherMs deferred recipients that are due so soon after the first one are waited for, so that one slice mails them
+ */
+export async function readRemaining(em: EntityManager, dispatch: OpenedDispatch, gatherMs: number): Promise<Remaining> {
   const { sendId, accountId, epoch } = dispatch;
   const db = kysely(em);
-  const { rows: lanes } = await sql<{ live: boolean; active: boolean }>`
-    select s.status = 'SENDING' and l.epoch = ${epoch} as live, coalesce(${mayMail("a")}, false) as active
+  const { rows: lanes } = await sql<{ live: boolean; active: boolean; queued: number }>`
+    select s.status = 'SENDING' and l.epoch = ${epoch} as live, coalesce(${mayMail("a")}, false) as active,
+      s.recipients + coalesce((
+        select sum(c.count) from send_counts c where c.send_id = s.id and c.state = 'QUEUED'), 0)::int as queued
     from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
     left join email_accounts a on a.id = l.account_id and ${ofTenant(dispatch, "a")}
     where s.id = ${sendId} and ${ofTenant(dispatch, "s")}`.execute(db);
   if (!lanes[0]?.live) return { left: "stopped" };
   if (!lanes[0].active) return { left: "account_not_active" };
-  const isFree = isFreeFor(dispatch, "r");
-  const { rows } = await sql<{ seq: number | null; waitMs: number | null }>`
-    select (select r.seq from send_recipients r
-        where r.send_id = ${sendId} and r.state = 'QUEUED' and ${isFree}
-        order by r.seq limit 1) as seq,
-      (select ceil(extract(epoch from min(r.retry_at) - clock_timestamp()) * 1000)::float8 from send_recipients r
-        where r.send_id = ${sendId} and r.retry_at is not null and ${isFree}) as "waitMs"`.execute(db);
-  const { seq, waitMs } = rows[0] ?? { seq: null, waitMs: null };
-  if (seq !== null) return { left: "queued", seq };
-  if (waitMs !== null) return { left: "deferred", waitMs };
-  return { left: "nothing", held: dispatch.shared && (await isHeldByOthers(em, dispatch)) };
-}
-
-/** Whether other lanes keep recipients that they deferred, due or not. */
-async function isHeldByOthers(em: EntityManager, lane: OpenedDispatch): Promise<boolean> {
-  const { rows } = await sql<{ held: boolean }>`
-    select exists (select 1 from send_recipients r where r.send_id = ${lane.sendId}
-      and r.state in ('QUEUED', 'DEFERRED') and not ${isFreeFor(lane, "r")}) as held`.execute(kysely(em));
-  return rows[0]?.held === true;
+  if (lanes[0].queued > 0) {
+    const { rows } = await sql<{ seq: number }>`
+      select r.seq from send_recipients r where r.send_id = ${sendId} and r.state = 'QUEUED' and ${isFreeFor(dispatch, "r")}
+      order by r.seq limit 1`.execute(db);
+    if (rows[0]) return { left: "queued", seq: rows[0].seq };
+  }
+  const { rows } = await sql<{ waitMs: number | null; held: boolean }>`
+    select (
+        select ceil(extract(epoch from max(r.retry_at) - clock_timestamp()) * 1000)::float8 from send_recipients r
+        where r.send_id = ${sendId} and ${isFreeFor(dispatch, "r")} and r.retry_at <= (
+          select min(f.retry_at) + make_interval(secs => ${gatherMs / 1000}::float8) from send_recipients f
+          where f.send_id = ${sendId} and f.retry_at is not null and ${isFreeFor(dispatch, "f")})
+      ) as "waitMs",
+      exists (
+        select 1 from send_recipients r
+        where r.send_id = ${sendId} and r.retry_at is not null and not ${isFreeFor(dispatch, "r")}) as held`.execute(
+    db,
+  );
+  const { waitMs, held } = rows[0] ?? { waitMs: null, held: false };
+  return waitMs === null ? { left: "nothing", held } : { left: "deferred", waitMs };
 }

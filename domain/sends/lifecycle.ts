@@ -9,6 +9,7 @@ import type { SendStep } from "./draft.ts";
 import { closeAttempts, laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
 import { openReview } from "./review.ts";
+import type { SendMove } from "./send-log.ts";
 import { sendable } from "./sendable.ts";
 
 /** Statuses a send never leaves. */
@@ -178,28 +179,38 @@ export function pauseSend(em: EntityManager, sendId: string, pauseReason: string
 
 /**
  * PAUSED to SENDING, or to SCHEDULED when its time has not come. For a send that complaints had paused, the present
- * complaint rate is the one from which a further rise counts.
+ * complaint rate is the one from which a further rise counts. A repetition of the command changes nothing: complaints may
+ * have paused the send again, and its operator has not seen them.
+ * @param resumeId of the operator's command
  */
-export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSend> {
+export function resumeSend(em: EntityManager, sendId: string, resumeId: string): Promise<ChangedSend> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    const paused = await db
+    const send = await db
       .selectFrom("sends")
-      .select(["team_id as teamId", "environment"])
+      .select(["team_id as teamId", "environment", "status", "complaint_rate", "resume_id"])
       .where("id", "=", sendId)
-      .where("status", "=", "PAUSED")
-      .where("complaint_rate", "is not", null)
       .forUpdate()
       .executeTakeFirst();
+    if (send?.resume_id === resumeId) {
+      return { changed: !TERMINAL.has(send.status), state: await readSend(tx, sendId) };
+    }
     const resumed = await change(tx, sendId, ({ startsInMs }) => ({
       from: ["PAUSED"],
       to: startsInMs > 0 ? "SCHEDULED" : "SENDING",
     }));
-    if (paused && resumed.changed) {
-      await sql`
-        update sends set complaint_rate = case when c.rate >= ${sql.lit(COMPLAINT_THRESHOLD)} then c.rate end
-        from (select ${complaintRate(paused)} as rate) c where id = ${sendId} and ${ofTenant(paused)}`.execute(db);
-    }
+    if (!send || TERMINAL.has(send.status)) return resumed;
+    const countsFrom =
+      send.status === "PAUSED" && send.complaint_rate !== null
+        ? sql<number | null>`(select case when rate >= ${sql.lit(COMPLAINT_THRESHOLD)} then rate end
+            from (select ${complaintRate(send)} as rate) c)`
+        : sql.ref<number | null>("complaint_rate");
+    await db
+      .updateTable("sends")
+      .set({ resume_id: resumeId, complaint_rate: countsFrom })
+      .where("id", "=", sendId)
+      .where(ofTenant(send))
+      .execute();
     return resumed;
   });
 }
@@ -208,9 +219,9 @@ export function resumeSend(em: EntityManager, sendId: string): Promise<ChangedSe
  * Pauses each SENDING send of a team whose limit the team's complaint rate has reached: the threshold, or a rise since
  * an operator resumed the send. A paused send stages no recipient once this has committed. When there is no send to
  * pause, this is one statement, which computes the rate only if a send is SENDING.
- * @returns the ids of the sends that it paused
+ * @returns the sends that it paused; it is the caller who logs them
  */
-export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Promise<string[]> {
+export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Promise<SendMove[]> {
   const overLimit = (from: EntityManager) =>
     kysely(from)
       .selectFrom("sends as s")
@@ -223,13 +234,18 @@ export async function pauseForComplaints(em: EntityManager, tenant: Tenant): Pro
   return transaction(em, async (tx) => {
     // Read again under the lock: an operator's resume at this moment sets a new limit.
     const paused = await overLimit(tx).forUpdate().execute();
+    const moves: SendMove[] = [];
     for (const { id } of paused) {
       await move(tx, id, { from: ["SENDING"], to: "PAUSED", pauseReason: COMPLAINT_PAUSE });
-      await sql`update sends set complaint_rate = ${complaintRate(tenant)} where id = ${id} and ${ofTenant(tenant)}`.execute(
-        kysely(tx),
-      );
+      const { rows } = await sql<{ rate: number }>`
+        update sends set complaint_rate = ${complaintRate(tenant)} where id = ${id} and ${ofTenant(tenant)}
+        returning complaint_rate as rate`.execute(kysely(tx));
+      moves.push({
+        ...{ sendId: id, teamId: tenant.teamId, from: "SENDING", status: "PAUSED", reason: COMPLAINT_PAUSE },
+        ...(rows[0] && { complaintRate: rows[0].rate }),
+      });
     }
-    return paused.map(({ id }) => id);
+    return moves;
   });
 }
 

@@ -64,3 +64,17 @@ export async function overviewSends(em: EntityManager): Promise<SendsOverview> {
     queueAgeSeconds: ages[0]?.seconds ?? 0,
   };
 }
+
+/**
+ * Recipients of ended sends that are QUEUED, SENDING or DEFERRED. Only those of a cancel are, until their send is settled:
+ * any other would never be mailed. Adds up the counts of all sends, so it is read seldom.
+ */
+export async function countOpenInEndedSends(em: EntityManager): Promise<number> {
+  const { rows } = await sql<{ open: number }>`
+    select coalesce(sum(s.recipients + coalesce(c.change, 0)), 0)::float8 as open
+    from sends s left join (
+      select send_id, sum(count) as change from send_counts where state in ('QUEUED', 'SENDING', 'DEFERRED') group by send_id
+    ) c on c.send_id = s.id
+    where s.status in ('SENT', 'CANCELLED', 'FAILED')`.execute(kysely(em));
+  return rows[0]?.open ?? 0;
+}

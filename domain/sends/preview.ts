@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { limitStatements } from "../../db/prepared.ts";
 import { transaction } from "../../db/transaction.ts";
 import { isCancelled } from "../../db/unreachable.ts";
 import { readAccess } from "../access/key-lookup.ts";
@@ -46,39 +47,39 @@ export interface ResolvedPreview extends PassedGates {
 }
 
 /**
- * Reads the facts of a preview, and writes nothing. Refusals come in the order of `checkDraft`, then `checkGates`.
- * @throws {ApiError} the first refusal that applies
+ * Resolves the facts of a preview. Refusals come in the order of `checkDraft`, then `checkGates`.
+ * @param planLimitMs how long the recipients may take to be counted
+ * @param keep keeps the result, in the transaction that found it; without it nothing is written
+ * @throws {ApiError} the first refusal that applies; `filter_unsupported` also when the time has passed
  */
 export async function resolvePreview(
   em: EntityManager,
   tenant: Tenant,
   resource: SendResource,
   key: SendingKey,
+  planLimitMs: number,
+  keep?: (em: EntityManager, preview: ResolvedPreview) => Promise<void>,
 ): Promise<ResolvedPreview> {
   const draft = await checkDraft(em, tenant, resource, key);
-  const plan = await inTime(em, (tx) => resolvePlan(tx, draft));
-  const gates = await checkGates(em, tenant, key, draft, plan.counts);
-  return { draft, plan, ...gates };
-}
-
-/** How long a plan may be resolved for a preview, in milliseconds: as long as the API waits for it. */
-const PLAN_TIMEOUT_MS = 10_000;
-
-/**
- * Ends a plan that takes too long, so that previews that are asked for again and again do not take all connections.
- * @throws {ApiError} `filter_unsupported`
- */
-async function inTime<T>(em: EntityManager, resolve: (em: EntityManager) => Promise<T>): Promise<T> {
   try {
     return await transaction(em, async (tx) => {
-      await sql`select set_config('statement_timeout', ${`${PLAN_TIMEOUT_MS}ms`}, true)`.execute(kysely(tx));
-      return resolve(tx);
+      await limitStatements(tx, planLimitMs);
+      const plan = await resolvePlan(tx, draft);
+      const preview = { draft, plan, ...(await checkGates(tx, tenant, key, draft, plan.counts)) };
+      await keep?.(tx, preview);
+      return preview;
     });
   } catch (error) {
-    if (!isCancelled(error)) throw error;
-    throw new ApiError(
+    throw isCancelled(error) ? new PlanTooSlow(planLimitMs) : error;
+  }
+}
+
+/** The recipients cannot be counted in time. */
+export class PlanTooSlow extends ApiError {
+  constructor(limitMs: number) {
+    super(
       "filter_unsupported",
-      `The recipients cannot be counted within ${PLAN_TIMEOUT_MS / 1000} s: give the segment fewer conditions.`,
+      `The recipients cannot be counted within ${limitMs / 1000} s: give the segment fewer conditions.`,
     );
   }
 }
@@ -92,13 +93,21 @@ export interface PreviewRequest extends Tenant {
 /**
  * Resolves a preview and writes its row. A second call with the same `previewId` (a retry under the same
  * Idempotency-Key) replaces it, unless it was used.
+ * @param planLimitMs how long the recipients may take to be counted
  * @throws {ApiError} as `readAccess`, then as `resolvePreview`
  */
-export async function writePreview(em: EntityManager, request: PreviewRequest): Promise<void> {
-  const { previewId, resource, apiKeyId, teamId, environment } = request;
+export async function writePreview(em: EntityManager, request: PreviewRequest, planLimitMs: number): Promise<void> {
+  const { resource, apiKeyId, teamId, environment } = request;
   const { caller: key } = await readAccess(em, request, apiKeyId, sendable(resource).scope);
-  const { draft, plan, cap, complaintRate } = await resolvePreview(em, { teamId, environment }, resource, key);
-  const { counts, digest } = plan;
+  const keep = (tx: EntityManager, preview: ResolvedPreview) => insertPreview(tx, request, preview);
+  await resolvePreview(em, { teamId, environment }, resource, key, planLimitMs, keep);
+}
+
+async function insertPreview(
+  em: EntityManager,
+  { previewId, resource, apiKeyId, teamId, environment }: PreviewRequest,
+  { draft, plan: { counts, digest }, cap, complaintRate }: ResolvedPreview,
+): Promise<void> {
   const facts = {
     plan_digest: digest,
     total: counts.total,

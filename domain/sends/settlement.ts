@@ -2,23 +2,27 @@ import { type RawBuilder, sql } from "kysely";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
+import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import type { Mailed, MailOutcome } from "../mail/outcome.ts";
+import { recordSoftRefusals, type SoftBouncePolicy } from "../reports/record.ts";
 import { intoOutbox, isWanted, wantedTypes } from "../webhooks/emit.ts";
-import { notifyRelay } from "../webhooks/notify-relay.ts";
+import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
 import { emailRecord, suppressionRecord } from "../webhooks/records.ts";
 import { type OpenedDispatch, SETTLEMENT_EVENTS } from "./lanes.ts";
 import type { StateCounts } from "./ledger.ts";
+import { isSoftRefusal } from "./soft-refusal.ts";
 import type { StagedRecipient } from "./staging.ts";
 
 /** A staged recipient and the outcome of the mail. */
 export type MailedRecipient = Mailed<Pick<StagedRecipient, "seq">>;
 
-export interface DeferralPolicy {
+export interface SettlementPolicy {
   /** Waits before the next try, in seconds; the last one repeats. */
   ladderSeconds: readonly number[];
   /** How long a recipient is tried in all, in seconds. */
   windowSeconds: number;
+  softBounces: SoftBouncePolicy;
 }
 
 /** The state of a row by the outcome of its mail; a DEFERRED one expires once its window has passed. */
@@ -52,24 +56,25 @@ export type SettlingDispatch = Omit<OpenedDispatch, "status" | "tracking" | "aft
  * Settles many outcomes at once: the ledger, a suppression per hard bounce, and the events of all that for a team with
  * endpoints that want them, in one statement: its round trip and its commit are the cost of settling. A row found UNKNOWN
  * because this attempt was presumed dead takes its true outcome, unless that would put it back in the queue of a send that
- * has ended. A row that goes back in the queue is held by no lane any more.
+ * has ended. A row that goes back in the queue is held by no lane any more; one that was deferred before goes back to
+ * DEFERRED, and is due at once.
  *
  * Most teams have no such endpoint, and events would still cost them a fifth of the statement. So they have a
  * statement of their own without events; should an endpoint want them by now, it settles nothing.
- * @returns the number of rows that came into each state
+ * @returns the number of rows that came into each state; QUEUED for all that were not mailed
  */
 async function settleBatch(
   em: EntityManager,
   dispatch: SettlingDispatch,
   mails: readonly MailedRecipient[],
-  policy: DeferralPolicy,
+  policy: SettlementPolicy,
 ): Promise<StateCounts> {
   if (!dispatch.eventsWanted) {
     const settled = await runSettlement(em, dispatch, mails, policy, false);
     if (settled.length > 0) return countsOf(settled);
   }
   const settled = await runSettlement(em, dispatch, mails, policy, true);
-  if (settled[0]?.recorded) notifyRelay(em);
+  if (settled[0]?.recorded) (em.isInTransaction() ? notifyRelayAfterCommit : notifyRelay)(em);
   return countsOf(settled);
 }
 
@@ -83,11 +88,15 @@ interface Settled {
 const countsOf = (rows: readonly Settled[]): StateCounts =>
   Object.fromEntries(rows.flatMap(({ state, count }) => (state === null ? [] : [[state, count]])));
 
+/** SQL: how many rows of `settled` came into each state. One that was not mailed is no deferral. */
+const countSettled = sql`
+  select case when unbegun then 'QUEUED' else state end as state, count(*)::int as count from settled group by 1`;
+
 async function runSettlement(
   em: EntityManager,
   dispatch: SettlingDispatch,
   mails: readonly MailedRecipient[],
-  { ladderSeconds, windowSeconds }: DeferralPolicy,
+  { ladderSeconds, windowSeconds }: SettlementPolicy,
   withEvents: boolean,
 ): Promise<Settled[]> {
   const { sendId, accountId, epoch, shared, teamId, environment, resource } = dispatch;
@@ -109,21 +118,23 @@ async function runSettlement(
           ${mails.map(({ outcome }) => reasonOf(outcome))}::text[]
         ) as o (seq, state, reason)
       ), timed as materialized (
-        select r.ctid as row, o.reason, o.state, r.first_deferred_at,
+        select r.ctid as row, o.reason, r.first_deferred_at, o.state = 'QUEUED' as unbegun,
+          case when o.state = 'QUEUED' and r.first_deferred_at is not null then 'DEFERRED' else o.state end as state,
           case when o.state = 'DEFERRED' then now() + make_interval(secs =>
-            (${[...ladderSeconds]}::int[])[least(greatest(r.attempts::int, 1), ${ladderSeconds.length}::int)]) end as retry_at,
+              (${[...ladderSeconds]}::int[])[least(greatest(r.attempts::int, 1), ${ladderSeconds.length}::int)])
+            when o.state = 'QUEUED' and r.first_deferred_at is not null then now() end as retry_at,
           coalesce(r.first_deferred_at, now()) + make_interval(secs => ${windowSeconds}::int) as expires_at
         from send_recipients r join outcome o on o.seq = r.seq
         where r.send_id = ${sendId} and r.seq = any(${seqs}::int[]) and ${mayRun}
       ), settled as (
         update send_recipients r
-        set state = case when t.retry_at > t.expires_at then 'EXPIRED' else t.state end,
+        set state = case when not t.unbegun and t.retry_at > t.expires_at then 'EXPIRED' else t.state end,
           reason = t.reason,
-          ${shared ? sql`account_id = case when t.state = 'QUEUED' then null else r.account_id end,` : sql``}
-          attempts = r.attempts - case when t.state = 'QUEUED' then 1 else 0 end,
+          ${shared ? sql`account_id = case when t.unbegun then null else r.account_id end,` : sql``}
+          attempts = r.attempts - t.unbegun::int,
           first_deferred_at = case when t.state = 'DEFERRED' then coalesce(t.first_deferred_at, now())
             else r.first_deferred_at end,
-          retry_at = case when t.retry_at <= t.expires_at then t.retry_at end,
+          retry_at = case when t.unbegun or t.retry_at <= t.expires_at then t.retry_at end,
           updated_at = now()
         from timed t
         where r.ctid = t.row and r.epoch = ${epoch} ${shared ? sql`and r.account_id = ${accountId}` : sql``}
@@ -131,7 +142,7 @@ async function runSettlement(
             or (t.state <> 'UNKNOWN' and exists (
               select 1 from sends s where s.id = ${sendId} and ${ofTenant(dispatch, "s")}
                 and s.status in ('SENDING', 'PAUSED') for share)))))
-        returning ${withEvents ? sql`r.*` : sql`r.state`}
+        returning ${withEvents ? sql`r.*` : sql`r.state`}, t.unbegun
       )${
         bounces
           ? sql`, suppressed as (
@@ -146,7 +157,7 @@ async function runSettlement(
         returning *
       )`
           : sql``
-      }${withEvents ? recordAndCount(dispatch, bounces) : sql` select state, count(*)::int as count from settled group by state`}`,
+      }${withEvents ? recordAndCount(dispatch, bounces) : sql` ${countSettled}`}`,
   );
   return rows;
 }
@@ -164,20 +175,14 @@ function recordAndCount(dispatch: SettlingDispatch, bounces: boolean): RawBuilde
       wanted as materialized (${wantedTypes(dispatch, SETTLEMENT_EVENTS)}),
       recorded as (${intoOutbox(dispatch, bounces ? sql`${mails} union all ${suppressions}` : mails)} returning 1)
       select s.state, s.count, e.recorded from (select exists (select from recorded) as recorded) e
-      left join (select state, count(*)::int as count from settled group by state) s on true`;
+      left join (${countSettled}) s on true`;
 }
 
 /** How often a settlement that fell short is made; each time some other statement must have come between. */
 const SHORT_SETTLEMENT_TRIES = 3;
 
-/**
- * Settles many outcomes at once, all of them that are still this attempt's to settle. `settleBatch` finds its rows by
- * their place (ctid). It passes over a row that another statement moves while it waits for that statement's lock (the
- * attempt was presumed dead just then), and the known outcome would be lost. That is rare, and shows in the count: then
- * it is made once more. It touches no row that is settled already or belongs to another attempt.
- * @returns the number of rows that came into each state
- */
-export async function settleOutcomes(...args: Parameters<typeof settleBatch>): Promise<StateCounts> {
+/** Settles a batch, and once more where the settlement fell short of it. */
+async function settleAll(...args: Parameters<typeof settleBatch>): Promise<StateCounts> {
   const [, , mails] = args;
   const counts: StateCounts = {};
   for (let tries = 1, missing = mails.length; ; tries++) {
@@ -187,4 +192,29 @@ export async function settleOutcomes(...args: Parameters<typeof settleBatch>): P
     }
     if (missing <= 0 || tries === SHORT_SETTLEMENT_TRIES) return counts;
   }
+}
+
+/**
+ * Settles many outcomes at once, all of them that are still this attempt's to settle. `settleBatch` finds its rows by
+ * their place (ctid). It passes over a row that another statement moves while it waits for that statement's lock (the
+ * attempt was presumed dead just then), and the known outcome would be lost. That is rare, and shows in the count: then
+ * it is made once more. It touches no row that is settled already or belongs to another attempt.
+ *
+ * Refusals that count like soft bounces are counted in the same transaction, which only a batch with some has.
+ * @returns the number of rows that came into each state
+ */
+export function settleOutcomes(
+  em: EntityManager,
+  dispatch: SettlingDispatch,
+  mails: readonly MailedRecipient[],
+  policy: SettlementPolicy,
+): Promise<StateCounts> {
+  const refused = mails.filter(({ outcome }) => isSoftRefusal(outcome)).map(({ item }) => item.seq);
+  if (refused.length === 0) return settleAll(em, dispatch, mails, policy);
+  return transaction(em, async (tx) => {
+    const counts = await settleAll(tx, dispatch, mails, policy);
+    // Those that were deferred are tried again, unless their time has passed.
+    if (counts.REJECTED || counts.EXPIRED) await recordSoftRefusals(tx, dispatch, refused, policy.softBounces);
+    return counts;
+  });
 }

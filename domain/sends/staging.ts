@@ -4,6 +4,7 @@ import type { RecipientState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { mayMail } from "../accounts.ts";
+import { elapsedMs } from "../elapsed.ts";
 import { isFreeFor, type OpenedDispatch } from "./lanes.ts";
 import { sendable } from "./sendable.ts";
 
@@ -17,27 +18,29 @@ export interface StagedRecipient {
   listId: string | null;
   /** Values of a contact's custom fields; null when it has none, and for subscribers. */
   fields: FieldValues | null;
-  /** `performance.now()` before the row was staged. */
+  /** `elapsedMs()` before the row was staged. */
   stagedAt: number;
+  /** It was DEFERRED before, and not QUEUED. */
+  wasDeferred: boolean;
 }
 
-interface StageRequest {
-  /** Rows up to and including this one were staged. */
-  afterSeq: number;
-  /** Most rows to stage. */
-  limit: number;
-}
+/** The rows that a statement may stage. */
+export type StageRequest =
+  /** At most `limit` QUEUED rows after `afterSeq`; rows up to and including that one were staged. */
+  | { afterSeq: number; limit: number }
+  /** Those of these rows that are DEFERRED and due, see `readDue`. */
+  | { due: readonly number[] };
 
 export interface StagedBatch {
   recipients: StagedRecipient[];
   /** Recipients that became SUPPRESSED instead. */
   suppressed: number;
-  /** The next batch begins after it; undefined when no row is queued after `afterSeq` or the lane must stop. */
+  /** The next batch begins after it; undefined when there was no row, or the lane must stop. */
   lastSeq: number | undefined;
 }
 
 /**
- * Takes the next recipients from QUEUED to SENDING in one statement, which requires the send to be SENDING, its lane to
+ * Takes recipients from QUEUED, or from DEFERRED, to SENDING in one statement, which requires the send to be SENDING, its lane to
  * be under this very epoch and its account to be one that may mail. Recipients that may not be mailed any more, because they
  * were suppressed, opted out, were deleted or changed address since the confirm, become SUPPRESSED instead.
  *
@@ -46,6 +49,9 @@ export interface StagedBatch {
  * nothing. While one of them is locked it stages nothing: a statement that waited would stage by the do-not-mail list of
  * before its wait. A recipient that another lane holds is skipped. Lanes that stage at once lock their rows, so that none
  * waits for rows of another; a lane that is alone takes no locks, because they add a fifth to the WAL of the statement.
+ *
+ * The time for which a deferred row was due and waited for its lane does not count as time in which it was tried. Rows that
+ * are QUEUED were never deferred.
  *
  * Rows are found by index and then joined by their place (ctid): right after a confirm the planner has no statistics of
  * the send, assumes that it has one row and would walk all of it once per recipient.
@@ -56,14 +62,18 @@ export interface StagedBatch {
 export async function stageBatch(
   em: EntityManager,
   dispatch: OpenedDispatch,
-  { afterSeq, limit }: StageRequest,
+  request: StageRequest,
 ): Promise<StagedBatch> {
   const { sendId, accountId, epoch, resource, shared } = dispatch;
   const { selectIneligible, hasFields } = sendable(resource);
-  const stagedAt = performance.now();
+  const stagedAt = elapsedMs();
+  const wasDeferred = "due" in request;
+  const isWanted = wasDeferred
+    ? sql`r.seq = any(${request.due}::int[]) and r.state = 'DEFERRED' and r.retry_at <= now()`
+    : sql`r.seq > ${request.afterSeq} and r.state = 'QUEUED'`;
   const { rows } = await executePrepared(
     em,
-    `stage_${resource.type}_${limit}${shared ? "_shared" : ""}`,
+    `stage_${resource.type}_${wasDeferred ? "due" : request.limit}${shared ? "_shared" : ""}`,
     sql<{
       seq: number;
       state: RecipientState;
@@ -82,15 +92,15 @@ export async function stageBatch(
     ), picked as (
       select r.ctid as row, r.email, r.member_id, live.team_id, live.environment, live.resource_id
       from live join send_recipients r on r.send_id = live.id
-      where r.send_id = ${sendId} and r.seq > ${afterSeq} and r.state = 'QUEUED' and ${isFreeFor(dispatch, "r")}
-      order by r.seq limit ${sql.lit(limit)}
+      where r.send_id = ${sendId} and ${isWanted} and ${isFreeFor(dispatch, "r")}
+      order by r.seq ${wasDeferred ? sql`` : sql`limit ${sql.lit(request.limit)}`}
       ${shared ? sql`for update of r skip locked` : sql``}
     ), checked as materialized (${selectIneligible}
     )
     update send_recipients r
     set state = case when c.ineligible is null then 'SENDING' else 'SUPPRESSED' end,
       epoch = ${epoch}, ${shared ? sql`account_id = ${accountId},` : sql``} reason = c.ineligible, updated_at = now(),
-      first_deferred_at = r.first_deferred_at + greatest(now() - r.updated_at, interval '0'),
+      ${wasDeferred ? sql`first_deferred_at = r.first_deferred_at + (now() - r.retry_at), retry_at = null,` : sql``}
       attempts = r.attempts + case when c.ineligible is null then 1 else 0 end
     from checked c where r.ctid = c.row
     returning r.seq, r.state, r.email, r.first_name, r.last_name, r.list_id${hasFields ? sql`, r.fields` : sql``}`,
@@ -108,30 +118,38 @@ export async function stageBatch(
       listId: row.list_id,
       fields: row.fields ?? null,
       stagedAt,
+      wasDeferred,
     });
   }
   return { recipients, suppressed: rows.length - recipients.length, lastSeq };
 }
 
 /**
- * Takes back the rows of a staging statement whose answer was lost, should it have committed: rows of this very epoch
- * beyond those that the attempt received. None of them was handed on.
+ * Takes back the rows of a staging statement whose answer was lost, should it have committed: rows of this very epoch that
+ * the attempt did not receive. None of them was handed on.
  */
 export async function unstageUnanswered(
   em: EntityManager,
   { sendId, accountId, epoch }: OpenedDispatch,
-  afterSeq: number,
+  request: StageRequest,
 ): Promise<void> {
+  const wasDeferred = "due" in request;
   await kysely(em)
     .updateTable("send_recipients")
     .set(({ eb }) => ({
-      state: "QUEUED",
+      state: wasDeferred ? "DEFERRED" : "QUEUED",
+      retry_at: wasDeferred ? sql<string>`now()` : null,
       account_id: null,
       attempts: eb("attempts", "-", 1),
       updated_at: sql<string>`now()`,
     }))
     .where("send_id", "=", sendId)
-    .where("seq", ">", afterSeq)
+    .where((eb) =>
+      wasDeferred
+        ? eb("seq", "=", sql<number>`any(${request.due}::int[])`)
+        : // Deferred rows that were staged before may be in flight.
+          eb.and([eb("seq", ">", request.afterSeq), eb("first_deferred_at", "is", null)]),
+    )
     .where("state", "=", "SENDING")
     .where(sql<boolean>`${isFreeFor({ sendId, accountId }, "send_recipients")}`)
     .where("epoch", "=", epoch)

@@ -27,12 +27,12 @@ export interface UnknownRequeued {
 
 /**
  * Queues the recipients whose outcome is unknown once more, at an operator's command: they may get the mail twice. All
- * or none: it waits until the last of them has been unknown for `settledForMs`, as long as a worker that is presumed
- * dead may still mail or settle the rows it has in flight. No lane holds them any more and every lane has a new epoch,
+ * or none: it waits until the last of them has been unknown for as long as a worker that is presumed dead may still mail
+ * or settle the rows it has in flight, which the dispatching processes record in their lanes. No lane holds them any more and every lane has a new epoch,
  * so that no older attempt can touch them. A send that had ended is SENDING again; its newsletter stays SENT, the end of
  * its states, and its credits stay settled: those of unknown mails are consumed already.
  */
-export function requeueUnknown(em: EntityManager, sendId: string, settledForMs: number): Promise<UnknownRequeued> {
+export function requeueUnknown(em: EntityManager, sendId: string): Promise<UnknownRequeued> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
     const send = await db
@@ -45,7 +45,8 @@ export function requeueUnknown(em: EntityManager, sendId: string, settledForMs: 
     const nothing: UnknownRequeued = { requeued: 0, waitMs: 0 };
     if (!send) return nothing;
     const { rows: waits } = await sql<{ waitMs: number | null }>`
-      select ceil(extract(epoch from max(updated_at) - clock_timestamp()) * 1000 + ${settledForMs}::int)::float8 as "waitMs"
+      select ceil(extract(epoch from max(updated_at) - clock_timestamp()) * 1000
+        + (select max(in_flight_ms) from send_lanes where send_id = ${sendId}))::float8 as "waitMs"
       from send_recipients where send_id = ${sendId} and state = 'UNKNOWN' and not responded`.execute(db);
     const waitMs = waits[0]?.waitMs;
     if (waitMs === null || waitMs === undefined) return nothing;

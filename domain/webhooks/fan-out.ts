@@ -18,7 +18,9 @@ export interface FannedOut {
   deliveries: number;
 }
 
-type OutboxRow = Selectable<Database["webhook_outbox"]>;
+/** A statement that is prepared names its columns: the result of `*` changes with a migration, which no connection survives. */
+const OUTBOX_COLUMNS = ["seq", "team_id", "environment", "type", "objects", "created_at"] as const;
+type OutboxRow = Pick<Selectable<Database["webhook_outbox"]>, (typeof OUTBOX_COLUMNS)[number]>;
 
 interface Endpoint {
   id: string;
@@ -51,7 +53,7 @@ const tenantKey = ({ team_id, environment }: Pick<Endpoint, "team_id" | "environ
  */
 export function fanOut(em: EntityManager): Promise<FannedOut> {
   return transaction(em, async (tx) => {
-    const outbox = kysely(tx).selectFrom("webhook_outbox").selectAll().orderBy("seq").limit(OUTBOX_ROWS);
+    const outbox = kysely(tx).selectFrom("webhook_outbox").select(OUTBOX_COLUMNS).orderBy("seq").limit(OUTBOX_ROWS);
     const { rows: locked } = await executePrepared(tx, "relay_outbox", outbox.forUpdate().skipLocked());
     if (locked.length === 0) return { taken: 0, full: false, deliveries: 0 };
     const endpoints = await readEndpoints(tx, locked);

@@ -5,6 +5,7 @@ import { CURRENT_API_VERSION } from "../api-version.ts";
 import type { Vault } from "../crypto.ts";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
+import type { Pruning } from "../retention/pruning.ts";
 import type { EventName } from "./catalogue.ts";
 import { type DeliveryFacts, deliveryHeaders } from "./delivery-headers.ts";
 import { createEndpoint, deleteEndpoint } from "./endpoints.ts";
@@ -13,7 +14,7 @@ import { renderEvent } from "./payload.ts";
 
 /** Deliveries that a listener takes at once. */
 const TAKEN_AT_ONCE = 100;
-/** Minutes without a renewal after which the clean-up presumes the process of a listener dead. */
+/** Minutes without a renewal after which retention presumes the process of a listener dead. */
 const PRESUMED_DEAD_AFTER_MINUTES = 5;
 /** How often that process renews its endpoint: a tenth of the time until it is presumed dead. */
 export const RENEW_EVERY_MS = (PRESUMED_DEAD_AFTER_MINUTES * 60_000) / 10;
@@ -107,7 +108,7 @@ export async function dropListenerDelivery(em: EntityManager, tenant: Tenant, de
 }
 
 /**
- * Shows that the process of `webhook:listen` still runs: the clean-up deletes a listener that is not renewed.
+ * Shows that the process of `webhook:listen` still runs: retention deletes a listener that is not renewed.
  * @returns false when the endpoint is gone
  */
 export async function renewListener(em: EntityManager, tenant: Tenant, webhookId: string): Promise<boolean> {
@@ -129,13 +130,19 @@ export async function closeListener(em: EntityManager, webhookId: string): Promi
   }
 }
 
-/** Deletes the listeners of all teams whose process is presumed dead. Their deliveries are left to the clean-up. */
-export async function deletePresumedDeadListeners(em: EntityManager): Promise<void> {
-  await sql`
-    with dead as (
-      delete from webhook_endpoints
-      where origin = 'LISTENER' and updated_at < now() - make_interval(mins => ${PRESUMED_DEAD_AFTER_MINUTES})
-      returning id
-    )
-    insert into deleted_webhooks (webhook_id) select id from dead`.execute(kysely(em));
-}
+/** Deletes the listeners of all teams whose process is presumed dead. Their deliveries are left to other prunings. */
+export const presumedDeadListeners: Pruning = {
+  name: "listeners",
+  async prune(em, rows) {
+    const { numAffectedRows = 0n } = await sql`
+      with dead as (
+        delete from webhook_endpoints where ctid = any(array(
+          select ctid from webhook_endpoints
+          where origin = 'LISTENER' and updated_at < now() - make_interval(mins => ${PRESUMED_DEAD_AFTER_MINUTES})
+          limit ${rows} for update skip locked))
+        returning id
+      )
+      insert into deleted_webhooks (webhook_id) select id from dead`.execute(kysely(em));
+    return { rows: Number(numAffectedRows), more: numAffectedRows === BigInt(rows) };
+  },
+};

@@ -19,6 +19,7 @@ const LATE_SECONDS = 120;
 
 const INTERRUPTED = "The outcome is unknown: the service was interrupted during this attempt.";
 const OUTCOME_UNKNOWN = `${INTERRUPTED} It is made again.`;
+const EVENT_GONE = "Its event is kept no more, so it was not attempted again.";
 
 /** One delivery to be attempted. */
 export interface DueDelivery {
@@ -51,6 +52,8 @@ export type OpenedAttempt =
       epoch: number;
       destination: Destination;
       due: DueDelivery[];
+      /** Deliveries that ended FAILED now, because their event is kept no more. */
+      failed: number;
       isProbe: boolean;
       /** The last attempt of the ladder ends a delivery. */
       mayGiveUp: boolean;
@@ -107,7 +110,7 @@ export function openAttempt(
     return {
       state: "open",
       epoch,
-      due: await readDue(tx, groupId),
+      ...(await readDue(tx, groupId)),
       isProbe,
       mayGiveUp: !isProbe || (await isOlder(tx, groupId, keepForMs)),
       destination: {
@@ -232,15 +235,24 @@ async function beginAttempt(em: EntityManager, groupId: string, attempt: number,
   );
 }
 
-async function readDue(em: EntityManager, groupId: string): Promise<DueDelivery[]> {
+/** The deliveries to be attempted. Those whose event is gone end FAILED: else their group would look for it for ever. */
+async function readDue(em: EntityManager, groupId: string): Promise<{ due: DueDelivery[]; failed: number }> {
   const { rows } = await executePrepared(
     em,
     "attempt_due",
-    sql<DueDelivery>`
+    sql<DueDelivery | { id: string; object: null }>`
     select d.id, d.event_id as "eventId", d.event_type as type, d.is_replay as "isReplay", v.is_test as "isTest", v.object,
       ${isoInstant(sql.ref("v.created_at"))} as "eventCreatedAt"
-    from webhook_deliveries d join webhook_events v on v.id = d.event_id
+    from webhook_deliveries d left join webhook_events v on v.id = d.event_id
     where d.group_id = ${groupId} and d.status = 'PENDING' order by d.id`,
   );
-  return rows;
+  const due = rows.filter((row) => row.object !== null);
+  const failed = rows.length - due.length;
+  if (failed > 0) {
+    const gone = rows.filter((row) => row.object === null).map(({ id }) => id);
+    await sql`
+      update webhook_deliveries set status = 'FAILED', error_message = ${EVENT_GONE}, updated_at = now()
+      where id = any(${gone}::text[]) and group_id = ${groupId}`.execute(kysely(em));
+  }
+  return { due, failed };
 }

@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import type { Pruning } from "../retention/pruning.ts";
 
 /** How long a delivery stays in the log, on the database's clock. */
 export const DELIVERY_KEPT_DAYS = 30;
@@ -38,35 +39,66 @@ export async function deleteDeliveries(
 }
 
 /**
- * Deletes expired rows: logs of deleted endpoints, deliveries after 30 days unless they are still under way, events
- * that no delivery is kept for.
- * @param rows one statement deletes at most: a long delete would hold up others
+ * A pruning that deletes rows by their place.
+ * @param places query for the `ctid` of so many rows of the table at most
+ * @param stillExpired asked again at the deletion
  */
-export async function deleteExpiredDeliveries(em: EntityManager, rows: number, stopping?: AbortSignal): Promise<void> {
-  const db = kysely(em);
+const deletion = (
+  name: string,
+  table: "webhook_deliveries" | "webhook_events" | "webhook_groups" | "deleted_webhooks",
+  places: (rows: number) => RawBuilder<unknown>,
+  stillExpired: RawBuilder<unknown> = sql`true`,
+): Pruning => ({
+  name,
+  async prune(em, rows) {
+    const { numAffectedRows = 0n } = await sql`
+      delete from ${sql.table(table)} where ${stillExpired} and ctid = any(array(${places(rows)}))`.execute(kysely(em));
+    return { rows: Number(numAffectedRows), more: numAffectedRows === BigInt(rows) };
+  },
+});
+
+/**
+ * Prunings of the logs of deleted endpoints, of deliveries after 30 days unless they are still under way, and of events that
+ * no delivery is kept for.
+ */
+export const DELIVERIES: readonly Pruning[] = [
   // Lateral, so that the planner walks the log's index endpoint by endpoint under any estimate of the tables' sizes.
-  const inBatches: RawBuilder<unknown>[] = [
-    sql`delete from webhook_deliveries where ctid = any(array(
+  deletion(
+    "deliveries of deleted endpoints",
+    "webhook_deliveries",
+    (rows) => sql`
       select d.ctid from deleted_webhooks w cross join lateral (
         select ctid from webhook_deliveries where webhook_id = w.webhook_id limit ${rows}) d
-      limit ${rows}))`,
-    sql`delete from webhook_deliveries where ctid = any(array(
+      limit ${rows}`,
+  ),
+  deletion(
+    "deliveries",
+    "webhook_deliveries",
+    (rows) => sql`
       select d.ctid from webhook_endpoints w cross join lateral (
         select ctid from webhook_deliveries
         where webhook_id = w.id and created_at < now() - ${KEPT} and status not in ('PENDING', 'RETRYING')
         order by created_at limit ${rows}) d
-      limit ${rows}))`,
-    // Asked twice: a replay may prolong an event between the look and the deletion.
-    sql`delete from webhook_events where kept_until < now() and ctid = any(array(
-      select ctid from webhook_events where kept_until < now() limit ${rows}))`,
-  ];
-  for (const statement of inBatches) {
-    for (;;) {
-      const { numAffectedRows = 0n } = await statement.execute(db);
-      if (numAffectedRows < rows || stopping?.aborted) break;
-    }
-  }
-  await sql`delete from webhook_groups g using deleted_webhooks w where g.webhook_id = w.webhook_id`.execute(db);
-  await sql`delete from deleted_webhooks w where deleted_at < now() - ${LATE}
-    and not exists (select from webhook_deliveries where webhook_id = w.webhook_id)`.execute(db);
-}
+      limit ${rows}`,
+  ),
+  // Asked twice: a replay may prolong an event between the look and the deletion.
+  deletion(
+    "events",
+    "webhook_events",
+    (rows) => sql`select ctid from webhook_events where kept_until < now() limit ${rows}`,
+    sql`kept_until < now()`,
+  ),
+  deletion(
+    "groups of deleted endpoints",
+    "webhook_groups",
+    (rows) => sql`
+      select g.ctid from webhook_groups g join deleted_webhooks w on g.webhook_id = w.webhook_id limit ${rows}`,
+  ),
+  deletion(
+    "deleted endpoints",
+    "deleted_webhooks",
+    (rows) => sql`
+      select w.ctid from deleted_webhooks w where deleted_at < now() - ${LATE}
+        and not exists (select from webhook_deliveries where webhook_id = w.webhook_id) limit ${rows}`,
+  ),
+];

@@ -97,7 +97,9 @@ const routes = router({
         await em.flush();
         assert.ok(handle && (await writeAnswer(em, handle, { status: 202, kind: "facts", payload })));
       });
-      return ok(facts, { facts });
+      if (input.body.outcome === "stale") throw new ApiError("confirmation_stale");
+      if (input.body.outcome === "late") throw new ApiError("service_unavailable", "late", { retryAfterSeconds: 5 });
+      return ok(facts, { facts, requestId: handle.requestId });
     }),
   read: route({ method: "GET", path: "/read", scope: null, summary: "Reads" })
     .input(z.strictObject({}))
@@ -236,13 +238,39 @@ describe("Idempotency-Key", () => {
     const secondHeld = once(stage, `held ${name}`);
     const second = make(name, "k", { hold: true });
     await secondHeld;
+    const [wakeFirst] = stage.rawListeners(`go ${name}`);
+    wakeFirst?.();
+    assert.equal(code(await first), "request_in_flight");
     stage.emit(`go ${name}`);
-    const answers = await Promise.all([first, second]);
-    assert.deepEqual(answers.map(code).sort(), ["201", "request_in_flight"]);
-    assert.equal(code(answers[0]), "request_in_flight");
+    const answer = await second;
+    assert.equal(code(answer), "201");
     assert.equal(await count(name), 1);
-    assertReplay(answers[1], await make(name, "k", { hold: true }));
+    assertReplay(answer, await make(name, "k", { hold: true }));
     assert.equal((await records())[0]?.attempt, 2);
+  });
+
+  /*
+   * 0 s   attempt 1 claims the key, writes its row, stalls before it commits
+   * 90 s  attempt 2 takes over, writes its row, answers 201
+   * then  attempt 1 wakes up: the answer of attempt 2 is stored, so it gives that one
+   */
+  it("gives a stalled attempt the answer of the one that took it over", async () => {
+    const name = unique("overtaken");
+    const firstHeld = once(stage, `held ${name}`);
+    const first = make(name, "k", { hold: true });
+    await firstHeld;
+    const [wakeFirst] = stage.rawListeners(`go ${name}`);
+    await age(91);
+    const secondHeld = once(stage, `held ${name}`);
+    const second = make(name, "k", { hold: true });
+    await secondHeld;
+    const [, wakeSecond] = stage.rawListeners(`go ${name}`);
+    wakeSecond?.();
+    const answer = await second;
+    assert.equal(code(answer), "201");
+    wakeFirst?.();
+    assertReplay(answer, await first);
+    assert.equal(await count(name), 1);
   });
 
   it("remembers for 24 hours, then takes the key for any request", async () => {
@@ -500,6 +528,15 @@ describe("Idempotency-Key", () => {
       assertReplay(first, await ask("done", "k"));
       assert.equal(await count(handle?.keyHash ?? ""), 1);
     });
+
+    for (const outcome of ["stale", "late"]) {
+      it(`answers what another attempt has stored, not its own refusal: ${outcome}`, async () => {
+        const answer = await ask(outcome, "k");
+        assert.equal(answer.status, 202, answer.text);
+        assert.ok(isReplay(answer));
+        assert.equal((await ask(outcome, "k")).text, answer.text);
+      });
+    }
 
     it("remembers a refusal the handler throws", async () => {
       assertReplay(await ask("refuse", "k"), await ask("refuse", "k"));

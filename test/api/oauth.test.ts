@@ -10,7 +10,6 @@ import { scrubError } from "../../config/scrub.ts";
 import { MAX_TOKEN_LENGTH, openTokenVerifier, revokeToken } from "../../domain/access/oauth.ts";
 import { KEY_SET_TIMES, type KeySetTimes } from "../../domain/access/oauth-keys.ts";
 import { SCOPES } from "../../domain/access/scopes.ts";
-import { cleanUp } from "../../workers/maintenance.ts";
 import { type ApiAnswer, api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { app as command } from "../support/command.ts";
@@ -28,6 +27,7 @@ import {
   type TestIssuer,
 } from "../support/oauth-issuer.ts";
 import { windowWithRoom } from "../support/request-window.ts";
+import { prune } from "../support/retention.ts";
 import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 import { webhookBody } from "../support/webhooks.ts";
@@ -363,7 +363,7 @@ describe("OAuth tokens", () => {
       await revokeToken(em, { tokenId: ids.old, expiresAt: at(-25) });
       await revokeToken(em, { tokenId: ids.recent, expiresAt: at(-1) });
       await revokeToken(em, { tokenId: ids.kept, expiresAt: null });
-      await cleanUp({ orm, stopping: new AbortController().signal });
+      await prune();
       const left = await em.execute<{ jti: string }[]>("select jti from revoked_tokens where jti = any(?)", [
         `{${Object.values(ids)}}`,
       ]);

@@ -5,7 +5,6 @@ import type { Env } from "../../config/env.ts";
 import { formatKey, generateKey, parseKey, revokeKey } from "../../domain/access/keys.ts";
 import { RequestLimits } from "../../domain/access/request-limit.ts";
 import type { Vault } from "../../domain/crypto.ts";
-import { cleanUp } from "../../workers/maintenance.ts";
 import { type ApiAnswer, api, type CallOptions } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
@@ -21,6 +20,7 @@ import {
 } from "../support/own-database.ts";
 import { openRecordingOrm } from "../support/recording.ts";
 import { windowWithRoom } from "../support/request-window.ts";
+import { prune } from "../support/retention.ts";
 import { route } from "../support/routes.ts";
 import { stack } from "../support/stack.ts";
 
@@ -239,7 +239,7 @@ describe("Rate limits", function () {
       await api(team.keys.live, base).get("/ping");
       const past = unique("caller");
       await execute("insert into request_counts values (now() - interval '5 minutes', ?, 1)", past);
-      await cleanUp({ orm: (await backdoor()).orm, stopping: new AbortController().signal });
+      await prune();
       const left = await execute(
         "select caller_id from request_counts where caller_id in (?, ?)",
         past,

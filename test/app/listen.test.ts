@@ -9,11 +9,12 @@ import { localUrl } from "../../app/options.ts";
 import { verifyWebhook } from "../../client/index.ts";
 import { kysely } from "../../db/orm.ts";
 import { EVENT_NAMES } from "../../domain/webhooks/catalogue.ts";
-import { deletePresumedDeadListeners } from "../../domain/webhooks/listener.ts";
+import { presumedDeadListeners } from "../../domain/webhooks/listener.ts";
 import { api } from "../support/api.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { openReceiver } from "../support/receiver.ts";
+import { prune } from "../support/retention.ts";
 import { makeEndpoint } from "../support/webhooks.ts";
 
 const MAIN = `${import.meta.dirname}/../../app/main.ts`;
@@ -237,13 +238,13 @@ describe("npm run app -- webhook:listen", function () {
     }
   });
 
-  it("has its endpoint deleted by the clean-up when the command was killed", async () => {
+  it("has its endpoint deleted by retention when the command was killed", async () => {
     const set = { origin: "LISTENER", active: false, disabled_reason: "delivery_failures" };
     const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * 60_000);
     const url = "http://127.0.0.1:1/";
     await makeEndpoint(team, { url, set: { ...set, updated_at: minutesAgo(6) } });
     const alive = await makeEndpoint(team, { url, set: { ...set, updated_at: minutesAgo(4) } });
-    await deletePresumedDeadListeners(team.em.fork());
+    await prune({}, { prunings: [presumedDeadListeners] });
     assert.deepEqual((await left()).endpoints, [{ id: alive.id }]);
   });
 });

@@ -192,7 +192,7 @@ describe("Rotating the secrets by the command line", function () {
     assert.equal(report.reencrypted, SEALED_COLUMNS.length - 1);
   });
 
-  it("keeps a signing secret for 60 days after the next one took over, unless it is forced", async () => {
+  it("keeps a signing secret for LEDGER_DAYS after the next one took over, unless it is forced", async () => {
     await makeClient(database, keys);
     const [old, fresh] = [...keys.signing, newKey("k2")];
     assert.ok(old && fresh);
@@ -203,7 +203,7 @@ describe("Rotating the secrets by the command line", function () {
     await refused(/k1 of SIGNING_SECRET is needed: links/, turned, "secrets:retire", "SIGNING_SECRET", "k1");
 
     const em = database.orm.em.fork();
-    await em.execute("update secret_fingerprints set used_since = used_since - interval '61 days'");
+    await em.execute("update secret_fingerprints set used_since = used_since - interval '401 days'");
     assert.equal(stateOf(await json(turned, "secrets:status"), "SIGNING_SECRET", "k1").needed_for, null);
     await em.execute("update secret_fingerprints set used_since = used_since + interval '2 days'");
     await json(turned, "secrets:retire", "SIGNING_SECRET", "k1", "--force");

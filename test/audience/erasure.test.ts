@@ -30,6 +30,7 @@ import { declareFields } from "../support/contacts.ts";
 import { eventually } from "../support/eventually.ts";
 import { scopesBesideSending, type TestTeam, unique } from "../support/factories.ts";
 import { makeDatabase, type OwnDatabase } from "../support/own-database.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import {
   beginToday,
   caughtMails,
@@ -43,8 +44,6 @@ import {
 import { recordSend } from "../support/sends.ts";
 import { temporalClient } from "../support/temporal.ts";
 import { listen } from "../webhooks/outbox.ts";
-
-const POLICY = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
 
 /** A person, with the address as clients spell it and as rows compare it. */
 interface Person {
@@ -264,9 +263,9 @@ describe("The erasure of a person", () => {
       { ...hit, kind: "clicked", url: "https://example.com/" },
     ]);
     for (const kind of ["bounce:hard", "bounce:soft", "complaint"] as const) {
-      await recordReports(team.em, [{ ...mail, kind }], POLICY);
+      await recordReports(team.em, [{ ...mail, kind }], SOFT_BOUNCE_POLICY);
     }
-    await recordReports(team.em, [{ sendId, seq: 8, kind: "bounce:soft" }], POLICY);
+    await recordReports(team.em, [{ sendId, seq: 8, kind: "bounce:soft" }], SOFT_BOUNCE_POLICY);
     await transaction(team.em, (em) => unsubscribe(em, mail, "link"));
     await created("/suppressions", { emails: [person.spelled, "manual@example.com"] });
 
@@ -342,12 +341,14 @@ describe("The erasure of a person", () => {
       const before = await columnsHolding([other]);
       const events = await countOf("webhook_events");
       const hashes = await countOf("erased_addresses");
-      const cutOff = erase(person, {
-        onStep: (step) => {
-          if (step === "bounces, opens and unsubscribes") throw new Error("killed");
-        },
-      });
-      await assert.rejects(cutOff, /killed/);
+      for (const at of ["bounces, opens and unsubscribes", "deliveries of the events"]) {
+        const cutOff = erase(person, {
+          onStep: (step) => {
+            if (step === at) throw new Error("killed");
+          },
+        });
+        await assert.rejects(cutOff, /killed/);
+      }
       const last = await erase(person);
       assert.equal(last.wasErased, true);
       assert.deepEqual(await findPerson(), []);
@@ -397,6 +398,13 @@ describe("The erasure of a person", () => {
       );
       assert.ok(numAffectedRows);
       assert.deepEqual((await erase(makePerson(), { dryRun: true })).rows, []);
+      // Neither are they this person's, when the erasure is repeated, nor those of a person whose erasure is resumed.
+      const repeated = await erase(person);
+      assert.deepEqual([repeated.wasErased, repeated.rows], [true, []]);
+      const next = makePerson();
+      const cutOff = erase(next, { onStep: (step) => assert.notEqual(step, "deliveries of the events") });
+      await assert.rejects(cutOff, /deliveries of the events/);
+      assert.deepEqual((await erase(next)).rows, []);
     });
 
     it("refuses a repeated request with the Idempotency-Key", async () => {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { MigrationBlockedError } from "../../db/migration-blocked-error.ts";
 import { migrate, openDatabase } from "../../db/orm.ts";
 import { openStackDatabase, unique } from "../support/factories.ts";
+import { makeDatabase } from "../support/own-database.ts";
 import { stack } from "../support/stack.ts";
 
 const AT_ONCE = 8;
@@ -61,6 +63,28 @@ describe("Migrations", () => {
       await em.execute(`drop database if exists "${name}" with (force)`);
       for (const each of [role, `${role}_owner`]) await em.execute(`drop role if exists "${each}"`);
       await server.close(true);
+    }
+  });
+
+  it("give up with a sentence behind a transaction that holds a table for long, and change nothing", async () => {
+    const { env } = await stack();
+    const database = await makeDatabase();
+    const owners = new URL(env.MIGRATION_DATABASE_URL ?? "");
+    owners.pathname = new URL(database.url).pathname;
+    const holder = database.orm.em.fork();
+    try {
+      await holder.begin();
+      await holder.execute("lock table mikro_orm_migrations in access exclusive mode");
+      await assert.rejects(migrate(owners.href, database.url), (error) => {
+        assert.ok(error instanceof MigrationBlockedError);
+        assert.match(error.message, /waited 5 s for a lock .* migrate again/s);
+        return true;
+      });
+      await holder.rollback();
+      await migrate(owners.href, database.url);
+    } finally {
+      if (holder.isInTransaction()) await holder.rollback();
+      await database.drop();
     }
   });
 

@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { sql } from "kysely";
 import { kysely, type MikroORM, openDatabase } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
+import { backdoor } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
+import { findChanging } from "../support/statements/check.ts";
+import type { Recorded } from "../support/statements/recorded.ts";
 
 describe("A prepared statement", () => {
   let orm: MikroORM;
@@ -35,6 +40,28 @@ describe("A prepared statement", () => {
     await executePrepared(em, "taken", sql`select 1`);
 
     await assert.rejects(executePrepared(em, "taken", sql`select 2`), /Prepared statements must be unique/);
+  });
+
+  it("is found by the check when a migration would change its result", async () => {
+    const folder = mkdtempSync(`${tmpdir()}/mailkeel-statements-`);
+    const record = (text: string, prepared = true): Recorded => ({
+      ...{ program: "api", text, prepared },
+      ...{ from: [], persists: false },
+    });
+    const stable = ["select id, name from lists where id = $1", "select id from (select * from lists) l"];
+    const changing = [
+      "select * from lists",
+      "update lists set name = $1 returning *",
+      "select l.*, 1 as one from lists l",
+    ];
+    const lines = [...[...stable, ...changing].map((text) => record(text)), record("select * from teams", false)];
+    writeFileSync(`${folder}/1.jsonl`, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+    try {
+      const owner = (await backdoor()).orm.em.fork();
+      assert.deepEqual(await findChanging(folder, owner), changing);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 
   it("runs in the transaction of its entity manager", async () => {

@@ -222,6 +222,8 @@ describe("docker-compose.temporal.yml", () => {
     const values = parse(read("deploy/temporal/dynamicconfig.yaml")) as Record<string, { value: unknown }[]>;
     assert.equal(values["matching.enableFairness"]?.[0]?.value, true);
     assert.equal(values["matching.useNewMatcher"]?.[0]?.value, true);
+    // Teams take turns within a partition only.
+    assert.deepEqual(values["matching.numTaskqueueWritePartitions"], [{ value: 1 }]);
   });
 });
 

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { createInterface } from "node:readline";
+import { mock } from "node:test";
 import PostalMime from "postal-mime";
 import { type SmtpAccount, type SmtpPool, type SmtpPoolOptions, verifyAccount } from "../../activities/smtp/pool.ts";
 import { composeMessage, type FilledMessage } from "../../domain/mail/message.ts";
@@ -238,6 +239,23 @@ describe("An SMTP pool", () => {
     assert.equal(result.outcome, "sent");
     assert.equal(sink.connections.made, 2);
     assert.equal(sink.received.length, 1);
+  });
+
+  it("sends no message whose machine was suspended for longer than its deadline before the body", async () => {
+    let suspendedMs = 0;
+    const now = Date.now.bind(Date);
+    const wallClock = mock.method(Date, "now", () => now() + suspendedMs);
+    try {
+      const suspend = () => {
+        suspendedMs += 60_000;
+        return undefined;
+      };
+      const { sink, result } = await outcomeAt({ rcpt: suspend });
+      assertResult(result, { outcome: "deferred", reason: "connection_timeout" });
+      assert.equal(sink.received.length, 0);
+    } finally {
+      wallClock.mock.restore();
+    }
   });
 
   it("continues over the same connection after a refused recipient", async () => {

@@ -15,13 +15,17 @@ import { tmpdir } from "node:os";
 import { sql } from "kysely";
 import { pino } from "pino";
 import { HitSpool } from "../../api/public/hit-spool.ts";
+import { router } from "../../api/rest/route.ts";
+import { Progress } from "../../config/progress.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type Hit, recordHits } from "../../domain/tracking/record.ts";
 import { makeLedger } from "../analytics/ledger.ts";
+import { serveRoutes } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, unique } from "../support/factories.ts";
 import { startApi } from "../support/own-database.ts";
+import { ImpatientProgress } from "../support/progress.ts";
 import { makeSender, type Sender, sendAndWait } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { engagementsOf, hit, letTimePass, mailsOf } from "./tracking.ts";
@@ -45,7 +49,15 @@ const seqs = (hits: readonly Hit[]) => hits.map(({ seq }) => seq).sort((a, b) =>
 const range = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
 
 /** A spool over a record of hits that a test reads and interrupts. */
-function openSpool({ folder, maxBytes = 1_000_000 }: { folder?: string; maxBytes?: number }) {
+function openSpool({
+  folder,
+  maxBytes = 1_000_000,
+  progress = new Progress(),
+}: {
+  folder?: string;
+  maxBytes?: number;
+  progress?: Progress;
+}) {
   const recorded = new Map<string, Hit[]>();
   const state = { isAway: false, dropped: 0, ignored: 0, waiting: { hits: 0, bytes: 0 } };
   const spool = new HitSpool({
@@ -68,6 +80,7 @@ function openSpool({ folder, maxBytes = 1_000_000 }: { folder?: string; maxBytes
         state.waiting = waiting;
       },
     },
+    progress,
     log: pino({ level: "silent" }),
   });
   return { spool, state, all: () => seqs([...recorded.values()].flat()), batches: () => recorded.size };
@@ -79,6 +92,30 @@ const filesIn = (folder: string) =>
 describe("Hits on their way to Postgres", () => {
   after(() => {
     for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+  });
+
+  it("are named as stalled when none is recorded for long, until they are", async () => {
+    const progress = new ImpatientProgress();
+    const { spool, state, all } = openSpool({ progress });
+    state.isAway = true;
+    await spool.add(someHit(1));
+    await eventually(() => progress.stalled().length > 0, { what: "the stalled spool" });
+    assert.deepEqual(progress.stalled(), ["tracking"]);
+    const app = await serveRoutes(router({}), { with: { progress } });
+    try {
+      const answer = await fetch(`${app.origin}/readyz`);
+      assert.deepEqual(
+        [answer.status, await answer.json()],
+        [503, { status: "unavailable", postgres: "ok", temporal: "ok", stalled: ["tracking"] }],
+      );
+      state.isAway = false;
+      await eventually(() => progress.stalled().length === 0, { what: "the record" });
+      assert.equal((await fetch(`${app.origin}/readyz`)).status, 200);
+      assert.deepEqual(all(), [1]);
+    } finally {
+      await app.close();
+      await spool.close();
+    }
   });
 
   it("are recorded together, and leave no file behind", async () => {

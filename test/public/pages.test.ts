@@ -9,6 +9,7 @@ import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { stack } from "../support/stack.ts";
 import { snapshotTables } from "../support/tables.ts";
+import { assertAccessible } from "./accessible.ts";
 import { type MailedLetter, mailLetter } from "./ledger.ts";
 
 const ONE_CLICK = "List-Unsubscribe=One-Click";
@@ -38,6 +39,8 @@ describe("Pages for recipients", () => {
     assert.equal(response.headers.get("set-cookie"), null);
     const html = await response.text();
     assert.ok(!/<script|https?:\/\//.test(html), "the page loads nothing");
+    // Every page of these tests: with lists, without, of a confirmation, refusals and results.
+    assertAccessible(html);
     return html;
   };
 

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { promisify } from "node:util";
+import pg from "pg";
 import { reservePorts } from "../../stack/infra.ts";
 import { clearStacks, runDemo, spawnStack } from "../stack/support.ts";
 import { eventually } from "../support/eventually.ts";
@@ -22,7 +23,7 @@ async function userIds(): Promise<{ uid?: number; gid?: number }> {
   return { uid: await id("-u"), gid: await id("-g") };
 }
 
-describe("The service behind PgBouncer in session pooling", function () {
+describe("PgBouncer", function () {
   this.timeout(180_000);
   const program = needs("pgbouncer");
   let folder: string;
@@ -41,7 +42,8 @@ describe("The service behind PgBouncer in session pooling", function () {
     }
   }
 
-  beforeEach(async () => {
+  /** @param poolSize connections to Postgres at most */
+  async function startPooler(mode: "session" | "transaction", poolSize = 150): Promise<void> {
     database = unique("pooled").replaceAll("-", "_");
     await inPostgres(`create database ${database}`);
     const { env } = await stack();
@@ -54,10 +56,10 @@ describe("The service behind PgBouncer in session pooling", function () {
       listen_addr: "127.0.0.1",
       listen_port: port,
       unix_socket_dir: "",
-      pool_mode: "session",
+      pool_mode: mode,
       auth_type: "any",
       max_client_conn: 200,
-      default_pool_size: 150,
+      default_pool_size: poolSize,
     };
     writeFileSync(
       `${folder}/pgbouncer.ini`,
@@ -92,10 +94,40 @@ describe("The service behind PgBouncer in session pooling", function () {
     owners = new URL(env.MIGRATION_DATABASE_URL ?? "");
     owners.pathname = `/${database}`;
     pooled = `postgres://${server.username}@127.0.0.1:${port}/${database}`;
-  });
+  }
+
+  const opened: pg.Client[] = [];
+  async function connect(): Promise<pg.Client> {
+    const client = new pg.Client({ connectionString: pooled });
+    opened.push(client);
+    await client.connect();
+    return client;
+  }
+
+  const TIMEOUT = "statement_timeout";
+  /** What one client of the pooler keeps for itself, and another one does. */
+  async function useSessions(): Promise<{ notified: number; prepared: string; otherTimeout: string }> {
+    const [one, other] = [await connect(), await connect()];
+    let notified = 0;
+    one.on("notification", () => notified++);
+    await one.query("listen relay");
+    await one.query(`set ${TIMEOUT} = '77s'`);
+    const statement = { name: "ours", text: "select 1 as one" };
+    await one.query(statement);
+    const prepared = await other.query(statement).then(
+      () => "prepared",
+      (error: pg.DatabaseError) => error.message,
+    );
+    const shown = await other.query(`show ${TIMEOUT}`);
+    await other.query("notify relay");
+    // A notification comes before the answer to a statement that follows it.
+    await one.query("select 1");
+    return { notified, prepared, otherTimeout: shown.rows[0][TIMEOUT] };
+  }
 
   afterEach(async () => {
     await clearStacks();
+    for (const client of opened.splice(0)) await client.end().catch(() => undefined);
     if (pooler && pooler.exitCode === null) {
       const gone = once(pooler, "exit");
       pooler.kill("SIGTERM");
@@ -105,7 +137,20 @@ describe("The service behind PgBouncer in session pooling", function () {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it("migrates, sends a newsletter and delivers its webhooks", async () => {
+  it("in session pooling leaves each client its prepared statements, its notifications and its settings", async () => {
+    await startPooler("session");
+    assert.deepEqual(await useSessions(), { notified: 1, prepared: "prepared", otherTimeout: "0" });
+  });
+
+  it("in transaction pooling mixes them up, so that the service does not work behind it", async () => {
+    await startPooler("transaction", 1);
+    const { prepared, otherTimeout } = await useSessions();
+    assert.match(prepared, /prepared statement "ours" already exists/);
+    assert.equal(otherTimeout, "77s");
+  });
+
+  it("in session pooling lets the service migrate, send a newsletter and deliver its webhooks", async () => {
+    await startPooler("session");
     const own = spawnStack({ env: { DATABASE_URL: pooled, MIGRATION_DATABASE_URL: owners.href } });
     await own.ready();
     const output = await runDemo(own, "--recipients", String(RECIPIENTS), "--events", "*");

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { sql } from "kysely";
 import nodemailer from "nodemailer";
+import { pino } from "pino";
 import { pickPort } from "../../config/ports.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { openVault } from "../../domain/crypto.ts";
@@ -22,7 +23,7 @@ import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
-import { bounce, COMPLAINT, HARD, RETURN_PATH_DOMAIN, SOFT } from "../support/reports.ts";
+import { bounce, COMPLAINT, complaint, HARD, RETURN_PATH_DOMAIN, SOFT } from "../support/reports.ts";
 import {
   caughtMails,
   ledgerStates,
@@ -50,11 +51,20 @@ describe("The intake of reports", function () {
   let worker: TestWorker;
   let port: number;
   let pathOf: (ref: MailRef) => string;
-  const settings = () => ({ RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: String(port) });
+  let healthPort: number;
+  const settings = () => ({ RETURN_PATH_DOMAIN, INTAKE_SMTP_PORT: String(port), HEALTH_PORT: String(healthPort) });
+  /** Incoming mails of an outcome, as the intake counts them. */
+  const reportsCounted = async (outcome: string): Promise<number> => {
+    const text = await (await fetch(`http://127.0.0.1:${healthPort}/metrics`)).text();
+    const [, count] =
+      new RegExp(`^mailkeel_intake_reports_total\\{.*outcome="${outcome}".*\\} (\\d+)$`, "m").exec(text) ?? [];
+    return Number(count);
+  };
 
   before(async () => {
     team = await makeTeam();
     port = pickPort();
+    healthPort = pickPort();
     worker = await startWorker("intake", settings());
     const vault = openVault((await stack()).env);
     pathOf = (ref) => returnPath(vault, RETURN_PATH_DOMAIN, ref);
@@ -257,6 +267,46 @@ describe("The intake of reports", function () {
     assert.deepEqual(await recordedKinds(team, sendId), ["1 bounce:hard"]);
   });
 
+  it("finds the mail of a complaint whose recipient is redacted by any signed part of it, and counts one without any", async () => {
+    const emails = Array.from({ length: 6 }, () => `${unique("redacted")}@to.example`);
+    const { sendId } = await mailed(team, emails);
+    const { env } = await stack();
+    const vault = openVault(env);
+    const path = (seq: number) => pathOf({ sendId, seq });
+    const optOut = (seq: number) => unsubscribeAddress(vault, RETURN_PATH_DOMAIN, { sendId, seq });
+    const wrong = path(6).replace(/[0-9a-f]{24}@/, `${"a".repeat(24)}@`);
+    // The fields of AOL and Yahoo: of the recipient, AOL leaves the domain.
+    const aol = "User-Agent: AOL SComp\nRedacted-Address: redacted\nRedacted-Address: redacted@\n";
+    const returned = (line: string) =>
+      `${line}\nMessage-ID: <6.${sendId}@from.example>\nTo: redacted@aol.com\nSubject: Hello\n`;
+    const folded = `List-Unsubscribe: <${unsubscribeUrl(vault, env.PUBLIC_URL, { sendId, seq: 4 })}>,\n <mailto:${optOut(4)}>`;
+    const reports = [
+      complaint(aol, returned(`Return-Path: <${path(1)}>`)),
+      complaint(`User-Agent: Yahoo!-Mail-Feedback/2.0\nOriginal-Mail-From: <${path(2)}>\n`, returned("X-Redacted: 1")),
+      complaint(aol, returned(`List-Unsubscribe: <mailto:${optOut(3).toUpperCase()}?subject=unsubscribe>`)),
+      complaint(aol, returned(folded)),
+      complaint(`Original-Rcpt-To: person5\nOriginal-Envelope-Id: ${path(5)}\n`, returned("X-Redacted: 1")),
+    ];
+    for (const report of reports) assert.equal(await give(`complaints@${RETURN_PATH_DOMAIN}`, report), 250);
+    const found = [1, 2, 3, 4, 5].map((seq) => `${seq} complaint`);
+    assert.deepEqual(await recordedKinds(team, sendId), found);
+
+    const counted = await reportsCounted("unidentified");
+    for (const report of [
+      complaint(aol, returned(`Return-Path: <${wrong}>`)),
+      complaint(`Original-Rcpt-To: ${emails[5]}\nOriginal-Mail-From: <news@from.example>\n`, returned("X-Redacted: 1")),
+      COMPLAINT,
+    ]) {
+      assert.equal(await give(`complaints@${RETURN_PATH_DOMAIN}`, report), 250);
+    }
+    assert.deepEqual(await recordedKinds(team, sendId), found, "nothing is guessed from the address or the Message-ID");
+    assert.equal(await reasonOf(team, emails[5] ?? ""), undefined);
+    assert.equal(await reportsCounted("unidentified"), counted + 3);
+    const none = await reportsCounted("none");
+    assert.equal(await give(`complaints@${RETURN_PATH_DOMAIN}`, AWAY), 250);
+    assert.equal(await reportsCounted("none"), none + 1, "other mail is no report");
+  });
+
   it("asks the return path, not what the report returns", async () => {
     const { env } = await stack();
     const { sendId } = await mailed(team, [`${unique("path")}@to.example`, `${unique("path")}@to.example`]);
@@ -388,6 +438,7 @@ describe("The intake of reports", function () {
       port = pickPort();
       small = await startWorker("intake", {
         ...settings(),
+        HEALTH_PORT: "0",
         INTAKE_MAX_CONNECTIONS: "8",
         INTAKE_MAILS_PER_MINUTE: "3",
       });
@@ -454,7 +505,7 @@ describe("The intake of reports", function () {
   it("asks every sender to come again while Postgres is away", async () => {
     const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
     try {
-      const recorder = new ReportRecorder({ orm, env: (await stack()).env });
+      const recorder = new ReportRecorder({ orm, env: (await stack()).env, log: pino({ enabled: false }) });
       const report = { sendId: "send_none", seq: 1, kind: "complaint" } as const;
       const answers = await Promise.allSettled(Array.from({ length: 200 }, () => recorder.record([report])));
       assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set(["rejected"]));

@@ -9,11 +9,10 @@ import { type MailReport, recordReport, recordReports } from "../../domain/repor
 import { readCounts } from "../../domain/sends/counts.ts";
 import { api, tally } from "../support/api.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { emitted, listen } from "../webhooks/outbox.ts";
 import { live, mailed, mailTo, reasonOf, recordedKinds } from "./mails.ts";
-
-const POLICY = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
 
 describe("A report about a mail", () => {
   let team: TestTeam;
@@ -23,7 +22,7 @@ describe("A report about a mail", () => {
   });
 
   const record = (mail: MailRef, kind: MailReportKind, fault: Pick<MailReport, "isSendersFault"> = {}) =>
-    recordReport(team.em, { ...mail, kind, ...fault }, POLICY);
+    recordReport(team.em, { ...mail, kind, ...fault }, SOFT_BOUNCE_POLICY);
   const softBounces = async (email: string, count: number) => {
     const mails = await Promise.all(Array.from({ length: count }, () => mailTo(team, email)));
     return mails;
@@ -67,7 +66,7 @@ describe("A report about a mail", () => {
   it("that is given twice in one call counts once", async () => {
     const { sendId } = await mailed(team, [uniqueEmail(), uniqueEmail()]);
     const report = { sendId, seq: 2, kind: "bounce:soft" } as const;
-    assert.deepEqual(await recordReports(team.em, [report, report, { ...report, seq: 3 }], POLICY), [
+    assert.deepEqual(await recordReports(team.em, [report, report, { ...report, seq: 3 }], SOFT_BOUNCE_POLICY), [
       "recorded",
       "recorded",
       "not_mailed",
@@ -78,7 +77,7 @@ describe("A report about a mail", () => {
   describe("of a soft bounce", () => {
     it("suppresses the address with the last of the number that the settings allow", async () => {
       const email = uniqueEmail("full");
-      const mails = await softBounces(email, POLICY.SOFT_BOUNCES_TO_SUPPRESS);
+      const mails = await softBounces(email, SOFT_BOUNCE_POLICY.SOFT_BOUNCES_TO_SUPPRESS);
       for (const [i, mail] of mails.entries()) {
         assert.equal(await reasonOf(team, email), undefined, `after ${i}`);
         await record(mail, "bounce:soft");
@@ -90,7 +89,7 @@ describe("A report about a mail", () => {
     it("sees those that other processes record at the same time", async () => {
       for (let round = 0; round < 5; round++) {
         const email = uniqueEmail("race");
-        const mails = await softBounces(email, POLICY.SOFT_BOUNCES_TO_SUPPRESS);
+        const mails = await softBounces(email, SOFT_BOUNCE_POLICY.SOFT_BOUNCES_TO_SUPPRESS);
         await Promise.all(mails.map((mail) => record(mail, "bounce:soft")));
         assert.equal(await reasonOf(team, email), "bounce:soft");
       }
@@ -98,12 +97,12 @@ describe("A report about a mail", () => {
 
     it("counts for the days of the window alone", async () => {
       const email = uniqueEmail("window");
-      const [last, ...mails] = await softBounces(email, POLICY.SOFT_BOUNCES_TO_SUPPRESS);
+      const [last, ...mails] = await softBounces(email, SOFT_BOUNCE_POLICY.SOFT_BOUNCES_TO_SUPPRESS);
       assert.ok(last);
       await recordReports(
         team.em,
         mails.map((mail) => ({ ...mail, kind: "bounce:soft" as const })),
-        POLICY,
+        SOFT_BOUNCE_POLICY,
       );
       await sql`update mail_reports set created_at = now() - interval '31 days'
         where send_id = ${mails[0]?.sendId} and email = ${email}`.execute(kysely(team.em));
@@ -113,7 +112,7 @@ describe("A report about a mail", () => {
 
     it("that is the sender's fault counts against no address", async () => {
       const email = uniqueEmail("blocked");
-      for (const mail of await softBounces(email, POLICY.SOFT_BOUNCES_TO_SUPPRESS)) {
+      for (const mail of await softBounces(email, SOFT_BOUNCE_POLICY.SOFT_BOUNCES_TO_SUPPRESS)) {
         assert.equal(await record(mail, "bounce:soft", { isSendersFault: true }), "recorded");
       }
       assert.equal(await reasonOf(team, email), undefined);
@@ -173,12 +172,12 @@ describe("A report about a mail", () => {
       { sendId: "send_none", seq: 1, kind: "complaint" },
     ] as const;
     assert.deepEqual(
-      await recordReports(team.em, reports, POLICY, live(team)),
+      await recordReports(team.em, reports, SOFT_BOUNCE_POLICY, { tenant: live(team) }),
       reports.map(() => "not_mailed"),
     );
     assert.deepEqual(await recordedKinds(other, sendId), []);
     assert.equal(await reasonOf(other, email), undefined);
-    const [first] = await recordReports(team.em, reports, POLICY);
+    const [first] = await recordReports(team.em, reports, SOFT_BOUNCE_POLICY);
     assert.equal(first, "recorded", "without a tenant each report is recorded for the mail's own");
     assert.equal(await reasonOf(other, email), "bounce:hard");
     assert.equal(await reasonOf(team, email), undefined);
@@ -188,7 +187,7 @@ describe("A report about a mail", () => {
     const email = uniqueEmail("undone");
     const mail = await mailTo(team, email);
     const undone = transaction(team.em, async (em) => {
-      assert.equal(await recordReport(em, { ...mail, kind: "bounce:hard" }, POLICY), "recorded");
+      assert.equal(await recordReport(em, { ...mail, kind: "bounce:hard" }, SOFT_BOUNCE_POLICY), "recorded");
       throw new Error("undone");
     });
     await assert.rejects(undone, /undone/);
@@ -206,7 +205,7 @@ describe("A report about a mail", () => {
     const reports = emails.map((_, i) => ({ sendId, seq: i + 1, kind: kinds[i % 3] ?? ("complaint" as const) }));
     // Each half twice, at the same time, the second time in the opposite order.
     const sides = [reports.slice(0, 30_000), reports.slice(20_000).reverse()];
-    const outcomes = await Promise.all(sides.map((side) => recordReports(flooded.em, side, POLICY)));
+    const outcomes = await Promise.all(sides.map((side) => recordReports(flooded.em, side, SOFT_BOUNCE_POLICY)));
     assert.deepEqual(tally(outcomes.flat()), { recorded: 50_000, known: 10_000 });
     const { rows } = await sql<{ kind: string; count: number }>`
       select kind, count(*)::int as count from mail_reports where send_id = ${sendId} group by kind order by kind`.execute(

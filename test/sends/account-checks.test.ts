@@ -11,6 +11,7 @@ import { ACCOUNT_CHECKS_ID } from "../../workflows/ids.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
 import { makeDue, runChecks } from "../support/account-checks.ts";
 import { eventually } from "../support/eventually.ts";
+import { kill } from "../support/processes.ts";
 import { addAccount, makeSender, preview, type Sender, setLogin, tokenOf } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
@@ -247,6 +248,37 @@ describe("The check of a sending account", () => {
     assert.deepEqual(await claimDueChecks(sender.em.fork(), room), []);
     await makeDue(sender.em, sender.accountIds);
     assert.equal((await runChecks()).working, 1);
+  });
+
+  it("whose worker is killed during the login, and after the result, ends in the true state with one event", async function () {
+    this.timeout(120_000);
+    const { client, close } = await temporalClient();
+    closes.push(close);
+    /** Lets the schedule run until a condition holds. */
+    const checkUntil = (what: string, holds: () => Promise<boolean> | boolean) =>
+      eventually(
+        async () => {
+          await client.schedule.getHandle(ACCOUNT_CHECKS_ID).trigger();
+          return holds();
+        },
+        { withinMs: 60_000, everyMs: 500, what },
+      );
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    Object.assign(server, { refusing: 535, heldUntil: held });
+    await makeDue(sender.em, sender.accountIds);
+    await checkUntil("the login", () => server.logins === 1);
+    await kill("dispatch").again;
+    assert.equal((await account()).status, "ACTIVE", "a login without an answer shows nothing");
+    release();
+    await makeDue(sender.em, sender.accountIds);
+    await checkUntil("ERROR", async () => (await account()).status === "ERROR");
+    const { logins } = server;
+    await kill("dispatch").again;
+    await makeDue(sender.em, sender.accountIds);
+    await checkUntil("another login", () => server.logins > logins);
+    await eventually(async () => (await waitSeconds()) > 400, { what: "the result of the last check" });
+    assert.equal((await account()).status, "ERROR");
+    assert.deepEqual(await events(), [["account.error", "ERROR", "login_refused"]]);
   });
 
   it("keeps places free for accounts that were working", async () => {

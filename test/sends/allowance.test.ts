@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { mock } from "node:test";
 import { sql } from "kysely";
 import { InFlightLimit } from "../../activities/account-pools.ts";
 import { Allowance, isWithinWindows } from "../../activities/dispatch/allowance.ts";
@@ -50,6 +51,33 @@ describe("The share of an account's limits that a slice takes", () => {
     } finally {
       await em.rollback();
     }
+  });
+
+  it("ends with its hour also when the machine was suspended before that", async () => {
+    const { em, accountId } = await makeSender({ recipients: 1 });
+    const allowance = new Allowance(em.fork(), accountId, { hourly: null, daily: 100 }, inFlight);
+    const share = await allowance.takeMails(3);
+    assert.ok(isWithinWindows(share));
+    const before = Date.now();
+    const wallClock = mock.method(Date, "now", () => before + 24 * 3_600_000);
+    try {
+      assert.ok(!isWithinWindows(share), "the monotonic clock stands still in a suspended machine");
+    } finally {
+      wallClock.mock.restore();
+    }
+    assert.ok(!isWithinWindows(share), "a wall clock that is set back gives it no more time");
+  });
+
+  it("waits for no row of another send once its own send is paused", async () => {
+    const { em, accountId } = await makeSender({ recipients: 1 });
+    const shared = new InFlightLimit({ connections: 1 });
+    const [mine, other] = [0, 1].map(() => new Allowance(em, accountId, { hourly: null, daily: null }, shared));
+    assert.ok(mine && other);
+    assert.ok(await other.takeRows(3, new AbortController().signal));
+    const paused = new AbortController();
+    const taking = mine.takeRows(1, paused.signal);
+    paused.abort();
+    assert.equal(await taking, false, "the other send keeps its rows");
   });
 
   it("has no end without limits", async () => {

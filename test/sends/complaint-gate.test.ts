@@ -1,20 +1,23 @@
 import assert from "node:assert/strict";
-import { generateKeyPairSync } from "node:crypto";
+import { generateKeyPairSync, randomUUID } from "node:crypto";
 import type { Client } from "@temporalio/client";
 import { sql } from "kysely";
+import { pino } from "pino";
 import type { RecipientState } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
+import type { MailRef } from "../../domain/links.ts";
 import { recordReport } from "../../domain/reports/record.ts";
 import { addSource, pathOfSource } from "../../domain/reports/source.ts";
 import { pauseForComplaints, pauseSend, readSend, resumeSend } from "../../domain/sends/lifecycle.ts";
+import { ReportRecorder } from "../../workers/report-recorder.ts";
 import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
 import { WORKFLOW_ENDED } from "../../workflows/start.ts";
-
 import { live, mailTo } from "../reports/mails.ts";
 import { sendGridComplaint, sendGridRequest } from "../reports/payloads.ts";
 import { eventually } from "../support/eventually.ts";
-import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { backdoor, makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
+import { openSendSteps } from "../support/send-steps.ts";
 import {
   type AnySender,
   addSubscribers,
@@ -34,6 +37,7 @@ import {
 import { recordSend } from "../support/sends.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient, untilDetails } from "../support/temporal.ts";
+import { readLogs } from "../webhooks/observing.ts";
 
 /** Sets the team's figures of today. */
 const setFigures = ({ em, team }: TestTeam, sent: number, complaints: number) =>
@@ -66,8 +70,18 @@ describe("The complaint gate of sends under way", function () {
     assert.deepEqual({ SendStatus, NeedsOperator }, { SendStatus: "PAUSED", NeedsOperator: true });
   };
 
-  it("pauses every send of a team in a storm of complaints, continues at a resume, and pauses again in the next storm", async () => {
+  /** Reports complaints about mails of a team as SendGrid does. */
+  const postComplaint = async (team: TestTeam, ...mails: MailRef[]): Promise<Response> => {
     const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    const source = await addSource(team.em, live(team), "SENDGRID", {
+      publicKey: publicKey.export({ format: "der", type: "spki" }).toString("base64"),
+    });
+    const { body, headers } = sendGridRequest(mails.map(sendGridComplaint), privateKey);
+    const url = `${(await stack()).origin}${pathOfSource(team.vault, source)}`;
+    return fetch(url, { method: "POST", body, headers });
+  };
+
+  it("pauses every send of a team in a storm of complaints, continues at a resume, and pauses again in the next storm", async () => {
     const campaign = await makeCampaignSender({
       recipients: 120,
       furtherAccounts: [{}],
@@ -77,9 +91,6 @@ describe("The complaint gate of sends under way", function () {
     const listId: string = (await client.post("/lists", { name: "Readers", optin: "SINGLE" })).body.data.id;
     await addSubscribers(campaign, listId, people(40, `second.${audience}`));
     const letter = await anotherNewsletter({ ...rest, client, audience, listId, newsletterId: "" });
-    const source = await addSource(campaign.em, live(campaign), "SENDGRID", {
-      publicKey: publicKey.export({ format: "der", type: "spki" }).toString("base64"),
-    });
     await setFaults([{ stage: "data", match: audience, delayMs: 100 }]);
     const sendIds = [(await startSend(campaign)).data.id, (await startSend(letter)).data.id] as const;
     const [campaignSend] = sendIds;
@@ -94,10 +105,8 @@ describe("The complaint gate of sends under way", function () {
     const storm = async (): Promise<number[]> => {
       const { rows } = await sql<{ seq: number }>`select r.seq from send_recipients r
         where r.send_id = ${campaignSend} and r.state = 'SENT' and not r.responded`.execute(kysely(campaign.em.fork()));
-      const events = rows.map(({ seq }) => sendGridComplaint({ sendId: campaignSend, seq }));
-      const { body, headers } = sendGridRequest(events, privateKey);
-      const url = `${(await stack()).origin}${pathOfSource(campaign.vault, source)}`;
-      assert.equal((await fetch(url, { method: "POST", body, headers })).status, 204);
+      const mails = rows.map(({ seq }) => ({ sendId: campaignSend, seq }));
+      assert.equal((await postComplaint(campaign, ...mails)).status, 204);
       return (await statesOf()).map((states) => countOf(states, "SENT", "SENDING"));
     };
 
@@ -198,29 +207,61 @@ describe("The complaint gate of sends under way", function () {
       return pauseReason === null ? status : `${status} ${pauseReason}`;
     };
     const PAUSED = "PAUSED complaint_rate_exceeded";
+    /** An operator's command. */
+    const resume = () => resumeSend(em(), sendId, randomUUID());
 
     it("are 0.20 %, and 0.05 points more than at each resume", async () => {
       assert.equal(await statusAt(10_000, 19), "SENDING");
       assert.equal(await statusAt(10_000, 20), PAUSED);
       // The rate at which it is resumed counts, not the one at which it was paused.
       await setFigures(team, 10_000, 30);
-      assert.equal((await resumeSend(em(), sendId)).changed, true);
+      assert.equal((await resume()).changed, true);
       assert.equal(await statusAt(10_000, 34), "SENDING");
-      assert.equal(
-        (await resumeSend(em(), sendId)).changed,
-        true,
-        "a resume of a send that is not paused changes no limit",
-      );
+      assert.equal((await resume()).changed, true, "a resume of a send that is not paused changes no limit");
       assert.equal(await statusAt(10_000, 35), PAUSED);
-      assert.equal((await resumeSend(em(), sendId)).changed, true);
+      assert.equal((await resume()).changed, true);
       assert.equal(await statusAt(10_000, 39), "SENDING");
       assert.equal(await statusAt(10_000, 40), PAUSED);
+    });
+
+    it("are met by the very complaint that makes 0.05 points, also where floats add up to more", async () => {
+      for (let complaints = 20; complaints < 60; complaints += 5) {
+        assert.equal(await statusAt(10_000, complaints), PAUSED);
+        // Each one a rate of its own, as 0.0037 + 0.0005 > 0.0042.
+        await setFigures(team, 10_000, complaints + 2);
+        await resume();
+        assert.equal(await statusAt(10_000, complaints + 6), "SENDING");
+        assert.equal(await statusAt(10_000, complaints + 7), PAUSED, `from ${complaints + 2}`);
+        await setFigures(team, 10_000, complaints);
+        await resume();
+      }
+      assert.equal(await statusAt(10_000, 60), PAUSED);
+      await setFigures(team, 3_000, 8);
+      await resume();
+      assert.equal(await statusAt(6_000, 18), "SENDING");
+      assert.equal(await statusAt(6_000, 19), PAUSED, "a rate that is no decimal fraction");
+    });
+
+    it("hold when Temporal repeats the resume whose answer was lost: complaints have paused the send again", async () => {
+      const { steps, orm } = await openSendSteps(team.vault);
+      after(() => orm.close(true));
+      for (const paused of [false, true]) {
+        const resumeId = randomUUID();
+        if (paused) assert.equal(await statusAt(10_000, 30), PAUSED);
+        const first = await steps.resumeSend(sendId, resumeId);
+        assert.deepEqual([first.changed, first.state?.status], [true, "SENDING"]);
+        assert.equal(await statusAt(10_000, paused ? 35 : 20), PAUSED);
+        const second = await steps.resumeSend(sendId, resumeId);
+        assert.deepEqual([second.changed, second.state?.pauseReason], [true, "complaint_rate_exceeded"]);
+        assert.equal(second.state?.status, "PAUSED");
+        assert.equal((await steps.resumeSend(sendId, randomUUID())).state?.status, "SENDING");
+      }
     });
 
     it("are the first one again after a resume below it", async () => {
       assert.equal(await statusAt(10_000, 30), PAUSED);
       await setFigures(team, 20_000, 30);
-      await resumeSend(em(), sendId);
+      await resume();
       assert.equal(await statusAt(20_000, 39), "SENDING");
       assert.equal(await statusAt(20_000, 40), PAUSED);
     });
@@ -232,9 +273,38 @@ describe("The complaint gate of sends under way", function () {
         const { pauseReason, complaintRate } = (await readSend(em(), sendId)) ?? assert.fail();
         assert.deepEqual([pauseReason, complaintRate], ["complaint_rate_exceeded", 0.002]);
       }
-      await resumeSend(em(), sendId);
+      await resume();
       await pauseSend(em(), sendId, "login_refused");
       assert.equal((await readSend(em(), sendId))?.pauseReason, "login_refused");
+    });
+
+    it("are logged by the process that takes the complaint, with the rate and without the address", async () => {
+      const expected = { sendId, teamId: team.team.id, from: "SENDING", status: "PAUSED" };
+      const reason = "complaint_rate_exceeded";
+      const email = uniqueEmail("complains");
+      await setFigures(team, 1_000, 1);
+      assert.equal((await postComplaint(team, await mailTo(team, email))).status, 204);
+      const ofSend = () =>
+        readLogs()
+          .split("\n")
+          .filter((line) => line.includes(sendId));
+      await eventually(() => ofSend().length > 0, { what: "the line in the log" });
+      const [line = "{}", ...more] = ofSend();
+      assert.deepEqual(more, []);
+      const { level, time, ...logged } = JSON.parse(line);
+      const message = { ...expected, reason, msg: "a send is PAUSED" };
+      assert.deepEqual(logged, { service: "api", ...message, complaintRate: 0.002 });
+      assert.equal((await resume()).changed, true);
+
+      await setFigures(team, 1_000, 9);
+      const lines: string[] = [];
+      const log = pino({ base: null, timestamp: false }, { write: (text) => lines.push(text) });
+      const recorder = new ReportRecorder({ orm: (await backdoor()).orm, env: (await stack()).env, log });
+      await recorder.record([{ ...(await mailTo(team, email)), kind: "complaint" }]);
+      const [{ complaintRate, ...recorded } = {}, ...others] = lines.map((text) => JSON.parse(text));
+      assert.deepEqual([recorded, others], [{ level: 30, ...message }, []]);
+      // The first complaint may be among the figures that were set, or not yet.
+      assert.ok(complaintRate === 0.01 || complaintRate === 0.011, complaintRate);
     });
 
     it("are compared again by a report that is repeated, as after a kill between report and pause", async () => {

@@ -4,8 +4,18 @@ import { kysely } from "../../db/orm.ts";
 import { closeDispatch, openDispatch } from "../../domain/sends/lanes.ts";
 import { finishSend, pauseSend } from "../../domain/sends/lifecycle.ts";
 import { closeReview } from "../../domain/sends/review.ts";
+import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { stageBatch } from "../../domain/sends/staging.ts";
-import { credits, ledgerStates, makeSender, type SenderOptions, startUntaken } from "../support/sending.ts";
+import { eventually } from "../support/eventually.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
+import {
+  credits,
+  ledgerStates,
+  makeSender,
+  type Sender,
+  type SenderOptions,
+  startUntaken,
+} from "../support/sending.ts";
 
 /** A send of three recipients that is SENDING and that no worker takes. */
 async function sending(options: SenderOptions = {}) {
@@ -34,6 +44,65 @@ describe("The end of a send", () => {
     });
   }
 
+  describe("and the late outcome of an attempt that is presumed dead", () => {
+    /** Two recipients are SENT. The third is UNKNOWN, and `settle` brings its outcome: deferred. */
+    async function withLateOutcome() {
+      const { sender, finish, sendId } = await sending();
+      const em = () => sender.em.fork();
+      const open = async () => {
+        const lane = await openDispatch(em(), { sendId, accountId: sender.accountId }, 40_000);
+        return lane ?? assert.fail("there is no such lane");
+      };
+      const policy = { ladderSeconds: [60], windowSeconds: 3_600, softBounces: SOFT_BOUNCE_POLICY };
+      const dead = await open();
+      const [last, ...others] = (await stageBatch(em(), dead, { afterSeq: 0, limit: 3 })).recipients.toReversed();
+      assert.ok(last);
+      const sent = others.map((item) => ({ item, outcome: { outcome: "sent", reason: "accepted" } as const }));
+      assert.deepEqual(await settleOutcomes(em(), dead, sent, policy), { SENT: 2 });
+      await closeDispatch(em(), await open(), 3);
+      assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
+      const outcome = { outcome: "deferred", reason: "temporary_refusal", retry: false } as const;
+      const settle = (tx = em()) => settleOutcomes(tx, dead, [{ item: last, outcome }], policy);
+      return { sender, sendId, finish, settle };
+    }
+
+    /** Waits until a statement like this waits for a lock of another. */
+    const untilBlocked = ({ em }: Sender, statement: string) =>
+      eventually(
+        async () => {
+          const { rows } = await sql`select from pg_stat_activity
+            where pg_blocking_pids(pid) <> '{}' and query like ${statement}`.execute(kysely(em.fork()));
+          return rows.length > 0;
+        },
+        { what: statement },
+      );
+
+    it("keeps the outcome out when the end comes first", async () => {
+      const { sender, sendId, settle } = await withLateOutcome();
+      const { status, settling } = await sender.em.fork().transactional(async (tx) => {
+        const ended = await finishSend(tx, sendId);
+        const settling = settle();
+        await untilBlocked(sender, "%with outcome as%");
+        return { status: ended.status, settling };
+      });
+      assert.equal(status, "SENT");
+      assert.deepEqual(await settling, {});
+      assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
+    });
+
+    it("waits for the recipient when the outcome comes first", async () => {
+      const { sender, finish, settle } = await withLateOutcome();
+      const { ending } = await sender.em.fork().transactional(async (tx) => {
+        assert.deepEqual(await settle(tx), { DEFERRED: 1 });
+        const ending = finish();
+        await untilBlocked(sender, "%for update%");
+        return { ending };
+      });
+      assert.equal((await ending).status, "SENDING");
+      assert.deepEqual(await ledgerStates(sender), { SENT: 2, DEFERRED: 1 });
+    });
+  });
+
   it("leaves a send as it is that complaints paused with a recipient left", async () => {
     const { sender, setStates, finish, sendId } = await sending();
     await setStates(["SENT", "SENT", "QUEUED"]);
@@ -47,8 +116,8 @@ describe("The end of a send", () => {
     const { sender, setStates, finish, sendId } = await sending({ furtherAccounts: [{}] });
     const [first = "", second = ""] = sender.accountIds;
     const em = () => sender.em.fork();
-    const lanes = [await openDispatch(em(), { sendId, accountId: first })];
-    lanes.push(await openDispatch(em(), { sendId, accountId: second }));
+    const lanes = [await openDispatch(em(), { sendId, accountId: first }, 40_000)];
+    lanes.push(await openDispatch(em(), { sendId, accountId: second }, 40_000));
     const [working, dead] = lanes.map((lane) => lane ?? assert.fail("there is no such lane"));
     assert.ok(working && dead);
     assert.equal((await stageBatch(em(), dead, { afterSeq: 0, limit: 1 })).recipients.length, 1);
@@ -59,7 +128,11 @@ describe("The end of a send", () => {
     assert.deepEqual({ status, sent, unknown, lost }, { status: "SENT", sent: 2, unknown: 1, lost: 1 });
     assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
     assert.deepEqual(await credits(sender), { available: 0, reserved: 0, mismatch: false });
-    assert.equal((await openDispatch(em(), { sendId, accountId: second }))?.epoch, dead.epoch + 2, "a new epoch");
+    assert.equal(
+      (await openDispatch(em(), { sendId, accountId: second }, 40_000))?.epoch,
+      dead.epoch + 2,
+      "a new epoch",
+    );
   });
 
   it("opens a review of unknown outcomes once: one that an operator closed stays closed", async () => {

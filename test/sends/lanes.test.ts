@@ -8,15 +8,20 @@ import {
   closeLost,
   type OpenedDispatch,
   openDispatch,
+  readDue,
   readRemaining,
-  requeueDue,
 } from "../../domain/sends/lanes.ts";
 import { settleOutcomes } from "../../domain/sends/settlement.ts";
 import { type StagedRecipient, stageBatch } from "../../domain/sends/staging.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import { makeSender, type Sender, startUntaken } from "../support/sending.ts";
 
-const POLICY = { ladderSeconds: [60], windowSeconds: 3_600 };
+const POLICY = {
+  ladderSeconds: [60],
+  windowSeconds: 3_600,
+  softBounces: SOFT_BOUNCE_POLICY,
+};
 const SENT: MailOutcome = { outcome: "sent", reason: "accepted" };
 const DEFERRED: MailOutcome = { outcome: "deferred", reason: "temporary_refusal", retry: false };
 const UNBEGUN: MailOutcome = { outcome: "not_attempted", reason: "pool_stopped" };
@@ -32,13 +37,20 @@ async function twoLanes(recipients: number) {
   const sender = await makeSender({ recipients, furtherAccounts: [{}] });
   const sendId = await startUntaken(sender);
   const [first = "", second = ""] = sender.accountIds;
-  const open = async (accountId: string): Promise<OpenedDispatch> =>
-    (await openDispatch(sender.em.fork(), { sendId, accountId })) ?? assert.fail("there is no such lane");
+  const open = async (accountId: string, inFlightMs = 40_000): Promise<OpenedDispatch> =>
+    (await openDispatch(sender.em.fork(), { sendId, accountId }, inFlightMs)) ?? assert.fail("there is no such lane");
   return { sender, sendId, first, second, open };
 }
 
+/** Deferred recipients that are due so soon after the first one are waited for. */
+const GATHER_MS = 5_000;
+
 const stage = ({ em }: Sender, lane: OpenedDispatch, limit: number, afterSeq = 0) =>
   stageBatch(em.fork(), lane, { afterSeq, limit });
+
+/** Stages the deferred recipients that are due to the lane. */
+const stageDue = async ({ em }: Sender, lane: OpenedDispatch) =>
+  stageBatch(em.fork(), lane, { due: await readDue(em.fork(), lane, 1_000) });
 
 const settle = ({ em }: Sender, lane: OpenedDispatch, items: readonly StagedRecipient[], outcome: MailOutcome) => {
   const mails = items.map((item) => ({ item, outcome }));
@@ -90,16 +102,26 @@ describe("Two lanes of a send", () => {
     await sql`update send_recipients set retry_at = now() where send_id = ${sendId} and state = 'DEFERRED'`.execute(
       kysely(sender.em),
     );
-    assert.equal(await requeueDue(sender.em.fork(), two), undefined);
-    assert.equal((await readRemaining(sender.em.fork(), two)).left, "queued");
+    assert.deepEqual(await readDue(sender.em.fork(), two, 10), []);
+    assert.equal((await readRemaining(sender.em.fork(), two, GATHER_MS)).left, "queued");
     const taken = await stage(sender, two, 4);
     assert.deepEqual(seqsOf(taken.recipients), seqsOf(recipients.slice(2)));
-    assert.equal((await readRemaining(sender.em.fork(), two)).left, "nothing");
-    assert.equal((await readRemaining(sender.em.fork(), one)).left, "deferred");
+    assert.deepEqual(await readRemaining(sender.em.fork(), two, GATHER_MS), { left: "nothing", held: true });
+    assert.equal((await readRemaining(sender.em.fork(), one, GATHER_MS)).left, "deferred");
 
-    await closeDispatch(sender.em.fork(), one, 4);
-    assert.equal(await requeueDue(sender.em.fork(), one), 0, "its cursor is before the first that is due");
-    assert.equal((await open(first)).afterSeq, 0);
+    assert.deepEqual(await readDue(sender.em.fork(), one, 1), [1]);
+    const due = (await stageDue(sender, one)).recipients;
+    assert.deepEqual(seqsOf(due), [1, 2]);
+    // One that was deferred before goes back to its due time, and is free for every lane.
+    await settle(sender, one, due, UNBEGUN);
+    assert.deepEqual(
+      (await rowsOf(sender, sendId)).slice(0, 2).map((row) => [row.state, row.account_id]),
+      [
+        ["DEFERRED", null],
+        ["DEFERRED", null],
+      ],
+    );
+    assert.deepEqual(seqsOf((await stageDue(sender, two)).recipients), [1, 2]);
   });
 
   it("let no recipient expire for the time in which it was due and waited for its lane or in the queue", async () => {
@@ -109,21 +131,21 @@ describe("Two lanes of a send", () => {
       sql`update send_recipients set ${sql.join(
         columns.map((column) => sql`${sql.ref(column)} = ${sql.ref(column)} - make_interval(hours => ${hours}::int)`),
       )} where send_id = ${sendId}`.execute(kysely(sender.em.fork()));
-    const tryAll = async () => settle(sender, lane, (await stage(sender, lane, 2)).recipients, DEFERRED);
-    assert.deepEqual(await tryAll(), { DEFERRED: 2 });
+    const tryDue = async () => settle(sender, lane, (await stageDue(sender, lane)).recipients, DEFERRED);
+    const { recipients } = await stage(sender, lane, 2);
+    assert.deepEqual(await settle(sender, lane, recipients, DEFERRED), { DEFERRED: 2 });
 
     // Due for ten hours, as while the daily limit of the account is used up.
     await age(["first_deferred_at", "retry_at"], 10);
-    await requeueDue(sender.em.fork(), lane);
-    // And in the queue for ten more.
-    await age(["first_deferred_at", "updated_at"], 10);
-    assert.deepEqual(await tryAll(), { DEFERRED: 2 });
+    assert.deepEqual(await settle(sender, lane, (await stageDue(sender, lane)).recipients, UNBEGUN), { QUEUED: 2 });
+    // And for ten more, after it was staged and not mailed.
+    await age(["first_deferred_at", "retry_at"], 10);
+    assert.deepEqual(await tryDue(), { DEFERRED: 2 });
 
     // An hour of waiting for the server is the whole window.
     await age(["first_deferred_at"], 1);
     await sql`update send_recipients set retry_at = now() where send_id = ${sendId}`.execute(kysely(sender.em.fork()));
-    await requeueDue(sender.em.fork(), lane);
-    assert.deepEqual(await tryAll(), { EXPIRED: 2 });
+    assert.deepEqual(await tryDue(), { EXPIRED: 2 });
   });
 
   it("begin and end their attempts independently", async () => {
@@ -147,7 +169,7 @@ describe("Two lanes of a send", () => {
 
   it("are both closed when a paused send's attempts are presumed dead, and may both mail its unknown recipients", async () => {
     const { sender, sendId, first, second, open } = await twoLanes(4);
-    const [one, two] = [await open(first), await open(second)];
+    const [one, two] = [await open(first, 60_000), await open(second)];
     const lost = [...(await stage(sender, one, 2)).recipients, ...(await stage(sender, two, 2)).recipients];
     assert.equal(await closeLost(sender.em.fork(), sendId), 0, "another attempt follows while it is SENDING");
     await sql`update sends set status = 'PAUSED' where id = ${sendId}`.execute(kysely(sender.em));
@@ -155,9 +177,14 @@ describe("Two lanes of a send", () => {
     assert.equal(await closeLost(sender.em.fork(), sendId), 0, "once");
     await sql`update send_lanes set after_seq = 4 where send_id = ${sendId}`.execute(kysely(sender.em));
 
-    const { waitMs } = await requeueUnknown(sender.em.fork(), sendId, 60_000);
-    assert.ok(waitMs > 0 && waitMs <= 60_000, `${waitMs} ms`);
-    assert.deepEqual(await requeueUnknown(sender.em.fork(), sendId, 0), { requeued: 4, waitMs: 0 });
+    const age = (seconds: number) =>
+      sql`update send_recipients set updated_at = now() - make_interval(secs => ${seconds}::int)
+        where send_id = ${sendId}`.execute(kysely(sender.em));
+    await age(45);
+    const { waitMs } = await requeueUnknown(sender.em.fork(), sendId);
+    assert.ok(waitMs > 0 && waitMs <= 15_000, `${waitMs} ms of the first lane's 60,000`);
+    await age(60);
+    assert.deepEqual(await requeueUnknown(sender.em.fork(), sendId), { requeued: 4, waitMs: 0 });
     assert.ok((await rowsOf(sender, sendId)).every((row) => row.state === "QUEUED" && row.account_id === null));
     assert.deepEqual(await settle(sender, one, lost, SENT), {}, "no older attempt touches them");
     await sql`update sends set status = 'SENDING' where id = ${sendId}`.execute(kysely(sender.em));

@@ -1,31 +1,20 @@
 import assert from "node:assert/strict";
-import { pino } from "pino";
-import { createSendActivities } from "../../activities/sends.ts";
-import { type MikroORM, openDatabase } from "../../db/orm.ts";
 import { type LogLine, untilLogged } from "../support/logs.ts";
+import { openSendSteps } from "../support/send-steps.ts";
 import { makeSender, setFaults, startSend, startTomorrow, untilStatus } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
 import { temporalClient, untilDetails } from "../support/temporal.ts";
 
 describe("The log of a send", () => {
-  let orm: MikroORM;
-  after(() => orm.close(true));
-
   it("has one line for each change of its status, with its id and the reason, and none for a repeated step", async () => {
     const sender = await makeSender({ recipients: 1 });
     const { data } = await startTomorrow(sender);
-    const { env } = await stack();
-    orm = await openDatabase(env.DATABASE_URL, { poolMax: 2 });
     const lines: Record<string, unknown>[] = [];
-    const log = pino({ base: null, timestamp: false }, { write: (line) => lines.push(JSON.parse(line)) });
-    const steps = createSendActivities({
-      ...{ env, orm, vault: sender.vault, log, workerId: "test" },
-      ...{ stopping: new AbortController().signal, countMails: () => {} },
-      ...{ countAttempts: () => {}, countRelayFailure: () => {} },
-    });
+    const { steps, orm } = await openSendSteps(sender.vault, { write: (line) => lines.push(JSON.parse(line)) });
+    after(() => orm.close(true));
     await steps.pauseSend(data.id, "login_refused");
     await steps.pauseSend(data.id, "login_refused");
-    await steps.resumeSend(data.id);
+    await steps.resumeSend(data.id, "resume-1");
+    await steps.resumeSend(data.id, "resume-1");
     const changed = await steps.cancelSend(data.id);
     assert.deepEqual(
       lines.map(({ level, ...line }) => line),

@@ -1,15 +1,21 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
+import type { MailOutcome } from "../../domain/mail/outcome.ts";
 import { type MailedRecipient, settleOutcomes } from "../../domain/sends/settlement.ts";
+import { recordedKinds } from "../reports/mails.ts";
 import { eventually } from "../support/eventually.ts";
 import { ledgerStates, makeSender, type Sender, startSend } from "../support/sending.ts";
 
-const POLICY = { ladderSeconds: [60], windowSeconds: 3_600 };
+const POLICY = {
+  ladderSeconds: [60],
+  windowSeconds: 3_600,
+  softBounces: { SOFT_BOUNCES_TO_SUPPRESS: 2, SOFT_BOUNCE_WINDOW_DAYS: 30 },
+};
 const EPOCH = 7;
 
 /** A send with three mails in flight of an attempt that no worker makes. */
-async function inFlight(): Promise<{
+async function inFlight(outcome: MailOutcome = { outcome: "sent", reason: "accepted" }): Promise<{
   sender: Sender;
   sendId: string;
   settle: () => ReturnType<typeof settleOutcomes>;
@@ -23,12 +29,7 @@ async function inFlight(): Promise<{
   const sendId: string = data.id;
   await sql`update send_recipients set state = 'SENDING', epoch = ${EPOCH}, account_id = ${sender.accountId}
     where send_id = ${sendId}`.execute(db);
-  const outcomes = [1, 2, 3].map(
-    (seq): MailedRecipient => ({
-      item: { seq },
-      outcome: { outcome: "sent", reason: "accepted" },
-    }),
-  );
+  const outcomes = [1, 2, 3].map((seq): MailedRecipient => ({ item: { seq }, outcome }));
   const send = {
     teamId: sender.team.id,
     environment: "LIVE" as const,
@@ -69,6 +70,25 @@ describe("A settlement", () => {
     assert.deepEqual(await changeDuring(sender, lost, settle), { SENT: 3 });
     assert.deepEqual(await ledgerStates(sender), { SENT: 3 });
     assert.deepEqual(await settle(), {}, "once");
+  });
+
+  it("counts a refused recipient once, and not for another attempt", async () => {
+    const { sender, sendId, settle } = await inFlight({
+      outcome: "rejected",
+      reason: "mailbox_full",
+      ...{ suppress: false, policy: false, code: 552, enhanced: "5.2.2", response: "552 5.2.2 Mailbox full" },
+    });
+    const setRows = (set: ReturnType<typeof sql>) =>
+      sql`update send_recipients set ${set} where send_id = ${sendId}`.execute(kysely(sender.em.fork()));
+    await setRows(sql`state = 'REJECTED', epoch = ${EPOCH + 1}`);
+    assert.deepEqual(await settle(), {});
+    assert.deepEqual(await recordedKinds(sender, sendId), []);
+    await setRows(sql`state = 'SENDING', epoch = ${EPOCH}`);
+    assert.deepEqual([await settle(), await settle()], [{ REJECTED: 3 }, {}]);
+    assert.deepEqual(
+      await recordedKinds(sender, sendId),
+      [1, 2, 3].map((seq) => `${seq} refusal:soft`),
+    );
   });
 
   it("does not touch rows that another attempt has taken meanwhile", async () => {

@@ -19,7 +19,8 @@ for (const kind of KINDS) {
       const sender = await kind.make({ recipients });
       const sendId = await startUntaken(sender);
       const { accountId, em, vault } = sender;
-      const lane = (await openDispatch(em.fork(), { sendId, accountId })) ?? assert.fail("there is no such lane");
+      const lane =
+        (await openDispatch(em.fork(), { sendId, accountId }, 40_000)) ?? assert.fail("there is no such lane");
       const { origin } = await stack();
       return {
         em,

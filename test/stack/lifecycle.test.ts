@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { randomInt } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from "node:fs";
 import { Connection } from "@temporalio/client";
 import ipaddr from "ipaddr.js";
@@ -31,16 +32,49 @@ async function stop({ process: child, exited, pids }: SpawnedStack, signal: Node
   return code;
 }
 
-describe("the embedded stack once it is up", function () {
+describe("the embedded stack", function () {
   this.timeout(180_000);
-  let stack: SpawnedStack;
+  /** Closed to the user Postgres runs as. */
+  let folder: string;
+  let current: SpawnedStack | undefined;
+
+  /** The stack of all tests, started again by the next one whenever a test has ended it: a start takes seconds of CPU. */
+  async function running(): Promise<{ stack: SpawnedStack; file: StackFile }> {
+    current ??= spawnStack({ dataDir: `${folder}/data`, env: { HOST: "0.0.0.0", HEALTH_HOST: "0.0.0.0" } });
+    return { stack: current, file: await current.ready() };
+  }
+  async function end(signal: NodeJS.Signals): Promise<{ stack: SpawnedStack; code: number | null }> {
+    const { stack } = await running();
+    current = undefined;
+    return { stack, code: await stop(stack, signal) };
+  }
+  /** What the next start must find. @returns a check of it */
+  async function leaveData(): Promise<() => Promise<void>> {
+    const { file: before } = await running();
+    const answer = randomInt(1_000_000);
+    await query(before, `DROP TABLE IF EXISTS kept; CREATE TABLE kept AS SELECT ${answer} AS answer`);
+    return async () => {
+      const { file: after } = await running();
+      assert.deepEqual([after.keys, after.team], [before.keys, before.team]);
+      assert.deepEqual(await query(after, "SELECT answer FROM kept"), [{ answer }]);
+      assert.equal((await me(after)).status, 200);
+      const accounts = await query(after, "SELECT port FROM email_accounts");
+      const { port } = new URL(after.mail.smtp);
+      assert.deepEqual(accounts, [{ port: Number(port) }], "the demo mails this start's catcher");
+    };
+  }
+
   before(() => {
-    stack = spawnStack({ env: { HOST: "0.0.0.0", HEALTH_HOST: "0.0.0.0" } });
+    folder = temporaryFolder();
   });
-  after(clearStacks);
+  after(async () => {
+    await clearStacks();
+    rmSync(folder, { recursive: true });
+  });
 
   it("listens on loopback alone, except for the API, when HOST and HEALTH_HOST are other addresses", async () => {
-    const { api, health, pids } = await stack.ready();
+    const { stack, file } = await running();
+    const { api, health, pids } = file;
     const open = listeners(stack.pids());
     const beyond = open.filter(({ address }) => !isLoopback(address));
     assert.deepEqual(
@@ -51,7 +85,7 @@ describe("the embedded stack once it is up", function () {
   });
 
   it("comes up with everything, writes the addresses to stack.json, and answers the first request", async () => {
-    const file = await stack.ready();
+    const { stack, file } = await running();
     assert.equal(statSync(`${stack.dataDir}/stack.json`).mode & 0o777, 0o600);
     assert.equal(statSync(`${stack.dataDir}/secrets.json`).mode & 0o777, 0o600);
     assert.deepEqual(Object.keys(file.pids).sort(), ["api", "postgres", "temporal", ...POOLS].sort());
@@ -74,7 +108,7 @@ describe("the embedded stack once it is up", function () {
   });
 
   it("gives Temporal the search attributes, and keeps finished workflows for 30 days", async () => {
-    const { temporal } = await stack.ready();
+    const { temporal } = (await running()).file;
     const connection = await Connection.connect({ address: temporal.address });
     const { namespace } = temporal;
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
@@ -85,68 +119,18 @@ describe("the embedded stack once it is up", function () {
     assert.equal(Number(config?.workflowExecutionRetentionTtl?.seconds), 30 * 24 * 60 * 60);
     await connection.close();
   });
-});
 
-describe("the embedded stack", function () {
-  this.timeout(180_000);
-  afterEach(clearStacks);
-
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    it(`ends with exit code 0 on ${signal}, leaves no process, and finds its data the next time`, async () => {
-      const first = spawnStack();
-      const before = await first.ready();
-      await query(before, "CREATE TABLE kept AS SELECT 42 AS answer");
-      assert.equal(await stop(first, signal), 0, first.output());
-      assert.equal(existsSync(`${first.dataDir}/stack.json`), false);
-
-      const second = spawnStack({ dataDir: first.dataDir });
-      const after = await second.ready();
-      assert.deepEqual([after.keys, after.team], [before.keys, before.team]);
-      assert.deepEqual(await query(after, "SELECT answer FROM kept"), [{ answer: 42 }]);
-      assert.equal((await me(after)).status, 200);
-      const accounts = await query(after, "SELECT port FROM email_accounts");
-      assert.deepEqual(
-        accounts,
-        [{ port: Number(new URL(after.mail.smtp).port) }],
-        "the demo mails this start's catcher",
-      );
-    });
-  }
-
-  it("can be stopped in the middle of the start", async () => {
-    const stack = spawnStack();
-    const started = () => existsSync(`${stack.dataDir}/logs/postgres.log`);
-    await until("Postgres to be started", started, { timeoutMs: BACK_TIMEOUT_MS });
-    assert.equal(await stop(stack, "SIGINT"), 0);
-    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
-  });
-
-  it("leaves nothing behind when it is killed, and starts again at once", async () => {
-    const killed = spawnStack();
-    const before = await killed.ready();
-    await query(before, "CREATE TABLE kept AS SELECT 42 AS answer");
-    const running = killed.pids();
-    // The supervisor is the parent of the guards; start.mjs, above it, is not what holds things together.
-    const [supervisor] = running.filter((pid) => pid !== killed.process.pid);
-    assert.ok(supervisor);
-    process.kill(supervisor, "SIGKILL");
-    const again = spawnStack({ dataDir: killed.dataDir });
-    const after = await again.ready();
-    await allGone(running);
-    assert.deepEqual(await query(after, "SELECT answer FROM kept"), [{ answer: 42 }]);
-    assert.equal((await me(after)).status, 200);
-  });
-
-  it("leaves nothing behind when start.mjs is killed", async () => {
-    const stack = spawnStack();
-    await stack.ready();
-    await stop(stack, "SIGKILL");
-    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
+  it("refuses to run twice on one data folder, naming the other", async () => {
+    const { stack, file } = await running();
+    const second = spawnStack({ dataDir: stack.dataDir });
+    assert.equal(await second.exited, 1);
+    assert.match(second.output(), /already running/);
+    assert.ok(second.output().includes(file.api));
+    assert.equal((await me(file)).status, 200);
   });
 
   it("starts a killed child again, on the same port, and writes its new pid to stack.json", async () => {
-    const stack = spawnStack();
-    const before = await stack.ready();
+    const { stack, file: before } = await running();
     for (const [name, pid] of Object.entries(before.pids)) {
       process.kill(pid, "SIGKILL");
       await until(`${name} to be back`, () => stack.file().pids[name] !== pid, { timeoutMs: BACK_TIMEOUT_MS });
@@ -160,39 +144,38 @@ describe("the embedded stack", function () {
     await until("Temporal to be back", () => stack.file().pids["temporal"] !== after.pids["temporal"], {
       timeoutMs: BACK_TIMEOUT_MS,
     });
-    assert.equal(await stop(stack, "SIGINT"), 0);
   });
 
-  it("finds its data again in a folder that is closed to the user Postgres runs as", async () => {
-    const closed = temporaryFolder();
-    const dataDir = `${closed}/data`;
-    const first = spawnStack({ dataDir });
-    const before = await first.ready();
-    assert.equal(await stop(first, "SIGINT"), 0);
-    const after = await spawnStack({ dataDir }).ready();
-    assert.deepEqual(after.keys, before.keys);
-    assert.equal((await me(after)).status, 200);
-    await clearStacks();
-    rmSync(closed, { recursive: true });
-  });
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    it(`ends with exit code 0 on ${signal}, leaves no process, and finds its data the next time`, async () => {
+      const findsItsData = await leaveData();
+      const { stack, code } = await end(signal);
+      assert.equal(code, 0, stack.output());
+      assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
+      await findsItsData();
+    });
+  }
 
-  it("refuses to run twice on one data folder, naming the other", async () => {
-    const first = spawnStack();
-    const { api } = await first.ready();
-    const second = spawnStack({ dataDir: first.dataDir });
-    assert.equal(await second.exited, 1);
-    assert.match(second.output(), /already running/);
-    assert.ok(second.output().includes(api));
-    assert.equal((await me(first.file())).status, 200);
+  it("leaves nothing behind when it is killed, and starts again at once", async () => {
+    const findsItsData = await leaveData();
+    const { stack } = await running();
+    const pids = stack.pids();
+    // The supervisor is the parent of the guards; start.mjs, above it, is not what holds things together.
+    const [supervisor] = pids.filter((pid) => pid !== stack.process.pid);
+    assert.ok(supervisor);
+    process.kill(supervisor, "SIGKILL");
+    current = undefined;
+    await running();
+    await allGone(pids);
+    await findsItsData();
   });
 
   it("keeps keys, passwords and secrets out of its logs", async () => {
-    const stack = spawnStack();
-    const file = await stack.ready();
+    const { file } = await running();
     const { keys, database, migrationDatabase } = file;
     for (const key of Object.values(keys)) await me(file, key);
+    const { stack } = await end("SIGINT");
     const { signingSecret, encryptionKeys } = JSON.parse(readFileSync(`${stack.dataDir}/secrets.json`, "utf8"));
-    assert.equal(await stop(stack, "SIGINT"), 0);
     const passwords = [database, migrationDatabase].map((url) => new URL(url).password);
     for (const name of ["api", "postgres", "temporal", "mail", ...POOLS]) {
       const log = readFileSync(`${stack.dataDir}/logs/${name}.log`, "utf8");
@@ -200,6 +183,19 @@ describe("the embedded stack", function () {
         assert.ok(!log.includes(secret), `${name}.log`);
       }
     }
+  });
+
+  it("leaves nothing behind when start.mjs is killed", async () => {
+    const { stack } = await end("SIGKILL");
+    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
+  });
+
+  it("can be stopped in the middle of the start", async () => {
+    const stack = spawnStack();
+    const started = () => existsSync(`${stack.dataDir}/logs/postgres.log`);
+    await until("Postgres to be started", started, { timeoutMs: BACK_TIMEOUT_MS });
+    assert.equal(await stop(stack, "SIGINT"), 0);
+    assert.equal(existsSync(`${stack.dataDir}/stack.json`), false);
   });
 });
 

@@ -11,6 +11,26 @@ const GIVEN = {
 };
 
 describe("The settings", () => {
+  /** Work under these settings would begin again and again. */
+  const ENDLESS = {
+    WEBHOOK_TIMEOUT_MS: "15001",
+    WEBHOOK_LADDER_SECONDS: "0,999999,999999,999999",
+    DEFERRAL_LADDER_SECONDS: "300,0",
+    SMTP_TIMEOUT_MS: "120001",
+  };
+  for (const [name, value] of Object.entries(ENDLESS)) {
+    it(`refuses ${name} ${value}, which would never come to an end`, () => {
+      assert.throws(
+        () => readEnv({ ...GIVEN, [name]: value }),
+        (error: unknown) => {
+          assert.ok(error instanceof SettingsError);
+          assert.match(error.message, new RegExp(`^ +${name} `, "m"));
+          return true;
+        },
+      );
+    });
+  }
+
   it("are enough when all that have no default are given", () => {
     assert.equal(readEnv(GIVEN).PORT, 3000);
   });
@@ -22,6 +42,13 @@ describe("The settings", () => {
       assert.throws(() => readEnv({ ...GIVEN, [name]: "" }), missing);
     });
   }
+
+  it("are refused where a soft bounce would count for longer than it is kept", () => {
+    const wrong = (error: unknown) =>
+      error instanceof SettingsError && /SOFT_BOUNCE_WINDOW_DAYS must not be more than LEDGER_DAYS/.test(error.message);
+    assert.throws(() => readEnv({ ...GIVEN, LEDGER_DAYS: "60", SOFT_BOUNCE_WINDOW_DAYS: "61" }), wrong);
+    assert.equal(readEnv({ ...GIVEN, LEDGER_DAYS: "60", SOFT_BOUNCE_WINDOW_DAYS: "60" }).LEDGER_DAYS, 60);
+  });
 
   const PAIRS = {
     "a worker's version": { WORKER_DEPLOYMENT_NAME: "mailkeel", WORKER_BUILD_ID: "1" },

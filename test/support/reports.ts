@@ -1,6 +1,9 @@
 /** The domain of return paths. */
 export const RETURN_PATH_DOMAIN = "bounces.example.com";
 
+/** When soft bounces suppress an address, as by default. */
+export const SOFT_BOUNCE_POLICY = { SOFT_BOUNCES_TO_SUPPRESS: 5, SOFT_BOUNCE_WINDOW_DAYS: 30 };
+
 /** A notification that a server sends when it cannot deliver. */
 export const bounce = (status: string, diagnostic: string, returned = "Subject: Hello\n\nHello"): string =>
   `From: <MAILER-DAEMON@relay.example>
@@ -30,8 +33,9 @@ ${returned}
 export const HARD = bounce("5.1.1", "550 5.1.1 User unknown");
 export const SOFT = bounce("5.2.2", "552 5.2.2 Mailbox full");
 
-/** A complaint of a feedback loop. */
-export const COMPLAINT = `From: <fbl@provider.example>
+/** A complaint of a feedback loop, with more fields, and the header of the mail that it returns. */
+export const complaint = (fields = "", returned = "Subject: Hello\n"): string =>
+  `From: <fbl@provider.example>
 Subject: report
 MIME-Version: 1.0
 Content-Type: multipart/report; report-type=feedback-report; boundary="b"
@@ -41,12 +45,12 @@ Content-Type: message/feedback-report
 
 Feedback-Type: abuse
 Version: 1
-
+${fields}
 --b
 Content-Type: message/rfc822
 
-Subject: Hello
-
+${returned}
 Hello
 --b--
 `;
+export const COMPLAINT = complaint();

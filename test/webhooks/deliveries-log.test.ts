@@ -3,9 +3,10 @@ import { sql } from "kysely";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { replayDelivery } from "../../domain/webhooks/replay-delivery.ts";
-import { deleteExpiredDeliveries } from "../../domain/webhooks/retention.ts";
+import { DELIVERIES } from "../../domain/webhooks/retention.ts";
 import { type ApiAnswer, type ApiClient, api, type Json } from "../support/api.ts";
 import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { prune } from "../support/retention.ts";
 import { snapshotTables } from "../support/tables.ts";
 import { insertAppEndpoint, insertDelivery, QUIET_EVENT } from "../support/webhooks.ts";
 
@@ -158,7 +159,7 @@ describe("The delivery log", () => {
     assertRefused(await client.get(`/webhooks/${elsewhere}/deliveries/${id}`), 404, "not_found");
   });
 
-  it("shows no attempt of an endpoint that was deleted, though the clean-up deletes it later", async () => {
+  it("shows no attempt of an endpoint that was deleted, though its row is deleted later", async () => {
     const { id } = await insertDelivery(team, webhookId);
     await sql`delete from webhook_endpoints where id = ${webhookId}`.execute(db());
     assertRefused(await client.get(`/webhooks/${webhookId}/deliveries/${id}`), 404, "not_found");
@@ -304,7 +305,7 @@ describe("The delivery log", () => {
 
   describe("its retention", () => {
     const BATCH = 2;
-    const cleanUp = () => deleteExpiredDeliveries(team.em.fork(), BATCH);
+    const pruneLog = (mostRows = BATCH) => prune({}, { prunings: DELIVERIES, mostRows });
     const left = async (id: string) =>
       (
         await db()
@@ -326,7 +327,7 @@ describe("The delivery log", () => {
       ] as const) {
         kept.push((await insertDelivery(team, webhookId, { created_at: daysAgo(days), status })).id);
       }
-      await cleanUp();
+      await pruneLog();
       assert.deepEqual(await left(webhookId), kept);
     });
 
@@ -339,19 +340,19 @@ describe("The delivery log", () => {
         .set({ kept_until: daysAgo(0.01) })
         .where("id", "in", past)
         .execute();
-      await cleanUp();
+      await pruneLog();
       const rows = await db().selectFrom("webhook_events").select("id").where("id", "in", ids).execute();
       assert.deepEqual(rows, [{ id: kept }]);
     });
 
-    it("ends with its endpoint, and for rows beyond 10,000 with the next clean-up", async () => {
+    it("ends with its endpoint, and for rows beyond 10,000 soon after", async () => {
       await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type, group_id, status)
         select ${webhookId} || n, ${team.team.id}, 'LIVE', ${webhookId}, 'evt', ${QUIET_EVENT}, 'done', 'SUCCEEDED'
         from generate_series(1, 10001) n`.execute(db());
       assert.equal((await client.delete(`/webhooks/${webhookId}`)).status, 200);
       assert.ok((await left(webhookId)).length <= 1);
       assertRefused(await page(), 404, "not_found");
-      await deleteExpiredDeliveries(team.em.fork(), 10_000);
+      await pruneLog(10_000);
       assert.deepEqual(await left(webhookId), []);
     });
 
@@ -361,7 +362,7 @@ describe("The delivery log", () => {
       for (let i = 0; i < 5; i++) await insertDelivery(team, webhookId, { status: "PENDING" });
       const marked = () =>
         db().selectFrom("deleted_webhooks").select("webhook_id").where("webhook_id", "=", webhookId).execute();
-      await cleanUp();
+      await pruneLog();
       assert.deepEqual(await left(webhookId), []);
       assert.equal((await marked()).length, 1, "another row may come");
       await db()
@@ -369,7 +370,7 @@ describe("The delivery log", () => {
         .set({ deleted_at: daysAgo(1) })
         .where("webhook_id", "=", webhookId)
         .execute();
-      await cleanUp();
+      await pruneLog();
       assert.deepEqual(await marked(), []);
     });
   });

@@ -21,6 +21,7 @@ import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, type TestTeam, uniqueEmail } from "../support/factories.ts";
 import { KINDS } from "../support/kinds.ts";
+import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import {
   type AnySender,
   idOf,
@@ -580,7 +581,11 @@ describe("Events of a send", () => {
             eventsWanted,
           },
           [{ item: mail, outcome: { outcome: "sent", reason: "accepted" } }],
-          { ladderSeconds: [1], windowSeconds: 1 },
+          {
+            ladderSeconds: [1],
+            windowSeconds: 1,
+            softBounces: SOFT_BOUNCE_POLICY,
+          },
         );
       assert.deepEqual(await settle(), { SENT: 1 });
       assert.deepEqual(

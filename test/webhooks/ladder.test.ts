@@ -237,6 +237,27 @@ describe("A delivery on the ladder", () => {
     assert.deepEqual([after?.status, after?.response_body], ["SUCCEEDED", "at last"]);
   }).timeout(90_000);
 
+  it("ends FAILED where its event is kept no more, and the others of its group are attempted", async () => {
+    receiver.behave = askToWait(600);
+    const team = await makeTeam();
+    const endpoint = await makeEndpoint(team, { url: `${receiver.origin}/pruned` });
+    await emitSome(team, 2);
+    const areWaiting = (log: Row[]) => log.length === 2 && log.every(({ status }) => status === "RETRYING");
+    const [pruned, kept] = await untilLog(team, endpoint.id, areWaiting);
+    for (const row of [pruned, kept]) await untilAtRest(temporal, row);
+    assert.ok(pruned && kept);
+    await sql`delete from webhook_events where id = ${pruned.event_id}`.execute(kysely(team.em));
+    receiver.behave = (_, response) => void response.writeHead(200).end();
+    for (const { id } of await groupsOf(team, endpoint.id)) {
+      await workflowOf(temporal, { group_id: id }).executeUpdate("retryNow");
+    }
+    const log = await untilOver(team, endpoint.id);
+    const last = (eventId: string) => log.findLast(({ event_id }) => event_id === eventId);
+    assert.equal(last(kept.event_id)?.status, "SUCCEEDED");
+    assert.equal(last(pruned.event_id)?.status, "FAILED");
+    assert.match(last(pruned.event_id)?.error_message ?? "", /event is kept no more/);
+  }).timeout(90_000);
+
   it("waits as long as a 429 or a 503 asks, an hour at most", async () => {
     const team = await makeTeam();
     receiver.behave = ({ path }, response) => {

@@ -5,6 +5,7 @@ import { sql } from "kysely";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { parse } from "yaml";
+import { Progress } from "../../config/progress.ts";
 import { OUTCOMES, type SendStatus } from "../../db/entities/send.ts";
 import { kysely, openDatabase } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
@@ -38,7 +39,7 @@ import { temporalClient } from "../support/temporal.ts";
 import { emitSome, insertDelivery, logOf, makeEndpoint, PUBLIC_URL, untilSettled } from "../support/webhooks.ts";
 
 const DEPLOY = `${import.meta.dirname}/../../deploy`;
-const NEVER_KEPT = { sends: 0, webhooks: 0, credits: 0 };
+const NEVER_KEPT = { sends: 0, webhooks: 0, credits: 0, counts: 0 };
 const log = pino({ level: "silent" });
 
 interface Sample {
@@ -307,7 +308,7 @@ describe("Metrics of the API and of the worker pools", () => {
 describe("Metrics from Postgres", () => {
   async function registryOver(kept = NEVER_KEPT): Promise<Registry> {
     const registry = new Registry();
-    addDatabaseMetrics(registry, { orm: (await backdoor()).orm, log }, kept);
+    addDatabaseMetrics(registry, { orm: (await backdoor()).orm, log, env: (await stack()).env }, kept);
     return registry;
   }
 
@@ -363,6 +364,11 @@ describe("Metrics from Postgres", () => {
         db,
       );
       assert.equal(await needing("several_accounts"), several + 1, "no label holds an id");
+      const open = (await gauge(registry, "mailkeel_ended_sends_open_recipients")) ?? Number.NaN;
+      await sql`update sends set status = 'SENT' where id = ${sendId}`.execute(db);
+      assert.equal(await gauge(registry, "mailkeel_ended_sends_open_recipients"), open + 1);
+      await sql`update send_recipients set state = 'EXPIRED', retry_at = null where send_id = ${sendId}`.execute(db);
+      assert.equal(await gauge(registry, "mailkeel_ended_sends_open_recipients"), open);
     } finally {
       await sql`delete from send_recipients where send_id = ${sendId}`.execute(db);
       await sql`delete from sends where id = ${sendId}`.execute(db);
@@ -531,7 +537,7 @@ describe("Metrics from Postgres", () => {
   it("are read from Postgres once and then kept for later scrapes", async () => {
     const { team, em } = await makeTeam();
     await transaction(em, (tx) => grantCredits(tx, { teamId: team.id, environment: "LIVE" }, 1, unique("grant")));
-    const registry = await registryOver({ sends: 60_000, webhooks: 60_000, credits: 60_000 });
+    const registry = await registryOver({ sends: 60_000, webhooks: 60_000, counts: 60_000, credits: 60_000 });
     const first = await gauge(registry, "mailkeel_credit_mismatches");
     const db = kysely(em);
     await sql`update credit_balances set available = 2 where team_id = ${team.id}`.execute(db);
@@ -546,9 +552,10 @@ describe("Metrics from Postgres", () => {
     const orm = await openDatabase("postgres://127.0.0.1:1/none", { poolMax: 1 });
     try {
       const { registry } = createMetrics("maintenance", () => true);
-      addDatabaseMetrics(registry, { orm, log }, NEVER_KEPT);
+      addDatabaseMetrics(registry, { orm, log, env: (await stack()).env }, NEVER_KEPT);
       assert.equal(await gauge(registry, "mailkeel_credit_mismatches"), undefined);
       assert.equal(await gauge(registry, "mailkeel_queue_age_seconds"), undefined);
+      assert.equal(await gauge(registry, "mailkeel_retention_overdue_seconds"), undefined);
       assert.equal(await gauge(registry, "mailkeel_sends", { status: "SENT" }), undefined);
       assert.equal(await gauge(registry, "mailkeel_webhook_outbox_age_seconds"), undefined);
       assert.equal(await gauge(registry, "mailkeel_webhook_groups", { phase: "FIRST" }), undefined);
@@ -567,7 +574,15 @@ describe("Metrics from Postgres", () => {
     let failures = 0;
     const { env } = await stack();
     const { registry } = createMetrics("webhooks", () => true);
-    const deps = { env, orm, log, vault: openVault(env), workerId: "test", stopping: stop.signal };
+    const deps = {
+      env,
+      orm,
+      log,
+      vault: openVault(env),
+      workerId: "test",
+      progress: new Progress(),
+      stopping: stop.signal,
+    };
     const counters = { countMails: () => {}, countAttempts: () => {}, countRelayFailure: () => failures++ };
     const running = startWebhooks({ ...deps, ...counters }, registry);
     const { client, close } = await temporalClient();

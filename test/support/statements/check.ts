@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
-import type { EntityManager } from "../../../db/orm.ts";
+import { CompiledQuery } from "kysely";
+import { type EntityManager, kysely } from "../../../db/orm.ts";
 import { EXCEPTIONS } from "./exceptions.ts";
 import type { Recorded } from "./recorded.ts";
 import { type Columns, unscopedTables } from "./scope.ts";
@@ -38,6 +39,44 @@ const isException = (statement: string, { program, from: [file = ""] }: Recorded
       exception.tables.includes(table) &&
       (exception.statement?.test(statement) ?? true),
   );
+
+/**
+ * Looks at all statements that the processes of the stack prepared so far, in a copy of the schema to which a column is added
+ * everywhere. A connection that has prepared a statement whose result changes then, such as a `select *`, fails each further run
+ * with "cached plan must not change result type": the first migration would break every process that is running.
+ * @returns those whose result changes, or that cannot be prepared
+ */
+export async function findChanging(folder: string, em: EntityManager): Promise<string[]> {
+  const texts = readStatements(folder).flatMap(({ text, prepared }) =>
+    prepared && READS_OR_WRITES.test(simplified(text)) ? [text] : [],
+  );
+  const statements = [...new Set(texts)];
+  const tx = em.fork();
+  const run = <Row>(text: string) => kysely(tx).executeQuery(CompiledQuery.raw(text) as CompiledQuery<Row>);
+  const readResults = async () => {
+    for (const [i, text] of statements.entries()) await run(`prepare checked_${i} as ${text}`);
+    const { rows } = await run<{ i: number; columns: number }>(
+      `select substring(name from 'checked_(.*)')::int as i, cardinality(result_types) as columns
+       from pg_prepared_statements where name like 'checked\\_%'`,
+    );
+    await run("deallocate all");
+    return new Map(rows.map(({ i, columns }) => [i, columns]));
+  };
+  await tx.begin();
+  try {
+    const { rows: tables } = await run<{ name: string }>(
+      "select quote_ident(relname) as name from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace",
+    );
+    // Temporary tables hide those of the schema, and nobody waits for their locks.
+    for (const { name } of tables) await run(`create temporary table ${name} (like public.${name} including all)`);
+    const before = await readResults();
+    for (const { name } of tables) await run(`alter table pg_temp.${name} add column added_by_a_migration text`);
+    const after = await readResults();
+    return statements.filter((_text, i) => before.get(i) !== after.get(i)).map(simplified);
+  } finally {
+    await tx.rollback();
+  }
+}
 
 /**
  * Looks at all statements that the processes of the stack ran so far.

@@ -134,11 +134,25 @@ export const EXCEPTIONS: readonly Exception[] = [
     tables: ["analytics_changes", "analytics_days"],
   },
   {
-    reason: "Clean-up deletes what is too old, of all tenants.",
+    reason: "Retention deletes what is too old, of all tenants.",
     program: "workers",
-    file: /^workers\/maintenance\.ts$/,
+    file: /^domain\/retention\/expired\.ts$/,
     tables: ["idempotency_records", "send_previews", "confirmation_mails"],
     statement: /^delete from (\w+) where ctid = any\(array\( select ctid from \1 where /,
+  },
+  {
+    reason:
+      "Retention takes the sends of all tenants whose time has passed; their ids lead to the rows of their mails.",
+    program: "workers",
+    file: /^domain\/retention\/(?:ledgers|credit-entries)\.ts$/,
+    tables: ["sends", "mail_reports", "engagements", "credit_entries"],
+  },
+  {
+    reason: "Retention makes way for the sends of all tenants.",
+    program: "workers",
+    file: /^activities\/retention\.ts$/,
+    tables: ["sends"],
+    statement: /^select exists /,
   },
   {
     reason: "Accounts whose check is due are looked for in all tenants; each row carries its tenant along.",
@@ -148,10 +162,10 @@ export const EXCEPTIONS: readonly Exception[] = [
     statement: /update account_checks c set next_at/,
   },
   {
-    reason: "The reconciler and the metrics look at the sends and credits of all tenants.",
+    reason: "The reconciler and the metrics look at the sends, credits and remembered answers of all tenants.",
     program: "workers",
-    file: /^(?:activities\/reconcile|domain\/sends\/(?:overview|standstill)|domain\/credits)\.ts$/,
-    tables: ["sends", "email_accounts", "credit_balances", "credit_entries"],
+    file: /^(?:activities\/reconcile|domain\/sends\/(?:overview|standstill)|domain\/credits|domain\/retention\/overdue)\.ts$/,
+    tables: ["sends", "email_accounts", "credit_balances", "credit_entries", "idempotency_records"],
     statement: /^(?:select|with) /,
   },
 ];

@@ -21,8 +21,8 @@ if (folder !== undefined && isMainThread) {
   const seen = new Set<string>();
   const query: (this: unknown, ...args: unknown[]) => unknown = Client.prototype.query;
 
-  const record = (text: string) => {
-    const key = text.replace(PLACEHOLDERS, "$");
+  const record = (text: string, prepared: boolean) => {
+    const key = `${prepared} ${text.replace(PLACEHOLDERS, "$")}`;
     if (seen.has(key)) return;
     seen.add(key);
     const limit = Error.stackTraceLimit;
@@ -38,6 +38,7 @@ if (folder !== undefined && isMainThread) {
     const line: Recorded = {
       program: programOf(process.argv[1]),
       text,
+      prepared,
       from: [...new Set(own)],
       persists: frames.some((at) => /ChangeSetPersister/.test(at)),
     };
@@ -46,8 +47,8 @@ if (folder !== undefined && isMainThread) {
 
   const recorded: typeof query = function (this: unknown, ...args) {
     const [first] = args;
-    const text = typeof first === "string" ? first : (first as { text?: unknown } | undefined)?.text;
-    if (typeof text === "string") record(text);
+    const { text, name } = typeof first === "string" ? { text: first } : (first as { text?: unknown; name?: unknown });
+    if (typeof text === "string") record(text, name !== undefined);
     return query.apply(this, args);
   };
   Object.assign(Client.prototype, { query: recorded });

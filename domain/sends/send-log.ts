@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
-import type { SendStatus } from "../db/entities/send.ts";
+import type { SendStatus } from "../../db/entities/send.ts";
 
 /** A change of a send's status. */
-interface SendMove {
+export interface SendMove {
   sendId: string;
   /** Where the process knows it. */
   teamId?: string;
@@ -11,6 +11,8 @@ interface SendMove {
   status: SendStatus;
   /** The failures that paused it, as codes. */
   reason?: string | null;
+  /** The team's complaint rate, a fraction of the delivered mail, if that paused it. */
+  complaintRate?: number;
 }
 
 /** Logs a change of a send's status in a line of its own. */

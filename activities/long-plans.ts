@@ -1,0 +1,28 @@
+import { ApplicationFailure } from "@temporalio/common";
+
+/** Long plans that a process resolves at once: each holds a connection and keeps a core of Postgres busy. */
+const AT_ONCE = 3;
+/** How soon a plan that found no place asks again. */
+const ASK_AGAIN = "1 second";
+
+/**
+ * The places of a process for plans that take long to resolve, one for a team at most: a team that asks for many of them
+ * must not take the connections of others.
+ */
+export class LongPlans {
+  readonly #teams = new Set<string>();
+
+  /** @throws {ApplicationFailure} when there is no place: Temporal tries the activity again soon */
+  async run<T>(teamId: string, work: () => Promise<T>): Promise<T> {
+    if (this.#teams.has(teamId) || this.#teams.size >= AT_ONCE) {
+      const type = "places_taken";
+      throw ApplicationFailure.create({ message: type, type, nextRetryDelay: ASK_AGAIN });
+    }
+    this.#teams.add(teamId);
+    try {
+      return await work();
+    } finally {
+      this.#teams.delete(teamId);
+    }
+  }
+}

@@ -1,0 +1,126 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Context } from "@temporalio/activity";
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../db/orm.ts";
+import { transaction } from "../db/transaction.ts";
+import type { PrunedBatch, Pruning, RetentionSettings } from "../domain/retention/pruning.ts";
+import { PRUNINGS } from "../domain/retention/rules.ts";
+import type { ActivityDeps } from "./deps.ts";
+import { whileBeating } from "./heartbeat.ts";
+
+/** Most rows of one batch. */
+const MOST_ROWS = 10_000;
+const LEAST_ROWS = 100;
+/** Rows of the first batch, whose time is not known yet. */
+const FIRST_ROWS = 1_000;
+/** How long a batch should take: so long may another statement wait for a row that the batch holds. */
+const BATCH_MS = 200;
+/** How long a batch waits for a row that another statement holds; then its turn ends. */
+const LOCK_WAIT_MS = 500;
+/** The time after which Postgres ends a batch that turns out slow. The next run begins with a small one. */
+const STATEMENT_MS = 10_000;
+/** The part of the time in which a run is in the database; the rest it pauses. */
+const SHARE = 0.25;
+/** The same while a send mails. */
+const SHARE_BESIDE_SENDS = 0.05;
+/** After this time a run ends, and the schedule starts the next one: so that its history and the UI show what it did. */
+const RUN_MS = 5 * 60_000;
+
+/** What a run did. */
+export interface Pruned {
+  /** Rows that it deleted or shortened. */
+  rows: number;
+  /** Batches that failed; the next run tries them again. */
+  failed: number;
+  /** It ended with rows left. */
+  more: boolean;
+}
+
+export interface RetentionActivities {
+  /** Deletes or shortens rows whose time has passed. */
+  pruneExpired(): Promise<Pruned>;
+}
+
+export type PruneDeps = Pick<ActivityDeps, "orm" | "log" | "stopping"> & { env: RetentionSettings };
+
+export const createRetentionActivities = (deps: PruneDeps): RetentionActivities => ({
+  pruneExpired: () => {
+    const { cancellationSignal } = Context.current();
+    const stopping = AbortSignal.any([deps.stopping, cancellationSignal]);
+    return whileBeating(() => pruneExpired({ ...deps, stopping }));
+  },
+});
+
+interface PruneOptions {
+  prunings?: readonly Pruning[];
+  /** Rows of a batch at most. */
+  mostRows?: number;
+  /** Ends the run after this time. */
+  runMs?: number;
+}
+
+/**
+ * Prunes everything that is due, in batches, each a transaction of its own. All kinds take turns, so that a large ledger does
+ * not delay the others. Pauses between two batches, for longer while a send mails. A batch that fails does not keep the
+ * others from their turns.
+ */
+export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}): Promise<Pruned> {
+  const { orm, log, env, stopping } = deps;
+  const { prunings = PRUNINGS, mostRows = MOST_ROWS, runMs = RUN_MS } = options;
+  const result: Pruned = { rows: 0, failed: 0, more: false };
+  const until = performance.now() + runMs;
+  const rowsOf = new Map<Pruning, number>();
+  let due = prunings;
+  while (due.length > 0) {
+    const left: Pruning[] = [];
+    for (const pruning of due) {
+      if (stopping.aborted || performance.now() > until) return { ...result, more: true };
+      const rows = Math.min(rowsOf.get(pruning) ?? FIRST_ROWS, mostRows);
+      const begunAt = performance.now();
+      try {
+        const batch = await pruneBatch(orm.em.fork(), pruning, rows, env);
+        result.rows += batch.rows;
+        if (batch.more) left.push(pruning);
+        const tookMs = performance.now() - begunAt;
+        rowsOf.set(pruning, nextRows(rows, batch.rows, tookMs));
+        if (batch.more || batch.rows > 0) await pause(orm.em.fork(), tookMs, stopping);
+      } catch (error) {
+        result.failed++;
+        log.warn({ pruning: pruning.name, err: error }, "old rows could not be pruned; tried again later");
+      }
+    }
+    due = left;
+  }
+  return result;
+}
+
+function pruneBatch(
+  em: EntityManager,
+  pruning: Pruning,
+  rows: number,
+  settings: RetentionSettings,
+): Promise<PrunedBatch> {
+  return transaction(em, async (tx) => {
+    await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true),
+      set_config('statement_timeout', ${`${STATEMENT_MS}ms`}, true)`.execute(kysely(tx));
+    return pruning.prune(tx, rows, settings);
+  });
+}
+
+/** Rows of the next batch: as many as take `BATCH_MS`, and at most twice as many as before. */
+function nextRows(limit: number, pruned: number, tookMs: number): number {
+  if (pruned < limit && tookMs < BATCH_MS) return limit;
+  const inTime = Math.round((limit * BATCH_MS) / Math.max(tookMs, 1));
+  return Math.max(LEAST_ROWS, Math.min(inTime, limit * 2, MOST_ROWS));
+}
+
+/** How long a run pauses after a batch that took so long. */
+export const pauseMs = (tookMs: number, { beside }: { beside: "sends" | "nothing" }): number =>
+  tookMs * (1 / (beside === "sends" ? SHARE_BESIDE_SENDS : SHARE) - 1);
+
+async function pause(em: EntityManager, tookMs: number, stopping: AbortSignal): Promise<void> {
+  const { rows } = await sql<{ mails: boolean }>`
+    select exists (select from sends where status = 'SENDING') as mails`.execute(kysely(em));
+  const waitMs = pauseMs(tookMs, { beside: rows[0]?.mails ? "sends" : "nothing" });
+  await delay(waitMs, undefined, { signal: stopping }).catch(() => undefined);
+}

@@ -1,0 +1,179 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { sql } from "kysely";
+import { pauseMs } from "../../activities/retention.ts";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { grantCredits, listCreditEntries } from "../../domain/credits.ts";
+import { newId } from "../../domain/ids.ts";
+import { creditEntries } from "../../domain/retention/credit-entries.ts";
+import { RETENTION } from "../../domain/retention/rules.ts";
+import { RETENTION_ID } from "../../workflows/ids.ts";
+import { eventually } from "../support/eventually.ts";
+import { backdoor, makeTeam, type TestTeam, unique } from "../support/factories.ts";
+import { prune } from "../support/retention.ts";
+import { credits } from "../support/sending.ts";
+import { recordSend } from "../support/sends.ts";
+import { temporalClient } from "../support/temporal.ts";
+
+const execute = async <Row>(text: string): Promise<Row[]> => (await backdoor()).orm.em.fork().execute(text);
+
+describe("Retention", () => {
+  it("has a rule for every table, which docs/operations.md states", async () => {
+    const tables = await execute<{ name: string }>(
+      "select table_name as name from information_schema.tables where table_schema = 'public' and table_name <> 'mikro_orm_migrations' order by 1",
+    );
+    assert.deepEqual(Object.keys(RETENTION).sort(), tables.map(({ name }) => name).sort());
+    const text = readFileSync(`${import.meta.dirname}/../../docs/operations.md`, "utf8");
+    const [, table = ""] = text.split("\n| table | kept |");
+    const [lines = ""] = table.split("\n\n");
+    const stated = [...lines.matchAll(/^\| `(\w+)` \| (.*) \|$/gm)].map(([, name = "", kept = ""]) => [name, kept]);
+    assert.deepEqual(
+      stated,
+      Object.entries(RETENTION).map(([name, { kept }]) => [name, kept]),
+    );
+  });
+
+  it("has autovacuum visit queues after a number of dead rows, and logs after a small share", async () => {
+    const options = await execute<{ name: string; threshold: string; scale: string }>(
+      `select c.relname as name, split_part(t.option, '=', 2) as threshold, split_part(s.option, '=', 2) as scale
+       from pg_class c join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'public'
+       cross join lateral unnest(c.reloptions) t (option) cross join lateral unnest(c.reloptions) s (option)
+       where t.option like 'autovacuum_vacuum_threshold=%' and s.option like 'autovacuum_vacuum_scale_factor=%'`,
+    );
+    const set = options.map(({ name, threshold, scale }) => [
+      name,
+      threshold === "5000" && scale === "0" ? "queue" : "log",
+    ]);
+    const rules: [string, { vacuuming?: string }][] = Object.entries(RETENTION);
+    const due = rules.flatMap(([name, { vacuuming }]) => (vacuuming ? [[name, vacuuming]] : []));
+    assert.deepEqual(set.sort(), due.sort());
+  });
+
+  it("leaves the database to sends: it pauses for most of the time, and for longer while one mails", () => {
+    assert.ok(pauseMs(100, { beside: "nothing" }) >= 100);
+    assert.ok(pauseMs(100, { beside: "sends" }) >= 4 * pauseMs(100, { beside: "nothing" }));
+  });
+
+  it("is run by its schedule, with counts alone in its history", async () => {
+    const { client, close } = await temporalClient();
+    try {
+      const jti = unique("jti");
+      const em = (await backdoor()).orm.em.fork();
+      await sql`insert into revoked_tokens (jti, expires_at) values (${jti}, now() - interval '2 days')`.execute(
+        kysely(em),
+      );
+      await eventually(
+        async () => {
+          await client.schedule.getHandle(RETENTION_ID).trigger();
+          return (await execute(`select from revoked_tokens where jti = '${jti}'`)).length === 0;
+        },
+        { withinMs: 20_000, everyMs: 500, what: "the deletion" },
+      );
+      const { recentActions } = (await client.schedule.getHandle(RETENTION_ID).describe()).info;
+      const run = recentActions.at(-1)?.action.workflow;
+      assert.ok(run);
+      const result = await client.workflow.getHandle(run.workflowId, run.firstExecutionRunId).result();
+      assert.deepEqual(Object.keys(result).sort(), ["failed", "more", "rows"]);
+    } finally {
+      await close();
+    }
+  });
+
+  describe("of single tables", () => {
+    let team: TestTeam;
+    before(async () => {
+      team = await makeTeam();
+    });
+    const tenant = () => ({ team_id: team.team.id, environment: "LIVE" as const });
+    const db = () => kysely(team.em.fork());
+    const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000);
+
+    it("keeps used previews for a month and others for two days, and bulk replays for three months", async () => {
+      const made = async (expired: number, used: boolean) => {
+        const id = newId("send");
+        await sql`insert into send_previews (id, team_id, environment, resource_type, resource_id, api_key_id, plan_digest, total,
+            ineligible, suppressed, eligible, credits_required, cap_limit, cap_used_today, from_addresses, account_addresses,
+            complaint_rate, expires_at, used_at)
+          values (${id}, ${team.team.id}, 'LIVE', 'newsletter', 'nl_x', 'key_x', '', 1, 0, 0, 1, 1, 1, 0, '{}', '{}', 0,
+            ${daysAgo(expired)}, ${used ? daysAgo(expired) : null})`.execute(db());
+        return id;
+      };
+      const previews = [await made(31, true), await made(3, false), await made(29, true), await made(1, false)];
+      const replays = [newId("replay"), newId("replay"), newId("replay")];
+      for (const [i, completed_at] of [daysAgo(91), daysAgo(89), null].entries()) {
+        const filter = { statuses: [], since: daysAgo(95), until: daysAgo(94), per_second: 1, total: 0 };
+        await db()
+          .insertInto("webhook_replays")
+          .values({ id: replays[i] ?? "", ...filter, started_at: daysAgo(94), completed_at })
+          .execute();
+      }
+      await prune();
+      const left = await db()
+        .selectFrom("send_previews")
+        .select("id")
+        .where("id", "in", previews)
+        .orderBy("id")
+        .execute();
+      assert.deepEqual(
+        left.map(({ id }) => id),
+        previews.slice(2),
+      );
+      const leftReplays = await db()
+        .selectFrom("webhook_replays")
+        .select("id")
+        .where("id", "in", replays)
+        .orderBy("id")
+        .execute();
+      assert.deepEqual(
+        leftReplays.map(({ id }) => id),
+        replays.slice(1),
+      );
+      // The reconciler would continue it.
+      await db().deleteFrom("webhook_replays").where("id", "in", replays).execute();
+    });
+
+    it("adds up the credit entries of settled sends per month: balances and grants stay", async () => {
+      const settled = [];
+      for (let i = 0; i < 3; i++) {
+        settled.push(await recordSend(team.em, { teamId: team.team.id, environment: "LIVE" }, "nl_x", 10));
+      }
+      const open = await recordSend(team.em, { teamId: team.team.id, environment: "LIVE" }, "nl_x", 10);
+      const month = new Date(Date.UTC(new Date().getUTCFullYear() - 3, 4, 10));
+      const enter = (kind: "GRANT" | "RESERVE" | "CONSUME" | "RELEASE", amount: number, send_id: string | null) =>
+        db()
+          .insertInto("credit_entries")
+          .values({ id: newId("creditEntry"), ...tenant(), kind, amount, send_id, cause: "c", created_at: month })
+          .execute();
+      await transaction(team.em, (tx) => grantCredits(tx, { teamId: team.team.id, environment: "LIVE" }, 100, "first"));
+      const before = await credits(team);
+      await enter("GRANT", 50, null);
+      for (const sendId of settled) {
+        await enter("RESERVE", 10, sendId);
+        await enter("CONSUME", 7, sendId);
+        await enter("RELEASE", 3, sendId);
+      }
+      await enter("RESERVE", 10, open);
+      await db()
+        .updateTable("credit_balances")
+        .set({ available: before.available + 50 - 21 - 10, reserved: before.reserved + 10 })
+        .where("team_id", "=", team.team.id)
+        .execute();
+      await db().updateTable("sends").set({ settled_at: null }).where("id", "=", open).execute();
+      const balance = await credits(team);
+      assert.equal(balance.mismatch, false);
+      for (let batch = 0; batch < 2; batch++) await prune({}, { prunings: [creditEntries], mostRows: 4 });
+      assert.deepEqual(await credits(team), balance);
+      const entries = await listCreditEntries(team.em, { teamId: team.team.id, environment: "LIVE" }, { limit: 100 });
+      const old = entries.filter(({ at }) => at.startsWith(`${month.getUTCFullYear()}`));
+      assert.deepEqual(old.map(({ kind, amount, sendId, cause }) => [kind, amount, sendId, cause]).sort(), [
+        ["CONSUME", 21, null, "rolled_up"],
+        ["GRANT", 50, null, "c"],
+        ["RELEASE", 9, null, "rolled_up"],
+        ["RESERVE", 10, open, "c"],
+        ["RESERVE", 30, null, "rolled_up"],
+      ]);
+      await db().deleteFrom("sends").where("id", "=", open).execute();
+    });
+  });
+});

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { appRouter } from "../../api/router.ts";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { grantCredits } from "../../domain/credits.ts";
+import { claimKey, releaseKey } from "../../domain/idempotency.ts";
+import { confirmSend } from "../../domain/sends/confirm.ts";
+import { previewIdOf } from "../../domain/sends/token.ts";
+import { api } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
+import { backdoor, unique } from "../support/factories.ts";
+import { openRecordingOrm } from "../support/recording.ts";
+import {
+  anotherNewsletter,
+  confirm,
+  credits,
+  freshKey,
+  ledgerStates,
+  makeSender,
+  preview,
+  resourceOf,
+  type Sender,
+  setTomorrow,
+  tokenOf,
+  untilStatus,
+} from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
+
+/** Inserts into a table that wait until the test lets them go. */
+interface HeldInserts {
+  /** How many inserts have waited so far, also in transactions that were rolled back. */
+  begun(): Promise<number>;
+  release(): Promise<void>;
+}
+
+/**
+ * Holds inserts of some rows, so that the statement takes as long as a test wants: as long as one of very many rows.
+ * @param rows a condition on `new`
+ */
+async function whileInsertsAreHeld(
+  table: "send_previews" | "send_recipients",
+  rows: string,
+  work: (held: HeldInserts) => Promise<void>,
+): Promise<void> {
+  const { orm } = await backdoor();
+  const name = unique("hold").replace("-", "_");
+  const run = (statement: string) => orm.em.fork().execute(statement);
+  const lock = `hashtextextended('${name}', 0)`;
+  await run(`create sequence ${name}`);
+  await run(`create function ${name}() returns trigger language plpgsql security definer as $$ begin
+    perform nextval('public.${name}'); perform pg_advisory_xact_lock_shared(${lock}); return new; end $$`);
+  await run(`create trigger ${name} before insert on ${table} for each row when (${rows}) execute function ${name}()`);
+  const holder = orm.em.fork();
+  await holder.begin();
+  await holder.execute(`select pg_advisory_xact_lock(${lock})`);
+  try {
+    await work({
+      begun: async () => {
+        const [row] = await orm.em
+          .fork()
+          .execute<{ begun: string }[]>(`select case when is_called then last_value else 0 end as begun from ${name}`);
+        return Number(row?.begun);
+      },
+      release: () => holder.rollback(),
+    });
+  } finally {
+    if (holder.isInTransaction()) await holder.rollback();
+    await run(`drop trigger ${name} on ${table}; drop function ${name}(); drop sequence ${name}`);
+  }
+}
+
+describe("A plan that takes longer than the API waits", () => {
+  let impatient: TestApp;
+
+  before(async () => {
+    impatient = await serveRoutes(appRouter, { changes: { PREVIEW_WAIT_MS: 500, CONFIRM_WAIT_MS: 500 } });
+  });
+  after(() => impatient.close());
+
+  const through = (sender: Sender): Sender => ({ ...sender, client: api(sender.keys.live, impatient.base) });
+  const code = ({ body }: Awaited<ReturnType<typeof confirm>>) => body?.error?.code;
+
+  it("arms the send once, and its key answers request_in_flight until then", async () => {
+    const sender = await makeSender({ recipients: 3, credits: 10 });
+    const token = await tokenOf(sender);
+    const key = freshKey();
+    await whileInsertsAreHeld("send_recipients", `new.email = 'person0@${sender.audience}'`, async (held) => {
+      const late = await confirm(through(sender), token, key);
+      assert.equal(late.status, 503, late.text);
+      assert.ok(Number(late.headers.get("retry-after")) > 0);
+      assert.match(late.body.error.message, /same Idempotency-Key/);
+      await eventually(async () => (await held.begun()) === 1, { what: "the copy of the recipients" });
+
+      const claim = await kysely(sender.em)
+        .selectFrom("idempotency_records")
+        .select(["key_hash as keyHash", "attempt"])
+        .where("team_id", "=", sender.team.id)
+        .where("status", "is", null)
+        .executeTakeFirstOrThrow();
+      const handle = { ...claim, teamId: sender.team.id, environment: "LIVE" as const, requestId: "req_x" };
+      // It does not wait for the confirm, and lets no other request take the key over.
+      assert.equal(await releaseKey(sender.em, handle, { to: "same", attempt: "same" }), false);
+      for (const again of [sender, through(sender)]) {
+        const answer = await confirm(again, token, key);
+        assert.deepEqual([answer.status, code(answer)], [409, "request_in_flight"], answer.text);
+      }
+
+      await held.release();
+      const armed = await eventually(
+        async () => {
+          const answer = await confirm(sender, token, key);
+          return code(answer) === "request_in_flight" ? undefined : answer;
+        },
+        { what: "the answer" },
+      );
+      assert.equal(armed?.status, 202, armed?.text);
+      assert.equal(armed?.headers.get("idempotent-replayed"), "true");
+      assert.equal(await held.begun(), 1, "the transaction was not repeated");
+    });
+    await untilStatus(sender, ["SENT"]);
+    assert.deepEqual(await ledgerStates(sender), { SENT: 3 });
+    assert.deepEqual(await credits(sender), { available: 7, reserved: 0, mismatch: false });
+  });
+
+  it("is resolved twice at most, however often the team's balance changes meanwhile", async () => {
+    const sender = await makeSender({ recipients: 3, credits: 10 });
+    await setTomorrow(sender);
+    const previewId = previewIdOf(await tokenOf(sender)) ?? assert.fail("the token names no preview");
+    const tenant = { teamId: sender.team.id, environment: "LIVE" } as const;
+    const claim = await claimKey(sender.em, { tenant, keyHash: unique("k"), fingerprint: "f", requestId: "req_x" });
+    assert.ok(claim.outcome === "claimed");
+    const { orm, statements } = await openRecordingOrm((await stack()).env.DATABASE_URL, 1);
+    const holder = sender.em.fork();
+    try {
+      await holder.begin();
+      await holder.execute("lock table suppressions in access exclusive mode");
+      const request = { ...tenant, previewId, resource: resourceOf(sender), apiKeyId: sender.liveKey.record.id };
+      const armed = confirmSend(orm.em.fork(), { ...request, idempotency: claim.handle }, 60_000);
+      await eventually(() => statements.some(({ text }) => text.includes("bit_xor")), { what: "the count" });
+      await transaction(sender.em, (tx) => grantCredits(tx, tenant, 5, unique("grant")));
+      await holder.rollback();
+      await armed;
+      const steps = statements.flatMap(
+        ({ text }) =>
+          /credit_balances.*for update|bit_xor|insert into send_recipients/s.exec(text)?.[0].slice(0, 7) ?? [],
+      );
+      assert.deepEqual(steps, ["bit_xor", "credit_", "credit_", "bit_xor", "credit_", "insert "]);
+    } finally {
+      if (holder.isInTransaction()) await holder.rollback();
+      await orm.close(true);
+    }
+    assert.deepEqual(await credits(sender), { available: 12, reserved: 3, mismatch: false });
+  });
+
+  it("is previewed once by an activity, one of a team at a time, and a retry under its key finds the preview", async () => {
+    const sender = await makeSender({ recipients: 3 });
+    const other = await anotherNewsletter(sender);
+    const [key, otherKey] = [freshKey(), freshKey()];
+    await whileInsertsAreHeld("send_previews", `new.team_id = '${sender.team.id}'`, async (held) => {
+      const late = await Promise.all([preview(through(sender), key), preview(through(other), otherKey)]);
+      assert.deepEqual(
+        late.map(({ status }) => status),
+        [503, 503],
+      );
+      // Two in the tasks of their workflows, and one by an activity; the other one has no place.
+      await eventually(async () => (await held.begun()) === 3, { what: "the activity" });
+      const again = await preview(through(sender), key);
+      assert.equal(again.status, 503, again.text);
+      await held.release();
+      const made = await eventually(
+        async () => {
+          const answer = await preview(sender, key);
+          return answer.status === 200 ? answer : undefined;
+        },
+        { what: "the preview" },
+      );
+      const madeOther = await eventually(async () => (await preview(other, otherKey)).status === 200, {
+        what: "the other preview",
+      });
+      assert.ok(madeOther);
+      assert.equal(await held.begun(), 4, "each was resolved once by an activity");
+      assert.ok(made);
+      const armed = await confirm(sender, made.body.data.confirmation.token);
+      assert.equal(armed.status, 202, armed.text);
+    });
+    await untilStatus(sender, ["SENT"]);
+  });
+});

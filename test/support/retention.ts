@@ -1,0 +1,25 @@
+import { pino } from "pino";
+import { type Pruned, pruneExpired } from "../../activities/retention.ts";
+import type { RetentionSettings } from "../../domain/retention/pruning.ts";
+import { backdoor } from "./factories.ts";
+import { stack } from "./stack.ts";
+
+/**
+ * Prunes in this process what the schedule would prune.
+ * @param settings those of the stack unless given. The stack prunes too: a test that looks at rows between two batches needs
+ *   shorter times than the stack's, so that these rows are its own
+ */
+export async function prune(
+  settings: Partial<RetentionSettings> = {},
+  {
+    stopping = new AbortController().signal,
+    ...options
+  }: Parameters<typeof pruneExpired>[1] & {
+    stopping?: AbortSignal;
+  } = {},
+): Promise<Pruned> {
+  const { env } = await stack();
+  const { orm } = await backdoor();
+  const log = pino({ level: "silent" });
+  return pruneExpired({ orm, log, stopping, env: { ...env, ...settings } }, options);
+}

@@ -1,0 +1,22 @@
+import { type DestinationStream, pino } from "pino";
+import { createSendActivities, type SendActivities } from "../../activities/sends.ts";
+import { Progress } from "../../config/progress.ts";
+import { type MikroORM, openDatabase } from "../../db/orm.ts";
+import type { Vault } from "../../domain/crypto.ts";
+import { stack } from "./stack.ts";
+
+/** The activities of a send's workflow, in the test's process, with a database connection to close. */
+export async function openSendSteps(
+  vault: Vault,
+  lines: DestinationStream = { write: () => {} },
+): Promise<{ steps: SendActivities; orm: MikroORM }> {
+  const { env } = await stack();
+  const orm = await openDatabase(env.DATABASE_URL, { poolMax: 2 });
+  const log = pino({ base: null, timestamp: false }, lines);
+  const steps = createSendActivities({
+    ...{ env, orm, vault, log, workerId: "test", progress: new Progress() },
+    ...{ stopping: new AbortController().signal, countMails: () => {} },
+    ...{ countAttempts: () => {}, countRelayFailure: () => {} },
+  });
+  return { steps, orm };
+}

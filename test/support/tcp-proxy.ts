@@ -1,0 +1,68 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+
+/** A server on TCP. */
+export interface Target {
+  host: string;
+  port: number;
+}
+
+/** A way to a server of a test's own, which counts the connections that come along it. */
+export interface TcpProxy extends Target {
+  /** Connections that are open now. */
+  readonly open: number;
+  /** How many connections were open at the same time at most. */
+  readonly most: number;
+  /** Lets the held connections through. */
+  release(): void;
+  /** Passes nothing on any more and closes nothing, as a network that is gone: connections that are open get no answer. */
+  silence(): void;
+  /** Lets new connections through again; those that were silenced stay silent. */
+  heal(): void;
+  close(): void;
+}
+
+/** @param held connections are taken, and get no answer until `release` */
+export async function startTcpProxy({ host, port }: Target, { held = false } = {}): Promise<TcpProxy> {
+  const open = new Map<Socket, Socket>();
+  const gate = Promise.withResolvers<void>();
+  if (!held) gate.resolve();
+  let most = 0;
+  let isSilent = false;
+  const server = createServer((client) => {
+    const target = connect(port, host);
+    open.set(client, target);
+    most = Math.max(most, open.size);
+    client.on("error", () => target.destroy()).on("close", () => open.delete(client) && target.destroy());
+    target.on("error", () => client.destroy()).on("close", () => client.destroy());
+    if (isSilent) return;
+    client.pipe(target);
+    void gate.promise.then(() => target.pipe(client));
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  return {
+    host: "127.0.0.1",
+    port: (server.address() as AddressInfo).port,
+    get open() {
+      return open.size;
+    },
+    get most() {
+      return most;
+    },
+    release: () => gate.resolve(),
+    silence: () => {
+      isSilent = true;
+      for (const [client, target] of open) {
+        client.unpipe(target);
+        target.unpipe(client);
+      }
+    },
+    heal: () => {
+      isSilent = false;
+    },
+    close: () => {
+      server.close();
+      for (const client of open.keys()) client.destroy();
+    },
+  };
+}
