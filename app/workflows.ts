@@ -105,15 +105,23 @@ export function updateEndedSend(
   );
 }
 
+/** What becomes of a workflow that is missing or was cut off, while its send has not ended. */
+export const RESTORED = "The reconciler starts it again within a minute.";
+
+/** How a run ends that an operator cut off in the UI, or that failed. */
+const CUT_OFF: ReadonlySet<string> = new Set(["TERMINATED", "FAILED", "TIMED_OUT"]);
+
 /** The sentence that a workflow shows operators; null when no worker or no cluster answers. */
 export async function readDetails(session: Session, workflowId: string): Promise<string | null> {
   if (!session.hasTemporal) return null;
   try {
     return await withTemporal(session, (temporal) =>
       temporal.call(READ_WITHIN_MS, async (client) => {
-        const shown = await client.workflow
-          .getHandle(workflowId)
-          .query<{ currentDetails: string }>("__temporal_workflow_metadata");
+        const handle = client.workflow.getHandle(workflowId);
+        const { status } = await handle.describe();
+        // The last details of a run that was cut off say what it was doing, as if it still did.
+        if (CUT_OFF.has(status.name)) return `Its workflow is ${status.name}. ${RESTORED}`;
+        const shown = await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata");
         return shown.currentDetails || null;
       }),
     );

@@ -37,5 +37,9 @@ export async function joinStack(source: NodeJS.ProcessEnv): Promise<JoinedStack>
   const own = Object.entries(givenVariables(source)).filter(
     ([name]) => OWN.has(name) || !(isSetting(name) || name.startsWith("TEMPORAL_")),
   );
-  return { variables: { ...running.settings, ...Object.fromEntries(own) }, stopping: stop.signal };
+  const variables = { ...running.settings, ...Object.fromEntries(own) };
+  // The shell is the one that started the stack, whose processes have that port and those that follow.
+  const isTaken = Object.values(running.health).some((url) => new URL(url).port === variables["HEALTH_PORT"]);
+  if (isTaken) delete variables["HEALTH_PORT"];
+  return { variables, stopping: stop.signal };
 }

@@ -189,7 +189,7 @@ const lineOf = (account: AccountFacts): string =>
   `${account.id}  ${account.teamId}  ${account.email}  ${statusOf(account)}  ${account.sends.length} open sends`;
 
 function describe(account: AccountFacts): string {
-  const used = ({ used, limit }: AccountFacts["hour"]) => `${used}${limit === null ? "" : ` of ${limit}`}`;
+  const used = (usage: AccountFacts["hour"]) => (usage === null ? "no limit" : `${usage.used} of ${usage.limit}`);
   return [
     `${account.id} sends as ${account.email}, team ${account.teamId}, ${account.environment.toLowerCase()}`,
     `status       ${statusOf(account)}`,

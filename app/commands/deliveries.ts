@@ -180,6 +180,7 @@ async function replay(session: Session, options: ReplayOptions): Promise<Outcome
     since: options.since,
     until: options.until ?? new Date(),
   };
+  if (filter.until <= filter.since) throw new ApiError("validation_failed", "--until is not after --since.");
   const counts = await countReplayable(em, filter);
   const sum = (of: ReplayCount[]) => of.reduce((total, { deliveries }) => total + deliveries, 0);
   const total = sum(counts.filter(({ active }) => active));

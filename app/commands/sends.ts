@@ -20,7 +20,7 @@ import { listOf, wholeNumber } from "../options.ts";
 import { csvLine, refusalToJson } from "../output.ts";
 import { type Outcome, type Run, type Session, teamOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
-import { readDetails, uiOf, updateEndedSend, updateWorkflow, withTemporal } from "../workflows.ts";
+import { RESTORED, readDetails, uiOf, updateEndedSend, updateWorkflow, withTemporal } from "../workflows.ts";
 
 const ID = "a newsletter (nl_…), a campaign (cmp_…) or a send (send_…)";
 const DEFAULT_LISTED = 50;
@@ -252,7 +252,7 @@ async function command(session: Session, id: string, update: string): Promise<Ou
   if (answer === undefined) {
     const isOpen = status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
     const remedy = isOpen
-      ? " The reconciler starts it again within a minute."
+      ? ` ${RESTORED}`
       : hasUnknown(facts)
         ? " Its review has ended, and its unknown outcomes stay as they are unless send:resend-unknown mails them again."
         : "";

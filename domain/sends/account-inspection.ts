@@ -22,11 +22,16 @@ export interface AccountFacts extends Tenant {
   maxConnections: number;
   /** Connections that dispatch workers hold now. */
   connections: number;
-  /** Mails in the present clock hour and UTC day. A limit of null is none. */
-  hour: { used: number; limit: number | null };
-  day: { used: number; limit: number | null };
+  /** Mails in the present clock hour and UTC day. Without a limit they are not counted: null. */
+  hour: Usage | null;
+  day: Usage | null;
   /** Ids of its sends that have not ended. */
   sends: string[];
+}
+
+interface Usage {
+  used: number;
+  limit: number;
 }
 
 /** The accounts to list; a field that is missing lets all through. */
@@ -51,8 +56,10 @@ export async function listAccounts(
       a.host, a.port, a.max_connections as "maxConnections", coalesce((
         select sum(l.connections)::int from account_leases l
         where l.account_id = a.id and l.expires_at > clock_timestamp()), 0) as connections,
-      json_build_object('used', ${used("HOUR", "hour")}, 'limit', a.hourly_limit) as hour,
-      json_build_object('used', ${used("DAY", "day")}, 'limit', a.daily_limit) as day,
+      case when a.hourly_limit is not null then
+        json_build_object('used', ${used("HOUR", "hour")}, 'limit', a.hourly_limit) end as hour,
+      case when a.daily_limit is not null then
+        json_build_object('used', ${used("DAY", "day")}, 'limit', a.daily_limit) end as day,
       array(select s.id from sends s join send_lanes l on l.send_id = s.id and l.account_id = a.id
         where s.status in ('SCHEDULED', 'SENDING', 'PAUSED') order by s.id) as sends
     from email_accounts a

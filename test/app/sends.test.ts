@@ -5,6 +5,7 @@ import { deliveryCommands } from "../../app/commands/deliveries.ts";
 import { newsletterCommands } from "../../app/commands/newsletters.ts";
 import { sendCommands } from "../../app/commands/sends.ts";
 import { kysely } from "../../db/orm.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
 import { app, inProcess } from "../support/command.ts";
 import { uniqueEmail } from "../support/factories.ts";
 import {
@@ -16,6 +17,7 @@ import {
   startTomorrow,
 } from "../support/sending.ts";
 import { recordSend } from "../support/sends.ts";
+import { temporalClient } from "../support/temporal.ts";
 
 const sends = (...args: string[]) => inProcess(sendCommands, ...args);
 
@@ -79,6 +81,20 @@ describe("The commands for sends", () => {
     assert.match(send.details, /0 of 2 sent; SCHEDULED since 20.*Z\.\n\nIts send_at is 20.*Z \(\w{3} in UTC\)\./);
     assert.match(send.details, new RegExp(`Accounts: ${first}, ${second}\\.`));
     assert.deepEqual((await sends("send:show", scheduled.campaignId)).data, data);
+  });
+
+  it("say that the workflow of a send was terminated, and how it comes back", async () => {
+    const sender = await makeSender({ recipients: 1 });
+    const { data } = await startTomorrow(sender);
+    const { client, close } = await temporalClient();
+    try {
+      await client.workflow.getHandle(sendWorkflowId(data.id)).terminate("by mistake");
+    } finally {
+      await close();
+    }
+    // The reconciler may have come first.
+    const { text } = await sends("send:show", data.id);
+    assert.match(text, /details +Its workflow (is TERMINATED\. The reconciler starts it again|was terminated)/);
   });
 
   it("list those that need an operator first, of a team and of some statuses", async () => {
@@ -150,7 +166,7 @@ describe("The commands for sends", () => {
     );
     assert.match(text, /ERROR \(login_refused\)/);
     const shown = await inProcess(accountCommands, "account:show", failing);
-    assert.match(shown.text, /mails +0 of 100 this hour, 0 this UTC day\nopen sends +none/);
+    assert.match(shown.text, /mails +0 of 100 this hour, no limit this UTC day\nopen sends +none/);
     const { accounts } = (await inProcess(accountCommands, "account:list", "--status", "error")).data;
     assert.ok((accounts as { id: string }[]).some(({ id }) => id === failing));
   });

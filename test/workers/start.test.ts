@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { text } from "node:stream/consumers";
 import { lockDataDir } from "../../stack/lock.ts";
 import { WORKERS_MAIN, workerSettings } from "../support/processes.ts";
+import { stack } from "../support/stack.ts";
 
 /** The message of a worker that cannot start. */
 async function refusal(args: string[], settings: Record<string, string> = {}): Promise<string> {
@@ -67,14 +68,19 @@ describe("A worker with --stack", function () {
   /** A stack on the folder, as far as a worker sees it: it has the settings of the stack of the tests. */
   async function runningStack() {
     const lock = await lockDataDir(dataDir);
-    writeFileSync(`${dataDir}/stack.json`, JSON.stringify({ settings: await workerSettings() }));
+    writeFileSync(
+      `${dataDir}/stack.json`,
+      JSON.stringify({ settings: await workerSettings(), health: (await stack()).health }),
+    );
     return lock;
   }
 
-  /** A worker whose shell names another database. */
+  /** A worker whose shell names another database, and the health port of the stack. */
   async function joined() {
     const { PATH, NODE_COMPILE_CACHE } = process.env;
-    const env = { PATH, NODE_COMPILE_CACHE, DATA_DIR: dataDir, DATABASE_URL: "postgres://nobody@127.0.0.1:1/none" };
+    const { port: HEALTH_PORT } = new URL((await stack()).health["api"] ?? "");
+    const settings = { DATA_DIR: dataDir, DATABASE_URL: "postgres://nobody@127.0.0.1:1/none", HEALTH_PORT };
+    const env = { PATH, NODE_COMPILE_CACHE, ...settings };
     const child = fork(WORKERS_MAIN, ["--pool", "dispatch", "--stack"], {
       stdio: ["ignore", "ignore", "inherit", "ipc"],
       env,
