@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import type { ScheduleHandle } from "@temporalio/client";
 import { sql } from "kysely";
 import type { LedgerState } from "../db/entities/send.ts";
 import { type EntityManager, kysely } from "../db/orm.ts";
@@ -8,14 +9,14 @@ import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { RETENTION_ID } from "../workflows/ids.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
-import { measureSends } from "./send.ts";
+import { measureSends, type SendOptions } from "./send.ts";
 
 export interface RetentionOptions extends StackChoice {
   /** Rows of old ledgers. */
   rows: number;
-  /** Recipients of each send that is measured. */
+  /** Recipients of each of these sends. */
   recipients: number;
-  /** Sends that are measured in each phase. */
+  /** Pairs of sends, alone and beside pruning, that are measured in each phase. */
   repeat: number;
 }
 
@@ -30,90 +31,91 @@ const EVERY = { open: 5, bounce: 100 };
 const TRIGGER_EVERY_MS = 2_000;
 const RATE = "mails/s, first to last";
 
-/** How the ledgers are shortened: by the days since the end of their sends, and the state in which that leaves them. */
-const PHASES = [
-  { phase: "names and custom fields", days: 100, done: "NAMELESS" },
-  { phase: "rows and responses", days: 500, done: "SWEEPING" },
-] as const satisfies { phase: string; days: number; done: LedgerState }[];
+/** How ledgers are shortened. */
+interface Phase {
+  phase: string;
+  /** Days since the end of their sends. */
+  days: number;
+  /** The states of a ledger meanwhile, and afterwards. */
+  during: LedgerState;
+  done: LedgerState;
+}
 
-/** The rate of a send beside the pruning of old ledgers, as a share of its rate without. */
+const PHASES: readonly Phase[] = [
+  { phase: "names and custom fields", days: 100, during: "COMPLETE", done: "NAMELESS" },
+  { phase: "rows and responses", days: 500, during: "DELETING", done: "SWEEPING" },
+];
+
+/** The rate of a send beside the pruning of old ledgers, as a share of its rate without, in pairs of sends. */
 export function benchRetention(options: RetentionOptions): Promise<BenchReport> {
   const { rows, recipients, repeat } = options;
   return withStack(options, async () => {
     const { team } = await makeTeam();
     const orm = await openStackDatabase("owner");
     const temporal = await temporalClient();
+    const retention = temporal.client.schedule.getHandle(RETENTION_ID);
     try {
       const em = orm.em.fork();
       const written = await timed(() => writeLedgers(em, team.id, rows));
+      // Only the runs that are triggered here.
+      await retention.pause();
       const problems: string[] = [];
-      const measured: Row[] = [];
-      const rates: number[] = [];
-      /** Measures sends one after the other. @returns the rates */
-      const measure = async (beside: string): Promise<number[]> => {
-        const found: number[] = [];
-        for (let run = 1; run <= repeat; run++) {
-          const before = await progress(em, team.id);
-          const { ms, result } = await timed(() =>
-            measureSends({
-              recipients: [recipients],
-              latencyMs: 0,
-              connections: 100,
-              accounts: 1,
-              repeat: 1,
-              previews: 1,
-              catcher: false,
-              kill: false,
-              tracking: false,
-              brief: true,
-            }),
-          );
-          const rate = Number(result.tables["Rates"]?.[0]?.[RATE]);
-          const pruned = ((await progress(em, team.id)) - before) / (ms / 1_000);
-          found.push(rate);
-          measured.push({ beside, run, "mails/s": round(rate), "rows pruned/s": round(pruned) });
-          problems.push(...result.problems);
-        }
-        return found;
+      const measure = async (beside?: SendOptions["beside"]): Promise<number> => {
+        const result = await measureSends({
+          ...{ recipients: [recipients], latencyMs: 0, connections: 100, accounts: 1, repeat: 1, previews: 1 },
+          ...{ catcher: false, kill: false, tracking: false, brief: true },
+          ...(beside && { beside }),
+        });
+        problems.push(...result.problems);
+        return Number(result.tables["Rates"]?.[0]?.[RATE]);
       };
-      rates.push(...(await measure("nothing")));
-      const shortened: Row[] = [];
-      const beside: { phase: string; rate: number }[] = [];
-      for (const { phase, days, done } of PHASES) {
-        await endDaysAgo(em, team.id, days);
-        const stop = new AbortController();
-        const triggering = keepTriggering(temporal.client, stop.signal);
-        beside.push({ phase, rate: median(await measure(phase)) });
-        if (await isDone(em, team.id, done)) problems.push(`${phase}: done before the sends were; give more --rows`);
-        const before = await progress(em, team.id);
+      const pairs: (Row & { phase: string; share: number })[] = [];
+      const ends: Row[] = [];
+      for (const each of PHASES) {
+        const { phase, days, done } = each;
+        for (let pair = 1; pair <= repeat; pair++) {
+          let pruned = 0;
+          const pruning = async () => {
+            const [before, since] = [await progress(em, team.id, each), performance.now()];
+            const stop = await beginPruning(em, team.id, days, retention);
+            return async () => {
+              pruned = ((await progress(em, team.id, each)) - before) / ((performance.now() - since) / 1_000);
+              if (await isDone(em, team.id, done)) problems.push(`${phase}: all are done; give more --rows`);
+              await stop();
+            };
+          };
+          const rates = { alone: Number.NaN, beside: Number.NaN };
+          // The order alternates, so that both are equally affected by growth over the sends.
+          const order = pair % 2 === 1 ? (["alone", "beside"] as const) : (["beside", "alone"] as const);
+          for (const which of order) rates[which] = await measure(which === "beside" ? pruning : undefined);
+          pairs.push({
+            phase,
+            pair,
+            "alone, mails/s": round(rates.alone),
+            "beside, mails/s": round(rates.beside),
+            "rows pruned/s": round(pruned),
+            share: round(rates.beside / rates.alone, 3),
+          });
+        }
+        const before = await progress(em, team.id, each);
+        const stop = await beginPruning(em, team.id, days, retention);
         const { ms } = await timed(async () => {
           while (!(await isDone(em, team.id, done))) await delay(500);
         });
-        stop.abort();
-        await triggering;
-        shortened.push({
-          phase,
-          "rows/s without a send": round((rows - before) / (ms / 1_000)),
-          ...(await sizeOf(em)),
-        });
-        rates.push(...(await measure("nothing")));
+        await stop();
+        ends.push({ phase, "rows/s without a send": round((rows - before) / (ms / 1_000)), ...(await sizeOf(em)) });
       }
-      const alone = median(rates);
-      const shares = beside.map(({ phase, rate }) => ({
+      const shares = PHASES.map(({ phase }) => ({
         phase,
-        "mails/s": round(rate),
-        share: round(rate / alone, 3),
+        share: round(median(pairs.filter((pair) => pair.phase === phase).map(({ share }) => share)), 3),
       }));
       return {
         bench: "retention",
         options: { rows, recipients, repeat },
         tables: {
-          "Rate of a send beside pruning, as a share of its rate alone, medians": [
-            { phase: "alone", "mails/s": round(alone), share: 1 },
-            ...shares,
-          ],
-          "Each send": measured,
-          [`Pruning; the rows were written in ${round(written.ms / 1_000)} s`]: shortened,
+          "Rate of a send beside pruning, as a share of its rate alone, medians of pairs": shares,
+          "Each pair": pairs,
+          [`The rest without a send; the rows were written in ${round(written.ms / 1_000)} s`]: ends,
         },
         problems: [
           ...problems,
@@ -123,6 +125,7 @@ export function benchRetention(options: RetentionOptions): Promise<BenchReport> 
         ],
       };
     } finally {
+      await retention.unpause();
       await temporal.close();
       await orm.close(true);
     }
@@ -166,24 +169,36 @@ const endDaysAgo = (em: EntityManager, teamId: string, days: number) =>
     kysely(em),
   );
 
-/** Has one run follow the other, without the wait for the next minute. */
-async function keepTriggering(
-  { schedule }: Awaited<ReturnType<typeof temporalClient>>["client"],
-  stop: AbortSignal,
-): Promise<void> {
-  while (!stop.aborted) {
-    await schedule.getHandle(RETENTION_ID).trigger();
-    await delay(TRIGGER_EVERY_MS, undefined, { signal: stop }).catch(() => undefined);
-  }
+/**
+ * Makes the old sends due, and has one run follow the other.
+ * @returns makes them due no more, which ends the run
+ */
+async function beginPruning(
+  em: EntityManager,
+  teamId: string,
+  days: number,
+  retention: ScheduleHandle,
+): Promise<() => Promise<void>> {
+  await endDaysAgo(em, teamId, days);
+  const stop = new AbortController();
+  const triggering = (async () => {
+    while (!stop.signal.aborted) {
+      await retention.trigger();
+      await delay(TRIGGER_EVERY_MS, undefined, { signal: stop.signal }).catch(() => undefined);
+    }
+  })();
+  return async () => {
+    stop.abort();
+    await triggering;
+    await endDaysAgo(em, teamId, 0);
+  };
 }
 
-/** Rows that the present phase has shortened. */
-async function progress(em: EntityManager, teamId: string): Promise<number> {
+/** Rows that a phase has shortened. */
+async function progress(em: EntityManager, teamId: string, { done, during }: Phase): Promise<number> {
   const { rows } = await sql<{ rows: number }>`
-    select coalesce(sum(case when ledger_state in ('NAMELESS', 'SWEEPING') then recipients else pruned_seq end), 0)::int as rows
-    from sends where team_id = ${teamId} and (ledger_state <> 'NAMELESS' or completed_at > now() - interval '400 days')`.execute(
-    kysely(em),
-  );
+    select sum(case ledger_state when ${done} then recipients when ${during} then pruned_seq else 0 end)::int as rows
+    from sends where team_id = ${teamId}`.execute(kysely(em));
   return rows[0]?.rows ?? 0;
 }
 

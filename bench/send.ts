@@ -44,6 +44,8 @@ export interface SendOptions extends StackChoice {
   tracking: boolean;
   /** Leave out the figures of Postgres for each send: it reports them seconds later. */
   brief?: boolean;
+  /** Begins work beside a send, right before its confirm. @returns ends that work, after the last mail */
+  beside?: () => Promise<() => Promise<void>>;
 }
 
 /** The rate of a tracked send is no smaller share of that of the same send without tracking. */
@@ -191,6 +193,7 @@ async function measure(
   resetPeaks(measured);
   const before = usage(measured);
   const machineBefore = machineCpuSeconds();
+  const endBeside = await options.beside?.();
   const { ms: confirmMany, result: answer } = await timed(() => confirm(many, token));
   if (answer.status !== 202) throw new Error(`the confirm was answered with ${answer.status}: ${answer.text}`);
   const sendId = await sendIdOf(many);
@@ -204,6 +207,7 @@ async function measure(
   await untilSent(many, recipients, async (sendId, sent) => {
     mostSending = Math.max(mostSending, await countSending(many, sendId, sent, recipients));
   });
+  await endBeside?.();
   const wallSeconds = (performance.now() - confirmedAt) / 1_000;
   const machine = machineCpuSeconds() - machineBefore;
   const after = usage(pids());

@@ -581,7 +581,7 @@ export class Migration20261121000000_Initial extends Migration {
           "webhook_groups",
           "webhook_outbox",
         ],
-        5_000,
+        1_000,
         0,
       ],
       [

@@ -8,7 +8,7 @@ import type { Pruning } from "./pruning.ts";
 
 /**
  * When autovacuum visits a table, as the migration sets it; unset for the defaults of Postgres. `queue`: few rows at a time, and
- * many come and go: after 5,000 of them. `log`: many rows, of which the oldest are deleted or changed: after 2 %.
+ * many come and go: after 1,000 of them. `log`: many rows, of which the oldest are deleted or changed: after 2 %.
  */
 export type Vacuuming = "queue" | "log";
 

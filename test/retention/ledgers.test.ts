@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
 import type { LedgerState } from "../../db/entities/send.ts";
-import { kysely } from "../../db/orm.ts";
+import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { recountFigures } from "../../domain/analytics/recount.ts";
 import { type MailRef, unsubscribeUrl } from "../../domain/links.ts";
@@ -176,18 +176,17 @@ describe("The ledger of a send that has ended", () => {
     const facts = await factsOf(ledger);
     await endedDaysAgo(sendId, 70);
     /** The prunings of ledgers, with an act at the end of each batch, in its transaction. */
-    const then = (act: () => void): Pruning[] =>
+    const then = (act: (em: EntityManager) => unknown): Pruning[] =>
       LEDGERS.map((pruning) => ({
         ...pruning,
-        prune: async (...args) => {
-          const batch = await pruning.prune(...args);
-          if (batch.rows > 0) act();
+        prune: async (em, ...rest) => {
+          const batch = await pruning.prune(em, ...rest);
+          if (batch.rows > 0) await act(em);
           return batch;
         },
       }));
-    const dying = then(() => {
-      throw new Error("the process dies");
-    });
+    // As Postgres sees a process that is killed.
+    const dying = then((em) => sql`select pg_terminate_backend(pg_backend_pid())`.execute(kysely(em)));
     assert.equal((await pruneLedgers({ prunings: dying, mostRows: 100 })).failed, 1);
     assert.equal((await rowsOf(sendId)).length, 250);
 

@@ -43,7 +43,7 @@ describe("Retention", () => {
     );
     const set = options.map(({ name, threshold, scale }) => [
       name,
-      threshold === "5000" && scale === "0" ? "queue" : "log",
+      threshold === "1000" && scale === "0" ? "queue" : "log",
     ]);
     const rules: [string, { vacuuming?: string }][] = Object.entries(RETENTION);
     const due = rules.flatMap(([name, { vacuuming }]) => (vacuuming ? [[name, vacuuming]] : []));
