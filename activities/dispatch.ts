@@ -74,14 +74,21 @@ export type SliceResult = { mailed: number; sent?: number; unknown: number; retu
 export type SliceInput = Lane & { teamId: string; tryNow?: true; takesOver?: readonly string[] };
 
 export interface DispatchActivities {
-  /** Mails one slice of a send's lane: at most DISPATCH_SLICE_ROWS recipients or DISPATCH_SLICE_MS. */
+  /**
+   * Mails a slice of a send's lane: at most DISPATCH_SLICE_MS, and at most DISPATCH_SLICE_ROWS recipients while another slice
+   * may wait for its place.
+   */
   dispatchSlice(slice: SliceInput): Promise<SliceResult>;
 }
 
-export function createDispatchActivities(deps: ActivityDeps): DispatchActivities & { close(): Promise<void> } {
+/** @param places activities that this process runs at once */
+export function createDispatchActivities(
+  deps: ActivityDeps,
+  places: number,
+): DispatchActivities & { close(): Promise<void> } {
   const { orm, vault, log, workerId, env } = deps;
   const guard = openSmtpGuard(env);
-  const slots = new TeamSlots(SLICES_PER_TEAM);
+  const slots = new TeamSlots(SLICES_PER_TEAM, places);
   const pools = new AccountPools({
     ...{ orm, vault, log, workerId, guard, slots },
     postForm: openTokenPost(env),
@@ -90,18 +97,39 @@ export function createDispatchActivities(deps: ActivityDeps): DispatchActivities
   });
   const messages = new ComposedMessages();
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
-  const mail = (slice: SliceInput) => dispatchSlice(deps, pools, messages, slice);
+  const mail = async (slice: SliceInput): Promise<SliceResult> => {
+    const deadline = AbortSignal.timeout(env.DISPATCH_SLICE_MS);
+    const end = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline]);
+    const { tryNow: _, ...further } = slice;
+    let last = await dispatchSlice(deps, pools, messages, slice, end);
+    let result = last;
+    // Here its connections are open: another process would have to wait for them, and open its own.
+    while (
+      last.next === "continue" &&
+      last.mailed > 0 &&
+      !last.returned &&
+      !end.aborted &&
+      slots.hasRoom(slice.teamId)
+    ) {
+      last = await dispatchSlice(deps, pools, messages, further, end);
+      const [mailed, unknown] = [result.mailed + last.mailed, result.unknown + last.unknown];
+      result = { ...(result.sent !== undefined && { sent: result.sent }), ...last, mailed, unknown };
+    }
+    return result;
+  };
   return {
     dispatchSlice: (slice) => whileBeating(() => slots.run(slice.teamId, () => mail(slice), noSlot)),
     close: () => pools.close(),
   };
 }
 
+/** Mails at most DISPATCH_SLICE_ROWS recipients. @param end aborted when no other mail may begin */
 async function dispatchSlice(
   deps: ActivityDeps,
   pools: AccountPools,
   messages: ComposedMessages,
   slice: SliceInput,
+  end: AbortSignal,
 ): Promise<SliceResult> {
   const em = deps.orm.em.fork();
   // A staged row is begun within one deadline and in flight for another.
@@ -130,7 +158,7 @@ async function dispatchSlice(
     return { mailed: 0, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
-    const mailing = await mailSlice(deps, em, messages, dispatch, account);
+    const mailing = await mailSlice(deps, em, messages, dispatch, account, end);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, afterSeq);
     if (mailing.end.ended === "account_failure") {
@@ -163,14 +191,14 @@ async function mailSlice(
   messages: ComposedMessages,
   dispatch: OpenedDispatch,
   { pool, inFlight }: AccountPool,
+  end: AbortSignal,
 ): Promise<Mailing> {
   const content = await readContent(em, dispatch);
   const fill = await composeMails(deps, messages, dispatch, content);
   const due = await readDue(em, dispatch, deps.env.DISPATCH_SLICE_ROWS);
 
   const ended = new AbortController();
-  const deadline = AbortSignal.timeout(deps.env.DISPATCH_SLICE_MS);
-  const signal = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline, ended.signal]);
+  const signal = AbortSignal.any([end, ended.signal]);
   const allowance = new Allowance(em, dispatch.accountId, content.limits, inFlight);
   const { afterSeq } = dispatch;
   const stager = new Stager({
