@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { MikroORM } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { accessTokenOf, type PostForm, TokenError } from "../domain/account-tokens.ts";
@@ -7,6 +8,7 @@ import type { AccountFailure } from "../domain/mail/outcome.ts";
 import type { SmtpGuard } from "../domain/mail/smtp-guard.ts";
 import {
   type AccountServer,
+  idleLease,
   LEASE_SECONDS,
   leaseConnections,
   readAccountServer,
@@ -69,6 +71,8 @@ export interface AccountPool {
 export interface NoPool {
   /** Its server refused it, and it has to wait; without it, other workers hold all connections. */
   refusal?: Refusal | undefined;
+  /** The others do not use them, and close them soon. */
+  isYielding?: true | undefined;
 }
 
 interface Held extends AccountPool {
@@ -81,8 +85,14 @@ interface Held extends AccountPool {
   fingerprint: string;
 }
 
-/** How long an unused pool keeps its connections and its lease: the gap between two slices of a send. */
-const IDLE_MS = 5_000;
+/**
+ * An unused pool keeps its connections and its lease for 5 s in all, more than the gap between two slices of a send. At once
+ * and after each of these waits, in milliseconds, it looks whether a slice elsewhere wants them.
+ */
+const IDLE_LOOKS_MS = [200, 400, 800, 1_600, 2_000];
+/** How long a slice waits for connections that another process does not use, and how often it asks for them. */
+const YIELD_MS = 3_000;
+const YIELD_POLL_MS = 100;
 
 /** Decrypts the credentials of an account. */
 export interface LoginDeps {
@@ -149,8 +159,11 @@ export class AccountPools {
    * The account's pool, limited to the connections this process may open now.
    * @param options `tryNow`: an operator's command, it does not wait after a refusal
    */
-  acquire(account: SendingAccount, options: { tryNow?: boolean | undefined }): Promise<AccountPool | NoPool> {
-    return this.#inTurn(account.accountId, () => this.#acquire(account, options));
+  async acquire(account: SendingAccount, options: { tryNow?: boolean | undefined }): Promise<AccountPool | NoPool> {
+    for (const giveUpAt = performance.now() + YIELD_MS; ; await delay(YIELD_POLL_MS)) {
+      const acquired = await this.#inTurn(account.accountId, () => this.#acquire(account, options));
+      if ("pool" in acquired || !acquired.isYielding || performance.now() > giveUpAt) return acquired;
+    }
   }
 
   async #acquire(
@@ -161,9 +174,9 @@ export class AccountPools {
     const { accountId, teamId } = account;
     const isLoggedIn = this.#held.get(accountId)?.pool.isLoggedIn ?? false;
     const lease = await leaseConnections(orm.em.fork(), account, workerId, { isLoggedIn, tryNow });
-    const { connections, refusal } = lease;
+    const { connections, refusal, isYielding } = lease;
     if (refusal) this.#refused.add(accountId);
-    if (connections === 0) return refusal && refusal.retryInMs > 0 ? { refusal } : {};
+    if (connections === 0) return refusal && refusal.retryInMs > 0 ? { refusal } : { isYielding };
     const server = await readAccountServer(orm.em.fork(), account);
     const fingerprint = JSON.stringify(server);
     let held = this.#held.get(accountId);
@@ -204,19 +217,33 @@ export class AccountPools {
     return held;
   }
 
-  /** Ends one use, once a refusal is recorded; a pool that stays unused is closed after a while. */
+  /**
+   * Ends one use, once a refusal is recorded. A pool that stays unused is closed after a while, or for another process: the
+   * lease says so when this resolves.
+   */
   async release(accountId: string, { pool }: AccountPool): Promise<void> {
     await this.#turns.get(accountId);
     const held = this.#held.get(accountId);
     if (held?.pool !== pool) return;
     held.users--;
-    if (held.users > 0) return;
-    held.idle = setTimeout(() => {
-      if (held.users > 0) return;
+    await this.#inTurn(accountId, () => this.#watchIdle(accountId, held));
+  }
+
+  /** Closes an unused pool when another process wants its connections, and after the last look. Never rejects. */
+  async #watchIdle(accountId: string, held: Held, look = 0): Promise<void> {
+    const { orm, workerId } = this.#options;
+    const isIdle = () => held.users === 0 && this.#held.get(accountId) === held;
+    if (!isIdle()) return;
+    const waitMs = IDLE_LOOKS_MS[look];
+    const isWanted = await idleLease(orm.em.fork(), accountId, workerId).catch(() => false);
+    if (!isIdle()) return;
+    if (isWanted || waitMs === undefined) {
       this.#held.delete(accountId);
       void this.#drop(accountId, held);
-    }, IDLE_MS);
-    held.idle.unref();
+      return;
+    }
+    const lookAgain = () => this.#inTurn(accountId, () => this.#watchIdle(accountId, held, look + 1));
+    held.idle = setTimeout(() => void lookAgain(), waitMs).unref();
   }
 
   /** Closes every pool and gives the leases back. */
@@ -273,8 +300,10 @@ export class AccountPools {
     clearInterval(held.renewal);
     clearTimeout(held.idle);
     await held.pool.close({ graceMs: timeoutMs });
-    if (this.#held.has(accountId)) return;
-    await releaseConnections(orm.em.fork(), accountId, workerId).catch((error: unknown) =>
+    const release = async () => {
+      if (!this.#held.has(accountId)) await releaseConnections(orm.em.fork(), accountId, workerId);
+    };
+    await this.#inTurn(accountId, release).catch((error: unknown) =>
       log.warn({ accountId, err: error }, "a connection lease could not be given back; it runs out by itself"),
     );
   }

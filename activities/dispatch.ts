@@ -76,14 +76,21 @@ export type SliceResult = { mailed: number; sent?: number; unknown: number; retu
 export type SliceInput = Lane & { teamId: string; tryNow?: true; takesOver?: readonly string[] };
 
 export interface DispatchActivities {
-  /** Mails one slice of a send's lane: at most DISPATCH_SLICE_ROWS recipients or DISPATCH_SLICE_MS. */
+  /**
+   * Mails a slice of a send's lane: at most DISPATCH_SLICE_MS, and at most DISPATCH_SLICE_ROWS recipients while another slice
+   * may wait for its place.
+   */
   dispatchSlice(slice: SliceInput): Promise<SliceResult>;
 }
 
-export function createDispatchActivities(deps: ActivityDeps): DispatchActivities & { close(): Promise<void> } {
+/** @param places activities that this process runs at once */
+export function createDispatchActivities(
+  deps: ActivityDeps,
+  places: number,
+): DispatchActivities & { close(): Promise<void> } {
   const { orm, vault, log, workerId, env } = deps;
   const guard = openSmtpGuard(env);
-  const slots = new TeamSlots(SLICES_PER_TEAM);
+  const slots = new TeamSlots(SLICES_PER_TEAM, places);
   const pools = new AccountPools({
     ...{ orm, vault, log, workerId, guard, slots },
     postForm: openTokenPost(env),
@@ -94,27 +101,57 @@ export function createDispatchActivities(deps: ActivityDeps): DispatchActivities
   const noSlot = (waitMs: number): SliceResult => ({ mailed: 0, unknown: 0, next: "account_full", waitMs });
   // The longest that a slice waits for one mail, or for Postgres while that is away.
   const limitMs = 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS) + OUTAGE_LIMIT_MS;
-  const mail = async (slice: SliceInput, report: (mailed: number) => void) => {
-    const watched = deps.progress.watch("slice", limitMs);
-    const onMailed = (mailed: number) => {
-      watched.moved();
-      report(mailed);
-    };
-    return dispatchSlice(deps, pools, messages, slice, onMailed).finally(watched.end);
+  const mail = async (slice: SliceInput, run: SliceRun): Promise<SliceResult> => {
+    const { tryNow: _, ...further } = slice;
+    let last = await dispatchSlice(deps, pools, messages, slice, run);
+    let result = last;
+    // Here its connections are open: another process would have to wait for them, and open its own.
+    while (
+      last.next === "continue" &&
+      last.mailed > 0 &&
+      !last.returned &&
+      !run.end.aborted &&
+      slots.hasRoom(slice.teamId)
+    ) {
+      const before = result.mailed;
+      const onMailed = (mailed: number) => run.onMailed(before + mailed);
+      last = await dispatchSlice(deps, pools, messages, further, { ...run, onMailed });
+      const [mailed, unknown] = [before + last.mailed, result.unknown + last.unknown];
+      result = { ...(result.sent !== undefined && { sent: result.sent }), ...last, mailed, unknown };
+    }
+    return result;
   };
   return {
     dispatchSlice: (slice) =>
-      whileBeating((report) => slots.run(slice.teamId, () => mail(slice, (mailed) => report({ mailed })), noSlot)),
+      whileBeating((report) => {
+        const watched = deps.progress.watch("slice", limitMs);
+        const deadline = AbortSignal.timeout(env.DISPATCH_SLICE_MS);
+        const end = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline]);
+        const onMailed = (mailed: number) => {
+          watched.moved();
+          report({ mailed });
+        };
+        return slots.run(slice.teamId, () => mail(slice, { end, onMailed }), noSlot).finally(watched.end);
+      }),
     close: () => pools.close(),
   };
 }
 
+/** An activity's run, of one slice or more. */
+interface SliceRun {
+  /** Aborted when no other mail may begin. */
+  end: AbortSignal;
+  /** @param mailed mails so far */
+  onMailed(mailed: number): void;
+}
+
+/** Mails at most DISPATCH_SLICE_ROWS recipients. */
 async function dispatchSlice(
   deps: ActivityDeps,
   pools: AccountPools,
   messages: ComposedMessages,
   slice: SliceInput,
-  onMailed: (mailed: number) => void,
+  run: SliceRun,
 ): Promise<SliceResult> {
   const em = deps.orm.em.fork();
   // A staged row is begun within one deadline and in flight for another.
@@ -135,7 +172,7 @@ async function dispatchSlice(
     return { mailed: 0, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
-    const mailing = await mailSlice(deps, em, messages, dispatch, account, onMailed);
+    const mailing = await mailSlice(deps, em, messages, dispatch, account, run);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, afterSeq);
     if (mailing.end.ended === "account_failure") {
@@ -168,15 +205,14 @@ async function mailSlice(
   messages: ComposedMessages,
   dispatch: OpenedDispatch,
   { pool, inFlight }: AccountPool,
-  onMailed: (mailed: number) => void,
+  run: SliceRun,
 ): Promise<Mailing> {
   const content = await readContent(em, dispatch);
   const fill = await composeMails(deps, messages, dispatch, content);
   const due = await readDue(em, dispatch, deps.env.DISPATCH_SLICE_ROWS);
 
   const ended = new AbortController();
-  const deadline = AbortSignal.timeout(deps.env.DISPATCH_SLICE_MS);
-  const signal = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline, ended.signal]);
+  const signal = AbortSignal.any([run.end, ended.signal]);
   const allowance = new Allowance(em, dispatch.accountId, content.limits, inFlight);
   const { afterSeq } = dispatch;
   const stager = new Stager({
@@ -201,7 +237,7 @@ async function mailSlice(
   try {
     for await (const mailed of mails) {
       await settler.settle(mailed);
-      onMailed(settler.mailed);
+      run.onMailed(settler.mailed);
       if (mails.stopped || settler.failed) ended.abort();
     }
   } finally {

@@ -194,7 +194,7 @@ const settings = z.object({
   ACCOUNT_CHECKS_AT_ONCE: integer(2, 1_000).default(20),
   /** Most messages staged in one committed statement before they are sent. */
   DISPATCH_BATCH_SIZE: integer(1, 1_000).default(100),
-  /** Recipients after which a slice of dispatch ends, so that other teams' sends get their turn. */
+  /** Recipients after which a slice of dispatch ends where another may wait, so that other teams' sends get their turn. */
   DISPATCH_SLICE_ROWS: integer(1, 100_000).default(5_000),
   /** Time after which it ends. */
   DISPATCH_SLICE_MS: integer(100, 30_000).default(30_000),

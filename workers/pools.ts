@@ -45,6 +45,9 @@ export interface PoolDefinition {
 /** Activities a worker runs at once unless its pool or a setting says otherwise. */
 export const DEFAULT_ACTIVITIES = 10;
 
+/** The same of the dispatch pool: slices mostly wait for relays; each team has a few of them at most. */
+const DISPATCH_ACTIVITIES = 40;
+
 export const POOLS = {
   sends: {
     taskQueue: TASK_QUEUES.sends,
@@ -56,10 +59,10 @@ export const POOLS = {
     taskQueue: TASK_QUEUES.dispatch,
     // Links in mails; passwords and tokens of sending accounts.
     secrets: ["SIGNING_SECRET", "ENCRYPTION_KEYS"],
-    // Slices mostly wait for relays; each team has a few of them at most.
-    activities: 40,
+    activities: DISPATCH_ACTIVITIES,
     start: (deps) => {
-      const { close, ...activities } = createDispatchActivities(deps);
+      const places = deps.env.ACTIVITY_CONCURRENCY ?? DISPATCH_ACTIVITIES;
+      const { close, ...activities } = createDispatchActivities(deps, places);
       return { activities: { ...activities, ...createAccountCheckActivities(deps) }, close };
     },
   },

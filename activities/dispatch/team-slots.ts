@@ -21,12 +21,19 @@ interface Team {
  */
 export class TeamSlots {
   readonly #most: number;
+  readonly #places: number;
+  #taken = 0;
   readonly #teams = new Map<string, Team>();
   /** Until when a team fills no message, by `performance.now()`; also after its last slice has ended. */
   readonly #restsUntil = new Map<string, number>();
 
-  constructor(most: number) {
+  /**
+   * @param most slices of one team at once
+   * @param places activities that this process runs at once
+   */
+  constructor(most: number, places: number) {
     this.#most = most;
+    this.#places = places;
   }
 
   /**
@@ -42,12 +49,22 @@ export class TeamSlots {
       return full(Math.ceil(team.lastAskAt - now));
     }
     team.taken++;
+    this.#taken++;
     this.#teams.set(teamId, team);
     try {
       return await work();
     } finally {
+      this.#taken--;
       if (--team.taken === 0) this.#teams.delete(teamId);
     }
+  }
+
+  /**
+   * Whether no slice waits for this team's: the process and the team's share have room for another one, which would have
+   * begun. A place is left to an activity that is no slice.
+   */
+  hasRoom(teamId: string): boolean {
+    return this.#taken + 1 < this.#places && (this.#teams.get(teamId)?.taken ?? 0) < this.#most;
   }
 
   /** How long a team has to rest before it fills its next message, in milliseconds; 0 when it need not. */

@@ -76,6 +76,8 @@ const AccountLeaseSchema = defineEntity({
     accountId: p.text().primary(),
     holder: p.text().primary(),
     connections: p.integer(),
+    /** No slice uses its connections: they are open, and closed when a slice of another holder asks for them. */
+    idle: p.boolean().default(false),
     expiresAt: instant(),
   },
 });

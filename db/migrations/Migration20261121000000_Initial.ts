@@ -5,7 +5,7 @@ export class Migration20261121000000_Initial extends Migration {
 
   override up(): void {
     this.addSql(
-      `create table "account_leases" ("account_id" text not null, "holder" text not null, "connections" int not null, "expires_at" timestamptz(3) not null, primary key ("account_id", "holder"));`,
+      `create table "account_leases" ("account_id" text not null, "holder" text not null, "connections" int not null, "idle" boolean not null default false, "expires_at" timestamptz(3) not null, primary key ("account_id", "holder"));`,
     );
     this.addSql(
       `create table "account_refusals" ("account_id" text not null, "count" int not null, "since" timestamptz(3) not null, "reason" text not null, "temporary" boolean not null, "retry_at" timestamptz(3) not null, primary key ("account_id"));`,

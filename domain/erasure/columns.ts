@@ -23,7 +23,7 @@ export const PERSONAL_DATA = {
       "refreshing_until",
     ],
   },
-  account_leases: { none: ["account_id", "holder", "connections", "expires_at"] },
+  account_leases: { none: ["account_id", "holder", "connections", "idle", "expires_at"] },
   account_refusals: { none: ["account_id", "count", "since", "reason", "temporary", "retry_at"] },
   account_usage: { none: ["account_id", "window", "starts_at", "used"] },
   analytics_changes: { none: ["team_id", "environment", "day", "seq", "resource_id", "figure", "count"] },

@@ -6,6 +6,8 @@ import { type Refusal, takeTurnToTry } from "./account-refusals.ts";
 
 /** How long a lease lives without being renewed; a killed worker's connections are free again after that. */
 export const LEASE_SECONDS = 12;
+/** How long a worker without a connection counts as waiting: its slice asks again before that, in it or another worker. */
+const WAITING_SECONDS = 5;
 
 /** A tenant's sending account. */
 export interface SendingAccount extends Tenant {
@@ -44,11 +46,13 @@ export interface Lease {
   connections: number;
   /** The last refusal, while no login has worked since. The account has to wait when its `retryInMs` is above 0. */
   refusal?: Refusal | undefined;
+  /** Workers that do not use theirs hold all connections, and give them back as soon as they see that another asks. */
+  isYielding?: true;
 }
 
 /**
  * Leases connections of an account to a worker. The leases of an account never sum to more than its maximum, however
- * many workers ask at the same time; each gets an equal share among those that hold or wait for one. Connections that a
+ * many workers ask at the same time; each gets an equal share among those that use or wait for one. Connections that a
  * holder leased before stay leased beyond a smaller share, since they may be open, until `renewLease` says otherwise.
  * After a refusal one worker at a time gets connections, once the account has waited.
  * @param holder names the worker process
@@ -65,7 +69,7 @@ export function leaseConnections(
   return transaction(em, async (tx) => {
     const held = await lockLeases(tx, account, holder);
     if (!held) return { connections: 0 };
-    const { maxConnections, leased, others, refusal } = held;
+    const { maxConnections, leased, idle, others, refusal } = held;
     const isTrial = refusal !== null && !isLoggedIn;
     if (isTrial && refusal.retryInMs > 0 && !tryNow) return { connections: 0, refusal };
     const share = Math.max(1, Math.floor(maxConnections / (others + 1)));
@@ -73,7 +77,11 @@ export function leaseConnections(
     const connections = Math.max(0, Math.min(share, maxConnections - leased));
     await writeLease(tx, accountId, holder, connections);
     if (isTrial && connections > 0) await takeTurnToTry(tx, accountId);
-    return { connections, ...(refusal && { refusal: { ...refusal, retryInMs: 0 } }) };
+    return {
+      connections,
+      ...(connections === 0 && idle > 0 && { isYielding: true }),
+      ...(refusal && { refusal: { ...refusal, retryInMs: 0 } }),
+    };
   });
 }
 
@@ -85,6 +93,10 @@ const CHECK_PREFIX = "check/";
 
 /** The holder of a check's lease. @param workerId names the worker process */
 export const checkHolder = (workerId: string): string => `${CHECK_PREFIX}${workerId}`;
+
+/** SQL: a lease is that of a worker whose slices use its connections, or wait for some. */
+const isWorking = (lease: string) =>
+  sql<boolean>`(not ${sql.ref(`${lease}.idle`)} and not starts_with(${sql.ref(`${lease}.holder`)}, ${CHECK_PREFIX}))`;
 
 /**
  * Leases one connection to a check of the account's login; `renewLease` and `releaseConnections` take `checkHolder`.
@@ -105,7 +117,9 @@ interface HeldLeases {
   maxConnections: number;
   /** Connections that other holders have leased. */
   leased: number;
-  /** Other workers that hold or wait for connections. */
+  /** Those of them that their holders do not use. */
+  idle: number;
+  /** Other workers that use or wait for connections. */
   others: number;
   refusal: Refusal | null;
 }
@@ -123,7 +137,8 @@ async function lockLeases(em: EntityManager, account: SendingAccount, holder: st
   if (!limits) return undefined;
   const { rows } = await sql<Omit<HeldLeases, "maxConnections">>`
     select coalesce(sum(l.connections), 0)::int as leased,
-      count(l.holder) filter (where not starts_with(l.holder, ${CHECK_PREFIX}))::int as others,
+      coalesce(sum(l.connections) filter (where l.idle), 0)::int as idle,
+      count(l.holder) filter (where ${isWorking("l")})::int as others,
       (select jsonb_build_object('reason', r.reason, 'temporary', r.temporary,
           'retryInMs', greatest(0, ceil(extract(epoch from r.retry_at - clock_timestamp()) * 1000)))
         from account_refusals r where r.account_id = ${accountId}) as refusal
@@ -131,16 +146,18 @@ async function lockLeases(em: EntityManager, account: SendingAccount, holder: st
     where l.account_id = ${accountId} and l.holder <> ${holder} and l.expires_at > clock_timestamp()`.execute(
     kysely(em),
   );
-  return { maxConnections: limits.max_connections, ...(rows[0] ?? { leased: 0, others: 0, refusal: null }) };
+  return { maxConnections: limits.max_connections, ...(rows[0] ?? { leased: 0, idle: 0, others: 0, refusal: null }) };
 }
 
 async function writeLease(em: EntityManager, accountId: string, holder: string, connections: number): Promise<void> {
   await sql`
     insert into account_leases (account_id, holder, connections, expires_at)
-    values (${accountId}, ${holder}, ${connections}, clock_timestamp() + make_interval(secs => ${LEASE_SECONDS}))
+    values (${accountId}, ${holder}, ${connections},
+      clock_timestamp() + make_interval(secs => ${connections > 0 ? LEASE_SECONDS : WAITING_SECONDS}::int))
     on conflict (account_id, holder) do update
-      set expires_at = excluded.expires_at, connections = case when account_leases.expires_at > clock_timestamp()
-        then greatest(account_leases.connections, excluded.connections) else excluded.connections end`.execute(
+      set expires_at = greatest(account_leases.expires_at, excluded.expires_at), idle = false,
+        connections = case when account_leases.expires_at > clock_timestamp()
+          then greatest(account_leases.connections, excluded.connections) else excluded.connections end`.execute(
     kysely(em),
   );
 }
@@ -160,6 +177,18 @@ export async function renewLease(
       expires_at = clock_timestamp() + make_interval(secs => ${LEASE_SECONDS})
     where account_id = ${accountId} and holder = ${holder} and expires_at > clock_timestamp()`.execute(kysely(em));
   return renewed.numAffectedRows === 1n;
+}
+
+/**
+ * Marks a lease as one whose connections are open and not used: it is left out when others share, and gives way to them.
+ * @returns whether another worker uses or waits for connections of the account
+ */
+export async function idleLease(em: EntityManager, accountId: string, holder: string): Promise<boolean> {
+  const { rows } = await sql<{ wanted: boolean }>`
+    update account_leases l set idle = true where l.account_id = ${accountId} and l.holder = ${holder}
+    returning exists (select 1 from account_leases o where o.account_id = ${accountId} and o.holder <> ${holder}
+      and o.expires_at > clock_timestamp() and ${isWorking("o")}) as wanted`.execute(kysely(em));
+  return rows[0]?.wanted === true;
 }
 
 export async function releaseConnections(em: EntityManager, accountId: string, holder: string): Promise<void> {

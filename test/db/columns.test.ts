@@ -156,7 +156,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     ...touched,
   },
   account_usage: { account_id: "acct_columns", window: "HOUR", starts_at: AT, used: 7 },
-  account_leases: { account_id: "acct_columns", holder: "worker", connections: 2, expires_at: AT },
+  account_leases: { account_id: "acct_columns", holder: "worker", connections: 2, idle: true, expires_at: AT },
   account_refusals: {
     account_id: "acct_columns",
     count: 2,

@@ -78,17 +78,34 @@ describe("Fairness", () => {
   }
 });
 
-describe("A relay that does not answer", () => {
+describe("A worker with several slots", () => {
   /** More than one team may take, fewer than its sends. */
   const SLOTS = 6;
   const SENDS = 8;
+  let own: TestNamespace;
 
-  it("keeps no more than some slots of a worker, and the sends of other teams are mailed meanwhile", async () => {
-    const own = await openNamespace();
+  before(async function () {
+    this.timeout(60_000);
+    own = await openNamespace();
+    const slots = { ACTIVITY_CONCURRENCY: String(SLOTS), DISPATCH_SLICE_ROWS: "5", SMTP_TIMEOUT_MS: "60000" };
+    await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", slots)]);
+  });
+  after(() => own?.close());
+
+  it("mails a whole send in one activity, over its open connections, while no other slice waits for a slot", async () => {
+    const sender = own.within(await makeSender({ recipients: 60 }));
+    const { data } = await startSend(sender);
+    await untilStatus(sender, ["SENT"], 30_000);
+    const { events } = await own.client.workflow.getHandle(sendWorkflowId(data.id)).fetchHistory();
+    const slices = events?.filter(
+      ({ activityTaskScheduledEventAttributes: task }) => task?.activityType?.name === "dispatchSlice",
+    );
+    assert.ok(slices && slices.length <= 3, `${slices?.length} activities for 60 recipients`);
+  }).timeout(60_000);
+
+  it("leaves slots to other teams while a relay does not answer, and their sends are mailed meanwhile", async () => {
     const gate = await startSmtpProxy({ held: true });
     try {
-      const slots = { ACTIVITY_CONCURRENCY: String(SLOTS), SMTP_TIMEOUT_MS: "60000" };
-      await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", slots)]);
       const slow = own.within(await makeSender({ recipients: 1, account: gate.account }));
       const others = await Promise.all(Array.from({ length: SENDS - 1 }, () => anotherNewsletter(slow)));
       for (const sender of [slow, ...others]) await startSend(sender);
@@ -104,7 +121,6 @@ describe("A relay that does not answer", () => {
       assert.equal((await caughtMails(slow)).length, SENDS);
     } finally {
       gate.close();
-      await own.close();
     }
   }).timeout(150_000);
 });

@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { pino } from "pino";
+import { type AccountPool, AccountPools } from "../../activities/account-pools.ts";
+import { TeamSlots } from "../../activities/dispatch/team-slots.ts";
+import { kysely } from "../../db/orm.ts";
+import { composeMessage } from "../../domain/mail/message.ts";
+import { backdoor } from "../support/factories.ts";
+import { makeSender, type Sender } from "../support/sending.ts";
+import { LOOPBACK_ONLY } from "../support/smtp-guard.ts";
+import { startSmtpProxy } from "../support/smtp-proxy.ts";
+
+const message = composeMessage({ subject: "Hello", html: "<p>Hello</p>", fromEmail: "news@example.com" });
+
+/** The pools of a dispatching process. */
+async function poolsOf(workerId: string): Promise<AccountPools> {
+  const { orm, vault } = await backdoor();
+  return new AccountPools({
+    ...{ orm, vault, workerId },
+    log: pino({ level: "silent" }),
+    guard: LOOPBACK_ONLY,
+    slots: new TeamSlots(4, 40),
+    postForm: () => assert.fail("the account has a password"),
+    errorPolicy: { failures: 3, seconds: 900 },
+    timeoutMs: 5_000,
+  });
+}
+
+async function mail({ pool }: AccountPool, { audience }: Sender, count: number): Promise<void> {
+  const outcomes = await Promise.all(
+    Array.from({ length: count }, (_, i) =>
+      pool.send(
+        message.fill({
+          email: `warm${i}@${audience}`,
+          unsubscribeUrl: "https://mail.example.com/u/1",
+          messageId: `warm-${i}@mail.example.com`,
+          date: new Date(),
+        }),
+      ),
+    ),
+  );
+  for (const { outcome } of outcomes) assert.equal(outcome, "sent");
+}
+
+describe("Open connections of an account", () => {
+  const maxConnections = 6;
+
+  it("go to the process that has its next slice, and are never more than the account allows", async () => {
+    const proxy = await startSmtpProxy();
+    const [first, second] = [await poolsOf("first"), await poolsOf("second")];
+    try {
+      const sender = await makeSender({ recipients: 1, account: { ...proxy.account, maxConnections } });
+      const { accountId, team, em } = sender;
+      const account = { accountId, teamId: team.id, environment: "LIVE" as const };
+      const acquire = async (pools: AccountPools): Promise<AccountPool> => {
+        const acquired = await pools.acquire(account, {});
+        return "pool" in acquired ? acquired : assert.fail("no connection is free");
+      };
+      const leases = async () => {
+        const leased = await kysely(em.fork())
+          .selectFrom("account_leases")
+          .select(["holder", "connections"])
+          .where("account_id", "=", accountId)
+          .execute();
+        return Object.fromEntries(leased.map(({ holder, connections }) => [holder, connections]));
+      };
+      for (const [pools, holder] of [
+        [first, "first"],
+        [second, "second"],
+        [first, "first"],
+      ] as const) {
+        const used = await acquire(pools);
+        assert.deepEqual(await leases(), { [holder]: maxConnections }, "the other process shares nothing");
+        await mail(used, sender, 60);
+        assert.ok(proxy.open > 0);
+        await pools.release(accountId, used);
+      }
+      assert.ok(proxy.most <= maxConnections, `${proxy.most} connections at once`);
+    } finally {
+      await Promise.all([first.close(), second.close()]);
+      proxy.close();
+    }
+  });
+});
