@@ -44,7 +44,7 @@ withStackOptions(program.command("ceilings"))
   .description("one newsletter to very many recipients, previewed, confirmed and cancelled: how long each step takes")
   .option(
     "--recipients <n>",
-    "size of the list; 10,000,000 take about 15 GB of disk",
+    "size of the list; 10,000,000 take about 30 GB of disk",
     wholeNumber(1, 10_000_000),
     1_000_000,
   )

@@ -10,7 +10,8 @@ import { sendWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, unique } from "../support/factories.ts";
+import { unique } from "../support/factories.ts";
+import { whileInsertsAreHeld } from "../support/held-inserts.ts";
 import { openRecordingOrm } from "../support/recording.ts";
 import {
   anotherNewsletter,
@@ -30,49 +31,6 @@ import {
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { temporalClient } from "../support/temporal.ts";
-
-/** Inserts into a table that wait until the test lets them go. */
-interface HeldInserts {
-  /** How many inserts have waited so far, also in transactions that were rolled back. */
-  begun(): Promise<number>;
-  release(): Promise<void>;
-}
-
-/**
- * Holds inserts of some rows, so that the statement takes as long as a test wants: as long as one of very many rows.
- * @param rows a condition on `new`
- */
-async function whileInsertsAreHeld(
-  table: "send_previews" | "send_recipients",
-  rows: string,
-  work: (held: HeldInserts) => Promise<void>,
-): Promise<void> {
-  const { orm } = await backdoor();
-  const name = unique("hold").replace("-", "_");
-  const run = (statement: string) => orm.em.fork().execute(statement);
-  const lock = `hashtextextended('${name}', 0)`;
-  await run(`create sequence ${name}`);
-  await run(`create function ${name}() returns trigger language plpgsql security definer as $$ begin
-    perform nextval('public.${name}'); perform pg_advisory_xact_lock_shared(${lock}); return new; end $$`);
-  await run(`create trigger ${name} before insert on ${table} for each row when (${rows}) execute function ${name}()`);
-  const holder = orm.em.fork();
-  await holder.begin();
-  await holder.execute(`select pg_advisory_xact_lock(${lock})`);
-  try {
-    await work({
-      begun: async () => {
-        const [row] = await orm.em
-          .fork()
-          .execute<{ begun: string }[]>(`select case when is_called then last_value else 0 end as begun from ${name}`);
-        return Number(row?.begun);
-      },
-      release: () => holder.rollback(),
-    });
-  } finally {
-    if (holder.isInTransaction()) await holder.rollback();
-    await run(`drop trigger ${name} on ${table}; drop function ${name}(); drop sequence ${name}`);
-  }
-}
 
 describe("A plan that takes longer than the API waits", () => {
   let impatient: TestApp;
