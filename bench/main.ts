@@ -40,6 +40,16 @@ withStackOptions(program.command("preview"))
   .option("--times <n>", "calls of each kind", wholeNumber(1), 30)
   .action(async (options) => show(await (await import("./preview.ts")).benchPreview(options)));
 
+withStackOptions(program.command("ceilings"))
+  .description("one newsletter to very many recipients, previewed, confirmed and cancelled: how long each step takes")
+  .option(
+    "--recipients <n>",
+    "size of the list; 10,000,000 take about 30 GB of disk",
+    wholeNumber(1, 10_000_000),
+    1_000_000,
+  )
+  .action(async (options) => show(await (await import("./ceilings.ts")).benchCeilings(options)));
+
 withStackOptions(program.command("webhooks"))
   .description("webhooks from the commit of a change to its receipt: rates, latencies, CPU, and whether all arrived")
   .option("--events <n>", "events of a run", wholeNumber(1), 5_000)

@@ -24,7 +24,7 @@ const step = <K extends keyof SendActivities>(name: K, summary: string, options:
 /** For what may take minutes: a worker that is lost meanwhile is noticed by its heartbeat. */
 const LONG = { startToCloseTimeout: "5 minutes", heartbeatTimeout: "10 seconds" } as const;
 
-/** For what reads all recipients: twice as long as the longest PLAN_SECONDS, because a confirm counts and copies them. */
+/** For what may touch all recipients: twice as long as the longest PLAN_SECONDS, because a confirm counts and copies them. */
 const LONG_PLAN = {
   startToCloseTimeout: "1 hour",
   scheduleToCloseTimeout: "1 hour",
@@ -53,7 +53,7 @@ export const sendSteps: SendActivities = {
   cancelSend: step("cancelSend", "cancel"),
   closeLost: step("closeLost", "list what a lost worker had in flight", LONG),
   requeueUnknown: step("requeueUnknown", "queue the unknown again", LONG),
-  finishSend: step("finishSend", "settle the credits", LONG),
+  finishSend: step("finishSend", "settle the credits", LONG_PLAN),
   closeReview: step("closeReview", "close the review of unknown outcomes"),
 };
 

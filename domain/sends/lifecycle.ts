@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { SendStatus } from "../../db/entities/send.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import { limitStatements } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
@@ -125,6 +126,9 @@ async function move(em: EntityManager, sendId: string, { from, to, pauseReason =
     return true;
   });
 }
+
+/** How long a statement may take that ends a send: a cancel changes the row of each recipient, in one. */
+const FINISH_LIMIT_MS = 1_500_000;
 
 /** The step that the event of a status is named after. A resume is no event. */
 function stepTo(to: SendStatus, firstStart: boolean): SendStep | undefined {
@@ -296,6 +300,7 @@ export interface SettledSend {
  */
 export function finishSend(em: EntityManager, sendId: string): Promise<SettledSend> {
   return transaction(em, async (tx) => {
+    await limitStatements(tx, FINISH_LIMIT_MS);
     const db = kysely(tx);
     const send = await db
       .selectFrom("sends")

@@ -162,7 +162,7 @@ describe("The progress of a process", () => {
     assert.deepEqual(progress.stalled(), []);
   });
 
-  it("names an activity that runs on although its time is over", async () => {
+  it("names an activity that runs on although its time has passed", async () => {
     const progress = new ImpatientProgress();
     const info = { activityType: "dispatchSlice", startToCloseTimeoutMs: 600_000, scheduleToCloseTimeoutMs: 0 };
     const { inbound } = watchActivities(progress)({ info } as Parameters<ReturnType<typeof watchActivities>>[0]);

@@ -6,10 +6,12 @@ import { grantCredits } from "../../domain/credits.ts";
 import { claimKey, releaseKey } from "../../domain/idempotency.ts";
 import { confirmSend } from "../../domain/sends/confirm.ts";
 import { previewIdOf } from "../../domain/sends/token.ts";
+import { sendWorkflowId } from "../../workflows/ids.ts";
 import { api } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
-import { backdoor, unique } from "../support/factories.ts";
+import { unique } from "../support/factories.ts";
+import { whileInsertsAreHeld } from "../support/held-inserts.ts";
 import { openRecordingOrm } from "../support/recording.ts";
 import {
   anotherNewsletter,
@@ -21,54 +23,14 @@ import {
   preview,
   resourceOf,
   type Sender,
+  setFaults,
   setTomorrow,
+  startSend,
   tokenOf,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-
-/** Inserts into a table that wait until the test lets them go. */
-interface HeldInserts {
-  /** How many inserts have waited so far, also in transactions that were rolled back. */
-  begun(): Promise<number>;
-  release(): Promise<void>;
-}
-
-/**
- * Holds inserts of some rows, so that the statement takes as long as a test wants: as long as one of very many rows.
- * @param rows a condition on `new`
- */
-async function whileInsertsAreHeld(
-  table: "send_previews" | "send_recipients",
-  rows: string,
-  work: (held: HeldInserts) => Promise<void>,
-): Promise<void> {
-  const { orm } = await backdoor();
-  const name = unique("hold").replace("-", "_");
-  const run = (statement: string) => orm.em.fork().execute(statement);
-  const lock = `hashtextextended('${name}', 0)`;
-  await run(`create sequence ${name}`);
-  await run(`create function ${name}() returns trigger language plpgsql security definer as $$ begin
-    perform nextval('public.${name}'); perform pg_advisory_xact_lock_shared(${lock}); return new; end $$`);
-  await run(`create trigger ${name} before insert on ${table} for each row when (${rows}) execute function ${name}()`);
-  const holder = orm.em.fork();
-  await holder.begin();
-  await holder.execute(`select pg_advisory_xact_lock(${lock})`);
-  try {
-    await work({
-      begun: async () => {
-        const [row] = await orm.em
-          .fork()
-          .execute<{ begun: string }[]>(`select case when is_called then last_value else 0 end as begun from ${name}`);
-        return Number(row?.begun);
-      },
-      release: () => holder.rollback(),
-    });
-  } finally {
-    if (holder.isInTransaction()) await holder.rollback();
-    await run(`drop trigger ${name} on ${table}; drop function ${name}(); drop sequence ${name}`);
-  }
-}
+import { temporalClient } from "../support/temporal.ts";
 
 describe("A plan that takes longer than the API waits", () => {
   let impatient: TestApp;
@@ -185,5 +147,31 @@ describe("A plan that takes longer than the API waits", () => {
       assert.equal(armed.status, 202, armed.text);
     });
     await untilStatus(sender, ["SENT"]);
+  });
+});
+
+describe("The heartbeat of a slice", () => {
+  afterEach(() => setFaults([]));
+
+  it("tells how many mails it has mailed", async () => {
+    const sender = await makeSender({ recipients: 60, account: { maxConnections: 1 } });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 150 }]);
+    const { client, close } = await temporalClient();
+    try {
+      const { data } = await startSend(sender);
+      const handle = client.workflow.getHandle(sendWorkflowId(data.id));
+      await eventually(
+        async () => {
+          const [slice] = (await handle.describe()).raw.pendingActivities ?? [];
+          const [details] = slice?.heartbeatDetails?.payloads ?? [];
+          return details?.data && JSON.parse(Buffer.from(details.data).toString()).mailed > 0;
+        },
+        { what: "the number in the heartbeat" },
+      );
+      await setFaults([]);
+      await untilStatus(sender, ["SENT"]);
+    } finally {
+      await close();
+    }
   });
 });
