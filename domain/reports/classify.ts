@@ -32,6 +32,9 @@ function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): Classifi
   return { kind, recipients, returned: mail.returned };
 }
 
+/** Headers of a returned mail that name its recipient; those that mail servers add come first. */
+const RETURNED_RECIPIENTS = [/^x-original-to:(.*)$/im, /^delivered-to:(.*)$/im, /^to:(.*(?:\n[ \t].*)*)/im];
+
 /** A report of RFC 5965. */
 function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   const fields = readFields(text);
@@ -39,9 +42,8 @@ function readFeedback(mail: IncomingMail, text: string): ClassifiedMail {
   if (type === "" || !isComplaint(type)) return { ...NO_REPORT, returned: mail.returned };
   const named = [...text.matchAll(/^(?:original-rcpt-to|removal-recipient):(.*)$/gim)];
   const addresses = [...new Set(named.map(([, value = ""]) => addressOf(value.trim())))].slice(0, MAX_REPORTED);
-  const to = /^to:(.*)$/im.exec(mail.returned)?.[1] ?? "";
-  const found = addresses.length > 0 ? addresses : addressesIn(to).slice(0, 1);
-  const known = found.length > 0 ? found : [""];
+  const returnedTo = RETURNED_RECIPIENTS.map((field) => field.exec(mail.returned)?.[1] ?? "");
+  const known = addresses.length > 0 ? addresses : [addressesIn(returnedTo.join(" "))[0] ?? ""];
   return reportOf(
     mail,
     known.map((address) => reportedRecipient(address, "complaint", "feedback")),
@@ -98,7 +100,8 @@ function classifyStatus(
   isOnly: boolean,
 ): ReportedRecipient {
   if (SUCCESSES.has(action)) return reportedRecipient(address, "none", `action: ${action}`);
-  if (action === "delayed") return reportedRecipient(address, "soft", "action: delayed");
+  if (action === "" && status.startsWith("2.")) return reportedRecipient(address, "none", "status: success");
+  if (action.startsWith("delay")) return reportedRecipient(address, "soft", "action: delayed");
   // Services that ask an unknown sender to confirm say so in a report: the mail waits for the answer.
   if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none", "challenge");
   // A diagnostic without words gives no reason; the report's text may quote one.

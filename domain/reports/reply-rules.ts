@@ -163,6 +163,14 @@ const UNKNOWN_USER = new RegExp(
  * The rules in order: the first that fits a reply decides, and a reply that fits none is a soft bounce. Rules on words
  * come before rules on codes, because servers and gateways often give a general code to a reply with exact words. The
  * words are those that more than one server uses, or that a vendor documents.
+ *
+ * Hard is what no later mail can change: the mailbox or its domain does not exist, moved away for good, or takes no mail at
+ * all. Everything else is soft, although servers answer much of it with a permanent code: a full, suspended, disabled
+ * or inactive mailbox; a refusal of the sender, its server, its rate or its mail (policy, spam, virus, size,
+ * authentication, relaying), also by the recipient's own choice; a server or a name server that does not answer, a loop,
+ * a mail that expired or is delayed. "User unknown" in answer to the message, or with 5.2.x and no named command, is soft:
+ * filters write it to hide themselves. No rule is about a receipt, an automatic answer, a challenge, feedback of the types
+ * auth-failure and not-spam, or an aggregate report of DMARC: these are neither bounces nor complaints.
  */
 export const REPLY_RULES: readonly ReplyRule[] = [
   {
@@ -277,13 +285,20 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     source: "Yahoo, SMTP error reference: 554 delivery error: dd, which answers the message and is about the recipient",
   },
   {
-    name: "user unknown in the words of one vendor",
+    name: "mailbox unavailable",
     kind: "hard",
-    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    says: /mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)/,
     when: (reply) =>
       notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
-    source:
-      "RFC 5321 4.2.3 (mailbox unavailable); non-delivery texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
+    source: "RFC 5321 4.2.2 and 4.2.3, reply 550: requested action not taken, mailbox unavailable (not found)",
+  },
+  {
+    name: "user unknown in the words of one vendor",
+    kind: "hard",
+    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    when: (reply) =>
+      notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
+    source: "RFC 3463 X.1.1; non-delivery texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
   },
   {
     name: "address rejected",

@@ -1333,4 +1333,26 @@ export const PROGRAM_MAILS: Record<string, ProgramMail> = {
       [TWO, "soft"],
     ],
   },
+  "a report with a comment after the address": soft(
+    dsn(DAEMON, "Undelivered Mail Returned to Sender", "See below.\n", [
+      `Final-Recipient: rfc822;${USER} (User)\nAction: failed\nStatus: 552 5.2.2`,
+    ]),
+  ),
+  "a report without an address type": hard(
+    dsn(DAEMON, "Undelivered Mail Returned to Sender", "See below.\n", [
+      `Final-Recipient: <${USER}>\nAction: failed (see below)\nStatus: 5.1.1.`,
+    ]),
+  ),
+  "a report of success without an action": none(
+    dsn(DAEMON, "Delivery report", "See below.\n", [`Final-Recipient: rfc822;${USER}\nStatus: 2.1.5`]),
+  ),
+  "a report of a delay in other words": soft(
+    dsn(DAEMON, "Delivery report", "See below.\n", [
+      `Final-Recipient: rfc822;${USER}\nAction: delay\nStatus: 4.1.1\nDiagnostic-Code: smtp; 450 4.1.1 User unknown`,
+    ]),
+  ),
+  "a complaint that names no recipient": {
+    raw: `${head({ from: "fbl@provider.example", subject: "Abuse report", more: 'Content-Type: multipart/report; report-type=feedback-report;\n\tboundary="=_b"' })}\n--=_b\nContent-Type: text/plain\n\nThis is an email abuse report.\n--=_b\nContent-Type: message/feedback-report\n\nFeedback-Type: Abuse\nUser-Agent: Example/1.0\nVersion: 1\nCFBL-Feedback-ID: 1:2\n\n--=_b\nContent-Type: message/rfc822\n\nX-Original-To: ${USER}\nTo: <undisclosed-recipients:;>\nSubject: Hello\n\nHello\n--=_b--\n`,
+    wanted: [[USER, "complaint"]],
+  },
 };
