@@ -113,9 +113,15 @@ const NO_TEXT: Omit<RecipientText, "address"> = { text: "", entry: "", quoted: "
 
 /** A report of RFC 3464. */
 function readStatuses(mail: IncomingMail, text: string): ClassifiedMail {
-  const groups = readDeliveryStatus(text);
-  const isOnly = groups.length === 1;
-  const named = new Map(readRecipients(mail).map((recipient) => [recipient.address, recipient]));
+  const inText = readRecipients(mail);
+  const named = new Map(inText.map((recipient) => [recipient.address, recipient]));
+  const read = readDeliveryStatus(text);
+  const isOnly = read.length === 1;
+  // Exim names the file or the command of a local delivery there, and the address in its header.
+  const groups = read.map((group) => {
+    const isAddress = group.address.includes("@") || !isOnly || inText.length !== 1;
+    return isAddress ? group : { ...group, address: inText[0]?.address ?? group.address };
+  });
   const unnamed = { ...NO_TEXT, text: isOnly ? mail.text : "" };
   return reportOf(
     mail,

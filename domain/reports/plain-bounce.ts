@@ -90,7 +90,7 @@ export const saysDelayed = (subject: string, text: string): boolean =>
 const NO_LOCAL =
   "\\s<>\"'()[\\],;:*|{}\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\u3000-\\u303f\\uff01-\\uff60";
 const ADDRESS = new RegExp(
-  `(?<![^${NO_LOCAL}])[^${NO_LOCAL}]{1,64}@(?:[a-zA-Z0-9][a-zA-Z0-9.-]{0,190}\\.[a-zA-Z]{2,63}(?![\\p{Script=Latin}0-9-])|[\\p{L}\\p{N}][\\p{L}\\p{N}.-]{0,252}[\\p{L}\\p{N}])`,
+  `(?<![^${NO_LOCAL}])[^${NO_LOCAL}]{1,64}(?:'[^${NO_LOCAL}]{1,63})?@(?:[a-zA-Z0-9][a-zA-Z0-9.-]{0,190}\\.[a-zA-Z]{2,63}(?![\\p{Script=Latin}0-9-])|[\\p{L}\\p{N}][\\p{L}\\p{N}.-]{0,252}[\\p{L}\\p{N}])`,
   "gu",
 );
 /** Lines that name the sender, or a person to ask. */

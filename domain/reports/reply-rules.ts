@@ -10,7 +10,7 @@ export interface QuotedReply {
   status: string;
   /** SMTP reply code, e.g. 550; undefined where none is given */
   code: number | undefined;
-  /** The reply's text in lower case, white space as single spaces */
+  /** The reply's text in lower case, white space as single spaces, every address as `a@b.example` */
   text: string;
   stage: ReplyStage | undefined;
 }
@@ -61,7 +61,7 @@ const notAboutSender = ({ stage }: QuotedReply): boolean => stage !== "other";
 
 /** Words for the recipient of a mail. */
 const RECIPIENT =
-  "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)(?![\\w.+-]{0,64}@)";
+  "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)";
 const MISSING =
   "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|deliverable|recogni[sz]ed))";
 /** Words that may stand between "unknown" and "user". */
