@@ -36,6 +36,9 @@ function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): Classifi
   return { kind, recipients, returned: mail.returned };
 }
 
+/** Headers of a returned mail that name its recipient; those that mail servers add come first. */
+const RETURNED_RECIPIENTS = [/^x-original-to:(.*)$/im, /^delivered-to:(.*)$/im, /^to:(.*(?:\n[ \t].*)*)/im];
+
 /** A report of RFC 5965. */
 function readFeedback(mail: IncomingMail, text: string): Classified {
   const fields = readFields(text);
@@ -43,9 +46,8 @@ function readFeedback(mail: IncomingMail, text: string): Classified {
   if (type === "" || !isComplaint(type)) return { ...NO_REPORT, returned: mail.returned };
   const named = [...text.matchAll(/^(?:original-rcpt-to|removal-recipient):(.*)$/gim)];
   const addresses = [...new Set(named.map(([, value = ""]) => addressOf(value.trim())))].slice(0, MAX_REPORTED);
-  const to = /^to:(.*)$/im.exec(mail.returned)?.[1] ?? "";
-  const found = addresses.length > 0 ? addresses : addressesIn(to).slice(0, 1);
-  const known = found.length > 0 ? found : [""];
+  const returnedTo = RETURNED_RECIPIENTS.map((field) => field.exec(mail.returned)?.[1] ?? "");
+  const known = addresses.length > 0 ? addresses : [addressesIn(returnedTo.join(" "))[0] ?? ""];
   const report = reportOf(
     mail,
     known.map((address) => reportedRecipient(address, "complaint", "feedback")),
@@ -104,7 +106,8 @@ function classifyStatus(
   isOnly: boolean,
 ): ReportedRecipient {
   if (SUCCESSES.has(action)) return reportedRecipient(address, "none", `action: ${action}`);
-  if (action === "delayed") return reportedRecipient(address, "soft", "action: delayed");
+  if (action === "" && status.startsWith("2.")) return reportedRecipient(address, "none", "status: success");
+  if (action.startsWith("delay")) return reportedRecipient(address, "soft", "action: delayed");
   // Services that ask an unknown sender to confirm say so in a report: the mail waits for the answer.
   if (/not pre-?approved/i.test(diagnostic)) return reportedRecipient(address, "none", "challenge");
   // A diagnostic without words gives no reason; the report's text may quote one.
@@ -116,9 +119,15 @@ const NO_TEXT: Omit<RecipientText, "address"> = { text: "", entry: "", quoted: "
 
 /** A report of RFC 3464. */
 function readStatuses(mail: IncomingMail, text: string): Classified {
-  const groups = readDeliveryStatus(text);
-  const isOnly = groups.length === 1;
-  const named = new Map(readRecipients(mail).map((recipient) => [recipient.address, recipient]));
+  const inText = readRecipients(mail);
+  const named = new Map(inText.map((recipient) => [recipient.address, recipient]));
+  const read = readDeliveryStatus(text);
+  const isOnly = read.length === 1;
+  // Exim names the file or the command of a local delivery there, and the address in its header.
+  const groups = read.map((group) => {
+    const isAddress = group.address.includes("@") || !isOnly || inText.length !== 1;
+    return isAddress ? group : { ...group, address: inText[0]?.address ?? group.address };
+  });
   const unnamed = { ...NO_TEXT, text: isOnly ? mail.text : "" };
   return reportOf(
     mail,

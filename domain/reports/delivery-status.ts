@@ -31,9 +31,12 @@ export function readFields(group: string): Map<string, string> {
   return fields;
 }
 
-/** The address of a field such as `rfc822; <user@example.com>` or `rfc822; "User" <user@example.com>`. */
+/** The address of a field such as `rfc822; <user@example.com>`, `rfc822; "User" <user@example.com>` or `rfc822; user@example.com (User)`. */
 export function addressOf(field: string): string {
-  const value = field.slice(field.indexOf(";") + 1).trim();
+  const value = field
+    .slice(field.indexOf(";") + 1)
+    .replace(/\([^()]*\)\s*$/, "")
+    .trim();
   return (/<([^<>]*)>$/.exec(value)?.[1] ?? value).replace(/^<|>$/g, "").trim().toLowerCase();
 }
 
@@ -52,8 +55,8 @@ function recipientOf(fields: Map<string, string>): string | undefined {
   return addresses.find((address) => WHOLE_ADDRESS.test(address)) ?? addresses.find((address) => address !== "");
 }
 
-/** An enhanced status code (RFC 3463) at the start of a text. */
-const STATUS = /^([245]\.\d{1,3}\.\d{1,3})(?![\d.])/;
+/** An enhanced status code (RFC 3463) at the start of a text; some MTAs put the reply code before it. */
+const STATUS = /^(?:[245]\d{2}[ -])?([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
 
 /** Reads the groups of recipients of a message/delivery-status part. */
 export function readDeliveryStatus(text: string): StatusGroup[] {

@@ -3,10 +3,10 @@ import type { IncomingMail } from "./incoming-mail.ts";
 
 /** Senders of reports: RFC 5321 4.5.5 and RFC 2142 name the mailboxes, the rest are the names that MTAs give themselves. */
 const SYSTEM_SENDER =
-  /mail(?:er)?[-_ ]?daemon|post-?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
+  /mail(?:er)?[-_ ]?daemon|post[-_]?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
 
 /** Those of them that stand in the address, not in the name beside it. */
-const SYSTEM_ADDRESS = /(?:^|[<\s])(?:mail(?:er)?[-_]?daemon|post-?master)(?:@|$)|^<>$/;
+const SYSTEM_ADDRESS = /(?:^|[<\s])(?:mail(?:er)?[-_]?daemon|post[-_]?master)(?:@|$)|^<>$/;
 
 /** Subjects of reports, in the languages that MTAs write them in. */
 const FAILURE_SUBJECT =
@@ -90,17 +90,19 @@ export const saysDelayed = (subject: string, text: string): boolean =>
 const NO_LOCAL =
   "\\s<>\"'()[\\],;:*|{}\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\u3000-\\u303f\\uff01-\\uff60";
 const ADDRESS = new RegExp(
-  `(?<![^${NO_LOCAL}])[^${NO_LOCAL}]{1,64}@(?:[a-zA-Z0-9][a-zA-Z0-9.-]{0,190}\\.[a-zA-Z]{2,63}(?![\\p{Script=Latin}0-9-])|[\\p{L}\\p{N}][\\p{L}\\p{N}.-]{0,252}[\\p{L}\\p{N}])`,
+  `(?<![^${NO_LOCAL}])[^${NO_LOCAL}]{1,64}(?:'[^${NO_LOCAL}]{1,63})?@(?:[a-zA-Z0-9][a-zA-Z0-9.-]{0,190}\\.[a-zA-Z]{2,63}(?![\\p{Script=Latin}0-9-])|[\\p{L}\\p{N}][\\p{L}\\p{N}.-]{0,252}[\\p{L}\\p{N}])`,
   "gu",
 );
 /** Lines that name the sender, or a person to ask. */
 const OTHER_PERSON =
   /mail from|envelope-from|\bsenders?: |^\s*(?:from|sender|reply-to|return-path|message-id|subject)\s*:|contact|assistance|help|support@|do not reply|reporting-mta/i;
+/** Words before an address that make it a recipient's, also in such a line. */
+const DELIVERED_TO = /(?:deliver\w{0,8}|sent) (?:\S{1,40} ){0,4}(?:to|for):? ?[<"'(]?$/i;
 /** Lines that name a recipient of the mail other than the one that failed: the header that is repeated, an alias. */
 const LESS_CERTAIN = /^\s*(?:to|cc)\s*:|(?:generated|expanded) from/i;
 /** Lines with recipients that are read at most: a report may name each recipient several times. */
 const MAX_MENTIONS = 4 * MAX_REPORTED;
-const ROLE = /^(?:post-?master|mailer-?daemon|abuse|hostmaster|root|no-?reply)@/;
+const ROLE = /^(?:post[-_]?master|mailer-?daemon|abuse|hostmaster|root|no-?reply)@/;
 
 export const addressesIn = (text: string): string[] =>
   // Inside an X.400 address, an address of Exchange begins with its type.
@@ -167,7 +169,8 @@ function mentionsIn(lines: readonly string[], own: ReadonlySet<string>): { found
     const begins = BEFORE_ENTRY.test(text.slice(0, at));
     // The recipient may be a support@ or a help@.
     const words = begins ? text.slice(0, at) : text;
-    if (OTHER_PERSON.test(words) && !/rcpt/i.test(words)) continue;
+    const isRecipient = /rcpt/i.test(words) || DELIVERED_TO.test(text.slice(0, at));
+    if (OTHER_PERSON.test(words) && !isRecipient) continue;
     if (!begins && LESS_CERTAIN.test(text)) repeated.add(address);
     else {
       const indent = begins ? text.search(/\S/) : undefined;

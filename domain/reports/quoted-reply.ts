@@ -44,6 +44,10 @@ const CODE = /(?<![\d.#-])([45]\d{2})(?=[ -]|:|$)/;
  */
 const FURTHER_CODES = /(?<=\S) [245]\d{2}[- ](?:[245]\.\d{1,3}\.\d{1,3} )?/g;
 
+/** Addresses have words of their own, which tell nothing about the failure: sales@sender-tools.example, spam@example.net. */
+const ANY_ADDRESS = /[^\s<>"()[\],;:|{}]{1,64}@[\p{L}\p{N}.-]{1,253}/gu;
+const MASKED_ADDRESS = "a@b.example";
+
 /** Characters of a reply that are read: servers give the reason at its beginning. */
 const MAX_REPLY_CHARS = 4_000;
 
@@ -56,7 +60,8 @@ const squeeze = (text: string): string => text.toLowerCase().replace(/\s+/g, " "
  * @param status code that the report gives to the recipient
  */
 export function readReply(text: string, around = "", status = ""): QuotedReply {
-  const words = squeeze(text.slice(0, MAX_REPLY_CHARS)).replace(GATEWAY_PREFIX, "");
+  const start = text.slice(0, MAX_REPLY_CHARS).replace(ANY_ADDRESS, MASKED_ADDRESS);
+  const words = squeeze(start).replace(GATEWAY_PREFIX, "");
   const codes = [...words.matchAll(ENHANCED)].map(([, found = ""]) => found);
   // A code more specific than X.0.0 is preferred; the reply's codes come before the report's.
   const candidates = [...codes, status];

@@ -10,7 +10,7 @@ export interface QuotedReply {
   status: string;
   /** SMTP reply code, e.g. 550; undefined where none is given */
   code: number | undefined;
-  /** The reply's text in lower case, white space as single spaces */
+  /** The reply's text in lower case, white space as single spaces, every address as `a@b.example` */
   text: string;
   stage: ReplyStage | undefined;
 }
@@ -61,7 +61,7 @@ const notAboutSender = ({ stage }: QuotedReply): boolean => stage !== "other";
 
 /** Words for the recipient of a mail. */
 const RECIPIENT =
-  "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)(?![\\w.+-]{0,64}@)";
+  "(?<![a-z])(?:user(?: ?name|id)?s?|recipients?|rcpt|mail ?-?box(?:es)?|mail ?drop|accounts?|alias|address(?:ee|es)?|local[- ]?part|person|customer|id\\b)";
 const MISSING =
   "(?:unknown|invalid|illegal|incorrect|wrong|bad|non-?existent|inexistent|un(?:route?able|deliverable|recogni[sz]ed))";
 /** Words that may stand between "unknown" and "user". */
@@ -163,6 +163,14 @@ const UNKNOWN_USER = new RegExp(
  * The rules in order: the first that fits a reply decides, and a reply that fits none is a soft bounce. Rules on words
  * come before rules on codes, because servers and gateways often give a general code to a reply with exact words. The
  * words are those that more than one server uses, or that a vendor documents.
+ *
+ * Hard is what no later mail can change: the mailbox or its domain does not exist, moved away for good, or takes no mail at
+ * all. Everything else is soft, although servers answer much of it with a permanent code: a full, suspended, disabled
+ * or inactive mailbox; a refusal of the sender, its server, its rate or its mail (policy, spam, virus, size,
+ * authentication, relaying), also by the recipient's own choice; a server or a name server that does not answer, a loop,
+ * a mail that expired or is delayed. "User unknown" in answer to the message, or with 5.2.x and no named command, is soft:
+ * filters write it to hide themselves. No rule is about a receipt, an automatic answer, a challenge, feedback of the types
+ * auth-failure and not-spam, or an aggregate report of DMARC: these are neither bounces nor complaints.
  */
 export const REPLY_RULES: readonly ReplyRule[] = [
   {
@@ -197,7 +205,7 @@ export const REPLY_RULES: readonly ReplyRule[] = [
   {
     name: "host unknown",
     kind: "hard",
-    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|a mail exchanger|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
+    says: /host (?:or domain )?(?:name )?(?:is )?(?:unknown|not found)|unknown (?:host|domain)|(?:couldn't|could not|cannot|can't) find (?:any host|an? mail exchanger|an? mx|mx|the host|domain)|(?:domain|host)(?: name)? (?:\S{1,120} )?(?:(?:does not|doesn't|may not) exist|(?:was |is )?not found|(?:wasn't|couldn't be|could not be|cannot be) found)|account or domain may not exist|no such (?:host|domain)|(?:invalid|bad|illegal|unrouteable|unroutable|non-?existent) (?:mail |destination )?(?:host|domain|system)|nxdomain|name or service not known|domain (?:\S{1,120} )?(?:is )?(?:unknown|invalid|obsolete|retired|no longer in use)|(?:cannot|can't|could not|unable to) resolve|domain ?nonexistent|nonexistentdomain|dns\.unknownhost|domain name not found|\bno (?:valid |usable )?(?:mx|mail exchanger)s?(?: hosts?)?(?: records?)?(?: (?:was |were )?found|\b)|domain is not reachable|all relevant mx records point to non-existent hosts|no mail servers? appears? to exists?|domain (?:\S{1,120} )?(?:has no|no) (?:mx|mail exchanger)|illegal host\/domain name/,
     when: (reply) =>
       notAboutSender(reply) &&
       !isTemporary(reply) &&
@@ -277,13 +285,20 @@ export const REPLY_RULES: readonly ReplyRule[] = [
     source: "Yahoo, SMTP error reference: 554 delivery error: dd, which answers the message and is about the recipient",
   },
   {
-    name: "user unknown in the words of one vendor",
+    name: "mailbox unavailable",
     kind: "hard",
-    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    says: /mailbox (?:\S{1,120} )?(?:does not exist|not found|not available|unavailable)/,
     when: (reply) =>
       notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
-    source:
-      "RFC 5321 4.2.3 (mailbox unavailable); non-delivery texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
+    source: "RFC 5321 4.2.2 and 4.2.3, reply 550: requested action not taken, mailbox unavailable (not found)",
+  },
+  {
+    name: "user unknown in the words of one vendor",
+    kind: "hard",
+    says: /name & address book|domino directory|recipient name is not recognized|unknown recipient|no mailbox here by that name|unrouteable address|invalid recipient|wasn't found at|email account that you tried to reach does not exist|not our customer|contain a non-existent account|check (?:if|that|whether) (?:the )?(?:e-?mail )?address is correct/,
+    when: (reply) =>
+      notAboutContent(reply) && notAboutSender(reply) && !isTemporary(reply) && !reply.status.startsWith("5.2."),
+    source: "RFC 3463 X.1.1; non-delivery texts of Yahoo, Domino, Exchange, qmail, Exim, Gmail, Orange",
   },
   {
     name: "address rejected",

@@ -72,7 +72,11 @@ const FORMS: Record<string, (raw: string) => string | undefined> = {
       .replace(/^(Diagnostic-Code:.{30}\S*) /m, "$1\n ")
       .replace(/^Action: f/m, "ACTION:F")
       .replace(/^Final-Recipient: /m, "final-recipient:"),
-  "without the returned mail": (raw) => raw.replace(/\n--=_b\nContent-Type: message\/rfc822[\s\S]*/, "\n--=_b--\n"),
+  "without the returned mail": (raw) =>
+    // A complaint's recipient may be named by the returned mail alone.
+    /feedback-report/.test(raw)
+      ? undefined
+      : raw.replace(/\n--=_b\nContent-Type: message\/rfc822[\s\S]*/, "\n--=_b--\n"),
   "of a mailbox file": (raw) => `From MAILER-DAEMON Thu Apr 29 23:34:45 2010\n${raw}`,
   "without a return path": (raw) => raw.replace("Return-Path: <>\n", ""),
   "from an address that tells nothing": (raw) =>

@@ -1333,4 +1333,305 @@ export const PROGRAM_MAILS: Record<string, ProgramMail> = {
       [TWO, "soft"],
     ],
   },
+  "a report with a comment after the address": soft(
+    dsn(DAEMON, "Undelivered Mail Returned to Sender", "See below.\n", [
+      `Final-Recipient: rfc822;${USER} (User)\nAction: failed\nStatus: 552 5.2.2`,
+    ]),
+  ),
+  "a report without an address type": hard(
+    dsn(DAEMON, "Undelivered Mail Returned to Sender", "See below.\n", [
+      `Final-Recipient: <${USER}>\nAction: failed (see below)\nStatus: 5.1.1.`,
+    ]),
+  ),
+  "a report of success without an action": none(
+    dsn(DAEMON, "Delivery report", "See below.\n", [`Final-Recipient: rfc822;${USER}\nStatus: 2.1.5`]),
+  ),
+  "a report of a delay in other words": soft(
+    dsn(DAEMON, "Delivery report", "See below.\n", [
+      `Final-Recipient: rfc822;${USER}\nAction: delay\nStatus: 4.1.1\nDiagnostic-Code: smtp; 450 4.1.1 User unknown`,
+    ]),
+  ),
+  "a complaint that names no recipient": {
+    raw: `${head({ from: "fbl@provider.example", subject: "Abuse report", more: 'Content-Type: multipart/report; report-type=feedback-report;\n\tboundary="=_b"' })}\n--=_b\nContent-Type: text/plain\n\nThis is an email abuse report.\n--=_b\nContent-Type: message/feedback-report\n\nFeedback-Type: Abuse\nUser-Agent: Example/1.0\nVersion: 1\nCFBL-Feedback-ID: 1:2\n\n--=_b\nContent-Type: message/rfc822\n\nX-Original-To: ${USER}\nTo: <undisclosed-recipients:;>\nSubject: Hello\n\nHello\n--=_b--\n`,
+    wanted: [[USER, "complaint"]],
+  },
+  "1&1: message too large": soft(
+    plain(
+      '"Mail Delivery System" <mailer-daemon@kundenserver.de>',
+      "Mail delivery failed: returning message to sender",
+      `This message was created automatically by mail delivery software.\n\nA message that you sent could not be delivered to one or more of\nits recipients. This is a permanent error. The following address\nfailed:\n\n${USER}\n\nFor the following reason:\n\nMail size limit exceeded. For explanation visit\nhttp://postmaster.1and1.com/en/error-messages?ip=%1s\n\n--- The header of the original message is following. ---\n\n${RETURNED}`,
+    ),
+  ),
+  "an MTA with the reason in brackets": hard(
+    plain(
+      '"Mail Deliver System" <MAILER-DAEMON@x.example>',
+      "Returned Mail: User unknown",
+      `The original message was received at Thu, 29 Apr 2010 23:34:45 +0900\nfrom news@sender.example\n\n---The following addresses had delivery errors---\n\n${USER} [User unknown]\n\n${RETURNED}`,
+    ),
+  ),
+  "an MTA that marks recipients with an asterisk": hard(
+    plain(
+      "Mail Delivery System <postmaster@x.example>",
+      "Delivery status notification",
+      `============================================================================\n      This is an automatic message from the mail system.\n============================================================================\n  * ${USER}\n   553 5.3.0 <${USER}>... No such user here\n   STATUS: 5.3.0\n\n${RETURNED}`,
+    ),
+  ),
+  "a qmail that is sorry: full": soft(
+    plain(
+      DAEMON,
+      "failure notice",
+      `We're sorry.\nYour mail could not be delivered to the following address(es):\n\n<${USER}>:\nMailbox full\n\n--- Below this line is a copy of the message.\n\n${RETURNED}`,
+    ),
+  ),
+  Bigfoot: hard(
+    plain(
+      "Mail Delivery Subsystem <MAILER-DAEMON@bigfoot.example>",
+      "Returned mail: Service unavailable",
+      `The original message was received\n\n   ----- The following addresses had permanent fatal errors -----\n<${USER}>\n\n   ----- Transcript of session follows -----\n>>> RCPT TO:<${USER}>\n<<< 553 Invalid recipient ${USER} (Mode: normal)\n\n   ----- Transcript end ----\n`,
+    ),
+  ),
+  "Facebook: recipient preferences": soft(
+    dsn(
+      "Facebook <mailer-daemon@mx-out.facebook.com>",
+      "Sorry, your message could not be delivered",
+      `This message was created automatically by Facebook.\n\nSorry, your message couldn't be delivered to ${USER}.\n`,
+      [
+        `Final-Recipient: rfc822; ${USER}\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 RCP-P2 http://postmaster.facebook.com/response_codes?ip=192.0.2.1#rcp Refused due to recipient preferences`,
+      ],
+    ),
+  ),
+  "Verizon: no recipient of a multimedia message": hard(
+    plain(
+      "post_master@vtext.com",
+      "Undeliverable Message",
+      `Error: No valid recipients for this MM\n\nMessage could not be delivered to mobile.\nTo: ${USER}\n`,
+    ),
+  ),
+  SurfControl: hard(
+    plain(
+      "SurfControl E-mail Filter <postmaster@x.example>",
+      "Message could not be sent",
+      `Your message could not be sent.\nA transcript of the attempts to send the message follows.\nThe number of attempts made: 1\nAddressed To: ${USER}\n\nThu 29 Apr 2010 23:34:45 +0900\nFailed to send to identified host,\n${USER}: [192.0.2.5], 550 5.1.1 ${USER}... No such user\n\n--- Message non-deliverable.\n`,
+    ),
+  ),
+  "MX Logic": hard(
+    plain(
+      "Mail Delivery System <mailer-daemon@x.example>",
+      "Mail delivery failed: returning message to sender",
+      `Included is a copy of the message header:\n\n<${USER}>:\n550 5.1.1 <${USER}>: Recipient address rejected: User unknown in local recipient table\n\n${RETURNED}`,
+    ),
+  ),
+  "Trend Micro IMSVA: full": soft(
+    dsn(
+      '"Mail Delivery Subsystem" <mailer-daemon@x.example>',
+      "Mail System Error",
+      `Unable to deliver message to <${USER}>.\n`,
+      [
+        `Final-Recipient: rfc822; <${USER}>\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 5.2.2 <${USER}>... Mailbox Full`,
+      ],
+    ),
+  ),
+  "m-FILTER": hard(
+    plain(
+      "mFILTER <postmaster@x.example>",
+      "failure notice",
+      `${USER}\n\n-------SERVER MESSAGE: \n550 5.1.1 <${USER}>: Recipient address rejected: User unknown\n\n-------LAST COMMAND: \nRCPT TO:<${USER}>\n\n${RETURNED}`,
+    ),
+  ),
+  "NTMail: no host": hard(
+    plain(
+      "Postmaster <postmaster@x.example>",
+      "Undeliverable mail",
+      `The message returned below could not be delivered to the following address(es):\n\n   ${USER}\n\nThe reason: The remote host does not exist\n\n${RETURNED}`,
+    ),
+  ),
+  VPOP3: hard(
+    plain(
+      "VPOP3 Mail Server <postmaster@x.example>",
+      "Undeliverable Message",
+      `The following message could not be delivered to:\n${USER}\n\nThe mail server reported: 550 5.1.1 User unknown\n\n${RETURNED}`,
+    ),
+  ),
+  "Magic Winmail": soft(
+    plain(
+      "Mail Delivery Subsystem <postmaster@x.example>",
+      "Delivery Status Notification(Failure)",
+      `This is an automatically generated Delivery Status Notification.\n\nDelivery to the following recipients failed:\n\n\t${USER}\n\nReason: Remote host said: 550 user not exist\n`,
+    ),
+  ),
+  "ArGoSoft: no MX": hard(
+    plain(
+      "ArGoSoft Mail Server <postmaster@x.example>",
+      "Undeliverable mail",
+      `Message could not be delivered to some recipients.\n\n${USER}: Could not find MX record for domain\n`,
+    ),
+  ),
+  "Zoho: unknown": hard(
+    plain(
+      "mailer-daemon@mail.zoho.com",
+      "Undelivered Mail Returned to Sender",
+      `This message was created automatically by mail delivery software.\n A message that you sent could not be delivered to one or more of its recipients. This is a permanent error. \n\n${USER} Invalid Address, ERROR_CODE :550, ERROR_CODE :5.1.1 <${USER}>... User Unknown\n`,
+    ),
+  ),
+  "Zoho: full": soft(
+    plain(
+      "mailer-daemon@mail.zoho.com",
+      "Undelivered Mail Returned to Sender",
+      `This message was created automatically by mail delivery software.\n A message that you sent could not be delivered to one or more of its recipients. This is a permanent error. \n\n${USER} Mailbox Quota Exceeded, ERROR_CODE :552, ERROR_CODE :5.2.2 <${USER}>... Mailbox Full\n`,
+    ),
+  ),
+  "Zoho: delay": soft(
+    plain(
+      "mailer-daemon@mail.zoho.com",
+      "Delivery delayed",
+      `This message was created automatically by mail delivery software.\n The original message was not yet delivered: \n\n[Status: Error, Address: <${USER}>, ResponseCode 421, , Host not reachable.]\n`,
+    ),
+  ),
+  "Gmail with a numbered state": hard(
+    plain(
+      "Mail Delivery Subsystem <mailer-daemon@googlemail.com>",
+      "Delivery Status Notification (Failure)",
+      `This is an automatically generated Delivery Status Notification\n\nDelivery to the following recipient failed permanently:\n\n     ${USER}\n\nTechnical details of permanent failure: \nGoogle tried to deliver your message, but it was rejected by the recipient domain. We recommend contacting the other email provider for further information about the cause of this error. The error that the other server returned was: 550 550 5.1.1 <${USER}>... User Unknown (state 14).\n\n----- Original message -----\n\n${RETURNED}`,
+      `X-Failed-Recipients: ${USER}`,
+    ),
+  ),
+  "Gmail: no domain": hard(
+    plain(
+      "Mail Delivery Subsystem <mailer-daemon@googlemail.com>",
+      "Delivery Status Notification (Failure)",
+      `Delivery to the following recipient failed permanently:\n\n     ${USER}\n\nTechnical details of permanent failure: \nDNS Error: Domain name not found\n\n----- Original message -----\n\n${RETURNED}`,
+    ),
+  ),
+  "Gmail: no name server": soft(
+    plain(
+      "Mail Delivery Subsystem <mailer-daemon@googlemail.com>",
+      "Delivery Status Notification (Failure)",
+      `Delivery to the following recipient failed permanently:\n\n     ${USER}\n\nTechnical details of permanent failure: \nDNS Error: Could not contact DNS servers\n\n----- Original message -----\n\n${RETURNED}`,
+    ),
+  ),
+  "Gmail: retried": soft(
+    plain(
+      "Mail Delivery Subsystem <mailer-daemon@googlemail.com>",
+      "Delivery Status Notification (Delay)",
+      `This is an automatically generated Delivery Status Notification\n\nTHIS IS A WARNING MESSAGE ONLY.\n\nYOU DO NOT NEED TO RESEND YOUR MESSAGE.\n\nDelivery to the following recipient has been delayed:\n\n     ${USER}\n\nMessage will be retried for 2 more day(s)\n\nTechnical details of temporary failure: \nThe recipient server did not accept our requests to connect.\n`,
+    ),
+  ),
+  "Yahoo: discontinued account": soft(
+    plain(
+      "MAILER-DAEMON@yahoo.com",
+      "Delivery failure",
+      `Message from yahoo.com.\nUnable to deliver message to the following address(es).\n\n<${USER}>:\nSorry your message to ${USER} cannot be delivered. This account has been disabled or discontinued [#102].\n\n--- Original message follows.\n\n${RETURNED}`,
+    ),
+  ),
+  "Yahoo: no MX": hard(
+    plain(
+      "MAILER-DAEMON@yahoo.com",
+      "Failure Notice",
+      `Sorry, we were unable to deliver your message to the following address.\n\n<${USER}>:\nNo MX or A records for example.net\n\n--- Below this line is a copy of the message.\n\n${RETURNED}`,
+    ),
+  ),
+  "Outlook in HTML": hard(
+    dsn(
+      "Microsoft Outlook <MicrosoftExchange329e71ec88ae4615bbc36ab6ce41109e@example.net>",
+      "Undeliverable: Hello",
+      `<html><body>Your message to <a href="mailto:${USER}">${USER}</a> couldn't be delivered.<br><b>user</b> wasn't found at <b>example.net</b>.</body></html>`,
+      [
+        `Final-Recipient: rfc822;${USER}\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp;550 5.1.1 RESOLVER.ADR.RecipNotFound; not found`,
+      ],
+      "text/html",
+    ),
+  ),
+  "Exchange 2007 without parts": hard(
+    plain(
+      "Microsoft Exchange <postmaster@example.net>",
+      "Undeliverable: Hello",
+      `Delivery has failed to these recipients or distribution lists:\n\n${USER}\nThe recipient's e-mail address was not found in the recipient's e-mail system. Microsoft Exchange will not try to redeliver this message for you.\n\n  _____\n\nSent by Microsoft Exchange Server 2007\n\nDiagnostic information for administrators:\n\nGenerating server: mx.example.net\n\n${USER}\n#550 5.1.1 RESOLVER.ADR.RecipNotFound; not found ##\n\nOriginal message headers:\n\n${RETURNED}`,
+    ),
+  ),
+  "Exchange 2007 in French": hard(
+    plain(
+      "Microsoft Exchange <postmaster@example.net>",
+      "Non remis : Hello",
+      `Échec de la remise pour ces destinataires ou ces listes de distribution :\n\n${USER}\nL'adresse de messagerie du destinataire est introuvable dans le système de messagerie du destinataire.\n\nInformations de diagnostic pour les administrateurs :\n\nServeur de génération : mx.example.net\n\n${USER}\n#550 5.1.1 RESOLVER.ADR.RecipNotFound; not found ##\n\n${RETURNED}`,
+    ),
+  ),
+  "Exchange 2007: size": soft(
+    plain(
+      "Microsoft Exchange <postmaster@example.net>",
+      "Undeliverable: Hello",
+      `Delivery has failed to these recipients or groups:\n\n${USER}\nYour message is too large to send.\n\n${USER}\n#550 5.2.3 RESOLVER.RST.RecipSizeLimit; message too large for this recipient ##\n`,
+    ),
+  ),
+  "Exchange 2003 in Japanese": hard(
+    plain(
+      "System Administrator <postmaster@example.net>",
+      `=?utf-8?B?${Buffer.from("配信不能: Hello").toString("base64")}?=`,
+      `次の受信者にメッセージを配信できませんでした:\n\n'${USER}' 日時 2010/04/29 23:34\n        受信者のメール アドレスが見つかりませんでした。\n            <mx.example.net #5.1.1>\n`,
+    ),
+  ),
+  "Sendmail: pipe of an alias": soft(
+    plain(
+      DAEMON,
+      "Returned mail: Data format error",
+      `   ----- The following addresses had permanent fatal errors -----\n"|exec /usr/bin/procmail"\n    (reason: Data format error)\n    (expanded from: <${USER}>)\n\n   ----- Transcript of session follows -----\n501 5.6.0 Data format error\n`,
+    ),
+  ),
+  "an MTA that writes one line": hard(
+    plain(
+      DAEMON,
+      "Undeliverable mail",
+      `Could not deliver to: ${USER} -> host mx.example.net rejected recipient: 550 5.1.1 unknown\n`,
+    ),
+  ),
+  "an MTA that writes a few words": hard(
+    plain("Mail System <mail-daemon@x.example>", "Mail not delivered", `${USER}: recipient does not exist\n`),
+  ),
+  "au by KDDI: full": soft(
+    plain(
+      "no-reply@app.auone-net.jp",
+      "Mail System Error - Returned Mail",
+      `Your mail sent on: Thu, 29 Apr 2010 23:34:45 +0900\n Could not be delivered to: <${USER}>\n As their mailbox is full.\n\n${RETURNED}`,
+    ),
+  ),
+  "an MTA that names the sender in the same line": soft(
+    plain(
+      DAEMON,
+      "Mail Delivery Problem",
+      `Your mail is not deliverable to ${USER}, reason: member has blocked mail from you\n`,
+    ),
+  ),
+  "a success in plain text": {
+    raw: plain(
+      "Mail Delivery System <mailer-daemon@x.example>",
+      "Delivery Status Notification (Success)",
+      `Your message has been successfully delivered to the following recipients:\n\n${USER}\n`,
+    ),
+    wanted: [],
+  },
+  "Exchange: relayed": {
+    raw: plain(
+      "Microsoft Exchange <postmaster@x.example>",
+      "Relayed: Hello",
+      `Delivery to these recipients or distribution lists is complete, but delivery notification was not sent by the destination:\n\n${USER}\n`,
+    ),
+    wanted: [],
+  },
+  "Exim: file of a local delivery": soft(
+    dsn(
+      "Mail Delivery System <Mailer-Daemon@mx.relay.example>",
+      "Mail delivery failed: returning message to sender",
+      `This message was created automatically by mail delivery software.\n\nA message that you sent could not be delivered to one or more of its\nrecipients. This is a permanent error. The following address(es) failed:\n\n  save to /var/mail/user\n    generated by ${USER}\n    mailbox is full: retry timeout exceeded\n`,
+      [`Action: failed\nFinal-Recipient: rfc822;/var/mail/user\nStatus: 5.0.0`],
+    ),
+  ),
+  "a report about an address with words of the rules": {
+    raw: qmail(
+      "<spam@sender-tools.example>:\n192.0.2.7 does not like recipient.\nRemote host said: 550 5.1.1 <spam@sender-tools.example>: Recipient address rejected: User unknown",
+    ),
+    wanted: [["spam@sender-tools.example", "hard"]],
+  },
+  "a report about an address with an apostrophe": {
+    raw: qmail("<o'brien@example.net>:\nSorry, no mailbox here by that name. (#5.1.1)"),
+    wanted: [["o'brien@example.net", "hard"]],
+  },
 };
