@@ -37,6 +37,9 @@ const CREATE: Target = { baseline: "insert", leastRatio: 0.25 };
 /** Largest p99 of requests at half the top rate. */
 const MOST_P99_MS = 25;
 const SORTS = ["updated_at", "created_at"];
+const LIMIT = 25;
+/** Of the stack, whose CPU time is measured. */
+const PROCESSES = ["api", "postgres"] as const;
 
 /** Requests of one API client beside a bare Express route, in turns within one run. */
 export function benchApi(options: ApiOptions): Promise<BenchReport> {
@@ -85,14 +88,15 @@ async function makeCases(sizes: readonly number[]): Promise<MeasuredCase[]> {
     const reader = await makeAudience({ recipients: size, connections: 1, smtp: { host: "127.0.0.1", port: 25 } });
     await spreadTimes(reader);
     for (const sort of SORTS) {
-      for (const deep of size > 25 ? [false, true] : [false]) {
+      for (const deep of size > LIMIT ? [false, true] : [false]) {
         const cursor = deep ? `&cursor=${encodeURIComponent(await deepCursor(reader, sort, size))}` : "";
         cases.push({
-          name: `page, ${sort}, ${size} rows${deep ? ", deep" : ""}`,
+          // A list of 10 rows has pages of 10 records, which cost less than those of 25.
+          name: `page of ${Math.min(size, LIMIT)}, ${sort}, ${size} rows${deep ? ", deep" : ""}`,
           ...PAGE,
           load: {
             method: "GET",
-            path: `/subscribers?limit=25&sort=${sort}${cursor}`,
+            path: `/subscribers?limit=${LIMIT}&sort=${sort}${cursor}`,
             headers: { "x-api-key": reader.keys.live },
           },
         });
@@ -120,7 +124,7 @@ async function deepCursor({ keys }: TestTeam, sort: string, size: number): Promi
     cursor = body.meta.next_cursor;
     read += body.data.length;
   }
-  const { body } = await client.get("/subscribers", { query: { limit: 25, sort, cursor } });
+  const { body } = await client.get("/subscribers", { query: { limit: LIMIT, sort, cursor } });
   return body.meta.next_cursor;
 }
 
@@ -138,8 +142,8 @@ interface Bench {
 interface Pair {
   baseline: LoadResult;
   measured: LoadResult;
-  /** Of the API's process, per request. */
-  cpuMs: number;
+  /** CPU seconds per 1,000 requests. */
+  cpu: Record<(typeof PROCESSES)[number], number>;
   /** The API's rate over that of the baseline. */
   ratio: number;
 }
@@ -162,14 +166,17 @@ function measuredLoad({ load }: MeasuredCase, { apiUrl, options: { clients, seco
 async function runPairs(baseline: ApiLoad, measured: ApiLoad, { options, loader }: Bench): Promise<Pair[]> {
   // The first requests compile the code.
   for (const load of [baseline, measured]) await loader.run({ ...load, seconds: Math.min(load.seconds, 2) });
-  const cpuSeconds = () => usage({ api: pidOf("api") })["api"]?.cpuSeconds ?? 0;
+  const pids = Object.fromEntries(PROCESSES.map((name) => [name, pidOf(name)]));
   const pairs: Pair[] = [];
   for (let i = 0; i < options.repeat; i++) {
     const bare = await loader.run(baseline);
-    const before = cpuSeconds();
+    const before = usage(pids);
     const own = await loader.run(measured);
-    const cpuMs = ((cpuSeconds() - before) * 1_000) / (own.rate * measured.seconds);
-    pairs.push({ baseline: bare, measured: own, cpuMs, ratio: own.rate / bare.rate });
+    const after = usage(pids);
+    const cpuOf = (name: string) =>
+      (((after[name]?.cpuSeconds ?? 0) - (before[name]?.cpuSeconds ?? 0)) * 1_000) / own.answered;
+    const cpu = { api: cpuOf("api"), postgres: cpuOf("postgres") };
+    pairs.push({ baseline: bare, measured: own, cpu, ratio: own.rate / bare.rate });
   }
   return pairs;
 }
@@ -193,8 +200,12 @@ const rowOf = ({ name, leastRatio }: MeasuredCase, pairs: readonly Pair[], half:
     1,
   ),
   "p99 ms at half the rate": round(half.p99, 1),
-  "API CPU ms": round(
-    medianOf(pairs, ({ cpuMs }) => cpuMs),
+  "API CPU s per 1,000": round(
+    medianOf(pairs, ({ cpu }) => cpu.api),
+    2,
+  ),
+  "Postgres CPU s per 1,000": round(
+    medianOf(pairs, ({ cpu }) => cpu.postgres),
     2,
   ),
 });

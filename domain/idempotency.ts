@@ -64,35 +64,48 @@ export interface KeyedRequest {
 /** The time of a claim that was released: it counts as stalled at once. */
 const RELEASED = sql<string>`to_timestamp(0)`;
 
-type ClaimedKey = Pick<Tenant, keyof Tenant> & Pick<KeyedRequest, "keyHash" | "fingerprint">;
+type ClaimedKey = Pick<Tenant, keyof Tenant> & Pick<KeyedRequest, "keyHash" | "fingerprint"> & { durable: boolean };
+
+/**
+ * SQL, true: unless it is to be durable, the transaction commits without waiting for the disk. Its changes are seen at once; they
+ * are on the disk before any commit that follows and waits.
+ */
+const committing = (durable: boolean) =>
+  sql<boolean>`case when ${durable}::boolean then true else set_config('synchronous_commit', 'off', true) = 'off' end`;
 
 /**
  * The insert is tried only where no record is visible, because an insert that meets one waits while it is being
  * written.
  */
 const insertClaim = defineStatement(
-  (em, { keyHash, fingerprint, ...tenant }: ClaimedKey) => sql<{ attempt: number }>`
+  (em, { keyHash, fingerprint, durable, ...tenant }: ClaimedKey) => sql<{ attempt: number }>`
     insert into idempotency_records
       (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at)
     select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}
-    where not exists (${recordOf(em, { tenant, keyHash }).select("attempt")})
+    where not exists (${recordOf(em, { tenant, keyHash }).select("attempt")}) and ${committing(durable)}
     on conflict do nothing
     returning attempt`,
 );
 
 /**
- * Claims an Idempotency-Key for a request, or finds the answer it already has. Commit the claim before the work
- * begins: two requests at once then see each other. It never waits for a request that holds the key.
+ * Claims an Idempotency-Key for a request, or finds the answer it already has. Call it outside of a transaction: the claim is
+ * committed before the work begins, so that two requests at once see each other. It never waits for a request that holds the key.
+ * @param options `durable`: a new claim survives a crash of Postgres. Where the effect is a transaction of this database, that
+ *   is no matter: with the claim the crash takes the effect.
  * @throws {ApiError} `idempotency_key_reused` for another request under the key, `request_in_flight` while the first
  * attempt is under way
  */
-export async function claimKey(em: EntityManager, request: KeyedRequest): Promise<Claim> {
+export async function claimKey(
+  em: EntityManager,
+  request: KeyedRequest,
+  { durable = true }: { durable?: boolean } = {},
+): Promise<Claim> {
   const { tenant, keyHash, fingerprint, requestId } = request;
   const claimed = (attempt: number): Claim => ({
     outcome: "claimed",
     handle: { ...tenant, keyHash, attempt, requestId },
   });
-  const inserted = await insertClaim(em, { ...tenant, keyHash, fingerprint });
+  const inserted = await insertClaim(em, { ...tenant, keyHash, fingerprint, durable });
   if (inserted.rows.length > 0) return claimed(1);
 
   const free = isFreeFor(fingerprint);
@@ -100,7 +113,7 @@ export async function claimKey(em: EntityManager, request: KeyedRequest): Promis
     .select(["fingerprint", "request_id", "status", "payload", "payload_kind", free.as("free")])
     .executeTakeFirst();
   // It expired and was deleted since the statement above.
-  if (!record) return claimKey(em, request);
+  if (!record) return claimKey(em, request, { durable });
   if (!record.free) {
     if (record.fingerprint !== fingerprint) throw new ApiError("idempotency_key_reused");
     const answer = answerIn(record);

@@ -211,7 +211,7 @@ async function onceUnder(
 ): Promise<Success> {
   const { database } = ctx;
   const request = keyedRequest(ctx, idempotencyKey, definition, raw);
-  const claim = await claimKey(database, request);
+  const claim = await claimKey(database, request, { durable: definition.kind === "workflow" });
   if (claim.outcome === "replay") throw new Replayed(await recallAnswer(ctx, definition, request, claim.answer));
   const stopRenewing = keepClaim(database, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
   try {

@@ -556,6 +556,25 @@ describe("Idempotency-Key", () => {
     });
   });
 
+  it("waits for the disk with the effect, not with the claim before it, unless the effect is outside of Postgres", async () => {
+    const em = app.deps.orm.em.fork();
+    const waits = async (on: typeof em) => {
+      const [row] = await on.execute<{ waits: string }[]>("select current_setting('synchronous_commit') as waits");
+      return row?.waits;
+    };
+    const tenant = { teamId: team.team.id, environment: "LIVE" as const };
+    const request = { tenant, fingerprint: "print", requestId: "req" };
+    const afterClaim = (durable: boolean) =>
+      em.transactional(async (inside) => {
+        assert.equal(await waits(inside), "on");
+        const claim = await claimKey(inside, { ...request, keyHash: `durable ${durable}` }, { durable });
+        assert.equal(claim.outcome, "claimed");
+        return waits(inside);
+      });
+    assert.equal(await afterClaim(false), "off");
+    assert.equal(await afterClaim(true), "on", "an effect outside of Postgres may outlive a claim");
+  });
+
   it("lets only the attempt that holds the key write its answer", async () => {
     const em = app.deps.orm.em.fork();
     const request = {
