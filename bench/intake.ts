@@ -11,7 +11,7 @@ import { resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, type Row, round } from "./report.ts";
 import { startReportLoad } from "./report-load.ts";
 import { measureSends } from "./send.ts";
-import { measureHits } from "./tracking.ts";
+import { measureHits, measureOutage } from "./tracking.ts";
 
 export interface IntakeOptions extends Pick<StackChoice, "cpuProf"> {
   reports: number;
@@ -20,6 +20,8 @@ export interface IntakeOptions extends Pick<StackChoice, "cpuProf"> {
   /** How long each of the two measurements of opens and clicks lasts. */
   seconds: number;
   perSecond: number;
+  /** How long Postgres is away while opens and clicks come; not measured with 0. */
+  outageSeconds: number;
   /** Recipients of each send with tracking and without. */
   recipients: number;
   /** Pairs of such sends. */
@@ -36,7 +38,7 @@ const PROCESSES = ["intake", "postgres"] as const;
 
 /** Measures all responses to mails: reports by mail, opens and clicks, and the cost of tracking for a send. */
 export function benchIntake(options: IntakeOptions): Promise<BenchReport> {
-  const { reports, connections, seconds, perSecond, recipients, repeat } = options;
+  const { reports, connections, seconds, perSecond, outageSeconds, recipients, repeat } = options;
   const port = pickPort();
   const settings = {
     RETURN_PATH_DOMAIN,
@@ -47,6 +49,10 @@ export function benchIntake(options: IntakeOptions): Promise<BenchReport> {
   return withStack({ ...options, settings }, async () => {
     const flood = await measureReports(port, options);
     const hits = await measureHits({ seconds, perSecond, clients: 64, mails: 100_000 });
+    const outage =
+      outageSeconds > 0
+        ? await measureOutage({ outageSeconds, perSecond, clients: 64, mails: 100_000 })
+        : { rows: [], problems: [] };
     const sends = await measureSends({
       recipients: [recipients],
       latencyMs: 0,
@@ -61,14 +67,23 @@ export function benchIntake(options: IntakeOptions): Promise<BenchReport> {
     });
     return {
       bench: "intake",
-      options: { reports, connections, seconds, "per-second": perSecond, recipients, repeat },
+      options: {
+        reports,
+        connections,
+        seconds,
+        "per-second": perSecond,
+        "outage-seconds": outageSeconds,
+        recipients,
+        repeat,
+      },
       tables: {
         "Reports by mail": flood.rows,
         "Opens and clicks in turns": hits.rows,
+        ...(outageSeconds > 0 && { "Opens and clicks while Postgres is away": outage.rows }),
         // The cost of the mails stands beside the rates: on a busy machine it is steadier.
         ...Object.fromEntries(Object.entries(sends.tables).filter(([heading]) => /^(?:Rates with|CPU)/.test(heading))),
       },
-      problems: [...flood.problems, ...hits.problems, ...sends.problems],
+      problems: [...flood.problems, ...hits.problems, ...outage.problems, ...sends.problems],
     };
   });
 }

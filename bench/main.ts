@@ -92,6 +92,12 @@ program
   .option("--connections <n>", "connections that bring them", wholeNumber(1, 2_500), 40)
   .option("--seconds <n>", "how long each of the two measurements of opens and clicks lasts", wholeNumber(1), 10)
   .option("--per-second <n>", "hits a second of the steady pace", wholeNumber(1), 2_000)
+  .option(
+    "--outage-seconds <n>",
+    "how long Postgres is away while opens and clicks come; 0 leaves it out",
+    wholeNumber(0),
+    0,
+  )
   .option("--recipients <n>", "recipients of each send with tracking and without", wholeNumber(1), 50_000)
   .option("--repeat <n>", "pairs of such sends", wholeNumber(1), 3)
   .option("--cpu-prof <folder>", "write a CPU profile of each process of the stack there")

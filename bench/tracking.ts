@@ -1,14 +1,19 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { kysely } from "../db/orm.ts";
 import { mailToken, trackedUrls } from "../domain/tracking/links.ts";
+import { openDatabaseProxy } from "../test/support/database-proxy.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { makeTeam, type TestTeam } from "../test/support/factories.ts";
+import { startApi } from "../test/support/own-database.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { pidOf } from "../test/support/processes.ts";
 import { stack } from "../test/support/stack.ts";
 import { startApiLoad } from "./api-load.ts";
 import { writeLedger } from "./ledger.ts";
-import { usage } from "./processes.ts";
+import { resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, type Row, round } from "./report.ts";
 
 export interface TrackingLoad {
@@ -101,6 +106,67 @@ export async function measureHits({
   }
 }
 
+/** How long hits come before Postgres goes away, and after it is back. */
+const AROUND_OUTAGE_SECONDS = 5;
+/** How long the hits of an outage may wait to be recorded once it has ended. */
+const CAUGHT_UP_WITHIN_MS = 180_000;
+
+/** Cuts an API process of its own off from Postgres while hits come, and counts those that Postgres has afterwards. */
+export async function measureOutage({
+  outageSeconds,
+  perSecond,
+  clients,
+  mails,
+}: Omit<TrackingLoad, "seconds"> & { outageSeconds: number }): Promise<{ rows: Row[]; problems: string[] }> {
+  const load = startApiLoad();
+  const proxy = await openDatabaseProxy();
+  const folder = mkdtempSync(`${tmpdir()}/mailkeel-outage-`);
+  const api = await startApi({ DATABASE_URL: proxy.url, TRACKING_SPOOL_DIR: folder });
+  const pids = { api: api.pid ?? Number.NaN };
+  try {
+    const team = await makeTeam();
+    const paths = await pathsOf(team, api.origin, mails);
+    const cutting = (async () => {
+      await delay(AROUND_OUTAGE_SECONDS * 1_000);
+      proxy.cut(true);
+      await delay(outageSeconds * 1_000);
+      const waiting = await countRecorded(team);
+      proxy.cut(false);
+      return { recordedBefore: waiting, endedAt: performance.now() };
+    })();
+    resetPeaks(pids);
+    const seconds = outageSeconds + 2 * AROUND_OUTAGE_SECONDS;
+    const result = await load.run({
+      ...{ origin: api.origin, method: "GET", path: "/", paths, headers: { "user-agent": BROWSER } },
+      ...{ clients, seconds, perSecond },
+    });
+    const { recordedBefore, endedAt } = await cutting;
+    const recorded = await untilRecorded(team, result.answered, CAUGHT_UP_WITHIN_MS);
+    const problems = Object.entries(result.unexpected).map(
+      ([status, count]) => `${count} requests were answered with ${status}`,
+    );
+    if (recorded !== result.answered) problems.push(`of ${result.answered} hits ${recorded} were recorded`);
+    if (!(result.p99 < MAX_P99_MS)) problems.push(`p99 is ${round(result.p99, 1)} ms`);
+    const row = {
+      "Postgres away, s": outageSeconds,
+      hits: result.answered,
+      "hits/s": round(result.rate),
+      "p50 ms": round(result.p50, 1),
+      "p99 ms": round(result.p99, 1),
+      "recorded before its return": recordedBefore,
+      recorded,
+      "all recorded after s": round((performance.now() - endedAt) / 1_000, 1),
+      "api, peak MiB": round(usage(pids)["api"]?.peakMiB ?? 0),
+    };
+    return { rows: [row], problems };
+  } finally {
+    load.close();
+    await api.stop();
+    proxy.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
 function cpuSeconds(): Record<(typeof PROCESSES)[number], number> {
   const used = usage(Object.fromEntries(PROCESSES.map((name) => [name, pidOf(name)])));
   return { api: used["api"]?.cpuSeconds ?? 0, postgres: used["postgres"]?.cpuSeconds ?? 0 };
@@ -121,16 +187,20 @@ async function pathsOf(team: TestTeam, origin: string, mails: number): Promise<s
 }
 
 /** Waits until as many hits are recorded as were answered. @returns how many were recorded */
-async function untilRecorded({ em, team }: TestTeam, answered: number): Promise<number> {
+async function untilRecorded(team: TestTeam, answered: number, withinMs = RECORDED_WITHIN_MS): Promise<number> {
   let recorded = 0;
   await eventually(
     async () => {
-      const { rows } = await sql<{ count: number }>`
-        select coalesce(sum(count), 0)::int as count from engagements where team_id = ${team.id}`.execute(kysely(em));
-      recorded = rows[0]?.count ?? 0;
+      recorded = await countRecorded(team);
       return recorded >= answered;
     },
-    { withinMs: RECORDED_WITHIN_MS, what: "the hits in Postgres", everyMs: 100 },
+    { withinMs, what: "the hits in Postgres", everyMs: 100 },
   ).catch(() => undefined);
   return recorded;
+}
+
+async function countRecorded({ em, team }: TestTeam): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select coalesce(sum(count), 0)::int as count from engagements where team_id = ${team.id}`.execute(kysely(em));
+  return rows[0]?.count ?? 0;
 }

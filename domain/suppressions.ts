@@ -5,7 +5,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts"
 import { lookupAddress, storedAddress } from "./address.ts";
 import { HARD_BOUNCE, refreshEmailStatus } from "./audience/email-status.ts";
 import type { Vault } from "./crypto.ts";
-import { erasedHash, isErased } from "./erasure/erased-addresses.ts";
+import { erasedHash, isErased, isPlaceholder } from "./erasure/erased-addresses.ts";
 import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emit } from "./webhooks/emit.ts";
@@ -39,6 +39,8 @@ export async function suppress(
 ): Promise<SuppressionOutcome> {
   const distinct = new Map<string, string | null>();
   for (const { email, emailSpelling } of emails.map(storedAddress)) {
+    // What comes back from the mail of an erased person names no address. Only a client can name one by hand.
+    if (reason !== "MANUAL" && isPlaceholder(email)) continue;
     if (!distinct.has(email)) distinct.set(email, emailSpelling);
   }
   if (distinct.size === 0) return { added: [], alreadySuppressed: [], erased: [] };

@@ -1,3 +1,4 @@
+import { classifyReply, NO_RULE } from "../reports/reply-rules.ts";
 import { classOfRefusal, classOfStatus, type StatusClass } from "./enhanced-status.ts";
 import type { AccountFailure, MailOutcome, ReplyDetails, SmtpReason } from "./outcome.ts";
 
@@ -83,7 +84,7 @@ export function classifyAnswer(answer: SmtpAnswer, to?: string): MailOutcome {
     case "mail":
       return { outcome: "account_failure", reason: "sender_refused", temporary, ...details };
     case "rcpt":
-      return temporary ? classifyDeferral(details) : classifyRefusedRecipient(code, details);
+      return temporary ? classifyDeferral(details) : classifyRefusedRecipient(code, details, answer.response);
     case "data":
     case "dot":
       // RFC 5321 4.2.5 and 6.1: a server that answers the dot with 4xx, 421 included, has not taken the message.
@@ -129,9 +130,21 @@ const REFUSED_RECIPIENT: Readonly<Record<StatusClass, (details: ReplyDetails) =>
   system: (details) => rejected("recipient_refused", details),
 };
 
-function classifyRefusedRecipient(code: number, details: ReplyDetails): MailOutcome {
+/**
+ * The class of a reply whose code alone, without an enhanced one, says that the mailbox is unknown. Relays that refuse the
+ * sender for every recipient, and servers whose mailbox is full, answer 550 too: where the words say so, they decide.
+ */
+function classOfWords(code: number, response: string): StatusClass {
+  const text = response.slice(0, MAX_READ_CHARS).toLowerCase().replace(/\s+/g, " ");
+  const { kind, isSendersFault, rule } = classifyReply({ status: "", code, text, stage: "rcpt" });
+  if (isSendersFault) return "policy";
+  return kind === "hard" || rule === NO_RULE ? "unknown" : "system";
+}
+
+function classifyRefusedRecipient(code: number, details: ReplyDetails, response = ""): MailOutcome {
   const { enhanced } = details;
-  const about = classOfRefusal(code, enhanced) ?? "system";
+  const known = classOfRefusal(code, enhanced) ?? "system";
+  const about = known === "unknown" && enhanced === undefined ? classOfWords(code, response) : known;
   // A 5xx with a code of a temporary refusal contradicts itself: it suppresses no address.
   const contradicts = about === "unknown" && enhanced !== undefined && !enhanced.startsWith("5.");
   return REFUSED_RECIPIENT[contradicts ? "system" : about](details);
@@ -175,13 +188,15 @@ export function parseReply(response: string): { code?: number; enhanced?: string
 }
 
 const MAX_RESPONSE_CHARS = 200;
+/** Characters of a reply that are looked at. */
+const MAX_READ_CHARS = 2_000;
 
 /**
  * A server's reply as it may be logged and shown: one line of at most 200 characters, e-mail addresses replaced, the
  * recipient's local part too where it stands alone.
  */
 export function scrubResponse(response: string, to?: string): string {
-  let text = response.slice(0, 2_000).replace(/[\p{Cc}\s]+/gu, " ");
+  let text = response.slice(0, MAX_READ_CHARS).replace(/[\p{Cc}\s]+/gu, " ");
   if (/@|%40/.test(text)) text = text.replace(/<?[^\s<>"'()[\],;:=/?&]+(?:@|%40)[^\s<>"'()[\],;/?&]+>?/gi, "[address]");
   const localPart = to?.slice(0, to.lastIndexOf("@")).toLowerCase() ?? "";
   if (localPart.length > 2 && text.toLowerCase().includes(localPart)) {

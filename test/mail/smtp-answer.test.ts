@@ -299,6 +299,46 @@ describe("SMTP answers", () => {
     assert.deepEqual(suppressing, ["rcpt 550", "rcpt 551", "rcpt 553", "rcpt 556"]);
   });
 
+  it("suppress without an enhanced code unless the words are about the sender, or a mailbox that exists", () => {
+    const reasonsOf = (code: number, ...texts: string[]) =>
+      texts.map((text) => {
+        const outcome = classified({ stage: "rcpt", code, response: `${code} ${text}` });
+        return `${outcome.reason}${outcome.suppress ? " suppress" : ""}`;
+      });
+    const same = (reason: string, count: number) => Array.from({ length: count }, () => reason);
+    assert.deepEqual(
+      reasonsOf(
+        550,
+        "relay not permitted",
+        "Relaying denied",
+        "Blocked - see https://www.spamhaus.org/query/ip/192.0.2.1",
+        "Message rejected due to the sender's reputation",
+        "Sender verify failed",
+        "authentication required",
+      ),
+      same("policy_refused", 6),
+    );
+    assert.deepEqual(
+      reasonsOf(550, "Mailbox quota exceeded", "mailbox is full", "Account disabled"),
+      same("recipient_refused", 3),
+    );
+    assert.deepEqual(
+      [
+        ...reasonsOf(
+          550,
+          "No such user here",
+          "Requested action not taken: mailbox unavailable",
+          "Unrouteable address",
+          "unknown",
+          "no",
+        ),
+        ...reasonsOf(551, "User not local"),
+        ...reasonsOf(553, "sorry, that address is not in my validrcptto list"),
+      ],
+      same("mailbox_unknown suppress", 7),
+    );
+  });
+
   it("suppress for no enhanced code but those of an address without a mailbox", () => {
     const suppressing = new Set<string>();
     for (let subject = 0; subject <= 9; subject++) {

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import {
   appendFileSync,
   existsSync,
@@ -10,7 +9,6 @@ import {
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { sql } from "kysely";
 import { pino } from "pino";
@@ -22,12 +20,12 @@ import { transaction } from "../../db/transaction.ts";
 import { type Hit, recordHits } from "../../domain/tracking/record.ts";
 import { makeLedger } from "../analytics/ledger.ts";
 import { serveRoutes } from "../support/app.ts";
+import { openDatabaseProxy } from "../support/database-proxy.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeTeam, unique } from "../support/factories.ts";
 import { startApi } from "../support/own-database.ts";
 import { ImpatientProgress } from "../support/progress.ts";
 import { makeSender, type Sender, sendAndWait } from "../support/sending.ts";
-import { stack } from "../support/stack.ts";
 import { engagementsOf, hit, letTimePass, mailsOf } from "./tracking.ts";
 
 const folders: string[] = [];
@@ -209,38 +207,6 @@ describe("Hits on their way to Postgres", () => {
   });
 
   describe("with Postgres", () => {
-    /** A way to the database that a test can cut. */
-    async function openProxy() {
-      const { env } = await stack();
-      const database = new URL(env.DATABASE_URL);
-      const open = new Set<Socket>();
-      const state = { isCut: false };
-      const server = createServer((client) => {
-        if (state.isCut) return void client.destroy();
-        const upstream = connect(Number(database.port), database.hostname);
-        open.add(client).add(upstream);
-        client.pipe(upstream).pipe(client);
-        for (const [one, other] of [
-          [client, upstream],
-          [upstream, client],
-        ] as const) {
-          one.on("error", () => other.destroy()).on("close", () => open.delete(one) && other.destroy());
-        }
-      });
-      await once(server.listen(0, "127.0.0.1"), "listening");
-      const url = new URL(database);
-      url.host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-      const cut = (isCut: boolean) => {
-        state.isCut = isCut;
-        if (isCut) for (const socket of open) socket.destroy();
-      };
-      const close = () => {
-        cut(true);
-        server.close();
-      };
-      return { url: url.href, cut, close };
-    }
-
     async function sentTracked(recipients: number): Promise<Sender> {
       const sender = await makeSender({ body: '<a href="https://shop.example/">shop</a>', recipients });
       await sender.em.fork().execute("update teams set tracking = true where id = ?", [sender.team.id]);
@@ -253,7 +219,7 @@ describe("Hits on their way to Postgres", () => {
       this.timeout(120_000);
       const sender = await sentTracked(30);
       const mails = await mailsOf(sender);
-      const proxy = await openProxy();
+      const proxy = await openDatabaseProxy();
       const folder = newFolder();
       const settings = { DATABASE_URL: proxy.url, TRACKING_SPOOL_DIR: folder };
       const first = await startApi(settings);

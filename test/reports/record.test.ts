@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { sql } from "kysely";
-import type { MailReportKind } from "../../db/entities/engagement.ts";
+import { MAIL_REPORT_KINDS, type MailReportKind } from "../../db/entities/engagement.ts";
 import { RECIPIENT_STATES } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
+import { makePlaceholder } from "../../domain/erasure/erased-addresses.ts";
 import type { MailRef } from "../../domain/links.ts";
 import { type MailReport, recordReport, recordReports } from "../../domain/reports/record.ts";
 import { readCounts } from "../../domain/sends/counts.ts";
@@ -117,6 +118,17 @@ describe("A report about a mail", () => {
       }
       assert.equal(await reasonOf(team, email), undefined);
     });
+  });
+
+  it("is recorded for an erased person, and suppresses no address", async () => {
+    const [own, email] = [await makeTeam(), makePlaceholder()];
+    const refs = await Promise.all(Array.from({ length: 5 }, () => mailTo(own, email)));
+    const reports = refs.flatMap((mail) => MAIL_REPORT_KINDS.map((kind) => ({ ...mail, kind })));
+    assert.deepEqual(
+      await recordReports(own.em, reports, POLICY),
+      reports.map(() => "recorded"),
+    );
+    assert.deepEqual((await api(own.keys.live).get("/suppressions")).body.data, []);
   });
 
   it("leaves a suppression that exists as it is", async () => {

@@ -250,37 +250,6 @@ describe("The check of a sending account", () => {
     assert.equal((await runChecks()).working, 1);
   });
 
-  it("whose worker is killed during the login, and after the result, ends in the true state with one event", async function () {
-    this.timeout(120_000);
-    const { client, close } = await temporalClient();
-    closes.push(close);
-    /** Lets the schedule run until a condition holds. */
-    const checkUntil = (what: string, holds: () => Promise<boolean> | boolean) =>
-      eventually(
-        async () => {
-          await client.schedule.getHandle(ACCOUNT_CHECKS_ID).trigger();
-          return holds();
-        },
-        { withinMs: 60_000, everyMs: 500, what },
-      );
-    const { promise: held, resolve: release } = Promise.withResolvers<void>();
-    Object.assign(server, { refusing: 535, heldUntil: held });
-    await makeDue(sender.em, sender.accountIds);
-    await checkUntil("the login", () => server.logins === 1);
-    await kill("dispatch").again;
-    assert.equal((await account()).status, "ACTIVE", "a login without an answer shows nothing");
-    release();
-    await makeDue(sender.em, sender.accountIds);
-    await checkUntil("ERROR", async () => (await account()).status === "ERROR");
-    const { logins } = server;
-    await kill("dispatch").again;
-    await makeDue(sender.em, sender.accountIds);
-    await checkUntil("another login", () => server.logins > logins);
-    await eventually(async () => (await waitSeconds()) > 400, { what: "the result of the last check" });
-    assert.equal((await account()).status, "ERROR");
-    assert.deepEqual(await events(), [["account.error", "ERROR", "login_refused"]]);
-  });
-
   it("keeps places free for accounts that were working", async () => {
     const all = [sender, await senderTo(25), await senderTo(25)];
     const working = sender.accountId;
@@ -344,5 +313,36 @@ describe("The check of a sending account", () => {
     assert.ok(server.logins < 11, "before most of the others");
     await sql`update account_checks set next_at = clock_timestamp() + interval '1 hour'
       where account_id = any(${[...dead, ...same]}::text[])`.execute(kysely(sender.em));
+  });
+
+  it("whose worker is killed during the login, and after the result, ends in the true state with one event", async function () {
+    this.timeout(120_000);
+    const { client, close } = await temporalClient();
+    closes.push(close);
+    /** Lets the schedule run until a condition holds. */
+    const checkUntil = (what: string, holds: () => Promise<boolean> | boolean) =>
+      eventually(
+        async () => {
+          await client.schedule.getHandle(ACCOUNT_CHECKS_ID).trigger();
+          return holds();
+        },
+        { withinMs: 60_000, everyMs: 500, what },
+      );
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    Object.assign(server, { refusing: 535, heldUntil: held });
+    await makeDue(sender.em, sender.accountIds);
+    await checkUntil("the login", () => server.logins === 1);
+    await kill("dispatch").again;
+    assert.equal((await account()).status, "ACTIVE", "a login without an answer shows nothing");
+    release();
+    await makeDue(sender.em, sender.accountIds);
+    await checkUntil("ERROR", async () => (await account()).status === "ERROR");
+    const { logins } = server;
+    await kill("dispatch").again;
+    await makeDue(sender.em, sender.accountIds);
+    await checkUntil("another login", () => server.logins > logins);
+    await eventually(async () => (await waitSeconds()) > 400, { what: "the result of the last check" });
+    assert.equal((await account()).status, "ERROR");
+    assert.deepEqual(await events(), [["account.error", "ERROR", "login_refused"]]);
   });
 });

@@ -143,6 +143,7 @@ export async function startApi(settings: Record<string, string>) {
   ])) as [{ port: number; healthPort: number }];
   const origin = `http://127.0.0.1:${message.port}`;
   return {
+    pid: child.pid,
     origin,
     base: `${origin}/api/v2`,
     /** Base URL of its health and metrics. */
