@@ -24,7 +24,8 @@ import type { TemporalGateway } from "../temporal-gateway.ts";
 
 /** How long the API waits for an update. A confirm copies the recipients. */
 const DEADLINE_MS = { preview: 10_000, confirm: 60_000 } as const;
-const BUSY_WAIT_MS = 100;
+/** How long an update waits that Temporal would not take; by then the gateway has tried it ten times, at growing intervals. */
+const BUSY_WAIT_MS = 1_000;
 
 type UpdateName = (typeof previewUpdate | typeof confirmUpdate)["name"];
 
