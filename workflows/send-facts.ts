@@ -6,12 +6,13 @@ const isoOf = (ms: number): string => new Date(ms).toISOString();
  * The facts that operators read below the sentence of a send's state: how far it is, since when, by which accounts, the
  * reply of a server that failed, and when it looks again. A line for each. Times are in UTC.
  */
-export function factsOf({ send, lanes, now, neverBegan, refusal }: SendView, next: Step): string[] {
+export function factsOf({ send, lanes, now, neverBegan, refusal, setBack }: SendView, next: Step): string[] {
   if (!send) return neverBegan === "refused" && refusal !== undefined ? [`Refused: ${refusal}.`] : [];
   const { status, sent, recipients, since, startsAt } = send;
   if (next.kind === "end") return status === "CANCELLED" ? ["An operator cancelled it."] : [];
   const isOpen = status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
   const facts = isOpen ? [`${sent} of ${recipients} sent; ${status} since ${since}.`] : [];
+  if (setBack) facts.push(`By this workflow ${setBack.sent} were sent before Postgres was set back.`);
   if (status === "SCHEDULED" || status === "PAUSED") facts.push(`Its send_at is ${startsAt}.`);
   if (lanes.length > 0) facts.push(`Accounts: ${lanes.map(({ accountId }) => accountId).join(", ")}.`);
   for (const { accountId, lastFailure } of lanes) {
