@@ -1,6 +1,7 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { countCreditMismatches } from "../domain/credits.ts";
+import { readPassAges } from "../domain/reconciler-passes.ts";
 import { overviewSends } from "../domain/sends/overview.ts";
 import { MOST_WAITING, overviewWebhooks } from "../domain/webhooks/webhooks-overview.ts";
 
@@ -75,6 +76,13 @@ export function addDatabaseMetrics(
     "mailkeel_queue_age_seconds",
     "For how long the recipient that has waited longest could have been mailed",
     ({ queueAgeSeconds }) => queueAgeSeconds,
+  );
+
+  gaugesOf(keptMs.sends, () => readPassAges(orm.em.fork())).by(
+    "kind",
+    "mailkeel_reconciler_age_seconds",
+    "Since when the reconciler has not compared every open send, or every overdue group of deliveries, with Temporal",
+    (ages) => ages,
   );
 
   const webhooks = gaugesOf(keptMs.webhooks, () => overviewWebhooks(orm.em.fork()));
