@@ -181,7 +181,9 @@ describe("After a restore of an older backup", () => {
       await eventually(async () => (await mailed(underWay)).length > 5 && (await mailed(ended)).length === 3);
       const { outcome } = await client.workflow.getHandle(sendWorkflowId(endedId)).result();
       assert.equal(outcome, "SENT");
-      await Promise.all([sends.stop(), dispatch.stop()]);
+      // The slice under way ends, and the workflow hears of it.
+      await dispatch.stop();
+      await sends.stop();
 
       await own.restore();
       const held = await runApp(["send:hold-all"], { env: { ...(await workerSettings()), DATABASE_URL } });

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { connect, createServer, type IncomingHttpHeaders } from "node:http2";
+import { connect, constants, createServer, type IncomingHttpHeaders } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { status as grpc } from "@grpc/grpc-js";
 import { stack } from "./stack.ts";
@@ -44,8 +44,10 @@ export async function openTemporalProxy(): Promise<TemporalProxy> {
     const call = upstream.request({ ...headers, ":authority": temporal.address });
     call.on("error", () => stream.close());
     stream.on("close", () => call.close());
-    call.on("response", (answered) => {
-      if (!stream.destroyed) stream.respond(answered, { waitForTrailers: true });
+    call.on("response", (answered, flags) => {
+      // A refusal has its status in the first headers, and nothing follows.
+      const hasEnded = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
+      if (!stream.destroyed) stream.respond(answered, hasEnded ? { endStream: true } : { waitForTrailers: true });
     });
     let trailers = {};
     call.on("trailers", (given) => {
