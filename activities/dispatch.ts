@@ -64,16 +64,23 @@ type Next =
   | { next: "done"; held?: true };
 
 /**
- * The result of a slice. `sent`: mails of the whole send that are SENT, where the slice has mailed. `unknown`: recipients that a dead attempt left behind. `returned`: recipients that it had staged
- * are in the queue again, for any lane.
+ * The result of a slice. `sent`: mails of the whole send that are SENT, where the slice has mailed. `unknown`: recipients
+ * that a dead attempt left behind. `returned`: recipients that it had staged are in the queue again, for any lane.
+ * `epoch`: that of the attempt, which has ended in order; missing when none began.
  */
-export type SliceResult = { mailed: number; sent?: number; unknown: number; returned?: true } & Next;
+export type SliceResult = { mailed: number; sent?: number; unknown: number; returned?: true; epoch?: number } & Next;
 
 /**
  * A slice of a lane to be mailed. `tryNow`: an operator's command; the slice does not wait for an account that its server
  * refused a moment ago. `takesOver`: accounts of the send that cannot mail, whose deferred recipients the lane may take.
+ * `closedEpoch`: the `epoch` of the lane's last slice: a slice stops when Postgres does not know of it.
  */
-export type SliceInput = Lane & { teamId: string; tryNow?: true; takesOver?: readonly string[] };
+export type SliceInput = Lane & {
+  teamId: string;
+  tryNow?: true;
+  takesOver?: readonly string[];
+  closedEpoch?: number;
+};
 
 export interface DispatchActivities {
   /**
@@ -115,9 +122,11 @@ export function createDispatchActivities(
     ) {
       const before = result.mailed;
       const onMailed = (mailed: number) => run.onMailed(before + mailed);
-      last = await dispatchSlice(deps, pools, messages, further, { ...run, onMailed });
+      const { sent, epoch } = result;
+      const next = { ...further, ...(epoch !== undefined && { closedEpoch: epoch }) };
+      last = await dispatchSlice(deps, pools, messages, next, { ...run, onMailed });
       const [mailed, unknown] = [before + last.mailed, result.unknown + last.unknown];
-      result = { ...(result.sent !== undefined && { sent: result.sent }), ...last, mailed, unknown };
+      result = { ...(sent !== undefined && { sent }), ...(epoch !== undefined && { epoch }), ...last, mailed, unknown };
     }
     return result;
   };
@@ -157,19 +166,20 @@ async function dispatchSlice(
   // A staged row is begun within one deadline and in flight for another.
   const inFlightMs = 2 * messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
   const dispatch = await openDispatch(em, slice, inFlightMs);
-  const unknown = dispatch?.unknown ?? 0;
+  if (!dispatch) return { mailed: 0, unknown: 0, next: "stopped" };
+  const { epoch, unknown } = dispatch;
   deps.countMails({ UNKNOWN: unknown });
-  if (dispatch?.status !== "SENDING") return { mailed: 0, unknown, next: "stopped" };
+  if (dispatch.status !== "SENDING") return { mailed: 0, epoch, unknown, next: "stopped" };
   if (dispatch.hasComplaints) {
     for (const paused of await pauseForComplaints(em, dispatch)) logMove(deps.log, paused);
     await closeDispatch(em, dispatch, dispatch.afterSeq);
-    return { mailed: 0, unknown, next: "stopped" };
+    return { mailed: 0, epoch, unknown, next: "stopped" };
   }
   const account = await pools.acquire(dispatch, slice);
   if (!("pool" in account)) {
     await closeDispatch(em, dispatch, dispatch.afterSeq);
-    if (account.refusal) return { mailed: 0, unknown, next: "failure", ...account.refusal };
-    return { mailed: 0, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
+    if (account.refusal) return { mailed: 0, epoch, unknown, next: "failure", ...account.refusal };
+    return { mailed: 0, epoch, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
     const mailing = await mailSlice(deps, em, messages, dispatch, account, run);
@@ -181,7 +191,7 @@ async function dispatchSlice(
       deps.log.warn({ sendId, accountId, teamId, reason, temporary, reply: response }, "a send's account failed");
     }
     const sent = mailing.mailed > 0 ? { sent: (await readCounts(em, dispatch, dispatch.sendId)).SENT } : {};
-    return { mailed: mailing.mailed, ...sent, unknown, ...(mailing.returned && { returned: true }), ...next };
+    return { mailed: mailing.mailed, ...sent, epoch, unknown, ...(mailing.returned && { returned: true }), ...next };
   } finally {
     await pools.release(dispatch.accountId, account);
   }

@@ -2,12 +2,16 @@ import { Context } from "@temporalio/activity";
 import {
   type Client,
   WorkflowExecutionAlreadyStartedError,
+  type WorkflowExecutionInfo,
   WorkflowIdConflictPolicy,
   WorkflowIdReusePolicy,
   WorkflowNotFoundError,
 } from "@temporalio/client";
+import type { SendStatus } from "../db/entities/send.ts";
 import type { EntityManager } from "../db/orm.ts";
-import { pauseSend } from "../domain/sends/lifecycle.ts";
+import { endPass, keepPlace, type Reconciled, readPass } from "../domain/reconciler-passes.ts";
+import { pauseSend, TERMINAL } from "../domain/sends/lifecycle.ts";
+import { DATABASE_RESTORED } from "../domain/sends/restored.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../domain/sends/token.ts";
 import { readUnfinishedSends, type UnfinishedSend } from "../domain/sends/unfinished.ts";
 import { endReplay, unfinishedReplays } from "../domain/webhooks/bulk-replay.ts";
@@ -17,119 +21,220 @@ import { SEND_STATUS } from "../workflows/search-attributes.ts";
 import { deliveryStart, replayStart, sendStart, WORKFLOW_ENDED } from "../workflows/start.ts";
 import type { ActivityDeps } from "./deps.ts";
 
+/** Items that one query of Temporal's list names. */
 const PAGE = 500;
+/** Workflows that are asked for, or started, at once: so that thousands that are missing are back within minutes. */
+const ITEMS_AT_ONCE = 16;
+/** How long the calls for one item may take: others wait for its place. */
+const ITEM_DEADLINE_MS = 15_000;
+/**
+ * The fraction of items that are asked for in any case: the list is a store of its own in Temporal, which may hold workflows
+ * that are gone. With a pass a minute, each item is asked for about once an hour.
+ */
+const ASKED_ANYWAY = 1 / 60;
 
-export interface Reconciled {
+/** The result of a run of the reconciler. */
+export interface Reconciliation {
   /** Sends that have not ended or whose unknown outcomes wait for a decision; or groups that are overdue. */
   looked: number;
+  /** Those of them whose workflow was asked for, because Temporal's list did not show it as it should be. */
+  asked: number;
   /** Workflows that were missing and run now. */
   started: number;
-  /** Those of them that were restored paused, or on hold, because their workflow had been terminated or had failed. */
+  /** Those of them that were restored paused, or on hold, because their workflow was cut off or Postgres was restored. */
   paused: number;
+  /** Items that could not be compared: they are tried again by the next pass. */
+  failed: number;
 }
 
 export interface ReconcileActivities {
   /** Starts the workflow of every send that should have one and has none. */
-  reconcileSends(): Promise<Reconciled>;
+  reconcileSends(): Promise<Reconciliation>;
   /** Starts the workflow of every group of deliveries whose next attempt is overdue and that has none. */
-  reconcileDeliveries(): Promise<Reconciled>;
+  reconcileDeliveries(): Promise<Reconciliation>;
 }
 
-export function createReconcileActivities({ orm, log, env }: ActivityDeps): ReconcileActivities {
-  return {
-    reconcileSends: async () => {
-      const context = Context.current();
-      const em = orm.em.fork();
-      const result: Reconciled = { looked: 0, started: 0, paused: 0 };
-      for (let after = ""; ; ) {
-        const page = await readUnfinishedSends(em, after, PAGE);
-        for (const send of page) {
-          context.heartbeat();
-          const { end, sendStatus } = await readLatestRun(context.client, sendWorkflowId(send.id));
-          result.looked++;
-          if (end === "running") {
-            // Complaints paused the send while its workflow waits for something else.
-            if (send.status === "PAUSED" && sendStatus !== "PAUSED") await wakeUp(context.client, send.id);
-            continue;
-          }
-          const paused = end === "cut_off" && (await pauseSend(em, send.id, WORKFLOW_ENDED)).changed;
-          await start(context.client, send);
-          result.started++;
-          if (paused) result.paused++;
-          log.warn({ sendId: send.id, end, paused }, "a send had no workflow; it has one again");
-        }
-        const last = page.at(-1);
-        if (!last || page.length < PAGE) return result;
-        after = last.id;
+/** How the items of a kind are compared with their workflows. */
+interface Comparison<Item extends { id: string }> {
+  kind: Reconciled;
+  /** Items in the order of their ids, behind `after`. */
+  readPage(em: EntityManager, after: string, limit: number): Promise<Item[]>;
+  workflowId(id: string): string;
+  /** Whether a running workflow that Temporal lists is as its item should have it. */
+  isAsExpected(item: Item, listed: WorkflowExecutionInfo): boolean;
+  /** Asks Temporal for the item's workflow, and starts it where it is missing. */
+  restore(client: Client, em: EntityManager, item: Item): Promise<Restored>;
+}
+
+/** `paused`: the workflow was started, and waits for an operator. */
+type Restored = "running" | "started" | "paused";
+
+export function createReconcileActivities(deps: ActivityDeps): ReconcileActivities {
+  const { log, env, orm } = deps;
+  const sends: Comparison<UnfinishedSend> = {
+    kind: "sends",
+    readPage: readUnfinishedSends,
+    workflowId: sendWorkflowId,
+    isAsExpected: ({ status }, { typedSearchAttributes }) => typedSearchAttributes.get(SEND_STATUS) === status,
+    restore: async (client, em, send) => {
+      const run = await readLatestRun(client, sendWorkflowId(send.id));
+      const { end } = run;
+      if (end === "running") {
+        // Complaints paused the send while its workflow waits for something else, or Postgres was restored.
+        if (send.status !== run.sendStatus) await wakeUp(client, send.id);
+        return "running";
       }
-    },
-    reconcileDeliveries: async () => {
-      const context = Context.current();
-      const em = orm.em.fork();
-      const result: Reconciled = { looked: 0, started: 0, paused: 0 };
-      for (let after = ""; ; ) {
-        const page = await overdueGroups(em, after, PAGE);
-        for (const group of page) {
-          context.heartbeat();
-          result.looked++;
-          const end = await endOfRun(context.client, deliveryWorkflowId(group.id));
-          if (end === "running") continue;
-          const held = end === "cut_off";
-          await startAgain(context.client, group, env.WEBHOOK_LADDER_SECONDS, held);
-          result.started++;
-          if (held) result.paused++;
-          log.warn({ groupId: group.id, end, held }, "deliveries had no workflow; they have one again");
-        }
-        const last = page.at(-1);
-        if (last && page.length === PAGE) {
-          after = last.id;
-          continue;
-        }
-        await reconcileReplays(context.client, em);
-        return result;
-      }
+      const reason = await pauseReasonOf(client, send, run);
+      const paused = reason !== undefined && (await pauseSend(em, send.id, reason)).changed;
+      await startSend(client, send);
+      log.warn({ sendId: send.id, end, ...(paused && { reason }) }, "a send had no workflow; it has one again");
+      return paused ? "paused" : "started";
     },
   };
+  const deliveries: Comparison<OverdueGroup> = {
+    kind: "deliveries",
+    readPage: overdueGroups,
+    workflowId: deliveryWorkflowId,
+    isAsExpected: () => true,
+    restore: async (client, _em, group) => {
+      const { end } = await readLatestRun(client, deliveryWorkflowId(group.id));
+      if (end === "running") return "running";
+      const held = end === "cut_off";
+      const resume = { attempt: group.attempt, held };
+      await begin(client, "webhookDeliveryWorkflow", deliveryStart(group, env.WEBHOOK_LADDER_SECONDS, { resume }));
+      log.warn({ groupId: group.id, end, held }, "deliveries had no workflow; they have one again");
+      return held ? "paused" : "started";
+    },
+  };
+  return {
+    reconcileSends: () => reconcile(deps, sends),
+    reconcileDeliveries: async () => {
+      const result = await reconcile(deps, deliveries);
+      await reconcileReplays(Context.current().client, orm.em.fork());
+      return result;
+    },
+  };
+}
+
+/**
+ * Compares all items of a kind with their workflows, page by page: from the place where an earlier run was cut off, else
+ * from the beginning. An item that fails leaves the others alone.
+ */
+async function reconcile<Item extends { id: string }>(
+  { orm, log, stopping }: ActivityDeps,
+  comparison: Comparison<Item>,
+): Promise<Reconciliation> {
+  const { kind, readPage, restore } = comparison;
+  const context = Context.current();
+  const { client } = context;
+  const em = orm.em.fork();
+  const pass = await readPass(em, kind);
+  const result: Reconciliation = { looked: 0, asked: 0, started: 0, paused: 0, failed: pass.failed };
+  for (let { after } = pass; ; ) {
+    stopping.throwIfAborted();
+    context.heartbeat();
+    const page = await readPage(em, after, PAGE);
+    const stale = await findStale(client, comparison, page);
+    result.looked += page.length;
+    result.asked += stale.length;
+    await forEachAtOnce(stale, ITEMS_AT_ONCE, async (item) => {
+      try {
+        const deadline = Date.now() + ITEM_DEADLINE_MS;
+        const restored = await client.withDeadline(deadline, () => restore(client, orm.em.fork(), item));
+        if (restored !== "running") result.started++;
+        if (restored === "paused") result.paused++;
+      } catch (error) {
+        result.failed++;
+        log.error({ kind, id: item.id, err: error }, "an item could not be reconciled; tried again by the next pass");
+      }
+      context.heartbeat();
+    });
+    const last = page.at(-1);
+    if (!last || page.length < PAGE) {
+      await endPass(em, kind, result.failed);
+      return result;
+    }
+    after = last.id;
+    await keepPlace(em, kind, { after, failed: result.failed });
+  }
+}
+
+/** The items of a page whose workflow Temporal does not list as running and as expected, and some others. */
+async function findStale<Item extends { id: string }>(
+  client: Client,
+  { workflowId, isAsExpected }: Comparison<Item>,
+  page: readonly Item[],
+): Promise<Item[]> {
+  if (page.length === 0) return [];
+  const ids = page.map(({ id }) => `'${workflowId(id)}'`).join(", ");
+  const query = `ExecutionStatus = 'Running' AND WorkflowId IN (${ids})`;
+  const listed = new Map<string, WorkflowExecutionInfo>();
+  for await (const execution of client.workflow.list({ query, pageSize: PAGE })) {
+    listed.set(execution.workflowId, execution);
+  }
+  return page.filter((item) => {
+    const execution = listed.get(workflowId(item.id));
+    return !execution || !isAsExpected(item, execution) || Math.random() < ASKED_ANYWAY;
+  });
+}
+
+/** Runs `work` for each item, `atOnce` of them at a time. */
+async function forEachAtOnce<T>(items: readonly T[], atOnce: number, work: (item: T) => Promise<void>): Promise<void> {
+  const queue = items.values();
+  const workers = Array.from({ length: atOnce }, async () => {
+    for (const item of queue) await work(item);
+  });
+  await Promise.all(workers);
 }
 
 /** Continues a bulk replay that has no workflow; ends one whose workflow an operator ended. */
 async function reconcileReplays(client: Client, em: EntityManager): Promise<void> {
   for (const replayId of await unfinishedReplays(em)) {
-    const end = await endOfRun(client, replayWorkflowId(replayId));
-    if (end === "none") await begin(client, "webhookReplayWorkflow", replayStart({ replayId }));
-    else if (end === "cut_off") await endReplay(em, replayId);
+    const { end } = await readLatestRun(client, replayWorkflowId(replayId));
+    if (end === "cut_off") await endReplay(em, replayId);
+    else if (end !== "running") await begin(client, "webhookReplayWorkflow", replayStart({ replayId }));
   }
 }
 
-async function startAgain(client: Client, group: OverdueGroup, ladder: readonly number[], held: boolean) {
-  const resume = { attempt: group.attempt, held };
-  await begin(client, "webhookDeliveryWorkflow", deliveryStart(group, ladder, { resume }));
+/** How a run of a workflow ended. `none`: Temporal knows of no run. `cut_off`: an operator terminated it, or it failed. */
+type RunEnd = "running" | "none" | "in_order" | "cut_off";
+
+interface LatestRun {
+  end: RunEnd;
+  /** Of a send, the status that it shows operators. */
+  sendStatus?: string | undefined;
+  /** Missing when there is no run. */
+  runId?: string;
 }
 
-/**
- * How a run of a workflow ended. `none`: Temporal knows of no run, or of one that ended in order before its send or group
- * had ended. `cut_off`: an operator terminated it, or it failed.
- */
-type RunEnd = "running" | "none" | "cut_off";
-
-/** The latest run of a workflow. `sendStatus`: the status that it shows operators, if it is that of a send. */
-async function readLatestRun(
-  client: Client,
-  workflowId: string,
-): Promise<{ end: RunEnd; sendStatus?: string | undefined }> {
+async function readLatestRun(client: Client, workflowId: string): Promise<LatestRun> {
   try {
-    const { status, typedSearchAttributes } = await client.workflow.getHandle(workflowId).describe();
+    const { status, typedSearchAttributes, runId } = await client.workflow.getHandle(workflowId).describe();
     const isRunning = status.name === "RUNNING" || status.name === "CONTINUED_AS_NEW" || status.name === "PAUSED";
-    const end = isRunning ? "running" : status.name === "COMPLETED" ? "none" : "cut_off";
-    return { end, sendStatus: typedSearchAttributes.get(SEND_STATUS) };
+    const end = isRunning ? "running" : status.name === "COMPLETED" ? "in_order" : "cut_off";
+    return { end, sendStatus: typedSearchAttributes.get(SEND_STATUS), runId };
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return { end: "none" };
     throw error;
   }
 }
 
-const endOfRun = async (client: Client, workflowId: string): Promise<RunEnd> =>
-  (await readLatestRun(client, workflowId)).end;
+/**
+ * Why a send whose run is not running must come back paused: an operator ended the run, or the run has mailed the send to
+ * its end although Postgres says that it is open, because Postgres was restored. Undefined when it may continue by itself.
+ */
+async function pauseReasonOf(
+  client: Client,
+  { id, status }: UnfinishedSend,
+  { end, runId }: LatestRun,
+): Promise<string | undefined> {
+  if (end === "cut_off") return WORKFLOW_ENDED;
+  if (end !== "in_order" || TERMINAL.has(status)) return undefined;
+  const { outcome }: { outcome: SendStatus | "expired" | "refused" } = await client.workflow
+    .getHandle(sendWorkflowId(id), runId)
+    .result();
+  return outcome === "expired" || outcome === "refused" ? undefined : DATABASE_RESTORED;
+}
 
 /** Makes the workflow of a send read its state. A workflow that has ended meanwhile needs no wake-up. */
 async function wakeUp(client: Client, sendId: string): Promise<void> {
@@ -141,7 +246,7 @@ async function wakeUp(client: Client, sendId: string): Promise<void> {
 }
 
 /** Starts a run that continues from the send's status in Postgres. If a run began meanwhile, that one continues it. */
-async function start(client: Client, send: UnfinishedSend): Promise<void> {
+async function startSend(client: Client, send: UnfinishedSend): Promise<void> {
   const input: Parameters<typeof sendStart>[0] = {
     previewId: send.id,
     teamId: send.team_id,

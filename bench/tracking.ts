@@ -128,10 +128,10 @@ export async function measureOutage({
     const paths = await pathsOf(team, api.origin, mails);
     const cutting = (async () => {
       await delay(AROUND_OUTAGE_SECONDS * 1_000);
-      proxy.cut(true);
+      proxy.cut();
       await delay(outageSeconds * 1_000);
       const waiting = await countRecorded(team);
-      proxy.cut(false);
+      proxy.heal();
       return { recordedBefore: waiting, endedAt: performance.now() };
     })();
     resetPeaks(pids);

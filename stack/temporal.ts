@@ -77,7 +77,8 @@ function accepts(port: number): Promise<boolean> {
  * @param embedded the dev server, which makes the namespace by itself
  * @param create makes the namespace where it is missing
  * @param env where address, TLS and API key of the cluster are read from
- * @throws {StackError} when the cluster cannot be reached or lacks an attribute and refuses to add it
+ * @throws {StackError} when the cluster cannot be reached, refuses to make the namespace, or lacks an attribute and refuses
+ *   to add it
  */
 export async function prepareNamespace(options: {
   env: Record<string, string>;
@@ -114,10 +115,12 @@ export async function prepareNamespace(options: {
       await connection.workflowService.updateNamespace({ namespace, config });
     }
   } catch (cause) {
+    if (cause instanceof StackError) throw cause;
     const names = Object.keys(SEARCH_ATTRIBUTES).join(", ");
     throw new StackError(
       `Namespace ${namespace} at ${address} needs the search attributes ${names}, and adding them failed. ` +
-        "Add them with `temporal operator search-attribute create`, or check TEMPORAL_NAMESPACE.",
+        "Add them with `temporal operator search-attribute create`, in Temporal Cloud with `tcld namespace " +
+        "search-attributes add`, or check TEMPORAL_NAMESPACE.",
       { cause },
     );
   } finally {
@@ -125,11 +128,31 @@ export async function prepareNamespace(options: {
   }
 }
 
-async function createNamespace(connection: Connection, namespace: string): Promise<void> {
+/** Makes a namespace that is missing. Temporal Cloud, among others, lets nobody make one by this call. */
+async function createNamespace({ workflowService }: Connection, namespace: string): Promise<void> {
+  if (await hasNamespace(workflowService, namespace)) return;
   const workflowExecutionRetentionPeriod = msToTs(RETENTION);
   try {
-    await connection.workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod });
+    await workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod });
+  } catch (cause) {
+    if (!isGrpcServiceError(cause)) throw cause;
+    if (cause.code === grpc.ALREADY_EXISTS) return;
+    throw new StackError(
+      `Temporal refuses to make the namespace ${namespace} (${grpc[cause.code]}). Make it with a retention of ` +
+        `${RETENTION}, in Temporal Cloud with its UI or \`tcld namespace create\`, and run this again; or check ` +
+        "TEMPORAL_NAMESPACE and the rights of the login.",
+      { cause },
+    );
+  }
+}
+
+/** Whether a namespace is there; false also when the login may not know. */
+async function hasNamespace(service: Connection["workflowService"], namespace: string): Promise<boolean> {
+  try {
+    await service.describeNamespace({ namespace });
+    return true;
   } catch (error) {
-    if (!isGrpcServiceError(error) || error.code !== grpc.ALREADY_EXISTS) throw error;
+    if (isGrpcServiceError(error)) return false;
+    throw error;
   }
 }

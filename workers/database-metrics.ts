@@ -1,6 +1,7 @@
 import { Gauge, type Registry } from "prom-client";
 import type { ActivityDeps } from "../activities/deps.ts";
 import { countCreditMismatches } from "../domain/credits.ts";
+import { readPassAges } from "../domain/reconciler-passes.ts";
 import { readOverdueSeconds } from "../domain/retention/overdue.ts";
 import type { RetentionSettings } from "../domain/retention/pruning.ts";
 import { countOpenInEndedSends, overviewSends } from "../domain/sends/overview.ts";
@@ -91,6 +92,13 @@ export function addDatabaseMetrics(
     "mailkeel_ended_sends_open_recipients",
     "Recipients without an outcome in sends that have ended",
     (open) => open,
+  );
+
+  gaugesOf(keptMs.sends, () => readPassAges(orm.em.fork())).by(
+    "kind",
+    "mailkeel_reconciler_age_seconds",
+    "Since when the reconciler has not compared every open send, or every overdue group of deliveries, with Temporal",
+    (ages) => ages,
   );
 
   const webhooks = gaugesOf(keptMs.webhooks, () => overviewWebhooks(orm.em.fork()));

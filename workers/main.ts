@@ -70,14 +70,9 @@ async function assertNamespace({ workflowService }: NativeConnection, { TEMPORAL
 
 async function connect(env: Env, log: Logger, stopping: AbortSignal): Promise<NativeConnection> {
   const { connectionOptions } = loadClientConnectConfig();
-  const { tls, apiKey } = connectionOptions;
   for (;;) {
     try {
-      return await NativeConnection.connect({
-        address: env.TEMPORAL_ADDRESS,
-        ...(tls === undefined ? {} : { tls }),
-        ...(apiKey === undefined ? {} : { apiKey }),
-      });
+      return await NativeConnection.connect({ ...connectionOptions, address: env.TEMPORAL_ADDRESS });
     } catch (error) {
       if (stopping.aborted) throw error;
       log.warn({ err: error }, "Temporal is not reachable; trying again");

@@ -1,5 +1,5 @@
 import { proxyActivities } from "@temporalio/workflow";
-import type { ReconcileActivities, Reconciled } from "../activities/reconcile.ts";
+import type { ReconcileActivities, Reconciliation } from "../activities/reconcile.ts";
 import { TASK_QUEUES } from "./ids.ts";
 
 const options = (summary: string) =>
@@ -14,7 +14,13 @@ const options = (summary: string) =>
 const { reconcileSends } = proxyActivities<ReconcileActivities>(options("start what should run"));
 const { reconcileDeliveries } = proxyActivities<ReconcileActivities>(options("start deliveries that should run"));
 
-/** Starts each workflow that should run and does not. Run by the schedule of the same name. */
-export async function reconcileWorkflow(): Promise<{ sends: Reconciled; deliveries: Reconciled }> {
-  return { sends: await reconcileSends(), deliveries: await reconcileDeliveries() };
+/**
+ * Starts each workflow that should run and does not. Run by the schedule of the same name. Sends and deliveries do not wait
+ * for each other, and a failure of one leaves the other alone.
+ */
+export async function reconcileWorkflow(): Promise<{ sends: Reconciliation; deliveries: Reconciliation }> {
+  const both = [reconcileSends(), reconcileDeliveries()] as const;
+  await Promise.allSettled(both);
+  const [sends, deliveries] = await Promise.all(both);
+  return { sends, deliveries };
 }

@@ -1,9 +1,11 @@
 import type { ComplaintPause } from "../domain/sends/complaint-rate.ts";
 import type { SendState, SettledSend } from "../domain/sends/lifecycle.ts";
+import type { DatabaseRestored } from "../domain/sends/restored.ts";
 import { decideLane, type LaneStep } from "./lane-decision.ts";
 import { isCallingOperator, isUnderWay, type LaneView } from "./lane-view.ts";
 import type { Shown } from "./operator-view.ts";
-import { type CommandKind, DETAILS, type SendOutcome } from "./send-messages.ts";
+import { isOpen } from "./progress.ts";
+import { type CommandKind, DETAILS, type SendOutcome, type SetBack } from "./send-messages.ts";
 import { WORKFLOW_ENDED } from "./start.ts";
 import { type FailingStep, failingStep } from "./steps.ts";
 
@@ -14,6 +16,8 @@ export interface SendView {
   send?: SendState | undefined;
   /** The state in Postgres may have changed since. */
   isStale: boolean;
+  /** Postgres was found to be behind the workflow, and no operator has resumed the send since. */
+  setBack?: SetBack | undefined;
   /** Why the send never began. */
   neverBegan?: "refused" | "expired" | undefined;
   /** Why the preview was refused or is void, in codes. */
@@ -66,6 +70,10 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
     const details = failingStep(failing, "retry, cancel");
     return wait("until the step is tried again", details, failing.until - now, true);
   }
+  // Before any command, and while other lanes are mailing: they would mail recipients once more.
+  if (send && isOpen(send.status) && view.setBack?.isPaused === false) {
+    return { kind: "pauseForFailure", reason: DATABASE_RESTORED };
+  }
   const waitsForSlices = isMailing && (send?.status !== "SENDING" || lanes.every(isUnderWay));
   if (!command && send && waitsForSlices) return { status: send.status, ...duringSlices(view, send) };
   if (view.isStale) return { kind: "read" };
@@ -77,12 +85,13 @@ export function decide(view: SendView, command: CommandKind | undefined): Step {
   return next.kind === "wait" && resendAt !== undefined ? { ...next, details: DETAILS.resending(resendAt) } : next;
 }
 
-function unconfirmed({ neverBegan, isTokenExpired }: SendView, command: CommandKind | undefined): Step {
+function unconfirmed({ neverBegan, isTokenExpired, setBack }: SendView, command: CommandKind | undefined): Step {
   if (command === "cancel") return { kind: command };
   if (neverBegan && !command) {
-    const shown = { status: neverBegan.toUpperCase(), details: DETAILS.neverConfirmed, needsOperator: false };
-    return { kind: "end", outcome: neverBegan, ...shown };
+    const details = setBack ? DETAILS.vanishedAndEnded(setBack.sent) : DETAILS.neverConfirmed;
+    return { kind: "end", outcome: neverBegan, status: neverBegan.toUpperCase(), details, needsOperator: false };
   }
+  if (setBack && !command) return wait("until an operator ends it", DETAILS.vanished(setBack.sent), undefined, true);
   // Postgres may know of a confirm that this run does not: its answer was lost, or the run was reset.
   if (command || isTokenExpired) return { kind: "read" };
   return { ...wait("until the token expires", DETAILS.previewed), status: "PREVIEW" };
@@ -113,9 +122,11 @@ function betweenSlices(view: SendView, send: SendState): Step {
 }
 
 const COMPLAINT_PAUSE: ComplaintPause = "complaint_rate_exceeded";
+const DATABASE_RESTORED: DatabaseRestored = "database_restored";
 
 function detailsOfPause({ complaintRate = 0 }: SendState, reason: string): string {
   if (reason === COMPLAINT_PAUSE) return DETAILS.pausedForComplaints(complaintRate);
+  if (reason === DATABASE_RESTORED) return DETAILS.setBack;
   return reason === WORKFLOW_ENDED ? DETAILS.cameBack : DETAILS.pausedFor(reason);
 }
 

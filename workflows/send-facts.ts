@@ -6,7 +6,7 @@ import { instantOf } from "./steps.ts";
  * The facts that operators read below the sentence of a send's state: how far it is, since when, by which accounts, the
  * reply of a server that failed, and when it looks again. A line for each. Times are in UTC.
  */
-export function factsOf({ send, lanes, now, neverBegan, refusal }: SendView, next: Step): string[] {
+export function factsOf({ send, lanes, now, neverBegan, refusal, setBack }: SendView, next: Step): string[] {
   if (!send) return neverBegan === "refused" && refusal !== undefined ? [`Refused: ${refusal}.`] : [];
   const { status, sent, recipients, since, startsAt } = send;
   if (next.kind === "end") return status === "CANCELLED" ? ["An operator cancelled it."] : [];
@@ -14,6 +14,7 @@ export function factsOf({ send, lanes, now, neverBegan, refusal }: SendView, nex
   // The number is read when a slice ends.
   const before = lanes.some(isUnderWay) ? " before the slices under way" : "";
   const facts = isOpen ? [`${sent} of ${recipients} sent${before}; ${status} since ${since}.`] : [];
+  if (setBack) facts.push(`By this workflow ${setBack.sent} were sent before Postgres was set back.`);
   if (status === "SCHEDULED" || status === "PAUSED") facts.push(`Its send_at is ${startsAt}.`);
   if (lanes.length > 0) facts.push(`Accounts: ${lanes.map(({ accountId }) => accountId).join(", ")}.`);
   for (const { accountId, lastFailure } of lanes) {

@@ -3,6 +3,7 @@ import type { IdempotencyHandle } from "../domain/idempotency.ts";
 import type { SendResource } from "../domain/sends/resource.ts";
 import { WAKE_UP } from "./ids.ts";
 import { isUnderWay, type LaneView } from "./lane-view.ts";
+import type { KnownProgress } from "./progress.ts";
 import { instantOf } from "./steps.ts";
 
 export interface SendInput {
@@ -14,7 +15,15 @@ export interface SendInput {
   /** How long the preview's token is valid. */
   expiresInMs: number;
   /** A run hands this to the one that follows it; absent in the first run of a preview. */
-  resume?: { lanes: readonly LaneView[] };
+  resume?: { lanes: readonly LaneView[]; known?: KnownProgress; setBack?: SetBack };
+}
+
+/** Postgres was found to be behind the workflow of a send, see `isSetBack`. */
+export interface SetBack {
+  /** Mails that a server had accepted, by the workflow. */
+  sent: number;
+  /** The send was paused for it, unless Postgres does not know the send any more. */
+  isPaused: boolean;
 }
 
 export interface SendOutcome {
@@ -85,6 +94,12 @@ export const DETAILS = {
   pausedForComplaints: (rate: number) =>
     `Paused: complaints are ${percent(rate)} of the team's delivered mail of 30 days. Find their cause, then update: resume; it pauses again once they are 0.05 points more than at the resume. Or: cancel.`,
   pausedFor: (reason: string) => `Paused: ${reason}. Repair the sending account, then update: resume. Or: cancel.`,
+  setBack:
+    "Paused: Postgres was restored from an older backup, or lost its last commits: recipients that had their mail may be queued again. Compare send:recipients with the relay's log, then update: resume, which mails those that are queued. Or: cancel.",
+  vanished: (sent: number) =>
+    `Postgres was restored from a backup of before the confirm and does not know this send any more; ${sent} mails had been sent. To confirm its draft again mails all recipients once more. Updates: cancel, to end this workflow.`,
+  vanishedAndEnded: (sent: number) =>
+    `Ended by an operator: Postgres does not know this send any more. ${sent} mails had been sent.`,
   cameBack:
     "Its workflow was terminated or failed, so it was restored paused. Updates: resume, or cancel to end it for good.",
   deferred: "Only deferred recipients are left; waits for the next retry. Updates: retry, cancel.",

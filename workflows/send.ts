@@ -6,6 +6,7 @@ import { mailSlice, sendSteps as steps } from "./activities.ts";
 import { answerAll, CommandLoop, isRunLong, type PendingCommand } from "./command-loop.ts";
 import { isLimitUsedUp, isUnderWay, type LaneView, takenOverBy } from "./lane-view.ts";
 import { OperatorView } from "./operator-view.ts";
+import { isOpen, isSetBack, type KnownProgress, progressOf } from "./progress.ts";
 import { decide, type SendView, type Step } from "./send-decision.ts";
 import { withFacts } from "./send-facts.ts";
 import * as messages from "./send-messages.ts";
@@ -38,6 +39,8 @@ interface DrivenLane extends LaneView {
 
 interface RunView extends SendView {
   lanes: DrivenLane[];
+  /** Replaced, never changed: a step is compared with how far the send was when the step began. */
+  known?: KnownProgress | undefined;
   pauses: PendingCommand<Command>[];
   cancels: PendingCommand<Command>[];
 }
@@ -60,9 +63,9 @@ class Send {
     const { previewId, resume } = input;
     this.#input = input;
     this.#id = previewId;
-    const known = { isStale: resume !== undefined, lanes: resume?.lanes.map(drivenLane) ?? [] };
+    const resumed = { ...resume, isStale: resume !== undefined, lanes: resume?.lanes.map(drivenLane) ?? [] };
     const nothing = { isTokenExpired: false, review: "open", isLong: false } as const;
-    this.#view = { ...known, ...nothing, now: 0, pauses: [], cancels: [] };
+    this.#view = { ...resumed, ...nothing, now: 0, pauses: [], cancels: [] };
     setHandler(messages.previewUpdate, async (sent) => void (await this.loop.submit({ ...sent, kind: "preview" })), {
       description: "Used by the API: resolve the plan",
       validator: messages.assertPreviewCommand,
@@ -117,16 +120,18 @@ class Send {
     const view = this.#view;
     switch (next.kind) {
       case "read":
-        this.#setSend(await steps.readSend(this.#id));
+        await this.#ask(async () => ({ changed: false, state: await steps.readSend(this.#id) }));
         if (!view.send && pending) pending.refuse(ANSWERS.neverConfirmed());
-        else if (!view.send) view.neverBegan = "expired";
+        else if (!view.send && !view.setBack) view.neverBegan = "expired";
         return;
       case "begin":
-        return void this.#apply(await steps.beginSend(this.#id));
+        return void (await this.#ask(() => steps.beginSend(this.#id)));
       case "dispatch":
         return this.#beginSlice(next.accountId);
       case "pauseForFailure":
-        return void this.#apply(await steps.pauseSend(this.#id, next.reason));
+        await this.#ask(() => steps.pauseSend(this.#id, next.reason));
+        if (view.setBack) view.setBack = { ...view.setBack, isPaused: true };
+        return this.#endSlices();
       case "closeLost":
         await steps.closeLost(this.#id);
         return answerAll(view.pauses, "PAUSED");
@@ -134,12 +139,13 @@ class Send {
         const finished = await steps.finishSend(this.#id);
         // Recipients that were put back meanwhile are found by a lane that had found none.
         for (const lane of view.lanes) if (lane.lastSlice?.next === "done") lane.lastSlice = undefined;
-        // Complaints paused it meanwhile, with recipients left.
-        view.isStale ||= finished.status === "PAUSED";
-        if (finished.status === "SENDING" || finished.status === "PAUSED") return;
+        // Complaints paused it meanwhile, with recipients left; or Postgres was set back.
+        view.isStale ||= isOpen(finished.status) && finished.status !== "SENDING";
+        if (isOpen(finished.status)) return;
         const { reviewMs, ...settled } = finished;
         view.settled = { ...settled, reviewUntil: Date.now() + reviewMs };
         if (view.send) view.send = { ...view.send, status: settled.status };
+        if (view.known) view.known = { ...view.known, status: settled.status };
         return answerAll(view.cancels, settled.status === "CANCELLED" ? ANSWERS.cancelled : ANSWERS.resendCancelled);
       }
       case "closeReview":
@@ -159,17 +165,21 @@ class Send {
       case "confirm":
         return this.#arm(pending, pending.command);
       case "pause":
-        if (!this.#apply(await steps.pauseSend(this.#id))) return pending.reply(ANSWERS.nothingToPause);
+        if (!(await this.#ask(() => steps.pauseSend(this.#id)))) return pending.reply(ANSWERS.nothingToPause);
         this.loop.drop("resume", ANSWERS.pausedMeanwhile, pending);
         view.pauses.push(pending.remove());
         return this.#endSlices();
-      case "resume":
-        if (!this.#apply(await steps.resumeSend(this.#id, pending.command.resumeId)))
+      case "resume": {
+        const { resumeId } = pending.command;
+        this.#forgetStatus();
+        if (!(await this.#ask(() => steps.resumeSend(this.#id, resumeId))))
           return pending.reply(ANSWERS.nothingToResume);
+        if (view.setBack?.isPaused) view.setBack = undefined;
         answerAll(view.pauses, ANSWERS.resumedMeanwhile);
         this.loop.drop("pause", ANSWERS.resumedMeanwhile, pending);
         for (const lane of view.lanes) lane.triesNow = true;
-        return pending.reply("continues");
+        return pending.reply(view.setBack ? ANSWERS.pausedMeanwhile : "continues");
+      }
       case "cancel":
         return this.#cancel(pending);
       case "retry":
@@ -181,6 +191,7 @@ class Send {
         Object.assign(view, { isStale: true, settled: undefined });
         return this.loop.makeAllDue();
       case "resendUnknown": {
+        this.#forgetStatus();
         const { requeued, waitMs } = await steps.requeueUnknown(this.#id);
         if (waitMs > 0) return pending.postpone(waitMs);
         pending.reply(requeued > 0 ? `${requeued} queued again` : ANSWERS.nothingToResend);
@@ -231,11 +242,12 @@ class Send {
 
   async #cancel(pending: PendingCommand<Command>): Promise<void> {
     const view = this.#view;
-    if (!view.send && (await steps.voidPreview(this.#id))) {
-      Object.assign(view, { neverBegan: "refused", refusal: "an operator cancelled it before its confirm" });
+    if (!view.send && ((await steps.voidPreview(this.#id)) || view.setBack)) {
+      const refusal = view.setBack ? undefined : "an operator cancelled it before its confirm";
+      Object.assign(view, { neverBegan: "refused", refusal });
       return pending.reply(ANSWERS.voided);
     }
-    const cancelled = this.#apply(await steps.cancelSend(this.#id));
+    const cancelled = await this.#ask(() => steps.cancelSend(this.#id));
     answerAll(view.pauses, ANSWERS.cancelledMeanwhile);
     this.loop.drop("resendUnknown", ANSWERS.resendDropped, pending);
     if (view.review === "open") view.review = "dismissed";
@@ -252,12 +264,14 @@ class Send {
     const lane = lanes.find((each) => each.accountId === accountId);
     if (!lane) return;
     const takesOver = takenOverBy(accountId, lanes);
+    const closedEpoch = this.#view.known?.closedEpochs[accountId];
     const slice: SliceInput = {
       sendId: this.#id,
       accountId,
       teamId: this.#input.teamId,
       ...(lane.triesNow && { tryNow: true }),
       ...(takesOver.length > 0 && { takesOver }),
+      ...(closedEpoch !== undefined && { closedEpoch }),
     };
     const scope = new CancellationScope();
     Object.assign(lane, { scope, slice: "under way", triesNow: false, mayFindMore: false });
@@ -278,6 +292,11 @@ class Send {
     lane.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
     view.isStale ||= isVoid;
     if (view.send && result.sent !== undefined) view.send = { ...view.send, sent: result.sent };
+    if (view.known) {
+      const { known } = view;
+      const closed = result.epoch === undefined ? {} : { [lane.accountId]: result.epoch };
+      view.known = { ...known, sent: result.sent ?? known.sent, closedEpochs: { ...known.closedEpochs, ...closed } };
+    }
     if (result.next === "failure" || isLimitUsedUp(result) || result.returned) {
       for (const other of view.lanes) if (other !== lane) other.mayFindMore = true;
     }
@@ -303,16 +322,29 @@ class Send {
     if (view.send && !isMailing) view.isStale = true;
   }
 
-  /** Takes over the state in Postgres, and the lanes that it names. */
-  #setSend(send: SendState | undefined): void {
-    const known = new Map(this.#view.lanes.map((lane) => [lane.accountId, lane]));
-    const lanes = send?.accountIds.map((accountId) => known.get(accountId) ?? drivenLane({ accountId }));
-    Object.assign(this.#view, { send, isStale: false, lanes: lanes ?? [] });
+  /** Takes over the state in Postgres, and the lanes that it names. @param known how far it was when Postgres was asked */
+  #setSend(send: SendState | undefined, known: KnownProgress | undefined): void {
+    const view = this.#view;
+    const driven = new Map(view.lanes.map((lane) => [lane.accountId, lane]));
+    const lanes = send?.accountIds.map((accountId) => driven.get(accountId) ?? drivenLane({ accountId }));
+    Object.assign(view, { send, isStale: false, lanes: lanes ?? [] });
+    const wasSetBack = known !== undefined && (!send || isSetBack(known, send));
+    if (wasSetBack) view.setBack = { sent: known.sent, isPaused: false };
+    // Once it was found behind, Postgres counts as it is: an operator decides.
+    if (send) view.known = progressOf(send, wasSetBack ? undefined : view.known);
   }
 
-  /** Takes over the state in Postgres after a change. @returns whether it changed as asked */
-  #apply({ changed, state }: ChangedSend): boolean {
-    this.#setSend(state);
+  /** Before a step that takes the send back: if its answer is lost, Postgres may know of it and this run does not. */
+  #forgetStatus(): void {
+    const { known } = this.#view;
+    if (known) this.#view.known = { sent: known.sent, closedEpochs: known.closedEpochs };
+  }
+
+  /** Asks Postgres for a change, and takes over the state that it left. @returns whether it changed as asked */
+  async #ask(step: () => Promise<ChangedSend>): Promise<boolean> {
+    const { known } = this.#view;
+    const { changed, state } = await step();
+    this.#setSend(state, known);
     if (changed) for (const lane of this.#view.lanes) Object.assign(lane, { lastSlice: undefined, accountFailures: 0 });
     return changed;
   }
@@ -320,8 +352,10 @@ class Send {
   async #continueAsNew(): Promise<void> {
     this.loop.drop("resendUnknown", ANSWERS.resendLost);
     if (!(await this.loop.areAllAnswered())) return;
+    const { known, setBack } = this.#view;
     const lanes = this.#view.lanes.map(({ scope: _scope, triesNow: _triesNow, ...lane }): LaneView => lane);
-    await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume: { lanes } });
+    const resume = { lanes, ...(known && { known }), ...(setBack && { setBack }) };
+    await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume });
   }
 }
 

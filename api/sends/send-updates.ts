@@ -21,7 +21,8 @@ import type { confirmUpdate, previewUpdate, SendInput } from "../../workflows/se
 import { sendStart } from "../../workflows/start.ts";
 import type { TemporalGateway } from "../temporal-gateway.ts";
 
-const BUSY_WAIT_MS = 100;
+/** How long an update waits that Temporal would not take; by then the gateway has tried it ten times, at growing intervals. */
+const BUSY_WAIT_MS = 1_000;
 
 type UpdateName = (typeof previewUpdate | typeof confirmUpdate)["name"];
 

@@ -14,6 +14,7 @@ import {
   readSendFacts,
   type SendFacts,
 } from "../../domain/sends/inspection.ts";
+import { holdOpenSends } from "../../domain/sends/restored.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { listOf, wholeNumber } from "../options.ts";
@@ -73,6 +74,11 @@ export function sendCommands(program: Command, run: Run): void {
       }),
     );
 
+  program
+    .command("send:hold-all")
+    .description("after a restore of the database, before dispatch starts: pause every send that has not ended")
+    .action(() => run(holdAll));
+
   for (const [name, [update, description]] of Object.entries(UPDATES)) {
     program
       .command(name)
@@ -80,6 +86,14 @@ export function sendCommands(program: Command, run: Run): void {
       .argument("<id>", ID)
       .action((id: string) => run((session) => command(session, id, update)));
   }
+}
+
+async function holdAll({ orm }: Session): Promise<Outcome> {
+  const held = await holdOpenSends(orm.em.fork());
+  return {
+    text: `${held} sends are PAUSED, database_restored. Each continues by send:resume, or ends by send:cancel.`,
+    data: { held },
+  };
 }
 
 async function show(session: Session, id: string): Promise<Outcome> {

@@ -258,6 +258,21 @@ const SendCountSchema = defineEntity({
   },
 });
 
+/** How far the reconciler is with each kind. */
+const ReconcilerPassSchema = defineEntity({
+  name: "ReconcilerPass",
+  tableName: "reconciler_passes",
+  properties: {
+    kind: p.text().primary(),
+    /** The pass under way continues behind this id; empty while none is under way. */
+    afterId: p.text().default(""),
+    /** Items of the pass under way that could not be compared. */
+    failed: p.integer().default(0),
+    /** When the last pass ended that compared every item; until then, when the first one began. */
+    completedAt: instant().defaultRaw("now()"),
+  },
+});
+
 /** A team's email credits. Always the sum of its `credit_entries`. */
 const CreditBalanceSchema = defineEntity({
   name: "CreditBalance",
@@ -311,6 +326,7 @@ export const sendEntities = [
   SendLaneSchema,
   SendRecipientSchema,
   SendCountSchema,
+  ReconcilerPassSchema,
   CreditBalanceSchema,
   CreditEntrySchema,
   DailySendUsageSchema,

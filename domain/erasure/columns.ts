@@ -188,6 +188,7 @@ export const PERSONAL_DATA = {
       "updated_at",
     ],
   },
+  reconciler_passes: { none: ["kind", "after_id", "failed", "completed_at"] },
   report_sources: { none: ["id", "team_id", "environment", "provider", "topic_arn", "public_key", "created_at"] },
   request_counts: { none: ["starts_at", "caller_id", "count"] },
   revoked_tokens: { none: ["jti", "expires_at", "created_at"] },

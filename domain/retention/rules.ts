@@ -59,6 +59,7 @@ export const RETENTION = {
   members: rule("for good: keys name them"),
   newsletter_lists: rule("as long as their newsletter and list"),
   newsletters: rule("for good"),
+  reconciler_passes: rule("for good: a row per kind"),
   report_sources: rule("until an operator removes them"),
   request_counts: queue("2 minutes"),
   revoked_tokens: queue("1 day after the token expires; for good without an expiry"),

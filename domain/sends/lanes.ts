@@ -21,6 +21,11 @@ export interface TakingLane extends Lane {
   takesOver?: readonly string[] | undefined;
 }
 
+/** A lane to open. `closedEpoch`: that of its last attempt that is known to have ended in order. */
+export interface LaneToOpen extends TakingLane {
+  closedEpoch?: number | undefined;
+}
+
 /** An attempt to dispatch a lane, begun by `openDispatch`. */
 export interface OpenedDispatch extends TakingLane, Tenant {
   status: SendStatus;
@@ -53,6 +58,16 @@ export const isFreeFor = ({ accountId, takesOver = [] }: TakingLane, table: stri
 export const laneAccounts = (sends = "sends"): RawBuilder<string[]> =>
   sql<string[]>`array(select account_id from send_lanes where send_id = ${sql.ref(`${sends}.id`)} order by account_id)`;
 
+/**
+ * The epoch of each lane's last attempt that ended in order, by account, as a column of a query of `sends`. It never falls,
+ * unless Postgres lost commits: by a restore of an older backup, or a failover to a standby that lacked them.
+ */
+export const closedEpochs = (sends = "sends"): RawBuilder<Record<string, number>> =>
+  sql<
+    Record<string, number>
+  >`(select coalesce(json_object_agg(account_id, epoch - dispatching::int), '{}') from send_lanes
+    where send_id = ${sql.ref(`${sends}.id`)})`;
+
 export async function openLane(em: EntityManager, { sendId, accountId }: Lane): Promise<void> {
   await kysely(em).insertInto("send_lanes").values({ send_id: sendId, account_id: accountId }).execute();
 }
@@ -65,11 +80,12 @@ export async function openLane(em: EntityManager, { sendId, accountId }: Lane): 
  * The locks are taken in the order in which every other statement takes them: the send, its lanes, its recipients.
  * @param inFlightMs how long after a row was staged this process may still mail it or learn its outcome, see
  *   `requeueUnknown`
- * @returns undefined when there is no such lane
+ * @returns undefined when there is no such lane, or when Postgres does not know of the lane's attempt `closedEpoch`: its
+ *   recipients are queued again then although they had their mail
  */
 export function openDispatch(
   em: EntityManager,
-  { sendId, accountId, takesOver }: TakingLane,
+  { sendId, accountId, takesOver, closedEpoch = 0 }: LaneToOpen,
   inFlightMs: number,
 ): Promise<OpenedDispatch | undefined> {
   return transaction(em, async (tx) => {
@@ -95,7 +111,7 @@ export function openDispatch(
       where s.id = ${sendId}
       for share of s for update of l`.execute(db);
     const [lane] = rows;
-    if (!lane) return undefined;
+    if (!lane || lane.epoch - Number(lane.dispatching) < closedEpoch) return undefined;
     const { teamId, environment, status, tracking, shared, afterSeq } = lane;
     const tenant = { teamId, environment };
     const { eventsWanted, hasComplaints } = await db

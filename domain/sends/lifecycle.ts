@@ -7,7 +7,7 @@ import { transaction } from "../../db/transaction.ts";
 import { consumeCredits, releaseCredits } from "../credits.ts";
 import { COMPLAINT_PAUSE, COMPLAINT_THRESHOLD, complaintLimit, complaintRate } from "./complaint-rate.ts";
 import type { SendStep } from "./draft.ts";
-import { closeAttempts, laneAccounts } from "./lanes.ts";
+import { closeAttempts, closedEpochs, laneAccounts } from "./lanes.ts";
 import { countStates } from "./ledger.ts";
 import { openReview } from "./review.ts";
 import type { SendMove } from "./send-log.ts";
@@ -34,6 +34,8 @@ export interface SendState {
   complaintRate?: number;
   /** The accounts that mail it, one lane each. */
   accountIds: string[];
+  /** The epoch of each lane's last attempt that ended in order, by account. */
+  closedEpochs: Record<string, number>;
 }
 
 /** A send after a command, and whether the command had its effect. */
@@ -60,7 +62,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
     .selectFrom("sends")
     .select(["status", "recipients", "pause_reason", "complaint_rate"])
     .select(sql<number>`(extract(epoch from send_at - clock_timestamp()) * 1000)::float8`.as("starts_in_ms"))
-    .select(laneAccounts().as("account_ids"))
+    .select([laneAccounts().as("account_ids"), closedEpochs().as("closed_epochs")])
     .select([
       sql<number>`(select coalesce(sum(c.count), 0)::int from send_counts c where c.send_id = sends.id and c.state = 'SENT')`.as(
         "sent",
@@ -81,6 +83,7 @@ export async function readSend(em: EntityManager, sendId: string): Promise<SendS
       pauseReason: row.pause_reason,
       ...(row.pause_reason === COMPLAINT_PAUSE && { complaintRate: Number(row.complaint_rate) }),
       accountIds: row.account_ids,
+      closedEpochs: row.closed_epochs,
     }
   );
 }

@@ -213,6 +213,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     completed_at: AT,
     ...touched,
   },
+  reconciler_passes: { kind: "columns", after_id: "dlv_columns", failed: 2, completed_at: AT },
   request_counts: { starts_at: AT, caller_id: "key_columns", count: 3 },
   newsletter_lists: { newsletter_id: "nl_columns", list_id: "list_columns" },
   send_previews: {

@@ -125,7 +125,7 @@ describe("A report about a mail", () => {
     const refs = await Promise.all(Array.from({ length: 5 }, () => mailTo(own, email)));
     const reports = refs.flatMap((mail) => MAIL_REPORT_KINDS.map((kind) => ({ ...mail, kind })));
     assert.deepEqual(
-      await recordReports(own.em, reports, POLICY),
+      await recordReports(own.em, reports, SOFT_BOUNCE_POLICY),
       reports.map(() => "recorded"),
     );
     assert.deepEqual((await api(own.keys.live).get("/suppressions")).body.data, []);

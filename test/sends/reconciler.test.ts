@@ -1,10 +1,15 @@
 import assert from "node:assert/strict";
 import { Client, Connection } from "@temporalio/client";
 import { sql } from "kysely";
+import type { Reconciliation } from "../../activities/reconcile.ts";
 import { kysely } from "../../db/orm.ts";
-import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
+import { newId } from "../../domain/ids.ts";
+import { type Reconciled, readPassAges } from "../../domain/reconciler-passes.ts";
+import { deliveryWorkflowId, RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
+import { holdReconciler } from "../support/namespace.ts";
 import {
+  anotherNewsletter,
   caughtMails,
   credits,
   ledgerStates,
@@ -12,6 +17,7 @@ import {
   type Sender,
   setFaults,
   startSend,
+  startTomorrow,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
@@ -133,6 +139,114 @@ describe("The reconciler", () => {
     assert.deepEqual(started, [runId]);
     await assertEverybodyOnce(sender);
   }).timeout(90_000);
+
+  describe("in a run of its own", () => {
+    let held: Awaited<ReturnType<typeof holdReconciler>>;
+    before(async () => {
+      held = await holdReconciler();
+    });
+    after(() => held.release());
+
+    async function reconcileOnce(): Promise<Record<Reconciled, Reconciliation>> {
+      const schedule = temporal.schedule.getHandle(RECONCILER_ID);
+      const latest = async () => (await schedule.describe()).info.recentActions.at(-1)?.action.workflow;
+      const before = (await latest())?.firstExecutionRunId;
+      await schedule.trigger();
+      const run = await eventually(async () => {
+        const found = await latest();
+        return found?.firstExecutionRunId === before ? undefined : found;
+      });
+      return temporal.workflow.getHandle(run?.workflowId ?? "", run?.firstExecutionRunId).result();
+    }
+
+    /** Lets Temporal lose the workflow of a send. */
+    async function lose(sendId: string): Promise<void> {
+      await connection.workflowService.deleteWorkflowExecution({
+        namespace,
+        workflowExecution: { workflowId: sendWorkflowId(sendId) },
+      });
+      await eventually(async () => !(await isRunning(sendId)), { what: "the loss" });
+    }
+
+    const isRunning = (sendId: string): Promise<boolean> =>
+      workflowOf(sendId)
+        .describe()
+        .then(
+          ({ status }) => status.name === "RUNNING",
+          () => false,
+        );
+
+    it("compares every send and every delivery although one of each fails, and its age grows until those are repaired", async () => {
+      const sender = await makeSender();
+      const { data } = await startTomorrow(sender);
+      await lose(data.id);
+      const db = kysely(sender.em.fork());
+      // Temporal takes no id that is so long. They come first.
+      const [sendId, groupId] = [`send_00${"0".repeat(1_100)}`, `dlv_00${"0".repeat(1_100)}`];
+      await sql`insert into sends select (jsonb_populate_record(s, jsonb_build_object('id', ${sendId}::text))).*
+        from sends s where id = ${data.id}`.execute(db);
+      const tenant = { team_id: sender.team.id, environment: "LIVE" } as const;
+      const group = { id: groupId, ...tenant, webhook_id: newId("webhook"), size: 1, begun_at: new Date(0) };
+      await db
+        .insertInto("webhook_groups")
+        .values({ ...group, due_at: new Date(0) })
+        .execute();
+      await sql`update reconciler_passes set completed_at = now() - interval '1 hour'`.execute(db);
+
+      const first = await reconcileOnce();
+      assert.equal(await isRunning(data.id), true);
+      assert.deepEqual([first.sends.failed, first.deliveries.failed], [1, 1]);
+      const { sends = 0, deliveries = 0 } = await readPassAges(sender.em.fork());
+      assert.ok(sends >= 3_600 && deliveries >= 3_600, "no pass was complete");
+      assert.equal((await reconcileOnce()).sends.started, 0);
+
+      await sql`delete from sends where id = ${sendId}`.execute(db);
+      await sql`delete from webhook_groups where id = ${groupId}`.execute(db);
+      const repaired = await reconcileOnce();
+      assert.deepEqual([repaired.sends.failed, repaired.deliveries.failed], [0, 0]);
+      const ages = await readPassAges(sender.em.fork());
+      assert.ok(Number(ages["sends"]) < 600 && Number(ages["deliveries"]) < 600, "both passes are complete");
+      assert.ok(deliveryWorkflowId(groupId).length > 1_000);
+    }).timeout(60_000);
+
+    it("continues behind the place where the run before was cut off, and then begins anew", async () => {
+      const sender = await makeSender({ credits: 6 });
+      const ids: string[] = [];
+      for (const each of [sender, await anotherNewsletter(sender)]) ids.push((await startTomorrow(each)).data.id);
+      const [lower = "", higher = ""] = ids.sort();
+      await Promise.all(ids.map(lose));
+      await sql`update reconciler_passes set after_id = ${lower} where kind = 'sends'`.execute(
+        kysely(sender.em.fork()),
+      );
+      await reconcileOnce();
+      assert.deepEqual([await isRunning(lower), await isRunning(higher)], [false, true]);
+      await reconcileOnce();
+      assert.equal(await isRunning(lower), true);
+    }).timeout(60_000);
+
+    it("asks for no more than a few of many sends whose workflows run as they should", async () => {
+      const { health } = await stack();
+      const describes = async () => {
+        const text = await (await fetch(`${health["maintenance"]}/metrics`)).text();
+        const lines = text.matchAll(/^temporal_request_total\{.*operation="DescribeWorkflowExecution".*\} (\d+)$/gm);
+        return [...lines].reduce((sum, [, count]) => sum + Number(count), 0);
+      };
+      const sender = await makeSender({ credits: 60 });
+      const ids: string[] = [];
+      for (let i = 0; i < 20; i++) {
+        const each = await anotherNewsletter(sender);
+        ids.push((await startTomorrow(each)).data.id);
+      }
+      const query = `TeamId = '${sender.team.id}' AND SendStatus = 'SCHEDULED'`;
+      await eventually(async () => (await temporal.workflow.count(query)).count === ids.length, { what: "the list" });
+      const before = await describes();
+      const { sends } = await reconcileOnce();
+      assert.ok(sends.looked >= ids.length);
+      const asked = (await describes()) - before;
+      assert.ok(asked < ids.length / 2, `${asked} of ${sends.looked} were asked for`);
+      assert.equal(sends.started, 0);
+    }).timeout(60_000);
+  });
 
   it("gets a new schedule when its schedule was deleted", async () => {
     const { ensureSchedule } = await import("../../workers/maintenance.ts");

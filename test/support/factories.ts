@@ -11,7 +11,7 @@ import { newId } from "../../domain/ids.ts";
 import { type PlanLimits, setPlan } from "../../domain/plans.ts";
 import { closeStack, stack } from "./stack.ts";
 
-interface Backdoor {
+export interface Backdoor {
   orm: MikroORM;
   vault: Vault;
 }
@@ -69,6 +69,8 @@ export const scopesBesideDeleting = (role: Role): Scope[] =>
   SCOPES.filter((scope) => roleHolds(role, scope) && !SENDS.includes(scope));
 
 export interface TeamOptions {
+  /** The stack's unless given. */
+  database?: Backdoor;
   plan?: Plan;
   /** Of the member whose keys these are. */
   role?: Role;
@@ -106,7 +108,7 @@ export async function makeMember(em: EntityManager, teamId: string, role: Role):
 /** A team with a member and keys in both environments. */
 export async function makeTeam(options: TeamOptions = {}): Promise<TestTeam> {
   const { plan = "BUSINESS", role = "OWNER", scopes = scopesBesideSending(role), timeZone = "UTC" } = options;
-  const { orm, vault } = await backdoor();
+  const { orm, vault } = options.database ?? (await backdoor());
   const teamId = newId("team");
   const em = forTenant(orm.em, { teamId, environment: "LIVE" });
   const team = em.create(Team, { id: teamId, name: unique("Team"), plan, timeZone });

@@ -29,6 +29,10 @@ export interface OwnDatabase {
   orm: MikroORM;
   /** The application's connection string. */
   url: string;
+  /** Copies it as it is now. Its connections are cut, and their processes connect again. */
+  backUp(): Promise<void>;
+  /** Replaces it by the copy. */
+  restore(): Promise<void>;
   drop(): Promise<void>;
 }
 
@@ -40,14 +44,26 @@ export async function makeDatabase({ poolMax = 2 } = {}): Promise<OwnDatabase> {
   for (const each of [url, owners]) each.pathname = `/${name}`;
   await migrate(owners.href, url.href);
   const orm = await openDatabase(owners.href, { poolMax });
+  const onServer = async (...statements: string[]) => {
+    const server = await openStackDatabase("owner");
+    for (const statement of statements) await server.em.fork().execute(statement);
+    await server.close(true);
+  };
+  const backup = `${name}_backup`;
   return {
     orm,
     url: url.href,
+    backUp: () =>
+      onServer(
+        `alter database "${name}" with allow_connections false`,
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
+        `create database "${backup}" template "${name}"`,
+        `alter database "${name}" with allow_connections true`,
+      ),
+    restore: () => onServer(`drop database "${name}" with (force)`, `create database "${name}" template "${backup}"`),
     drop: async () => {
       await orm.close(true);
-      const server = await openStackDatabase("owner");
-      await server.em.fork().execute(`drop database "${name}" with (force)`);
-      await server.close(true);
+      await onServer(`drop database "${name}" with (force)`, `drop database if exists "${backup}" with (force)`);
     },
   };
 }

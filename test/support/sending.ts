@@ -33,6 +33,8 @@ export interface TestRecipient {
 }
 
 export interface SenderOptions extends TeamOptions {
+  /** Base URL of an API over the same database; the stack's unless given. */
+  base?: string;
   /** The number of eligible recipients, or their addresses. */
   recipients?: number | TestRecipient[];
   credits?: number;
@@ -209,7 +211,7 @@ async function makeSendingTeam(options: SenderOptions): Promise<SendingTeam> {
     accountIds.push(await addAccount(made, { email, ...options.account, ...differences }));
   }
   const [accountId = ""] = accountIds;
-  return { ...made, client: api(made.keys.live), domain, audience, fromEmail, accountId, accountIds };
+  return { ...made, client: api(made.keys.live, options.base), domain, audience, fromEmail, accountId, accountIds };
 }
 
 /** A sending account on the mail catcher. @returns its id */

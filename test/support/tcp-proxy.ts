@@ -17,6 +17,8 @@ export interface TcpProxy extends Target {
   release(): void;
   /** Passes nothing on any more and closes nothing, as a network that is gone: connections that are open get no answer. */
   silence(): void;
+  /** Ends the connections that are open, and new ones at once. */
+  cut(): void;
   /** Lets new connections through again; those that were silenced stay silent. */
   heal(): void;
   close(): void;
@@ -29,7 +31,9 @@ export async function startTcpProxy({ host, port }: Target, { held = false } = {
   if (!held) gate.resolve();
   let most = 0;
   let isSilent = false;
+  let isCut = false;
   const server = createServer((client) => {
+    if (isCut) return void client.destroy();
     const target = connect(port, host);
     open.set(client, target);
     most = Math.max(most, open.size);
@@ -40,6 +44,9 @@ export async function startTcpProxy({ host, port }: Target, { held = false } = {
     void gate.promise.then(() => target.pipe(client));
   });
   await once(server.listen(0, "127.0.0.1"), "listening");
+  const endAll = () => {
+    for (const client of open.keys()) client.destroy();
+  };
   return {
     host: "127.0.0.1",
     port: (server.address() as AddressInfo).port,
@@ -57,12 +64,17 @@ export async function startTcpProxy({ host, port }: Target, { held = false } = {
         target.unpipe(client);
       }
     },
+    cut: () => {
+      isCut = true;
+      endAll();
+    },
     heal: () => {
       isSilent = false;
+      isCut = false;
     },
     close: () => {
       server.close();
-      for (const client of open.keys()) client.destroy();
+      endAll();
     },
   };
 }

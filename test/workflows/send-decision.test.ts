@@ -17,6 +17,7 @@ const send = (change: Partial<SendState> = {}): SendState => ({
   startsAt: "2026-11-22T10:00:00.000Z (mon, fri in UTC)",
   pauseReason: null,
   accountIds: ["acct_1"],
+  closedEpochs: {},
   ...change,
 });
 
@@ -218,6 +219,39 @@ const TABLE: Row[] = [
     view({ send: send({ status: "PAUSED", pauseReason: "workflow_ended" }) }),
     undefined,
     { kind: "wait", details: DETAILS.cameBack, needsOperator: true },
+  ],
+  [
+    "pauses before any command, and while it mails, when Postgres is behind it",
+    view({ ...busy, setBack: { sent: 5, isPaused: false } }),
+    "resume",
+    { kind: "pauseForFailure", reason: "database_restored" },
+  ],
+  [
+    "pauses once for it, and calls an operator",
+    view({
+      send: send({ status: "PAUSED", pauseReason: "database_restored" }),
+      setBack: { sent: 5, isPaused: true },
+    }),
+    undefined,
+    { kind: "wait", details: DETAILS.setBack, needsOperator: true },
+  ],
+  [
+    "settles a send that has ended in Postgres, though Postgres is behind it",
+    view({ send: send({ status: "CANCELLED" }), setBack: { sent: 5, isPaused: false } }),
+    undefined,
+    { kind: "settle" },
+  ],
+  [
+    "calls an operator when Postgres does not know it any more",
+    unconfirmed({ setBack: { sent: 5, isPaused: false } }),
+    undefined,
+    { kind: "wait", details: DETAILS.vanished(5), needsOperator: true },
+  ],
+  [
+    "ends then at an operator's word",
+    unconfirmed({ neverBegan: "refused", setBack: { sent: 5, isPaused: false } }),
+    undefined,
+    { kind: "end", outcome: "refused", details: DETAILS.vanishedAndEnded(5), needsOperator: false },
   ],
 
   [

@@ -12,6 +12,7 @@ const view = (send: Partial<SendState>, change: Partial<SendView> = {}): SendVie
   now: NOW,
   send: {
     ...{ status: "SENDING", startsInMs: 0, recipients: 7, sent: 3, pauseReason: null, accountIds: ["acct_1"] },
+    closedEpochs: {},
     ...{ since: "2026-11-22T10:00:00.000Z", startsAt: STARTS_AT },
     ...send,
   },

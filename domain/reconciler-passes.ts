@@ -1,0 +1,47 @@
+import { sql } from "kysely";
+import { type EntityManager, kysely } from "../db/orm.ts";
+
+/** The kinds of items that the reconciler compares with Temporal: open sends, and groups of deliveries that are overdue. */
+export type Reconciled = "sends" | "deliveries";
+
+/** A pass of the reconciler that is under way, or begins. */
+export interface ReconcilerPass {
+  /** It continues behind this id. */
+  after: string;
+  /** Items that it could not compare so far. */
+  failed: number;
+}
+
+/** Where the reconciler continues with a kind: behind the place that an earlier run kept, else at the beginning. */
+export async function readPass(em: EntityManager, kind: Reconciled): Promise<ReconcilerPass> {
+  const pass = await kysely(em)
+    .insertInto("reconciler_passes")
+    .values({ kind })
+    .onConflict((conflict) => conflict.column("kind").doUpdateSet({ kind }))
+    .returning(["after_id", "failed"])
+    .executeTakeFirstOrThrow();
+  return { after: pass.after_id, failed: pass.failed };
+}
+
+/** Keeps the place of a pass under way, so that the next run continues there when this one is cut off. */
+export async function keepPlace(em: EntityManager, kind: Reconciled, { after, failed }: ReconcilerPass): Promise<void> {
+  await kysely(em).updateTable("reconciler_passes").set({ after_id: after, failed }).where("kind", "=", kind).execute();
+}
+
+/** Ends a pass: the next one begins anew. Only one in which no item failed counts as complete. */
+export async function endPass(em: EntityManager, kind: Reconciled, failed: number): Promise<void> {
+  await kysely(em)
+    .updateTable("reconciler_passes")
+    .set({ after_id: "", failed: 0, ...(failed === 0 && { completed_at: sql<string>`clock_timestamp()` }) })
+    .where("kind", "=", kind)
+    .execute();
+}
+
+/** For how many seconds not every item of a kind was compared; a kind without any pass is missing. */
+export async function readPassAges(em: EntityManager): Promise<Record<string, number>> {
+  const rows = await kysely(em)
+    .selectFrom("reconciler_passes")
+    .select(["kind", sql<number>`extract(epoch from clock_timestamp() - completed_at)::float8`.as("seconds")])
+    .execute();
+  return Object.fromEntries(rows.map(({ kind, seconds }) => [kind, seconds]));
+}

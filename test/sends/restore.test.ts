@@ -1,0 +1,205 @@
+import assert from "node:assert/strict";
+import type { Client } from "@temporalio/client";
+import { sql } from "kysely";
+import { kysely } from "../../db/orm.ts";
+import { DATABASE_RESTORED } from "../../domain/sends/restored.ts";
+import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
+import { DETAILS } from "../../workflows/send-messages.ts";
+import { runApp } from "../support/command.ts";
+import { eventually } from "../support/eventually.ts";
+import { openNamespace } from "../support/namespace.ts";
+import { makeDatabase } from "../support/own-database.ts";
+import { workerSettings } from "../support/processes.ts";
+import {
+  beginToday,
+  caughtMails,
+  credits,
+  ledgerStates,
+  makeSender,
+  type Sender,
+  setFaults,
+  startSend,
+  startTomorrow,
+  untilStatus,
+} from "../support/sending.ts";
+import { backUpSends } from "../support/set-back.ts";
+import { temporalClient, untilDetails } from "../support/temporal.ts";
+
+const mailed = async (sender: Sender) => (await caughtMails(sender)).flatMap(({ to }) => to).sort();
+
+const assertNobodyTwice = async (sender: Sender) => {
+  const addresses = await mailed(sender);
+  assert.equal(new Set(addresses).size, addresses.length, "an address got the mail twice");
+};
+
+/** Lets a restored send be due, as it was when it was mailed. */
+const makeDue = ({ em }: Sender, sendId: string) =>
+  sql`update sends set send_at = now() where id = ${sendId}`.execute(kysely(em.fork()));
+
+/**
+ * Waits until operators see a send as paused because Postgres was restored.
+ * @param temporal a client of the namespace of its workflow
+ */
+async function untilHeld(temporal: Client, sender: Sender, sendId: string): Promise<void> {
+  await eventually(
+    async () => {
+      await temporal.schedule.getHandle(RECONCILER_ID).trigger();
+      const { status, searchAttributes } = await temporal.workflow.getHandle(sendWorkflowId(sendId)).describe();
+      const { SendStatus: [shown] = [], NeedsOperator: [needs] = [] } = searchAttributes;
+      return status.name === "RUNNING" && shown === "PAUSED" && needs === true;
+    },
+    { what: "the call for an operator" },
+  );
+  await untilDetails(temporal, sendId, DETAILS.setBack);
+  assert.equal((await untilStatus(sender, ["PAUSED"])).status_reason, DATABASE_RESTORED);
+}
+
+describe("After a restore of an older backup", () => {
+  let temporal: Client;
+  let close: () => Promise<void>;
+
+  before(async () => {
+    ({ client: temporal, close } = await temporalClient());
+  });
+  after(() => close());
+  afterEach(() => setFaults([]));
+
+  const workflowOf = (sendId: string) => temporal.workflow.getHandle(sendWorkflowId(sendId));
+  it("a send whose run ended SENT, CANCELLED or FAILED comes back PAUSED, and mails by an operator's word alone", async () => {
+    const senders = await Promise.all([1, 2, 3].map(() => makeSender({ recipients: 3, credits: 3 })));
+    const [sent, cancelled, failed] = senders as [Sender, Sender, Sender];
+    await setFaults([{ stage: "rcpt", match: failed.audience, code: 550, message: "5.1.1 no such user" }]);
+    const restored = await Promise.all(
+      senders.map(async (sender) => {
+        const sendId: string = (await startTomorrow(sender)).data.id;
+        return { sendId, restore: await backUpSends(sender), sender };
+      }),
+    );
+    const [ofSent, ofCancelled, ofFailed] = restored.map(({ sendId }) => sendId) as [string, string, string];
+    await workflowOf(ofCancelled).executeUpdate("cancel");
+    await Promise.all([beginToday(sent, ofSent), beginToday(failed, ofFailed)]);
+    const outcomes = await Promise.all(restored.map(({ sendId }) => workflowOf(sendId).result()));
+    assert.deepEqual(
+      outcomes.map(({ outcome }) => outcome),
+      ["SENT", "CANCELLED", "FAILED"],
+    );
+    await setFaults([]);
+
+    for (const { sender, sendId, restore } of restored) {
+      await restore();
+      await makeDue(sender, sendId);
+    }
+    await Promise.all(restored.map(({ sender, sendId }) => untilHeld(temporal, sender, sendId)));
+    assert.equal((await mailed(sent)).length, 3);
+    assert.deepEqual([...(await mailed(cancelled)), ...(await mailed(failed))], []);
+
+    await Promise.all([ofSent, ofFailed].map((sendId) => workflowOf(sendId).executeUpdate("cancel")));
+    assert.deepEqual(await ledgerStates(sent), { CANCELLED: 3 });
+    assert.deepEqual(await credits(sent), { available: 3, reserved: 0, mismatch: false });
+    assert.equal((await mailed(sent)).length, 3);
+    await workflowOf(ofCancelled).executeUpdate("resume");
+    await untilStatus(cancelled, ["SENT"]);
+    assert.equal((await mailed(cancelled)).length, 3, "an operator resumed it");
+  }).timeout(60_000);
+
+  it("a send under way whose slices Postgres does not know pauses before its next slice", async () => {
+    const senders = await Promise.all([1, 2].map(() => makeSender({ recipients: 5, credits: 5 })));
+    const [sender, vanishing] = senders as [Sender, Sender];
+    // The last recipient is deferred again and again, so that slice follows slice.
+    await setFaults(
+      senders.map(({ audience }) => ({
+        stage: "rcpt",
+        match: `person4@${audience}`,
+        code: 450,
+        message: "4.2.0 later",
+      })),
+    );
+    const beforeConfirm = await backUpSends(vanishing);
+    const [sendId, vanishedId] = await Promise.all(
+      senders.map(async (each): Promise<string> => (await startTomorrow(each)).data.id),
+    );
+    assert.ok(sendId && vanishedId);
+    const restore = await backUpSends(sender);
+    await Promise.all([beginToday(sender, sendId), beginToday(vanishing, vanishedId)]);
+    for (const each of senders) {
+      await eventually(async () => (await ledgerStates(each)).DEFERRED === 1 && (await mailed(each)).length === 4);
+    }
+    await Promise.all([untilDetails(temporal, sendId, "4 of 5"), untilDetails(temporal, vanishedId, "4 of 5")]);
+
+    await restore();
+    await makeDue(sender, sendId);
+    await beforeConfirm();
+    await untilHeld(temporal, sender, sendId);
+    await untilDetails(temporal, sendId, "By this workflow 4 were sent before Postgres was set back.");
+    await untilDetails(temporal, vanishedId, DETAILS.vanished(4));
+    await Promise.all([assertNobodyTwice(sender), assertNobodyTwice(vanishing)]);
+
+    assert.match(await workflowOf(vanishedId).executeUpdate("cancel"), /CANCELLED/);
+    assert.equal((await workflowOf(vanishedId).result()).outcome, "refused");
+    await setFaults([]);
+    await workflowOf(sendId).executeUpdate("resume");
+    await untilStatus(sender, ["SENT"]);
+    assert.equal((await mailed(sender)).length, 9, "an operator had all five mailed again");
+  }).timeout(60_000);
+
+  it("a send that was paused since, or mailed on within its slice, stays PAUSED and calls an operator", async () => {
+    const sender = await makeSender({ recipients: 60, credits: 60, account: { maxConnections: 1 } });
+    await setFaults([{ stage: "data", match: sender.audience, delayMs: 30 }]);
+    const sendId: string = (await startSend(sender)).data.id;
+    await eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > 3, { what: "some mail" });
+    const restore = await backUpSends(sender);
+    const then = (await ledgerStates(sender)).SENT ?? 0;
+    await eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > then + 5, { what: "more mail" });
+    assert.equal(await workflowOf(sendId).executeUpdate("pause"), "PAUSED");
+    await setFaults([]);
+    await restore();
+    assert.equal((await untilStatus(sender, ["SENDING"])).status, "SENDING");
+    await untilHeld(temporal, sender, sendId);
+    await assertNobodyTwice(sender);
+    await workflowOf(sendId).executeUpdate("cancel");
+    await assertNobodyTwice(sender);
+  }).timeout(60_000);
+
+  it("of the whole database, sends that ended and sends under way wait for an operator's word", async () => {
+    const own = await makeDatabase();
+    const DATABASE_URL = own.url;
+    const namespace = await openNamespace({ DATABASE_URL });
+    const { app, client, startWorker } = namespace;
+    try {
+      assert.equal(await app.deps.connectDatabase(), undefined);
+      const options = { database: app.deps, base: app.base, account: { maxConnections: 1 } };
+      const sends = await startWorker("sends");
+      const [ended, underWay] = [
+        await makeSender({ ...options, recipients: 3, credits: 3 }),
+        await makeSender({ ...options, recipients: 60, credits: 60 }),
+      ];
+      await setFaults([{ stage: "data", match: underWay.audience, delayMs: 30 }]);
+      const endedId: string = (await startSend(ended)).data.id;
+      const underWayId: string = (await startSend(underWay)).data.id;
+      await own.backUp();
+      const dispatch = await startWorker("dispatch");
+      await eventually(async () => (await mailed(underWay)).length > 5 && (await mailed(ended)).length === 3);
+      const { outcome } = await client.workflow.getHandle(sendWorkflowId(endedId)).result();
+      assert.equal(outcome, "SENT");
+      // The slice under way ends, and the workflow hears of it.
+      await dispatch.stop();
+      await sends.stop();
+
+      await own.restore();
+      const held = await runApp(["send:hold-all"], { env: { ...(await workerSettings()), DATABASE_URL } });
+      assert.match(held.stdout, /^2 sends are PAUSED/, held.stderr);
+      await Promise.all((["sends", "dispatch", "maintenance"] as const).map((pool) => startWorker(pool)));
+      await Promise.all([untilHeld(client, ended, endedId), untilHeld(client, underWay, underWayId)]);
+      await Promise.all([assertNobodyTwice(ended), assertNobodyTwice(underWay)]);
+
+      await client.workflow.getHandle(sendWorkflowId(underWayId)).executeUpdate("cancel");
+      await client.workflow.getHandle(sendWorkflowId(endedId)).executeUpdate("resume");
+      await untilStatus(ended, ["SENT"]);
+      assert.equal((await mailed(ended)).length, 6, "an operator had all three mailed again");
+      await assertNobodyTwice(underWay);
+    } finally {
+      await namespace.close();
+      await own.drop();
+    }
+  }).timeout(120_000);
+});

@@ -1,0 +1,70 @@
+import { once } from "node:events";
+import { connect, constants, createServer, type IncomingHttpHeaders } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { status as grpc } from "@grpc/grpc-js";
+import { stack } from "./stack.ts";
+
+/** A call that came along the proxy. */
+export interface ProxiedCall {
+  /** E.g. DescribeNamespace. */
+  method: string;
+  headers: IncomingHttpHeaders;
+  /** `performance.now()` when it came. */
+  at: number;
+}
+
+/** A way to the stack's Temporal of a test's own, which records the calls that come along it. */
+export interface TemporalProxy {
+  /** host:port */
+  address: string;
+  calls: ProxiedCall[];
+  /** Answers calls of a method with this status from now on, and lets none through; without one lets them through again. */
+  refuse(method: string, code?: keyof typeof grpc): void;
+  close(): void;
+}
+
+export async function openTemporalProxy(): Promise<TemporalProxy> {
+  const { temporal } = await stack();
+  const upstream = connect(`http://${temporal.address}`);
+  upstream.on("error", () => undefined);
+  const calls: ProxiedCall[] = [];
+  const refused = new Map<string, keyof typeof grpc>();
+  const server = createServer();
+  server.on("stream", (stream, headers) => {
+    const method = String(headers[":path"]).split("/").at(-1) ?? "";
+    calls.push({ method, headers, at: performance.now() });
+    stream.on("error", () => undefined);
+    const code = refused.get(method);
+    if (code !== undefined) {
+      stream.resume();
+      const status = { "grpc-status": String(grpc[code]), "grpc-message": "refused" };
+      stream.respond({ ":status": 200, "content-type": "application/grpc", ...status }, { endStream: true });
+      return;
+    }
+    const call = upstream.request({ ...headers, ":authority": temporal.address });
+    call.on("error", () => stream.close());
+    stream.on("close", () => call.close());
+    call.on("response", (answered, flags) => {
+      // A refusal has its status in the first headers, and nothing follows.
+      const hasEnded = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
+      if (!stream.destroyed) stream.respond(answered, hasEnded ? { endStream: true } : { waitForTrailers: true });
+    });
+    let trailers = {};
+    call.on("trailers", (given) => {
+      trailers = given;
+    });
+    stream.on("wantTrailers", () => stream.sendTrailers(trailers));
+    stream.pipe(call);
+    call.pipe(stream);
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  return {
+    address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    calls,
+    refuse: (method, code) => void (code === undefined ? refused.delete(method) : refused.set(method, code)),
+    close: () => {
+      server.close();
+      upstream.destroy();
+    },
+  };
+}

@@ -1,0 +1,45 @@
+import type { SendState } from "../domain/sends/lifecycle.ts";
+
+/** How far a send was when its workflow last heard of it. */
+export interface KnownProgress {
+  /** Missing while a step that takes the send back is under way: its effect may be known to Postgres alone. */
+  status?: SendState["status"];
+  sent: number;
+  /** As `SendState.closedEpochs`. */
+  closedEpochs: Record<string, number>;
+}
+
+/** How far a send is by a state of Postgres, and at least as far as `known`. */
+export function progressOf({ status, sent, closedEpochs }: SendState, known?: KnownProgress): KnownProgress {
+  const closed = { ...closedEpochs };
+  for (const [accountId, epoch] of Object.entries(known?.closedEpochs ?? {})) {
+    closed[accountId] = Math.max(epoch, closed[accountId] ?? 0);
+  }
+  return { status, sent: Math.max(sent, known?.sent ?? 0), closedEpochs: closed };
+}
+
+const OPEN: ReadonlySet<SendState["status"]> = new Set(["SCHEDULED", "SENDING", "PAUSED"]);
+
+/** Whether a send has not ended, or mails its unknown recipients again. */
+export const isOpen = (status: SendState["status"]): boolean => OPEN.has(status);
+
+/**
+ * Whether Postgres is behind the facts that a workflow knows, because it was restored from an older backup or a standby
+ * without its last commits took over. Other processes only ever pause a send, and the epochs of its lanes never fall. It is
+ * not seen when Postgres lost commits of nothing but a slice that was under way.
+ */
+export function isSetBack(known: KnownProgress, { status, closedEpochs }: SendState): boolean {
+  if (Object.entries(known.closedEpochs).some(([accountId, epoch]) => epoch > (closedEpochs[accountId] ?? 0)))
+    return true;
+  switch (known.status) {
+    case undefined:
+    case "SCHEDULED":
+      return false;
+    case "SENDING":
+      return status === "SCHEDULED";
+    case "PAUSED":
+      return status === "SCHEDULED" || status === "SENDING";
+    default:
+      return isOpen(status);
+  }
+}
