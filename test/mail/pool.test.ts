@@ -533,7 +533,7 @@ describe("An SMTP pool", () => {
       assert.equal(bodies(log), 5);
     });
 
-    it("a 354 after a refused RCPT is answered with a lone dot, and the same connection goes on", async () => {
+    it("a 354 after a refused RCPT is answered with a lone dot, and the same connection continues", async () => {
       const { port, log, connections } = await pipeliningServer((what) => {
         if (what.startsWith("RCPT TO:<person1@") || what.startsWith("RCPT TO:<person3@")) return "550 5.1.1 unknown";
         return what === "empty body" ? "554 no valid recipients" : accept(what);
@@ -547,7 +547,7 @@ describe("An SMTP pool", () => {
       });
     });
 
-    it("a refused MAIL of a message that follows another one is no verdict: it is sent alone", async () => {
+    it("a refused MAIL of a message that follows another one says nothing about it: it is sent alone", async () => {
       let early: string[] | undefined;
       const { port, log, connections } = await pipeliningServer((what, _before, say) => {
         if (what === "body") {
