@@ -251,7 +251,10 @@ describeOverAccounts("Dispatch", ({ accounts, furtherAccounts }) => {
       },
       { what: "the failure of each account in the details" },
     );
-    assert.deepEqual(await ledgerStates(sender), { QUEUED: 2 });
+    // While an account is being tried once more, they are staged.
+    await eventually(async () => (await ledgerStates(sender))["QUEUED"] === 2, {
+      what: "both recipients in the queue",
+    });
     await setPort(Number(port));
     await handle.executeUpdate("retry");
     await untilStatus(sender, ["SENT"]);
