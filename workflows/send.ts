@@ -57,7 +57,7 @@ class Send {
   /** Wake-ups that came in this run. */
   #wakeUps = 0;
   /** When the preview was made whose token may be used, in ms of the workflow's clock. */
-  #previewedAt: number | undefined;
+  #previewed: { at: number; apiKeyId: string } | undefined;
 
   constructor(input: messages.SendInput) {
     const { previewId, resume } = input;
@@ -215,14 +215,14 @@ class Send {
         await steps.confirmSend({ ...request, idempotency: command.idempotency });
         view.isStale = true;
       } else {
-        if (!this.#hasToken()) await this.#writePreview(request);
+        if (!this.#hasToken(request)) await this.#writePreview(request);
         view.neverBegan = undefined;
       }
       pending.reply("done");
     } catch (error) {
       // Without a token there is nothing to wait for.
       const refusal = refusalOf(error);
-      if (command.kind === "preview" && this.#previewedAt === undefined) {
+      if (command.kind === "preview" && this.#previewed === undefined) {
         Object.assign(view, { neverBegan: "refused", refusal: refusalText(refusal) });
       }
       pending.refuse(refusal);
@@ -232,12 +232,13 @@ class Send {
   async #writePreview(request: PreviewRequest): Promise<void> {
     // A quick plan is resolved in this very task of the workflow.
     if ((await steps.writePreview(request)) === "slow") await steps.writeLongPreview(request);
-    this.#previewedAt = Date.now();
+    this.#previewed = { at: Date.now(), apiKeyId: request.apiKeyId };
   }
 
-  /** An earlier request under the same Idempotency-Key may have made the preview, and not have waited for it. */
-  #hasToken(): boolean {
-    return this.#previewedAt !== undefined && Date.now() < this.#previewedAt + this.#input.expiresInMs / 2;
+  /** An earlier request of the key under the same Idempotency-Key may have made the preview, and not have waited for it. */
+  #hasToken({ apiKeyId }: PreviewRequest): boolean {
+    const previewed = this.#previewed;
+    return previewed?.apiKeyId === apiKeyId && Date.now() < previewed.at + this.#input.expiresInMs / 2;
   }
 
   async #cancel(pending: PendingCommand<Command>): Promise<void> {
