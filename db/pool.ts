@@ -61,8 +61,11 @@ const SERVER_KEEP_ALIVE = {
   client_connection_check_interval: "10s",
 } as const;
 
-/** No transaction of this project is idle for as long as this, in seconds. */
-const IDLE_SECONDS = 60;
+/**
+ * No transaction of this project is idle for as long as this, in seconds. Less than a statement of a worker may take: those that
+ * wait for the locks of a frozen process go through before their own time is over.
+ */
+const IDLE_SECONDS = 30;
 
 /**
  * How long one statement may take, in seconds, by the kind of work that runs it; 0 is no limit. Postgres ends a longer
