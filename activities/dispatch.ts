@@ -112,6 +112,7 @@ export function createDispatchActivities(
     const { tryNow: _, ...further } = slice;
     let last = await dispatchSlice(deps, pools, messages, slice, run);
     let result = last;
+    if (last.epoch !== undefined) run.onClosed(last.epoch);
     // Here its connections are open: another process would have to wait for them, and open its own.
     while (
       last.next === "continue" &&
@@ -127,6 +128,7 @@ export function createDispatchActivities(
       last = await dispatchSlice(deps, pools, messages, next, { ...run, onMailed });
       const [mailed, unknown] = [before + last.mailed, result.unknown + last.unknown];
       result = { ...(sent !== undefined && { sent }), ...(epoch !== undefined && { epoch }), ...last, mailed, unknown };
+      if (last.epoch !== undefined) run.onClosed(last.epoch);
     }
     return result;
   };
@@ -136,11 +138,19 @@ export function createDispatchActivities(
         const watched = deps.progress.watch("slice", limitMs);
         const deadline = AbortSignal.timeout(env.DISPATCH_SLICE_MS);
         const end = AbortSignal.any([Context.current().cancellationSignal, deps.stopping, deadline]);
-        const onMailed = (mailed: number) => {
-          watched.moved();
-          report({ mailed });
+        // An earlier try of this activity may have ended slices that the workflow has not heard of.
+        const { epoch: reported = 0 } = (Context.current().info.heartbeatDetails ?? {}) as Partial<SliceProgress>;
+        const progress: SliceProgress = { mailed: 0, epoch: Math.max(slice.closedEpoch ?? 0, reported) };
+        const run: SliceRun = {
+          end,
+          onMailed: (mailed) => {
+            watched.moved();
+            report({ ...Object.assign(progress, { mailed }) });
+          },
+          onClosed: (epoch) => report({ ...Object.assign(progress, { epoch }) }),
         };
-        return slots.run(slice.teamId, () => mail(slice, { end, onMailed }), noSlot).finally(watched.end);
+        const known = { ...slice, closedEpoch: progress.epoch };
+        return slots.run(slice.teamId, () => mail(known, run), noSlot).finally(watched.end);
       }),
     close: () => pools.close(),
   };
@@ -152,7 +162,12 @@ interface SliceRun {
   end: AbortSignal;
   /** @param mailed mails so far */
   onMailed(mailed: number): void;
+  /** @param epoch of a slice that has ended in order */
+  onClosed(epoch: number): void;
 }
+
+/** What a heartbeat tells: operators, and a further try of the activity. `epoch`: that of the last slice that has ended. */
+type SliceProgress = { mailed: number; epoch: number };
 
 /** Mails at most DISPATCH_SLICE_ROWS recipients. */
 async function dispatchSlice(

@@ -70,7 +70,7 @@ interface Comparison<Item extends { id: string }> {
 type Restored = "running" | "started" | "paused";
 
 export function createReconcileActivities(deps: ActivityDeps): ReconcileActivities {
-  const { log, env, orm } = deps;
+  const { log, env } = deps;
   const sends: Comparison<UnfinishedSend> = {
     kind: "sends",
     readPage: readUnfinishedSends,
@@ -110,7 +110,7 @@ export function createReconcileActivities(deps: ActivityDeps): ReconcileActiviti
     reconcileSends: () => reconcile(deps, sends),
     reconcileDeliveries: async () => {
       const result = await reconcile(deps, deliveries);
-      await reconcileReplays(Context.current().client, orm.em.fork());
+      await reconcileReplays(deps);
       return result;
     },
   };
@@ -188,12 +188,20 @@ async function forEachAtOnce<T>(items: readonly T[], atOnce: number, work: (item
 }
 
 /** Continues a bulk replay that has no workflow; ends one whose workflow an operator ended. */
-async function reconcileReplays(client: Client, em: EntityManager): Promise<void> {
-  for (const replayId of await unfinishedReplays(em)) {
-    const { end } = await readLatestRun(client, replayWorkflowId(replayId));
-    if (end === "cut_off") await endReplay(em, replayId);
-    else if (end !== "running") await begin(client, "webhookReplayWorkflow", replayStart({ replayId }));
-  }
+async function reconcileReplays({ orm, log }: ActivityDeps): Promise<void> {
+  const { client } = Context.current();
+  await forEachAtOnce(await unfinishedReplays(orm.em.fork()), ITEMS_AT_ONCE, async (replayId) => {
+    try {
+      const { end } = await readLatestRun(client, replayWorkflowId(replayId));
+      if (end === "cut_off") await endReplay(orm.em.fork(), replayId);
+      else if (end !== "running") await begin(client, "webhookReplayWorkflow", replayStart({ replayId }));
+    } catch (error) {
+      log.error(
+        { kind: "replays", id: replayId, err: error },
+        "an item could not be reconciled; tried again by the next pass",
+      );
+    }
+  });
 }
 
 /** How a run of a workflow ended. `none`: Temporal knows of no run. `cut_off`: an operator terminated it, or it failed. */

@@ -68,10 +68,18 @@ export class Settler {
       const write = () => settleOutcomes(em, dispatch, mails, this.#policy);
       deps.countMails(await throughOutage(deps, write, { patient: !this.failed }));
       allowance.returnRows(mails.length);
-      for (const [share, unused] of returned) await throughOutage(deps, () => allowance.returnMails(share, unused));
+      for (const [share, unused] of returned) await this.#giveBack(share, unused);
     } catch (error) {
       this.#failure ??= { error };
     }
+  }
+
+  /** What cannot be given back counts as mailed until its window ends: the limit holds. */
+  async #giveBack(share: MailShare, unused: number): Promise<void> {
+    const { deps, allowance } = this.#options;
+    await allowance.returnMails(share, unused).catch((error: unknown) => {
+      deps.log.warn({ err: error, unused }, "unused mails could not be given back to the limits of their account");
+    });
   }
 
   /** @throws the first failure of `settle` */

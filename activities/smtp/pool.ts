@@ -47,6 +47,8 @@ const FRUITLESS_SESSIONS = 10;
 
 /** Messages in a row whose envelope left behind another body in vain: then each waits for the reply to the one before. */
 const LOST_FOLLOWERS = 3;
+/** How long they do: the connections may have been lost by chance. */
+const FOLLOW_AGAIN_MS = 60_000;
 
 /** Keeps one account's connections busy. */
 export class SmtpPool {
@@ -66,6 +68,8 @@ export class SmtpPool {
   #fruitless = 0;
   /** Messages in a row that were to follow another one and were taken back. */
   #lostFollowers = 0;
+  /** Until then no envelope leaves behind another body. */
+  #followsFrom = 0;
   /** `onAccess` knows of the last refusal. */
   #isRefusalReported = true;
   #maxConnections: number;
@@ -294,7 +298,7 @@ export class SmtpPool {
   /** While a body leaves, the next message's envelope leaves in the same write. */
   #follow(session: SmtpSession): void {
     const [job] = this.#waiting;
-    if (job === undefined || job.isAlone || this.#lostFollowers >= LOST_FOLLOWERS) return;
+    if (job === undefined || job.isAlone || performance.now() < this.#followsFrom) return;
     if (this.#isSpent(session) || this.#rests()) return;
     this.#waiting.shift();
     job.owner.waiting--;
@@ -364,7 +368,7 @@ export class SmtpPool {
   #takenBack(session: SmtpSession, job: Job): void {
     if (job.owner.stopped || this.#closed) job.settle(NOT_ATTEMPTED);
     else {
-      this.#lostFollowers++;
+      if (++this.#lostFollowers >= LOST_FOLLOWERS) this.#followsFrom = performance.now() + FOLLOW_AGAIN_MS;
       job.attempts--;
       job.isAlone = true;
       this.#putBack(job);

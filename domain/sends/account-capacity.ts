@@ -254,14 +254,17 @@ export function takeQuota(em: EntityManager, accountId: string, limits: AccountL
   });
 }
 
-/** Gives back messages that were taken and not sent. */
+/**
+ * Gives back messages that were taken and not sent. To be tried once: were its answer lost, a second try would give them back
+ * twice, and the limit would be exceeded.
+ */
 export async function returnQuota(
   em: EntityManager,
   accountId: string,
   { windows }: Quota,
   unused: number,
 ): Promise<void> {
-  await addUsage(em, accountId, windows, -unused);
+  await transaction(em, (tx) => addUsage(tx, accountId, windows, -unused));
 }
 
 async function addUsage(

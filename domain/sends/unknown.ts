@@ -40,6 +40,8 @@ export function requeueUnknown(em: EntityManager, sendId: string): Promise<Unkno
       .select("status")
       .where("id", "=", sendId)
       .where("status", "in", ["SENDING", "PAUSED", "SENT"])
+      // Without their names and fields recipients would get another mail than the one that was previewed.
+      .where("ledger_state", "=", "COMPLETE")
       .forUpdate()
       .executeTakeFirst();
     const nothing: UnknownRequeued = { requeued: 0, waitMs: 0 };
