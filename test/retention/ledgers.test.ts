@@ -10,6 +10,7 @@ import { LEDGERS } from "../../domain/retention/ledgers.ts";
 import { readOverdueSeconds } from "../../domain/retention/overdue.ts";
 import type { Pruning } from "../../domain/retention/pruning.ts";
 import { readCounts } from "../../domain/sends/counts.ts";
+import { requeueUnknown } from "../../domain/sends/unknown.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
 import { accept, engage, makeLedger, report, type TestLedger } from "../analytics/ledger.ts";
 import { mailLetter } from "../public/ledger.ts";
@@ -19,7 +20,7 @@ import { app } from "../support/command.ts";
 import { backdoor, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
 import { prune } from "../support/retention.ts";
-import { anotherNewsletter, makeSender, preview } from "../support/sending.ts";
+import { anotherNewsletter, makeSender, preview, startSend, untilStatus } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
 /** Shorter times than those of the stack, which prunes too: a send that ended 70 days ago is due here alone. */
@@ -135,6 +136,25 @@ describe("The ledger of a send that has ended", () => {
     const { code, stderr } = await app("send:recipients", sendId, "--csv");
     assert.equal(code, 1);
     assert.match(stderr, /are kept no longer: LEDGER_DAYS have passed/);
+  });
+
+  it("is mailed to nobody once more when its names are gone, although outcomes are unknown", async () => {
+    const sender = await makeSender({ recipients: 2 });
+    const { id } = (await startSend(sender)).data;
+    await untilStatus(sender, ["SENT"]);
+    await sql`update send_recipients set state = 'UNKNOWN', updated_at = now() - interval '1 day'
+      where send_id = ${id}`.execute(db());
+    const requeuedWhile = async (state: LedgerState) => {
+      const tx = team.em.fork();
+      await tx.begin();
+      try {
+        await sql`update sends set ledger_state = ${state} where id = ${id}`.execute(kysely(tx));
+        return (await requeueUnknown(tx, id)).requeued;
+      } finally {
+        await tx.rollback();
+      }
+    };
+    assert.deepEqual([await requeuedWhile("NAMELESS"), await requeuedWhile("COMPLETE")], [0, 2]);
   });
 
   it("is overdue until it is pruned", async () => {
