@@ -63,7 +63,7 @@ const SERVER_KEEP_ALIVE = {
 
 /**
  * No transaction of this project is idle for as long as this, in seconds. Less than a statement of a worker may take: those that
- * wait for the locks of a frozen process go through before their own time is over.
+ * wait for the locks of a frozen process go through before their own time is up.
  */
 const IDLE_SECONDS = 30;
 
