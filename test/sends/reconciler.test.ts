@@ -7,7 +7,6 @@ import { newId } from "../../domain/ids.ts";
 import { type Reconciled, readPassAges } from "../../domain/reconciler-passes.ts";
 import { deliveryWorkflowId, RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
-import { holdReconciler } from "../support/namespace.ts";
 import {
   anotherNewsletter,
   caughtMails,
@@ -21,6 +20,7 @@ import {
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
+import { holdReconciler } from "../support/temporal.ts";
 
 let connection: Connection;
 let temporal: Client;
@@ -141,12 +141,6 @@ describe("The reconciler", () => {
   }).timeout(90_000);
 
   describe("in a run of its own", () => {
-    let held: Awaited<ReturnType<typeof holdReconciler>>;
-    before(async () => {
-      held = await holdReconciler();
-    });
-    after(() => held.release());
-
     async function reconcileOnce(): Promise<Record<Reconciled, Reconciliation>> {
       const schedule = temporal.schedule.getHandle(RECONCILER_ID);
       const latest = async () => (await schedule.describe()).info.recentActions.at(-1)?.action.workflow;
@@ -250,12 +244,16 @@ describe("The reconciler", () => {
 
   it("gets a new schedule when its schedule was deleted", async () => {
     const { ensureSchedule } = await import("../../workers/maintenance.ts");
-    await temporal.schedule.getHandle(RECONCILER_ID).delete();
-    await ensureSchedule(temporal, RECONCILER_ID);
-    await ensureSchedule(temporal, RECONCILER_ID);
-    const { spec, policies } = await temporal.schedule.getHandle(RECONCILER_ID).describe();
-    assert.equal(spec.intervals?.[0]?.every, 60_000);
-    assert.equal(policies.overlap, "SKIP");
+    try {
+      await temporal.schedule.getHandle(RECONCILER_ID).delete();
+      await ensureSchedule(temporal, RECONCILER_ID);
+      await ensureSchedule(temporal, RECONCILER_ID);
+      const { spec, policies } = await temporal.schedule.getHandle(RECONCILER_ID).describe();
+      assert.equal(spec.intervals?.[0]?.every, 60_000);
+      assert.equal(policies.overlap, "SKIP");
+    } finally {
+      await holdReconciler();
+    }
   });
 
   it("settles the credits of a send whose end was recorded without them", async () => {

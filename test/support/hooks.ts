@@ -1,5 +1,6 @@
 import { backdoor, closeAll } from "./factories.ts";
 import { findChanging, findUnscoped } from "./statements/check.ts";
+import { holdReconciler } from "./temporal.ts";
 
 /** Checks that every statement that the stack ran for the tests keeps to one tenant. */
 async function statementsKeepToTheirTenant(): Promise<void> {
@@ -33,4 +34,7 @@ async function preparedStatementsNameTheirColumns(): Promise<void> {
 }
 
 /** Loaded by mocha before the tests; what they opened is closed after the last one. */
-export const mochaHooks = { afterAll: [statementsKeepToTheirTenant, preparedStatementsNameTheirColumns, closeAll] };
+export const mochaHooks = {
+  beforeAll: [holdReconciler],
+  afterAll: [statementsKeepToTheirTenant, preparedStatementsNameTheirColumns, closeAll],
+};

@@ -361,15 +361,15 @@ export async function startTomorrow(sender: OfLanes): Promise<Json> {
   await setTomorrow(sender);
   const body = await confirmed(sender);
   await openFurtherLanes(sender, body.data.id);
+  const { client, close } = await temporalClient();
+  // Its workflow has read its send_at and lanes: a test may change them.
+  await untilDetails(client, body.data.id, "starts at its send_at").finally(close);
   return body;
 }
 
 /** A send over all accounts of the sender that is SENDING in Postgres, and that no worker takes. @returns its id */
 export async function startUntaken(sender: OfLanes): Promise<string> {
   const { data } = await startTomorrow(sender);
-  const { client, close } = await temporalClient();
-  // Before its workflow waits for tomorrow, it would see that the send is SENDING.
-  await untilDetails(client, data.id, "starts at its send_at").finally(close);
   await sql`update sends set status = 'SENDING' where id = ${data.id}`.execute(kysely(sender.em));
   return data.id;
 }

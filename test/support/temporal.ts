@@ -1,5 +1,5 @@
 import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
-import { sendWorkflowId } from "../../workflows/ids.ts";
+import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
 
@@ -13,6 +13,22 @@ export async function temporalClient(): Promise<{ client: Client; close: () => P
   const connection = await Connection.connect({ address: temporal.address });
   const client = new Client({ connection, namespace: temporal.namespace });
   return { client, close: () => connection.close() };
+}
+
+/**
+ * Lets the stack's reconciler run by a trigger alone. It would take up the sends that tests keep from every worker, and those
+ * that a test with a namespace of its own left unfinished.
+ */
+export async function holdReconciler(): Promise<void> {
+  const { client, close } = await temporalClient();
+  const schedule = client.schedule.getHandle(RECONCILER_ID);
+  const running = async () => (await schedule.describe()).info.runningActions.length > 0;
+  try {
+    await eventually(() => schedule.pause("held by the tests").then(() => true), { what: "the reconciler's schedule" });
+    await eventually(async () => !(await running()), { what: "the end of the reconciler's run" });
+  } finally {
+    await close();
+  }
 }
 
 /** Waits until the details that operators read of a send hold all of these texts. */
