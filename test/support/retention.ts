@@ -1,5 +1,5 @@
 import { pino } from "pino";
-import { type Pruned, pruneExpired } from "../../activities/retention.ts";
+import { type PruneDeps, type Pruned, pruneExpired } from "../../activities/retention.ts";
 import type { RetentionSettings } from "../../domain/retention/pruning.ts";
 import { backdoor } from "./factories.ts";
 import { stack } from "./stack.ts";
@@ -13,13 +13,12 @@ export async function prune(
   settings: Partial<RetentionSettings> = {},
   {
     stopping = new AbortController().signal,
+    log = pino({ level: "silent" }),
+    countFailedPruning = () => {},
     ...options
-  }: Parameters<typeof pruneExpired>[1] & {
-    stopping?: AbortSignal;
-  } = {},
+  }: Parameters<typeof pruneExpired>[1] & Partial<Pick<PruneDeps, "stopping" | "log" | "countFailedPruning">> = {},
 ): Promise<Pruned> {
   const { env } = await stack();
   const { orm } = await backdoor();
-  const log = pino({ level: "silent" });
-  return pruneExpired({ orm, log, stopping, env: { ...env, ...settings } }, options);
+  return pruneExpired({ orm, log, stopping, countFailedPruning, env: { ...env, ...settings } }, options);
 }

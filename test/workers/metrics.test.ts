@@ -583,7 +583,12 @@ describe("Metrics from Postgres", () => {
       progress: new Progress(),
       stopping: stop.signal,
     };
-    const counters = { countMails: () => {}, countAttempts: () => {}, countRelayFailure: () => failures++ };
+    const counters = {
+      countMails() {},
+      countAttempts() {},
+      countFailedPruning() {},
+      countRelayFailure: () => failures++,
+    };
     const running = startWebhooks({ ...deps, ...counters }, registry);
     const { client, close } = await temporalClient();
     running.connected(client);
