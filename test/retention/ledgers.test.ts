@@ -16,6 +16,7 @@ import { readCounts } from "../../domain/sends/counts.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
 import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
+import { createMetrics } from "../../workers/metrics.ts";
 import { accept, engage, makeLedger, report, type TestLedger } from "../analytics/ledger.ts";
 import { mailLetter } from "../public/ledger.ts";
 import { hit } from "../public/tracking.ts";
@@ -25,15 +26,13 @@ import { app } from "../support/command.ts";
 import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
-import { prune } from "../support/retention.ts";
+import { LEAST_LEDGER_DAYS, prune } from "../support/retention.ts";
 import { anotherNewsletter, makeSender, preview, startSend, untilStatus } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
 /** Shorter times than those of the stack, which prunes too: a send that ended 70 days ago is due here alone. */
 const SHORT = { LEDGER_DAYS: 60, LEDGER_NAMES_DAYS: 30 };
 const AT = "2026-03-01T10:00:00Z";
-/** The shortest time for which ledgers may be kept: 13 months, for which the links in mails work. */
-const LEAST_DAYS = 397;
 
 describe("The ledger of a send that has ended", () => {
   let team: TestTeam;
@@ -123,8 +122,8 @@ describe("The ledger of a send that has ended", () => {
       .where("send_id", "=", sendId)
       .execute();
     const [before] = await rowsOf(sendId);
-    await endedDaysAgo(sendId, LEAST_DAYS - 1);
-    await prune({ LEDGER_DAYS: LEAST_DAYS });
+    await endedDaysAgo(sendId, LEAST_LEDGER_DAYS - 1);
+    await prune({ LEDGER_DAYS: LEAST_LEDGER_DAYS });
     assert.equal(await stateOf(sendId), "NAMELESS");
     assert.deepEqual(await rowsOf(sendId), [{ ...before, first_name: null, last_name: null, fields: null }]);
 
@@ -146,8 +145,8 @@ describe("The ledger of a send that has ended", () => {
     assert.equal(await bounced({ sendId, seq }), "recorded");
 
     const late = { sendId: (await mailed(team, [uniqueEmail("late")])).sendId, seq: 1 };
-    await endedDaysAgo(late.sendId, LEAST_DAYS - 1);
-    await prune({ LEDGER_DAYS: LEAST_DAYS });
+    await endedDaysAgo(late.sendId, LEAST_LEDGER_DAYS - 1);
+    await prune({ LEDGER_DAYS: LEAST_LEDGER_DAYS });
     assert.equal(await bounced(late), "recorded");
     assert.equal(await reasonOf(team, (await rowsOf(late.sendId))[0]?.email ?? ""), "bounce:hard");
   });
@@ -295,8 +294,8 @@ describe("The ledger of a send that has ended", () => {
   it("that cannot be shortened keeps no other from it: it is logged, counted, and tried again by the next run", async () => {
     const logged: { sendId?: string }[] = [];
     const log = pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) });
-    let failures = 0;
-    const pruneCounting = () => pruneLedgers({ log, countFailedPruning: () => failures++ });
+    const { registry, countFailedPruning } = createMetrics("maintenance", () => true);
+    const pruneCounting = () => pruneLedgers({ log, countFailedPruning });
     const body = "begin raise exception 'refused'; end";
     for (const { table, days, to } of [
       { table: "send_recipients", days: 40, to: "NAMELESS" },
@@ -329,7 +328,8 @@ describe("The ledger of a send that has ended", () => {
         { what: `the next pruning of ${to}` },
       );
     }
-    assert.equal(failures, logged.length);
+    const counted = await registry.getSingleMetricAsString("mailkeel_retention_failures_total");
+    assert.match(counted, new RegExp(` ${logged.length}$`, "m"));
   });
 
   it("does not wait for a row that another statement holds, nor do other prunings", async () => {

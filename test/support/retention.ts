@@ -4,6 +4,9 @@ import type { RetentionSettings } from "../../domain/retention/pruning.ts";
 import { backdoor } from "./factories.ts";
 import { stack } from "./stack.ts";
 
+/** The shortest time for which ledgers may be kept: 13 months, for which the links in mails work. */
+export const LEAST_LEDGER_DAYS = 397;
+
 /**
  * Prunes in this process what the schedule would prune.
  * @param settings those of the stack unless given. The stack prunes too: a test that looks at rows between two batches needs
