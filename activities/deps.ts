@@ -22,6 +22,8 @@ export interface ActivityDeps {
   countAttempts: (outcomes: readonly Pick<AttemptOutcome, "status">[]) => void;
   /** Hears of a pass of the webhooks' relay that failed, for the metrics. */
   countRelayFailure: () => void;
+  /** Hears of a batch of old rows that could not be pruned, for the metrics. */
+  countFailedPruning: () => void;
   /** Names this process among all workers. */
   workerId: string;
 }

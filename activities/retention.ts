@@ -3,7 +3,7 @@ import { Context } from "@temporalio/activity";
 import { sql } from "kysely";
 import { type EntityManager, kysely } from "../db/orm.ts";
 import { transaction } from "../db/transaction.ts";
-import type { PrunedBatch, Pruning, RetentionSettings } from "../domain/retention/pruning.ts";
+import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "../domain/retention/pruning.ts";
 import { PRUNINGS } from "../domain/retention/rules.ts";
 import type { ActivityDeps } from "./deps.ts";
 import { whileBeating } from "./heartbeat.ts";
@@ -41,7 +41,9 @@ export interface RetentionActivities {
   pruneExpired(): Promise<Pruned>;
 }
 
-export type PruneDeps = Pick<ActivityDeps, "orm" | "log" | "stopping"> & { env: RetentionSettings };
+export type PruneDeps = Pick<ActivityDeps, "orm" | "log" | "stopping" | "countFailedPruning"> & {
+  env: RetentionSettings;
+};
 
 export const createRetentionActivities = (deps: PruneDeps): RetentionActivities => ({
   pruneExpired: () => {
@@ -59,35 +61,57 @@ interface PruneOptions {
   runMs?: number;
 }
 
+/** What a run knows of one kind of pruning. */
+interface Turns {
+  pruning: Pruning;
+  /** Rows of its next batch. */
+  rows: number;
+  /** Sends whose batches failed. */
+  failed: string[];
+}
+
 /**
  * Prunes everything that is due, in batches, each a transaction of its own. All kinds take turns, so that a large ledger does
  * not delay the others. Pauses between two batches, for longer while a send mails. A batch that fails does not keep the
- * others from their turns.
+ * others from their turns: the run passes its send by, or, where it is about no send, its kind. The next run tries again.
  */
 export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}): Promise<Pruned> {
-  const { orm, log, env, stopping } = deps;
+  const { orm, log, env, stopping, countFailedPruning } = deps;
   const { prunings = PRUNINGS, mostRows = MOST_ROWS, runMs = RUN_MS } = options;
   const result: Pruned = { rows: 0, failed: 0, more: false };
   const until = performance.now() + runMs;
-  const rowsOf = new Map<Pruning, number>();
-  let due = prunings;
+  let due = prunings.map((pruning): Turns => ({ pruning, rows: FIRST_ROWS, failed: [] }));
   while (due.length > 0) {
-    const left: Pruning[] = [];
-    for (const pruning of due) {
+    const left: Turns[] = [];
+    for (const turns of due) {
       if (stopping.aborted || performance.now() > until) return { ...result, more: true };
-      const rows = Math.min(rowsOf.get(pruning) ?? FIRST_ROWS, mostRows);
+      const { pruning, failed } = turns;
+      const rows = Math.min(turns.rows, mostRows);
       const begunAt = performance.now();
+      let tookMs: number;
+      let sendId: string | undefined;
+      const taking = (id: string) => {
+        sendId = id;
+      };
       try {
-        const batch = await pruneBatch(orm.em.fork(), pruning, rows, env);
+        const batch = await pruneBatch(orm.em.fork(), pruning, rows, env, { failed, taking });
         result.rows += batch.rows;
-        if (batch.more) left.push(pruning);
-        const tookMs = performance.now() - begunAt;
-        rowsOf.set(pruning, nextRows(rows, batch.rows, tookMs));
-        if (batch.more || batch.rows > 0) await pause(orm.em.fork(), tookMs, stopping);
+        tookMs = performance.now() - begunAt;
+        turns.rows = nextRows(rows, batch.rows, tookMs);
+        if (batch.more) left.push(turns);
+        else if (batch.rows === 0) continue;
       } catch (error) {
         result.failed++;
-        log.warn({ pruning: pruning.name, err: error }, "old rows could not be pruned; tried again later");
+        countFailedPruning();
+        log.warn({ pruning: pruning.name, sendId, err: error }, "old rows could not be pruned; tried again later");
+        if (sendId === undefined) continue;
+        failed.push(sendId);
+        turns.rows = FIRST_ROWS;
+        left.push(turns);
+        // Mostly it waited for a lock.
+        tookMs = BATCH_MS;
       }
+      await pause(orm.em.fork(), tookMs, stopping);
     }
     due = left;
   }
@@ -99,11 +123,12 @@ function pruneBatch(
   pruning: Pruning,
   rows: number,
   settings: RetentionSettings,
+  sends: SendsOfRun,
 ): Promise<PrunedBatch> {
   return transaction(em, async (tx) => {
     await sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true),
       set_config('statement_timeout', ${`${STATEMENT_MS}ms`}, true)`.execute(kysely(tx));
-    return pruning.prune(tx, rows, settings);
+    return pruning.prune(tx, rows, settings, sends);
   });
 }
 
@@ -120,7 +145,10 @@ export const pauseMs = (tookMs: number, { beside }: { beside: "sends" | "nothing
 
 async function pause(em: EntityManager, tookMs: number, stopping: AbortSignal): Promise<void> {
   const { rows } = await sql<{ mails: boolean }>`
-    select exists (select from sends where status = 'SENDING') as mails`.execute(kysely(em));
-  const waitMs = pauseMs(tookMs, { beside: rows[0]?.mails ? "sends" : "nothing" });
+    select exists (select from sends where status = 'SENDING') as mails`
+    .execute(kysely(em))
+    // The next batch fails too, and says why.
+    .catch(() => ({ rows: [] }));
+  const waitMs = pauseMs(tookMs, { beside: rows[0]?.mails === false ? "nothing" : "sends" });
   await delay(waitMs, undefined, { signal: stopping }).catch(() => undefined);
 }

@@ -139,7 +139,7 @@ withStackOptions(program.command("retention"))
   .description("a send beside the pruning of old ledgers: its rate as a share of its rate alone, and how fast rows go")
   .option("--rows <n>", "rows of the old ledgers", wholeNumber(1), 20_000_000)
   .option("--recipients <n>", "recipients of each send that is measured", wholeNumber(1), 100_000)
-  .option("--repeat <n>", "pairs of sends, alone and beside pruning, in each phase", wholeNumber(1), 3)
+  .option("--repeat <n>", "pairs of sends, alone and beside pruning, that count in each phase", wholeNumber(1), 4)
   .action(async (options) => show(await (await import("./retention.ts")).benchRetention(options)));
 
 withStackOptions(program.command("import"))

@@ -261,10 +261,11 @@ const settings = z.object({
   /** Days for which a soft bounce counts. */
   SOFT_BOUNCE_WINDOW_DAYS: integer(1, 365).default(30),
   /**
-   * Days after the end of a send for which its recipients are kept, and the unsubscribe links in its mails work: they must
-   * for 60 days (Canada's CASL, section 11 (2); the USA's CAN-SPAM Act asks for 30).
+   * Days after the end of a send for which its recipients are kept, and the unsubscribe links in its mails work: for 13
+   * months at least, which are 397 days where a leap day is among them. Laws ask for less: 60 days (Canada's CASL, section
+   * 11 (2)) or 30 (the USA's CAN-SPAM Act). Soft bounces, which are kept as long, count for a year at most.
    */
-  LEDGER_DAYS: integer(60, 36_500).default(400),
+  LEDGER_DAYS: integer(397, 36_500).default(400),
   /** Days after the end of a send for which the names and custom fields of its recipients are kept. */
   LEDGER_NAMES_DAYS: integer(30, 36_500).default(90),
   /** Days after which the credit entries of sends are added up, per month. */
@@ -300,10 +301,6 @@ const consistent = settings.superRefine((given, context) => {
   for (const pair of PAIRS) {
     const missing = pair.filter((name) => given[name] === undefined);
     if (missing.length === 1) context.addIssue({ code: "custom", path: [...missing], message: "is missing" });
-  }
-  if (given.SOFT_BOUNCE_WINDOW_DAYS > given.LEDGER_DAYS) {
-    const message = "must not be more than LEDGER_DAYS: soft bounces are kept as long as their mails";
-    context.addIssue({ code: "custom", path: ["SOFT_BOUNCE_WINDOW_DAYS"], message });
   }
   // Any client could write X-Forwarded-For: it is read on the connections of load balancers alone.
   if (given.PROXY_HOPS > 0 && given.PROXY_ADDRESSES.length === 0) {

@@ -110,13 +110,13 @@ export function addDatabaseMetrics(
   webhooks.by(
     "endpoint",
     "mailkeel_webhook_waiting_age_seconds",
-    "For how long the delivery that has waited longest could have been attempted, by how its endpoint fares",
+    "For how long the delivery that has waited longest could have been attempted, by the state of its endpoint",
     ({ waitingAgeSeconds }) => waitingAgeSeconds,
   );
   webhooks.by(
     "endpoint",
     "mailkeel_webhook_deliveries_waiting",
-    `Deliveries that no workflow carries, by how their endpoint fares, each counted up to ${MOST_WAITING}`,
+    `Deliveries that no workflow carries, by the state of their endpoint, each counted up to ${MOST_WAITING}`,
     ({ waiting }) => waiting,
   );
   webhooks.by(

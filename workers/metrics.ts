@@ -12,6 +12,7 @@ export interface PoolMetrics {
   countMails: (counts: StateCounts) => void;
   countAttempts: ActivityDeps["countAttempts"];
   countRelayFailure: ActivityDeps["countRelayFailure"];
+  countFailedPruning: ActivityDeps["countFailedPruning"];
   /** Adds the connections to Postgres. */
   watchConnections: (connections: ConnectionPool) => void;
 }
@@ -55,12 +56,18 @@ export function createMetrics(pool: string, ready: () => boolean): PoolMetrics {
     help: "Passes of the relay, from the outbox to workflows, that failed",
     registers,
   });
+  const failedPrunings = new Counter({
+    name: "mailkeel_retention_failures_total",
+    help: "Batches of rows whose time has passed that could not be pruned",
+    registers,
+  });
   return {
     registry,
     countAttempts: (outcomes) => {
       for (const { status: outcome } of outcomes) attempts.inc({ outcome });
     },
     countRelayFailure: () => relayFailures.inc(),
+    countFailedPruning: () => failedPrunings.inc(),
     countMails: (counts) => {
       for (const outcome of OUTCOMES) mails.inc({ outcome }, counts[outcome] ?? 0);
     },

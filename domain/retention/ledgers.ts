@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { LedgerState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { daysAgo } from "./expired.ts";
-import type { PrunedBatch, Pruning, RetentionSettings } from "./pruning.ts";
+import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "./pruning.ts";
 
 /*
  * The ledger of a send that has ended loses its names and custom fields first, and much later its rows, with their bounces,
@@ -40,21 +40,35 @@ interface DueSend {
   pruned_seq: number;
 }
 
-/** Locks a send whose ledger is due, the one first that ended first. One that another process shortens is left to it. */
-async function takeDue(
+/** The send that has waited longest, of those that meet a condition. One that another process shortens is left to it. */
+async function takeFirst(
   em: EntityManager,
+  { failed, taking }: SendsOfRun,
+  condition: RawBuilder<unknown>,
+): Promise<DueSend | undefined> {
+  const { rows } = await sql<DueSend>`
+    select id, ledger_state, pruned_seq from sends where ${condition} and id <> all(${failed}::text[])
+    order by completed_at limit 1 for no key update skip locked`.execute(kysely(em));
+  if (rows[0]) taking(rows[0].id);
+  return rows[0];
+}
+
+/** Locks a send whose ledger is due. */
+function takeDue(
+  em: EntityManager,
+  sends: SendsOfRun,
   states: readonly LedgerState[],
   { since, before }: ReturnType<Shortening["days"]>,
 ): Promise<DueSend | undefined> {
   // Literals, so that the partial index of these states is found. Unknown outcomes may be mailed again until the review ends.
-  const { rows } = await sql<DueSend>`
-    select id, ledger_state, pruned_seq from sends
-    where ledger_state in (${sql.join(states.map((state) => sql.lit(state)))}) and completed_at < ${daysAgo(since)}
+  return takeFirst(
+    em,
+    sends,
+    sql`ledger_state in (${sql.join(states.map((state) => sql.lit(state)))}) and completed_at < ${daysAgo(since)}
       ${before === undefined ? sql`` : sql`and completed_at >= ${daysAgo(before)}`}
       and ledger_state <> 'DELETED' and status in ('SENT', 'CANCELLED', 'FAILED') and settled_at is not null
-      and (review_until is null or review_until < now())
-    order by completed_at limit 1 for no key update skip locked`.execute(kysely(em));
-  return rows[0];
+      and (review_until is null or review_until < now())`,
+  );
 }
 
 const moveTo = (em: EntityManager, id: string, state: LedgerState, prunedSeq: number) =>
@@ -62,8 +76,8 @@ const moveTo = (em: EntityManager, id: string, state: LedgerState, prunedSeq: nu
 
 const shortening = (name: string, { from, during, to, days, shorten }: Shortening): Pruning => ({
   name,
-  async prune(em, rows, settings): Promise<PrunedBatch> {
-    const send = await takeDue(em, from, days(settings));
+  async prune(em, rows, settings, sends): Promise<PrunedBatch> {
+    const send = await takeDue(em, sends, from, days(settings));
     if (!send) return { rows: 0, more: false };
     const after = send.ledger_state === during ? send.pruned_seq : 0;
     const { rows: found } = await sql<{ last: number | null; count: number }>`
@@ -93,15 +107,15 @@ const SWEPT_AFTER = sql`interval '1 hour'`;
 /** Deletes the responses that came while their ledger was deleted, and the lanes, of the send that has waited longest. */
 const sweep: Pruning = {
   name: "swept ledgers",
-  async prune(em) {
-    const { rows } = await sql`
-      with due as (
-        select id from sends where ledger_state = 'SWEEPING' and completed_at is not null and updated_at < now() - ${SWEPT_AFTER}
-        order by completed_at limit 1 for no key update skip locked
-      ), ${sql.join(deleteResponses(sql`send_id = (select id from due)`))},
-      lanes as (delete from send_lanes where send_id = (select id from due))
-      update sends s set ledger_state = 'DELETED' from due where s.id = due.id returning 1`.execute(kysely(em));
-    return { rows: 0, more: rows.length > 0 };
+  async prune(em, _rows, _settings, sends) {
+    const swept = sql`ledger_state = 'SWEEPING' and completed_at is not null and updated_at < now() - ${SWEPT_AFTER}`;
+    const send = await takeFirst(em, sends, swept);
+    if (!send) return { rows: 0, more: false };
+    await sql`
+      with ${sql.join(deleteResponses(sql`send_id = ${send.id}`))}
+      delete from send_lanes where send_id = ${send.id}`.execute(kysely(em));
+    await moveTo(em, send.id, "DELETED", 0);
+    return { rows: 0, more: true };
   },
 };
 

@@ -15,6 +15,14 @@ export interface PrunedBatch {
   more: boolean;
 }
 
+/** The sends that one run meets in one kind of pruning. */
+export interface SendsOfRun {
+  /** Their batches failed in this run: it passes them by, so that they do not keep it from the sends behind them. */
+  readonly failed: readonly string[];
+  /** To be called with a send before its batch. */
+  taking(sendId: string): void;
+}
+
 /** Deletes or shortens rows of one kind once their time has passed. */
 export interface Pruning {
   /** For logs. */
@@ -24,5 +32,5 @@ export interface Pruning {
    * comes next continues from there.
    * @param rows at most so many
    */
-  prune(em: EntityManager, rows: number, settings: RetentionSettings): Promise<PrunedBatch>;
+  prune(em: EntityManager, rows: number, settings: RetentionSettings, sends: SendsOfRun): Promise<PrunedBatch>;
 }

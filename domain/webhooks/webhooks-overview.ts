@@ -4,8 +4,8 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import { type EndpointHealth, isFailing } from "./endpoint-health.ts";
 import { endpointsWaiting, oldestWaiting } from "./waiting.ts";
 
-/** By the health of their endpoint; `working` includes `unproven`. */
-type ByHealth = Record<Extract<EndpointHealth, "working" | "failing">, number>;
+/** By the state of their endpoint: its health, where `working` includes `unproven`, or `off`. */
+type ByState = Record<Extract<EndpointHealth, "working" | "failing"> | "off", number>;
 
 /** The backlog of the webhooks of all teams. */
 export interface WebhooksOverview {
@@ -13,11 +13,12 @@ export interface WebhooksOverview {
   outboxAgeSeconds: number;
   /**
    * Seconds for which the delivery that has waited longest could have been attempted; 0 when none waits. Failing
-   * endpoints are counted apart: they get little at once, so their deliveries may wait for long.
+   * endpoints are counted apart: they get little at once, so their deliveries may wait for long. So are those that are
+   * off: the relay ends what waits for them, many at a time.
    */
-  waitingAgeSeconds: ByHealth;
+  waitingAgeSeconds: ByState;
   /** Deliveries that no workflow carries; each counted up to `MOST_WAITING`. */
-  waiting: ByHealth;
+  waiting: ByState;
   /** Groups of deliveries that workflows carry. */
   groups: Record<GroupPhase, number>;
   /** Endpoints that are on and `failing`. */
@@ -26,7 +27,7 @@ export interface WebhooksOverview {
   switchedOff: number;
 }
 
-/** Deliveries that wait are counted up to this number, for each health: a dead endpoint's hide no others. */
+/** Deliveries that wait are counted up to this number, for each state: a dead endpoint's hide no others. */
 export const MOST_WAITING = 10_000;
 
 /**
@@ -53,31 +54,36 @@ export async function overviewWebhooks(em: EntityManager): Promise<WebhooksOverv
       (select count(*)::int from webhook_groups where phase = 'FIRST') as first,
       (select count(*)::int from webhook_groups where phase = 'RETRYING') as retrying`.execute(db);
   // Endpoint by endpoint: the first of each that waits is one step along the index, however many follow it.
-  const { rows: ages } = await sql<{ failing: boolean; seconds: number; waiting: number }>`
+  const state = sql`case when not e.active then 'off' when ${isFailing("h")} then 'failing' else 'working' end`;
+  const { rows: ages } = await sql<{ state: keyof ByState; seconds: number; waiting: number }>`
     with recursive waiting as (${endpointsWaiting}), waits as (
-      select w.webhook_id, ${isFailing("h")} as failing, (
+      select w.webhook_id, ${state} as state, (
         select created_at from ${oldestWaiting(sql`w.webhook_id`, sql`1`)} o) as since
-      from waiting w join webhook_health h on h.webhook_id = w.webhook_id
+      from waiting w join webhook_health h on h.webhook_id = w.webhook_id join webhook_endpoints e on e.id = w.webhook_id
     ), counted as (
-      select f.failing, c.waiting from (values (true), (false)) f (failing) cross join lateral (
+      select f.state, c.waiting from (values ('working'), ('failing'), ('off')) f (state) cross join lateral (
         select count(*)::int as waiting from (
           select from waits w cross join lateral ${oldestWaiting(sql`w.webhook_id`, sql.lit(MOST_WAITING))} d
-          where w.failing = f.failing limit ${sql.lit(MOST_WAITING)}) d) c
+          where w.state = f.state limit ${sql.lit(MOST_WAITING)}) d) c
     ), since as (
-      select failing, since from waits
+      select state, since from waits
       union all
-      select ${isFailing("h")}, g.due_at
-      from webhook_groups g join webhook_health h on h.webhook_id = g.webhook_id where g.due_at < clock_timestamp()
+      select ${state}, g.due_at
+      from webhook_groups g join webhook_health h on h.webhook_id = g.webhook_id
+      join webhook_endpoints e on e.id = g.webhook_id where g.due_at < clock_timestamp()
     )
-    select s.failing, greatest(extract(epoch from clock_timestamp() - min(s.since)), 0)::float8 as seconds,
-      coalesce((select waiting from counted c where c.failing = s.failing), 0) as waiting
-    from since s group by s.failing`.execute(db);
+    select s.state, greatest(extract(epoch from clock_timestamp() - min(s.since)), 0)::float8 as seconds,
+      coalesce((select waiting from counted c where c.state = s.state), 0) as waiting
+    from since s group by s.state`.execute(db);
   const [single] = singles;
-  const of = (wanted: boolean) => ages.find(({ failing }) => failing === wanted);
+  const byState = (figure: "seconds" | "waiting"): ByState => ({
+    ...{ working: 0, failing: 0, off: 0 },
+    ...Object.fromEntries(ages.map((age) => [age.state, age[figure]])),
+  });
   return {
     outboxAgeSeconds: Math.max(0, single?.outbox ?? 0),
-    waitingAgeSeconds: { working: of(false)?.seconds ?? 0, failing: of(true)?.seconds ?? 0 },
-    waiting: { working: of(false)?.waiting ?? 0, failing: of(true)?.waiting ?? 0 },
+    waitingAgeSeconds: byState("seconds"),
+    waiting: byState("waiting"),
     groups: { FIRST: single?.first ?? 0, RETRYING: single?.retrying ?? 0 },
     failing: single?.failing ?? 0,
     switchedOff: single?.off ?? 0,

@@ -78,7 +78,13 @@ describe("While the network to Postgres is silent", () => {
     const relay = new OutboxRelay({
       env: { ...env, DATABASE_URL: url },
       ...{ orm, vault: await openStackVault(), log: pino({ level: "silent" }), workerId: "test", progress },
-      ...{ stopping: stop.signal, countMails: () => {}, countAttempts: () => {}, countRelayFailure: () => {} },
+      ...{
+        stopping: stop.signal,
+        countMails: () => {},
+        countAttempts: () => {},
+        countRelayFailure: () => {},
+        countFailedPruning: () => {},
+      },
     });
     const { port, server } = await serveHealth(
       { HEALTH_HOST: "127.0.0.1", HEALTH_PORT: 0 },

@@ -15,6 +15,7 @@ import {
   unsubscribeAddress,
   unsubscribeUrl,
 } from "../../domain/links.ts";
+import { LEDGERS } from "../../domain/retention/ledgers.ts";
 import { ReportRecorder } from "../../workers/report-recorder.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { type MailedLetter, mailLetter } from "../public/ledger.ts";
@@ -24,6 +25,7 @@ import { makeTeam, type TestTeam, unique } from "../support/factories.ts";
 import { openNamespace } from "../support/namespace.ts";
 import { startWorker, type TestWorker } from "../support/processes.ts";
 import { bounce, COMPLAINT, complaint, HARD, RETURN_PATH_DOMAIN, SOFT } from "../support/reports.ts";
+import { LEAST_LEDGER_DAYS, prune } from "../support/retention.ts";
 import {
   caughtMails,
   ledgerStates,
@@ -122,6 +124,19 @@ describe("The intake of reports", function () {
       const [row, ...more] = await unsubscribesOf(mail);
       assert.deepEqual(more, []);
       assert.deepEqual([row.source, row.campaign_id], ["mailto", mail.newsletterId]);
+    });
+
+    it("opts a recipient out whose ledger has lost its names, for 13 months", async () => {
+      const mail = await mailLetter(team);
+      await sql`update sends set completed_at = now() - make_interval(days => ${LEAST_LEDGER_DAYS - 1}::int)
+        where id = ${mail.sendId}`.execute(kysely(team.em));
+      await prune({ LEDGER_DAYS: LEAST_LEDGER_DAYS }, { prunings: LEDGERS });
+      assert.equal(await give(addressOf(mail), REQUEST, READER), 250);
+      assert.deepEqual(await statusesOf(mail), ["UNSUBSCRIBED", "UNSUBSCRIBED"]);
+      assert.deepEqual(
+        (await unsubscribesOf(mail)).map(({ source }) => source),
+        ["mailto"],
+      );
     });
 
     it("suppresses the recipient of a campaign", async () => {

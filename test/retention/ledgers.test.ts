@@ -1,25 +1,32 @@
 import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { once } from "node:events";
 import { sql } from "kysely";
+import { pino } from "pino";
 import type { LedgerState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { recountFigures } from "../../domain/analytics/recount.ts";
-import { type MailRef, unsubscribeUrl } from "../../domain/links.ts";
+import { bare, type MailRef, unsubscribeUrl } from "../../domain/links.ts";
 import { type MailReport, recordReport } from "../../domain/reports/record.ts";
 import { LEDGERS } from "../../domain/retention/ledgers.ts";
 import { readOverdueSeconds } from "../../domain/retention/overdue.ts";
 import type { Pruning } from "../../domain/retention/pruning.ts";
 import { readCounts } from "../../domain/sends/counts.ts";
 import { requeueUnknown } from "../../domain/sends/unknown.ts";
+import { mailToken, trackedUrls } from "../../domain/tracking/links.ts";
 import { recordHits } from "../../domain/tracking/record.ts";
+import { createMetrics } from "../../workers/metrics.ts";
 import { accept, engage, makeLedger, report, type TestLedger } from "../analytics/ledger.ts";
 import { mailLetter } from "../public/ledger.ts";
+import { hit } from "../public/tracking.ts";
 import { mailed, reasonOf } from "../reports/mails.ts";
 import { api } from "../support/api.ts";
 import { app } from "../support/command.ts";
+import { eventually } from "../support/eventually.ts";
 import { backdoor, makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { SOFT_BOUNCE_POLICY } from "../support/reports.ts";
-import { prune } from "../support/retention.ts";
+import { LEAST_LEDGER_DAYS, prune } from "../support/retention.ts";
 import { anotherNewsletter, makeSender, preview, startSend, untilStatus } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 
@@ -74,6 +81,30 @@ describe("The ledger of a send that has ended", () => {
       })
     ).body.data.totals,
   });
+  /** Runs `work` while a trigger meets rows of a send. */
+  async function withTrigger(
+    { table, sendId, seq, body }: { table: string; sendId: string; seq?: number; body: string },
+    work: () => Promise<void>,
+  ): Promise<void> {
+    const name = sql.id(`met_${bare("send", sendId)}`);
+    const row = sql`old.send_id = ${sql.lit(sendId)} ${seq === undefined ? sql`` : sql`and old.seq = ${sql.lit(seq)}`}`;
+    await sql`create function ${name}() returns trigger language plpgsql as ${sql.lit(body)}`.execute(db());
+    try {
+      await sql`create trigger ${name} before update or delete on ${sql.table(table)} for each row
+        when (${row}) execute function ${name}()`.execute(db());
+      await work();
+    } finally {
+      await sql`drop function ${name}() cascade`.execute(db());
+    }
+  }
+  /** Lets the last row of a ledger have been deleted so long ago that its late responses are, too. */
+  const sweptLater = (sendId: string) =>
+    transaction(team.em.fork(), async (tx) => {
+      // Without the trigger that sets `updated_at`.
+      await sql`set local session_replication_role = replica`.execute(kysely(tx));
+      await sql`update sends set ledger_state = 'SWEEPING', updated_at = now() - interval '61 minutes'
+        where id = ${sendId}`.execute(kysely(tx));
+    });
   const responsesOf = async (sendId: string): Promise<number> => {
     const { rows } = await sql<{ count: number }>`select (
       (select count(*) from mail_reports where send_id = ${sendId}) +
@@ -82,7 +113,7 @@ describe("The ledger of a send that has ended", () => {
     return rows[0]?.count ?? 0;
   };
 
-  it("loses names and custom fields, and after twelve months its links work and a late bounce finds its address", async () => {
+  it("loses names and custom fields, and after 13 months each link of a mail works and a late bounce finds its address", async () => {
     const mail = await mailLetter(team);
     const { sendId, seq } = mail;
     await db()
@@ -91,24 +122,31 @@ describe("The ledger of a send that has ended", () => {
       .where("send_id", "=", sendId)
       .execute();
     const [before] = await rowsOf(sendId);
-    await endedDaysAgo(sendId, 365);
-    await prune();
+    await endedDaysAgo(sendId, LEAST_LEDGER_DAYS - 1);
+    await prune({ LEDGER_DAYS: LEAST_LEDGER_DAYS });
     assert.equal(await stateOf(sendId), "NAMELESS");
     assert.deepEqual(await rowsOf(sendId), [{ ...before, first_name: null, last_name: null, fields: null }]);
 
-    const left = await fetch(unsubscribeUrl(team.vault, origin, mail), {
-      method: "POST",
-      body: "List-Unsubscribe=One-Click",
-    });
-    assert.equal(left.status, 200);
+    const tracked = trackedUrls(team.vault, origin, sendId, mailToken(team.vault, mail));
+    assert.equal((await hit(tracked.openUrl)).status, 200);
+    const click = await hit(tracked.clickUrl("https://shop.example/"));
+    assert.deepEqual([click.status, click.headers.get("location")], [302, "https://shop.example/"]);
+    await eventually(async () => (await responsesOf(sendId)) === 2, { what: "the open and the click" });
+
+    const link = unsubscribeUrl(team.vault, origin, mail);
+    assert.match(await (await fetch(link)).text(), /Leave One, Two/);
+    const leave = async (body: string) => (await fetch(link, { method: "POST", body })).status;
+    assert.equal(await leave("scope=lists"), 200);
+    assert.equal(await reasonOf(team, mail.email), undefined);
+    assert.equal(await leave("List-Unsubscribe=One-Click"), 200);
     assert.equal(await reasonOf(team, mail.email), "UNSUBSCRIBED");
     const subscriber = await api(team.keys.live).get(`/subscribers/${mail.subscriberId}`);
     for (const { status } of subscriber.body.data.subscriptions) assert.equal(status, "UNSUBSCRIBED");
     assert.equal(await bounced({ sendId, seq }), "recorded");
 
     const late = { sendId: (await mailed(team, [uniqueEmail("late")])).sendId, seq: 1 };
-    await endedDaysAgo(late.sendId, 365);
-    await prune();
+    await endedDaysAgo(late.sendId, LEAST_LEDGER_DAYS - 1);
+    await prune({ LEDGER_DAYS: LEAST_LEDGER_DAYS });
     assert.equal(await bounced(late), "recorded");
     assert.equal(await reasonOf(team, (await rowsOf(late.sendId))[0]?.email ?? ""), "bounce:hard");
   });
@@ -179,11 +217,7 @@ describe("The ledger of a send that has ended", () => {
     await engage(team.em.fork(), ledger, [1], "clicked", 1);
     await pruneLedgers();
     assert.deepEqual([await stateOf(sendId), await responsesOf(sendId)], ["SWEEPING", 1]);
-    await transaction(team.em.fork(), async (tx) => {
-      // Without the trigger that sets `updated_at`.
-      await sql`set local session_replication_role = replica`.execute(kysely(tx));
-      await sql`update sends set updated_at = now() - interval '61 minutes' where id = ${sendId}`.execute(kysely(tx));
-    });
+    await sweptLater(sendId);
     await pruneLedgers();
     assert.deepEqual([await stateOf(sendId), await responsesOf(sendId)], ["DELETED", 0]);
     const lanes = await db().selectFrom("send_lanes").select("account_id").where("send_id", "=", sendId).execute();
@@ -223,6 +257,79 @@ describe("The ledger of a send that has ended", () => {
     assert.deepEqual(await pruneLedgers({ mostRows: 100 }), { rows: 150, failed: 0, more: false });
     assert.deepEqual([await stateOf(sendId), await rowsOf(sendId)], ["SWEEPING", []]);
     assert.deepEqual(await factsOf(ledger), facts);
+  });
+
+  it("is left whole by a process that is killed within a batch, and the next run continues", async () => {
+    const ledger = await makeLedger(team, 250);
+    const { sendId } = ledger;
+    await engage(team.em.fork(), ledger, [1, 101], "opened", 1);
+    await endedDaysAgo(sendId, 70);
+    const held = sql`hashtextextended(${sql.lit(sendId)}, 0)`;
+    const body = `begin
+      while not pg_try_advisory_xact_lock_shared(hashtextextended(old.send_id, 0)) loop perform pg_sleep(0.05); end loop;
+      return old;
+    end`;
+    await withTrigger({ table: "send_recipients", sendId, seq: 150, body }, async () => {
+      await transaction(team.em.fork(), async (tx) => {
+        await sql`select pg_advisory_xact_lock(${held})`.execute(kysely(tx));
+        const child = fork(`${import.meta.dirname}/../support/pruning-process.ts`, [JSON.stringify(SHORT)]);
+        const gone = once(child, "exit");
+        const sleeping = sql`select from pg_stat_activity
+          where wait_event = 'PgSleep' and query like '%delete from send_recipients%'`;
+        await eventually(async () => (await sleeping.execute(db())).rows.length > 0, { what: "the second batch" });
+        child.kill("SIGKILL");
+        assert.deepEqual(await gone, [null, "SIGKILL"]);
+      });
+      // Until Postgres notices.
+      const free = sql`select from sends where id = ${sendId} for no key update skip locked`;
+      await eventually(async () => (await free.execute(db())).rows.length > 0, { what: "the end of its transaction" });
+      const left = await rowsOf(sendId);
+      assert.deepEqual([await stateOf(sendId), left.length, left[0]?.seq], ["DELETING", 150, 101]);
+      assert.equal(await responsesOf(sendId), 1, "the response to the mail of row 101");
+    });
+    assert.deepEqual(await pruneLedgers(), { rows: 150, failed: 0, more: false });
+    assert.deepEqual([await stateOf(sendId), await rowsOf(sendId), await responsesOf(sendId)], ["SWEEPING", [], 0]);
+  });
+
+  it("that cannot be shortened keeps no other from it: it is logged, counted, and tried again by the next run", async () => {
+    const logged: { sendId?: string }[] = [];
+    const log = pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) });
+    const { registry, countFailedPruning } = createMetrics("maintenance", () => true);
+    const pruneCounting = () => pruneLedgers({ log, countFailedPruning });
+    const body = "begin raise exception 'refused'; end";
+    for (const { table, days, to } of [
+      { table: "send_recipients", days: 40, to: "NAMELESS" },
+      { table: "send_recipients", days: 70, to: "SWEEPING" },
+      { table: "send_lanes", days: 70, to: "DELETED" },
+    ] as const) {
+      const [failing, other] = [(await makeLedger(team, 2)).sendId, (await makeLedger(team, 2)).sendId];
+      for (const [i, sendId] of [other, failing].entries()) {
+        await sql`update send_recipients set first_name = 'Ann' where send_id = ${sendId}`.execute(db());
+        await db().insertInto("send_lanes").values({ send_id: sendId, account_id: "acct_x" }).execute();
+        await endedDaysAgo(sendId, days + i);
+      }
+      await withTrigger({ table, sendId: failing, body }, async () => {
+        // Of the last kind the stack prunes its own.
+        if (to === "DELETED") for (const sendId of [other, failing]) await sweptLater(sendId);
+        await eventually(
+          async () => {
+            await pruneCounting();
+            return (await stateOf(other)) === to && logged.some(({ sendId }) => sendId === failing);
+          },
+          { what: `the pruning of ${to} behind one that fails` },
+        );
+        assert.notEqual(await stateOf(failing), to);
+      });
+      await eventually(
+        async () => {
+          await pruneLedgers();
+          return (await stateOf(failing)) === to;
+        },
+        { what: `the next pruning of ${to}` },
+      );
+    }
+    const counted = await registry.getSingleMetricAsString("mailkeel_retention_failures_total");
+    assert.match(counted, new RegExp(` ${logged.length}$`, "m"));
   });
 
   it("does not wait for a row that another statement holds, nor do other prunings", async () => {

@@ -43,11 +43,14 @@ describe("The settings", () => {
     });
   }
 
-  it("are refused where a soft bounce would count for longer than it is kept", () => {
-    const wrong = (error: unknown) =>
-      error instanceof SettingsError && /SOFT_BOUNCE_WINDOW_DAYS must not be more than LEDGER_DAYS/.test(error.message);
-    assert.throws(() => readEnv({ ...GIVEN, LEDGER_DAYS: "60", SOFT_BOUNCE_WINDOW_DAYS: "61" }), wrong);
-    assert.equal(readEnv({ ...GIVEN, LEDGER_DAYS: "60", SOFT_BOUNCE_WINDOW_DAYS: "60" }).LEDGER_DAYS, 60);
+  it("are refused where links in mails would work for less than 13 months, or a soft bounce count for longer than it is kept", () => {
+    const [from, until] = [Date.UTC(2028, 0, 1), Date.UTC(2029, 1, 1)];
+    const least = (until - from) / 86_400_000;
+    const wrong = (error: unknown) => error instanceof SettingsError && /^ +LEDGER_DAYS .*\b397\b/m.test(error.message);
+    assert.throws(() => readEnv({ ...GIVEN, LEDGER_DAYS: String(least - 1) }), wrong);
+    const longest = { ...GIVEN, LEDGER_DAYS: String(least), SOFT_BOUNCE_WINDOW_DAYS: "365" };
+    assert.equal(readEnv(longest).LEDGER_DAYS, least);
+    assert.throws(() => readEnv({ ...longest, SOFT_BOUNCE_WINDOW_DAYS: String(least + 1) }), /SOFT_BOUNCE_WINDOW_DAYS/);
   });
 
   const PAIRS = {

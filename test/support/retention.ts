@@ -1,8 +1,11 @@
 import { pino } from "pino";
-import { type Pruned, pruneExpired } from "../../activities/retention.ts";
+import { type PruneDeps, type Pruned, pruneExpired } from "../../activities/retention.ts";
 import type { RetentionSettings } from "../../domain/retention/pruning.ts";
 import { backdoor } from "./factories.ts";
 import { stack } from "./stack.ts";
+
+/** The shortest time for which ledgers may be kept: 13 months, for which the links in mails work. */
+export const LEAST_LEDGER_DAYS = 397;
 
 /**
  * Prunes in this process what the schedule would prune.
@@ -13,13 +16,12 @@ export async function prune(
   settings: Partial<RetentionSettings> = {},
   {
     stopping = new AbortController().signal,
+    log = pino({ level: "silent" }),
+    countFailedPruning = () => {},
     ...options
-  }: Parameters<typeof pruneExpired>[1] & {
-    stopping?: AbortSignal;
-  } = {},
+  }: Parameters<typeof pruneExpired>[1] & Partial<Pick<PruneDeps, "stopping" | "log" | "countFailedPruning">> = {},
 ): Promise<Pruned> {
   const { env } = await stack();
   const { orm } = await backdoor();
-  const log = pino({ level: "silent" });
-  return pruneExpired({ orm, log, stopping, env: { ...env, ...settings } }, options);
+  return pruneExpired({ orm, log, stopping, countFailedPruning, env: { ...env, ...settings } }, options);
 }

@@ -16,7 +16,7 @@ export async function openSendSteps(
   const steps = createSendActivities({
     ...{ env, orm, vault, log, workerId: "test", progress: new Progress() },
     ...{ stopping: new AbortController().signal, countMails: () => {} },
-    ...{ countAttempts: () => {}, countRelayFailure: () => {} },
+    ...{ countAttempts: () => {}, countRelayFailure: () => {}, countFailedPruning: () => {} },
   });
   return { steps, orm };
 }

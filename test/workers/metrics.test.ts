@@ -510,26 +510,33 @@ describe("Metrics from Postgres", () => {
     assert.equal(await value("endpoints_switched_off"), off, "who stopped theirs by hand knows");
   });
 
-  it("count what waits for working endpoints beside all that waits for a failing one", async () => {
+  it("count what waits for working endpoints, and for one that is off, beside all that waits for a failing one", async () => {
     const rolledBack = new Error("rolled back");
     const team = await makeTeam();
-    const endpoints = [await makeEndpoint(team, { url: PUBLIC_URL }), await makeEndpoint(team, { url: PUBLIC_URL })];
+    const endpoints = [];
+    for (let i = 0; i < 3; i++) endpoints.push(await makeEndpoint(team, { url: PUBLIC_URL }));
     // Endpoints are counted in the order of their ids.
-    const [failing = "", working = ""] = endpoints.map(({ id }) => id).sort();
+    const [failing = "", working = "", off = ""] = endpoints.map(({ id }) => id).sort();
     await transaction(team.em, async (tx) => {
       const db = kysely(tx);
-      await sql`update webhook_health set consecutive_failures = 5 where webhook_id = ${failing}`.execute(db);
+      await sql`update webhook_health set consecutive_failures = 5 where webhook_id in (${failing}, ${off})`.execute(
+        db,
+      );
+      await sql`update webhook_endpoints set active = false where id = ${off}`.execute(db);
       for (const [id, count] of [
         [failing, MOST_WAITING + 1],
         [working, 3],
+        [off, 2],
       ] as const) {
         await sql`insert into webhook_deliveries (id, team_id, environment, webhook_id, event_id, event_type)
           select ${id} || '/' || n, ${team.team.id}, 'LIVE', ${id}, 'event', 'newsletter.started'
           from generate_series(1, ${count}) n`.execute(db);
       }
-      const { waiting } = await overviewWebhooks(tx);
+      const { waiting, waitingAgeSeconds } = await overviewWebhooks(tx);
       assert.equal(waiting.failing, MOST_WAITING);
       assert.ok(waiting.working >= 3, `${waiting.working}`);
+      assert.ok(waiting.off >= 2, `${waiting.off}`);
+      assert.ok(waitingAgeSeconds.off > 0);
       throw rolledBack;
     }).catch((error: unknown) => assert.equal(error, rolledBack));
   });
@@ -558,6 +565,7 @@ describe("Metrics from Postgres", () => {
       assert.equal(await gauge(registry, "mailkeel_retention_overdue_seconds"), undefined);
       assert.equal(await gauge(registry, "mailkeel_sends", { status: "SENT" }), undefined);
       assert.equal(await gauge(registry, "mailkeel_webhook_outbox_age_seconds"), undefined);
+      assert.equal(await gauge(registry, "mailkeel_webhook_deliveries_waiting", { endpoint: "off" }), undefined);
       assert.equal(await gauge(registry, "mailkeel_webhook_groups", { phase: "FIRST" }), undefined);
       assert.equal(await gauge(registry, "mailkeel_pool_ready"), 1);
     } finally {
@@ -583,7 +591,12 @@ describe("Metrics from Postgres", () => {
       progress: new Progress(),
       stopping: stop.signal,
     };
-    const counters = { countMails: () => {}, countAttempts: () => {}, countRelayFailure: () => failures++ };
+    const counters = {
+      countMails() {},
+      countAttempts() {},
+      countFailedPruning() {},
+      countRelayFailure: () => failures++,
+    };
     const running = startWebhooks({ ...deps, ...counters }, registry);
     const { client, close } = await temporalClient();
     running.connected(client);
