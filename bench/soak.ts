@@ -1,15 +1,17 @@
 /**
  * `npm run soak -- --minutes 10 --seed 7` sends newsletters at random over HTTP, with webhooks that report them, while
- * processes are killed and the SMTP server misbehaves, and checks the ledger, credits, mail and webhooks. The
- * seed decides the actions, not their timing. Exit code 1 when a check failed.
+ * processes are killed, Postgres fails over to its standby and the SMTP server misbehaves, and checks the ledger,
+ * credits, accounts, mail and webhooks. The seed decides the actions, not their timing. Exit code 1 when a check failed.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
 import { sql } from "kysely";
 import { wholeNumber } from "../app/options.ts";
 import { kysely } from "../db/orm.ts";
+import { isAccountFailure } from "../domain/accounts.ts";
 import { unsubscribeUrl } from "../domain/links.ts";
 import { confirmationToken } from "../domain/sends/token.ts";
+import { app } from "../test/support/command.ts";
 import { withStack } from "../test/support/own-stack.ts";
 import {
   anotherNewsletter,
@@ -20,11 +22,13 @@ import {
   preview,
   type Sender,
   setFaults,
+  setLogin,
 } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { currentPids, pick, type Random, random } from "./soak-chance.ts";
+import { PostgresPair } from "./soak-postgres.ts";
 import { Watch } from "./soak-watch.ts";
 import { Webhooks } from "./soak-webhooks.ts";
 
@@ -43,6 +47,7 @@ const UPDATE_DEADLINE_MS = 30_000;
 
 /** Small slices and short waits, so that much happens. */
 const SETTINGS = {
+  ACCOUNT_CHECK_SECONDS: "60",
   DEFERRAL_LADDER_SECONDS: "1,2,4",
   DISPATCH_SLICE_ROWS: "120",
   SMTP_TIMEOUT_MS: "5000",
@@ -66,6 +71,8 @@ const KILLED: readonly (readonly [string, NodeJS.Signals])[] = [
   // An immediate shutdown: connections are cut and nothing is checkpointed.
   ["postgres", "SIGQUIT"],
 ];
+/** Seconds between the failovers of Postgres, from the moment that a new standby is in sync. */
+const FAILOVERS_AFTER_S = [15, 45] as const;
 
 /** Faults of the SMTP server; `digit` ends the local part of those it strikes. */
 const FAULTS: readonly ((digit: number) => FaultRule)[] = [
@@ -81,6 +88,19 @@ const FAULTS: readonly ((digit: number) => FaultRule)[] = [
 /** Slow enough that there is time to interfere. */
 const SLOW: FaultRule = { stage: "data", delayMs: 40 };
 
+/** The SMTP server refuses the logins of accounts whose address fits `match`, and ends connections that they have. */
+const refuseLogins = (match: string, code: number, message: string): readonly FaultRule[] => [
+  { stage: "auth", match, code, message },
+  { stage: "mail", match, code: 421, message: "4.3.2 restarting", times: 20 },
+];
+/** Refusals of some accounts, by the end of their domain, or of all. */
+const REFUSED_LOGINS = [
+  refuseLogins("[0-7]\\.example$", 535, "5.7.8 no"),
+  refuseLogins("[89a-f]\\.example$", 535, "5.7.8 no"),
+  refuseLogins("", 535, "5.7.8 no"),
+  refuseLogins("[4-9]\\.example$", 454, "4.7.0 later"),
+];
+
 /** A send under way. */
 interface Underway {
   sender: Sender;
@@ -92,6 +112,7 @@ interface Underway {
 interface Soak {
   watch: Watch;
   webhooks: Webhooks;
+  postgres: PostgresPair;
   over: () => boolean;
   counts: Map<string, number>;
   update: (sendId: string, name: "pause" | "resume" | "cancel" | "retry") => Promise<string | undefined>;
@@ -135,6 +156,7 @@ async function act(soak: Soak, chance: Random): Promise<void> {
       continue;
     }
     await soak.watch.addTeam(sender.team.id);
+    if (!chance.oneIn(4)) await patiently(soak, "a login", () => setLogin(sender, "a password").then(() => true));
     // Its endpoints would miss the events before them; Postgres may be away.
     if (!(await patiently(soak, "endpoints", () => soak.webhooks.addTeam(sender).then(() => true)))) continue;
     const ineligible = new Set<string>();
@@ -158,6 +180,11 @@ async function arm(soak: Soak, chance: Random, sender: Sender, ineligible: Set<s
       return isPassing(answer) ? undefined : answer;
     });
     if (!previewed) return undefined;
+    if (previewed.body?.error?.code === "sending_domain_unverified") {
+      await repairAccount(soak, sender.accountId, { waitsForCheck: chance.oneIn(3) });
+      if (soak.over()) return undefined;
+      continue;
+    }
     if (previewed.status !== 200) {
       if (previewed.body?.error?.code !== "campaign_not_ready") soak.watch.violated(`a preview: ${previewed.text}`);
       return undefined;
@@ -248,6 +275,9 @@ async function interfere(soak: Soak, chance: Random, underway: Underway): Promis
         .executeTakeFirstOrThrow();
       if (send.settled_at !== null) return;
       if (send.status === "PAUSED") {
+        // Resumed at once, the send itself tries the login.
+        if (isAccountFailure(send.pause_reason ?? "") && !chance.oneIn(3))
+          await repairAccount(soak, sender.accountId, { waitsForCheck: chance.oneIn(3) });
         count(soak, "resumes");
         await soak.update(sendId, "resume");
         continue;
@@ -271,6 +301,21 @@ async function interfere(soak: Soak, chance: Random, underway: Underway): Promis
       count(soak, "tried again");
     }
   }
+}
+
+/** Acts as an operator until the account is ACTIVE, which a check of the account may make it first. */
+async function repairAccount(
+  soak: Soak,
+  accountId: string,
+  { waitsForCheck = false }: { waitsForCheck?: boolean } = {},
+): Promise<void> {
+  const resumesFrom = Date.now() + (waitsForCheck ? PATIENCE_MS / 2 : 0);
+  await patiently(soak, `account ${accountId} ACTIVE`, async () => {
+    if (!(await soak.watch.failedAccounts()).includes(accountId)) return true;
+    if (Date.now() < resumesFrom && !soak.over()) return undefined;
+    if ((await app("account:resume", "--account", accountId)).code === 0) count(soak, "accounts resumed");
+    return undefined;
+  });
 }
 
 /** Pauses the send; while no mail is in flight, suppresses addresses that are still queued. */
@@ -332,7 +377,7 @@ async function kill(soak: Soak, chance: Random): Promise<void> {
   while (!soak.over()) {
     await delay(chance.between(2_000, 8_000));
     const [name, signal] = pick(chance, KILLED);
-    const pid = currentPids()[name];
+    const pid = name === "postgres" ? soak.postgres.primaryPid : currentPids()[name];
     if (soak.over() || pid === undefined || killed.has(pid)) continue;
     killed.add(pid);
     try {
@@ -344,14 +389,34 @@ async function kill(soak: Soak, chance: Random): Promise<void> {
   }
 }
 
+/** Has the standby of Postgres take over again and again. */
+async function failOver(soak: Soak, chance: Random): Promise<void> {
+  for (;;) {
+    const nextAt = Date.now() + 1_000 * chance.between(...FAILOVERS_AFTER_S);
+    while (Date.now() < nextAt && !soak.over()) await delay(500);
+    if (soak.over()) return;
+    await soak.postgres.failOver();
+    count(soak, "failovers of postgres");
+  }
+}
+
+/** Has the SMTP server misbehave, and at last behave. */
 async function disturbMail(soak: Soak, chance: Random): Promise<void> {
+  let refusal: readonly FaultRule[] = [];
+  let turns = 0;
   while (!soak.over()) {
+    if (turns-- === 0) {
+      refusal = refusal.length === 0 && chance.oneIn(2) ? pick(chance, REFUSED_LOGINS) : [];
+      turns = chance.between(0, 3);
+      if (refusal.length > 0) count(soak, "refusals of logins");
+    }
     const digit = chance.between(0, 9);
     const faults = Array.from({ length: chance.between(0, 2) }, () => pick(chance, FAULTS)(digit));
-    await setFaults(chance.oneIn(2) ? [...faults, SLOW] : faults);
+    await setFaults([...refusal, ...faults, ...(chance.oneIn(2) ? [SLOW] : [])]);
     count(soak, "SMTP faults");
     await delay(chance.between(1_000, 5_000));
   }
+  await setFaults([]);
 }
 
 /** Waits until no delivery is on its way any more. */
@@ -364,9 +429,14 @@ async function untilDelivered(soak: Soak): Promise<void> {
   }
 }
 
-/** Mends the world and waits for every send to end. */
+/** Once nothing fails any more: waits for every send to end, and repairs the accounts. */
 async function bringHome(soak: Soak): Promise<void> {
-  await setFaults([]);
+  await untilEnded(soak);
+  const failed = await patiently(soak, "the accounts", () => soak.watch.failedAccounts());
+  for (const id of failed ?? []) await repairAccount(soak, id);
+}
+
+async function untilEnded(soak: Soak): Promise<void> {
   for (const deadline = Date.now() + END_WITHIN_MS; ; await delay(500)) {
     const open = await soak.watch.openSends().catch(() => undefined);
     if (open?.length === 0) return;
@@ -381,7 +451,7 @@ async function bringHome(soak: Soak): Promise<void> {
   }
 }
 
-async function run(minutes: number, seed: number, receiverPort: number): Promise<boolean> {
+async function run(minutes: number, seed: number, receiverPort: number, postgres: PostgresPair): Promise<boolean> {
   const startedAt = Date.now();
   const temporal = await temporalClient();
   const watch = await Watch.open();
@@ -389,6 +459,7 @@ async function run(minutes: number, seed: number, receiverPort: number): Promise
   const soak: Soak = {
     watch,
     webhooks,
+    postgres,
     over: () => Date.now() > startedAt + minutes * 60_000,
     counts: new Map(),
     update: async (sendId, name) => {
@@ -430,7 +501,12 @@ async function run(minutes: number, seed: number, receiverPort: number): Promise
   })();
   try {
     const actors = Array.from({ length: ACTORS }, (_, i) => act(soak, random(seed, `actor ${i}`)));
-    await Promise.all([...actors, kill(soak, random(seed, "kills")), disturbMail(soak, random(seed, "mail"))]);
+    await Promise.all([
+      ...actors,
+      kill(soak, random(seed, "kills")),
+      failOver(soak, random(seed, "failovers")),
+      disturbMail(soak, random(seed, "mail")),
+    ]);
     await bringHome(soak);
     ended.abort();
     await checking;
@@ -461,6 +537,9 @@ const program = new Command("soak")
 const { minutes, seed } = program.opts<{ minutes: number; seed: number }>();
 console.log(`soak for ${minutes} min with seed ${seed}`);
 const receiver = await Webhooks.reservePort();
-const settings = { ...SETTINGS, WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${receiver}` };
-const held = await withStack({ settings, quiet: true }, () => run(minutes, seed, receiver));
+const postgres = await PostgresPair.start();
+const settings = { ...SETTINGS, ...postgres.settings, WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${receiver}` };
+const held = await withStack({ settings, quiet: true }, () => run(minutes, seed, receiver, postgres)).finally(() =>
+  postgres.stop(),
+);
 process.exit(held ? 0 : 1);
