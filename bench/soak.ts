@@ -9,6 +9,7 @@ import { sql } from "kysely";
 import { wholeNumber } from "../app/options.ts";
 import { kysely } from "../db/orm.ts";
 import { isAccountFailure } from "../domain/accounts.ts";
+import { STALLED_SECONDS } from "../domain/idempotency.ts";
 import { unsubscribeUrl } from "../domain/links.ts";
 import { confirmationToken } from "../domain/sends/token.ts";
 import { app } from "../test/support/command.ts";
@@ -34,13 +35,22 @@ import { Webhooks } from "./soak-webhooks.ts";
 
 /** Teams that send at the same time. */
 const ACTORS = 4;
-/** For how long a client repeats a request that gets no answer or one that asks to retry. */
-const PATIENCE_MS = 120_000;
+/**
+ * For how long a client repeats a request that gets no answer or one that asks to retry: until three attempts in a row have
+ * been presumed dead, because the API was killed, or Postgres was away when it would have given the key back.
+ */
+const PATIENCE_MS = 3 * 1_000 * STALLED_SECONDS + 30_000;
+/** How long an operator may leave an account to its checks. */
+const UNTIL_CHECKED_MS = 100_000;
+/** How long a send may take before it is left to the end of the soak, when no fault is left. */
+const INTERFERE_MS = 120_000;
 /**
  * How long it may take, once nothing is broken any more, until every send has ended: a send whose account or steps failed
  * seven times in a row waits for five minutes.
  */
 const END_WITHIN_MS = 480_000;
+/** An answer that takes longer is printed with its reasons. */
+const SLOW_ANSWER_MS = 1_000 * STALLED_SECONDS;
 const CHECK_EVERY_MS = 3_000;
 const TELL_EVERY_MS = 10_000;
 const UPDATE_DEADLINE_MS = 30_000;
@@ -124,21 +134,40 @@ const count = ({ counts }: Soak, what: string): void => void counts.set(what, (c
 
 /** Does it until it succeeds, as a patient client does; undefined when it never did. */
 async function patiently<T>(soak: Soak, what: string, work: () => Promise<T | undefined>): Promise<T | undefined> {
-  for (const deadline = Date.now() + PATIENCE_MS; Date.now() < deadline; await delay(250)) {
+  const startedAt = Date.now();
+  /** Why it did not succeed, each reason with the time from which on it was so. */
+  const reasons: string[] = [];
+  let last: string | undefined;
+  const seconds = () => Math.round((Date.now() - startedAt) / 1_000);
+  const told = () => ` after ${seconds()} s (${reasons.join("; ")})`;
+  for (; Date.now() < startedAt + PATIENCE_MS; await delay(250)) {
+    let reason = "not yet";
     try {
       const result = await work();
-      if (result !== undefined) return result;
-    } catch {
-      count(soak, "tried again");
+      if (result !== undefined) {
+        if (Date.now() > startedAt + SLOW_ANSWER_MS) console.log(`slow: ${what}${told()}`);
+        return result;
+      }
+    } catch (error) {
+      reason = error instanceof Error ? error.message : String(error);
+      if (!(error instanceof PassingAnswer)) count(soak, "tried again");
     }
+    if (reason !== last) reasons.push(`${seconds()} s: ${reason}`);
+    last = reason;
   }
-  soak.watch.violated(`${what}: no answer within ${PATIENCE_MS / 1_000} s`);
+  soak.watch.violated(`${what}: no answer${told()}`);
   return undefined;
 }
 
-/** Answers to try again after: no fault of the request. The first try may still be running when its answer was lost. */
-const isPassing = ({ status, body }: { status: number; body: { error?: { code?: string } } | null }): boolean =>
-  status >= 500 || status === 429 || body?.error?.code === "request_in_flight";
+/** An answer to try again after: no fault of the request. The first try may still be running when its answer was lost. */
+class PassingAnswer extends Error {}
+
+/** @throws {PassingAnswer} when the request is to be tried again */
+function final<T extends { status: number; body: { error?: { code?: string } } | null }>(answer: T): T {
+  const { status, body } = answer;
+  if (status < 500 && status !== 429 && body?.error?.code !== "request_in_flight") return answer;
+  throw new PassingAnswer(`${status} ${body?.error?.code}`);
+}
 
 /** One team after the other, each with a few newsletters to the same list. */
 async function act(soak: Soak, chance: Random): Promise<void> {
@@ -175,10 +204,7 @@ async function act(soak: Soak, chance: Random): Promise<void> {
 async function arm(soak: Soak, chance: Random, sender: Sender, ineligible: Set<string>): Promise<string | undefined> {
   for (;;) {
     const key = freshKey();
-    const previewed = await patiently(soak, "a preview", async () => {
-      const answer = await preview(sender, key);
-      return isPassing(answer) ? undefined : answer;
-    });
+    const previewed = await patiently(soak, "a preview", async () => final(await preview(sender, key)));
     if (!previewed) return undefined;
     if (previewed.body?.error?.code === "sending_domain_unverified") {
       await repairAccount(soak, sender.accountId, { waitsForCheck: chance.oneIn(3) });
@@ -213,10 +239,7 @@ async function arm(soak: Soak, chance: Random, sender: Sender, ineligible: Set<s
     soak.watch.forbid(sendId, expected);
     const answers = await Promise.all(
       requests.map((own) =>
-        patiently(soak, "a confirm", async () => {
-          const answer = await confirm(sender, token, own);
-          return isPassing(answer) ? undefined : { ...answer, own };
-        }),
+        patiently(soak, "a confirm", async () => ({ ...final(await confirm(sender, token, own)), own })),
       ),
     );
     count(soak, "confirms");
@@ -253,8 +276,7 @@ async function useExpired(soak: Soak, sender: Sender, sendId: string): Promise<v
     if (!row) return undefined;
     const expiresAt = new Date(row.expires_at);
     const facts = { previewId: sendId, apiKeyId: sender.liveKey.record.id, planDigest: row.plan_digest, expiresAt };
-    const told = await confirm(sender, confirmationToken(sender.vault, facts));
-    return isPassing(told) ? undefined : told;
+    return final(await confirm(sender, confirmationToken(sender.vault, facts)));
   });
   count(soak, "expired previews");
   if (answer && answer.body?.error?.code !== "confirmation_stale") {
@@ -266,7 +288,7 @@ async function useExpired(soak: Soak, sender: Sender, sendId: string): Promise<v
 async function interfere(soak: Soak, chance: Random, underway: Underway): Promise<void> {
   const { sender, sendId } = underway;
   const db = kysely(sender.em);
-  for (const deadline = Date.now() + PATIENCE_MS; !soak.over(); await delay(chance.between(50, 600))) {
+  for (const deadline = Date.now() + INTERFERE_MS; !soak.over(); await delay(chance.between(50, 600))) {
     try {
       const send = await db
         .selectFrom("sends")
@@ -282,7 +304,6 @@ async function interfere(soak: Soak, chance: Random, underway: Underway): Promis
         await soak.update(sendId, "resume");
         continue;
       }
-      // A send this slow is finished at the end of the soak, when no fault is left.
       if (Date.now() > deadline) return;
       const roll = chance.between(1, 20);
       if (roll <= 4) await pause(soak, underway);
@@ -309,7 +330,7 @@ async function repairAccount(
   accountId: string,
   { waitsForCheck = false }: { waitsForCheck?: boolean } = {},
 ): Promise<void> {
-  const resumesFrom = Date.now() + (waitsForCheck ? PATIENCE_MS / 2 : 0);
+  const resumesFrom = Date.now() + (waitsForCheck ? UNTIL_CHECKED_MS : 0);
   await patiently(soak, `account ${accountId} ACTIVE`, async () => {
     if (!(await soak.watch.failedAccounts()).includes(accountId)) return true;
     if (Date.now() < resumesFrom && !soak.over()) return undefined;
