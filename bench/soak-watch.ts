@@ -86,6 +86,17 @@ export class Watch {
       .execute();
   }
 
+  /** Accounts that are not ACTIVE. */
+  async failedAccounts(): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom("email_accounts")
+      .select("id")
+      .where("team_id", "in", [...this.#teams, ""])
+      .where("status", "<>", "ACTIVE")
+      .execute();
+    return rows.map(({ id }) => id);
+  }
+
   async #collect(): Promise<void> {
     for (;;) {
       const url = new URL("/api/messages", this.#mailApi);

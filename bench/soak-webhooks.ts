@@ -23,6 +23,8 @@ const EVENTS = [
   "subscription.removed",
   "suppression.added",
   "unsubscribe.created",
+  "account.error",
+  "account.recovered",
 ] satisfies EventName[];
 /** Few, for an endpoint that answers nothing until the end of the soak. */
 const FEW = EVENTS.filter((name) => name.startsWith("newsletter."));
@@ -154,6 +156,7 @@ export class Webhooks {
   /** Once nothing is on its way: every event at every endpoint that wanted it, or in its log as given up. */
   async check(violated: (what: string) => void): Promise<void> {
     await this.#checkMails(violated);
+    await this.#checkAccounts(violated);
     for (const endpoint of this.#endpoints) await this.#checkEndpoint(endpoint, violated);
   }
 
@@ -168,6 +171,23 @@ export class Webhooks {
     for (const { team_id, sent, told } of rows) {
       if (sent !== told) violated(`${team_id}: ${told} events email.sent of ${sent} mails sent`);
     }
+  }
+
+  /** Every account works at the end: it has recovered as often as it has failed. */
+  async #checkAccounts(violated: (what: string) => void): Promise<void> {
+    for (const [team, { failed, recovered }] of await this.#accountEvents()) {
+      if (failed !== recovered)
+        violated(`${team}: its account failed ${failed} times and recovered ${recovered} times`);
+    }
+  }
+
+  /** By team, how many events say that its account failed, and that it recovered. */
+  async #accountEvents(): Promise<Map<string, { failed: number; recovered: number }>> {
+    const { rows } = await sql<{ team_id: string; failed: number; recovered: number }>`
+      select team_id, count(*) filter (where type = 'account.error')::int as failed,
+        count(*) filter (where type = 'account.recovered')::int as recovered
+      from webhook_events where team_id = any(${this.#teamIds}::text[]) group by team_id`.execute(this.#db);
+    return new Map(rows.map(({ team_id, ...counts }) => [team_id, counts]));
   }
 
   async #checkEndpoint(
@@ -207,7 +227,9 @@ export class Webhooks {
       .filter(({ kind }) => kind === "working")
       .flatMap(({ arrived }) => [...arrived.values()])
       .reduce((sum, times) => sum + times - 1, 0);
+    const accounts = [...(await this.#accountEvents()).values()];
     return {
+      "account failures": accounts.reduce((sum, { failed }) => sum + failed, 0),
       ...Object.fromEntries(rows.map(({ status, count }) => [`deliveries ${status}`, count])),
       "delivered again to working endpoints": repeated,
     };

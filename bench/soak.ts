@@ -1,15 +1,18 @@
 /**
  * `npm run soak -- --minutes 10 --seed 7` sends newsletters at random over HTTP, with webhooks that report them, while
- * processes are killed and the SMTP server misbehaves, and checks the ledger, credits, mail and webhooks. The
- * seed decides the actions, not their timing. Exit code 1 when a check failed.
+ * processes are killed, Postgres fails over to its standby and the SMTP server misbehaves, and checks the ledger,
+ * credits, accounts, mail and webhooks. The seed decides the actions, not their timing. Exit code 1 when a check failed.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
 import { sql } from "kysely";
 import { wholeNumber } from "../app/options.ts";
 import { kysely } from "../db/orm.ts";
+import { isAccountFailure } from "../domain/accounts.ts";
+import { STALLED_SECONDS } from "../domain/idempotency.ts";
 import { unsubscribeUrl } from "../domain/links.ts";
 import { confirmationToken } from "../domain/sends/token.ts";
+import { app } from "../test/support/command.ts";
 import { withStack } from "../test/support/own-stack.ts";
 import {
   anotherNewsletter,
@@ -20,29 +23,41 @@ import {
   preview,
   type Sender,
   setFaults,
+  setLogin,
 } from "../test/support/sending.ts";
 import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { currentPids, pick, type Random, random } from "./soak-chance.ts";
+import { PostgresPair } from "./soak-postgres.ts";
 import { Watch } from "./soak-watch.ts";
 import { Webhooks } from "./soak-webhooks.ts";
 
 /** Teams that send at the same time. */
 const ACTORS = 4;
-/** For how long a client repeats a request that gets no answer or one that asks to retry. */
-const PATIENCE_MS = 120_000;
+/**
+ * For how long a client repeats a request that gets no answer or one that asks to retry: until three attempts in a row have
+ * been presumed dead, because the API was killed, or Postgres was away when it would have given the key back.
+ */
+const PATIENCE_MS = 3 * 1_000 * STALLED_SECONDS + 30_000;
+/** How long an operator may leave an account to its checks. */
+const UNTIL_CHECKED_MS = 100_000;
+/** How long a send may take before it is left to the end of the soak, when no fault is left. */
+const INTERFERE_MS = 120_000;
 /**
  * How long it may take, once nothing is broken any more, until every send has ended: a send whose account or steps failed
  * seven times in a row waits for five minutes.
  */
 const END_WITHIN_MS = 480_000;
+/** An answer that takes longer is printed with its reasons. */
+const SLOW_ANSWER_MS = 1_000 * STALLED_SECONDS;
 const CHECK_EVERY_MS = 3_000;
 const TELL_EVERY_MS = 10_000;
 const UPDATE_DEADLINE_MS = 30_000;
 
 /** Small slices and short waits, so that much happens. */
 const SETTINGS = {
+  ACCOUNT_CHECK_SECONDS: "60",
   DEFERRAL_LADDER_SECONDS: "1,2,4",
   DISPATCH_SLICE_ROWS: "120",
   SMTP_TIMEOUT_MS: "5000",
@@ -66,6 +81,8 @@ const KILLED: readonly (readonly [string, NodeJS.Signals])[] = [
   // An immediate shutdown: connections are cut and nothing is checkpointed.
   ["postgres", "SIGQUIT"],
 ];
+/** Seconds between the failovers of Postgres, from the moment that a new standby is in sync. */
+const FAILOVERS_AFTER_S = [15, 45] as const;
 
 /** Faults of the SMTP server; `digit` ends the local part of those it strikes. */
 const FAULTS: readonly ((digit: number) => FaultRule)[] = [
@@ -81,6 +98,19 @@ const FAULTS: readonly ((digit: number) => FaultRule)[] = [
 /** Slow enough that there is time to interfere. */
 const SLOW: FaultRule = { stage: "data", delayMs: 40 };
 
+/** The SMTP server refuses the logins of accounts whose address fits `match`, and ends connections that they have. */
+const refuseLogins = (match: string, code: number, message: string): readonly FaultRule[] => [
+  { stage: "auth", match, code, message },
+  { stage: "mail", match, code: 421, message: "4.3.2 restarting", times: 20 },
+];
+/** Refusals of some accounts, by the end of their domain, or of all. */
+const REFUSED_LOGINS = [
+  refuseLogins("[0-7]\\.example$", 535, "5.7.8 no"),
+  refuseLogins("[89a-f]\\.example$", 535, "5.7.8 no"),
+  refuseLogins("", 535, "5.7.8 no"),
+  refuseLogins("[4-9]\\.example$", 454, "4.7.0 later"),
+];
+
 /** A send under way. */
 interface Underway {
   sender: Sender;
@@ -92,6 +122,7 @@ interface Underway {
 interface Soak {
   watch: Watch;
   webhooks: Webhooks;
+  postgres: PostgresPair;
   over: () => boolean;
   counts: Map<string, number>;
   update: (sendId: string, name: "pause" | "resume" | "cancel" | "retry") => Promise<string | undefined>;
@@ -103,21 +134,40 @@ const count = ({ counts }: Soak, what: string): void => void counts.set(what, (c
 
 /** Does it until it succeeds, as a patient client does; undefined when it never did. */
 async function patiently<T>(soak: Soak, what: string, work: () => Promise<T | undefined>): Promise<T | undefined> {
-  for (const deadline = Date.now() + PATIENCE_MS; Date.now() < deadline; await delay(250)) {
+  const startedAt = Date.now();
+  /** Why it did not succeed, each reason with the time from which on it was so. */
+  const reasons: string[] = [];
+  let last: string | undefined;
+  const seconds = () => Math.round((Date.now() - startedAt) / 1_000);
+  const told = () => ` after ${seconds()} s (${reasons.join("; ")})`;
+  for (; Date.now() < startedAt + PATIENCE_MS; await delay(250)) {
+    let reason = "not yet";
     try {
       const result = await work();
-      if (result !== undefined) return result;
-    } catch {
-      count(soak, "tried again");
+      if (result !== undefined) {
+        if (Date.now() > startedAt + SLOW_ANSWER_MS) console.log(`slow: ${what}${told()}`);
+        return result;
+      }
+    } catch (error) {
+      reason = error instanceof Error ? error.message : String(error);
+      if (!(error instanceof PassingAnswer)) count(soak, "tried again");
     }
+    if (reason !== last) reasons.push(`${seconds()} s: ${reason}`);
+    last = reason;
   }
-  soak.watch.violated(`${what}: no answer within ${PATIENCE_MS / 1_000} s`);
+  soak.watch.violated(`${what}: no answer${told()}`);
   return undefined;
 }
 
-/** Answers to try again after: no fault of the request. The first try may still be running when its answer was lost. */
-const isPassing = ({ status, body }: { status: number; body: { error?: { code?: string } } | null }): boolean =>
-  status >= 500 || status === 429 || body?.error?.code === "request_in_flight";
+/** An answer to try again after: no fault of the request. The first try may still be running when its answer was lost. */
+class PassingAnswer extends Error {}
+
+/** @throws {PassingAnswer} when the request is to be tried again */
+function final<T extends { status: number; body: { error?: { code?: string } } | null }>(answer: T): T {
+  const { status, body } = answer;
+  if (status < 500 && status !== 429 && body?.error?.code !== "request_in_flight") return answer;
+  throw new PassingAnswer(`${status} ${body?.error?.code}`);
+}
 
 /** One team after the other, each with a few newsletters to the same list. */
 async function act(soak: Soak, chance: Random): Promise<void> {
@@ -135,6 +185,7 @@ async function act(soak: Soak, chance: Random): Promise<void> {
       continue;
     }
     await soak.watch.addTeam(sender.team.id);
+    if (!chance.oneIn(4)) await patiently(soak, "a login", () => setLogin(sender, "a password").then(() => true));
     // Its endpoints would miss the events before them; Postgres may be away.
     if (!(await patiently(soak, "endpoints", () => soak.webhooks.addTeam(sender).then(() => true)))) continue;
     const ineligible = new Set<string>();
@@ -153,11 +204,13 @@ async function act(soak: Soak, chance: Random): Promise<void> {
 async function arm(soak: Soak, chance: Random, sender: Sender, ineligible: Set<string>): Promise<string | undefined> {
   for (;;) {
     const key = freshKey();
-    const previewed = await patiently(soak, "a preview", async () => {
-      const answer = await preview(sender, key);
-      return isPassing(answer) ? undefined : answer;
-    });
+    const previewed = await patiently(soak, "a preview", async () => final(await preview(sender, key)));
     if (!previewed) return undefined;
+    if (previewed.body?.error?.code === "sending_domain_unverified") {
+      await repairAccount(soak, sender.accountId, { waitsForCheck: chance.oneIn(3) });
+      if (soak.over()) return undefined;
+      continue;
+    }
     if (previewed.status !== 200) {
       if (previewed.body?.error?.code !== "campaign_not_ready") soak.watch.violated(`a preview: ${previewed.text}`);
       return undefined;
@@ -186,10 +239,7 @@ async function arm(soak: Soak, chance: Random, sender: Sender, ineligible: Set<s
     soak.watch.forbid(sendId, expected);
     const answers = await Promise.all(
       requests.map((own) =>
-        patiently(soak, "a confirm", async () => {
-          const answer = await confirm(sender, token, own);
-          return isPassing(answer) ? undefined : { ...answer, own };
-        }),
+        patiently(soak, "a confirm", async () => ({ ...final(await confirm(sender, token, own)), own })),
       ),
     );
     count(soak, "confirms");
@@ -226,8 +276,7 @@ async function useExpired(soak: Soak, sender: Sender, sendId: string): Promise<v
     if (!row) return undefined;
     const expiresAt = new Date(row.expires_at);
     const facts = { previewId: sendId, apiKeyId: sender.liveKey.record.id, planDigest: row.plan_digest, expiresAt };
-    const told = await confirm(sender, confirmationToken(sender.vault, facts));
-    return isPassing(told) ? undefined : told;
+    return final(await confirm(sender, confirmationToken(sender.vault, facts)));
   });
   count(soak, "expired previews");
   if (answer && answer.body?.error?.code !== "confirmation_stale") {
@@ -239,7 +288,7 @@ async function useExpired(soak: Soak, sender: Sender, sendId: string): Promise<v
 async function interfere(soak: Soak, chance: Random, underway: Underway): Promise<void> {
   const { sender, sendId } = underway;
   const db = kysely(sender.em);
-  for (const deadline = Date.now() + PATIENCE_MS; !soak.over(); await delay(chance.between(50, 600))) {
+  for (const deadline = Date.now() + INTERFERE_MS; !soak.over(); await delay(chance.between(50, 600))) {
     try {
       const send = await db
         .selectFrom("sends")
@@ -248,11 +297,13 @@ async function interfere(soak: Soak, chance: Random, underway: Underway): Promis
         .executeTakeFirstOrThrow();
       if (send.settled_at !== null) return;
       if (send.status === "PAUSED") {
+        // Resumed at once, the send itself tries the login.
+        if (isAccountFailure(send.pause_reason ?? "") && !chance.oneIn(3))
+          await repairAccount(soak, sender.accountId, { waitsForCheck: chance.oneIn(3) });
         count(soak, "resumes");
         await soak.update(sendId, "resume");
         continue;
       }
-      // A send this slow is finished at the end of the soak, when no fault is left.
       if (Date.now() > deadline) return;
       const roll = chance.between(1, 20);
       if (roll <= 4) await pause(soak, underway);
@@ -271,6 +322,21 @@ async function interfere(soak: Soak, chance: Random, underway: Underway): Promis
       count(soak, "tried again");
     }
   }
+}
+
+/** Acts as an operator until the account is ACTIVE, which a check of the account may make it first. */
+async function repairAccount(
+  soak: Soak,
+  accountId: string,
+  { waitsForCheck = false }: { waitsForCheck?: boolean } = {},
+): Promise<void> {
+  const resumesFrom = Date.now() + (waitsForCheck ? UNTIL_CHECKED_MS : 0);
+  await patiently(soak, `account ${accountId} ACTIVE`, async () => {
+    if (!(await soak.watch.failedAccounts()).includes(accountId)) return true;
+    if (Date.now() < resumesFrom && !soak.over()) return undefined;
+    if ((await app("account:resume", "--account", accountId)).code === 0) count(soak, "accounts resumed");
+    return undefined;
+  });
 }
 
 /** Pauses the send; while no mail is in flight, suppresses addresses that are still queued. */
@@ -332,7 +398,7 @@ async function kill(soak: Soak, chance: Random): Promise<void> {
   while (!soak.over()) {
     await delay(chance.between(2_000, 8_000));
     const [name, signal] = pick(chance, KILLED);
-    const pid = currentPids()[name];
+    const pid = name === "postgres" ? soak.postgres.primaryPid : currentPids()[name];
     if (soak.over() || pid === undefined || killed.has(pid)) continue;
     killed.add(pid);
     try {
@@ -344,14 +410,34 @@ async function kill(soak: Soak, chance: Random): Promise<void> {
   }
 }
 
+/** Has the standby of Postgres take over again and again. */
+async function failOver(soak: Soak, chance: Random): Promise<void> {
+  for (;;) {
+    const nextAt = Date.now() + 1_000 * chance.between(...FAILOVERS_AFTER_S);
+    while (Date.now() < nextAt && !soak.over()) await delay(500);
+    if (soak.over()) return;
+    await soak.postgres.failOver();
+    count(soak, "failovers of postgres");
+  }
+}
+
+/** Has the SMTP server misbehave, and at last behave. */
 async function disturbMail(soak: Soak, chance: Random): Promise<void> {
+  let refusal: readonly FaultRule[] = [];
+  let turns = 0;
   while (!soak.over()) {
+    if (turns-- === 0) {
+      refusal = refusal.length === 0 && chance.oneIn(2) ? pick(chance, REFUSED_LOGINS) : [];
+      turns = chance.between(0, 3);
+      if (refusal.length > 0) count(soak, "refusals of logins");
+    }
     const digit = chance.between(0, 9);
     const faults = Array.from({ length: chance.between(0, 2) }, () => pick(chance, FAULTS)(digit));
-    await setFaults(chance.oneIn(2) ? [...faults, SLOW] : faults);
+    await setFaults([...refusal, ...faults, ...(chance.oneIn(2) ? [SLOW] : [])]);
     count(soak, "SMTP faults");
     await delay(chance.between(1_000, 5_000));
   }
+  await setFaults([]);
 }
 
 /** Waits until no delivery is on its way any more. */
@@ -364,9 +450,14 @@ async function untilDelivered(soak: Soak): Promise<void> {
   }
 }
 
-/** Mends the world and waits for every send to end. */
+/** Once nothing fails any more: waits for every send to end, and repairs the accounts. */
 async function bringHome(soak: Soak): Promise<void> {
-  await setFaults([]);
+  await untilEnded(soak);
+  const failed = await patiently(soak, "the accounts", () => soak.watch.failedAccounts());
+  for (const id of failed ?? []) await repairAccount(soak, id);
+}
+
+async function untilEnded(soak: Soak): Promise<void> {
   for (const deadline = Date.now() + END_WITHIN_MS; ; await delay(500)) {
     const open = await soak.watch.openSends().catch(() => undefined);
     if (open?.length === 0) return;
@@ -381,7 +472,7 @@ async function bringHome(soak: Soak): Promise<void> {
   }
 }
 
-async function run(minutes: number, seed: number, receiverPort: number): Promise<boolean> {
+async function run(minutes: number, seed: number, receiverPort: number, postgres: PostgresPair): Promise<boolean> {
   const startedAt = Date.now();
   const temporal = await temporalClient();
   const watch = await Watch.open();
@@ -389,6 +480,7 @@ async function run(minutes: number, seed: number, receiverPort: number): Promise
   const soak: Soak = {
     watch,
     webhooks,
+    postgres,
     over: () => Date.now() > startedAt + minutes * 60_000,
     counts: new Map(),
     update: async (sendId, name) => {
@@ -430,7 +522,12 @@ async function run(minutes: number, seed: number, receiverPort: number): Promise
   })();
   try {
     const actors = Array.from({ length: ACTORS }, (_, i) => act(soak, random(seed, `actor ${i}`)));
-    await Promise.all([...actors, kill(soak, random(seed, "kills")), disturbMail(soak, random(seed, "mail"))]);
+    await Promise.all([
+      ...actors,
+      kill(soak, random(seed, "kills")),
+      failOver(soak, random(seed, "failovers")),
+      disturbMail(soak, random(seed, "mail")),
+    ]);
     await bringHome(soak);
     ended.abort();
     await checking;
@@ -461,6 +558,9 @@ const program = new Command("soak")
 const { minutes, seed } = program.opts<{ minutes: number; seed: number }>();
 console.log(`soak for ${minutes} min with seed ${seed}`);
 const receiver = await Webhooks.reservePort();
-const settings = { ...SETTINGS, WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${receiver}` };
-const held = await withStack({ settings, quiet: true }, () => run(minutes, seed, receiver));
+const postgres = await PostgresPair.start();
+const settings = { ...SETTINGS, ...postgres.settings, WEBHOOK_ALLOWED_HOSTS: `127.0.0.1:${receiver}` };
+const held = await withStack({ settings, quiet: true }, () => run(minutes, seed, receiver, postgres)).finally(() =>
+  postgres.stop(),
+);
 process.exit(held ? 0 : 1);

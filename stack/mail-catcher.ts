@@ -74,7 +74,9 @@ export async function startMailCatcher(options: {
     lenientAddressParsing: true,
     onConnect: (session, done) => answer("connect", session, [], done),
     onAuth: (auth, session, done) =>
-      answer("auth", session, [], (error) => (error ? done(error) : done(null, { user: auth.username ?? "anyone" }))),
+      answer("auth", session, [auth.username ?? ""], (error) =>
+        error ? done(error) : done(null, { user: auth.username ?? "anyone" }),
+      ),
     onMailFrom: ({ address }, session, done) => answer("mail", session, [address], done),
     onRcptTo: ({ address }, session, done) => answer("rcpt", session, [address], done),
     onData: (stream, session, done) => {

@@ -17,7 +17,10 @@ export const faultRules = z.array(
   z.strictObject({
     /** The stage of the session that is answered so. `data` is the final dot. */
     stage: z.enum(STAGES),
-    /** Pattern of a recipient's address, of the sender's at `mail`; without one it fits all. Stages before have no address. */
+    /**
+     * Pattern of a recipient's address, of the sender's at `mail`, of the user name at `auth`; without one it fits all.
+     * `connect` has none.
+     */
     match: z.string().refine(isPattern, "must be a regular expression").default(""),
     /** SMTP reply code; without one the command succeeds (after the delay). 421 ends the connection. */
     code: z.int().min(400).max(599).optional(),
@@ -52,11 +55,11 @@ export class Faults {
   }
 
   /** Takes the rule that applies here and now, if there is one. */
-  take(stage: FaultStage, addresses: string[] = []): FaultRule | undefined {
+  take(stage: FaultStage, names: string[] = []): FaultRule | undefined {
     if (this.#rules.length === 0) return undefined;
     const entry = this.#rules.find(
       ({ rule, pattern, left }) =>
-        left > 0 && rule.stage === stage && (rule.match === "" || addresses.some((address) => pattern.test(address))),
+        left > 0 && rule.stage === stage && (rule.match === "" || names.some((name) => pattern.test(name))),
     );
     if (entry) entry.left--;
     return entry?.rule;

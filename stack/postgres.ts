@@ -30,6 +30,8 @@ interface Binaries {
 
 /** A folder with a database in it, and how to serve it. */
 export interface EmbeddedPostgres {
+  /** Postgres's own folder. */
+  folder: string;
   /** With the application's role. */
   url: string;
   /** With the role that owns it. */
@@ -185,6 +187,7 @@ export async function embeddedPostgres(options: {
   const urlOf = (role: string, password: string) =>
     `postgres://${role}:${password}@127.0.0.1:${options.port}/${DATABASE}`;
   return {
+    folder,
     url: urlOf(APPLICATION, options.passwords.application),
     ownerUrl: urlOf(OWNER, options.passwords.owner),
     isNew,
@@ -203,7 +206,7 @@ export async function embeddedPostgres(options: {
         async () => {
           // pg_ctl waits like this: line 1 is the server's pid, line 8 its state.
           const lines = (await readFile(`${folder}/postmaster.pid`, "utf8")).split("\n");
-          return Number(lines[0]) === pid && lines[7]?.trim() === "ready";
+          return Number(lines[0]) === pid && ["ready", "standby"].includes(lines[7]?.trim() ?? "");
         },
         { timeoutMs: READY_TIMEOUT_MS, signal },
       ),

@@ -72,6 +72,8 @@ export class Stack {
   #lock: DataDirLock | undefined;
   /** How long its own processes, and workers that joined, may take to stop. */
   #graceMs = CLOSE_MARGIN_MS;
+  /** The last write of stack.json. */
+  #saved = Promise.resolve();
 
   constructor(options: StackOptions) {
     this.#options = options;
@@ -80,7 +82,7 @@ export class Stack {
       died: (name, how, ms) => options.say(`${name} stopped (${how}); it is started again in ${ms / 1_000} s`),
       restarted: (name, pid) => {
         options.say(`${name} is back`);
-        void this.#savePid(name, pid);
+        this.#savePid(name, pid);
       },
     });
   }
@@ -243,10 +245,13 @@ export class Stack {
     );
   }
 
-  async #savePid(name: string, pid: number): Promise<void> {
+  /** Writes are made one after the other, so that the last one has the pids of all. */
+  #savePid(name: string, pid: number): void {
     if (!this.#content || !(name in this.#content.pids)) return;
     this.#content.pids[name] = pid;
-    await writeJson(this.#file, this.#content);
+    this.#saved = this.#saved
+      .then(async () => this.#content && (await writeJson(this.#file, this.#content)))
+      .catch((error) => this.#options.say(`stack.json could not be written: ${error.message}`));
   }
 
   /** Stops everything in order; the data stays. */
@@ -268,7 +273,8 @@ export class Stack {
     this.#content = undefined;
     await removeFile();
     await endProcesses();
-    // A child that was restarted just before may have written its pid meanwhile.
+    // A child that was restarted just before may have its pid written meanwhile.
+    await this.#saved;
     await removeFile();
     await this.#lock?.release();
   }

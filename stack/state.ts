@@ -1,6 +1,6 @@
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
-import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { readFile, rename, writeFile } from "node:fs/promises";
 import { StackError } from "./processes.ts";
 
 /** A team to try things with, and its keys. */
@@ -39,10 +39,12 @@ export interface Secrets {
   demos: Record<string, Demo>;
 }
 
-/** Writes a file that only its owner reads, in one step: a reader finds the old content or the new. */
+/**
+ * Writes a file that only its owner reads, in one step: a reader finds the old content or the new, also while others write
+ * it.
+ */
 export async function writeJson(file: string, content: unknown): Promise<void> {
-  const draft = `${file}.${process.pid}.tmp`;
-  await rm(draft, { force: true });
+  const draft = `${file}.${randomUUID()}.tmp`;
   await writeFile(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600, flag: "wx" });
   await rename(draft, file);
 }

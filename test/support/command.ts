@@ -5,8 +5,8 @@ import { runCommand } from "../../app/program.ts";
 import { type Outcome, type Run, withSession } from "../../app/session.ts";
 import type { Json } from "./api.ts";
 
-/** The settings of a command over the tests' stack. */
-const STACK = { DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") };
+/** The settings of a command over the tests' stack, or over the one that a measurement has brought up. */
+const ofStack = () => ({ DATA_DIR: dirname(process.env["MAILKEEL_STACK"] ?? ".data/stack.json") });
 
 /** The exit code and the output of a command. */
 export interface CommandResult {
@@ -32,7 +32,7 @@ class Kept extends Writable {
  */
 export async function runApp(
   args: readonly string[],
-  { env = STACK, input = "" }: RunOptions = {},
+  { env = ofStack(), input = "" }: RunOptions = {},
 ): Promise<CommandResult> {
   const [stdout, stderr] = [new Kept(), new Kept()];
   const code = await runCommand(args, { env, stdin: Readable.from(Buffer.from(input)), stdout, stderr });
@@ -65,7 +65,7 @@ export async function app(...args: string[]): Promise<CommandResult & { json: Js
  * @throws its error
  */
 export async function inProcess(add: (program: Command, run: Run) => void, ...args: string[]): Promise<Outcome> {
-  const terminal = { env: STACK, stdin: Readable.from([]), stdout: new Kept(), stderr: new Kept() };
+  const terminal = { env: ofStack(), stdin: Readable.from([]), stdout: new Kept(), stderr: new Kept() };
   const program = new Command().exitOverride().configureOutput({ writeErr: () => {} });
   let outcome: Outcome | undefined;
   const noLogin = () => () => Promise.reject(new Error("no command here logs in"));

@@ -116,7 +116,7 @@ export function pausedFor(reason: string, { accountIds }: Pick<Sender, "accountI
   return reasons.join(", ");
 }
 
-/** Gives accounts of a sender a login; all of them unless some are named. */
+/** Gives accounts of a sender a login, with their address as its name; all of them unless some are named. */
 export async function setLogin(
   { em, vault, accountIds }: Pick<Sender, "em" | "vault" | "accountIds">,
   password: string,
@@ -124,7 +124,7 @@ export async function setLogin(
 ): Promise<void> {
   for (const id of ids) {
     const encrypted = vault.encrypt(password, passwordContext(id));
-    await sql`update email_accounts set username = 'news', encrypted_password = ${encrypted}
+    await sql`update email_accounts set username = email, encrypted_password = ${encrypted}
       where id = ${id}`.execute(kysely(em));
   }
 }

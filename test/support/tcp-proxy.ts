@@ -21,11 +21,14 @@ export interface TcpProxy extends Target {
   cut(): void;
   /** Lets new connections through again; those that were silenced stay silent. */
   heal(): void;
+  /** Takes new connections to another server; those that are open stay where they are. */
+  redirect(target: Target): void;
   close(): void;
 }
 
 /** @param held connections are taken, and get no answer until `release` */
-export async function startTcpProxy({ host, port }: Target, { held = false } = {}): Promise<TcpProxy> {
+export async function startTcpProxy(first: Target, { held = false } = {}): Promise<TcpProxy> {
+  let { host, port } = first;
   const open = new Map<Socket, Socket>();
   const gate = Promise.withResolvers<void>();
   if (!held) gate.resolve();
@@ -71,6 +74,9 @@ export async function startTcpProxy({ host, port }: Target, { held = false } = {
     heal: () => {
       isSilent = false;
       isCut = false;
+    },
+    redirect: (target) => {
+      ({ host, port } = target);
     },
     close: () => {
       server.close();
