@@ -25,8 +25,9 @@ interface Line {
 
 /**
  * Runs reads on few connections. While the connections of a line (e.g. a team) are busy, and until the process has handled
- * all that it has received, the line's statements gather, and are then sent to Postgres in one packet. That wakes Postgres's process once for all of them, and this process
- * once for their rows; and a team takes two connections, however many reads it begins at once.
+ * all that it has received, the line's statements gather, and are then sent to Postgres in one packet. That wakes Postgres's
+ * process once for all of them, and this process once for their rows; and a team takes two connections, however many reads
+ * it begins at once.
  */
 class SharedReads {
   readonly #pool: Promise<Pool>;
