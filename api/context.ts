@@ -4,7 +4,7 @@ import type { EntityManager, Tenant } from "../db/orm.ts";
 import type { Admitted, HeaderValues } from "../domain/access/authenticate.ts";
 import type { ApiVersion } from "../domain/api-version.ts";
 import type { Vault } from "../domain/crypto.ts";
-import type { IdempotencyHandle, RecordAnswer } from "../domain/idempotency.ts";
+import type { ClaimingAnswer, IdempotencyHandle, RecordAnswer } from "../domain/idempotency.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
 import type { Deps } from "./deps.ts";
 import type { Answering } from "./rest/turns.ts";
@@ -79,5 +79,5 @@ export interface RequestContext extends Services {
    * The answer under the request's Idempotency-Key, for a handler that runs in no transaction because it is atomic
    * (`RouteDefinition.isAtomic`): its statement writes the answer. Null where nothing is remembered, or the transaction does it.
    */
-  ownAnswer: RecordAnswer | null;
+  ownAnswer: RecordAnswer | ClaimingAnswer | null;
 }

@@ -7,9 +7,9 @@ import type { QuotaImpact } from "./rest/definition.ts";
  * run, else null, and null where the plan allows any number.
  * @param amount slots that the transaction has taken
  */
-export async function slotQuota({ em, tenant, dryRun }: RequestContext, amount: number): Promise<QuotaImpact | null> {
-  if (!dryRun) return null;
-  const { limit, used: usedWith } = await readSlotUse(em, tenant);
+export async function slotQuota(ctx: RequestContext, amount: number): Promise<QuotaImpact | null> {
+  if (!ctx.dryRun) return null;
+  const { limit, used: usedWith } = await readSlotUse(ctx.em, ctx.tenant);
   if (limit === null) return null;
   const used = usedWith - amount;
   return { kind: "contact_slots", amount, used, limit, remaining: Math.max(0, limit - used) };

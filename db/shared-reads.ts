@@ -1,3 +1,4 @@
+import { setImmediate as allRead } from "node:timers/promises";
 import { DatabaseError, type Pool, type PoolClient, type QueryConfig, type QueryResult } from "pg";
 import type { EntityManager } from "./orm.ts";
 import type { CompiledStatement, NamedValues } from "./prepared.ts";
@@ -23,9 +24,10 @@ interface Line {
 }
 
 /**
- * Runs reads on few connections. While the connections of a line (e.g. a team) are busy, its further statements gather,
- * and are then sent to Postgres in one packet. That wakes Postgres's process once for all of them, and this process
- * once for their rows; and a team takes two connections, however many reads it begins at once.
+ * Runs reads on few connections. While the connections of a line (e.g. a team) are busy, and until the process has handled
+ * all that it has received, the line's statements gather, and are then sent to Postgres in one packet. That wakes Postgres's
+ * process once for all of them, and this process once for their rows; and a team takes two connections, however many reads
+ * it begins at once.
  */
 class SharedReads {
   readonly #pool: Promise<Pool>;
@@ -47,8 +49,12 @@ class SharedReads {
   /** Runs the waiting statements of a line on one connection at a time, until none is left. */
   async #read(lineId: string, line: Line): Promise<void> {
     line.connections++;
+    await allRead();
     // Each group queues for a connection anew, so that lines take turns.
-    while (line.waiting.length > 0) await this.#readGroup(line);
+    while (line.waiting.length > 0) {
+      await this.#readGroup(line);
+      await allRead();
+    }
     if (--line.connections === 0) this.#lines.delete(lineId);
   }
 

@@ -73,16 +73,19 @@ type ClaimedKey = Pick<Tenant, keyof Tenant> & Pick<KeyedRequest, "keyHash" | "f
 const committing = (durable: boolean) =>
   sql<boolean>`case when ${durable}::boolean then true else set_config('synchronous_commit', 'off', true) = 'off' end`;
 
+/** SQL: locks a key until the transaction ends; false, at once, while another transaction claims it. */
+const lockingKey = (keyHash: string) => sql<boolean>`pg_try_advisory_xact_lock(hashtextextended(${keyHash}::text, 0))`;
+
 /**
- * The insert is tried only where no record is visible, because an insert that meets one waits while it is being
- * written.
+ * The insert is tried only where no record is visible and no other transaction is writing one, because it would wait for
+ * that.
  */
 const insertClaim = defineStatement(
   (em, { keyHash, fingerprint, durable, ...tenant }: ClaimedKey) => sql<{ attempt: number }>`
     insert into idempotency_records
       (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at)
     select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}
-    where not exists (${recordOf(em, { tenant, keyHash }).select("attempt")}) and ${committing(durable)}
+    where not exists (${recordOf(em, { tenant, keyHash }).select("attempt")}) and ${lockingKey(keyHash)} and ${committing(durable)}
     on conflict do nothing
     returning attempt`,
 );
@@ -112,8 +115,8 @@ export async function claimKey(
   const record = await recordOf(em, request)
     .select(["fingerprint", "request_id", "status", "payload", "payload_kind", free.as("free")])
     .executeTakeFirst();
-  // It expired and was deleted since the statement above.
-  if (!record) return claimKey(em, request, { durable });
+  // Another request claims it now, or it expired and was deleted since the statement above.
+  if (!record) throw inFlight();
   if (!record.free) {
     if (record.fingerprint !== fingerprint) throw new ApiError("idempotency_key_reused");
     const answer = answerIn(record);
@@ -242,6 +245,54 @@ export const answerWritten = ({ status, before, after, ...handle }: RecordAnswer
   answered as (update idempotency_records set status = ${status}, payload = ${before}::text || made.object || ${after}::text,
     payload_kind = 'payload', request_id = ${handle.requestId} from made
     where ${ofTenant(handle)} and key_hash = ${handle.keyHash})`;
+
+/** The same of a request whose key is not claimed yet: the statement that makes the record claims it too. */
+export type ClaimingAnswer = RecordAnswer & Pick<KeyedRequest, "fingerprint">;
+
+/**
+ * The first CTE, `claimed`, of a statement that makes a record and claims the key of its answer. It has a row where no request
+ * had the key when the statement began.
+ */
+export const claimFree = (answer: ClaimingAnswer): RawBuilder<unknown> => sql`
+  claimed as materialized (select where not exists (
+    select from idempotency_records where ${ofTenant(answer)} and key_hash = ${answer.keyHash}
+  ) and ${lockingKey(answer.keyHash)})`;
+
+/**
+ * The last CTE of such a statement. The statement fails where a request has taken the key since it began: see
+ * `isNotClaimed`.
+ */
+export const answerClaimed = ({
+  status,
+  before,
+  after,
+  fingerprint,
+  ...handle
+}: ClaimingAnswer): RawBuilder<unknown> => sql`
+  answered as (insert into idempotency_records (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at,
+      status, payload, payload_kind, request_id)
+    select ${handle.teamId}, ${handle.environment}, ${handle.keyHash}, ${fingerprint}, ${handle.attempt}::int, now(), ${IN_A_DAY},
+      ${status}::int, ${before}::text || made.object || ${after}::text, 'payload', ${handle.requestId} from made)`;
+
+/** A statement that claims a key with its effect had none: the key is not free, or the effect is refused. */
+export class NotClaimedError extends Error {
+  constructor() {
+    super("the Idempotency-Key is not free, or the effect is refused");
+  }
+}
+
+/** Whether a statement that claims a key with its effect had none because the key was not free, or the effect is refused. */
+export const isNotClaimed = (error: unknown): boolean =>
+  error instanceof NotClaimedError ||
+  (error instanceof Error && "constraint" in error && error.constraint === "idempotency_records_pkey");
+
+/** The claim that such a statement makes. */
+export const firstClaim = ({ tenant, keyHash, requestId }: KeyedRequest): IdempotencyHandle => ({
+  ...tenant,
+  keyHash,
+  attempt: 1,
+  requestId,
+});
 
 /** The stored form of a refusal. */
 export interface RefusalFacts {

@@ -3,7 +3,7 @@ import stringify from "safe-stable-stringify";
 import { type EntityManager, forTenant } from "../../db/orm.ts";
 import type { Admitted } from "../../domain/access/authenticate.ts";
 import type { ApiVersion } from "../../domain/api-version.ts";
-import type { IdempotencyHandle } from "../../domain/idempotency.ts";
+import { firstClaim, type IdempotencyHandle, type KeyedRequest } from "../../domain/idempotency.ts";
 import type { Call, RequestContext } from "../context.ts";
 import type { RouteDefinition } from "./definition.ts";
 import { ownAnswer } from "./idempotency.ts";
@@ -25,6 +25,8 @@ export class HandlerContext implements RequestContext {
   readonly #call: Call;
   readonly #definition: RouteDefinition;
   readonly #isInside: boolean;
+  /** Of a request whose key is claimed with its effect. */
+  readonly #fingerprint: string | undefined;
   #em: EntityManager | undefined;
   #log: Logger | undefined;
 
@@ -32,7 +34,11 @@ export class HandlerContext implements RequestContext {
     call: Call,
     definition: RouteDefinition,
     { access, version, dryRun }: Admission,
-    { idempotency = null, inside }: { idempotency?: IdempotencyHandle | null; inside?: EntityManager } = {},
+    {
+      idempotency = null,
+      fingerprint,
+      inside,
+    }: { idempotency?: IdempotencyHandle | null; fingerprint?: string; inside?: EntityManager } = {},
   ) {
     this.#call = call;
     this.#definition = definition;
@@ -41,6 +47,7 @@ export class HandlerContext implements RequestContext {
     this.version = version;
     this.dryRun = dryRun;
     this.idempotency = idempotency;
+    this.#fingerprint = fingerprint;
     this.#isInside = inside !== undefined;
     this.#em = inside;
   }
@@ -63,7 +70,9 @@ export class HandlerContext implements RequestContext {
   }
 
   get ownAnswer() {
-    return this.idempotency && !this.#isInside ? ownAnswer(this.#definition, this.idempotency) : null;
+    if (!this.idempotency || this.#isInside) return null;
+    const answer = ownAnswer(this.#definition, this.idempotency);
+    return this.#fingerprint === undefined ? answer : { ...answer, fingerprint: this.#fingerprint };
   }
 
   get log() {
@@ -96,6 +105,12 @@ export class HandlerContext implements RequestContext {
   /** The same call under a claim of its Idempotency-Key. */
   claimedBy(idempotency: IdempotencyHandle): HandlerContext {
     return new HandlerContext(this.#call, this.#definition, this, { idempotency });
+  }
+
+  /** The same call, which claims its Idempotency-Key with its effect. */
+  claiming(request: KeyedRequest): HandlerContext {
+    const { fingerprint } = request;
+    return new HandlerContext(this.#call, this.#definition, this, { idempotency: firstClaim(request), fingerprint });
   }
 
   /** The same call inside a transaction. */

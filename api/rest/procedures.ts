@@ -5,7 +5,7 @@ import { type Access, requireScope } from "../../domain/access/access.ts";
 import { type Admitted, authenticate, type CallerSummary } from "../../domain/access/authenticate.ts";
 import type { ApiVersion } from "../../domain/api-version.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { claimKey, inFlight, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
+import { claimKey, inFlight, isNotClaimed, keepClaim, writeAnswer } from "../../domain/idempotency.ts";
 import type { Call, RequestContext } from "../context.ts";
 import { type Success, successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
@@ -59,10 +59,9 @@ async function serve(call: Call, route: Route): Promise<Success> {
   const input = parse(raw);
 
   const ctx = new HandlerContext(call, definition, { access, version, dryRun });
-  const run = RUN[definition.kind];
   // A dry run has no effect that a second request could repeat.
-  if (idempotencyKey === null || dryRun) return run(route, ctx, input);
-  return onceUnder(idempotencyKey, route, ctx, raw, (claimed) => run(route, claimed, input));
+  if (idempotencyKey === null || dryRun) return RUN[definition.kind](route, ctx, input);
+  return onceUnder(idempotencyKey, route, ctx, { raw, input });
 }
 
 /** The headers on every answer to a caller that is known. The X- spellings serve clients that were made for others. */
@@ -201,20 +200,34 @@ const workflow: Run = async (route, ctx, input) => {
 
 const RUN: Record<RouteKind, Run> = { read: handle, write, workflow };
 
-/** Runs a write once under an Idempotency-Key: claims the key, or replays the answer that is remembered under it. */
+/**
+ * Runs a write once under an Idempotency-Key: claims the key, or replays the answer that is remembered under it. An atomic
+ * write claims the key with its effect; where it cannot, it follows the steps of all others.
+ */
 async function onceUnder(
   idempotencyKey: string,
-  { definition }: Route,
+  route: Route,
   ctx: HandlerContext,
-  raw: RawInput,
-  run: (claimed: HandlerContext) => Promise<Success>,
+  { raw, input }: { raw: RawInput; input: unknown },
 ): Promise<Success> {
+  const { definition } = route;
   const { database } = ctx;
   const request = keyedRequest(ctx, idempotencyKey, definition, raw);
+  const run = (claimed: HandlerContext) => RUN[definition.kind](route, claimed, input);
+  let failure: { thrown: unknown } | undefined;
+  if (definition.isAtomic?.(input)) {
+    try {
+      return await run(ctx.claiming(request));
+    } catch (thrown) {
+      // A refusal is remembered under a claim. A failure keeps the key for the same request, and is not repeated here.
+      if (!isNotClaimed(thrown) && !(thrown instanceof ApiError)) failure = { thrown };
+    }
+  }
   const claim = await claimKey(database, request, { durable: definition.kind === "workflow" });
   if (claim.outcome === "replay") throw new Replayed(await recallAnswer(ctx, definition, request, claim.answer));
   const stopRenewing = keepClaim(database, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
   try {
+    if (failure) throw failure.thrown;
     return await run(ctx.claimedBy(claim.handle));
   } catch (thrown) {
     return await failUnder(ctx, definition, request, claim.handle, thrown);

@@ -1,3 +1,5 @@
+import { setImmediate as allRead } from "node:timers/promises";
+
 /** A batch waits no longer for the one before it: that one's connection may be dead without a sign. */
 const MAX_WAIT_MS = 1_000;
 
@@ -17,7 +19,8 @@ export interface Shared<Result> {
 
 /**
  * Does one piece of work for all calls of one name that wait for it: while it runs, further calls gather for the next
- * run. The work of a call always begins after the call.
+ * run. A run begins when the process has handled all that it has received, so that requests which arrived together share
+ * it. The work of a call always begins after the call.
  */
 export class Batches<Result> {
   /** The batches that have not begun, by name. */
@@ -47,6 +50,7 @@ export class Batches<Result> {
 
   async #runAfter(before: Promise<void> | undefined, name: string, work: () => Promise<Result>): Promise<Result> {
     await before;
+    await allRead();
     this.#gathering.delete(name);
     const result = work();
     const running = endOf(result);

@@ -6,7 +6,7 @@ import { storedAddress } from "../address.ts";
 import type { Vault } from "../crypto.ts";
 import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
-import type { RecordAnswer } from "../idempotency.ts";
+import type { ClaimingAnswer, RecordAnswer } from "../idempotency.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -50,13 +50,14 @@ const insertContact = defineCreation({
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
  *   `person_erased`; `quota_exceeded` when the plan allows no further address
+ * @throws {Error} see `isNotClaimed` in domain/idempotency.ts, for an answer whose key is claimed with the record
  */
 export async function createContact(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName, fields }: ContactFields,
-  answer: RecordAnswer | null = null,
+  answer: RecordAnswer | ClaimingAnswer | null = null,
 ): Promise<Created<EventObject<"contact">>> {
   const stored = JSON.stringify(changedFields({}, fields));
   const address = storedAddress(email);

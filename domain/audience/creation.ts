@@ -4,7 +4,15 @@ import type { EntityManager, Tenant } from "../../db/orm.ts";
 import { defineStatement, type NamedValues } from "../../db/prepared.ts";
 import { isConflict, transaction } from "../../db/transaction.ts";
 import type { StoredAddress } from "../address.ts";
-import { answerWritten, claimHeld, type RecordAnswer } from "../idempotency.ts";
+import {
+  answerClaimed,
+  answerWritten,
+  type ClaimingAnswer,
+  claimFree,
+  claimHeld,
+  NotClaimedError,
+  type RecordAnswer,
+} from "../idempotency.ts";
 import { emitCreated } from "../webhooks/emit.ts";
 import { notifyRelay, notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
 import type { EventObjects } from "../webhooks/objects.ts";
@@ -36,6 +44,11 @@ interface CreatedRow extends CountedSlots {
   record: string;
   emitted: boolean;
 }
+
+/** The answer that is remembered with a record; null for none. */
+type Remembered = RecordAnswer | ClaimingAnswer | null;
+
+const isClaiming = (answer: RecordAnswer | ClaimingAnswer): answer is ClaimingAnswer => "fingerprint" in answer;
 
 /** The parts of the statement that makes the records of one kind. */
 interface Creation<Values extends NamedValues, Name extends CreatedEvent> {
@@ -70,13 +83,21 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
       (_em, given: Values & Tenant) => sql<CreatedRow>`
       with ${making(given, sql<boolean>`true`, orFail)} select ${result}`,
     );
-    const answering = defineStatement(
-      (_em, given: Values & Tenant & RecordAnswer) => sql<CreatedRow>`
-      with ${claimHeld(given)}, ${making(given, sql<boolean>`exists (select from claimed)`, orFail)}, ${answerWritten(given)}
-      select ${result}`,
-    );
-    return (em: EntityManager, values: Values & Tenant, answer: RecordAnswer | null) =>
-      answer ? answering(em, { ...values, ...answer }) : plain(em, values);
+    const answeringBy = <Answer extends RecordAnswer>(
+      claim: (answer: Answer) => RawBuilder<unknown>,
+      answerOf: (answer: Answer) => RawBuilder<unknown>,
+    ) =>
+      defineStatement(
+        (_em, given: Values & Tenant & Answer) => sql<CreatedRow>`
+        with ${claim(given)}, ${making(given, sql<boolean>`exists (select from claimed)`, orFail)}, ${answerOf(given)}
+        select ${result}`,
+      );
+    const answering = answeringBy(claimHeld, answerWritten);
+    const claiming = answeringBy(claimFree, answerClaimed);
+    return (em: EntityManager, values: Values & Tenant, answer: Remembered) => {
+      if (!answer) return plain(em, values);
+      return isClaiming(answer) ? claiming(em, { ...values, ...answer }) : answering(em, { ...values, ...answer });
+    };
   };
   const insideStatement = statementOf(false);
   const aloneStatement = statementOf(true);
@@ -86,7 +107,7 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
     em: EntityManager,
     tenant: Tenant,
     values: Values,
-    answer: RecordAnswer | null,
+    answer: Remembered,
   ): Promise<CreatedRow | undefined> {
     const [made] = (await insideStatement(em, { ...values, ...tenant }, answer)).rows;
     if (!made) return undefined;
@@ -103,7 +124,7 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
     em: EntityManager,
     tenant: Tenant,
     values: Values,
-    answer: RecordAnswer | null,
+    answer: Remembered,
   ): Promise<CreatedRow | undefined> {
     try {
       const [made] = (await aloneStatement(em, { ...values, ...tenant }, answer)).rows;
@@ -121,14 +142,16 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
    * @returns undefined when another record of the kind has the address, or the address was erased, or the attempt no longer
    *   holds its Idempotency-Key
    * @throws {ApiError} `quota_exceeded` when the plan allows no further address
+   * @throws {Error} see `isNotClaimed`, for an answer whose key is claimed with the record
    */
   return async (
     em: EntityManager,
     tenant: Tenant,
     values: Values,
-    answer: RecordAnswer | null,
+    answer: Remembered,
   ): Promise<Created<EventObjects[Name]> | undefined> => {
     const made = await (em.isInTransaction() ? createInside : createAlone)(em, tenant, values, answer);
+    if (!made && answer && isClaiming(answer)) throw new NotClaimedError();
     return made && { id: values.id, record: new JsonText(made.record), slots: made.slots };
   };
 }

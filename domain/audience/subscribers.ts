@@ -6,7 +6,7 @@ import { storedAddress } from "../address.ts";
 import type { Vault } from "../crypto.ts";
 import { erasedHash, isErased, refuseErased } from "../erasure/erased-addresses.ts";
 import { notFound } from "../errors.ts";
-import type { RecordAnswer } from "../idempotency.ts";
+import type { ClaimingAnswer, RecordAnswer } from "../idempotency.ts";
 import { newId } from "../ids.ts";
 import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
@@ -34,13 +34,14 @@ const insertSubscriber = defineCreation({
  * @returns also the contact slots that it takes
  * @throws {ApiError} `resource_already_exists`; of several calls at once with one address, all but one get it;
  *   `person_erased`; `quota_exceeded` when the plan allows no further address
+ * @throws {Error} see `isNotClaimed` in domain/idempotency.ts, for an answer whose key is claimed with the record
  */
 export async function createSubscriber(
   em: EntityManager,
   vault: Vault,
   tenant: Tenant,
   { email, firstName, lastName }: PersonFields,
-  answer: RecordAnswer | null = null,
+  answer: RecordAnswer | ClaimingAnswer | null = null,
 ): Promise<Created<EventObject<"subscriber">>> {
   const address = storedAddress(email);
   const addressHash = erasedHash(vault, tenant, address.email);

@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
+import { IsolationLevel } from "@mikro-orm/postgresql";
 import { appRouter } from "../../api/router.ts";
 import { Subscriber } from "../../db/entities/audience.ts";
 import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
 import { createSubscriber } from "../../domain/audience/subscribers.ts";
-import { claimKey, type KeyedRequest, readAnswer } from "../../domain/idempotency.ts";
+import { claimKey, firstClaim, isNotClaimed, type KeyedRequest, readAnswer } from "../../domain/idempotency.ts";
 import { type ApiAnswer, api, codeOf } from "../support/api.ts";
 import { serveRoutes, type TestApp } from "../support/app.ts";
 import { countStatements } from "../support/count-statements.ts";
+import { eventually } from "../support/eventually.ts";
 import { makeTeam, setLimits, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
 import { tenantOf } from "../support/webhooks.ts";
 
@@ -29,7 +31,29 @@ describe("A create under an Idempotency-Key", () => {
     assert.equal(again.headers.get("location"), first.headers.get("location"));
   };
 
-  it("takes three round trips: the key's look-up, its claim, and the record with its answer", async () => {
+  /** Runs `work` while a transaction holds an address: a statement that makes a record with it waits. */
+  async function whileAddressIsHeld(
+    email: string,
+    work: (waiting: () => Promise<unknown>, cancel: () => Promise<unknown>) => Promise<void>,
+  ): Promise<void> {
+    const holder = team.em.fork();
+    await holder.begin();
+    try {
+      const fields = { email, firstName: null, lastName: null };
+      await createSubscriber(holder, app.deps.vault, tenantOf(team), fields);
+      const [row] = await holder.execute<{ pid: number }[]>("select pg_backend_pid() as pid");
+      const blocked = "from pg_stat_activity where ? = any(pg_blocking_pids(pid))";
+      const waiting = () =>
+        eventually(async () => (await team.em.fork().execute(`select ${blocked}`, [row?.pid])).length === 1, {
+          what: "the statement to wait",
+        });
+      await work(waiting, () => team.em.fork().execute(`select pg_cancel_backend(pid) ${blocked}`, [row?.pid]));
+    } finally {
+      await holder.rollback();
+    }
+  }
+
+  it("takes two round trips: the key's look-up, and the record with the claim and its answer", async () => {
     for (const path of ["/subscribers", "/contacts"]) {
       await post(path, uniqueEmail(), unique("warm"));
       const [email, idempotencyKey] = [uniqueEmail(), unique("k")];
@@ -37,7 +61,7 @@ describe("A create under an Idempotency-Key", () => {
       const create = async () => {
         first = await post(path, email, idempotencyKey);
       };
-      assert.equal(await countStatements(app, create), 3);
+      assert.equal(await countStatements(app, create), 2);
       assert.equal(first?.status, 201, first?.text);
       assertReplay(first ?? assert.fail(), await post(path, email, idempotencyKey));
       const taken = await post(path, email, unique("k2"));
@@ -56,6 +80,51 @@ describe("A create under an Idempotency-Key", () => {
     );
     for (const [n, email] of emails.entries())
       assertReplay(answers[n] ?? assert.fail(), await post("/subscribers", email, email));
+  });
+
+  it("answers request_in_flight at once while a copy makes the record, and its answer afterwards", async () => {
+    const [email, idempotencyKey] = [uniqueEmail(), unique("k")];
+    let first: Promise<ApiAnswer> | undefined;
+    await whileAddressIsHeld(email, async (waiting) => {
+      first = post("/subscribers", email, idempotencyKey);
+      await waiting();
+      assert.equal(codeOf(await post("/subscribers", email, idempotencyKey)), "request_in_flight");
+      assert.equal(codeOf(await post("/subscribers", uniqueEmail(), idempotencyKey)), "request_in_flight");
+    });
+    const answer = (await first) ?? assert.fail();
+    assert.equal(answer.status, 201, answer.text);
+    assertReplay(answer, await post("/subscribers", email, idempotencyKey));
+    assert.equal(codeOf(await post("/subscribers", uniqueEmail(), idempotencyKey)), "idempotency_key_reused");
+  });
+
+  it("keeps the key for the same request after a statement that was cancelled", async () => {
+    const [email, idempotencyKey] = [uniqueEmail(), unique("k")];
+    await whileAddressIsHeld(email, async (waiting, cancel) => {
+      const first = post("/subscribers", email, idempotencyKey);
+      await waiting();
+      await cancel();
+      assert.equal(codeOf(await first), "service_unavailable");
+    });
+    assert.equal(codeOf(await post("/subscribers", uniqueEmail(), idempotencyKey)), "idempotency_key_reused");
+    const again = await post("/subscribers", email, idempotencyKey);
+    assert.equal(again.status, 201, again.text);
+    assertReplay(again, await post("/subscribers", email, idempotencyKey));
+  });
+
+  it("makes no record when another request has claimed the key since the statement began", async () => {
+    const tenant = tenantOf(team);
+    const request: KeyedRequest = { tenant, keyHash: unique("hash"), fingerprint: "print", requestId: "req" };
+    const email = uniqueEmail();
+    const begun = team.em.fork();
+    await begun.begin({ isolationLevel: IsolationLevel.REPEATABLE_READ });
+    await begun.execute("select 1 from teams limit 1");
+    // The transaction does not see the record of this claim, and the claim no longer locks the key.
+    assert.equal((await claimKey(team.em, request)).outcome, "claimed");
+    const answer = { ...firstClaim(request), fingerprint: "print", status: 201, before: '{"data":', after: "}" };
+    const fields = { email, firstName: null, lastName: null };
+    await assert.rejects(createSubscriber(begun, app.deps.vault, tenant, fields, answer), isNotClaimed);
+    await begun.rollback();
+    assert.equal(await team.em.fork().count(Subscriber, { email }), 0);
   });
 
   it("leaves no trace of an attempt that no longer holds the key", async () => {

@@ -41,6 +41,16 @@ describe("Shared reads", () => {
     assert.ok(new Set(rows.map(({ pid }) => pid)).size <= 2);
   });
 
+  it("are sent together when they begin before the process has handled all that it has received", async () => {
+    await read("a", 0);
+    const pids = [];
+    for (let n = 0; n < 8; n++) {
+      pids.push(read("a", n).then(([row]) => row?.pid));
+      await new Promise<void>((resolve) => process.nextTick(resolve));
+    }
+    assert.equal(new Set(await Promise.all(pids)).size, 1);
+  });
+
   it("let those beside one that fails succeed", async () => {
     const reads = Array.from({ length: 20 }, (_, i) =>
       run("a", i % 5, (value) => sql<{ share: number }>`select 10 / ${value}::int as share`),
