@@ -22,7 +22,7 @@ const REQUESTS = 16;
  */
 const REQUESTS_WHILE_SLOW = 50;
 /** An endpoint answers late when its requests take longer than this, in ms. */
-const SLOW_MS = 250;
+const SLOW_MS = 500;
 /** Answers whose outcomes may be kept before they are written. A crash repeats their requests and those in flight. */
 const MOST_UNSETTLED = 16;
 /** How long fewer outcomes are kept at most. */
@@ -120,7 +120,7 @@ export class AttemptSlice {
     };
     openLanes(REQUESTS);
     const widening = setInterval(() => {
-      if (this.#isSlow(lanes.length)) openLanes(Math.min(lanes.length + REQUESTS, REQUESTS_WHILE_SLOW));
+      if (this.#isSlow(lanes.length)) openLanes(REQUESTS_WHILE_SLOW);
       this.#answered = 0;
     }, SLOW_MS);
     const settling = setInterval(() => void this.#settleSoon(), SETTLE_EVERY_MS);
