@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Pool } from "undici";
 import { quantile } from "./report.ts";
 
-/** The requests of a run; `{n}` in the body and the Idempotency-Key is replaced by a number of its own. */
+/** The requests of a run; `{n}` in the body and the Idempotency-Key is replaced by a text that ends with the request's number, from 0. */
 export interface ApiLoad {
   /** Scheme, host and port. */
   origin: string;
@@ -18,6 +18,8 @@ export interface ApiLoad {
   /** Connections, each with one request at a time. */
   clients: number;
   seconds: number;
+  /** Ends after so many requests instead. */
+  requests?: number;
   /** Begins so many requests a second at a steady pace instead of each after the one before. */
   perSecond?: number;
 }
@@ -32,6 +34,8 @@ export interface LoadResult {
   answered: number;
   /** Answers by status, without the expected 200, 201 and 302. */
   unexpected: Record<string, number>;
+  /** Of a run that is limited by `requests`: when each was answered, in ms since the epoch, by its number. */
+  answeredAt: number[];
 }
 
 /** A process that makes load. */
@@ -55,15 +59,15 @@ export function startApiLoad(): LoadProcess {
 
 /** How long a steady pace waits for the answers that it still lacks. */
 const LATE_MS = 5_000;
-let numbered = 0;
-
 const EXPECTED = new Set([200, 201, 302]);
 
 async function run(load: ApiLoad): Promise<LoadResult> {
-  const { origin, method, path, paths = [path], headers, body, clients, seconds, perSecond } = load;
+  const { origin, method, path, paths = [path], headers, body, clients, seconds, requests, perSecond } = load;
   const pool = new Pool(origin, { connections: clients, pipelining: 1 });
   const latencies: number[] = [];
   const unexpected: Record<string, number> = {};
+  const answeredAt: number[] = [];
+  let numbered = 0;
   const stem = `${process.pid}-${Date.now().toString(36)}`;
   const one = async (begunAt: number) => {
     const turn = numbered++;
@@ -77,13 +81,15 @@ async function run(load: ApiLoad): Promise<LoadResult> {
     });
     await answer.body.dump({ limit: 64 * 1024 * 1024 });
     latencies.push(performance.now() - begunAt);
+    if (requests !== undefined) answeredAt[turn] = performance.timeOrigin + performance.now();
     if (!EXPECTED.has(answer.statusCode)) unexpected[answer.statusCode] = (unexpected[answer.statusCode] ?? 0) + 1;
   };
   const startedAt = performance.now();
   const endsAt = startedAt + seconds * 1_000;
   if (perSecond === undefined) {
+    const isDue = () => (requests === undefined ? performance.now() < endsAt : numbered < requests);
     const lane = async () => {
-      while (performance.now() < endsAt) await one(performance.now());
+      while (isDue()) await one(performance.now());
     };
     await Promise.all(Array.from({ length: clients }, lane));
   } else {
@@ -98,6 +104,7 @@ async function run(load: ApiLoad): Promise<LoadResult> {
     p50: quantile(latencies, 0.5),
     p99: quantile(latencies, 0.99),
     unexpected,
+    answeredAt,
   };
 }
 

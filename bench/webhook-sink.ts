@@ -27,7 +27,7 @@ export interface WebhookSink {
 }
 
 /** An event carries its number in a field of its own, or in the address of a subscriber. */
-const NUMBER = /"n":(\d+)|-n(\d+)@/;
+const NUMBER = /"n":(\d+)|-(\d+)@/;
 
 type Reply = { port: number } | { count: number } | { arrivals: Record<string, Arrivals> } | { cleared: true };
 

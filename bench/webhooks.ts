@@ -2,14 +2,16 @@ import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "kysely";
 import { pickPort } from "../config/ports.ts";
 import { kysely } from "../db/orm.ts";
-import { api } from "../test/support/api.ts";
 import { eventually } from "../test/support/eventually.ts";
 import { makeTeam, type TestTeam, unique } from "../test/support/factories.ts";
 import { type StackChoice, withStack } from "../test/support/own-stack.ts";
 import { kill, pidOf } from "../test/support/processes.ts";
+import { stack } from "../test/support/stack.ts";
 import { emitSome, makeEndpoint } from "../test/support/webhooks.ts";
+import { type LoadProcess, startApiLoad } from "./api-load.ts";
+import { startBareExpress } from "./bare-express.ts";
 import { type Usage, usage } from "./processes.ts";
-import { type BenchReport, quantile, type Row, round } from "./report.ts";
+import { type BenchReport, median, quantile, type Row, round } from "./report.ts";
 import { startWebhookSink, type WebhookSink } from "./webhook-sink.ts";
 
 export interface WebhooksOptions extends StackChoice {
@@ -35,6 +37,7 @@ const PROCESSES = ["api", "webhooks", "postgres", "temporal"] as const;
 
 interface Run {
   sink: WebhookSink;
+  loader: LoadProcess;
   team: TestTeam;
   /** Paths of the endpoints. */
   paths: string[];
@@ -50,35 +53,70 @@ interface Scenario {
   feed(run: Run, events: number): Promise<number[]>;
   /** Kills the worker when half has arrived. */
   kill?: boolean;
+  bars?: readonly Bar[];
+}
+
+/** A figure of a run to be compared with a bar. */
+type BarFigure = "per second" | "p50 ms" | "CPU s per 1,000" | "of an insert";
+
+/** The least or the most that a figure should be, as the median of its runs. */
+interface Bar {
+  figure: BarFigure;
+  least?: number;
+  most?: number;
 }
 
 const now = () => performance.timeOrigin + performance.now();
 
-/** Each of the tasks, so many at a time. */
-async function inFlight(count: number, lanes: number, task: (n: number) => Promise<void>): Promise<void> {
-  let next = 0;
-  const lane = async () => {
-    while (next < count) await task(next++);
-  };
-  await Promise.all(Array.from({ length: lanes }, lane));
-}
+/** How long the yardstick is run, in seconds: before each run through the API, and at first to compile its code. */
+const YARDSTICK_SECONDS = 2;
 
 /** Changes made by API clients, 32 at a time. */
-async function throughApi({ team }: Run, events: number): Promise<number[]> {
-  const client = api(team.keys.live);
-  const committed: number[] = [];
-  const stem = unique("w");
-  await inFlight(events, IN_FLIGHT, async (n) => {
-    const email = `${stem}-n${n}@example.com`;
-    const { status, text } = await client.post("/subscribers", {
-      email,
-      last_name: "y".repeat(100),
+async function throughApi({ team, loader }: Run, events: number): Promise<number[]> {
+  const { origin, pathname } = new URL((await stack()).api);
+  const { answeredAt, unexpected } = await loader.run({
+    origin,
+    method: "POST",
+    path: `${pathname}/subscribers`,
+    headers: { "x-api-key": team.keys.live, "content-type": "application/json" },
+    body: JSON.stringify({
+      email: "w{n}@example.com",
       first_name: "x".repeat(100),
-    });
-    if (status !== 201) throw new Error(`POST /subscribers was answered with ${status}: ${text}`);
-    committed[n] = now();
+      last_name: "y".repeat(100),
+    }),
+    clients: IN_FLIGHT,
+    seconds: 0,
+    requests: events,
   });
-  return committed;
+  const statuses = Object.keys(unexpected);
+  if (statuses.length > 0) throw new Error(`POST /subscribers was answered with ${statuses.join(", ")}`);
+  return answeredAt;
+}
+
+/** A bare Express route that inserts one row: what these processors make of a request that does the least. */
+interface Yardstick {
+  /** Inserts per second now, 32 in flight. */
+  measure(): Promise<number>;
+  close(): void;
+}
+
+async function openYardstick(loader: LoadProcess): Promise<Yardstick> {
+  const { env } = await stack();
+  const { origin, close } = await startBareExpress(env.MIGRATION_DATABASE_URL ?? env.DATABASE_URL);
+  const measure = async () => {
+    const { rate } = await loader.run({
+      origin,
+      method: "POST",
+      path: "/",
+      headers: { "content-type": "application/json" },
+      body: '{"email":"{n}@example.com","name":"First"}',
+      clients: IN_FLIGHT,
+      seconds: YARDSTICK_SECONDS,
+    });
+    return rate;
+  };
+  await measure();
+  return { measure, close };
 }
 
 /** Changes that were committed at once, as if the relay had been away. */
@@ -104,17 +142,45 @@ async function quietly({ team, sink }: Run, events: number): Promise<number[]> {
 }
 
 const SCENARIOS: Record<string, Scenario> = {
-  "through the API": { endpoints: 1, latencyMs: 0, events: ({ events }) => events, feed: throughApi },
+  "through the API": {
+    endpoints: 1,
+    latencyMs: 0,
+    events: ({ events }) => events,
+    feed: throughApi,
+    bars: [
+      { figure: "of an insert", least: 0.22 },
+      { figure: "CPU s per 1,000", most: 1.9 },
+    ],
+  },
   "through the API, 50 ms": { endpoints: 1, latencyMs: 50, events: ({ events }) => events, feed: throughApi },
   "through the API, 2 s": {
     endpoints: 1,
     latencyMs: 2_000,
     events: ({ events }) => Math.ceil(events / 10),
     feed: throughApi,
+    bars: [{ figure: "per second", least: 60 }],
   },
-  "fan-out": { endpoints: FAN_OUT, latencyMs: 0, events: ({ events }) => events, feed: throughApi },
-  "from the outbox": { endpoints: 1, latencyMs: 0, events: ({ events }) => events * 2, feed: fromOutbox },
-  "from the outbox, fan-out": { endpoints: FAN_OUT, latencyMs: 0, events: ({ events }) => events, feed: fromOutbox },
+  "fan-out": {
+    endpoints: FAN_OUT,
+    latencyMs: 0,
+    events: ({ events }) => events,
+    feed: throughApi,
+    bars: [{ figure: "of an insert", least: 1.2 }],
+  },
+  "from the outbox": {
+    endpoints: 1,
+    latencyMs: 0,
+    events: ({ events }) => events * 2,
+    feed: fromOutbox,
+    bars: [{ figure: "per second", least: 2_500 }],
+  },
+  "from the outbox, fan-out": {
+    endpoints: FAN_OUT,
+    latencyMs: 0,
+    events: ({ events }) => events,
+    feed: fromOutbox,
+    bars: [{ figure: "per second", least: 4_600 }],
+  },
   "from the outbox, fan-out, 50 ms": {
     endpoints: FAN_OUT,
     latencyMs: 50,
@@ -129,7 +195,13 @@ const SCENARIOS: Record<string, Scenario> = {
     feed: fromOutbox,
   },
   killed: { endpoints: 1, latencyMs: 0, events: ({ events }) => events * 4, feed: fromOutbox, kill: true },
-  quiet: { endpoints: 1, latencyMs: 0, events: () => 100, feed: quietly },
+  quiet: {
+    endpoints: 1,
+    latencyMs: 0,
+    events: () => 100,
+    feed: quietly,
+    bars: [{ figure: "p50 ms", most: 60 }],
+  },
 };
 
 /** Names of all scenarios. */
@@ -144,33 +216,71 @@ export function benchWebhooks(options: WebhooksOptions): Promise<BenchReport> {
   if (unknown !== undefined) throw new Error(`no scenario ${unknown}; there are ${WEBHOOK_SCENARIOS.join("; ")}`);
   return withStack({ ...options, settings, quiet: true }, async () => {
     const sink = await startWebhookSink(port);
+    const loader = startApiLoad();
     const rows: Row[] = [];
     const cpu: Row[] = [];
+    const bars: Row[] = [];
     const problems: string[] = [];
+    let yardstick: Yardstick | undefined;
     try {
+      yardstick = await openYardstick(loader);
       for (const name of names) {
+        const scenario = SCENARIOS[name];
+        if (!scenario) continue;
+        const runs: Measured[] = [];
         for (let run = 1; run <= options.repeat; run++) {
-          const scenario = SCENARIOS[name];
-          if (!scenario) continue;
-          const measured = await measure(scenario, options, sink);
-          rows.push({ scenario: name, ...(options.repeat > 1 && { run: String(run) }), ...measured.row });
-          if (measured.cpu) cpu.push({ scenario: name, ...measured.cpu });
+          const measured = await measure(scenario, options, { sink, loader, yardstick });
+          const named: Row = { scenario: name, ...(options.repeat > 1 && { run: String(run) }) };
+          rows.push({ ...named, ...measured.row });
+          if (measured.cpu) cpu.push({ ...named, ...measured.cpu });
           problems.push(...measured.problems.map((problem) => `${name}: ${problem}`));
+          runs.push(measured);
         }
+        bars.push(...barRows(name, scenario.bars ?? [], runs));
       }
     } finally {
+      loader.close();
+      yardstick?.close();
       await sink.close();
     }
     return {
       bench: "webhooks",
       options: { events: options.events, repeat: options.repeat },
-      tables: { Deliveries: rows, "CPU seconds per 1,000 deliveries": cpu },
+      tables: {
+        Deliveries: rows,
+        "CPU seconds per 1,000 deliveries": cpu,
+        "Bars; an insert is one of a bare Express route in the same run": bars,
+      },
       problems,
     };
   });
 }
 
-async function measure(scenario: Scenario, options: WebhooksOptions, sink: WebhookSink) {
+interface Measured {
+  row: Row;
+  cpu: Row | undefined;
+  problems: string[];
+}
+
+/** The parts that every measurement needs. */
+interface Bench extends Pick<Run, "sink" | "loader"> {
+  yardstick: Yardstick;
+}
+
+/** Each bar beside the median of its figure. */
+function barRows(scenario: string, bars: readonly Bar[], runs: readonly Measured[]): Row[] {
+  return bars.map(({ figure, least, most }) => {
+    const value = median(runs.map(({ row, cpu }) => Number(figure === "CPU s per 1,000" ? cpu?.["all"] : row[figure])));
+    const isMet = value >= (least ?? Number.NEGATIVE_INFINITY) && value <= (most ?? Number.POSITIVE_INFINITY);
+    return { scenario, figure, median: round(value, 3), least: least ?? null, most: most ?? null, met: isMet };
+  });
+}
+
+async function measure(
+  scenario: Scenario,
+  options: WebhooksOptions,
+  { sink, loader, yardstick }: Bench,
+): Promise<Measured> {
   const { endpoints, latencyMs, hanging = 0 } = scenario;
   const events = scenario.events(options);
   await sink.clear();
@@ -184,12 +294,14 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
     });
     paths.push(path);
   }
+  const isCompared = scenario.bars?.some(({ figure }) => figure === "of an insert");
+  const inserts = isCompared ? await yardstick.measure() : undefined;
   const answering = paths.slice(hanging);
   const expected = answering.length * events;
   const pids = () => ({ ...Object.fromEntries(PROCESSES.map((name) => [name, pidOf(name)])), sink: sink.pid });
   const before = usage(pids());
 
-  const fed = scenario.feed({ sink, team, paths }, events);
+  const fed = scenario.feed({ sink, loader, team, paths }, events);
   let restartedAt: number | undefined;
   if (scenario.kill) {
     await until(async () => (await sink.count()) >= expected / 2);
@@ -235,11 +347,14 @@ async function measure(scenario: Scenario, options: WebhooksOptions, sink: Webho
   const first = Math.min(...committed);
   const latencyAt = (share: number) => (latencies.length === 0 ? 0 : round(quantile(latencies, share)));
   const duplicates = received - latencies.length;
+  const perSecond = (latencies.length / (lastAt - first)) * 1000;
   const row: Row = {
     endpoints: String(endpoints),
     "sink ms": latencyMs,
     deliveries: latencies.length,
-    "per second": round((latencies.length / (lastAt - first)) * 1000),
+    "per second": round(perSecond),
+    "inserts per second": inserts === undefined ? null : round(inserts),
+    "of an insert": inserts === undefined ? null : round(perSecond / inserts, 3),
     "p50 ms": latencyAt(0.5),
     "p95 ms": latencyAt(0.95),
     "p99 ms": latencyAt(0.99),

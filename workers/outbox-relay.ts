@@ -20,10 +20,13 @@ import { pause } from "./pause.ts";
 /** How often the relay looks without a notification. */
 const POLL_MS = 500;
 /**
- * The poll interval under load: the least time from one look that found work to the next. With fewer looks each finds
- * more, which costs Postgres and Temporal less; an idle relay takes new events at once.
+ * The poll interval under load: the least time from one look that found work to the next, and how much longer it is for each
+ * change that the look found. With fewer looks each finds more, which costs Postgres and Temporal less; an idle relay
+ * takes new events at once.
  */
-const BUSY_POLL_MS = 80;
+const LEAST_BUSY_POLL_MS = 40;
+const POLL_MS_PER_CHANGE = 4;
+const MOST_BUSY_POLL_MS = 140;
 /** How often it looks for groups whose workflow was never started. */
 const SWEEP_EVERY_MS = 2_000;
 const SWEEP_GROUPS = 200;
@@ -91,9 +94,9 @@ export class OutboxRelay {
     while (!stopping.aborted) {
       this.#notified = false;
       const lookedAt = performance.now();
-      let found = false;
+      let pollMs = 0;
       try {
-        found = await this.#pass(watched);
+        pollMs = await this.#pass(watched);
         if (performance.now() >= sweepAt) {
           sweepAt = performance.now() + SWEEP_EVERY_MS;
           await this.#sweep();
@@ -102,7 +105,7 @@ export class OutboxRelay {
         this.#deps.countRelayFailure();
         log.error({ err: error }, "the relay failed; tried again soon");
       }
-      const busyMs = found ? lookedAt + BUSY_POLL_MS - performance.now() : 0;
+      const busyMs = lookedAt + pollMs - performance.now();
       if (busyMs > 0) await pause(busyMs, stopping);
       await this.#notification(POLL_MS);
     }
@@ -121,9 +124,10 @@ export class OutboxRelay {
     this.#endWait = undefined;
   }
 
-  /** Fans out and forms groups until the outbox is empty. @returns whether it found work */
-  async #pass(watched: Watched): Promise<boolean> {
+  /** Fans out and forms groups until the outbox is empty. @returns the least time from its begin to the next pass, in ms */
+  async #pass(watched: Watched): Promise<number> {
     const { orm, stopping } = this.#deps;
+    let changes = 0;
     let found = false;
     for (let full = true; full && !stopping.aborted; ) {
       const { taken, ...rest } = await fanOut(orm.em.fork());
@@ -131,10 +135,12 @@ export class OutboxRelay {
       const groups = await formGroups(orm.em.fork());
       this.#lookedAt = performance.now();
       for (const group of groups) await this.#start(group);
+      changes += taken;
       found ||= taken > 0 || groups.length > 0;
       watched.moved();
     }
-    return found;
+    if (!found) return 0;
+    return Math.min(LEAST_BUSY_POLL_MS + changes * POLL_MS_PER_CHANGE, MOST_BUSY_POLL_MS);
   }
 
   /** Starts workflows that were never started. */

@@ -14,9 +14,18 @@ import type { ActivityDeps } from "../deps.ts";
 import type { DeliveryClient, DeliveryRequest } from "./http-client.ts";
 import type { SharedPlaces } from "./shared-places.ts";
 
-/** Requests one group has in flight at once. */
+/** Requests that one group has in flight at once. */
 const REQUESTS = 16;
-/** How long outcomes are kept at most before they are written: a crash repeats their requests. */
+/**
+ * The same at an endpoint that answers late. Its groups at once, six for new deliveries and three for others, then hold
+ * 450 places of a process, of which its team may take 666.
+ */
+const REQUESTS_WHILE_SLOW = 50;
+/** An endpoint answers late when its requests take longer than this, in ms. */
+const SLOW_MS = 500;
+/** Answers whose outcomes may be kept before they are written. A crash repeats their requests and those in flight. */
+const MOST_UNSETTLED = 16;
+/** How long fewer outcomes are kept at most. */
 const SETTLE_EVERY_MS = 500;
 /** How long outcomes are kept for a database that is away, and how often it is tried. */
 const SETTLE_FOR_MS = 20_000;
@@ -56,8 +65,16 @@ export class AttemptSlice {
   readonly #secrets: KeyObject[];
   readonly #customHeaders: CustomHeaders;
   #unsettled: ClassifiedAnswer[] = [];
-  #settledAt = performance.now();
+  /** Outcomes that are being written. */
+  #settling = 0;
   #writing: Promise<void> = Promise.resolve();
+  /** The next writing, while the one before it is under way. */
+  #nextWriting: Promise<void> | undefined;
+  /** Requests that wait for their answer. */
+  #inFlight = 0;
+  /** Requests that were answered since the last look at how fast that is. */
+  #answered = 0;
+  #hasSucceeded = false;
   /** The longest wait so far for the next attempt. */
   #waitMs = 0;
   /** Answers in a row after which their delivery is to be tried again. */
@@ -89,40 +106,73 @@ export class AttemptSlice {
     const timer = setTimeout(endBegin, beginForMs);
     this.#deps.stopping.addEventListener("abort", endBegin);
     if (this.#deps.stopping.aborted) endBegin();
+    // A fault of this process in one lane must not cost the others their outcomes.
+    let fault: PromiseRejectedResult | undefined;
     // Not p-limit: when time is up a lane ends, and the rest of the queue stays for the next slice.
-    const lane = async () => {
-      for (const delivery of queue) {
-        // Not in one expression: `#unsettled` may be another array once the answer is here.
-        const answer = await this.#request(delivery, begin.signal);
-        if (!answer) return;
-        const classified = delivery.isTest
-          ? classifyTest(delivery.id, answer)
-          : classifyAnswer(delivery.id, answer, this.#retries.isLast);
-        this.#unsettled.push(classified);
-        const { isTest, status } = classified.outcome;
-        if (!isTest) this.#failuresInRow = status === "RETRYING" ? this.#failuresInRow + 1 : 0;
-        if (performance.now() - this.#settledAt > SETTLE_EVERY_MS) void this.#settleSoon();
-        if (begin.signal.aborted) return;
-        // The endpoint is failing by now: the other deliveries wait without using up an attempt.
-        if (this.#failuresInRow >= FAILING_AFTER) return;
+    const lanes: Promise<void>[] = [];
+    const openLanes = (count: number) => {
+      while (lanes.length < Math.min(count, due.length)) {
+        const lane = this.#attemptEach(queue, begin.signal).catch((reason) => {
+          fault ??= { status: "rejected", reason };
+        });
+        lanes.push(lane);
       }
     };
-    const lanes = Math.min(due.length, REQUESTS);
-    // A fault of this process in one lane must not cost the others their outcomes.
-    const ended = await Promise.allSettled(Array.from({ length: lanes }, lane));
+    openLanes(REQUESTS);
+    const widening = setInterval(() => {
+      if (this.#isSlow(lanes.length)) openLanes(REQUESTS_WHILE_SLOW);
+      this.#answered = 0;
+    }, SLOW_MS);
+    const settling = setInterval(() => void this.#settleSoon(), SETTLE_EVERY_MS);
+    // It also comes to lanes that are opened meanwhile.
+    for (const lane of lanes) await lane;
+    clearInterval(widening);
+    clearInterval(settling);
     clearTimeout(timer);
     this.#deps.stopping.removeEventListener("abort", endBegin);
     await this.#settleAll();
-    return ended.find((end) => end.status === "rejected");
+    return fault;
+  }
+
+  /** Attempts the next delivery of the queue, one after the other, until there is none or no request may begin any more. */
+  async #attemptEach(queue: Iterable<DueDelivery>, signal: AbortSignal): Promise<void> {
+    for (const delivery of queue) {
+      // Not in one expression: `#unsettled` may be another array once the answer is here.
+      const answer = await this.#request(delivery, signal);
+      if (!answer) return;
+      const classified = delivery.isTest
+        ? classifyTest(delivery.id, answer)
+        : classifyAnswer(delivery.id, answer, this.#retries.isLast);
+      this.#unsettled.push(classified);
+      this.#answered++;
+      const { isTest, status } = classified.outcome;
+      if (!isTest) this.#failuresInRow = status === "RETRYING" ? this.#failuresInRow + 1 : 0;
+      this.#hasSucceeded ||= status === "SUCCEEDED";
+      while (this.#unsettled.length + this.#settling >= MOST_UNSETTLED && !signal.aborted) await this.#settleSoon();
+      if (signal.aborted) return;
+      // The endpoint is failing by now: the other deliveries wait without using up an attempt.
+      if (this.#failuresInRow >= FAILING_AFTER) return;
+    }
+  }
+
+  /**
+   * Whether an endpoint that is known to answer takes longer than `SLOW_MS`: all requests that its group may have in flight
+   * are, and fewer were answered within that time.
+   */
+  #isSlow(lanes: number): boolean {
+    const isWorking = this.#destination.health === "working" || this.#hasSucceeded;
+    return isWorking && this.#failuresInRow === 0 && this.#inFlight >= lanes && this.#answered < lanes;
   }
 
   /** @returns undefined when no place for the request was free before the signal came: it was not sent */
   async #request(delivery: DueDelivery, signal: AbortSignal): Promise<Answer | undefined> {
     const { requests, client } = this.#deps;
     if (!(await requests.take(this.#teamId, signal))) return undefined;
+    this.#inFlight++;
     try {
       return await client.post(this.#compose(delivery));
     } finally {
+      this.#inFlight--;
       requests.giveBack(this.#teamId);
     }
   }
@@ -135,10 +185,10 @@ export class AttemptSlice {
     return { url, headers, body };
   }
 
-  /** Writes the outcomes so far; those that cannot be written now are written later. */
-  async #settleSoon(): Promise<void> {
-    this.#settledAt = performance.now();
-    await this.#write().catch(() => undefined);
+  /** Writes the outcomes so far, and those that come before its turn. Those that cannot be written now are written later. */
+  #settleSoon(): Promise<void> {
+    this.#nextWriting ??= this.#write().catch(() => delay(SETTLE_AGAIN_MS));
+    return this.#nextWriting;
   }
 
   /** Writes all outcomes. They are kept while the database is away: a lost outcome means that its request is repeated. */
@@ -158,13 +208,15 @@ export class AttemptSlice {
     const written = this.#writing.then(async () => {
       const answers = this.#unsettled;
       this.#unsettled = [];
+      this.#nextWriting = undefined;
       if (answers.length === 0) return;
+      this.#settling = answers.length;
       try {
         const askedWaitMs = Math.max(0, ...answers.map(({ retryAfterMs }) => retryAfterMs));
         this.#setRetry(answers, askedWaitMs);
         const outcomes = answers.map(({ outcome }) => outcome);
-        const kind = { isProbe: this.#retries.isProbe, askedWaitMs };
-        const { webhookId } = this.#destination;
+        const { webhookId, succeededLately } = this.#destination;
+        const kind = { isProbe: this.#retries.isProbe, askedWaitMs, succeededLately };
         const change = await this.#deps.connections.run(this.#teamId, () =>
           settleAttempts(this.#em, webhookId, outcomes, this.#waitMs, kind),
         );
@@ -178,6 +230,8 @@ export class AttemptSlice {
       } catch (error) {
         this.#unsettled = [...answers, ...this.#unsettled];
         throw error;
+      } finally {
+        this.#settling = 0;
       }
     });
     this.#writing = written.catch(() => undefined);

@@ -4,7 +4,13 @@ import type { EntityManager } from "../../db/orm.ts";
 import { executePrepared } from "../../db/prepared.ts";
 import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
-import { type AttemptKind, type EndpointChange, isFailing, updateHealth } from "./endpoint-health.ts";
+import {
+  type AttemptKind,
+  type EndpointChange,
+  hasSucceededLately,
+  isFailing,
+  updateHealth,
+} from "./endpoint-health.ts";
 
 /** The statuses an attempt can give a delivery. */
 export const ATTEMPT_OUTCOMES = ["SUCCEEDED", "FAILED", "RETRYING", "BLOCKED"] as const satisfies DeliveryStatus[];
@@ -21,6 +27,12 @@ export interface AttemptOutcome {
   isTest?: boolean;
 }
 
+/** The facts of an attempt that decide on how its outcomes are written. */
+interface SettledAttempt extends AttemptKind {
+  /** The endpoint had succeeded lately when the attempt began, so further successes probably change nothing of its health. */
+  succeededLately?: boolean;
+}
+
 /**
  * Writes outcomes, in the order in which they came, and the health of the endpoint that follows, in one transaction. An
  * endpoint that failed for long enough is switched off with it, and its owner's notice is due. A row that another attempt
@@ -28,18 +40,42 @@ export interface AttemptOutcome {
  * @param retryInMs how long a RETRYING row waits for its next attempt, in ms; the end of the attempt may lengthen it
  * @returns the state that the endpoint came into, see `updateHealth`
  */
-export function settleAttempts(
+export async function settleAttempts(
   em: EntityManager,
   webhookId: string,
   outcomes: readonly AttemptOutcome[],
   retryInMs: number,
-  kind: AttemptKind,
+  { succeededLately = false, ...kind }: SettledAttempt,
 ): Promise<EndpointChange | undefined> {
+  const counted = outcomes.filter(({ isTest }) => !isTest);
+  if (succeededLately && counted.every(({ status }) => status === "SUCCEEDED")) {
+    // One statement, no lock of the row that all groups of the endpoint share, and no wait for the disk: the end of the
+    // attempt, whose commit waits, makes these outcomes durable too.
+    const { numAffectedRows = 0n } = await writeOutcomes(em, outcomes, { retryInMs, ifSucceededLately: webhookId });
+    if (numAffectedRows > 0n) return undefined;
+  }
   return transaction(em, async (tx) => {
-    await executePrepared(
-      tx,
-      "attempt_outcomes",
-      sql`
+    await writeOutcomes(tx, outcomes, { retryInMs });
+    return counted.length > 0 ? updateHealth(tx, webhookId, counted, kind) : undefined;
+  });
+}
+
+/** @param ifSucceededLately an endpoint: nothing is written unless it has succeeded lately and not failed since */
+function writeOutcomes(
+  em: EntityManager,
+  outcomes: readonly AttemptOutcome[],
+  { retryInMs, ifSucceededLately }: { retryInMs: number; ifSucceededLately?: string },
+) {
+  const condition =
+    ifSucceededLately === undefined
+      ? sql``
+      : sql`and exists (
+        select from webhook_health h where h.webhook_id = ${ifSucceededLately} and ${hasSucceededLately("h")}
+          and set_config('synchronous_commit', 'off', true) is not null)`;
+  return executePrepared(
+    em,
+    ifSucceededLately === undefined ? "attempt_outcomes" : "attempt_successes",
+    sql`
       update webhook_deliveries d
       set status = o.status, response_status = o.response_status, response_body = o.response_body,
         error_message = o.error_message, duration_ms = o.duration_ms, updated_at = now(),
@@ -51,11 +87,8 @@ export function settleAttempts(
         ${outcomes.map(({ errorMessage }) => errorMessage)}::text[],
         ${outcomes.map(({ durationMs }) => durationMs)}::int[]
       ) as o (id, status, response_status, response_body, error_message, duration_ms)
-      where d.id = o.id and d.status = 'PENDING'`,
-    );
-    const counted = outcomes.filter(({ isTest }) => !isTest);
-    return counted.length > 0 ? updateHealth(tx, webhookId, counted, kind) : undefined;
-  });
+      where d.id = o.id and d.status = 'PENDING' ${condition}`,
+  );
 }
 
 /** The deliveries of a group that have not ended. */

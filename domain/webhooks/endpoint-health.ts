@@ -49,6 +49,17 @@ export const healthOf = (health: string): RawBuilder<EndpointHealth> => sql<Endp
     now() - make_interval(hours => ${sql.lit(SUCCESS_COUNTS_HOURS)}) then ${sql.lit("working" satisfies EndpointHealth)}
   else ${sql.lit("unproven" satisfies EndpointHealth)} end`;
 
+/** For how long a further success of an endpoint that has not failed since is not written to its health, in seconds. */
+const LATELY_SECONDS = 1;
+
+/**
+ * The condition that one more success changes nothing of an endpoint's health but the second of the latest one.
+ * @param health alias of `webhook_health`
+ */
+export const hasSucceededLately = (health: string): RawBuilder<boolean> =>
+  sql<boolean>`(${sql.ref(`${health}.consecutive_failures`)} = 0 and ${sql.ref(`${health}.last_success_at`)} >
+    now() - make_interval(secs => ${sql.lit(LATELY_SECONDS)}))`;
+
 /** The facts of an attempt that decide on the probes of its endpoint. */
 export interface AttemptKind {
   /** The attempt was a probe. */

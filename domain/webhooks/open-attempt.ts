@@ -6,7 +6,7 @@ import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { endGroup } from "./end-group.ts";
-import { ENDPOINT_OFF, isFailing } from "./endpoint-health.ts";
+import { ENDPOINT_OFF, type EndpointHealth, hasSucceededLately, healthOf, isFailing } from "./endpoint-health.ts";
 import { COUNTS_FOR_TEAM, TAKES_PLACE } from "./grouping.ts";
 import { moreGroups, OLD_GROUPS } from "./plan-groups.ts";
 import { queueKey } from "./waiting.ts";
@@ -44,6 +44,9 @@ export interface Destination {
   /** During a rotation. */
   previousEncryptedSecret: string | null;
   encryptedHeaders: string | null;
+  health: EndpointHealth;
+  /** See `hasSucceededLately`. */
+  succeededLately: boolean;
 }
 
 export type OpenedAttempt =
@@ -120,6 +123,8 @@ export function openAttempt(
         encryptedSecret: group.encrypted_secret,
         previousEncryptedSecret: group.previous_encrypted_secret,
         encryptedHeaders: group.encrypted_headers,
+        health: group.health,
+        succeededLately: group.succeeded_lately ?? false,
       },
     };
   });
@@ -142,6 +147,9 @@ interface GroupRow {
   encrypted_headers: string | null;
   previous_encrypted_secret: string | null;
   is_failing: boolean;
+  health: EndpointHealth;
+  /** Null where there was no success yet. */
+  succeeded_lately: boolean | null;
 }
 
 /** The group with its endpoint; it is locked until the transaction ends. */
@@ -152,6 +160,7 @@ async function lockGroup(em: EntityManager, groupId: string): Promise<GroupRow |
     sql<GroupRow>`
     select g.team_id, g.lane, g.phase, g.attempt, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
       e.encrypted_secret, e.encrypted_headers, ${isFailing("h")} as is_failing,
+      ${healthOf("h")} as health, ${hasSucceededLately("h")} as succeeded_lately,
       case when e.previous_secret_expires_at > now() then e.previous_encrypted_secret end as previous_encrypted_secret
     from webhook_groups g
     left join webhook_endpoints e on e.id = g.webhook_id

@@ -106,10 +106,12 @@ export function planGroups(load: EndpointLoad, waiting: WaitingDeliveries): Plan
 }
 
 function planNew({ health, newGroups }: EndpointLoad, room: Room, { fresh, isHeldUp }: WaitingDeliveries) {
-  const partial = (health === "working" && isHeldUp ? PARTIAL_GROUPS : 1) - newGroups;
   const chunks = chunked(fresh.slice(0, room.fresh));
+  // Beside full groups of the same pass the rest gets one only when it is held up: else it is fuller soon.
+  const mayBePartial =
+    health === "working" && isHeldUp ? newGroups < PARTIAL_GROUPS : newGroups === 0 && chunks.length === 1;
   return chunks
-    .filter((ids, i) => ids.length === GROUP_SIZE || i < partial)
+    .filter((ids) => ids.length === GROUP_SIZE || mayBePartial)
     .map((ids): PlannedGroup => ({ lane: "NEW", attemptsUsed: 0, ids }));
 }
 

@@ -43,6 +43,18 @@ const CASES: [string, Partial<EndpointLoad> & EndpointLoad, Partial<WaitingDeliv
       ["NEW", 0, 50],
     ],
   ],
+  [
+    "four full ones and a rest that is held up",
+    WORKING,
+    { fresh: ids(410), isHeldUp: true },
+    [
+      ["NEW", 0, 100],
+      ["NEW", 0, 100],
+      ["NEW", 0, 100],
+      ["NEW", 0, 100],
+      ["NEW", 0, 10],
+    ],
+  ],
   ["more than there is room for", { ...WORKING, newGroups: 5 }, { fresh: ids(500) }, [["NEW", 0, 100]]],
   ["no room is left", { ...WORKING, newGroups: 6 }, { fresh: ids(500) }, []],
   ["an unproven endpoint has one group", UNPROVEN, { fresh: ids(500) }, [["NEW", 0, 100]]],

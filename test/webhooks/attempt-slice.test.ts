@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import type { ServerResponse } from "node:http";
+import { sql } from "kysely";
+import pino from "pino";
+import { AttemptSlice } from "../../activities/webhooks/attempt-slice.ts";
+import { createDeliveryClient, type DeliveryClient } from "../../activities/webhooks/http-client.ts";
+import { SharedPlaces } from "../../activities/webhooks/shared-places.ts";
+import { kysely } from "../../db/orm.ts";
+import { transaction } from "../../db/transaction.ts";
+import { newId } from "../../domain/ids.ts";
+import { closeAttempt } from "../../domain/webhooks/attempts.ts";
+import { openAttempt } from "../../domain/webhooks/open-attempt.ts";
+import { GROUP_SIZE } from "../../domain/webhooks/plan-groups.ts";
+import { openUrlGuard } from "../../domain/webhooks/url-guard.ts";
+import { eventually } from "../support/eventually.ts";
+import type { TestTeam } from "../support/factories.ts";
+import { openReceiver, RECEIVER_HOSTS, type Receiver } from "../support/receiver.ts";
+import { insertDelivery, makeEndpoint, makeTeam } from "../support/webhooks.ts";
+import { setHealth } from "./observing.ts";
+
+/** Requests that a group has in flight at once; the same at an endpoint that answers late. */
+const IN_FLIGHT = 16;
+const IN_FLIGHT_WHILE_SLOW = 50;
+/** Answered deliveries of a group whose outcomes are not written yet, at most. */
+const MOST_UNSETTLED = 16;
+/** No request and no slice ends by itself within a test. */
+const LONG_MS = 300_000;
+
+const answer = (response: ServerResponse): void => void response.writeHead(204).end();
+
+describe("An attempt of a full group", () => {
+  let receiver: Receiver;
+  let client: DeliveryClient;
+  let team: TestTeam;
+  /** Answers that are held back. */
+  let held: ServerResponse[];
+  let mayHold: (before: number) => boolean;
+
+  before(async () => {
+    team = await makeTeam();
+    client = createDeliveryClient({
+      guard: openUrlGuard({
+        EGRESS_DENIED_NETWORKS: [],
+        WEBHOOK_ALLOWED_HOSTS: [...RECEIVER_HOSTS],
+        WEBHOOK_DNS_SERVERS: [],
+        WEBHOOK_HTTPS_ONLY: false,
+      }),
+      timeoutMs: LONG_MS,
+      userAgent: "test",
+    });
+  });
+  after(() => client.close());
+  beforeEach(async () => {
+    held = [];
+    receiver = await openReceiver((_, response) => {
+      if (mayHold(receiver.received.length - 1)) held.push(response);
+      else answer(response);
+    });
+  });
+  afterEach(() => receiver.close());
+
+  /** Answers all that are held back, and those that come from now on. */
+  function release(): void {
+    mayHold = () => false;
+    for (const response of held.splice(0)) answer(response);
+  }
+
+  /** @param lastSuccessAt null for one that has not answered before */
+  async function makeReceivingEndpoint(lastSuccessAt: Date | null): Promise<string> {
+    const { id } = await makeEndpoint(team, { url: `${receiver.origin}/slice` });
+    await setHealth(team, id, { last_success_at: lastSuccessAt });
+    return id;
+  }
+
+  /** Begins an attempt of a group that no workflow carries. */
+  async function begin(webhookId: string) {
+    const groupId = newId("group");
+    const tenant = { team_id: team.team.id, environment: "LIVE" } as const;
+    const db = kysely(team.em.fork());
+    await db
+      .insertInto("webhook_groups")
+      .values({ id: groupId, ...tenant, webhook_id: webhookId, size: GROUP_SIZE, lane: "NEW", begun_at: new Date() })
+      .execute();
+    const { event_id, event_type } = await insertDelivery(team, webhookId);
+    const pending = { ...tenant, webhook_id: webhookId, event_id, event_type, group_id: groupId };
+    await db
+      .insertInto("webhook_deliveries")
+      .values(Array.from({ length: GROUP_SIZE }, () => ({ ...pending, id: newId("delivery"), status: "PENDING" })))
+      .execute();
+
+    const em = team.em.fork();
+    const opened = await openAttempt(em, { groupId, attempt: 1, keepForMs: LONG_MS });
+    assert.equal(opened.state, "open");
+    const deps = {
+      vault: team.vault,
+      stopping: new AbortController().signal,
+      countAttempts: () => undefined,
+      log: pino({ level: "silent" }),
+      client,
+      requests: new SharedPlaces(1_000),
+      connections: new SharedPlaces(10),
+    };
+    const retries = { retryInMs: LONG_MS, isLast: false, isProbe: false };
+    const slice = new AttemptSlice(deps, em, team.team.id, opened.destination, retries);
+    const sent = slice.send(opened.due, LONG_MS);
+    const count = async (status: string) => {
+      const { rows } = await sql<{ count: number }>`select count(*)::int as count from webhook_deliveries
+        where group_id = ${groupId} and status = ${status}`.execute(db);
+      return rows[0]?.count ?? 0;
+    };
+    const end = async () => {
+      release();
+      assert.equal(await sent, undefined);
+      assert.equal(slice.counts.succeeded, GROUP_SIZE);
+      const left = await closeAttempt(em, { groupId, epoch: opened.epoch, attemptsUsed: 1 });
+      assert.deepEqual([left.pending, left.retrying], [0, 0]);
+    };
+    return { count, end };
+  }
+
+  const untilHeld = (count: number) =>
+    eventually(() => held.length === count, { what: `${count} requests in flight at once` });
+
+  it("has more requests in flight at a working endpoint that answers late", async () => {
+    mayHold = () => true;
+    const { end } = await begin(await makeReceivingEndpoint(new Date()));
+    await untilHeld(IN_FLIGHT_WHILE_SLOW);
+    await end();
+    assert.equal(receiver.received.length, GROUP_SIZE);
+  });
+
+  it("has no more of them at an endpoint that has not answered before, until it has", async () => {
+    mayHold = () => true;
+    const { end } = await begin(await makeReceivingEndpoint(null));
+    await untilHeld(IN_FLIGHT);
+    const [first] = held.splice(0, 1);
+    assert.ok(first);
+    assert.equal(receiver.received.length, IN_FLIGHT);
+    answer(first);
+    await untilHeld(IN_FLIGHT_WHILE_SLOW);
+    await end();
+  });
+
+  it("writes the outcomes of answered requests while others hang", async () => {
+    mayHold = (before) => before >= GROUP_SIZE - IN_FLIGHT;
+    const { count, end } = await begin(await makeReceivingEndpoint(new Date()));
+    await untilHeld(IN_FLIGHT);
+    await eventually(async () => (await count("SUCCEEDED")) === GROUP_SIZE - IN_FLIGHT, {
+      what: "the outcomes of the others",
+    });
+    assert.equal(await count("PENDING"), IN_FLIGHT);
+    await end();
+  });
+
+  it("begins no further request while the outcomes of many are not written", async () => {
+    mayHold = () => false;
+    const webhookId = await makeReceivingEndpoint(null);
+    const { end } = await transaction(team.em, async (tx) => {
+      // The first outcomes wait for this lock.
+      await sql`select from webhook_health where webhook_id = ${webhookId} for update`.execute(kysely(tx));
+      const begun = await begin(webhookId);
+      await eventually(
+        async () => {
+          const { rows } = await sql`select from pg_stat_activity
+            where datname = current_database() and wait_event_type = 'Lock' and query like '%webhook_health%'`.execute(
+            kysely(team.em.fork()),
+          );
+          return rows.length > 0;
+        },
+        { what: "a writing that waits" },
+      );
+      assert.ok(receiver.received.length < IN_FLIGHT + MOST_UNSETTLED, `${receiver.received.length} requests`);
+      return begun;
+    });
+    await end();
+  });
+});
