@@ -4,6 +4,7 @@ import { accountCommands } from "../../app/commands/accounts.ts";
 import { deliveryCommands } from "../../app/commands/deliveries.ts";
 import { newsletterCommands } from "../../app/commands/newsletters.ts";
 import { sendCommands } from "../../app/commands/sends.ts";
+import { webhookCommands } from "../../app/commands/webhooks.ts";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { app, inProcess } from "../support/command.ts";
@@ -18,6 +19,7 @@ import {
 } from "../support/sending.ts";
 import { recordSend } from "../support/sends.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { makeEndpoint } from "../support/webhooks.ts";
 
 const sends = (...args: string[]) => inProcess(sendCommands, ...args);
 const credits = (...args: string[]) => inProcess(newsletterCommands, ...args);
@@ -130,6 +132,40 @@ describe("The commands for sends", () => {
       ((await sends("send:list", "--team", team.id, ...args)).data["sends"] as { id: string }[]).map(({ id }) => id);
     assert.deepEqual(await listed(), oldestFirst.toReversed());
     assert.deepEqual(await listed("--limit", "1"), oldestFirst.slice(-1));
+  });
+
+  it("list the endpoints that fail first, then those that the platform switched off, without paths of URLs", async () => {
+    const team = await makeTeam();
+    const add = (path: string, set = {}) => makeEndpoint(team, { url: `https://receiver.example${path}?token=t`, set });
+    const ids = [
+      await add("/unproven"),
+      await add("/off", { active: false, disabled_reason: "delivery_failures", disabled_at: new Date() }),
+      await add("/failing"),
+    ].map(({ id }) => id);
+    await sql`update webhook_health set consecutive_failures = 7, failing_since = now() where webhook_id = ${ids[2]}`.execute(
+      kysely(team.em),
+    );
+    const listed = (...args: string[]) => inProcess(webhookCommands, "webhook:list", "--team", team.team.id, ...args);
+    const { data, text } = await listed();
+    const webhooks = data["webhooks"] as Record<string, unknown>[];
+    assert.deepEqual(
+      webhooks.map(({ id, state, disabled_reason, consecutive_failures }) => [
+        ...[id, state, disabled_reason, consecutive_failures],
+      ]),
+      [
+        [ids[2], "failing", null, 7],
+        [ids[1], "off", "delivery_failures", 0],
+        [ids[0], "unproven", null, 0],
+      ],
+    );
+    assert.match(text, /https:\/\/receiver\.example {2}failing since 20\S+, 7 failures in a row/);
+    assert.match(text, /off \(delivery_failures\)/);
+    assert.doesNotMatch(text + JSON.stringify(data), /token|\/failing/);
+    const only = (await listed("--state", "unproven,off", "--limit", "1")).data["webhooks"] as { id: string }[];
+    assert.deepEqual(
+      only.map(({ id }) => id),
+      [ids[1]],
+    );
   });
 
   it("print recipients with their Message-IDs as CSV and as JSON", async () => {
