@@ -16,6 +16,10 @@ export const withTenant = (command: Command): Command =>
     new Option("--environment <name>", "live or test").default("LIVE", "live").argParser(readEnvironment),
   );
 
+/** Adds `--limit` to a command that lists records. */
+export const withListLimit = (command: Command): Command =>
+  command.option("--limit <number>", "so many at most", wholeNumber(1, 10_000), 50);
+
 /** One of a fixed set of words, in any case. */
 export const oneOf =
   <T extends string>(words: readonly T[]) =>
@@ -25,11 +29,14 @@ export const oneOf =
     return word;
   };
 
-/** Some of a fixed set of words, comma-separated, in any case. */
+/** Some of a fixed set of words, one at least, comma-separated, in any case. */
 export const listOf =
   <T extends string>(known: readonly T[]) =>
-  (text: string): T[] =>
-    words(text).map(oneOf(known));
+  (text: string): T[] => {
+    const named = words(text);
+    if (named.length === 0) throw new InvalidArgumentError(`Name one at least, of: ${known.join(", ")}.`);
+    return named.map(oneOf(known));
+  };
 
 /** A whole number. */
 export const wholeNumber =
@@ -60,6 +67,12 @@ export function asciiDomain(text: string): string {
   const [domain, ...more] = domains(text);
   if (domain === undefined || more.length > 0) throw new InvalidArgumentError("It is one domain name.");
   return domainToASCII(domain);
+}
+
+/** A text that is not empty, as of an unset variable of the shell. */
+export function nonEmpty(text: string): string {
+  if (text.trim() === "") throw new InvalidArgumentError("It is empty.");
+  return text;
 }
 
 /** Words, comma-separated. */

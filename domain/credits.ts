@@ -19,6 +19,9 @@ export const CREDIT_EFFECT = {
   RELEASE: { available: 1, reserved: -1 },
 } as const satisfies Record<CreditKind, CreditBalance>;
 
+/** The most credits that a team may hold, so that every sum of them is an exact number in JSON. */
+const MOST_CREDITS = 1_000_000_000_000_000;
+
 /** A send reserves once. */
 const RESERVE_CAUSE = "confirm";
 
@@ -117,6 +120,7 @@ export async function countCreditMismatches(em: EntityManager): Promise<number> 
 /**
  * Gives a team `amount` credits. A second grant of the same `cause` to the same team changes nothing.
  * Runs in the caller's transaction.
+ * @throws {ApiError} `validation_failed` when the team would hold more than `MOST_CREDITS`
  */
 export async function grantCredits(em: EntityManager, tenant: Tenant, amount: number, cause: string): Promise<void> {
   await kysely(em)
@@ -200,6 +204,9 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
       "quota_exceeded",
       `This needs ${amount} email credits; the team has ${available + amount} left.`,
     );
+  }
+  if (kind === "GRANT" && available + reserved > MOST_CREDITS) {
+    throw new ApiError("validation_failed", `A team may hold ${MOST_CREDITS} email credits: grant fewer.`);
   }
   if (reserved < 0) throw new Error(`${kind} of ${amount} credits for ${sendId}: fewer are reserved`);
 

@@ -140,7 +140,7 @@ const RETRIED_AT_ONCE = 20;
 async function retry(session: Session, ids: readonly string[], { webhook }: { webhook?: string }): Promise<Outcome> {
   const em = session.orm.em.fork();
   if ((ids.length === 0) === (webhook === undefined)) {
-    throw new ApiError("validation_failed", "Name deliveries, or their endpoint with --webhook.");
+    throw new ApiError("validation_failed", "Name deliveries, or their endpoint with --webhook, not both.");
   }
   let probed = false;
   if (webhook !== undefined) {

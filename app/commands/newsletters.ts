@@ -7,8 +7,8 @@ import { BROADCASTS, setDraftTracking, setSendDays } from "../../domain/drafts.t
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
 import { attachList, detachList } from "../../domain/newsletters.ts";
-import { findSend } from "../../domain/sends/inspection.ts";
-import { address, oneOf, wholeNumber, withTenant, words } from "../options.ts";
+import { type FoundSend, findSend } from "../../domain/sends/inspection.ts";
+import { address, nonEmpty, oneOf, wholeNumber, withTenant, words } from "../options.ts";
 import { inTenant, ownerOf, type Run, type TenantOptions, tenantOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
 
@@ -93,7 +93,7 @@ export function newsletterCommands(program: Command, run: Run): void {
   withTenant(program.command("credits:grant"))
     .description("give a team email credits")
     .requiredOption("--amount <credits>", "whole email credits", wholeNumber(1))
-    .option("--cause <text>", "names the grant: a second one with the same cause changes nothing")
+    .option("--cause <text>", "names the grant: a second one with the same cause changes nothing", nonEmpty)
     .action(({ amount, cause, ...options }: TenantOptions & { amount: number; cause?: string }) =>
       run(async (session) => {
         const tenant = await tenantOf(session, options);
@@ -112,10 +112,11 @@ export function newsletterCommands(program: Command, run: Run): void {
     .description("print a team's email credits and their latest movements; with --send those of one send")
     .option("--send <id>", "a newsletter (nl_…), a campaign (cmp_…) or a send (send_…)")
     .option("--limit <number>", "so many movements at most", wholeNumber(1, 100_000), DEFAULT_MOVEMENTS)
-    .action(({ send, limit, ...options }: TenantOptions & { send?: string; limit: number }) =>
+    .action(({ send, limit, ...options }: TenantOptions & { send?: string; limit: number }, command: Command) =>
       run(async (session) => {
         const em = session.orm.em.fork();
         const found = send === undefined ? undefined : await findSend(em, send);
+        if (found) refuseOtherTenant(found, options, command);
         const tenant = found ?? (await tenantOf(session, options));
         return showCredits(em, { teamId: tenant.teamId, environment: tenant.environment }, found?.sendId, limit);
       }),
@@ -152,6 +153,14 @@ export function newsletterCommands(program: Command, run: Run): void {
         };
       }),
     );
+}
+
+/** @throws {ApiError} `validation_failed` when the options name another tenant than the send's */
+function refuseOtherTenant({ sendId, teamId, environment }: FoundSend, options: TenantOptions, command: Command): void {
+  const isEnvironmentNamed = command.getOptionValueSource("environment") !== "default";
+  if ((options.team ?? teamId) === teamId && (!isEnvironmentNamed || options.environment === environment)) return;
+  const owner = `team ${teamId}, ${environment.toLowerCase()}`;
+  throw new ApiError("validation_failed", `${sendId} is a send of ${owner}: leave out --team and --environment.`);
 }
 
 async function showCredits(em: EntityManager, tenant: Tenant, sendId: string | undefined, limit: number) {

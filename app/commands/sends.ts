@@ -17,14 +17,13 @@ import {
 import { holdOpenSends } from "../../domain/sends/restored.ts";
 import { TOKEN_LIFETIME_SECONDS } from "../../domain/sends/token.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
-import { listOf, wholeNumber } from "../options.ts";
+import { listOf, withListLimit } from "../options.ts";
 import { csvLine, refusalToJson } from "../output.ts";
 import { type Outcome, type Run, type Session, teamOf } from "../session.ts";
 import { WEEKDAYS } from "../weekdays.ts";
 import { RESTORED, readDetails, uiOf, updateEndedSend, updateWorkflow, withTemporal } from "../workflows.ts";
 
 const ID = "a newsletter (nl_…), a campaign (cmp_…) or a send (send_…)";
-const DEFAULT_LISTED = 50;
 
 /** The updates of a send's workflow, by the command that gives them. */
 const UPDATES = {
@@ -49,12 +48,10 @@ export function sendCommands(program: Command, run: Run): void {
     .argument("<id>", ID)
     .action((id: string) => run((session) => show(session, id)));
 
-  program
-    .command("send:list")
-    .description("list sends: those that need an operator first, then those that have not ended")
+  withListLimit(program.command("send:list"))
+    .description("list sends: those that need an operator first, then those that have not ended; each the newest first")
     .option("--status <statuses>", `comma-separated, of ${SEND_STATUSES.join(", ")}`, listOf(SEND_STATUSES))
     .option("--team <id>", "of one team; all unless given")
-    .option("--limit <number>", "so many at most", wholeNumber(1, 10_000), DEFAULT_LISTED)
     .action((options: { status?: SendStatus[]; team?: string; limit: number }) =>
       run((session) => list(session, options)),
     );
@@ -251,6 +248,16 @@ const resumedInput = ({ sendId, teamId, environment, resource }: FoundSend) => (
   resume: { lanes: [] },
 });
 
+/** The sentence that follows "no workflow runs": how the send continues, or why it does not. */
+function remedyWithoutWorkflow(facts: SendFacts): string {
+  const { status } = facts;
+  if (status === "SCHEDULED" || status === "SENDING" || status === "PAUSED") return ` ${RESTORED}`;
+  if (status !== "SENT") return "";
+  return hasUnknown(facts)
+    ? " Its review has ended, and its unknown outcomes stay as they are unless send:resend-unknown mails them again."
+    : " No outcome is unknown.";
+}
+
 async function command(session: Session, id: string, update: string): Promise<Outcome> {
   const em = session.orm.em.fork();
   const found = await findSend(em, id);
@@ -264,12 +271,7 @@ async function command(session: Session, id: string, update: string): Promise<Ou
   const facts = await readSendFacts(em, found);
   const { status } = facts;
   if (answer === undefined) {
-    const isOpen = status === "SCHEDULED" || status === "SENDING" || status === "PAUSED";
-    const remedy = isOpen
-      ? ` ${RESTORED}`
-      : hasUnknown(facts)
-        ? " Its review has ended, and its unknown outcomes stay as they are unless send:resend-unknown mails them again."
-        : "";
+    const remedy = remedyWithoutWorkflow(facts);
     throw new ApiError(
       "resource_state_invalid",
       `No workflow of ${found.sendId} runs: the send is ${status}.${remedy}`,

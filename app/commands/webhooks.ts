@@ -1,15 +1,37 @@
 import type { Command } from "commander";
 import { CURRENT_API_VERSION } from "../../domain/api-version.ts";
 import { ApiError } from "../../domain/errors.ts";
-import { giveUpWaiting, readBacklog } from "../../domain/webhooks/backlog.ts";
+import {
+  ENDPOINT_STATES,
+  type EndpointState,
+  giveUpWaiting,
+  type ListedEndpoint,
+  listEndpoints,
+  readBacklog,
+} from "../../domain/webhooks/backlog.ts";
 import type { EventName } from "../../domain/webhooks/catalogue.ts";
 import { probeNow } from "../../domain/webhooks/endpoint-health.ts";
 import { createEndpoint } from "../../domain/webhooks/endpoints.ts";
 import { DEFAULT_OVERLAP_HOURS, rotateSecret } from "../../domain/webhooks/rotate.ts";
-import { absoluteUrl, eventNames, wholeNumber, withTenant } from "../options.ts";
-import { inTenant, type Outcome, ownerOf, type Run, type Session, type TenantOptions, tenantOf } from "../session.ts";
+import { absoluteUrl, eventNames, listOf, wholeNumber, withListLimit, withTenant } from "../options.ts";
+import {
+  inTenant,
+  type Outcome,
+  ownerOf,
+  type Run,
+  type Session,
+  type TenantOptions,
+  teamOf,
+  tenantOf,
+} from "../session.ts";
 
 const MAX_OVERLAP_HOURS = 24 * 30;
+
+interface ListOptions {
+  state?: EndpointState[];
+  team?: string;
+  limit: number;
+}
 
 interface ConnectOptions extends TenantOptions {
   url: string;
@@ -38,6 +60,12 @@ export function webhookCommands(program: Command, run: Run): void {
         };
       }),
     );
+
+  withListLimit(program.command("webhook:list"))
+    .description("list endpoints: those that fail first, then those that the platform switched off")
+    .option("--state <states>", `comma-separated, of ${ENDPOINT_STATES.join(", ")}`, listOf(ENDPOINT_STATES))
+    .option("--team <id>", "of one team; all unless given")
+    .action((options: ListOptions) => run((session) => list(session, options)));
 
   program
     .command("webhook:show")
@@ -81,6 +109,33 @@ export function webhookCommands(program: Command, run: Run): void {
         };
       }),
     );
+}
+
+async function list(session: Session, { state: states, team, limit }: ListOptions): Promise<Outcome> {
+  const teamId = team === undefined ? undefined : await teamOf(session, { team });
+  const endpoints = await listEndpoints(session.orm.em.fork(), { states, teamId, limit });
+  return {
+    text: endpoints.map(listedText).join("\n") || "No endpoint",
+    data: {
+      webhooks: endpoints.map((endpoint) => ({
+        id: endpoint.id,
+        team: endpoint.teamId,
+        environment: endpoint.environment,
+        origin: new URL(endpoint.url).origin,
+        state: endpoint.state,
+        disabled_reason: endpoint.reason,
+        consecutive_failures: endpoint.failures,
+        failing_since: endpoint.failingSince,
+      })),
+    },
+  };
+}
+
+/** Without the path and the query of the URL, which may hold a token of the receiver's. */
+function listedText({ id, teamId, url, state, reason, failures, failingSince }: ListedEndpoint): string {
+  const since = failingSince === null ? "" : ` since ${failingSince}`;
+  const why = reason === null ? "" : ` (${reason})`;
+  return `${id}  ${teamId}  ${new URL(url).origin}  ${state}${why}${since}, ${failures} failures in a row`;
 }
 
 async function show(session: Session, id: string): Promise<Outcome> {

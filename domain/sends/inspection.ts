@@ -221,12 +221,12 @@ export async function listSends(em: EntityManager, { statuses, teamId, limit }: 
       where (${statuses ?? null}::text[] is null or s.status = any(${statuses ?? null}::text[]))
         and (${teamId ?? null}::text is null or s.team_id = ${teamId ?? null})
     ), listed as (
-      select * from found f order by f.needs is null, not f.open, f.id desc limit ${limit}
+      select * from found f order by f.needs is null, not f.open, f.created_at desc, f.id limit ${limit}
     )
     select s.id as "sendId", s.resource_id as "resourceId", s.team_id as "teamId", s.environment, s.status, s.needs,
       (select coalesce(sum(c.count), 0)::int from send_counts c where c.send_id = s.id and c.state = 'SENT') as sent,
       s.recipients as total, ${isoInstant(sql`s.send_at`)} as "sendAt", ${laneAccounts("s")} as "accountIds"
-    from listed s order by s.needs is null, not s.open, s.id desc`.execute(kysely(em));
+    from listed s order by s.needs is null, not s.open, s.created_at desc, s.id`.execute(kysely(em));
   return rows;
 }
 

@@ -4,10 +4,11 @@ import { accountCommands } from "../../app/commands/accounts.ts";
 import { deliveryCommands } from "../../app/commands/deliveries.ts";
 import { newsletterCommands } from "../../app/commands/newsletters.ts";
 import { sendCommands } from "../../app/commands/sends.ts";
+import { webhookCommands } from "../../app/commands/webhooks.ts";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { app, inProcess } from "../support/command.ts";
-import { uniqueEmail } from "../support/factories.ts";
+import { makeTeam, uniqueEmail } from "../support/factories.ts";
 import {
   addAccount,
   type CampaignSender,
@@ -18,8 +19,10 @@ import {
 } from "../support/sending.ts";
 import { recordSend } from "../support/sends.ts";
 import { temporalClient } from "../support/temporal.ts";
+import { makeEndpoint } from "../support/webhooks.ts";
 
 const sends = (...args: string[]) => inProcess(sendCommands, ...args);
+const credits = (...args: string[]) => inProcess(newsletterCommands, ...args);
 
 describe("The commands for sends", () => {
   /** Its send has ended with an unknown outcome, past the service. */
@@ -117,6 +120,54 @@ describe("The commands for sends", () => {
     assert.equal((await sends("send:list", "--team", ended.team.id, "--status", "PAUSED")).text, "No send");
   });
 
+  it("list sends of the same kind with the newest first, whatever their ids", async () => {
+    const { em, team } = await makeTeam();
+    const tenant = { teamId: team.id, environment: "LIVE" } as const;
+    const ids: string[] = [];
+    while (ids.length < 3) ids.push(await recordSend(em, tenant, "nl_none", 1));
+    const oldestFirst = ids.toSorted().reverse();
+    await sql`update sends s set created_at = now() + o.days * interval '1 day'
+      from unnest(${oldestFirst}::text[]) with ordinality o (id, days) where s.id = o.id`.execute(kysely(em));
+    const listed = async (...args: string[]) =>
+      ((await sends("send:list", "--team", team.id, ...args)).data["sends"] as { id: string }[]).map(({ id }) => id);
+    assert.deepEqual(await listed(), oldestFirst.toReversed());
+    assert.deepEqual(await listed("--limit", "1"), oldestFirst.slice(-1));
+  });
+
+  it("list the endpoints that fail first, then those that the platform switched off, without paths of URLs", async () => {
+    const team = await makeTeam();
+    const add = (path: string, set = {}) => makeEndpoint(team, { url: `https://receiver.example${path}?token=t`, set });
+    const ids = [
+      await add("/unproven"),
+      await add("/off", { active: false, disabled_reason: "delivery_failures", disabled_at: new Date() }),
+      await add("/failing"),
+    ].map(({ id }) => id);
+    await sql`update webhook_health set consecutive_failures = 7, failing_since = now() where webhook_id = ${ids[2]}`.execute(
+      kysely(team.em),
+    );
+    const listed = (...args: string[]) => inProcess(webhookCommands, "webhook:list", "--team", team.team.id, ...args);
+    const { data, text } = await listed();
+    const webhooks = data["webhooks"] as Record<string, unknown>[];
+    assert.deepEqual(
+      webhooks.map(({ id, state, disabled_reason, consecutive_failures }) => [
+        ...[id, state, disabled_reason, consecutive_failures],
+      ]),
+      [
+        [ids[2], "failing", null, 7],
+        [ids[1], "off", "delivery_failures", 0],
+        [ids[0], "unproven", null, 0],
+      ],
+    );
+    assert.match(text, /https:\/\/receiver\.example {2}failing since 20\S+, 7 failures in a row/);
+    assert.match(text, /off \(delivery_failures\)/);
+    assert.doesNotMatch(text + JSON.stringify(data), /token|\/failing/);
+    const only = (await listed("--state", "unproven,off", "--limit", "1")).data["webhooks"] as { id: string }[];
+    assert.deepEqual(
+      only.map(({ id }) => id),
+      [ids[1]],
+    );
+  });
+
   it("print recipients with their Message-IDs as CSV and as JSON", async () => {
     const recipients = ["send:recipients", ended.newsletterId, "--state", "unknown"];
     const [csv, lines] = await Promise.all([app(...recipients, "--csv"), app(...recipients, "--json")]);
@@ -140,8 +191,10 @@ describe("The commands for sends", () => {
     assert.deepEqual((await given("send:retry"))[1], "looks at the clock again: it starts at its send_at");
     assert.deepEqual((await given("send:resend-unknown"))[1], "nothing to resend: no outcome is unknown");
     assert.deepEqual(await given("send:cancel"), ["cancel", "CANCELLED", "CANCELLED"]);
-    const { data } = await inProcess(newsletterCommands, "credits:show", "--send", campaignId);
+    const { data } = await credits("credits:show", "--send", campaignId);
     assert.deepEqual(data["credits"], { available: 10, reserved: 0, consumed: 0 });
+    const ofSend = ["credits:show", "--send", campaignId, "--team", scheduled.team.id, "--environment", "live"];
+    assert.deepEqual((await credits(...ofSend)).data, data);
     const movements = data["movements"] as { kind: string; amount: number; send: string }[];
     assert.deepEqual(
       movements.map(({ kind, amount, send }) => [kind, amount, send]),
@@ -182,6 +235,22 @@ describe("The commands for sends", () => {
       [() => sends("send:pause", scheduledId), /No workflow of send_\w+ runs: the send is CANCELLED\.$/],
       [() => sends("send:list", "--team", "team_none"), /There is no team team_none\./],
       [() => sends("send:list", "--status", "LOST"), /It is one of: SCHEDULED/],
+      [() => sends("send:list", "--status", ","), /Name one at least, of: SCHEDULED/],
+      [() => sends("send:recipients", ended.newsletterId, "--state", ""), /Name one at least, of: QUEUED/],
+      [
+        () => credits("credits:show", "--send", endedId, "--team", draft.team.id),
+        new RegExp(`${endedId} is a send of team ${ended.team.id}, live: leave out --team`),
+      ],
+      [() => credits("credits:show", "--send", endedId, "--environment", "test"), /live: leave out --team/],
+      [() => credits("credits:grant", "--team", draft.team.id, "--amount", "1", "--cause", " "), /It is empty/],
+      [
+        () => credits("credits:grant", "--team", draft.team.id, "--amount", "1000000000000001"),
+        /A team may hold 1000000000000000 email credits: grant fewer\./,
+      ],
+      [
+        () => inProcess(deliveryCommands, "delivery:retry", "dlv_none", "--webhook", "whk_none"),
+        /Name deliveries, or their endpoint with --webhook, not both\./,
+      ],
       [() => inProcess(accountCommands, "account:show", "acct_none"), /There is no sending account acct_none\./],
       [() => inProcess(deliveryCommands, "delivery:show", "dlv_none"), /There is no delivery dlv_none\./],
       [

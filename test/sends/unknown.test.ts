@@ -123,7 +123,10 @@ describe("Unknown outcomes", () => {
     assert.equal(data["answer"], "1 queued again");
     await eventually(async () => (await ledgerStates(sender)).SENT === 6, { what: "the mail" });
     assert.deepEqual(await workflowOf(sendId).result(), { outcome: "SENT", sent: 6, unknown: 0 });
-    await assert.rejects(command("send:resend-unknown"), /No workflow of \w+ runs: the send is SENT\.$/);
+    await assert.rejects(
+      command("send:resend-unknown"),
+      /No workflow of \w+ runs: the send is SENT\. No outcome is unknown\.$/,
+    );
   });
 
   it("are mailed again before the queued recipients when the send is still SENDING", async () => {
