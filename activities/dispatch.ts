@@ -187,19 +187,21 @@ async function dispatchSlice(
   if (dispatch.status !== "SENDING") return { mailed: 0, epoch, unknown, next: "stopped" };
   if (dispatch.hasComplaints) {
     for (const paused of await pauseForComplaints(em, dispatch)) logMove(deps.log, paused);
-    await closeDispatch(em, dispatch, dispatch.afterSeq);
+    await closeDispatch(em, dispatch);
     return { mailed: 0, epoch, unknown, next: "stopped" };
   }
   const account = await pools.acquire(dispatch, slice);
   if (!("pool" in account)) {
-    await closeDispatch(em, dispatch, dispatch.afterSeq);
+    await closeDispatch(em, dispatch);
     if (account.refusal) return { mailed: 0, epoch, unknown, next: "failure", ...account.refusal };
     return { mailed: 0, epoch, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
-    const mailing = await mailSlice(deps, em, messages, dispatch, account, run);
+    // After an operator's command the server gets as many tries as at first.
+    const policyRefusals = slice.tryNow ? 0 : dispatch.policyRefusals;
+    const mailing = await mailSlice(deps, em, messages, { ...dispatch, policyRefusals }, account, run);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
-    await closeDispatch(em, dispatch, afterSeq);
+    await closeDispatch(em, dispatch, { afterSeq, policyRefusals: mailing.policyRefusals });
     if (mailing.end.ended === "account_failure") {
       const { sendId, accountId, teamId } = dispatch;
       const { reason, temporary, response } = mailing.end.failure;
@@ -221,6 +223,8 @@ interface Mailing {
   returned: boolean;
   exhausted: boolean;
   limitWaitMs: number | undefined;
+  /** Those in a row that the lane's next slice counts on from. */
+  policyRefusals: number;
 }
 
 /** Recipients flow from the stager through the pool's connections to the settler. */
@@ -257,6 +261,7 @@ async function mailSlice(
     fill,
     mayBegin: ({ stagedAt, share }) => elapsedMs() - stagedAt < staleAfterMs && isWithinWindows(share),
     signal,
+    policyRefusals: dispatch.policyRefusals,
     maxPolicyRefusals: POLICY_REFUSALS_TO_PAUSE,
   });
   try {
@@ -285,6 +290,8 @@ async function mailSlice(
     returned: hasReturned,
     exhausted: stager.exhausted,
     limitWaitMs: stager.limitWaitMs,
+    // Once they have ended a slice, an operator decides; then they are counted anew.
+    policyRefusals: mails.end.ended === "policy_refusals" ? 0 : mails.policyRefusals,
   };
 }
 

@@ -10,7 +10,7 @@ import { isOpen, isSetBack, type KnownProgress, progressOf } from "./progress.ts
 import { decide, type SendView, type Step } from "./send-decision.ts";
 import { withFacts } from "./send-facts.ts";
 import * as messages from "./send-messages.ts";
-import { refusalOf, refusalText } from "./steps.ts";
+import { isRefusal, refusalOf, refusalText } from "./steps.ts";
 
 const { CancellationScope, setHandler } = workflow;
 type CancellationScope = workflow.CancellationScope;
@@ -57,15 +57,16 @@ class Send {
   /** Wake-ups that came in this run. */
   #wakeUps = 0;
   /** When the preview was made whose token may be used, in ms of the workflow's clock. */
-  #previewed: { at: number; apiKeyId: string } | undefined;
+  #previewed: { at: number; apiKeyId: string; isLarge: boolean } | undefined;
 
   constructor(input: messages.SendInput) {
     const { previewId, resume } = input;
     this.#input = input;
     this.#id = previewId;
     const resumed = { ...resume, isStale: resume !== undefined, lanes: resume?.lanes.map(drivenLane) ?? [] };
-    const nothing = { isTokenExpired: false, review: "open", isLong: false } as const;
-    this.#view = { ...resumed, ...nothing, now: 0, pauses: [], cancels: [] };
+    const nothing = { review: "open", isLong: false } as const;
+    // A run that follows another waits for no token.
+    this.#view = { ...resumed, ...nothing, isTokenExpired: resume !== undefined, now: 0, pauses: [], cancels: [] };
     setHandler(messages.previewUpdate, async (sent) => void (await this.loop.submit({ ...sent, kind: "preview" })), {
       description: "Used by the API: resolve the plan",
       validator: messages.assertPreviewCommand,
@@ -78,7 +79,7 @@ class Send {
       messages.wakeUpSignal,
       () => {
         this.#wakeUps++;
-        if (this.#view.send) this.#view.isStale = true;
+        this.#view.isStale = true;
       },
       { description: "Used by the reconciler: read the send's state again" },
     );
@@ -119,11 +120,15 @@ class Send {
   async #take(next: Step, pending: PendingCommand<Command> | undefined): Promise<void> {
     const view = this.#view;
     switch (next.kind) {
-      case "read":
+      case "read": {
+        const { isTokenExpired } = view;
         await this.#ask(async () => ({ changed: false, state: await steps.readSend(this.#id) }));
-        if (!view.send && pending) pending.refuse(ANSWERS.neverConfirmed());
-        else if (!view.send && !view.setBack) view.neverBegan = "expired";
+        if (view.send) return;
+        // A cancel is carried out next: it makes the token void.
+        if (pending && pending.command.kind !== "cancel") pending.refuse(ANSWERS.neverConfirmed());
+        else if (!pending && isTokenExpired && !view.setBack) view.neverBegan ??= "expired";
         return;
+      }
       case "begin":
         return void (await this.#ask(() => steps.beginSend(this.#id)));
       case "dispatch":
@@ -212,7 +217,8 @@ class Send {
     const request = { previewId, teamId, environment, resource, apiKeyId: command.apiKeyId };
     try {
       if (command.kind === "confirm") {
-        await steps.confirmSend({ ...request, idempotency: command.idempotency });
+        const arm = this.#previewed?.isLarge ? steps.confirmLargeSend : steps.confirmSend;
+        await arm({ ...request, idempotency: command.idempotency });
         view.isStale = true;
       } else {
         if (!this.#hasToken(request)) await this.#writePreview(request);
@@ -225,14 +231,17 @@ class Send {
       if (command.kind === "preview" && this.#previewed === undefined) {
         Object.assign(view, { neverBegan: "refused", refusal: refusalText(refusal) });
       }
+      // It may have been committed although its answer was lost: Postgres knows.
+      if (command.kind === "confirm" && !isRefusal(error)) view.isStale = true;
       pending.refuse(refusal);
     }
   }
 
   async #writePreview(request: PreviewRequest): Promise<void> {
     // A quick plan is resolved in this very task of the workflow.
-    if ((await steps.writePreview(request)) === "slow") await steps.writeLongPreview(request);
-    this.#previewed = { at: Date.now(), apiKeyId: request.apiKeyId };
+    const written = await steps.writePreview(request);
+    if (written === "slow") await steps.writeLongPreview(request);
+    this.#previewed = { at: Date.now(), apiKeyId: request.apiKeyId, isLarge: written !== "written" };
   }
 
   /** An earlier request of the key under the same Idempotency-Key may have made the preview, and not have waited for it. */
@@ -287,8 +296,8 @@ class Send {
     else if (result.mailed > 0) lane.accountFailures = 0;
     if (result.next === "failure") lane.lastFailure = { reason: result.reason, reply: result.reply, at: Date.now() };
     else if (result.mailed > 0) lane.lastFailure = undefined;
-    // It had no connection to try.
-    if (result.next === "account_full") lane.triesNow ||= tryNow === true;
+    // It had no connection to try, or no room in its limits.
+    if (result.next === "account_full" && result.mailed === 0) lane.triesNow ||= tryNow === true;
     lane.slice = "none";
     lane.lastSlice = isVoid ? undefined : { ...result, at: Date.now() };
     view.isStale ||= isVoid;

@@ -28,8 +28,7 @@ export function stepWaitMs(round: number): number {
 
 /** The code of an activity's failure, e.g. `dependency_unavailable`; `worker_lost` when no worker answered. */
 export function failureCodeOf(error: unknown): string {
-  // A local activity fails with its failure itself, any other with one around it.
-  const failure = error instanceof ActivityFailure ? error.cause : error;
+  const failure = causeOf(error);
   if (failure instanceof ApplicationFailure) return failure.type ?? "internal_error";
   return failure instanceof TimeoutFailure ? "worker_lost" : "internal_error";
 }
@@ -40,6 +39,17 @@ export const instantOf = (ms: number): string => new Date(ms).toISOString();
 /** The sentence that operators read while a step keeps failing. */
 export function failingStep({ step, code, until }: FailingStep, updates: string): string {
   return `The step "${step}" failed three times (${code}); tries again at ${instantOf(until)}. Updates: ${updates}.`;
+}
+
+/** A local activity fails with its failure itself, any other with one around it. */
+const causeOf = (error: unknown): unknown => (error instanceof ActivityFailure ? error.cause : error);
+
+/** Whether an activity failed with a refusal of the domain, so that it changed nothing; else Postgres may have its effect. */
+export const isRefusal = (error: unknown): boolean => refusalIn(error) !== undefined;
+
+function refusalIn(error: unknown): ApplicationFailure | undefined {
+  const failure = causeOf(error);
+  return failure instanceof ApplicationFailure && failure.nonRetryable ? failure : undefined;
 }
 
 /** A refusal for operators: its code, with the reason of a send's gate behind it. */
@@ -53,10 +63,8 @@ export function refusalText({ type, details }: ApplicationFailure): string {
  * An update fails with an ApplicationFailure only: another error would block the workflow's task.
  */
 export function refusalOf(error: unknown): ApplicationFailure {
-  const failure = error instanceof ActivityFailure ? error.cause : error;
-  if (!(failure instanceof ApplicationFailure && failure.nonRetryable)) {
-    return ApplicationFailure.nonRetryable("service_unavailable", "service_unavailable");
-  }
+  const failure = refusalIn(error);
+  if (!failure) return ApplicationFailure.nonRetryable("service_unavailable", "service_unavailable");
   const type = failure.type ?? "internal_error";
   return ApplicationFailure.create({ message: type, type, nonRetryable: true, details: failure.details ?? [] });
 }

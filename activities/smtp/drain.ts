@@ -17,6 +17,8 @@ export interface DrainOptions<T> {
   mayBegin?: ((item: T) => boolean) | undefined;
   /** No new message is begun once it is aborted; those in flight are finished */
   signal?: AbortSignal | undefined;
+  /** Policy refusals since the last accepted mail of an earlier drain, which this one counts on from; by default none */
+  policyRefusals?: number | undefined;
   /** Ends after so many policy refusals with no accepted mail between them; by default never */
   maxPolicyRefusals?: number | undefined;
 }
@@ -70,7 +72,7 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
   /** Items without an outcome. */
   #open = 0;
   /** Policy refusals since the last accepted mail. */
-  #policyRefusals = 0;
+  #policyRefusals: number;
   /** Outcomes that the consumer has not taken yet. */
   #mailed: Mailed<T>[] = [];
   #wakeConsumer: (() => void) | undefined;
@@ -79,6 +81,12 @@ export class Drain<T> implements JobOwner, AsyncIterable<readonly Mailed<T>[]> {
     this.#batches = batches[Symbol.asyncIterator]();
     this.#options = options;
     this.#queue = queue;
+    this.#policyRefusals = options.policyRefusals ?? 0;
+  }
+
+  /** Policy refusals since the last accepted mail. */
+  get policyRefusals(): number {
+    return this.#policyRefusals;
   }
 
   /** How it ended; known once the iteration has ended. */

@@ -186,6 +186,8 @@ const SendLaneSchema = defineEntity({
     afterSeq: p.integer().default(0),
     /** Longest time after which a process may still mail a row of this lane that it staged, or learn its outcome, in ms. */
     inFlightMs: p.integer().default(0),
+    /** Policy refusals in a row when its last attempt ended; the next one counts on from them. */
+    policyRefusals: p.integer().default(0),
   },
 });
 export class SendLane extends SendLaneSchema.class {}

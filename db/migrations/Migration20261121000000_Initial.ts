@@ -192,7 +192,7 @@ export class Migration20261121000000_Initial extends Migration {
     );
     this.addSql(`create index "send_counts_send_id_index" on "send_counts" ("send_id");`);
     this.addSql(
-      `create table "send_lanes" ("send_id" text not null, "account_id" text not null, "epoch" int not null default 0, "dispatching" boolean not null default false, "after_seq" int not null default 0, "in_flight_ms" int not null default 0, primary key ("send_id", "account_id"));`,
+      `create table "send_lanes" ("send_id" text not null, "account_id" text not null, "epoch" int not null default 0, "dispatching" boolean not null default false, "after_seq" int not null default 0, "in_flight_ms" int not null default 0, "policy_refusals" int not null default 0, primary key ("send_id", "account_id"));`,
     );
     this.addSql(
       `create table "send_previews" ("id" text not null, "team_id" text not null, "environment" text not null, "resource_type" text not null, "resource_id" text not null, "api_key_id" text not null, "plan_digest" text not null, "total" int not null, "ineligible" int not null, "suppressed" int not null, "eligible" int not null, "credits_required" int not null, "cap_limit" int not null, "cap_used_today" int not null, "from_addresses" text[] not null, "account_addresses" text[] not null, "complaint_rate" double precision not null, "expires_at" timestamptz(3) not null, "used_at" timestamptz(3) null, "voided_at" timestamptz(3) null, "other_key_at" timestamptz(3) null, "created_at" timestamptz(3) not null default now(), primary key ("id"));`,

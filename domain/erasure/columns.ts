@@ -198,7 +198,9 @@ export const PERSONAL_DATA = {
     none: ["id", "team_id", "environment", "version", "field_types", "created_at", "updated_at", "deleted_at"],
   },
   send_counts: { none: ["seq", "send_id", "state", "count"] },
-  send_lanes: { none: ["send_id", "account_id", "epoch", "dispatching", "after_seq", "in_flight_ms"] },
+  send_lanes: {
+    none: ["send_id", "account_id", "epoch", "dispatching", "after_seq", "in_flight_ms", "policy_refusals"],
+  },
   send_previews: {
     team: ["from_addresses", "account_addresses"],
     none: [

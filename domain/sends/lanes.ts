@@ -37,6 +37,8 @@ export interface OpenedDispatch extends TakingLane, Tenant {
   shared: boolean;
   /** Recipients up to and including this `seq` were staged before; some of them may be QUEUED again. */
   afterSeq: number;
+  /** Policy refusals in a row when the lane's last attempt ended in order. */
+  policyRefusals: number;
   /** An endpoint of the team wants the events of a settlement. */
   eventsWanted: boolean;
   /** The team's complaint rate has reached the limit of the send, which must be paused. */
@@ -100,19 +102,20 @@ export function openDispatch(
       epoch: number;
       dispatching: boolean;
       afterSeq: number;
+      policyRefusals: number;
       shared: boolean;
       complaintLimit: number;
     }>`
       select s.team_id as "teamId", s.environment, s.status, s.resource_type as type, s.resource_id as id, s.tracking,
         ${complaintLimit("s")} as "complaintLimit",
-        l.epoch, l.dispatching, l.after_seq as "afterSeq",
+        l.epoch, l.dispatching, l.after_seq as "afterSeq", l.policy_refusals as "policyRefusals",
         exists (select 1 from send_lanes o where o.send_id = s.id and o.account_id <> l.account_id) as shared
       from sends s join send_lanes l on l.send_id = s.id and l.account_id = ${accountId}
       where s.id = ${sendId}
       for share of s for update of l`.execute(db);
     const [lane] = rows;
     if (!lane || lane.epoch - Number(lane.dispatching) < closedEpoch) return undefined;
-    const { teamId, environment, status, tracking, shared, afterSeq } = lane;
+    const { teamId, environment, status, tracking, shared, afterSeq, policyRefusals } = lane;
     const tenant = { teamId, environment };
     const { eventsWanted, hasComplaints } = await db
       .selectNoFrom([
@@ -135,23 +138,27 @@ export function openDispatch(
       .where("account_id", "=", accountId)
       .execute();
     const resource = { type: lane.type, id: lane.id };
-    const opened = { status, epoch, resource, tracking, shared, afterSeq, eventsWanted, hasComplaints, unknown };
-    return { sendId, accountId, takesOver, ...tenant, ...opened };
+    const opened = { status, epoch, resource, tracking, shared, eventsWanted, hasComplaints, unknown };
+    return { sendId, accountId, takesOver, ...tenant, ...opened, afterSeq, policyRefusals };
   });
 }
 
+/** Where a lane's next attempt continues: staging behind `afterSeq`, and counting on from so many policy refusals in a row. */
+export type LanePlace = Pick<OpenedDispatch, "afterSeq" | "policyRefusals">;
+
 /**
  * Ends an attempt in order: every row that it staged has its outcome. Does nothing when another attempt took over.
- * @param afterSeq where the lane's next attempt begins to stage
+ * @param place by default as when it began
  */
 export async function closeDispatch(
   em: EntityManager,
-  { sendId, accountId, epoch }: OpenedDispatch,
-  afterSeq: number,
+  dispatch: OpenedDispatch,
+  { afterSeq = dispatch.afterSeq, policyRefusals = dispatch.policyRefusals }: Partial<LanePlace> = {},
 ): Promise<void> {
+  const { sendId, accountId, epoch } = dispatch;
   await kysely(em)
     .updateTable("send_lanes")
-    .set({ dispatching: false, after_seq: afterSeq })
+    .set({ dispatching: false, after_seq: afterSeq, policy_refusals: policyRefusals })
     .where("send_id", "=", sendId)
     .where("account_id", "=", accountId)
     .where("epoch", "=", epoch)

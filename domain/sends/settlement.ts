@@ -50,7 +50,10 @@ function reasonOf(outcome: MailOutcome): string | null {
   }
 }
 
-export type SettlingDispatch = Omit<OpenedDispatch, "status" | "tracking" | "afterSeq" | "hasComplaints" | "unknown">;
+export type SettlingDispatch = Omit<
+  OpenedDispatch,
+  "status" | "tracking" | "afterSeq" | "policyRefusals" | "hasComplaints" | "unknown"
+>;
 
 /**
  * Settles many outcomes at once: the ledger, a suppression per hard bounce, and the events of all that for a team with

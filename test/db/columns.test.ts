@@ -270,6 +270,7 @@ const ROWS: { [Table in keyof Database]: Selectable<Database[Table]> } = {
     dispatching: true,
     after_seq: 3,
     in_flight_ms: 40_000,
+    policy_refusals: 2,
   },
   send_recipients: {
     send_id: "send_columns",

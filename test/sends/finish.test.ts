@@ -59,7 +59,7 @@ describe("The end of a send", () => {
       assert.ok(last);
       const sent = others.map((item) => ({ item, outcome: { outcome: "sent", reason: "accepted" } as const }));
       assert.deepEqual(await settleOutcomes(em(), dead, sent, policy), { SENT: 2 });
-      await closeDispatch(em(), await open(), 3);
+      await closeDispatch(em(), await open(), { afterSeq: 3 });
       assert.deepEqual(await ledgerStates(sender), { SENT: 2, UNKNOWN: 1 });
       const outcome = { outcome: "deferred", reason: "temporary_refusal", retry: false } as const;
       const settle = (tx = em()) => settleOutcomes(tx, dead, [{ item: last, outcome }], policy);
@@ -121,7 +121,7 @@ describe("The end of a send", () => {
     const [working, dead] = lanes.map((lane) => lane ?? assert.fail("there is no such lane"));
     assert.ok(working && dead);
     assert.equal((await stageBatch(em(), dead, { afterSeq: 0, limit: 1 })).recipients.length, 1);
-    await closeDispatch(em(), working, 3);
+    await closeDispatch(em(), working, { afterSeq: 3 });
     await setStates(["SENDING", "SENT", "SENT"]);
 
     const { status, sent, unknown, lost } = await finish();

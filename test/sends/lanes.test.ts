@@ -157,8 +157,8 @@ describe("Two lanes of a send", () => {
     const again = await open(first);
     assert.deepEqual([again.epoch, again.unknown], [one.epoch + 1, 2]);
     assert.deepEqual((await stage(sender, one, 2)).recipients, [], "an older epoch stages nothing");
-    await closeDispatch(sender.em.fork(), one, 99);
-    await closeDispatch(sender.em.fork(), again, 2);
+    await closeDispatch(sender.em.fork(), one, { afterSeq: 99 });
+    await closeDispatch(sender.em.fork(), again, { afterSeq: 2 });
     assert.equal((await open(first)).afterSeq, 2, "an older epoch does not move the cursor");
     assert.deepEqual(await settle(sender, two, recipients, SENT), { SENT: 2 });
     assert.deepEqual(

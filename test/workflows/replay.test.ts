@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { bundleWorkflowCode, DefaultLogger, Runtime, Worker, type WorkflowBundleOption } from "@temporalio/worker";
+import { bundleWorkflowCode, DefaultLogger, Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import { DeterminismViolationError } from "@temporalio/workflow";
 import { workflowBundle } from "../../workers/bundle.ts";
 import { deliveryWorkflowId, replayWorkflowId, sendWorkflowId } from "../../workflows/ids.ts";
@@ -7,6 +7,7 @@ import * as send from "../../workflows/send-messages.ts";
 import * as delivery from "../../workflows/webhook-delivery.ts";
 import * as bulkReplay from "../../workflows/webhook-replay.ts";
 import { type RecordedHistory, readHistories, textsIn } from "../histories/files.ts";
+import { installQuietRuntime } from "../support/quiet-runtime.ts";
 
 /** Replays histories one after the other. @returns the errors, by file */
 async function replay(bundle: WorkflowBundleOption, recorded: readonly RecordedHistory[]): Promise<Map<string, Error>> {
@@ -44,11 +45,7 @@ describe("The recorded histories", () => {
   before(function () {
     this.timeout(60_000);
     // A replay that fails says so in its result; the SDK would say it once more on the terminal.
-    Runtime.install({
-      logger: new DefaultLogger("ERROR", () => {}),
-      shutdownSignals: [],
-      telemetryOptions: { logging: { filter: "OFF", console: {} } },
-    });
+    installQuietRuntime();
   });
 
   it("replay on the workflows as they are", async () => {
