@@ -5,7 +5,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Pool } from "undici";
 import { quantile } from "./report.ts";
 
-/** The requests of a run; `{n}` in the body and the Idempotency-Key is replaced by a text that ends with the request's number, from 0. */
+/**
+ * The requests of a run; `{n}` in the body and the Idempotency-Key is replaced by a text of its own that ends with the
+ * request's number, from 0.
+ */
 export interface ApiLoad {
   /** Scheme, host and port. */
   origin: string;

@@ -148,7 +148,10 @@ export class AttemptSlice {
       const { isTest, status } = classified.outcome;
       if (!isTest) this.#failuresInRow = status === "RETRYING" ? this.#failuresInRow + 1 : 0;
       this.#hasSucceeded ||= status === "SUCCEEDED";
-      while (this.#unsettled.length + this.#settling >= MOST_UNSETTLED && !signal.aborted) await this.#settleSoon();
+      while (this.#unsettled.length + this.#settling >= MOST_UNSETTLED && !signal.aborted) {
+        // The next writing takes all that is answered during the one under way.
+        await (this.#settling > 0 ? this.#writing : this.#settleSoon());
+      }
       if (signal.aborted) return;
       // The endpoint is failing by now: the other deliveries wait without using up an attempt.
       if (this.#failuresInRow >= FAILING_AFTER) return;
