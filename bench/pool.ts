@@ -31,8 +31,12 @@ interface Run {
 
 type Sender = (sink: Sink, filled: FilledMessage, messages: number, connections: number) => Promise<void>;
 
+/** The message of the measured newsletters, filled for one recipient. */
+export const benchMessage = (): FilledMessage =>
+  composeMessage({ subject: SUBJECT, html: BODY, fromEmail: "news@sender.example" }).fill(recipient(1));
+
 /** Plain nodemailer: so many connections, each sends one message after the other. */
-const plain: Sender = async (sink, { envelope, message }, messages, connections) => {
+export const sendPlain: Sender = async (sink, { envelope, message }, messages, connections) => {
   let left = messages;
   const work = async () => {
     const connection = new SMTPConnection({ host: sink.host, port: sink.port, ignoreTLS: true, logger: false });
@@ -86,7 +90,7 @@ export async function sendPooled(
 
 /** The pool beside plain nodemailer, with one message and sink: the difference is the cost of the pool. */
 export async function benchPool({ seconds, repeat, latenciesMs, connections }: PoolOptions): Promise<BenchReport> {
-  const filled = composeMessage({ subject: SUBJECT, html: BODY, fromEmail: "news@sender.example" }).fill(recipient(1));
+  const filled = benchMessage();
   const sink = await startSink();
   const problems: string[] = [];
   const rows: Row[] = [];
@@ -111,7 +115,7 @@ export async function benchPool({ seconds, repeat, latenciesMs, connections }: P
         const pool: Run[] = [];
         const nodemailer: Run[] = [];
         for (let i = 0; i < repeat; i++) {
-          nodemailer.push(await run(plain, latencyMs, limit));
+          nodemailer.push(await run(sendPlain, latencyMs, limit));
           pool.push(await run(pooled, latencyMs, limit));
         }
         const rate = (runs: readonly Run[]) => median(runs.map((each) => each.rate));

@@ -19,6 +19,7 @@ import { stack } from "../test/support/stack.ts";
 import { temporalClient } from "../test/support/temporal.ts";
 import { sendWorkflowId } from "../workflows/ids.ts";
 import { makeAudience } from "./audience.ts";
+import { benchMessage, sendPlain } from "./pool.ts";
 import { machineCpuSeconds, resetPeaks, usage } from "./processes.ts";
 import { type BenchReport, median, type Row, round, timed } from "./report.ts";
 import { type Sink, startSink } from "./smtp-sink.ts";
@@ -50,6 +51,11 @@ export interface SendOptions extends StackChoice {
 
 /** The rate of a tracked send is no smaller share of that of the same send without tracking. */
 const TRACKED_SHARE = 0.85;
+/** Mails of the yardstick, and its connections to a server that answers at once; to a slow one it has those of the send. */
+const YARDSTICK_MAILS = 20_000;
+const YARDSTICK_CONNECTIONS = 10;
+/** The send's rate beside the yardstick's should be this at least: to a server that answers at once, and to one at 20 ms. */
+const YARDSTICK_RATIO = { atOnce: 0.75, slow: 0.97 };
 /** Recipients of the small list. */
 const FEW = 20;
 const POLL_MS = 100;
@@ -72,6 +78,8 @@ const PROCESSES = ["api", "sends", "dispatch", "maintenance", "postgres", "tempo
 /** One send, from its draft to the last mail, and its cost. */
 interface Measured {
   rates: Row;
+  /** Plain nodemailer to the same sink, right before the send. */
+  yardstick: Row | undefined;
   answers: Row;
   /** Absent when a worker was killed: its usage is lost with it. */
   cpu: Row | undefined;
@@ -116,6 +124,7 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
       sizes.flatMap((size) => variants.flatMap((tracked) => rowsOfVariant(part, size, tracked)));
     const shares = tracking ? sizes.map((size) => trackedShare(runs, size)) : [];
     const cpu = rowsOf((run) => run.cpu);
+    const yardsticks = rowsOf((run) => run.yardstick);
     const killed = rowsOf((run) => run.kill);
     return {
       bench: "send",
@@ -132,6 +141,7 @@ export async function measureSends(options: SendOptions): Promise<BenchReport> {
       tables: {
         ...(tracking && { "Rates with tracking on, as a share of those with it off, medians": shares }),
         Rates: rowsOf(({ rates }) => rates),
+        ...(yardsticks.length > 0 && { "The send beside plain nodemailer": yardsticks }),
         "Preview and confirm, ms": rowsOf(({ answers }) => answers),
         ...(cpu.length > 0 && { "CPU seconds per 10,000 mails": cpu }),
         "Peak memory during the send, MiB; of Postgres, that of its largest process": rowsOf(({ memory }) => memory),
@@ -178,6 +188,8 @@ async function measure(
   const previewMany = await timePreviews(many, previews);
   const { ms: confirmFew } = await timeConfirm(few);
   await untilSent(few, FEW, () => {});
+  const yardstick =
+    catcher || options.brief || options.kill ? undefined : await measurePlain(sink, latencyMs, connections);
   await sink.clear(latencyMs);
   if (accounts > 1) await setTomorrow(many);
   const token = await tokenOf(many);
@@ -222,10 +234,11 @@ async function measure(
   const ours = Object.keys(measured).reduce((sum, name) => sum + seconds(name), 0);
   const each = (value: number) => round((value / recipients) * 10_000, 3);
   const sinkSeconds = ((stats.lastAt ?? 0) - (stats.firstAt ?? 0)) / 1_000;
+  const rate = recipients / (catcher ? ledger.span : sinkSeconds);
   return {
     rates: {
       "latency ms": latencyMs,
-      "mails/s, first to last": round(recipients / (catcher ? ledger.span : sinkSeconds)),
+      "mails/s, first to last": round(rate),
       "by the ledger": round(recipients / ledger.span),
       "from the confirm": round(recipients / wallSeconds),
       "first mail after s": catcher ? null : round(wallSeconds - sinkSeconds - ledger.tail, 2),
@@ -233,6 +246,13 @@ async function measure(
       connections: catcher ? null : stats.mostConnections - idle,
       "most SENDING": mostSending,
       "history events": history,
+    },
+    yardstick: yardstick && {
+      "nodemailer, connections": yardstick.connections,
+      "nodemailer, mails/s": round(yardstick.rate),
+      "send, mails/s": round(rate),
+      ratio: round(rate / yardstick.rate, 2),
+      "ratio at least": YARDSTICK_RATIO[latencyMs === 0 ? "atOnce" : "slow"],
     },
     answers: {
       [`preview of ${FEW}`]: round(previewFew, 1),
@@ -269,6 +289,21 @@ async function measure(
         : []),
     ],
   };
+}
+
+/** Mails by plain nodemailer, so that a send is compared with it on the same machine in the same minute. */
+async function measurePlain(
+  sink: Sink,
+  latencyMs: number,
+  most: number,
+): Promise<{ rate: number; connections: number }> {
+  const connections = latencyMs === 0 ? Math.min(YARDSTICK_CONNECTIONS, most) : most;
+  await sink.clear(latencyMs);
+  const { connections: before } = await sink.stats();
+  await sendPlain(sink, benchMessage(), YARDSTICK_MAILS, connections);
+  const { firstAt, lastAt } = await sink.stats();
+  await eventually(async () => (await sink.stats()).connections <= before, { what: "nodemailer's connections closed" });
+  return { rate: YARDSTICK_MAILS / (((lastAt ?? 0) - (firstAt ?? 0)) / 1_000), connections };
 }
 
 /**

@@ -10,6 +10,12 @@ import {
 
 /** Longest reply that is read; a real one has a line or two. */
 export const MAX_REPLY_BYTES = 65_536;
+/**
+ * Longest body, with its dot, whose write the next envelope joins. Only the end of a whole write is reported, so the end of a
+ * write that the operating system takes in parts does not say when the dot left. It takes this much at once: its buffer is
+ * empty by then, and Linux gives a connection 16 KiB at least (`tcp_wmem`, the default).
+ */
+const MAX_JOINED_BYTES = 16_384;
 /** How long a server may take to close its side after ours is closed. */
 export const CLOSE_TIMEOUT_MS = 1_000;
 
@@ -51,6 +57,8 @@ interface Transaction {
   /** The server has opened a mail transaction for it. */
   isOpened: boolean;
   dotMayHaveLeft: boolean;
+  /** The operating system has taken all of its body and the dot. */
+  hasDotLeft: boolean;
   /** Its first reply that is no success. */
   refusal?: MessageAnswer | undefined;
 }
@@ -116,6 +124,7 @@ export class Transactions {
       isHeard: false,
       isOpened: false,
       dotMayHaveLeft: false,
+      hasDotLeft: false,
     };
     this.#open.push(transaction);
     if (this.#options.pipelining) {
@@ -238,12 +247,12 @@ export class Transactions {
   #answerDot(transaction: Transaction, reply: string): void {
     const answer = answerOf("dot", reply);
     // Some of the body is still here, so this answers no dot: what the server makes of the rest is not known.
-    const isEarly = this.#socket.writableLength > 0;
+    const isEarly = !transaction.hasDotLeft;
     if (isEarly && !isRefusal(answer)) this.destroy("protocol");
     else this.#report(transaction, answer, { isLast: isEarly });
   }
 
-  /** Body and dot, and what `onBody` adds to them, are one write. */
+  /** Body and dot are one write. What `onBody` adds joins it, unless the body is long. */
   #writeBody(transaction: Transaction, ...header: Buffer[]): void {
     if (this.#ended) return;
     const { message, sender, beganAt } = transaction;
@@ -260,7 +269,10 @@ export class Transactions {
     this.#expected.push(["DOT", transaction]);
     this.#socket.cork();
     for (const part of [...header, message.message]) this.#socket.write(isDotFree(part) ? part : stuffed(part));
-    this.#socket.write(FINAL_DOT);
+    this.#socket.write(FINAL_DOT, () => {
+      transaction.hasDotLeft = true;
+    });
+    if (this.#socket.writableLength > MAX_JOINED_BYTES) this.#socket.uncork();
     if (this.#options.pipelining) this.#options.onBody();
     this.#socket.uncork();
   }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
-import { createInterface } from "node:readline";
+import { createInterface, type Interface } from "node:readline";
 import { mock } from "node:test";
 import PostalMime from "postal-mime";
 import { type SmtpAccount, type SmtpPool, type SmtpPoolOptions, verifyAccount } from "../../activities/smtp/pool.ts";
@@ -58,7 +58,13 @@ describe("An SMTP pool", () => {
   const drainAll = async (
     pool: SmtpPool,
     addresses: readonly string[],
-    options: { batch?: number; signal?: AbortSignal; onResult?: () => void; maxPolicyRefusals?: number } = {},
+    options: {
+      batch?: number;
+      signal?: AbortSignal;
+      onResult?: () => void;
+      maxPolicyRefusals?: number;
+      fill?: (address: string) => FilledMessage;
+    } = {},
   ) => {
     const size = options.batch ?? 20;
     const results = new Map<string, MailOutcome[]>();
@@ -66,7 +72,7 @@ describe("An SMTP pool", () => {
       for (let i = 0; i < addresses.length; i += size) yield addresses.slice(i, i + size);
     }
     const { signal, maxPolicyRefusals } = options;
-    const drain = pool.drain(batches(), { fill, signal, maxPolicyRefusals });
+    const drain = pool.drain(batches(), { fill: options.fill ?? fill, signal, maxPolicyRefusals });
     for await (const mailed of drain) {
       for (const { item, outcome } of mailed) {
         results.set(item, [...(results.get(item) ?? []), outcome]);
@@ -483,7 +489,12 @@ describe("An SMTP pool", () => {
      * its dot. `undefined` gives no reply, and `close` ends the connection.
      */
     async function pipeliningServer(
-      answer: (line: string, log: readonly string[], say: (reply: string) => void) => string | undefined,
+      answer: (
+        line: string,
+        log: readonly string[],
+        say: (reply: string) => void,
+        lines: Interface,
+      ) => string | undefined,
     ) {
       const log: string[] = [];
       let connections = 0;
@@ -503,7 +514,7 @@ describe("An SMTP pool", () => {
           inBody = false;
           bodyLines = 0;
           if (!what.startsWith("EHLO")) log.push(what);
-          const reply = what.startsWith("EHLO") ? "250-pipelining\r\n250 PIPELINING" : answer(what, log, say);
+          const reply = what.startsWith("EHLO") ? "250-pipelining\r\n250 PIPELINING" : answer(what, log, say, lines);
           if (reply === "close") socket.end();
           else if (reply !== undefined) say(reply);
           if (reply?.includes("354")) inBody = true;
@@ -531,6 +542,29 @@ describe("An SMTP pool", () => {
       const { results } = await drainAll(poolAt(port, { maxConnections: 1 }), people(5));
       assert.deepEqual(tally(results), { sent: 5 });
       assert.equal(bodies(log), 5);
+    });
+
+    it("the reply to a dot counts although some of the next envelope has not left", async () => {
+      let readOn = () => {};
+      const { port, log } = await pipeliningServer((what, before, _say, lines) => {
+        if (what === "body" && bodies(before) === 1) {
+          lines.pause();
+          readOn = () => lines.resume();
+        }
+        return accept(what);
+      });
+      // No buffer of a connection holds the second envelope, so it waits here until the server reads on.
+      const envelope = { from: "a@b.example", smtpUtf8: false };
+      const long = `${"x".repeat(32 * 1_024 * 1_024)}@example.org`;
+      const { results } = await drainAll(poolAt(port, { maxConnections: 1 }), ["first", "second"], {
+        fill: (item) => ({
+          envelope: { ...envelope, to: item === "first" ? TO : long },
+          message: Buffer.from(`Subject: x\r\n\r\n${"A line of the body\r\n".repeat(2_000)}`),
+        }),
+        onResult: () => readOn(),
+      });
+      assert.deepEqual(tally(results), { sent: 2 });
+      assert.equal(bodies(log), 2);
     });
 
     it("a 354 after a refused RCPT is answered with a lone dot, and the same connection continues", async () => {
