@@ -99,7 +99,8 @@ export class PostgresPair {
     const ended = killed.processes.killAll();
     this.#proxy.cut();
     await ended;
-    await query(promoted, `select pg_promote(true, ${PROMOTED_WITHIN_S})`);
+    const { rows } = await query(promoted, `select pg_promote(true, ${PROMOTED_WITHIN_S}) as serves`);
+    if (rows[0]?.serves !== true) throw new Error(`The standby was not promoted within ${PROMOTED_WITHIN_S} s`);
     this.#proxy.redirect({ host: "127.0.0.1", port: promoted.port });
     this.#proxy.heal();
     [this.#primary, this.#standby] = [promoted, killed];
