@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { appendFile, chown, cp, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { reservePorts } from "../stack/infra.ts";
 import { type EmbeddedPostgres, embeddedPostgres, removeDataDir } from "../stack/postgres.ts";
@@ -21,9 +20,8 @@ const REPLICATION = {
 /** What a server writes while it runs, and what the standby gets by streaming: no part of a copy of the folder. */
 const NOT_COPIED = /\/(pg_wal\/.+|postmaster\.(pid|opts)|standby\.signal|pg_replslot\/.+|pg_stat_tmp\/.+)$/;
 const PROMOTED_WITHIN_S = 60;
-const IN_SYNC_WITHIN_MS = 60_000;
-/** How often the standby is built before the failure is shown: a primary that crashes meanwhile spoils the copy. */
-const BUILDS = 5;
+/** How long it may take until there is a standby: a primary that crashes meanwhile spoils the copy, which is then made anew. */
+const IN_SYNC_WITHIN_MS = 180_000;
 
 /** A data folder, the port of its server, and the server while it runs. */
 interface Server {
@@ -101,7 +99,8 @@ export class PostgresPair {
     const ended = killed.processes.killAll();
     this.#proxy.cut();
     await ended;
-    await query(promoted, `select pg_promote(true, ${PROMOTED_WITHIN_S})`);
+    const { rows } = await query(promoted, `select pg_promote(true, ${PROMOTED_WITHIN_S}) as serves`);
+    if (rows[0]?.serves !== true) throw new Error(`The standby was not promoted within ${PROMOTED_WITHIN_S} s`);
     this.#proxy.redirect({ host: "127.0.0.1", port: promoted.port });
     this.#proxy.heal();
     [this.#primary, this.#standby] = [promoted, killed];
@@ -110,18 +109,14 @@ export class PostgresPair {
   }
 
   async #buildStandby(): Promise<void> {
-    for (let build = 1; ; build++) {
-      try {
-        await this.#copyPrimary();
-        this.#standby.processes = new Processes();
-        await serve(this.#standby);
-        break;
-      } catch (error) {
-        await this.#standby.processes.killAll();
-        if (build === BUILDS) throw error;
-        await delay(1_000);
-      }
-    }
+    const build = async () => {
+      await this.#standby.processes.killAll();
+      await this.#copyPrimary();
+      this.#standby.processes = new Processes();
+      await serve(this.#standby);
+      return true;
+    };
+    await until("a standby", build, { timeoutMs: IN_SYNC_WITHIN_MS, everyMs: 1_000 });
     await this.#untilInSync();
   }
 

@@ -537,6 +537,10 @@ async function run(minutes: number, seed: number, receiverPort: number, postgres
       webhooks.check((what) => watch.violated(what)).then(() => true),
     );
     Object.assign(watch.summary, await webhooks.summary());
+  } catch (error) {
+    // What is still under way may end the process before the error reaches its caller.
+    console.error(error);
+    throw error;
   } finally {
     clearInterval(telling);
     ended.abort();
