@@ -15,12 +15,13 @@ import {
   makeSender,
   type Sender,
   setFaults,
+  slowAfter,
   startSend,
   startTomorrow,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { holdReconciler } from "../support/temporal.ts";
+import { holdSchedules } from "../support/temporal.ts";
 
 let connection: Connection;
 let temporal: Client;
@@ -32,7 +33,7 @@ const reconcile = () => temporal.schedule.getHandle(RECONCILER_ID).trigger();
 /** Starts a send and waits until some of its mails have left. */
 async function underWay(): Promise<{ sender: Sender; sendId: string }> {
   const sender = await makeSender({ recipients: 120, credits: 120, account: { maxConnections: 2 } });
-  await setFaults([{ stage: "data", match: sender.audience, delayMs: 40 }]);
+  await slowAfter(20, sender);
   const { data } = await startSend(sender);
   await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 10, { what: "some mail" });
   return { sender, sendId: data.id };
@@ -129,6 +130,7 @@ describe("The reconciler", () => {
       },
       { what: "a run of the reconciler" },
     );
+    await setFaults([]);
     await untilStatus(sender, ["SENT"]);
     await handle.result();
     await reconcile();
@@ -252,7 +254,7 @@ describe("The reconciler", () => {
       assert.equal(spec.intervals?.[0]?.every, 60_000);
       assert.equal(policies.overlap, "SKIP");
     } finally {
-      await holdReconciler();
+      await holdSchedules();
     }
   });
 
