@@ -203,7 +203,7 @@ describe("The reconciler", () => {
       const ages = await readPassAges(sender.em.fork());
       assert.ok(Number(ages["sends"]) < 600 && Number(ages["deliveries"]) < 600, "both passes are complete");
       assert.ok(deliveryWorkflowId(groupId).length > 1_000);
-    }).timeout(60_000);
+    }).timeout(150_000);
 
     it("continues behind the place where the run before was cut off, and then begins anew", async () => {
       const sender = await makeSender({ credits: 6 });
@@ -218,7 +218,7 @@ describe("The reconciler", () => {
       assert.deepEqual([await isRunning(lower), await isRunning(higher)], [false, true]);
       await reconcileOnce();
       assert.equal(await isRunning(lower), true);
-    }).timeout(60_000);
+    }).timeout(150_000);
 
     it("asks for no more than a few of many sends whose workflows run as they should", async () => {
       const { health } = await stack();
@@ -241,7 +241,7 @@ describe("The reconciler", () => {
       const asked = (await describes()) - before;
       assert.ok(asked < ids.length / 2, `${asked} of ${sends.looked} were asked for`);
       assert.equal(sends.started, 0);
-    }).timeout(60_000);
+    }).timeout(150_000);
   });
 
   it("gets a new schedule when its schedule was deleted", async () => {

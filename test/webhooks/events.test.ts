@@ -32,6 +32,7 @@ import {
   people,
   sendAndWait,
   setFaults,
+  slowAfter,
   startSend,
   tableOf,
   untilStatus,
@@ -634,7 +635,7 @@ describe("Events of a send", () => {
       const sender = await make({ recipients: 300, account: { maxConnections: 2 } });
       await listen(sender, { events: EVENT_NAMES.filter((name) => !name.startsWith("email.")) });
       const since = emitted(sender);
-      await setFaults([{ stage: "data", match: sender.audience, delayMs: 20 }]);
+      await slowAfter(10, sender);
       await never(sender);
       const { data } = await startSend(sender);
       const handle = workflowOf(data.id);
