@@ -21,7 +21,7 @@ const LANES = 4;
 /** Files that a mocha runs; then its lane takes the next ones. */
 const FILES_AT_ONCE = 4;
 /** Folders whose files take longest: they come first, so that no lane is left with one of them at the end. */
-const LONG_FOLDERS = ["test/stack", "test/sends", "test/webhooks", "test/app", "test/every-endpoint"];
+const LONG_FOLDERS = ["test/stack", "test/sends", "test/webhooks", "test/app", "test/every-endpoint", "test/workers"];
 const ROOT = `${import.meta.dirname}/..`;
 /** Loaded into the processes of the stack: writes down the statements they run. */
 const STATEMENT_RECORDER = new URL("../test/support/statements/record.ts", import.meta.url).href;

@@ -269,7 +269,7 @@ describe(`The plans of lists, with ${MANY} rows of a team`, () => {
             }
           }
         }
-      }).timeout(30_000);
+      }).timeout(60_000);
     }
   }
 });

@@ -162,7 +162,7 @@ describe("POST /contacts/bulk", () => {
     assert.equal(results.filter(({ status }) => status === "created").length, emails.length);
     assert.ok(results.every(({ status }) => status === "created" || status === "updated"));
     assert.equal(new Set(results.map(({ id }) => id)).size, emails.length);
-  }).timeout(30_000);
+  }).timeout(60_000);
 
   it("makes a contact again that is deleted meanwhile", async () => {
     const email = uniqueEmail();

@@ -312,7 +312,7 @@ describe("The erasure of a person", () => {
     const findPerson = () => columnsHolding(textsOf(person), { besides: [other, other.replace("+news", "")] });
 
     before(async function () {
-      this.timeout(30_000);
+      this.timeout(60_000);
       planted = await plant(person, other);
     });
 
@@ -337,7 +337,7 @@ describe("The erasure of a person", () => {
     });
 
     it("removes the address, the names and the fields from every column, also when it is interrupted", async function () {
-      this.timeout(30_000);
+      this.timeout(60_000);
       const before = await columnsHolding([other]);
       const events = await countOf("webhook_events");
       const hashes = await countOf("erased_addresses");
@@ -495,7 +495,7 @@ describe("The erasure of a person", () => {
   });
 
   it("waits for an attempt that is sending an event of the person, and drops the endpoint's answer", async function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     const person = makePerson();
     const db = kysely(own.orm.em.fork());
     const webhookId = await listen(team);
@@ -526,7 +526,7 @@ describe("The erasure of a person", () => {
   });
 
   it("waits for a create and an import that began before it, and erases their rows", async function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     const [created, imported] = [makePerson(), makePerson()];
     const gate = Promise.withResolvers<void>();
     const begun = Promise.withResolvers<void>();

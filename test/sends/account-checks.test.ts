@@ -9,7 +9,7 @@ import { recordAccountFailure, resumeAccount, suspendAccount } from "../../domai
 import { leaseConnections, leaseForCheck } from "../../domain/sends/account-capacity.ts";
 import { ACCOUNT_CHECKS_ID } from "../../workflows/ids.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
-import { makeDue, runChecks } from "../support/account-checks.ts";
+import { makeDue, postponeChecks, runChecks } from "../support/account-checks.ts";
 import { eventually } from "../support/eventually.ts";
 import { kill } from "../support/processes.ts";
 import { addAccount, makeSender, preview, type Sender, setLogin, tokenOf } from "../support/sending.ts";
@@ -49,6 +49,7 @@ describe("The check of a sending account", () => {
   const closes: (() => unknown)[] = [];
 
   beforeEach(async () => {
+    await postponeChecks();
     server = await startLoginServer();
     closes.push(() => server.sink.close());
     sender = await senderTo(server.sink.port);

@@ -91,7 +91,7 @@ describe("The complaint gate of sends under way", function () {
     const listId: string = (await client.post("/lists", { name: "Readers", optin: "SINGLE" })).body.data.id;
     await addSubscribers(campaign, listId, people(40, `second.${audience}`));
     const letter = await anotherNewsletter({ ...rest, client, audience, listId, newsletterId: "" });
-    await setFaults([{ stage: "data", match: audience, delayMs: 100 }]);
+    await setFaults([{ stage: "data", match: audience, delayMs: 300 }]);
     const sendIds = [(await startSend(campaign)).data.id, (await startSend(letter)).data.id] as const;
     const [campaignSend] = sendIds;
     const both = [campaign, letter] as const;

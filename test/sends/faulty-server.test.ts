@@ -19,6 +19,7 @@ import {
   type Sender,
   setFaults,
   setLogin,
+  slowAfter,
   startSend,
   untilStatus,
 } from "../support/sending.ts";
@@ -135,7 +136,7 @@ describeOverAccounts("A faulty server", ({ accounts, furtherAccounts }) => {
     const sender = await makeSender({ recipients: 60, account: { maxConnections: 2 / accounts }, furtherAccounts });
     await setLogin(sender, "a password");
     const { audience } = sender;
-    await setFaults([{ stage: "data", match: audience, delayMs: 20 }]);
+    await slowAfter(25, sender);
     const { data } = await startSend(sender);
     await eventually(async () => (await caughtMails(sender)).length >= 20, { what: "a third of the mails" });
     await setFaults([

@@ -15,6 +15,7 @@ import {
   readMail,
   sendAndWait,
   setFaults,
+  slowAfter,
   startSend,
   untilStatus,
 } from "../support/sending.ts";
@@ -26,7 +27,7 @@ const FIRST_NAMES = ["Zoë", "Jürgen", "Łukasz", "李", "Amélie", "Søren", "
 
 describe("The main job", () => {
   it("imports 2,000 addresses from a CSV file and mails each eligible one once, and no other", async function () {
-    this.timeout(90_000);
+    this.timeout(240_000);
     const sender = await makeSender({
       recipients: 0,
       subject: "Für {{ first_name }}",
@@ -117,7 +118,7 @@ describe("The main job", () => {
 
   it("applies an unsubscribe before the next sub-batch of a running send", async () => {
     const sender = await makeSender({ recipients: 400, account: { maxConnections: 1 } });
-    await setFaults([{ stage: "data", match: sender.audience, delayMs: 15 }]);
+    await slowAfter(5, sender);
     try {
       const { data } = await startSend(sender);
       await eventually(async () => (await caughtMails(sender)).length > 0, { what: "the first mail" });

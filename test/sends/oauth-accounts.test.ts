@@ -9,7 +9,7 @@ import { ApiError } from "../../domain/errors.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { textsIn } from "../histories/files.ts";
 import { type Sink, startSink } from "../mail/smtp-sink.ts";
-import { makeDue, runChecks } from "../support/account-checks.ts";
+import { makeDue, postponeChecks, runChecks } from "../support/account-checks.ts";
 import { uniqueEmail } from "../support/factories.ts";
 import { RECEIVER_HOSTS } from "../support/receiver.ts";
 import {
@@ -47,6 +47,7 @@ describe("A sending account that logs in by XOAUTH2", () => {
   });
   after(() => close());
   beforeEach(async () => {
+    await postponeChecks();
     tokens = await openTokenEndpoint();
     [logins, refused, challenged] = [[], new Set(), new Set()];
     sink = await startSink({

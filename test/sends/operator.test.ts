@@ -25,6 +25,7 @@ import {
   sendAndWait,
   setFaults,
   setLogin,
+  slowAfter,
   startSend,
   startTomorrow,
   tokenOf,
@@ -72,10 +73,13 @@ const setPort = ({ em, accountIds }: Sender, port: number) =>
 
 const catcherPort = async () => Number(new URL((await stack()).mail.smtp).port);
 
-/** A send under way on one connection of each account; it takes `delayMs` for each of its mails. */
+/** A send under way on one connection of each account; it takes `delayMs` for each of its mails but the first. */
 async function underWay(recipients: number, delayMs: number) {
   const sender = await makeSender({ recipients, credits: recipients, account: { maxConnections: 1 } });
-  await setFaults([{ stage: "data", match: sender.audience, delayMs: delayMs * over.accounts }]);
+  await setFaults([
+    { stage: "data", match: sender.audience, times: 1 },
+    { stage: "data", match: sender.audience, delayMs: delayMs * over.accounts },
+  ]);
   const { data } = await startSend(sender);
   await someMail(sender);
   return { sender, sendId: data.id as string, handle: workflowOf(data.id) };
@@ -185,7 +189,7 @@ describeOverAccounts("Operators' updates of a send", function (accounts) {
       ["cancel", "cancelled meanwhile", "CANCELLED"],
     ] as const) {
       it(`is answered as soon as a ${other} replaces it`, async () => {
-        const { sender, handle } = await underWay(40, 1_500);
+        const { sender, handle } = await underWay(40, 3_000 / over.accounts);
         const pause = await begin(handle, "pause");
         await eventually(async () => (await statusOf(sender)) === "PAUSED", { what: "PAUSED in Postgres" });
         assert.ok((await ledgerStates(sender)).SENDING, "a mail is in flight");
@@ -237,8 +241,9 @@ describeOverAccounts("Operators' updates of a send", function (accounts) {
   });
 
   it("leave a paused send in a new, short run when its history got long", async () => {
-    const { sender, handle } = await underWay(20, 50);
+    const { sender, handle } = await underWay(20, 1_500);
     await handle.executeUpdate("pause");
+    await setFaults([]);
     const { runId } = await handle.describe();
     await makeLong(handle);
     await handle.executeUpdate("retry");
@@ -251,10 +256,7 @@ describeOverAccounts("Operators' updates of a send", function (accounts) {
 
   it("answer a resendUnknown that waits when the send continues as a new run, without delaying that run", async () => {
     const sender = await makeSender({ recipients: 30, account: { maxConnections: 1 } });
-    await setFaults([
-      { stage: "data", match: `person3@${sender.audience}`, drop: true, times: 1 },
-      { stage: "data", match: sender.audience, delayMs: 50 },
-    ]);
+    await slowAfter(1, sender, [{ stage: "data", match: sender.audience, drop: true, times: 1 }]);
     const { data } = await startSend(sender);
     const handle = workflowOf(data.id);
     await eventually(async () => (await ledgerStates(sender)).UNKNOWN === 1, { what: "an unknown outcome" });
@@ -263,6 +265,7 @@ describeOverAccounts("Operators' updates of a send", function (accounts) {
     const resend = await begin(handle, "resendUnknown");
     await eventually(async () => (await detailsOf(handle)).startsWith("Waits "), { what: "the wait" });
     await makeLong(handle);
+    await setFaults([]);
     await handle.executeUpdate("resume");
     assert.match(String(await resend.result()), /once more/);
     await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
@@ -273,7 +276,7 @@ describeOverAccounts("Operators' updates of a send", function (accounts) {
   });
 
   it("that belong to the API, preview and confirm, are refused and do not stop the send", async () => {
-    const { sender, handle } = await underWay(40, 50);
+    const { sender, handle } = await underWay(40, 1_500);
     for (const update of ["preview", "confirm"]) {
       await assert.rejects(handle.executeUpdate(update), WorkflowUpdateFailedError);
       for (const input of [null, {}, { apiKeyId: 1 }]) {
@@ -303,7 +306,7 @@ describeOverAccounts("Operators' updates of a send", function (accounts) {
   });
 
   it("take effect on a send that was reset to a time before its confirm, without its updates", async () => {
-    const { sender, sendId, handle } = await underWay(200, 50);
+    const { sender, sendId, handle } = await underWay(200, 150);
     const { ResetReapplyExcludeType } = proto.temporal.api.enums.v1;
     const { runId } = await handle.describe();
     const first = (await handle.fetchHistory()).events?.find((event) => event.workflowTaskCompletedEventAttributes);

@@ -15,12 +15,13 @@ import {
   makeSender,
   type Sender,
   setFaults,
+  slowAfter,
   startSend,
   startTomorrow,
   untilStatus,
 } from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
-import { holdReconciler } from "../support/temporal.ts";
+import { holdSchedules } from "../support/temporal.ts";
 
 let connection: Connection;
 let temporal: Client;
@@ -32,7 +33,7 @@ const reconcile = () => temporal.schedule.getHandle(RECONCILER_ID).trigger();
 /** Starts a send and waits until some of its mails have left. */
 async function underWay(): Promise<{ sender: Sender; sendId: string }> {
   const sender = await makeSender({ recipients: 120, credits: 120, account: { maxConnections: 2 } });
-  await setFaults([{ stage: "data", match: sender.audience, delayMs: 40 }]);
+  await slowAfter(20, sender);
   const { data } = await startSend(sender);
   await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 10, { what: "some mail" });
   return { sender, sendId: data.id };
@@ -129,6 +130,7 @@ describe("The reconciler", () => {
       },
       { what: "a run of the reconciler" },
     );
+    await setFaults([]);
     await untilStatus(sender, ["SENT"]);
     await handle.result();
     await reconcile();
@@ -201,7 +203,7 @@ describe("The reconciler", () => {
       const ages = await readPassAges(sender.em.fork());
       assert.ok(Number(ages["sends"]) < 600 && Number(ages["deliveries"]) < 600, "both passes are complete");
       assert.ok(deliveryWorkflowId(groupId).length > 1_000);
-    }).timeout(60_000);
+    }).timeout(150_000);
 
     it("continues behind the place where the run before was cut off, and then begins anew", async () => {
       const sender = await makeSender({ credits: 6 });
@@ -216,7 +218,7 @@ describe("The reconciler", () => {
       assert.deepEqual([await isRunning(lower), await isRunning(higher)], [false, true]);
       await reconcileOnce();
       assert.equal(await isRunning(lower), true);
-    }).timeout(60_000);
+    }).timeout(150_000);
 
     it("asks for no more than a few of many sends whose workflows run as they should", async () => {
       const { health } = await stack();
@@ -239,7 +241,7 @@ describe("The reconciler", () => {
       const asked = (await describes()) - before;
       assert.ok(asked < ids.length / 2, `${asked} of ${sends.looked} were asked for`);
       assert.equal(sends.started, 0);
-    }).timeout(60_000);
+    }).timeout(150_000);
   });
 
   it("gets a new schedule when its schedule was deleted", async () => {
@@ -252,7 +254,7 @@ describe("The reconciler", () => {
       assert.equal(spec.intervals?.[0]?.every, 60_000);
       assert.equal(policies.overlap, "SKIP");
     } finally {
-      await holdReconciler();
+      await holdSchedules();
     }
   });
 

@@ -143,7 +143,7 @@ describe("After a restore of an older backup", () => {
   }).timeout(60_000);
 
   it("a send that was paused since, or mailed on within its slice, stays PAUSED and calls an operator", async () => {
-    const sender = await makeSender({ recipients: 60, credits: 60, account: { maxConnections: 1 } });
+    const sender = await makeSender({ recipients: 600, credits: 600, account: { maxConnections: 1 } });
     await setFaults([{ stage: "data", match: sender.audience, delayMs: 30 }]);
     const sendId: string = (await startSend(sender)).data.id;
     await eventually(async () => ((await ledgerStates(sender)).SENT ?? 0) > 3, { what: "some mail" });
@@ -171,7 +171,7 @@ describe("After a restore of an older backup", () => {
       const sends = await startWorker("sends");
       const [ended, underWay] = [
         await makeSender({ ...options, recipients: 3, credits: 3 }),
-        await makeSender({ ...options, recipients: 60, credits: 60 }),
+        await makeSender({ ...options, recipients: 600, credits: 600 }),
       ];
       await setFaults([{ stage: "data", match: underWay.audience, delayMs: 30 }]);
       const endedId: string = (await startSend(ended)).data.id;

@@ -16,6 +16,7 @@ import {
   type SenderOptions,
   setFaults,
   setLogin,
+  slowAfter,
   startSend,
   startTomorrow,
   untilStatus,
@@ -169,7 +170,7 @@ describe("A send over two accounts", function () {
       await setFaults([
         { stage: "auth", code: 535, message: "5.7.8 no" },
         // The other account must not be done before this one has tried.
-        { stage: "data", match: sender.audience, delayMs: 100 },
+        { stage: "data", match: sender.audience, delayMs: 300 },
       ]);
     }
 
@@ -302,7 +303,7 @@ describe("A send over two accounts", function () {
       const recipients = 300;
       const sender = await twoAccounts(recipients, { account: { maxConnections: 2 } });
       const { port } = new URL((await stack()).mail.smtp);
-      await setFaults([{ stage: "data", match: sender.audience, delayMs: 40 }]);
+      await slowAfter(20, sender);
       await setAccount(sender, sender.accountIds[1], { port: 1 });
       const { data } = await startSend(sender);
       await untilDetails(temporal, data.id, ["is mailing", "cannot be mailed at present (connection_refused)"]);
@@ -311,6 +312,7 @@ describe("A send over two accounts", function () {
       await eventually(async () => ((await sharesOf(sender))[1]?.SENT ?? 0) > 0, {
         what: "mail of the second",
       });
+      await setFaults([]);
       await untilStatus(sender, ["SENT"]);
       await assertAllSent(sender, recipients);
     });

@@ -14,6 +14,7 @@ import {
   type Sender,
   sendAndWait,
   setFaults,
+  slowAfter,
   startSend,
   untilStatus,
 } from "../support/sending.ts";
@@ -131,14 +132,12 @@ describe("Unknown outcomes", () => {
 
   it("are mailed again before the queued recipients when the send is still SENDING", async () => {
     const sender = await makeSender({ recipients: 40, account: { maxConnections: 1 } });
-    await setFaults([
-      { stage: "data", match: `person3@${sender.audience}`, drop: true, times: 1 },
-      { stage: "data", match: sender.audience, delayMs: 50 },
-    ]);
+    await slowAfter(1, sender, [{ stage: "data", match: sender.audience, drop: true, times: 1 }]);
     const { data } = await startSend(sender);
     const handle = workflowOf(data.id);
     await eventually(async () => ((await ledgerStates(sender))["UNKNOWN"] ?? 0) === 1, { what: "an unknown outcome" });
     await handle.executeUpdate("pause");
+    await setFaults([]);
     await age(sender, data.id);
     assert.equal(await handle.executeUpdate("resendUnknown"), "1 queued again");
     await handle.executeUpdate("resume");
@@ -150,7 +149,7 @@ describe("Unknown outcomes", () => {
   for (const update of ["pause", "cancel"]) {
     it(`are listed before a ${update} answers, when the worker died and no other took over its rows in flight`, async () => {
       const sender = await makeSender({ recipients: 30, credits: 30, account: { maxConnections: 1 } });
-      await setFaults([{ stage: "data", match: sender.audience, delayMs: 50 }]);
+      await slowAfter(5, sender);
       const { data } = await startSend(sender);
       const handle = workflowOf(data.id);
       await eventually(async () => ((await ledgerStates(sender))["SENT"] ?? 0) > 3, { what: "some mail" });

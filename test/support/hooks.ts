@@ -1,6 +1,6 @@
 import { backdoor, closeAll } from "./factories.ts";
 import { findChanging, findUnscoped } from "./statements/check.ts";
-import { holdReconciler } from "./temporal.ts";
+import { holdSchedules } from "./temporal.ts";
 
 /** Checks that every statement that the stack ran for the tests keeps to one tenant. */
 async function statementsKeepToTheirTenant(): Promise<void> {
@@ -35,6 +35,6 @@ async function preparedStatementsNameTheirColumns(): Promise<void> {
 
 /** Loaded by mocha before the tests; what they opened is closed after the last one. */
 export const mochaHooks = {
-  beforeAll: [holdReconciler],
+  beforeAll: [holdSchedules],
   afterAll: [statementsKeepToTheirTenant, preparedStatementsNameTheirColumns, closeAll],
 };

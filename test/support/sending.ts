@@ -460,6 +460,22 @@ export async function setFaults(rules: FaultRule[]): Promise<void> {
   assert.equal(answer.status, 200, await answer.text());
 }
 
+/**
+ * Lets the catcher take the first mails of a sender at once and each further one after a second: a command that comes late on
+ * a busy machine still finds most recipients queued. `setFaults([])` lets the rest leave quickly.
+ * @param firstRules rules that come before
+ */
+export const slowAfter = (
+  count: number,
+  { audience }: Pick<SendingTeam, "audience">,
+  firstRules: readonly FaultRule[] = [],
+): Promise<void> =>
+  setFaults([
+    ...firstRules,
+    { stage: "data", match: audience, times: count },
+    { stage: "data", match: audience, delayMs: 1_000 },
+  ]);
+
 /** How many ledger rows are in each state. */
 export async function ledgerStates(sender: AnySender): Promise<Partial<Record<RecipientState, number>>> {
   const rows = await kysely(sender.em)

@@ -1,5 +1,5 @@
 import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
-import { RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
+import { ACCOUNT_CHECKS_ID, RECONCILER_ID, RETENTION_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "./eventually.ts";
 import { stack } from "./stack.ts";
 
@@ -16,16 +16,20 @@ export async function temporalClient(): Promise<{ client: Client; close: () => P
 }
 
 /**
- * Lets the stack's reconciler run by a trigger alone. It would take up the sends that tests keep from every worker, and those
- * that a test with a namespace of its own left unfinished.
+ * Lets the stack's schedules run by a trigger alone. The reconciler would take up the sends that tests keep from every worker,
+ * and those that a test with a namespace of its own left unfinished; the checks of accounts and retention would do what a test
+ * does itself and counts.
  */
-export async function holdReconciler(): Promise<void> {
+export async function holdSchedules(): Promise<void> {
   const { client, close } = await temporalClient();
-  const schedule = client.schedule.getHandle(RECONCILER_ID);
-  const running = async () => (await schedule.describe()).info.runningActions.length > 0;
+  const hold = async (id: string) => {
+    const schedule = client.schedule.getHandle(id);
+    const running = async () => (await schedule.describe()).info.runningActions.length > 0;
+    await eventually(() => schedule.pause("held by the tests").then(() => true), { what: `the schedule ${id}` });
+    await eventually(async () => !(await running()), { what: `the end of the run of ${id}` });
+  };
   try {
-    await eventually(() => schedule.pause("held by the tests").then(() => true), { what: "the reconciler's schedule" });
-    await eventually(async () => !(await running()), { what: "the end of the reconciler's run" });
+    await Promise.all([RECONCILER_ID, ACCOUNT_CHECKS_ID, RETENTION_ID].map(hold));
   } finally {
     await close();
   }
