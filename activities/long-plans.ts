@@ -1,12 +1,12 @@
 import { ApplicationFailure } from "@temporalio/common";
 
-/** Long plans that a process resolves at once: each holds a connection and keeps a core of Postgres busy. */
+/** Long plans that a process resolves, or confirms, at once: each holds a connection and keeps a core of Postgres busy. */
 const AT_ONCE = 3;
 /** How soon a plan that found no place asks again. */
 const ASK_AGAIN = "1 second";
 
 /**
- * The places of a process for plans that take long to resolve, one for a team at most: a team that asks for many of them
+ * The places of a process for plans that take long to resolve or confirm, one for a team at most: a team that asks for many of them
  * must not take the connections of others.
  */
 export class LongPlans {

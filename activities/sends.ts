@@ -25,12 +25,20 @@ import { LongPlans } from "./long-plans.ts";
  */
 const QUICK_PLAN_MS = 2_000;
 
+/** Recipients from which on a confirm takes a place: to copy them keeps a connection, and a core of Postgres, busy for seconds. */
+const LARGE_PLAN_RECIPIENTS = 50_000;
+
 /** Changes and reads of Postgres for the workflow of a send. Each may run twice, and has its effect once. */
 export interface SendActivities {
-  /** Writes a preview whose recipients are quickly counted; else `slow`, and `writeLongPreview` writes it. */
-  writePreview(request: PreviewRequest): Promise<"written" | "slow">;
+  /**
+   * Writes a preview whose recipients are quickly counted; else `slow`, and `writeLongPreview` writes it. `large`: they are
+   * so many that `confirmLargeSend` confirms them.
+   */
+  writePreview(request: PreviewRequest): Promise<"written" | "large" | "slow">;
   writeLongPreview(request: PreviewRequest): Promise<void>;
   confirmSend(request: ConfirmRequest): Promise<void>;
+  /** As `confirmSend`, in one of the places for long plans: others are confirmed meanwhile. */
+  confirmLargeSend(request: ConfirmRequest): Promise<void>;
   voidPreview(previewId: string): Promise<boolean>;
   readSend(sendId: string): Promise<SendState | undefined>;
   beginSend(sendId: string): Promise<ChangedSend>;
@@ -47,7 +55,11 @@ export interface SendActivities {
   closeReview(sendId: string): Promise<void>;
 }
 
-export function createSendActivities({ orm, env, countMails, log }: ActivityDeps): SendActivities {
+/** @param largePlanRecipients from which on a confirm takes a place */
+export function createSendActivities(
+  { orm, env, countMails, log }: ActivityDeps,
+  largePlanRecipients = LARGE_PLAN_RECIPIENTS,
+): SendActivities {
   const em = () => orm.em.fork();
   const planLimitMs = env.PLAN_SECONDS * 1_000;
   const longPlans = new LongPlans();
@@ -58,24 +70,27 @@ export function createSendActivities({ orm, env, countMails, log }: ActivityDeps
     if (from && state) logMove(log, { sendId, from, status: state.status, reason: state.pauseReason });
     return changed;
   };
+  const confirm = async (request: ConfirmRequest) => {
+    await confirmSend(em(), request, planLimitMs);
+    logMove(log, { sendId: request.previewId, teamId: request.teamId, status: "SCHEDULED" });
+  };
   const close = async (sendId: string) => countMails({ UNKNOWN: await closeLost(em(), sendId) });
   return {
     writePreview: async (request) => {
       try {
-        await writePreview(em(), request, Math.min(QUICK_PLAN_MS, planLimitMs));
-        return "written";
+        const recipients = await writePreview(em(), request, Math.min(QUICK_PLAN_MS, planLimitMs));
+        return recipients < largePlanRecipients ? "written" : "large";
       } catch (error) {
         if (error instanceof PlanTooSlow) return "slow";
         throw error;
       }
     },
     writeLongPreview: (request) =>
-      whileBeating(() => longPlans.run(request.teamId, () => writePreview(em(), request, planLimitMs))),
-    confirmSend: (request) =>
-      whileBeating(async () => {
-        await confirmSend(em(), request, planLimitMs);
-        logMove(log, { sendId: request.previewId, teamId: request.teamId, status: "SCHEDULED" });
-      }),
+      whileBeating(() =>
+        longPlans.run(request.teamId, async () => void (await writePreview(em(), request, planLimitMs))),
+      ),
+    confirmSend: (request) => whileBeating(() => confirm(request)),
+    confirmLargeSend: (request) => whileBeating(() => longPlans.run(request.teamId, () => confirm(request))),
     voidPreview: (previewId) => voidPreview(em(), previewId),
     readSend: (sendId) => readSend(em(), sendId),
     beginSend: (sendId) => logged(sendId, beginSend(em(), sendId)),

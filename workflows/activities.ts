@@ -31,6 +31,9 @@ const LONG_PLAN = {
   heartbeatTimeout: "10 seconds",
 } as const;
 
+/** For a large plan that is tried until it has a place among those of its process. The API does not wait for its end. */
+const IN_A_PLACE = { ...LONG_PLAN, retry: { ...STEP_RETRY, maximumAttempts: Number.POSITIVE_INFINITY } };
+
 /** The activities of a send, which ask Postgres. */
 export const sendSteps: SendActivities = {
   // A local activity saves the round trip that was most of a preview's time.
@@ -39,12 +42,9 @@ export const sendSteps: SendActivities = {
     retry: STEP_RETRY,
     summary: "resolve the plan",
   }).writePreview,
-  // Tried until it has a place among the long plans. The API does not wait for its end.
-  writeLongPreview: step("writeLongPreview", "resolve a large plan", {
-    ...LONG_PLAN,
-    retry: { ...STEP_RETRY, maximumAttempts: Number.POSITIVE_INFINITY },
-  }),
+  writeLongPreview: step("writeLongPreview", "resolve a large plan", IN_A_PLACE),
   confirmSend: step("confirmSend", "arm the send", LONG_PLAN),
+  confirmLargeSend: step("confirmLargeSend", "arm a large send", IN_A_PLACE),
   voidPreview: step("voidPreview", "void the token"),
   readSend: step("readSend", "read the send"),
   beginSend: step("beginSend", "begin"),

@@ -57,7 +57,7 @@ class Send {
   /** Wake-ups that came in this run. */
   #wakeUps = 0;
   /** When the preview was made whose token may be used, in ms of the workflow's clock. */
-  #previewed: { at: number; apiKeyId: string } | undefined;
+  #previewed: { at: number; apiKeyId: string; isLarge: boolean } | undefined;
 
   constructor(input: messages.SendInput) {
     const { previewId, resume } = input;
@@ -217,7 +217,8 @@ class Send {
     const request = { previewId, teamId, environment, resource, apiKeyId: command.apiKeyId };
     try {
       if (command.kind === "confirm") {
-        await steps.confirmSend({ ...request, idempotency: command.idempotency });
+        const arm = this.#previewed?.isLarge ? steps.confirmLargeSend : steps.confirmSend;
+        await arm({ ...request, idempotency: command.idempotency });
         view.isStale = true;
       } else {
         if (!this.#hasToken(request)) await this.#writePreview(request);
@@ -238,8 +239,13 @@ class Send {
 
   async #writePreview(request: PreviewRequest): Promise<void> {
     // A quick plan is resolved in this very task of the workflow.
-    if ((await steps.writePreview(request)) === "slow") await steps.writeLongPreview(request);
-    this.#previewed = { at: Date.now(), apiKeyId: request.apiKeyId };
+    const written = await steps.writePreview(request);
+    if (written === "slow") await steps.writeLongPreview(request);
+    this.#previewed = {
+      at: Date.now(),
+      apiKeyId: request.apiKeyId,
+      isLarge: written === "slow" || written === "large",
+    };
   }
 
   /** An earlier request of the key under the same Idempotency-Key may have made the preview, and not have waited for it. */

@@ -94,13 +94,15 @@ export interface PreviewRequest extends Tenant {
  * Resolves a preview and writes its row. A second call with the same `previewId` (a retry under the same
  * Idempotency-Key) replaces it, unless it was used.
  * @param planLimitMs how long the recipients may take to be counted
+ * @returns the number of recipients
  * @throws {ApiError} as `readAccess`, then as `resolvePreview`
  */
-export async function writePreview(em: EntityManager, request: PreviewRequest, planLimitMs: number): Promise<void> {
+export async function writePreview(em: EntityManager, request: PreviewRequest, planLimitMs: number): Promise<number> {
   const { resource, apiKeyId, teamId, environment } = request;
   const { caller: key } = await readAccess(em, request, apiKeyId, sendable(resource).scope);
   const keep = (tx: EntityManager, preview: ResolvedPreview) => insertPreview(tx, request, preview);
-  await resolvePreview(em, { teamId, environment }, resource, key, planLimitMs, keep);
+  const { plan } = await resolvePreview(em, { teamId, environment }, resource, key, planLimitMs, keep);
+  return plan.counts.total;
 }
 
 async function insertPreview(

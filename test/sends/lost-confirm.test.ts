@@ -9,43 +9,62 @@ import { sendWorkflowId, TASK_QUEUES, WAKE_UP } from "../../workflows/ids.ts";
 import { DETAILS } from "../../workflows/send-messages.ts";
 import { eventually } from "../support/eventually.ts";
 import { openStackVault } from "../support/factories.ts";
+import { whileInsertsAreHeld } from "../support/held-inserts.ts";
 import { openNamespace, type TestNamespace } from "../support/namespace.ts";
 import { installQuietRuntime } from "../support/quiet-runtime.ts";
 import { openSendSteps } from "../support/send-steps.ts";
-import { confirm, freshKey, makeSender, setTomorrow, tokenOf } from "../support/sending.ts";
+import {
+  anotherNewsletter,
+  confirm,
+  freshKey,
+  makeSender,
+  type Sender,
+  setTomorrow,
+  tokenOf,
+} from "../support/sending.ts";
 import { stack } from "../support/stack.ts";
 import { untilDetails } from "../support/temporal.ts";
 
-/** A sends worker in the test's process whose activity of the confirm fails each time. */
-interface FailingWorker {
-  /** Whether the confirm commits before its activity fails. */
-  commits: boolean;
+/** Recipients from which on a plan is large in these tests. */
+const LARGE = 3;
+
+/** A sends worker in the test's process. */
+interface OwnWorker {
+  /** The activity of a confirm fails each time: before it has begun, or after it has committed. */
+  confirmFails: "before" | "after" | undefined;
+  /** Tries of large confirms that failed. */
+  failedLarge: number;
   /** The confirms that were asked for, and how many reads of a send have been answered. */
   confirms: ConfirmRequest[];
   reads: number;
 }
 
-describe("A confirm whose activity fails", function () {
+describe("A confirm", function () {
   this.timeout(60_000);
   let within: TestNamespace;
   let orm: MikroORM;
   let stop: () => Promise<void>;
-  const failing: FailingWorker = { commits: true, confirms: [], reads: 0 };
+  const own: OwnWorker = { confirmFails: undefined, failedLarge: 0, confirms: [], reads: 0 };
 
   before(async () => {
     installQuietRuntime();
     within = await openNamespace();
-    const opened = await openSendSteps(await openStackVault());
+    const opened = await openSendSteps(await openStackVault(), undefined, LARGE);
     orm = opened.orm;
     const { steps } = opened;
     const activities: SendActivities = {
       ...steps,
       confirmSend: async (request) => {
-        failing.confirms.push(request);
-        if (failing.commits) await steps.confirmSend(request);
-        throw new Error("the connection to Postgres is gone");
+        own.confirms.push(request);
+        if (own.confirmFails !== "before") await steps.confirmSend(request);
+        if (own.confirmFails !== undefined) throw new Error("the connection to Postgres is gone");
       },
-      readSend: (sendId) => steps.readSend(sendId).finally(() => failing.reads++),
+      confirmLargeSend: (request) =>
+        steps.confirmLargeSend(request).catch((error: unknown) => {
+          own.failedLarge++;
+          throw error;
+        }),
+      readSend: (sendId) => steps.readSend(sendId).finally(() => own.reads++),
     };
     const connection = await NativeConnection.connect({ address: (await stack()).temporal.address });
     const worker = await Worker.create({
@@ -68,13 +87,17 @@ describe("A confirm whose activity fails", function () {
     await within.close();
   });
 
-  async function confirmed(commits: boolean) {
-    const sender = within.within(await makeSender({ recipients: 2, credits: 2 }));
+  /** Previews a newsletter that begins tomorrow: no mail of it leaves in the test. */
+  async function previewed(sender: Sender) {
     await setTomorrow(sender);
     const token = await tokenOf(sender);
-    const sendId = previewIdOf(token) ?? assert.fail("the token names no preview");
+    return { sender, token, sendId: previewIdOf(token) ?? assert.fail("the token names no preview") };
+  }
+
+  async function confirmed(confirmFails: OwnWorker["confirmFails"]) {
+    const { sender, token, sendId } = await previewed(within.within(await makeSender({ recipients: 2 })));
     const key = freshKey();
-    Object.assign(failing, { commits, confirms: [], reads: 0 });
+    Object.assign(own, { confirmFails, confirms: [], reads: 0 });
     const answer = await confirm(sender, token, key);
     const assertArmed = async () => {
       await untilDetails(within.client, sendId, DETAILS.scheduled(2));
@@ -85,23 +108,43 @@ describe("A confirm whose activity fails", function () {
     return { answer, sendId, assertArmed };
   }
 
-  it("but that was committed continues by itself, and its key gets the stored 202", async () => {
-    const { assertArmed } = await confirmed(true);
+  it("that was committed although its activity failed continues by itself, and its key gets the stored 202", async () => {
+    const { assertArmed } = await confirmed("after");
     await assertArmed();
   });
 
-  it("and that is committed later continues with the reconciler's wake-up", async () => {
-    const { answer, sendId, assertArmed } = await confirmed(false);
+  it("that is committed after its activity failed continues with the reconciler's wake-up", async () => {
+    const { answer, sendId, assertArmed } = await confirmed("before");
     assert.equal(answer.status, 503, answer.text);
-    await eventually(() => failing.reads > 0, { what: "the read after the failure" });
+    await eventually(() => own.reads > 0, { what: "the read after the failure" });
     const handle = within.client.workflow.getHandle(sendWorkflowId(sendId));
     await handle.signal(WAKE_UP);
-    await eventually(() => failing.reads > 1, { what: "the read after a wake-up" });
+    await eventually(() => own.reads > 1, { what: "the read after a wake-up" });
     await untilDetails(within.client, sendId, DETAILS.previewed);
-    const [request] = failing.confirms;
+    const [request] = own.confirms;
     assert.ok(request);
     await confirmSend(orm.em.fork(), request, 60_000);
     await handle.signal(WAKE_UP);
     await assertArmed();
+  });
+
+  it("of a large plan waits for the place of its team, and a small one for neither", async () => {
+    own.confirmFails = undefined;
+    const first = within.within(await makeSender({ recipients: LARGE }));
+    const small = within.within(await makeSender({ recipients: LARGE - 1 }));
+    const large = [await previewed(first), await previewed(within.within(await anotherNewsletter(first)))];
+    const ids = large.map(({ sendId }) => `'${sendId}'`).join(", ");
+    const { token } = await previewed(small);
+    await whileInsertsAreHeld("send_recipients", `new.send_id in (${ids})`, async (held) => {
+      const answers = large.map((each) => confirm(each.sender, each.token));
+      await eventually(() => own.failedLarge > 0, { what: "a confirm without a place" });
+      await eventually(async () => (await held.begun()) > 0, { what: "the confirm in the place" });
+      assert.equal(await held.begun(), 1);
+      const armed = await confirm(small, token);
+      assert.equal(armed.status, 202, armed.text);
+      await held.release();
+      await Promise.all(answers);
+    });
+    for (const { sendId } of large) await untilDetails(within.client, sendId, DETAILS.scheduled(LARGE));
   });
 });

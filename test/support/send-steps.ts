@@ -5,18 +5,23 @@ import { type MikroORM, openDatabase } from "../../db/orm.ts";
 import type { Vault } from "../../domain/crypto.ts";
 import { stack } from "./stack.ts";
 
-/** The activities of a send's workflow, in the test's process, with a database connection to close. */
+/**
+ * The activities of a send's workflow, in the test's process, with a database connection to close.
+ * @param largePlanRecipients from which on a confirm takes a place among the long plans
+ */
 export async function openSendSteps(
   vault: Vault,
   lines: DestinationStream = { write: () => {} },
+  largePlanRecipients?: number,
 ): Promise<{ steps: SendActivities; orm: MikroORM }> {
   const { env } = await stack();
   const orm = await openDatabase(env.DATABASE_URL, { poolMax: 2 });
   const log = pino({ base: null, timestamp: false }, lines);
-  const steps = createSendActivities({
+  const deps = {
     ...{ env, orm, vault, log, workerId: "test", progress: new Progress() },
     ...{ stopping: new AbortController().signal, countMails: () => {} },
     ...{ countAttempts: () => {}, countRelayFailure: () => {} },
-  });
+  };
+  const steps = createSendActivities(deps, largePlanRecipients);
   return { steps, orm };
 }
