@@ -241,7 +241,11 @@ class Send {
     // A quick plan is resolved in this very task of the workflow.
     const written = await steps.writePreview(request);
     if (written === "slow") await steps.writeLongPreview(request);
-    this.#previewed = { at: Date.now(), apiKeyId: request.apiKeyId, isLarge: written !== "written" };
+    this.#previewed = {
+      at: Date.now(),
+      apiKeyId: request.apiKeyId,
+      isLarge: written === "slow" || written === "large",
+    };
   }
 
   /** An earlier request of the key under the same Idempotency-Key may have made the preview, and not have waited for it. */

@@ -5,6 +5,7 @@ import type { Reconciliation } from "../../activities/reconcile.ts";
 import { kysely } from "../../db/orm.ts";
 import { newId } from "../../domain/ids.ts";
 import { type Reconciled, readPassAges } from "../../domain/reconciler-passes.ts";
+import { readReplay } from "../../domain/webhooks/bulk-replay.ts";
 import { deliveryWorkflowId, RECONCILER_ID, sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import {
@@ -204,6 +205,25 @@ describe("The reconciler", () => {
       assert.ok(Number(ages["sends"]) < 600 && Number(ages["deliveries"]) < 600, "both passes are complete");
       assert.ok(deliveryWorkflowId(groupId).length > 1_000);
     }).timeout(150_000);
+
+    it("continues a bulk replay that lost its workflow although another one fails", async () => {
+      const { em, team } = await makeSender();
+      const db = kysely(em.fork());
+      const [failing, other] = [`rpl_00${"0".repeat(1_100)}`, newId("replay")];
+      const filter = { team_id: team.id, statuses: ["FAILED"], since: new Date(0), until: new Date(1) };
+      const facts = { ...filter, per_second: 1, total: 0, started_at: new Date() };
+      await db
+        .insertInto("webhook_replays")
+        .values([failing, other].map((id) => ({ ...facts, id })))
+        .execute();
+      try {
+        await reconcileOnce();
+        const isDone = async () => (await readReplay(em.fork(), other))?.done;
+        await eventually(isDone, { what: "the end of the other replay" });
+      } finally {
+        await db.deleteFrom("webhook_replays").where("id", "=", failing).execute();
+      }
+    }).timeout(60_000);
 
     it("continues behind the place where the run before was cut off, and then begins anew", async () => {
       const sender = await makeSender({ credits: 6 });
