@@ -7,7 +7,7 @@ import type { Allowance, AllowedRecipient, MailShare } from "./allowance.ts";
 import { throughOutage } from "./outage.ts";
 
 interface SettlerOptions {
-  deps: ActivityDeps;
+  deps: Pick<ActivityDeps, "env" | "stopping" | "log" | "countMails">;
   em: EntityManager;
   dispatch: OpenedDispatch;
   allowance: Allowance;

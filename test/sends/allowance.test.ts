@@ -1,11 +1,16 @@
 import assert from "node:assert/strict";
 import { mock } from "node:test";
 import { sql } from "kysely";
+import { pino } from "pino";
 import { InFlightLimit } from "../../activities/account-pools.ts";
-import { Allowance, isWithinWindows } from "../../activities/dispatch/allowance.ts";
+import { Allowance, isWithinWindows, type MailShare } from "../../activities/dispatch/allowance.ts";
+import { Settler } from "../../activities/dispatch/settler.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
+import { newId } from "../../domain/ids.ts";
+import { NOT_ATTEMPTED } from "../../domain/mail/outcome.ts";
 import { eventually } from "../support/eventually.ts";
 import { makeSender } from "../support/sending.ts";
+import { stack } from "../support/stack.ts";
 
 const inFlight = new InFlightLimit({ connections: 10 });
 
@@ -51,6 +56,40 @@ describe("The share of an account's limits that a slice takes", () => {
     } finally {
       await em.rollback();
     }
+  });
+
+  it("gets unused mails back once, although the answer to that is lost", async () => {
+    const { em, team, accountId, newsletterId } = await makeSender({ recipients: 1 });
+    class LossyAllowance extends Allowance {
+      override async returnMails(share: MailShare, mails: number): Promise<void> {
+        await super.returnMails(share, mails);
+        throw Object.assign(new Error("the connection was lost"), { code: "ECONNRESET" });
+      }
+    }
+    const { env } = await stack();
+    const limits = { hourly: 10, daily: null };
+    const allowance = new LossyAllowance(em.fork(), accountId, limits, inFlight);
+    const share = await allowance.takeMails(4);
+    assert.equal((await new Allowance(em.fork(), accountId, limits, inFlight).takeMails(3)).granted, 3);
+    const settler = new Settler({
+      deps: { env, stopping: new AbortController().signal, log: pino({ level: "silent" }), countMails: () => {} },
+      em: em.fork(),
+      dispatch: {
+        ...{ sendId: newId("send"), accountId, teamId: team.id, environment: "LIVE", status: "SENDING", epoch: 1 },
+        ...{ resource: { type: "newsletter", id: newsletterId }, tracking: false, shared: false, afterSeq: 0 },
+        ...{ policyRefusals: 0, eventsWanted: false, hasComplaints: false, unknown: 0 },
+      },
+      allowance,
+    });
+    const nameless = { firstName: null, lastName: null, listId: null, fields: null };
+    const unsent = { ...nameless, email: "a@b.example", stagedAt: 0, wasDeferred: false, share };
+    await settler.settle([1, 2, 3, 4].map((seq) => ({ item: { ...unsent, seq }, outcome: NOT_ATTEMPTED })));
+    settler.assertSettled();
+    const { rows } =
+      await sql`select used from account_usage where account_id = ${accountId} and "window" = 'HOUR'`.execute(
+        kysely(em.fork()),
+      );
+    assert.deepEqual(rows, [{ used: 3 }]);
   });
 
   it("ends with its hour also when the machine was suspended before that", async () => {
