@@ -6,8 +6,8 @@ const AT_ONCE = 3;
 const ASK_AGAIN = "1 second";
 
 /**
- * The places of a process for plans that take long to resolve or confirm, one for a team at most: a team that asks for many of them
- * must not take the connections of others.
+ * The places of a process for plans that take long to resolve or to confirm, one for a team at most: a team that asks for
+ * many of them must not take the connections of others.
  */
 export class LongPlans {
   readonly #teams = new Set<string>();

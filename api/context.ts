@@ -77,7 +77,8 @@ export interface RequestContext extends Services {
   idempotency: IdempotencyHandle | null;
   /**
    * The answer under the request's Idempotency-Key, for a handler that runs in no transaction because it is atomic
-   * (`RouteDefinition.isAtomic`): its statement writes the answer. Null where nothing is remembered, or the transaction does it.
+   * (`RouteDefinition.isAtomic`): its statement writes the answer, and claims the key if the answer has a `fingerprint`. Null
+   * where nothing is remembered, or the transaction does it.
    */
   ownAnswer: RecordAnswer | ClaimingAnswer | null;
 }

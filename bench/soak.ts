@@ -139,13 +139,13 @@ async function patiently<T>(soak: Soak, what: string, work: () => Promise<T | un
   const reasons: string[] = [];
   let last: string | undefined;
   const seconds = () => Math.round((Date.now() - startedAt) / 1_000);
-  const told = () => ` after ${seconds()} s (${reasons.join("; ")})`;
+  const timeline = () => ` after ${seconds()} s (${reasons.join("; ")})`;
   for (; Date.now() < startedAt + PATIENCE_MS; await delay(250)) {
     let reason = "not yet";
     try {
       const result = await work();
       if (result !== undefined) {
-        if (Date.now() > startedAt + SLOW_ANSWER_MS) console.log(`slow: ${what}${told()}`);
+        if (Date.now() > startedAt + SLOW_ANSWER_MS) console.log(`slow: ${what}${timeline()}`);
         return result;
       }
     } catch (error) {
@@ -155,7 +155,7 @@ async function patiently<T>(soak: Soak, what: string, work: () => Promise<T | un
     if (reason !== last) reasons.push(`${seconds()} s: ${reason}`);
     last = reason;
   }
-  soak.watch.violated(`${what}: no answer${told()}`);
+  soak.watch.violated(`${what}: no answer${timeline()}`);
   return undefined;
 }
 

@@ -251,7 +251,7 @@ export type ClaimingAnswer = RecordAnswer & Pick<KeyedRequest, "fingerprint">;
 
 /**
  * The first CTE, `claimed`, of a statement that makes a record and claims the key of its answer. It has a row where no request
- * had the key when the statement began.
+ * had the key when the statement began, and none is claiming it.
  */
 export const claimFree = (answer: ClaimingAnswer): RawBuilder<unknown> => sql`
   claimed as materialized (select where not exists (

@@ -99,7 +99,7 @@ export class AttemptSlice {
   }
 
   /** @returns a fault of this process that kept some requests from being sent; all other outcomes are written */
-  async send(due: readonly DueDelivery[], beginForMs: number): Promise<PromiseRejectedResult | undefined> {
+  async send(due: readonly DueDelivery[], beginForMs: number): Promise<{ reason: unknown } | undefined> {
     const queue = due[Symbol.iterator]();
     const begin = new AbortController();
     const endBegin = () => begin.abort();
@@ -107,13 +107,13 @@ export class AttemptSlice {
     this.#deps.stopping.addEventListener("abort", endBegin);
     if (this.#deps.stopping.aborted) endBegin();
     // A fault of this process in one lane must not cost the others their outcomes.
-    let fault: PromiseRejectedResult | undefined;
-    // Not p-limit: when time is up a lane ends, and the rest of the queue stays for the next slice.
+    let fault: { reason: unknown } | undefined;
     const lanes: Promise<void>[] = [];
+    // Not p-limit: when time is up a lane ends, and the rest of the queue stays for the next slice.
     const openLanes = (count: number) => {
       while (lanes.length < Math.min(count, due.length)) {
         const lane = this.#attemptEach(queue, begin.signal).catch((reason) => {
-          fault ??= { status: "rejected", reason };
+          fault ??= { reason };
         });
         lanes.push(lane);
       }
@@ -124,7 +124,7 @@ export class AttemptSlice {
       this.#answered = 0;
     }, SLOW_MS);
     const settling = setInterval(() => void this.#settleSoon(), SETTLE_EVERY_MS);
-    // It also comes to lanes that are opened meanwhile.
+    // The loop also waits for lanes that are opened while it runs.
     for (const lane of lanes) await lane;
     clearInterval(widening);
     clearInterval(settling);

@@ -155,7 +155,8 @@ export interface RouteDefinition extends RouteMeta {
   /**
    * Of a write: whether the handler's effect on this input is one statement, or a transaction that the handler opens.
    * Such a handler gets no transaction, unless a dry run rolls the effect back. It writes the answer that is remembered
-   * (`RequestContext.ownAnswer`), which is the JSON of a record and holds no secret.
+   * (`RequestContext.ownAnswer`), which is the JSON of a record and holds no secret. Under an Idempotency-Key that is not free,
+   * and after a refusal, it is called once more, with a claim: it may have no other effect.
    */
   isAtomic?: (input: unknown) => boolean;
 }

@@ -219,7 +219,8 @@ async function onceUnder(
     try {
       return await run(ctx.claiming(request));
     } catch (thrown) {
-      // A refusal is remembered under a claim. A failure keeps the key for the same request, and is not repeated here.
+      // A refusal is remembered under a claim. A failure is not repeated here: the claim finds the answer of a statement that
+      // was committed all the same, and else keeps the key for the same request.
       if (!isNotClaimed(thrown) && !(thrown instanceof ApiError)) failure = { thrown };
     }
   }

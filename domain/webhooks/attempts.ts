@@ -36,7 +36,8 @@ interface SettledAttempt extends AttemptKind {
 /**
  * Writes outcomes, in the order in which they came, and the health of the endpoint that follows, in one transaction. An
  * endpoint that failed for long enough is switched off with it, and its owner's notice is due. A row that another attempt
- * closed meanwhile stays as it is.
+ * closed meanwhile stays as it is. Successes of an endpoint that has succeeded lately change nothing of its health but a
+ * second: a statement of their own writes them alone.
  * @param retryInMs how long a RETRYING row waits for its next attempt, in ms; the end of the attempt may lengthen it
  * @returns the state that the endpoint came into, see `updateHealth`
  */

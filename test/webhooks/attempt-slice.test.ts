@@ -32,8 +32,8 @@ describe("An attempt of a full group", () => {
   let receiver: Receiver;
   let client: DeliveryClient;
   let team: TestTeam;
-  /** Answers that are held back. */
-  let held: ServerResponse[];
+  /** Answers that are held back, with the path of their request. */
+  let held: { path: string; response: ServerResponse }[];
   let mayHold: (before: number) => boolean;
 
   before(async () => {
@@ -52,8 +52,8 @@ describe("An attempt of a full group", () => {
   after(() => client.close());
   beforeEach(async () => {
     held = [];
-    receiver = await openReceiver((_, response) => {
-      if (mayHold(receiver.received.length - 1)) held.push(response);
+    receiver = await openReceiver(({ path }, response) => {
+      if (mayHold(receiver.received.length - 1)) held.push({ path, response });
       else answer(response);
     });
   });
@@ -62,12 +62,12 @@ describe("An attempt of a full group", () => {
   /** Answers all that are held back, and those that come from now on. */
   function release(): void {
     mayHold = () => false;
-    for (const response of held.splice(0)) answer(response);
+    for (const { response } of held.splice(0)) answer(response);
   }
 
   /** @param lastSuccessAt null for one that has not answered before */
-  async function makeReceivingEndpoint(lastSuccessAt: Date | null): Promise<string> {
-    const { id } = await makeEndpoint(team, { url: `${receiver.origin}/slice` });
+  async function makeReceivingEndpoint(lastSuccessAt: Date | null, path = "/slice"): Promise<string> {
+    const { id } = await makeEndpoint(team, { url: `${receiver.origin}${path}` });
     await setHealth(team, id, { last_success_at: lastSuccessAt });
     return id;
   }
@@ -131,14 +131,21 @@ describe("An attempt of a full group", () => {
 
   it("has no more of them at an endpoint that has not answered before, until it has", async () => {
     mayHold = () => true;
-    const { end } = await begin(await makeReceivingEndpoint(null));
-    await untilHeld(IN_FLIGHT);
-    const [first] = held.splice(0, 1);
+    const path = "/unproven";
+    const unproven = await begin(await makeReceivingEndpoint(null, path));
+    const working = await begin(await makeReceivingEndpoint(new Date()));
+    // The unproven one began first: it would have more in flight by the time at which the working one has.
+    await untilHeld(IN_FLIGHT + IN_FLIGHT_WHILE_SLOW);
+    assert.equal(receiver.received.filter((one) => one.path === path).length, IN_FLIGHT);
+    const [first] = held.splice(
+      held.findIndex((one) => one.path === path),
+      1,
+    );
     assert.ok(first);
-    assert.equal(receiver.received.length, IN_FLIGHT);
-    answer(first);
-    await untilHeld(IN_FLIGHT_WHILE_SLOW);
-    await end();
+    answer(first.response);
+    await untilHeld(2 * IN_FLIGHT_WHILE_SLOW);
+    await unproven.end();
+    await working.end();
   });
 
   it("writes the outcomes of answered requests while others hang", async () => {
