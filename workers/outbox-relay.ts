@@ -94,7 +94,8 @@ export class OutboxRelay {
     while (!stopping.aborted) {
       this.#notified = false;
       const lookedAt = performance.now();
-      let pollMs = 0;
+      // After a failure: notifications must not make it try without a rest.
+      let pollMs = POLL_MS;
       try {
         pollMs = await this.#pass(watched);
         if (performance.now() >= sweepAt) {

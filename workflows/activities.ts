@@ -32,7 +32,11 @@ const LONG_PLAN = {
 } as const;
 
 /** For a large plan that is tried until it has a place among those of its process. The API does not wait for its end. */
-const IN_A_PLACE = { ...LONG_PLAN, retry: { ...STEP_RETRY, maximumAttempts: Number.POSITIVE_INFINITY } };
+const IN_A_PLACE = {
+  ...LONG_PLAN,
+  // Commands of operators wait behind it, so it is tried soon after an outage.
+  retry: { ...STEP_RETRY, maximumInterval: "5 seconds", maximumAttempts: Number.POSITIVE_INFINITY },
+} as const;
 
 /** The activities of a send, which ask Postgres. */
 export const sendSteps: SendActivities = {
