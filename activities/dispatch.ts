@@ -182,6 +182,8 @@ async function dispatchSlice(
   const inFlightMs = 2 * messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
   const dispatch = await openDispatch(em, slice, inFlightMs);
   if (!dispatch) return { mailed: 0, unknown: 0, next: "stopped" };
+  // After an operator's command the server gets as many tries as at first.
+  if (slice.tryNow) dispatch.policyRefusals = 0;
   const { epoch, unknown } = dispatch;
   deps.countMails({ UNKNOWN: unknown });
   if (dispatch.status !== "SENDING") return { mailed: 0, epoch, unknown, next: "stopped" };
@@ -197,9 +199,7 @@ async function dispatchSlice(
     return { mailed: 0, epoch, unknown, next: "account_full", waitMs: CONNECTIONS_BUSY_MS };
   }
   try {
-    // After an operator's command the server gets as many tries as at first.
-    const policyRefusals = slice.tryNow ? 0 : dispatch.policyRefusals;
-    const mailing = await mailSlice(deps, em, messages, { ...dispatch, policyRefusals }, account, run);
+    const mailing = await mailSlice(deps, em, messages, dispatch, account, run);
     const { afterSeq, ...next } = await nextStep(em, dispatch, mailing, gatherMs(deps.env));
     await closeDispatch(em, dispatch, { afterSeq, policyRefusals: mailing.policyRefusals });
     if (mailing.end.ended === "account_failure") {
