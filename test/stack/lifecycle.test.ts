@@ -99,7 +99,7 @@ describe("the embedded stack", function () {
       // Above are the ports of outgoing connections: one of those could take it before the server has it.
       assert.ok(Number(new URL(url).port) < 32_768, `${url} is on a port nothing else takes by chance`);
     }
-    await until("the banner", () => stack.output().includes(`${file.api}/me`), { timeoutMs: 5_000 });
+    await until("the banner", () => stack.output().includes(`${file.api}/me`), { timeoutMs: 20_000 });
     assert.ok(stack.output().includes(file.keys.live));
     assert.equal((await fetch(file.mail.api)).status, 200);
     assert.equal((await fetch(file.temporal.ui ?? "")).status, 200);
