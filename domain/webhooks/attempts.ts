@@ -50,8 +50,8 @@ export async function settleAttempts(
 ): Promise<EndpointChange | undefined> {
   const counted = outcomes.filter(({ isTest }) => !isTest);
   if (succeededLately && counted.every(({ status }) => status === "SUCCEEDED")) {
-    // One statement, no lock of the row that all groups of the endpoint share, and no wait for the disk: the end of the
-    // attempt, whose commit waits, makes these outcomes durable too.
+    // One statement, and no lock of the row that all groups of the endpoint share. It waits for the disk: an outcome that a
+    // crash of Postgres took back would be repeated without a row that says so.
     const { numAffectedRows = 0n } = await writeOutcomes(em, outcomes, { retryInMs, ifSucceededLately: webhookId });
     if (numAffectedRows > 0n) return undefined;
   }
@@ -71,8 +71,7 @@ function writeOutcomes(
     ifSucceededLately === undefined
       ? sql``
       : sql`and exists (
-        select from webhook_health h where h.webhook_id = ${ifSucceededLately} and ${hasSucceededLately("h")}
-          and set_config('synchronous_commit', 'off', true) is not null)`;
+        select from webhook_health h where h.webhook_id = ${ifSucceededLately} and ${hasSucceededLately("h")})`;
   return executePrepared(
     em,
     ifSucceededLately === undefined ? "attempt_outcomes" : "attempt_successes",

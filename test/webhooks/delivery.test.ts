@@ -169,7 +169,7 @@ describe("Webhook deliveries", () => {
     const unheard = [`${secure.origin}/tls`, `${gone.origin}/refused`];
     const heard = at("hang", "reset", "nonsense");
     const expected: Record<string, RegExp> = {
-      "/hang": /did not answer within 2 s/,
+      "/hang": /did not answer within 3 s/,
       "/reset": /closed the connection/,
       "/nonsense": /not valid HTTP/,
       "/tls": /certificate is self-signed/,
