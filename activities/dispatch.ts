@@ -110,9 +110,13 @@ export function createDispatchActivities(
   const limitMs = 2 * messageDeadlineMs(env.SMTP_TIMEOUT_MS) + OUTAGE_LIMIT_MS;
   const mail = async (slice: SliceInput, run: SliceRun): Promise<SliceResult> => {
     const { tryNow: _, ...further } = slice;
-    let last = await dispatchSlice(deps, pools, messages, slice, run);
+    const mailOnce = async (...given: [SliceInput, SliceRun]): Promise<SliceResult> => {
+      const ended = await dispatchSlice(deps, pools, messages, ...given);
+      if (ended.epoch !== undefined) run.onClosed(ended.epoch);
+      return ended;
+    };
+    let last = await mailOnce(slice, run);
     let result = last;
-    if (last.epoch !== undefined) run.onClosed(last.epoch);
     // Here its connections are open: another process would have to wait for them, and open its own.
     while (
       last.next === "continue" &&
@@ -125,10 +129,9 @@ export function createDispatchActivities(
       const onMailed = (mailed: number) => run.onMailed(before + mailed);
       const { sent, epoch } = result;
       const next = { ...further, ...(epoch !== undefined && { closedEpoch: epoch }) };
-      last = await dispatchSlice(deps, pools, messages, next, { ...run, onMailed });
+      last = await mailOnce(next, { ...run, onMailed });
       const [mailed, unknown] = [before + last.mailed, result.unknown + last.unknown];
       result = { ...(sent !== undefined && { sent }), ...(epoch !== undefined && { epoch }), ...last, mailed, unknown };
-      if (last.epoch !== undefined) run.onClosed(last.epoch);
     }
     return result;
   };
@@ -166,7 +169,7 @@ interface SliceRun {
   onClosed(epoch: number): void;
 }
 
-/** What a heartbeat tells: operators, and a further try of the activity. `epoch`: that of the last slice that has ended. */
+/** A heartbeat's details, for operators and a further try of the activity. `epoch`: that of the last slice that has ended. */
 type SliceProgress = { mailed: number; epoch: number };
 
 /** Mails at most DISPATCH_SLICE_ROWS recipients. */

@@ -7,6 +7,7 @@ import {
   WorkflowIdReusePolicy,
   WorkflowNotFoundError,
 } from "@temporalio/client";
+import type { Logger } from "pino";
 import type { SendStatus } from "../db/entities/send.ts";
 import type { EntityManager } from "../db/orm.ts";
 import { endPass, keepPlace, type Reconciled, readPass } from "../domain/reconciler-passes.ts";
@@ -137,17 +138,10 @@ async function reconcile<Item extends { id: string }>(
     const stale = await findStale(client, comparison, page);
     result.looked += page.length;
     result.asked += stale.length;
-    await forEachAtOnce(stale, ITEMS_AT_ONCE, async (item) => {
-      try {
-        const deadline = Date.now() + ITEM_DEADLINE_MS;
-        const restored = await client.withDeadline(deadline, () => restore(client, orm.em.fork(), item));
-        if (restored !== "running") result.started++;
-        if (restored === "paused") result.paused++;
-      } catch (error) {
-        result.failed++;
-        log.error({ kind, id: item.id, err: error }, "an item could not be reconciled; tried again by the next pass");
-      }
-      context.heartbeat();
+    result.failed += await forEachAlone(log, kind, stale, async (item) => {
+      const restored = await restore(client, orm.em.fork(), item);
+      if (restored !== "running") result.started++;
+      if (restored === "paused") result.paused++;
     });
     const last = page.at(-1);
     if (!last || page.length < PAGE) {
@@ -178,29 +172,42 @@ async function findStale<Item extends { id: string }>(
   });
 }
 
-/** Runs `work` for each item, `atOnce` of them at a time. */
-async function forEachAtOnce<T>(items: readonly T[], atOnce: number, work: (item: T) => Promise<void>): Promise<void> {
+/**
+ * Runs `work` for each item, several at once, each within a deadline. An item that fails leaves the others alone.
+ * @returns how many failed
+ */
+async function forEachAlone<Item extends { id: string }>(
+  log: Logger,
+  kind: string,
+  items: readonly Item[],
+  work: (item: Item) => Promise<void>,
+): Promise<number> {
+  const context = Context.current();
   const queue = items.values();
-  const workers = Array.from({ length: atOnce }, async () => {
-    for (const item of queue) await work(item);
+  let failed = 0;
+  const workers = Array.from({ length: ITEMS_AT_ONCE }, async () => {
+    for (const item of queue) {
+      try {
+        await context.client.withDeadline(Date.now() + ITEM_DEADLINE_MS, () => work(item));
+      } catch (error) {
+        failed++;
+        log.error({ kind, id: item.id, err: error }, "an item could not be reconciled; tried again by the next pass");
+      }
+      context.heartbeat();
+    }
   });
   await Promise.all(workers);
+  return failed;
 }
 
 /** Continues a bulk replay that has no workflow; ends one whose workflow an operator ended. */
 async function reconcileReplays({ orm, log }: ActivityDeps): Promise<void> {
   const { client } = Context.current();
-  await forEachAtOnce(await unfinishedReplays(orm.em.fork()), ITEMS_AT_ONCE, async (replayId) => {
-    try {
-      const { end } = await readLatestRun(client, replayWorkflowId(replayId));
-      if (end === "cut_off") await endReplay(orm.em.fork(), replayId);
-      else if (end !== "running") await begin(client, "webhookReplayWorkflow", replayStart({ replayId }));
-    } catch (error) {
-      log.error(
-        { kind: "replays", id: replayId, err: error },
-        "an item could not be reconciled; tried again by the next pass",
-      );
-    }
+  const replays = (await unfinishedReplays(orm.em.fork())).map((id) => ({ id }));
+  await forEachAlone(log, "replays", replays, async ({ id }) => {
+    const { end } = await readLatestRun(client, replayWorkflowId(id));
+    if (end === "cut_off") await endReplay(orm.em.fork(), id);
+    else if (end !== "running") await begin(client, "webhookReplayWorkflow", replayStart({ replayId: id }));
   });
 }
 

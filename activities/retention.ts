@@ -61,7 +61,7 @@ interface PruneOptions {
   runMs?: number;
 }
 
-/** What a run knows of one kind of pruning. */
+/** One kind of pruning in a run. */
 interface Turns {
   pruning: Pruning;
   /** Rows of its next batch. */

@@ -106,7 +106,7 @@ export function benchRetention(options: RetentionOptions): Promise<BenchReport> 
         };
       };
       const measureAlone = async (): Promise<MeasuredSend> => {
-        // What pruning left to vacuum is a part of its cost, not of the rate without it.
+        // The vacuum after a pruning is a part of its cost, not of the rate without it.
         await vacuum(em);
         return measure();
       };
@@ -139,7 +139,7 @@ export function benchRetention(options: RetentionOptions): Promise<BenchReport> 
             pairs.push({ alone: await measureAlone(), ...beside });
           }
         }
-        // Chosen by the load of others alone, whatever their shares are.
+        // Chosen by the load of others alone, not by their shares.
         const counted = pairs.toSorted((one, other) => othersOf(one) - othersOf(other)).slice(0, repeat);
         const share = round(median(counted.map(shareOf)), 3);
         tables.shares.push({ phase, share });
@@ -268,7 +268,7 @@ async function isDone(em: EntityManager, teamId: string, done: LedgerState): Pro
   return rows.length === 0;
 }
 
-/** What a phase that has ended did not shorten. */
+/** Rows that a phase which has ended did not shorten. */
 async function findLeft(em: EntityManager, teamId: string, { phase, left }: Phase): Promise<string[]> {
   const found: string[] = [];
   for (const [table, condition] of Object.entries(left)) {

@@ -17,7 +17,7 @@ const REPLICATION = {
   wal_keep_size: "1GB",
   wal_retrieve_retry_interval: "500ms",
 };
-/** What a server writes while it runs, and what the standby gets by streaming: no part of a copy of the folder. */
+/** Files that a server writes while it runs, and those that the standby gets by streaming: no part of a copy of the folder. */
 const NOT_COPIED = /\/(pg_wal\/.+|postmaster\.(pid|opts)|standby\.signal|pg_replslot\/.+|pg_stat_tmp\/.+)$/;
 const PROMOTED_WITHIN_S = 60;
 /** How long it may take until there is a standby: a primary that crashes meanwhile spoils the copy, which is then made anew. */

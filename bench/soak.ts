@@ -538,7 +538,7 @@ async function run(minutes: number, seed: number, receiverPort: number, postgres
     );
     Object.assign(watch.summary, await webhooks.summary());
   } catch (error) {
-    // What is still under way may end the process before the error reaches its caller.
+    // Work that is under way may end the process before the error reaches its caller.
     console.error(error);
     throw error;
   } finally {

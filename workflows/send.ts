@@ -241,6 +241,7 @@ class Send {
     // A quick plan is resolved in this very task of the workflow.
     const written = await steps.writePreview(request);
     if (written === "slow") await steps.writeLongPreview(request);
+    // Older histories hold no result of a quick preview.
     this.#previewed = {
       at: Date.now(),
       apiKeyId: request.apiKeyId,

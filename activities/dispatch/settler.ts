@@ -74,7 +74,7 @@ export class Settler {
     }
   }
 
-  /** What cannot be given back counts as mailed until its window ends: the limit holds. */
+  /** Mails that cannot be given back count as mailed until their window ends: the limit holds. */
   async #giveBack(share: MailShare, unused: number): Promise<void> {
     const { deps, allowance } = this.#options;
     await allowance.returnMails(share, unused).catch((error: unknown) => {

@@ -26,7 +26,7 @@ export interface Backlog {
   workflows: number;
 }
 
-/** What is sent to an endpoint: nothing while it is off, else by its health. */
+/** States of an endpoint: `off`, when nothing is sent to it, or its health. */
 export const ENDPOINT_STATES = ["failing", "off", "working", "unproven"] as const;
 export type EndpointState = (typeof ENDPOINT_STATES)[number];
 

@@ -6,7 +6,7 @@ import { isoInstant } from "../../db/sql.ts";
 import { transaction } from "../../db/transaction.ts";
 import { newId } from "../ids.ts";
 import { endGroup } from "./end-group.ts";
-import { ENDPOINT_OFF, type EndpointHealth, hasSucceededLately, healthOf, isFailing } from "./endpoint-health.ts";
+import { ENDPOINT_OFF, type EndpointHealth, hasSucceededLately, healthOf } from "./endpoint-health.ts";
 import { COUNTS_FOR_TEAM, TAKES_PLACE } from "./grouping.ts";
 import { moreGroups, OLD_GROUPS } from "./plan-groups.ts";
 import { queueKey } from "./waiting.ts";
@@ -100,9 +100,10 @@ export function openAttempt(
       return { state: "ended", ...(await endGroup(tx, groupId, ENDPOINT_OFF, untried)) };
     }
     if (group.attempting) await replaceRows(tx, groupId, "PENDING", OUTCOME_UNKNOWN);
-    const isProbe = group.lane === "PROBE" && group.phase === "FIRST" && group.is_failing;
+    const isEndpointFailing = group.health === "failing";
+    const isProbe = group.lane === "PROBE" && group.phase === "FIRST" && isEndpointFailing;
     const mustWait =
-      (group.is_failing && !isProbe && group.lane !== "TEST") ||
+      (isEndpointFailing && !isProbe && group.lane !== "TEST") ||
       (group.phase === "RETRYING" && !(await hasFreePlace(tx, groupId, group)));
     if (mustWait)
       return { state: "returned", deliveries: await returnGroup(tx, groupId, group.attempt - extra, attempt - extra) };
@@ -146,7 +147,6 @@ interface GroupRow {
   encrypted_secret: string;
   encrypted_headers: string | null;
   previous_encrypted_secret: string | null;
-  is_failing: boolean;
   health: EndpointHealth;
   /** Null where there was no success yet. */
   succeeded_lately: boolean | null;
@@ -159,7 +159,7 @@ async function lockGroup(em: EntityManager, groupId: string): Promise<GroupRow |
     "attempt_group",
     sql<GroupRow>`
     select g.team_id, g.lane, g.phase, g.attempt, g.epoch, g.attempting, g.webhook_id, e.id as endpoint_id, e.active, e.url, e.api_version,
-      e.encrypted_secret, e.encrypted_headers, ${isFailing("h")} as is_failing,
+      e.encrypted_secret, e.encrypted_headers,
       ${healthOf("h")} as health, ${hasSucceededLately("h")} as succeeded_lately,
       case when e.previous_secret_expires_at > now() then e.previous_encrypted_secret end as previous_encrypted_secret
     from webhook_groups g

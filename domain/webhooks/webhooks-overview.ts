@@ -1,11 +1,12 @@
 import { sql } from "kysely";
 import type { GroupPhase } from "../../db/entities/webhook.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
-import { type EndpointHealth, isFailing } from "./endpoint-health.ts";
+import type { EndpointState } from "./backlog.ts";
+import { isFailing } from "./endpoint-health.ts";
 import { endpointsWaiting, oldestWaiting } from "./waiting.ts";
 
-/** By the state of their endpoint: its health, where `working` includes `unproven`, or `off`. */
-type ByState = Record<Extract<EndpointHealth, "working" | "failing"> | "off", number>;
+/** By the state of their endpoint, where `working` includes `unproven`. */
+type ByState = Record<Exclude<EndpointState, "unproven">, number>;
 
 /** The backlog of the webhooks of all teams. */
 export interface WebhooksOverview {

@@ -120,7 +120,7 @@ describe("The commands for sends", () => {
     assert.equal((await sends("send:list", "--team", ended.team.id, "--status", "PAUSED")).text, "No send");
   });
 
-  it("list sends of the same kind with the newest first, whatever their ids", async () => {
+  it("list sends of the same kind with the newest first, and not by their ids", async () => {
     const { em, team } = await makeTeam();
     const tenant = { teamId: team.id, environment: "LIVE" } as const;
     const ids: string[] = [];

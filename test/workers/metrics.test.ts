@@ -119,7 +119,7 @@ async function endLeftDeliveries(): Promise<void> {
   const { orm } = await backdoor();
   const db = kysely(orm.em.fork());
   await sql`delete from webhook_endpoints`.execute(db);
-  // Those under way end in seconds, whatever becomes of their group.
+  // Those under way end in seconds, also when their group is gone.
   const begunLately = sql`select from webhook_groups where attempting and due_at > now() + interval '100 seconds'`;
   await eventually(async () => (await begunLately.execute(db)).rows.length === 0, {
     withinMs: 60_000,
