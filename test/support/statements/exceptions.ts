@@ -103,7 +103,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "The mails that confirm double opt-ins are sent for all tenants.",
     program: "workers",
-    file: /^domain\/audience\/confirmations\.ts$/,
+    file: /^domain\/audience\/confirmation-mails\.ts$/,
     tables: ["subscriptions", "subscribers", "lists", "suppressions", "confirmation_mails"],
     statement: /confirmation_due_at (?:<= clock_timestamp\(\)|= case)/,
   },
