@@ -8,11 +8,10 @@ import { erasedHash, isErased, personErased } from "../erasure/erased-addresses.
 import type { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Patch } from "../patch.ts";
-import { emit, emitWritten } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { emit } from "../webhooks/emit.ts";
 import { contactRecord } from "../webhooks/records.ts";
 import { changedFields } from "./contact-fields.ts";
-import { CONTACT_WRITTEN, lockedContacts } from "./contact-rows.ts";
+import { changeContacts, lockedContacts } from "./contact-rows.ts";
 import { slotsExceeded, type TakenSlots, takeSlotsInOrder } from "./contact-slots.ts";
 import type { ContactFields } from "./contacts.ts";
 import { emailStatusOf } from "./email-status.ts";
@@ -225,15 +224,14 @@ const columnsOf = (contacts: readonly (Values & { id: string })[]) => sql`
 /** Changes contacts that this transaction has locked under their tenant. */
 async function updateContacts(em: EntityManager, tenant: Tenant, contacts: readonly PresentContact[]): Promise<void> {
   if (contacts.length === 0) return;
-  const { rows } = await sql<{ emitted: boolean }>`
-    with written as (
+  await changeContacts(
+    em,
+    tenant,
+    sql`
       update contacts c set first_name = g.first_name, last_name = g.last_name, fields = g.fields::jsonb
       from unnest(${columnsOf(contacts)}) as g (id, first_name, last_name, fields)
-      where c.id = g.id
-      returning c.*, false as created
-    ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
-    select exists (select from emitted) as emitted`.execute(kysely(em));
-  if (rows[0]?.emitted) notifyRelayAfterCommit(em);
+      where c.id = g.id`,
+  );
 }
 
 /** @returns the addresses of those that were made, because no other contact has them, and of those that were erased */

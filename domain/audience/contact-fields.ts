@@ -4,10 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../errors.ts";
 import { holdPlace } from "../record-limit.ts";
-import { emitWritten } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
-import { contactRecord } from "../webhooks/records.ts";
-import { CONTACT_WRITTEN } from "./contact-rows.ts";
+import { type ChangedContacts, changeContacts } from "./contact-rows.ts";
 import { hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "./rules.ts";
 
 /** Custom fields that a tenant may declare. */
@@ -165,10 +162,11 @@ export async function deleteField(em: EntityManager, tenant: Tenant, name: strin
     if (numUpdatedRows === 0n) throw new ApiError("not_found", `There is no field ${name}.`);
   });
   let removed = 0;
-  for (let last: Removed | undefined, after = ""; ; after = last.after) {
-    last = await transaction(em, (tx) => removeValues(tx, tenant, name, after));
-    removed += last.contacts;
-    if (last.contacts < DELETE_ROWS) break;
+  for (let after = ""; ; ) {
+    const batch = await transaction(em, (tx) => removeValues(tx, tenant, name, after));
+    removed += batch.contacts;
+    if (batch.contacts < DELETE_ROWS) break;
+    after = batch.lastEmail;
   }
   await transaction(em, (tx) =>
     kysely(tx).deleteFrom("contact_fields").where(ofTenant(tenant)).where("name", "=", name).execute(),
@@ -176,25 +174,15 @@ export async function deleteField(em: EntityManager, tenant: Tenant, name: strin
   return removed;
 }
 
-interface Removed {
-  contacts: number;
-  /** The address of the last one; "" for none. */
-  after: string;
-}
-
-async function removeValues(em: EntityManager, tenant: Tenant, name: string, after: string): Promise<Removed> {
-  const { rows } = await sql<Removed & { emitted: boolean }>`
-    with present as (
+/** Removes the values of the contacts that come next. @param after the last address of the batch before, "" at first */
+function removeValues(em: EntityManager, tenant: Tenant, name: string, after: string): Promise<ChangedContacts> {
+  return changeContacts(
+    em,
+    tenant,
+    sql`update contacts c set fields = c.fields - ${name}::text from present p where c.id = p.id`,
+    sql`
       select c.id from contacts c
       where ${ofTenant(tenant, "c")} and c.email > ${after} and jsonb_exists(c.fields, ${name})
-      order by c.email limit ${DELETE_ROWS} for update
-    ), written as (
-      update contacts c set fields = c.fields - ${name}::text from present p where c.id = p.id
-      returning c.*, false as created
-    ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
-    select count(*)::int as contacts, coalesce(max(email), '') as after, exists (select from emitted) as emitted
-    from written`.execute(kysely(em));
-  const [{ emitted, ...removed } = { contacts: 0, after: "", emitted: false }] = rows;
-  if (emitted) notifyRelayAfterCommit(em);
-  return removed;
+      order by c.email limit ${DELETE_ROWS} for update`,
+  );
 }

@@ -64,7 +64,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "The contacts that the same transaction has locked under their tenant, by ids alone for the same reason.",
     program: "api",
-    file: /^domain\/audience\/contact-bulk\.ts$/,
+    file: /^domain\/audience\/contact-rows\.ts$/,
     tables: ["contacts"],
     statement: /update contacts c set .* where c\.id = g\.id /,
   },
