@@ -2,7 +2,7 @@ import type { Readable } from "node:stream";
 import { type Info, parse } from "csv-parse";
 import type { FieldValues } from "../db/entities/contact.ts";
 import { normaliseAddress, type StoredAddress, storedAddress } from "./address.ts";
-import { type FieldTypes, fieldProblem, valueOfText } from "./audience/contact-fields.ts";
+import { type FieldTypes, fieldProblem, valueOfText } from "./audience/field-values.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
 
 /** Without a limit, a quote that is never closed would read the rest of the file into memory. */

@@ -10,11 +10,11 @@ import { newId } from "../ids.ts";
 import type { Patch } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import { contactRecord } from "../webhooks/records.ts";
-import { changedFields } from "./contact-fields.ts";
 import { changeContacts, lockedContacts } from "./contact-rows.ts";
 import { slotsExceeded, type TakenSlots, takeSlotsInOrder } from "./contact-slots.ts";
 import type { ContactFields } from "./contacts.ts";
 import { emailStatusOf } from "./email-status.ts";
+import { changedFields } from "./field-values.ts";
 
 /** A contact by its address; a property that is undefined or left out stays as it is. */
 export type ContactUpsert = Pick<ContactFields, "email"> & Patch<Omit<ContactFields, "email">>;

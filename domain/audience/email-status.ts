@@ -42,7 +42,7 @@ export async function refreshEmailStatus(em: EntityManager, tenant: Tenant, emai
  */
 export async function refreshDueStatuses(em: EntityManager, limit: number): Promise<number> {
   const visibleBeforeMs = await queryVisibleBeforeMs(em.fork());
-  // Where the start of a transaction cannot be seen, an hour: no transaction of this project takes longer.
+  // Where the start of a transaction cannot be seen, an hour: no statement of this project takes longer.
   const ended =
     visibleBeforeMs === null
       ? sql`now() - interval '1 hour'`

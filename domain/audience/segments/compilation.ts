@@ -1,7 +1,7 @@
 import type { RawBuilder } from "kysely";
 import type { ContactFieldType } from "../../../db/entities/contact.ts";
 import type { Tenant } from "../../../db/orm.ts";
-import type { FieldTypes } from "../contact-fields.ts";
+import type { FieldTypes } from "../field-values.ts";
 import type { Place } from "./place.ts";
 
 /** How much a segment may hold, so that its statement stays one that Postgres plans and runs. */

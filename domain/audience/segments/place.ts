@@ -1,4 +1,4 @@
-import { isDate } from "../contact-fields.ts";
+import { isDate } from "../field-values.ts";
 import { hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "../rules.ts";
 
 /** Most days between today and a relative date: about a hundred years. */
