@@ -3,7 +3,7 @@ import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
 import { isoInstant } from "../db/sql.ts";
 import type { Admitted } from "./access/authenticate.ts";
 import { readSlotUse, type SlotUse } from "./audience/contact-slots.ts";
-import { type CreditUsage, creditUsage, PERIOD_END, PERIOD_START } from "./credits.ts";
+import { type CreditUsage, PERIOD_END, PERIOD_START, readCreditUsage } from "./credits.ts";
 import { endpointLimit, readPlanLimits } from "./plans.ts";
 import { readSendCap } from "./sends/gates.ts";
 import { countEndpoints } from "./webhooks/endpoints.ts";
@@ -47,7 +47,7 @@ export async function readUsage(em: EntityManager, tenant: Tenant, access: Admit
       used: allowance.limit - allowance.remaining,
       remaining: allowance.remaining,
     },
-    credits: await creditUsage(em, tenant),
+    credits: await readCreditUsage(em, tenant),
     slots: await readSlotUse(em, tenant),
     endpoints: useOf(endpointLimit(limits), await countEndpoints(em, tenant)),
     sendsToday: useOf(cap?.limit ?? 0, cap?.usedToday ?? 0),
