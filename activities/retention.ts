@@ -26,13 +26,13 @@ const SHARE_BESIDE_SENDS = 0.05;
 /** After this time a run ends, and the schedule starts the next one: so that its history and the UI show what it did. */
 const RUN_MS = 5 * 60_000;
 
-/** What a run did. */
+/** The result of a run. */
 export interface Pruned {
   /** Rows that it deleted or shortened. */
   rows: number;
   /** Batches that failed; the next run tries them again. */
   failed: number;
-  /** It ended with rows left. */
+  /** It ended although rows were left. */
   more: boolean;
 }
 
@@ -108,7 +108,7 @@ export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}):
         failed.push(sendId);
         turns.rows = FIRST_ROWS;
         left.push(turns);
-        // Mostly it waited for a lock.
+        // Most failures are waits for a lock, during which the batch cost the database nothing: pause as after a usual batch.
         tookMs = BATCH_MS;
       }
       await pause(orm.em.fork(), tookMs, stopping);
