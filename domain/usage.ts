@@ -37,6 +37,7 @@ export async function readUsage(em: EntityManager, tenant: Tenant, access: Admit
   const cap = caller.kind === "api_key" ? await readSendCap(em, caller) : undefined;
   return {
     period: await readPeriod(em),
+    // The plan's limit is shown, although the caller may have less left: the smaller of it and the service's limit applies.
     requests: {
       limit: limits.requestsPerMinute ?? allowance.limit,
       used: allowance.limit - allowance.remaining,

@@ -10,9 +10,9 @@ import type { MailReport } from "./record.ts";
 export interface SourceRow extends Tenant {
   id: string;
   provider: ReportProvider;
-  /** Of SES; null until its subscription is confirmed. */
+  /** The SNS topic of a webhook of SES; null until its subscription is confirmed. */
   topicArn: string | null;
-  /** Of SendGrid, base64 of SPKI in DER; null until it is set. */
+  /** The key of a webhook of SendGrid, base64 of SPKI in DER; null until it is set. */
   publicKey: string | null;
 }
 
@@ -23,7 +23,7 @@ export interface ProviderRequest {
   header(name: string): string | undefined;
 }
 
-/** How the requests of a provider's webhook are verified and read. */
+/** Verifies and reads the requests of a provider's webhook. */
 export interface ReportSource<Message = unknown> {
   /**
    * Reads a request that the provider has signed for this webhook.
@@ -32,7 +32,7 @@ export interface ReportSource<Message = unknown> {
   verify(request: ProviderRequest, source: SourceRow): Promise<Message>;
   /** The reports in a message; none in one about something else. */
   parse(message: Message): MailReport[];
-  /** Carries out a request that the message makes besides: the confirmation of a subscription. */
+  /** Confirms the subscription of the webhook, where the message asks for that. */
   confirm?(em: EntityManager, message: Message, source: SourceRow): Promise<void>;
 }
 
@@ -150,6 +150,7 @@ export function hostOfTopic(topicArn: string): string | undefined {
   return `sns.${region}.amazonaws.com${partition === "aws-cn" ? ".cn" : ""}`;
 }
 
+/** @throws {ApiError} `validation_failed` for a field that the provider does not have, or that cannot be used */
 function checked(provider: ReportProvider, { topicArn, publicKey }: SourceFields): Partial<SourceRow> {
   const invalid = (message: string) => new ApiError("validation_failed", message);
   if (topicArn !== undefined && (provider !== "SES" || hostOfTopic(topicArn) === undefined))
