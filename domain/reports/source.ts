@@ -3,7 +3,7 @@ import type { ReportProvider } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
-import { ID_PREFIX, newId } from "../ids.ts";
+import { idOfSuffix, newId, suffixOfId } from "../ids.ts";
 import type { MailReport } from "./record.ts";
 
 /** A provider's webhook about a tenant's mails. */
@@ -53,7 +53,7 @@ const signatureOf = (vault: Vault, id: string): string => vault.hash("report-sou
 
 /** The path of a provider's webhook: a signed token in it names the webhook. Keep it secret. */
 export const pathOfSource = (vault: Vault, { id, provider }: Pick<SourceRow, "id" | "provider">): string =>
-  `${SOURCE_PATHS[provider]}/${id.slice(ID_PREFIX.reportSource.length + 1)}.${signatureOf(vault, id)}`;
+  `${SOURCE_PATHS[provider]}/${suffixOfId("reportSource", id)}.${signatureOf(vault, id)}`;
 
 const sourceRows = (em: EntityManager) =>
   kysely(em)
@@ -71,7 +71,7 @@ export async function findSource(
 ): Promise<SourceRow | undefined> {
   if (!TOKEN.test(token)) return undefined;
   const [suffix = "", signature = ""] = token.split(".");
-  const id = `${ID_PREFIX.reportSource}_${suffix}`;
+  const id = idOfSuffix("reportSource", suffix);
   // Read first: the process learns the key of the hash with its first connection.
   const row = await sourceRows(em).where("id", "=", id).executeTakeFirst();
   const isGenuine = equalConstantTime(signature, signatureOf(vault, id));
