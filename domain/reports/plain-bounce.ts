@@ -106,7 +106,7 @@ export const saysDelayed = (subject: string, text: string): boolean =>
   (DELAY.test(subject) || DELAY.test(text)) && !FINAL.test(text);
 
 /**
- * Addresses within a text. Chinese and Japanese texts set no space beside them: such letters, and the punctuation of full
+ * Finds addresses within a text. Chinese and Japanese texts set no space beside them: such letters, and the punctuation of full
  * width, are no part of a local name here, nor of a domain that is complete without them.
  */
 const NO_LOCAL =
@@ -126,6 +126,7 @@ const LESS_CERTAIN = /^\s*(?:to|cc)\s*:|(?:generated|expanded) from/i;
 const MAX_MENTIONS = 4 * MAX_REPORTED;
 const ROLE = /^(?:post[-_]?master|mailer-?daemon|abuse|hostmaster|root|no-?reply)@/;
 
+/** The addresses in a text, in lower case. */
 export const addressesIn = (text: string): string[] =>
   // Inside an X.400 address, an address of Exchange begins with its type.
   [...text.matchAll(ADDRESS)].map(([address]) => address.toLowerCase().replace(/^smtp=|\.+$/g, ""));
