@@ -23,7 +23,7 @@ const CHECKS_PER_HOST = 3;
 const CHECKS_PER_TEAM = 4;
 /** How often a run looks for checks that may begin. */
 const POLL_MS = 125;
-/** After this time a run begins no more checks: it ends within some minutes, and the schedule starts the next run. */
+/** After this time a run begins no more checks. It then ends within some minutes, and the schedule starts the next run. */
 const RUN_MS = 5 * 60_000;
 
 export interface AccountsChecked {
@@ -67,22 +67,8 @@ export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked
   for (;;) {
     const now = performance.now();
     for (const [host, at] of begun) if (now - at >= HOST_SPACING_MS) begun.delete(host);
-    const checks = [...running.values()].map(({ check }) => check);
-    const room: Room = {
-      checks: env.ACCOUNT_CHECKS_AT_ONCE - checks.length,
-      failing: Math.floor(env.ACCOUNT_CHECKS_AT_ONCE / 2) - checks.filter(({ isFailing }) => isFailing).length,
-      exceptHosts: [
-        ...begun.keys(),
-        ...valuesWith(
-          CHECKS_PER_HOST,
-          checks.map(({ host }) => host),
-        ),
-      ],
-      exceptTeams: valuesWith(
-        CHECKS_PER_TEAM,
-        checks.map(({ teamId }) => teamId),
-      ),
-    };
+    const underWay = [...running.values()].map(({ check }) => check);
+    const room = roomBeside(underWay, [...begun.keys()], env.ACCOUNT_CHECKS_AT_ONCE);
     const mayBegin = !stopping.aborted && now < until;
     const due = mayBegin && room.checks > 0 ? await claimDueChecks(orm.em.fork(), room) : [];
     for (const check of due) {
@@ -99,8 +85,24 @@ export async function checkDueAccounts(deps: CheckDeps): Promise<AccountsChecked
   }
 }
 
+/**
+ * The checks that may begin beside those under way.
+ * @param justBegun hosts of checks that have just begun
+ * @param atOnce checks that a process makes at once
+ */
+function roomBeside(underWay: readonly DueCheck[], justBegun: readonly string[], atOnce: number): Room {
+  const hosts = underWay.map(({ host }) => host);
+  const teams = underWay.map(({ teamId }) => teamId);
+  return {
+    checks: atOnce - underWay.length,
+    failing: Math.floor(atOnce / 2) - underWay.filter(({ isFailing }) => isFailing).length,
+    exceptHosts: [...justBegun, ...repeated(hosts, CHECKS_PER_HOST)],
+    exceptTeams: repeated(teams, CHECKS_PER_TEAM),
+  };
+}
+
 /** The values that occur at least `count` times. */
-const valuesWith = (count: number, values: readonly string[]): string[] =>
+const repeated = (values: readonly string[], count: number): string[] =>
   [...Map.groupBy(values, (value) => value)].filter(([, same]) => same.length >= count).map(([value]) => value);
 
 /** Checks one account and records the result. Never rejects: a claimed check without a result is repeated later. */

@@ -4,7 +4,7 @@ import {
   type DueConfirmation,
   settleConfirmation,
   type Withheld,
-} from "../domain/audience/confirmations.ts";
+} from "../domain/audience/confirmation-mails.ts";
 import { plainName } from "../domain/audience/plain-name.ts";
 import { confirmUrl } from "../domain/links.ts";
 import { escapeHtml } from "../domain/mail/template.ts";

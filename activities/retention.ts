@@ -26,13 +26,13 @@ const SHARE_BESIDE_SENDS = 0.05;
 /** After this time a run ends, and the schedule starts the next one: so that its history and the UI show what it did. */
 const RUN_MS = 5 * 60_000;
 
-/** What a run did. */
+/** The result of a run. */
 export interface Pruned {
   /** Rows that it deleted or shortened. */
   rows: number;
   /** Batches that failed; the next run tries them again. */
   failed: number;
-  /** It ended with rows left. */
+  /** It ended although rows were left. */
   more: boolean;
 }
 
@@ -73,10 +73,10 @@ interface Turns {
 /**
  * Prunes everything that is due, in batches, each a transaction of its own. All kinds take turns, so that a large ledger does
  * not delay the others. Pauses between two batches, for longer while a send mails. A batch that fails does not keep the
- * others from their turns: the run passes its send by, or, where it is about no send, its kind. The next run tries again.
+ * others from their turns: the run skips its send from then on, or its kind where the batch is about no send. The next run
+ * tries again.
  */
 export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}): Promise<Pruned> {
-  const { orm, log, env, stopping, countFailedPruning } = deps;
   const { prunings = PRUNINGS, mostRows = MOST_ROWS, runMs = RUN_MS } = options;
   const result: Pruned = { rows: 0, failed: 0, more: false };
   const until = performance.now() + runMs;
@@ -84,38 +84,53 @@ export async function pruneExpired(deps: PruneDeps, options: PruneOptions = {}):
   while (due.length > 0) {
     const left: Turns[] = [];
     for (const turns of due) {
-      if (stopping.aborted || performance.now() > until) return { ...result, more: true };
-      const { pruning, failed } = turns;
-      const rows = Math.min(turns.rows, mostRows);
-      const begunAt = performance.now();
-      let tookMs: number;
-      let sendId: string | undefined;
-      const taking = (id: string) => {
-        sendId = id;
-      };
-      try {
-        const batch = await pruneBatch(orm.em.fork(), pruning, rows, env, { failed, taking });
-        result.rows += batch.rows;
-        tookMs = performance.now() - begunAt;
-        turns.rows = nextRows(rows, batch.rows, tookMs);
-        if (batch.more) left.push(turns);
-        else if (batch.rows === 0) continue;
-      } catch (error) {
-        result.failed++;
-        countFailedPruning();
-        log.warn({ pruning: pruning.name, sendId, err: error }, "old rows could not be pruned; tried again later");
-        if (sendId === undefined) continue;
-        failed.push(sendId);
-        turns.rows = FIRST_ROWS;
-        left.push(turns);
-        // Mostly it waited for a lock.
-        tookMs = BATCH_MS;
-      }
-      await pause(orm.em.fork(), tookMs, stopping);
+      if (deps.stopping.aborted || performance.now() > until) return { ...result, more: true };
+      const turn = await takeTurn(deps, turns, mostRows);
+      result.rows += turn.rows;
+      if (turn.isFailed) result.failed++;
+      if (turn.more) left.push(turns);
+      if (turn.pauseAfterMs !== undefined) await pause(deps.orm.em.fork(), turn.pauseAfterMs, deps.stopping);
     }
     due = left;
   }
   return result;
+}
+
+/** The result of one batch of a kind. */
+interface Turn {
+  /** Rows that it deleted or shortened. */
+  rows: number;
+  isFailed: boolean;
+  /** The kind has further batches in this run. */
+  more: boolean;
+  /** The time of the batch, by which the next pause is measured; undefined for no pause. */
+  pauseAfterMs: number | undefined;
+}
+
+async function takeTurn(deps: PruneDeps, turns: Turns, mostRows: number): Promise<Turn> {
+  const { orm, log, env, countFailedPruning } = deps;
+  const { pruning, failed } = turns;
+  const rows = Math.min(turns.rows, mostRows);
+  const begunAt = performance.now();
+  let sendId: string | undefined;
+  const taking = (id: string) => {
+    sendId = id;
+  };
+  try {
+    const batch = await pruneBatch(orm.em.fork(), pruning, rows, env, { failed, taking });
+    const tookMs = performance.now() - begunAt;
+    turns.rows = nextRows(rows, batch.rows, tookMs);
+    const isIdle = batch.rows === 0 && !batch.more;
+    return { ...batch, isFailed: false, pauseAfterMs: isIdle ? undefined : tookMs };
+  } catch (error) {
+    countFailedPruning();
+    log.warn({ pruning: pruning.name, sendId, err: error }, "old rows could not be pruned; tried again later");
+    if (sendId === undefined) return { rows: 0, isFailed: true, more: false, pauseAfterMs: undefined };
+    failed.push(sendId);
+    turns.rows = FIRST_ROWS;
+    // Most failures are waits for a lock, during which the batch cost the database nothing: pause as after a usual batch.
+    return { rows: 0, isFailed: true, more: true, pauseAfterMs: BATCH_MS };
+  }
 }
 
 function pruneBatch(

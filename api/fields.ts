@@ -84,6 +84,10 @@ export const addressFilter = z
   .optional()
   .meta({ description: "Only records of this address.", examples: ["ada@example.com"] });
 
+/** The spelling that an `addressFilter` looks for. */
+export const lookupFilter = (given: string | undefined): string | undefined =>
+  given === undefined ? undefined : lookupAddress(given);
+
 /** The mail that asks for the confirmation of a double opt-in: when it was sent, and why it is withheld at present. */
 export const confirmationFields = {
   confirmation_sent_at: timestamp.nullable().meta({
@@ -95,10 +99,6 @@ export const confirmationFields = {
     .nullable()
     .meta({ description: "Why no such mail is sent at present.", examples: [null] }),
 };
-
-/** The spelling that such a filter looks for. */
-export const lookupFilter = (given: string | undefined): string | undefined =>
-  given === undefined ? undefined : lookupAddress(given);
 
 /** The answer to the deletion of a record. */
 export const deleted = <Kind extends string>(object: Kind, kind: IdKind, id: string) =>

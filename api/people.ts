@@ -32,6 +32,7 @@ interface Person {
   updatedAt: Date;
 }
 
+/** The fields of a person as an answer shows them. */
 export const presentPerson = (person: Person) => ({
   id: person.id,
   email: shownAddressOf(person),

@@ -40,7 +40,9 @@ export class TokenError extends Error {
   }
 }
 
+/** Binds an encrypted grant to its row: moved to another one, it does not decrypt. */
 export const grantContext = (accountId: string): string => `account_grants/${accountId}/grant`;
+/** The same for the access token. */
 export const accessTokenContext = (accountId: string): string => `account_grants/${accountId}/access_token`;
 
 /** A token with less time left is replaced: a login may wait in a queue, and clocks differ. */
@@ -131,13 +133,17 @@ export async function tryGrant(grant: OAuthGrant, postForm: PostForm): Promise<T
   return { grant: { ...grant, refreshToken: issued.refreshToken ?? grant.refreshToken }, issued };
 }
 
-/**
- * Stores the grant of an account, in place of an earlier one. `issued`: its access token, where the grant was tried.
- */
+/** A grant, and the access token that was issued for it where the grant was tried. */
+interface GivenGrant {
+  grant: OAuthGrant;
+  issued?: IssuedToken | undefined;
+}
+
+/** Stores the grant of an account, in place of an earlier one. */
 export async function storeGrant(
   em: EntityManager,
   accountId: string,
-  { grant, issued }: { grant: OAuthGrant; issued?: IssuedToken | undefined },
+  { grant, issued }: GivenGrant,
   vault: Vault,
 ): Promise<void> {
   const encrypted = vault.encrypt(JSON.stringify(grant), grantContext(accountId));
@@ -150,6 +156,7 @@ export async function storeGrant(
       refreshing_until = null`.execute(kysely(em));
 }
 
+/** Whether an account logs in by an OAuth grant. */
 export async function hasGrant(em: EntityManager, accountId: string): Promise<boolean> {
   const found = await kysely(em)
     .selectFrom("account_grants")
@@ -250,7 +257,7 @@ async function refresh(
     const { numAffectedRows } = await sql`update account_grants set refreshing_until = null
       where account_id = ${accountId} and version = ${version}`.execute(kysely(em));
     if (error instanceof TokenError && numAffectedRows === 0n) {
-      // The endpoint's answer is about the old grant: REVOKED would never be looked at again.
+      // The endpoint's answer is about the old grant: the account must not become REVOKED, which no check repairs.
       throw new TokenError("token_unavailable", "The account was given other credentials meanwhile.");
     }
     if (error instanceof TokenError && error.failure.temporary && usable !== undefined) return usable;

@@ -95,7 +95,8 @@ export async function connectAccount(
     });
   }
   const { vault } = deps;
-  const tried = isPending ? grant && { grant } : await checkLogin(deps, fields, { password, grant });
+  const untried = grant && { grant };
+  const given = isPending ? untried : await checkLogin(deps, fields, { password, grant });
   const id = newId("account");
   try {
     return await transaction(em, async (tx) => {
@@ -109,7 +110,7 @@ export async function connectAccount(
         lastError: null,
       });
       await tx.flush();
-      if (tried) await storeGrant(tx, id, tried, vault);
+      if (given) await storeGrant(tx, id, given, vault);
       return account;
     });
   } catch (error) {
@@ -133,7 +134,7 @@ export async function readAccount(em: EntityManager, accountId: string): Promise
  * @throws {ApiError} `not_found`; `resource_state_invalid` when its access was revoked for good
  */
 export async function suspendAccount(em: EntityManager, accountId: string): Promise<EmailAccount> {
-  return setStatus(em, accountId, { status: "SUSPENDED" });
+  return changeUnlessRevoked(em, accountId, { status: "SUSPENDED" });
 }
 
 /**
@@ -150,7 +151,7 @@ export async function resumeAccount(em: EntityManager, accountId: string, deps: 
     ? await orCheckError(accessTokenOf(em, accountId, { vault: deps.vault, postForm: postFormOf(deps) }))
     : undefined;
   await verifyLogin(deps, known, { password, accessToken });
-  return setStatus(em, accountId, { status: "ACTIVE", lastCheckedAt: new Date(), lastError: null });
+  return changeUnlessRevoked(em, accountId, { status: "ACTIVE", lastCheckedAt: new Date(), lastError: null });
 }
 
 /** Credentials of an account; without a user name there is no login. */
@@ -173,7 +174,7 @@ export async function replaceCredentials(
   const tried = await checkLogin(deps, { ...known, username }, { password, grant });
   return transaction(em, async (tx) => {
     await (tried ? storeGrant(tx, accountId, tried, vault) : deleteGrant(tx, accountId));
-    return changeStatus(tx, accountId, ({ status }) => ({
+    return changeAccount(tx, accountId, ({ status }) => ({
       username,
       encryptedPassword: password === null ? null : vault.encrypt(password, passwordContext(accountId)),
       status: status === "SUSPENDED" ? status : "ACTIVE",
@@ -196,34 +197,36 @@ interface StatusChange {
   encryptedPassword?: string | null;
 }
 
-function setStatus(em: EntityManager, accountId: string, change: StatusChange): Promise<EmailAccount> {
-  return changeStatus(em, accountId, (account) => {
+/** Changes an account, unless its access was revoked. */
+function changeUnlessRevoked(em: EntityManager, accountId: string, change: StatusChange): Promise<EmailAccount> {
+  return changeAccount(em, accountId, (account) => {
     refuseRevoked(account);
     return change;
   });
 }
 
-function changeStatus(
+/** Changes an account as an operator commands, with the event of its status. */
+function changeAccount(
   em: EntityManager,
   accountId: string,
   changeOf: (account: EmailAccount) => StatusChange,
 ): Promise<EmailAccount> {
-  return transaction(em, async (em) => {
-    await noteFinding(em, accountId);
-    const account = await em.findOne(
+  return transaction(em, async (tx) => {
+    await noteFinding(tx, accountId);
+    const account = await tx.findOne(
       EmailAccount,
       { id: accountId },
       { lockMode: LockMode.PESSIMISTIC_WRITE, refresh: true },
     );
     if (!account) throw notFound();
-    const { status } = account;
+    const { status: formerStatus } = account;
     const change = changeOf(account);
-    em.assign(account, change);
-    await em.flush();
-    if (change.lastError === null) await forgetRefusals(em, accountId);
-    const event = statusEvent(status, account.status);
-    if (event) await emitStatus(em, account, event, accountId);
-    return em.refreshOrFail(account);
+    tx.assign(account, change);
+    await tx.flush();
+    if (change.lastError === null) await forgetRefusals(tx, accountId);
+    const event = statusEvent(formerStatus, account.status);
+    if (event) await emitStatus(tx, account, event, accountId);
+    return tx.refreshOrFail(account);
   });
 }
 
@@ -259,29 +262,29 @@ const ACCOUNT_FAILURES: ReadonlySet<string> = new Set<SmtpReason>([
 /** Whether a send was paused by a failure of its account, which lasts until the account is repaired. */
 export const isAccountFailure = (reason: string): boolean => ACCOUNT_FAILURES.has(reason);
 
-/** The failure that a login does not show: the server takes no mail from the account's address. */
+/** The failure that a working login does not disprove: the server takes no mail from the account's address. */
 const SENDER_REFUSED = "sender_refused" satisfies SmtpReason;
 
 /**
- * The condition that a send under way may mail over an account. One in ERROR is tried: a login that works, or a mail that
- * its server takes, makes it ACTIVE again. New sends are refused meanwhile.
+ * SQL: the condition that a send under way may mail over an account. It may over one in ERROR: a login that works, or a mail
+ * that the server takes, makes the account ACTIVE again. New sends are refused meanwhile.
  * @param accounts alias of `email_accounts`
  */
 export const mayMail = (accounts: string): RawBuilder<boolean> =>
   sql<boolean>`(${sql.ref(`${accounts}.status`)} in ('ACTIVE', 'ERROR'))`;
 
-/** Why an account is REVOKED: only other credentials can make it ACTIVE again. */
+/** The failure that makes an account REVOKED: only other credentials can make it ACTIVE again. */
 const ACCESS_REVOKED = "access_revoked" satisfies SmtpReason;
 
 /**
- * The bound at which failures that may pass set an account to ERROR: their number in a row, and the time since the
- * first.
+ * Failures that may pass set an account to ERROR when this many came in a row, and the first one was this many seconds ago.
  */
 export interface ErrorPolicy {
   failures: number;
   seconds: number;
 }
 
+/** Reads the policy from the settings. */
 export const errorPolicyOf = (
   env: Pick<Env, "ACCOUNT_FAILURES_TO_ERROR" | "ACCOUNT_FAILING_SECONDS">,
 ): ErrorPolicy => ({
@@ -290,8 +293,8 @@ export const errorPolicyOf = (
 });
 
 /**
- * Records that an account cannot mail: REVOKED when its OAuth grant was withdrawn, else ERROR. It does not replace a
- * status that is as bad or worse.
+ * Records that an account cannot mail: it becomes REVOKED when its OAuth grant was withdrawn, else ERROR. An account whose
+ * status is as bad or worse stays as it is.
  */
 export function recordAccountFailure(em: EntityManager, account: SendingAccount, reason: string): Promise<void> {
   const status: AccountStatus = reason === ACCESS_REVOKED ? "REVOKED" : "ERROR";
@@ -343,6 +346,7 @@ export function recordLogin(em: EntityManager, account: SendingAccount): Promise
   });
 }
 
+/** Makes an account in ERROR that meets the condition ACTIVE, and emits the event. */
 async function recover(em: EntityManager, account: SendingAccount, condition = sql<boolean>`true`): Promise<void> {
   await noteFinding(em, account.accountId);
   const recorded = await kysely(em)
@@ -380,6 +384,7 @@ async function noteFinding(em: EntityManager, accountId: string): Promise<void> 
     where account_id = ${accountId}`.execute(kysely(em));
 }
 
+/** The server of an account, and the user name for a login. */
 type Server = Pick<AccountFields, "host" | "port" | "security"> & { username?: string | null | undefined };
 
 /**
@@ -396,6 +401,7 @@ async function checkLogin(
   return tried;
 }
 
+/** @throws {AccountCheckError} when the server refuses the login */
 async function verifyLogin(
   { verify }: AccountDeps,
   { host, port, security, username }: Server,

@@ -11,7 +11,7 @@ export interface CreditBalance {
   reserved: number;
 }
 
-/** How one credit of each kind moves the balance; the balance is the ledger's sum under this table, always. */
+/** How one credit of each kind moves the balance. A balance is always the sum of these effects over the ledger's entries. */
 export const CREDIT_EFFECT = {
   GRANT: { available: 1, reserved: 0 },
   RESERVE: { available: -1, reserved: 1 },
@@ -20,20 +20,13 @@ export const CREDIT_EFFECT = {
 } as const satisfies Record<CreditKind, CreditBalance>;
 
 /** The most credits that a team may hold, so that every sum of them is an exact number in JSON. */
-const MOST_CREDITS = 1_000_000_000_000_000;
+const MAX_CREDITS = 1_000_000_000_000_000;
 
-/** A send reserves once. */
+/** The cause of every reservation: a send reserves once. */
 const RESERVE_CAUSE = "confirm";
 
-interface Movement {
-  kind: CreditKind;
-  amount: number;
-  sendId: string | null;
-  cause: string;
-}
-
-/** The team's balance now; zeros when it was never granted credits. */
-export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<CreditBalance> {
+/** Reads the team's balance now; zeros when it was never granted credits. */
+export async function readCreditBalance(em: EntityManager, tenant: Tenant): Promise<CreditBalance> {
   const row = await kysely(em)
     .selectFrom("credit_balances")
     .select(["available", "reserved"])
@@ -42,19 +35,25 @@ export async function creditBalance(em: EntityManager, tenant: Tenant): Promise<
   return { available: Number(row?.available ?? 0), reserved: Number(row?.reserved ?? 0) };
 }
 
-/** A movement of a team's credits. Whole email credits; ISO 8601. */
-export interface CreditEntry {
+/** A movement of a team's credits. */
+interface Movement {
   kind: CreditKind;
+  /** Whole email credits. */
   amount: number;
   sendId: string | null;
-  /** The purpose of the entry; of a grant, the name that the operator gave it. */
+  /** The purpose; of a grant, the name that the operator gave it. One movement of a kind and send has it. */
   cause: string;
+}
+
+/** A movement as the ledger holds it. */
+export interface CreditEntry extends Movement {
+  /** ISO 8601. */
   at: string;
 }
 
 /**
- * The newest movements of a team's credits, or all of one send, the newest first.
- * @param limit so many at most
+ * Reads the movements of a team's credits, or those of one send, the newest first.
+ * @param limit entries at most
  */
 export async function listCreditEntries(
   em: EntityManager,
@@ -83,8 +82,8 @@ export interface CreditUsage {
   available: number;
 }
 
-/** The team's credits in the current period; zeros when it was never granted any. */
-export async function creditUsage(em: EntityManager, tenant: Tenant): Promise<CreditUsage> {
+/** Reads the team's credits in the current period; zeros when it was never granted any. */
+export async function readCreditUsage(em: EntityManager, tenant: Tenant): Promise<CreditUsage> {
   const { rows } = await sql<{ available: string; reserved: string; consumed: string }>`
     select available, reserved, coalesce((select sum(amount) from credit_entries
       where ${ofTenant(tenant)} and kind = 'CONSUME' and created_at >= ${PERIOD_START}), 0) as consumed
@@ -97,8 +96,8 @@ export async function creditUsage(em: EntityManager, tenant: Tenant): Promise<Cr
 }
 
 /**
- * How many balances differ from the sum of their ledger; anything but 0 is a defect. It reads the whole ledger, in one
- * statement: a movement meanwhile is seen on both sides or on neither.
+ * Counts the balances that differ from the sum of their ledger; any number but 0 is a defect. Reads the whole ledger, in
+ * one statement, which sees a movement on both sides or on neither.
  */
 export async function countCreditMismatches(em: EntityManager): Promise<number> {
   const ledgerSum = (side: keyof CreditBalance) => {
@@ -120,7 +119,7 @@ export async function countCreditMismatches(em: EntityManager): Promise<number> 
 /**
  * Gives a team `amount` credits. A second grant of the same `cause` to the same team changes nothing.
  * Runs in the caller's transaction.
- * @throws {ApiError} `validation_failed` when the team would hold more than `MOST_CREDITS`
+ * @throws {ApiError} `validation_failed` when the team would hold more than `MAX_CREDITS`
  */
 export async function grantCredits(em: EntityManager, tenant: Tenant, amount: number, cause: string): Promise<void> {
   await kysely(em)
@@ -128,7 +127,7 @@ export async function grantCredits(em: EntityManager, tenant: Tenant, amount: nu
     .values({ team_id: tenant.teamId, environment: tenant.environment, available: 0, reserved: 0 })
     .onConflict((conflict) => conflict.doNothing())
     .execute();
-  await move(em, tenant, { kind: "GRANT", amount, sendId: null, cause });
+  await moveCredits(em, tenant, { kind: "GRANT", amount, sendId: null, cause });
 }
 
 /**
@@ -137,7 +136,7 @@ export async function grantCredits(em: EntityManager, tenant: Tenant, amount: nu
  * @throws {ApiError} `quota_exceeded` when fewer than `amount` are available
  */
 export async function reserveCredits(em: EntityManager, tenant: Tenant, sendId: string, amount: number): Promise<void> {
-  await move(em, tenant, { kind: "RESERVE", amount, sendId, cause: RESERVE_CAUSE });
+  await moveCredits(em, tenant, { kind: "RESERVE", amount, sendId, cause: RESERVE_CAUSE });
 }
 
 /**
@@ -151,7 +150,7 @@ export async function consumeCredits(
   amount: number,
   cause: string,
 ): Promise<void> {
-  await move(em, tenant, { kind: "CONSUME", amount, sendId, cause });
+  await moveCredits(em, tenant, { kind: "CONSUME", amount, sendId, cause });
 }
 
 /**
@@ -165,7 +164,7 @@ export async function releaseCredits(
   amount: number,
   cause: string,
 ): Promise<void> {
-  await move(em, tenant, { kind: "RELEASE", amount, sendId, cause });
+  await moveCredits(em, tenant, { kind: "RELEASE", amount, sendId, cause });
 }
 
 /** Locks the team's balance until the transaction ends. @returns the balance; undefined when it was never granted credits */
@@ -178,7 +177,12 @@ export function lockBalance(em: EntityManager, tenant: Tenant) {
     .executeTakeFirst();
 }
 
-async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, cause }: Movement): Promise<void> {
+/** Changes the balance and adds the entry, once per kind, send and cause. */
+async function moveCredits(
+  em: EntityManager,
+  tenant: Tenant,
+  { kind, amount, sendId, cause }: Movement,
+): Promise<void> {
   if (!em.isInTransaction()) throw new Error("Credits move inside a transaction only");
   if (!Number.isSafeInteger(amount) || amount < 0) throw new RangeError(`${amount} is no number of credits`);
   if (amount === 0) return;
@@ -205,8 +209,8 @@ async function move(em: EntityManager, tenant: Tenant, { kind, amount, sendId, c
       `This needs ${amount} email credits; the team has ${available + amount} left.`,
     );
   }
-  if (kind === "GRANT" && available + reserved > MOST_CREDITS) {
-    throw new ApiError("validation_failed", `A team may hold ${MOST_CREDITS} email credits: grant fewer.`);
+  if (kind === "GRANT" && available + reserved > MAX_CREDITS) {
+    throw new ApiError("validation_failed", `A team may hold ${MAX_CREDITS} email credits: grant fewer.`);
   }
   if (reserved < 0) throw new Error(`${kind} of ${amount} credits for ${sendId}: fewer are reserved`);
 

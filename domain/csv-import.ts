@@ -1,20 +1,17 @@
 import type { Readable } from "node:stream";
-import { LockMode } from "@mikro-orm/postgresql";
-import { type Info, parse } from "csv-parse";
 import { type RawBuilder, sql } from "kysely";
-import { List } from "../db/entities/audience.ts";
-import type { FieldValues } from "../db/entities/contact.ts";
+import type { List } from "../db/entities/audience.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../db/orm.ts";
-import { normaliseAddress, type StoredAddress, storedAddress } from "./address.ts";
-import { type FieldTypes, fieldProblem, lockFieldTypes, valueOfText } from "./audience/contact-fields.ts";
+import { lockFieldTypes } from "./audience/contact-fields.ts";
 import { CONTACT_WRITTEN } from "./audience/contact-rows.ts";
 import { takeSlots } from "./audience/contact-slots.ts";
 import { emailStatusOf } from "./audience/email-status.ts";
+import type { FieldTypes } from "./audience/field-values.ts";
 import { CONFIRMED, initialStatus } from "./audience/initial-status.ts";
-import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "./audience/rules.ts";
+import { lockListForInserts } from "./audience/lists.ts";
 import type { Vault } from "./crypto.ts";
+import { type PersonRow, readPeople } from "./csv-file.ts";
 import { erasedHash, isErased } from "./erasure/erased-addresses.ts";
-import { notFound } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { emitWritten, type WrittenEvents } from "./webhooks/emit.ts";
 import { notifyRelayAfterCommit } from "./webhooks/notify-relay.ts";
@@ -23,16 +20,6 @@ import { contactRecord, subscriberRecord, subscriptionRecord } from "./webhooks/
 /** Rows per statement; this many are held in memory, for a file of any size. */
 const STAGE_ROWS = 5_000;
 const WRITE_ROWS = 10_000;
-/** Without a limit, a quote that is never closed would read the rest of the file into memory. */
-const MAX_RECORD_BYTES = 64 * 1024;
-/** A decoder puts this in place of bytes that are no UTF-8. */
-const NOT_UTF8 = "\u{FFFD}";
-
-const COLUMNS = ["email", "first_name", "last_name"] as const;
-type Column = (typeof COLUMNS)[number];
-
-/** Columns of a file in order: one of `COLUMNS`, a custom field, or undefined for one that is not imported. */
-type Header = readonly (string | undefined)[];
 
 /** The records that an import makes of a file's rows. */
 interface PeopleKind {
@@ -65,13 +52,13 @@ const SUBSCRIBERS: PeopleKind = {
   columns: NAMES,
 };
 
-const contacts = (tenant: Tenant, fields: FieldTypes): PeopleKind => ({
+const contactsOf = (tenant: Tenant, fields: FieldTypes): PeopleKind => ({
   idKind: "contact",
   table: "contacts",
   events: CONTACT_WRITTEN,
   record: contactRecord,
   fields,
-  // As all statements that lock several contacts.
+  // The order of all statements that lock several contacts.
   order: "email",
   columns: {
     ...NAMES,
@@ -79,11 +66,6 @@ const contacts = (tenant: Tenant, fields: FieldTypes): PeopleKind => ({
     email_status: { given: emailStatusOf(tenant, sql.ref("p.email")), merged: sql`s.email_status` },
   },
 });
-
-/** The file cannot be imported at all; the message says why. */
-export class ImportError extends Error {
-  override name = "ImportError";
-}
 
 export interface ReadingOptions {
   /**
@@ -125,20 +107,13 @@ export interface ImportReport {
   list?: { added: number; confirmed: number; alreadySubscribed: number; optedOut: number };
 }
 
-interface Row extends StoredAddress {
-  line: number;
-  firstName: string | null;
-  lastName: string | null;
-  fields: FieldValues;
-}
-
 /** The outcome of the subscriptions of some of the file's people. */
 type ListReport = NonNullable<ImportReport["list"]>;
 
 /**
- * Imports subscribers from CSV (RFC 4180, UTF-8 with or without a byte order mark, a header row), in the caller's
- * transaction: all of it or nothing. A subscriber with the row's address is updated; an empty or absent name leaves the
- * known one. Importing the same file again changes nothing. An opt-out is never lifted.
+ * Imports subscribers from a CSV file, see `readPeople`, in the caller's transaction: all of it or nothing. A subscriber
+ * with the row's address is updated; an empty or absent name leaves the known one. Importing the same file again changes
+ * nothing. An opt-out is never lifted.
  *
  * Memory does not grow with the file: rows are staged in a temporary table, which also finds repeated addresses.
  * @throws {ImportError} when the file has no usable header
@@ -152,7 +127,7 @@ export async function importSubscribers(
   { listId, confirmed = false, ...options }: ImportOptions,
 ): Promise<ImportReport> {
   if (listId === undefined) return importPeople(em, vault, tenant, input, options, SUBSCRIBERS);
-  const list = await lockList(em, listId);
+  const list = await lockListForInserts(em, listId);
   const report: ListReport = { added: 0, confirmed: 0, alreadySubscribed: 0, optedOut: 0 };
   const subscribe = async (slice: RawBuilder<unknown>, people: number) => {
     const written = await writeSubscriptions(em, tenant, list, confirmed, slice);
@@ -180,10 +155,13 @@ export async function importContacts(
   options: ReadingOptions,
 ): Promise<ImportReport> {
   const fields = await lockFieldTypes(em, tenant);
-  return importPeople(em, vault, tenant, input, options, contacts(tenant, fields));
+  return importPeople(em, vault, tenant, input, options, contactsOf(tenant, fields));
 }
 
-/** @param afterWrite gets the condition of the people `p` that were just written, and how many they are */
+/**
+ * Imports people of one kind.
+ * @param afterWrite gets the condition of the people `p` that were just written, and their number
+ */
 async function importPeople(
   em: EntityManager,
   vault: Vault,
@@ -234,12 +212,7 @@ async function importPeople(
   return report;
 }
 
-async function lockList(em: EntityManager, listId: string): Promise<List> {
-  const list = await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_READ });
-  if (!list) throw notFound();
-  return list;
-}
-
+/** Copies the file's people to `import_rows`. @returns the rows of the file, and those that are not imported */
 async function stageFile(
   em: EntityManager,
   vault: Vault,
@@ -248,155 +221,34 @@ async function stageFile(
   { idKind, fields }: PeopleKind,
   { onRefused, onIgnoredColumn, onProgress }: ReadingOptions,
 ): Promise<{ rows: number; refused: number }> {
-  let header: Header | undefined;
   let rows = 0;
   let refused = 0;
-  let batch: Row[] = [];
+  let batch: PersonRow[] = [];
   const flush = async () => {
     const erased = await findErased(em, vault, tenant, batch);
     for (const line of erased) {
       refused++;
       await onRefused(line, "the person with this address asked for their data to be erased");
     }
-    await stage(em, idKind, erased.size > 0 ? batch.filter(({ line }) => !erased.has(line)) : batch);
+    await stageRows(em, idKind, erased.size > 0 ? batch.filter(({ line }) => !erased.has(line)) : batch);
     batch = [];
     onProgress?.({ phase: "reading", done: rows, total: undefined });
   };
-  for await (const item of readRecords(input)) {
-    if (!header) {
-      if ("problem" in item) throw new ImportError(`The header row cannot be read: ${item.problem}.`);
-      header = readHeader(item.fields, fields, onIgnoredColumn);
-      continue;
-    }
+  for await (const row of readPeople(input, fields, onIgnoredColumn)) {
     rows++;
-    const row = "problem" in item ? item.problem : readRow(header, fields, item);
-    if (typeof row === "string") {
+    if ("problem" in row) {
       refused++;
-      await onRefused(item.line, row);
+      await onRefused(row.line, row.problem);
       continue;
     }
     batch.push(row);
     if (batch.length === STAGE_ROWS) await flush();
   }
-  if (!header) throw new ImportError("The file is empty; its first row must name the columns, `email` among them.");
   if (batch.length > 0) await flush();
   return { rows, refused };
 }
 
-type RecordRead = { line: number; fields: string[] } | { line: number; problem: string };
-
-/** One record to the letter of RFC 4180: quotes around a whole field or none, those inside doubled. */
-const WELL_QUOTED = /^(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*[\r\n]*$/;
-
-const countBreaks = (text: string): number => text.match(/\r\n|\n|\r/g)?.length ?? 0;
-
-/**
- * The file's records, those that are no CSV among them, in order.
- * @throws {ImportError} when a record does not end within the limit
- */
-async function* readRecords(input: Readable): AsyncGenerator<RecordRead> {
-  let unclosed: RecordRead | undefined;
-  const parser = parse({
-    bom: true,
-    info: true,
-    raw: true,
-    // All three, for files that were pasted together; without this the parser keeps to the first one it finds.
-    record_delimiter: ["\r\n", "\n", "\r"],
-    relax_column_count: true,
-    // A stray quote is refused below: the parser would take the lines after it for quoted text.
-    relax_quotes: true,
-    skip_empty_lines: true,
-    skip_records_with_error: true,
-    max_record_size: MAX_RECORD_BYTES,
-    on_skip: (error, raw = "") => {
-      const last = Number(error?.["lines"] ?? 0);
-      const line = Math.max(1, last - countBreaks(raw.trim()));
-      if (error?.code !== "CSV_QUOTE_NOT_CLOSED") {
-        const why = `line ${line} begins a record longer than ${MAX_RECORD_BYTES} bytes; is a quote not closed there?`;
-        parser.destroy(new ImportError(`The file cannot be read: ${why}`));
-        return undefined;
-      }
-      const lost = last > line ? `; lines ${line} to ${last} are lost to it` : "";
-      unclosed = { line, problem: `a quote is opened and never closed${lost}` };
-      return undefined;
-    },
-  });
-  input.once("error", (error) => parser.destroy(error));
-  input.pipe(parser);
-  for await (const item of parser as AsyncIterable<{ info: Info; record: string[]; raw: string }>) {
-    const { info, record, raw } = item;
-    // The parser counts the lines it has read; the record began that many breaks earlier.
-    const line = info.lines - record.reduce((sum, field) => sum + countBreaks(field), 0);
-    if (raw.includes('"') && !WELL_QUOTED.test(raw.replace(/^[\r\n]+/, ""))) {
-      yield { line, problem: "a quote stands where none may stand" };
-    } else yield { line, fields: record };
-  }
-  if (unclosed) yield unclosed;
-}
-
-/** `First Name`, `first-name` and `FIRST_NAME` are all `first_name`. */
-const columnKey = (name: string): string => name.toLowerCase().replace(/[\s_-]/g, "");
-
-function readHeader(names: string[], fields: FieldTypes, onIgnoredColumn?: (name: string) => void): Header {
-  if (names.some((name) => name.includes(NOT_UTF8))) throw new ImportError("The file is not UTF-8.");
-  const known = [...COLUMNS, ...fields.keys()];
-  const columns = names.map(
-    (name) => known.find((column) => column === name) ?? known.find((column) => columnKey(column) === columnKey(name)),
-  );
-  for (const [i, column] of columns.entries()) {
-    if (column !== undefined && columns.indexOf(column) !== i) {
-      throw new ImportError(`The header names the column ${column} twice.`);
-    }
-  }
-  if (!columns.includes("email")) {
-    const hint = names.length === 1 && /[;\t]/.test(names[0] ?? "") ? " Columns are separated by commas." : "";
-    throw new ImportError(`The header row names no column \`email\`.${hint}`);
-  }
-  for (const [i, name] of names.entries()) if (columns[i] === undefined) onIgnoredColumn?.(name.trim());
-  return columns;
-}
-
-/** The row, or why it is refused. */
-function readRow(
-  header: Header,
-  types: FieldTypes,
-  { line, fields: texts }: { line: number; fields: string[] },
-): Row | string {
-  if (texts.length !== header.length) return `${texts.length} fields where the header names ${header.length}`;
-  if (texts.some((text) => text.includes(NOT_UTF8))) return "not valid UTF-8";
-  const values: Record<Column, string> = { email: "", first_name: "", last_name: "" };
-  const fields: FieldValues = {};
-  const problems: string[] = [];
-  for (const [i, column] of header.entries()) {
-    const text = (texts[i] ?? "").trim();
-    if (column === undefined || text === "") continue;
-    const type = types.get(column);
-    if (type === undefined) {
-      values[column as Column] = text;
-      continue;
-    }
-    const value = valueOfText(type, text);
-    fields[column] = value;
-    const problem = fieldProblem(types, column, value);
-    if (problem !== undefined) problems.push(`${column} ${problem}`);
-  }
-  if (values.email === "") return "no email address";
-  if (normaliseAddress(values.email) === undefined) return "email is not an email address";
-  for (const column of ["first_name", "last_name"] as const) {
-    if (values[column].length > MAX_PERSON_NAME_LENGTH) return `${column} is longer than ${MAX_PERSON_NAME_LENGTH}`;
-    if (hasControlCharacter(values[column])) return `${column} holds a control character`;
-  }
-  if (problems.length > 0) return problems.join("; ");
-  return {
-    line,
-    ...storedAddress(values.email),
-    firstName: values.first_name || null,
-    lastName: values.last_name || null,
-    fields,
-  };
-}
-
-async function stage(em: EntityManager, idKind: PeopleKind["idKind"], rows: Row[]): Promise<void> {
+async function stageRows(em: EntityManager, idKind: PeopleKind["idKind"], rows: PersonRow[]): Promise<void> {
   await sql`insert into import_rows select * from unnest(
     ${rows.map((row) => row.line)}::int[],
     ${rows.map(() => newId(idKind))}::text[],
@@ -408,7 +260,7 @@ async function stage(em: EntityManager, idKind: PeopleKind["idKind"], rows: Row[
 }
 
 /** @returns the lines of the rows whose address was erased, in order */
-async function findErased(em: EntityManager, vault: Vault, tenant: Tenant, rows: Row[]): Promise<Set<number>> {
+async function findErased(em: EntityManager, vault: Vault, tenant: Tenant, rows: PersonRow[]): Promise<Set<number>> {
   const { rows: erased } = await sql<{ line: number }>`
     select g.line from unnest(
       ${rows.map((row) => row.line)}::int[],
@@ -422,8 +274,8 @@ interface Written {
   changed: number;
 }
 
-/** Counts the rows that an insert or update of many rows created and changed. */
-async function count(em: EntityManager, statement: RawBuilder<Written & { emitted: boolean }>): Promise<Written> {
+/** Executes a statement that ends with `emitAndCount`. @returns the rows that it created and changed */
+async function write(em: EntityManager, statement: RawBuilder<Written & { emitted: boolean }>): Promise<Written> {
   const { rows } = await statement.execute(kysely(em));
   const [{ created, changed, emitted } = { created: 0, changed: 0, emitted: false }] = rows;
   if (emitted) notifyRelayAfterCommit(em);
@@ -448,7 +300,7 @@ function writePeople(
 ): Promise<Written> {
   const names = Object.keys(columns);
   const merged = Object.values(columns).map((column) => column.merged);
-  return count(
+  return write(
     em,
     sql`
     with written as (
@@ -489,7 +341,7 @@ function writeSubscriptions(
         set status = 'CONFIRMED', confirmed_at = now(), confirmation_due_at = null, confirmation_withheld = null
         where x.status = 'PENDING'`
     : sql`do nothing`;
-  return count(
+  return write(
     em,
     sql`
     with written as (

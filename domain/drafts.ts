@@ -16,7 +16,7 @@ export const BROADCASTS: { readonly [Type in ResourceType]: EntityClass<Broadcas
   campaign: Campaign,
 };
 
-/** A draft may lack these, but for its name: they are null until the send's gates require them. */
+/** The content of a draft. All but the name may be null; the gates of the send require it. */
 export interface DraftContent {
   name: string;
   subject: string | null;
@@ -137,7 +137,7 @@ export async function setSendDays<T extends Broadcast>(
 }
 
 /**
- * Says whether opens and clicks of a draft's mails are counted, whatever the team's setting is.
+ * Sets whether opens and clicks of a draft's mails are counted, in place of the team's setting.
  * @param tracking null leaves it to the team's setting at the confirm
  * @throws {ApiError} `not_found`; `resource_state_invalid` once it is no draft
  */
@@ -152,7 +152,7 @@ export async function setDraftTracking<T extends Broadcast>(
   await em.flush();
 }
 
-/** Seconds after which a template is worth another try while too many of its team wait: some have been checked by then. */
+/** Seconds after which a client tries again while too many templates of its team wait. By then some have been checked. */
 const TEMPLATES_RETRY_SECONDS = 5;
 
 /**
@@ -166,7 +166,7 @@ export async function checkTemplates(
   { subject, body }: Patch<Pick<DraftContent, "subject" | "body">>,
 ): Promise<void> {
   if (!subject && !body) return;
-  // A request that is given up leaves its content waiting: without a limit they would fill the memory.
+  // The content of a client that hung up still waits: without a limit such contents would fill the memory.
   if (isCrowded(teamId)) {
     throw new ApiError("rate_limit_exceeded", "Too many templates of the team wait to be checked.", {
       retryAfterSeconds: TEMPLATES_RETRY_SECONDS,

@@ -32,8 +32,14 @@ export type IdKind = keyof typeof ID_PREFIX;
 /** Longest ID that the API accepts in a path, in characters. */
 export const MAX_ID_LENGTH = 64;
 
+/** The part of an ID behind its prefix: 26 characters of base32. */
+export const suffixOfId = (kind: IdKind, id: string): string => id.slice(ID_PREFIX[kind].length + 1);
+
+/** The ID of a kind with this suffix. */
+export const idOfSuffix = (kind: IdKind, suffix: string): string => `${ID_PREFIX[kind]}_${suffix}`;
+
 /** An ID for documents. */
-export const exampleId = (kind: IdKind): string => `${ID_PREFIX[kind]}_01m7zh34n8e49vnbt7e64rvp0c`;
+export const exampleId = (kind: IdKind): string => idOfSuffix(kind, "01m7zh34n8e49vnbt7e64rvp0c");
 
 /** The digits of base32 in a TypeID. */
 const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
@@ -44,7 +50,7 @@ const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
  * long, because it decodes what it has encoded.
  */
 export function idOfBytes(kind: IdKind, uuid: Uint8Array): string {
-  let id = `${ID_PREFIX[kind]}_`;
+  let id = idOfSuffix(kind, "");
   let bits = 0;
   let waiting = 2;
   for (const byte of uuid) {

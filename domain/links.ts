@@ -1,5 +1,5 @@
 import type { Vault } from "./crypto.ts";
-import { ID_PREFIX, type IdKind } from "./ids.ts";
+import { idOfSuffix, suffixOfId } from "./ids.ts";
 
 /** Identifies one mail by its row in the ledger. */
 export interface MailRef {
@@ -13,16 +13,16 @@ export interface SubscriptionRef {
   subscriberId: string;
 }
 
-// An id without its prefix: 26 characters of base32.
-export const bare = (kind: IdKind, id: string): string => id.slice(ID_PREFIX[kind].length + 1);
-export const full = (kind: IdKind, suffix: string): string => `${ID_PREFIX[kind]}_${suffix}`;
-
 const unsubscribePath = (send: string, seq: string): string => `u/${send}.${seq}`;
 
-/** The address is signed too, so that a link sent to an old address does not confirm a new one. */
+/**
+ * The signed text of a confirmation link. It contains the address, so that a link sent to an old address does not confirm a
+ * new one.
+ */
 const confirmationText = (list: string, subscriber: string, email: string): string =>
   `c/${list}.${subscriber}/${email}`;
 
+/** A base URL without the slash at its end. */
 export const trimSlash = (url: string): string => (url.endsWith("/") ? url.slice(0, -1) : url);
 
 /**
@@ -30,7 +30,7 @@ export const trimSlash = (url: string): string => (url.endsWith("/") ? url.slice
  * @param publicUrl base of the public pages
  */
 export function unsubscribeUrl(vault: Vault, publicUrl: string, { sendId, seq }: MailRef): string {
-  const path = unsubscribePath(bare("send", sendId), seq.toString(36));
+  const path = unsubscribePath(suffixOfId("send", sendId), seq.toString(36));
   return `${trimSlash(publicUrl)}/${path}.${vault.sign("link", path)}`;
 }
 
@@ -43,8 +43,8 @@ export function confirmUrl(
   publicUrl: string,
   { listId, subscriberId, email }: SubscriptionRef & { email: string },
 ): string {
-  const list = bare("list", listId);
-  const subscriber = bare("subscriber", subscriberId);
+  const list = suffixOfId("list", listId);
+  const subscriber = suffixOfId("subscriber", subscriberId);
   const signature = vault.sign("link", confirmationText(list, subscriber, email));
   return `${trimSlash(publicUrl)}/c/${list}.${subscriber}.${signature}`;
 }
@@ -53,7 +53,7 @@ export function confirmUrl(
 export function readUnsubscribeToken(vault: Vault, token: string): MailRef | undefined {
   const [send = "", seq = "", signature = "", ...rest] = token.split(".");
   if (rest.length > 0 || !vault.verify(signature, "link", unsubscribePath(send, seq))) return undefined;
-  return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
+  return { sendId: idOfSuffix("send", send), seq: Number.parseInt(seq, 36) };
 }
 
 /**
@@ -68,7 +68,7 @@ const addressText = (kind: AddressKind, send: string, seq: string): string => `$
  * At most 60 characters before the `@`, all in lower case. It costs one HMAC: every mail needs an address of each kind.
  */
 function mailAddress(vault: Vault, kind: AddressKind, domain: string, { sendId, seq }: MailRef): string {
-  const text = addressText(kind, bare("send", sendId), seq.toString(36));
+  const text = addressText(kind, suffixOfId("send", sendId), seq.toString(36));
   return `${text}-${vault.sign("return-path", text)}@${domain}`;
 }
 
@@ -76,7 +76,7 @@ function readMailAddress(vault: Vault, kind: AddressKind, localPart: string): Ma
   const [, prefix, send = "", seq = "", signature = ""] =
     /^([bu])-([0-9a-z]{26})-([0-9a-z]{1,6})-([0-9a-f]{24})$/.exec(localPart.toLowerCase()) ?? [];
   if (prefix !== kind || !vault.verify(signature, "return-path", addressText(kind, send, seq))) return undefined;
-  return { sendId: full("send", send), seq: Number.parseInt(seq, 36) };
+  return { sendId: idOfSuffix("send", send), seq: Number.parseInt(seq, 36) };
 }
 
 /**
@@ -131,8 +131,8 @@ export function readConfirmationToken(vault: Vault, token: string): Confirmation
   const [list = "", subscriber = "", signature = "", ...rest] = token.split(".");
   if (rest.length > 0 || !list || !subscriber) return undefined;
   return {
-    listId: full("list", list),
-    subscriberId: full("subscriber", subscriber),
+    listId: idOfSuffix("list", list),
+    subscriberId: idOfSuffix("subscriber", subscriber),
     verify: (email) => vault.verify(signature, "link", confirmationText(list, subscriber, email)),
   };
 }

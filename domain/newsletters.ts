@@ -8,7 +8,7 @@ import { lockDraft } from "./drafts.ts";
 import { notFound } from "./errors.ts";
 
 /**
- * Targets a list; doing it twice changes nothing.
+ * Adds a list to the targets; doing it twice changes nothing.
  * @throws {ApiError} `not_found` for either; `resource_state_invalid` once the newsletter is no draft
  */
 export async function attachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
@@ -23,7 +23,7 @@ export async function attachList(em: EntityManager, newsletterId: string, listId
 }
 
 /**
- * Targets a list no more.
+ * Takes a list off the targets.
  * @throws {ApiError} `not_found` when it was not targeted; `resource_state_invalid` once the newsletter is no draft
  */
 export async function detachList(em: EntityManager, newsletterId: string, listId: string): Promise<void> {
@@ -37,13 +37,16 @@ export async function detachList(em: EntityManager, newsletterId: string, listId
   await touchNewsletters(em, tenantOf(em), [newsletterId]);
 }
 
-/** The ids of the lists that a newsletter targets, oldest list first, as a column of a query of `newsletters`. */
-export const targetsOf = (newsletters: string): RawBuilder<string[]> =>
+/**
+ * SQL: the same as `readListIds`, as a column of a query.
+ * @param newsletters alias of `newsletters` in the query
+ */
+export const listIdsOf = (newsletters: string): RawBuilder<string[]> =>
   sql<
     string[]
   >`array(select list_id from newsletter_lists where newsletter_id = ${sql.ref(`${newsletters}.id`)} order by list_id)`;
 
-/** The ids of the lists that a newsletter targets, oldest list first. */
+/** Reads the ids of the lists that a newsletter targets, oldest list first. */
 export async function readListIds(em: EntityManager, newsletterId: string): Promise<string[]> {
   const rows = await kysely(em)
     .selectFrom("newsletter_lists")

@@ -25,9 +25,9 @@ interface SuppressOptions {
 }
 
 /**
- * Puts addresses on the team's do-not-mail list. One that is on it keeps its reason and its `updated_at`. Subscribers and
- * their subscriptions stay as they are; a hard bounce makes contacts with its address INVALID. Reason MANUAL makes no event: the API client that adds
- * the address knows.
+ * Puts addresses on the team's do-not-mail list. An address that is on it already keeps its reason and its `updated_at`.
+ * Subscribers and their subscriptions stay as they are; a hard bounce makes contacts with its address INVALID. Reason
+ * MANUAL makes no event, because the API client itself adds the address.
  * @param emails valid addresses; one that is repeated, in any spelling, counts once, in its first spelling
  */
 export async function suppress(
@@ -39,7 +39,7 @@ export async function suppress(
 ): Promise<SuppressionOutcome> {
   const distinct = new Map<string, string | null>();
   for (const { email, emailSpelling } of emails.map(storedAddress)) {
-    // What comes back from the mail of an erased person names no address. Only a client can name one by hand.
+    // A report about a mail to an erased person has a placeholder in place of the address. A client may give any address.
     if (reason !== "MANUAL" && isPlaceholder(email)) continue;
     if (!distinct.has(email)) distinct.set(email, emailSpelling);
   }

@@ -3,7 +3,7 @@ import { type EntityManager, kysely, type Tenant } from "../db/orm.ts";
 import { isoInstant } from "../db/sql.ts";
 import type { Admitted } from "./access/authenticate.ts";
 import { readSlotUse, type SlotUse } from "./audience/contact-slots.ts";
-import { type CreditUsage, creditUsage, PERIOD_END, PERIOD_START } from "./credits.ts";
+import { type CreditUsage, PERIOD_END, PERIOD_START, readCreditUsage } from "./credits.ts";
 import { endpointLimit, readPlanLimits } from "./plans.ts";
 import { readSendCap } from "./sends/gates.ts";
 import { countEndpoints } from "./webhooks/endpoints.ts";
@@ -30,26 +30,30 @@ export interface Usage {
 
 const useOf = (limit: number, used: number): LimitUse => ({ limit, used, remaining: Math.max(0, limit - used) });
 
-/** Reads what the team and the caller have used, by a few look-ups that do not depend on how much that is. */
+/** Reads the use of the team and of the caller. The cost does not depend on how much they have used. */
 export async function readUsage(em: EntityManager, tenant: Tenant, access: Admitted): Promise<Usage> {
   const { caller, allowance } = access;
-  const period = await sql<Usage["period"]>`
-    select ${isoInstant(PERIOD_START)} as start, ${isoInstant(PERIOD_END)} as end
-  `.execute(kysely(em));
-  const [row] = period.rows;
-  if (!row) throw new Error("the database gave no period");
   const limits = await readPlanLimits(em, tenant.teamId);
   const cap = caller.kind === "api_key" ? await readSendCap(em, caller) : undefined;
   return {
-    period: row,
+    period: await readPeriod(em),
+    // The plan's limit is shown, although the caller may have less left: the smaller of it and the service's limit applies.
     requests: {
       limit: limits.requestsPerMinute ?? allowance.limit,
       used: allowance.limit - allowance.remaining,
       remaining: allowance.remaining,
     },
-    credits: await creditUsage(em, tenant),
+    credits: await readCreditUsage(em, tenant),
     slots: await readSlotUse(em, tenant),
     endpoints: useOf(endpointLimit(limits), await countEndpoints(em, tenant)),
     sendsToday: useOf(cap?.limit ?? 0, cap?.usedToday ?? 0),
   };
+}
+
+async function readPeriod(em: EntityManager): Promise<Usage["period"]> {
+  const { rows } = await sql<Usage["period"]>`
+    select ${isoInstant(PERIOD_START)} as start, ${isoInstant(PERIOD_END)} as end`.execute(kysely(em));
+  const [period] = rows;
+  if (!period) throw new Error("the database gave no period");
+  return period;
 }

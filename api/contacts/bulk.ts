@@ -1,5 +1,6 @@
 import type { ContactUpsert } from "../../domain/audience/contact-bulk.ts";
-import { type FieldTypes, lockFieldTypes } from "../../domain/audience/contact-fields.ts";
+import { lockFieldTypes } from "../../domain/audience/contact-fields.ts";
+import type { FieldTypes } from "../../domain/audience/field-values.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { parseItem } from "../rest/input.ts";

@@ -1,9 +1,5 @@
-import {
-  type FieldChanges,
-  type FieldTypes,
-  fieldProblem,
-  lockFieldTypes,
-} from "../../domain/audience/contact-fields.ts";
+import { lockFieldTypes } from "../../domain/audience/contact-fields.ts";
+import { type FieldChanges, type FieldTypes, fieldProblem } from "../../domain/audience/field-values.ts";
 import { ApiError } from "../../domain/errors.ts";
 import type { RequestContext } from "../context.ts";
 import { MAX_PROBLEMS } from "../rest/input.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { BROADCAST_STATUSES, Newsletter } from "../../db/entities/send.ts";
 import { kysely } from "../../db/orm.ts";
-import { readListIds, targetsOf } from "../../domain/newsletters.ts";
+import { listIdsOf, readListIds } from "../../domain/newsletters.ts";
 import { defineList, MAX_PAGE_BYTES } from "../rest/list.ts";
 import { route, router } from "../rest/route.ts";
 import { draftRouter } from "../sends/drafts.ts";
@@ -41,7 +41,7 @@ const page = route({
     let rows = kysely(ctx.em)
       .selectFrom("newsletters")
       .selectAll("newsletters")
-      .select(targetsOf("newsletters").as("list_ids"));
+      .select(listIdsOf("newsletters").as("list_ids"));
     const { status } = input.query;
     if (status) rows = rows.where("status", "=", status);
     return newsletters.pageEntities(ctx, input.query, rows, Newsletter, (letter, row) =>

@@ -29,7 +29,7 @@ export const PAGE_HEADERS = {
   "X-Robots-Tag": "noindex, nofollow",
 };
 
-interface Page {
+export interface Page {
   title: string;
   /** Plain text, one paragraph each. */
   paragraphs: string[];

@@ -7,9 +7,10 @@ import { readConfirmationToken, readUnsubscribeToken } from "../../domain/links.
 import type { Deps } from "../deps.ts";
 import { toApiError } from "../rest/failures.ts";
 import { localsOf } from "../rest/http.ts";
-import { GONE, PAGE_HEADERS, renderPage } from "./page.ts";
+import { GONE, PAGE_HEADERS, type Page, renderPage } from "./page.ts";
 
 const MAX_FORM_BYTES = "16kb";
+
 /** Whether a mail program unsubscribes for its reader (RFC 8058): the body says so in either form encoding. */
 function isOneClick(body: unknown): boolean {
   const text = typeof body === "string" ? body : "";
@@ -25,9 +26,7 @@ function scopeOf(body: unknown): UnsubscribeScope {
 
 const namesOf = ({ listNames }: MailOrigin): string => listNames.join(", ");
 
-type Page = Parameters<typeof renderPage>[0];
-
-/** A person who was erased and came back is on lists again, and this mail does not lead to them. */
+/** The page behind a mail to a person who was erased. Such a person may be on lists again, with mails of their own. */
 const erasedPage = ({ teamName }: MailOrigin): Page => ({
   title: "Your data was erased",
   paragraphs: [
@@ -35,6 +34,36 @@ const erasedPage = ({ teamName }: MailOrigin): Page => ({
     `If newer mail of ${teamName} comes to you, use the link in that mail.`,
   ],
 });
+
+function unsubscribePage(origin: MailOrigin): Page {
+  const { teamName, listNames } = origin;
+  const title = `Unsubscribe from ${teamName}`;
+  if (listNames.length === 0) {
+    const paragraphs = [`You will get no more mail from ${teamName} at this address.`];
+    return { title, paragraphs, buttons: [{ label: "Unsubscribe" }] };
+  }
+  const lists = listNames.length === 1 ? "list" : "lists";
+  return {
+    title,
+    paragraphs: [
+      `The mail came to you by the ${lists} ${namesOf(origin)} of ${teamName}.`,
+      `Choose whether you leave the ${lists}, or get no more mail from ${teamName} at this address.`,
+    ],
+    buttons: [
+      { label: `Leave ${namesOf(origin)}`, scope: "lists" },
+      { label: `Unsubscribe from all mail of ${teamName}`, scope: "all" },
+    ],
+  };
+}
+
+/** @param left the lists that were left; none when the recipient left all mail */
+function unsubscribedPage(left: MailOrigin): Page {
+  const ofLists = left.listNames.length > 0 ? ` of ${namesOf(left)}` : "";
+  return {
+    title: "You are unsubscribed",
+    paragraphs: [`You will get no more mail${ofLists} from ${left.teamName} at this address.`],
+  };
+}
 
 function show(res: Response, page: Page, status = 200): void {
   res.status(status).set(PAGE_HEADERS).send(renderPage(page));
@@ -55,24 +84,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     const origin = mail && (await readOrigin(orm.em.fork(), mail));
     if (!origin) return show(res, GONE, 404);
     if (origin.isErased) return show(res, erasedPage(origin));
-    const { teamName, listNames } = origin;
-    const title = `Unsubscribe from ${teamName}`;
-    if (listNames.length === 0) {
-      const paragraphs = [`You will get no more mail from ${teamName} at this address.`];
-      return show(res, { title, paragraphs, buttons: [{ label: "Unsubscribe" }] });
-    }
-    const lists = listNames.length === 1 ? "list" : "lists";
-    show(res, {
-      title,
-      paragraphs: [
-        `The mail came to you by the ${lists} ${namesOf(origin)} of ${teamName}.`,
-        `Choose whether you leave the ${lists}, or get no more mail from ${teamName} at this address.`,
-      ],
-      buttons: [
-        { label: `Leave ${namesOf(origin)}`, scope: "lists" },
-        { label: `Unsubscribe from all mail of ${teamName}`, scope: "all" },
-      ],
-    });
+    show(res, unsubscribePage(origin));
   });
 
   router.post("/u/:token", form, async (req: Request<{ token: string }>, res) => {
@@ -84,9 +96,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
     const left = await transaction(orm.em, (em) => unsubscribe(em, mail, source, scope));
     if (!left) return show(res, GONE, 404);
     if (left.isErased) return show(res, erasedPage(left));
-    const ended =
-      left.listNames.length > 0 ? `mail of ${namesOf(left)} from ${left.teamName}` : `mail from ${left.teamName}`;
-    show(res, { title: "You are unsubscribed", paragraphs: [`You will get no more ${ended} at this address.`] });
+    show(res, unsubscribedPage(left));
   });
 
   router.get("/c/:token", async (req: Request<{ token: string }>, res) => {
@@ -115,7 +125,7 @@ export function publicRouter({ orm, vault }: Pick<Deps, "orm" | "vault">): Route
       res.set("Retry-After", String(UNAVAILABLE_RETRY_SECONDS));
       return show(res, { title: "Please try again in a moment", paragraphs: ["We cannot reach our records."] }, 503);
     }
-    // Not an escape of our own, or a form that is too large: nothing one of our links or pages would send.
+    // A wrong percent-encoding, or a form that is too large: none of our links and pages sends either.
     const status = error instanceof URIError ? 404 : "status" in Object(error) ? Number(error.status) : 500;
     if (status >= 500) return next(error);
     show(res, GONE, status);

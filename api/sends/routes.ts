@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { requireApiKey } from "../../domain/access/access.ts";
-import { creditUsage } from "../../domain/credits.ts";
+import { readCreditUsage } from "../../domain/credits.ts";
 import { ApiError, type ErrorCode } from "../../domain/errors.ts";
 import { type IdempotencyHandle, readAnswer } from "../../domain/idempotency.ts";
 import type { ArmedSend } from "../../domain/sends/confirm.ts";
@@ -56,7 +56,7 @@ async function dryRunPreview({ em, tenant, access, env }: RequestContext, resour
   const key = requireApiKey(access, sendable(resource).scope);
   const { plan } = await resolvePreview(em, tenant, resource, key, env.PREVIEW_WAIT_MS);
   const { eligible } = plan.counts;
-  const { granted, reserved, consumed, available } = await creditUsage(em, tenant);
+  const { granted, reserved, consumed, available } = await readCreditUsage(em, tenant);
   const stands = { used: reserved + consumed, limit: granted, remaining: available };
   const quota = { kind: "email_credits", amount: eligible, ...stands } as const;
   return { impact: impact({ affected_count: eligible, affected_ids: [resource.id], quota }) };

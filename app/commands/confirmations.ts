@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { countWithheld } from "../../domain/audience/confirmations.ts";
+import { countWithheld } from "../../domain/audience/confirmation-mails.ts";
 import { withTenant } from "../options.ts";
 import { inTenant, type Run, type TenantOptions, tenantOf } from "../session.ts";
 

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError } from "commander";
 import { RESOURCE_TYPES } from "../../db/entities/send.ts";
 import type { EntityManager, Tenant } from "../../db/orm.ts";
 import { recordComplaint } from "../../domain/complaints.ts";
-import { creditBalance, creditUsage, grantCredits, listCreditEntries } from "../../domain/credits.ts";
+import { grantCredits, listCreditEntries, readCreditBalance, readCreditUsage } from "../../domain/credits.ts";
 import { BROADCASTS, setDraftTracking, setSendDays } from "../../domain/drafts.ts";
 import { ApiError } from "../../domain/errors.ts";
 import { newId } from "../../domain/ids.ts";
@@ -99,7 +99,7 @@ export function newsletterCommands(program: Command, run: Run): void {
         const tenant = await tenantOf(session, options);
         const balance = await inTenant(session, tenant, async (em) => {
           await grantCredits(em, tenant, amount, cause ?? newId("creditEntry"));
-          return creditBalance(em, tenant);
+          return readCreditBalance(em, tenant);
         });
         return {
           text: `${balance.available} credits available, ${balance.reserved} reserved`,
@@ -164,7 +164,7 @@ function refuseOtherTenant({ sendId, teamId, environment }: FoundSend, options: 
 }
 
 async function showCredits(em: EntityManager, tenant: Tenant, sendId: string | undefined, limit: number) {
-  const { available, reserved, consumed } = await creditUsage(em, tenant);
+  const { available, reserved, consumed } = await readCreditUsage(em, tenant);
   const entries = await listCreditEntries(em, tenant, { sendId, limit });
   const lines = entries.map(
     ({ kind, amount, sendId: ofSend, cause, at }) => `${at}  ${kind}  ${amount}  ${ofSend ?? "-"}  ${cause}`,

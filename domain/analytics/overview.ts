@@ -10,7 +10,7 @@ export const MAX_DAYS = 366;
 /** Days of the range when neither end is given. */
 export const DEFAULT_DAYS = 30;
 
-/** How many of each. */
+/** The number of mails for each figure. */
 export type Counts = Record<Figure | "delivered", number>;
 
 /** A question for figures; the dates as `2026-11-21`. */
@@ -34,7 +34,7 @@ export interface Overview {
 const RESOURCE_TABLES = { [ID_PREFIX.newsletter]: "newsletters", [ID_PREFIX.campaign]: "campaigns" } as const;
 
 /** @throws {ApiError} `not_found` when the tenant has no newsletter or campaign with this id */
-async function assertResource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
+async function refuseUnknownResource(em: EntityManager, tenant: Tenant, id: string): Promise<void> {
   const [, table] = Object.entries(RESOURCE_TABLES).find(([prefix]) => id.startsWith(`${prefix}_`)) ?? [];
   const found =
     table && (await kysely(em).selectFrom(table).select("id").where(ofTenant(tenant)).where("id", "=", id).execute());
@@ -54,7 +54,8 @@ async function readToday(em: EntityManager): Promise<string> {
 }
 
 /**
- * The range that a query asks for: up to today unless it says otherwise, and 30 days long unless it does.
+ * Finds the days of a query. The last day is today unless given; the first one is such that there are `DEFAULT_DAYS`
+ * days, unless given.
  * @throws {ApiError} `validation_failed`
  */
 async function resolveRange(em: EntityManager, { from, to }: OverviewQuery): Promise<{ first: number; last: number }> {
@@ -73,8 +74,9 @@ async function resolveRange(em: EntityManager, { from, to }: OverviewQuery): Pro
   return { first, last };
 }
 
-const NONE = Object.fromEntries([...FIGURES, "delivered"].map((figure) => [figure, 0])) as Counts;
+const ZEROS = Object.fromEntries([...FIGURES, "delivered"].map((figure) => [figure, 0])) as Counts;
 
+/** Adds the figure `delivered`, see `DELIVERED`. */
 const withDelivered = (counts: Record<Figure, number>): Counts => ({
   ...counts,
   delivered: counts.sent - counts.bounced_hard - counts.bounced_soft,
@@ -88,7 +90,7 @@ const withDelivered = (counts: Record<Figure, number>): Counts => ({
 export async function readOverview(em: EntityManager, tenant: Tenant, query: OverviewQuery): Promise<Overview> {
   const { first, last } = await resolveRange(em, query);
   const { resourceId } = query;
-  if (resourceId !== undefined) await assertResource(em, tenant, resourceId);
+  if (resourceId !== undefined) await refuseUnknownResource(em, tenant, resourceId);
   const [from, to] = [dateOf(first), dateOf(last)];
   const sums = sql.join(FIGURES.map((figure) => sql`sum(${sql.id(figure)})::float8 as ${sql.id(figure)}`));
   const scope = { resourceId, from: sql`${from}::date`, to: sql`${to}::date` };
@@ -96,10 +98,10 @@ export async function readOverview(em: EntityManager, tenant: Tenant, query: Ove
     select to_char(day, 'YYYY-MM-DD') as date, ${sums} from (${figureRows(tenant, scope)}) f group by day
   `.execute(kysely(em));
   const known = new Map(rows.map(({ date, ...counts }) => [date, withDelivered(counts)]));
-  const totals = { ...NONE };
+  const totals = { ...ZEROS };
   const days = Array.from({ length: last - first + 1 }, (_, i) => {
     const date = dateOf(first + i);
-    const counts = known.get(date) ?? NONE;
+    const counts = known.get(date) ?? ZEROS;
     for (const figure of Object.keys(totals) as (keyof Counts)[]) totals[figure] += counts[figure];
     return { date, counts };
   });

@@ -4,7 +4,7 @@ import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.
 import { transaction } from "../../db/transaction.ts";
 import { WHOLE_TENANT } from "./figures.ts";
 
-/** A figure that is not as many as the facts. */
+/** A kept figure that differs from the number of facts. */
 export interface Difference {
   /** A newsletter or campaign; empty for opt-outs of none. */
   resourceId: string;
@@ -13,7 +13,7 @@ export interface Difference {
   figure: Figure;
   /** The figure as it is kept. */
   kept: number;
-  /** The facts. */
+  /** The number of facts. */
   counted: number;
 }
 
@@ -58,7 +58,10 @@ const countedFacts = (tenant: Tenant): RawBuilder<unknown> => sql`
   select coalesce(campaign_id, ${WHOLE_TENANT}), (unsubscribed_at at time zone 'UTC')::date, 'unsubscribed', count(*)
   from unsubscribes where ${ofTenant(tenant)} group by 1, 2`;
 
-/** Query: the same rows as they are kept. Of the tenant's own figures the part is left that belongs to no resource. */
+/**
+ * Query: the same rows as they are kept. The figures of resources are subtracted from those of the whole tenant, so that
+ * these hold the part that belongs to no resource.
+ */
 const keptFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
   select o.resource_id, d.day, f.figure, f.count * o.sign as count
   from analytics_days d
@@ -70,7 +73,7 @@ const keptFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
   union all
   select resource_id, day, figure, count from analytics_changes where ${ofTenant(tenant)}`;
 
-/** Query: figures that differ. Those of sends whose ledger is deleted cannot be counted, and stay as they are. */
+/** Query: the figures that differ. Figures of sends whose ledger is deleted cannot be counted, and stay as they are. */
 const differingFigures = (tenant: Tenant): RawBuilder<unknown> => sql`
   select resource_id, day, figure, coalesce(k.count, 0) as kept, coalesce(c.count, 0) as counted
   from (select resource_id, day, figure, sum(count) as count from (${keptFigures(tenant)}) f group by 1, 2, 3) k
@@ -93,7 +96,7 @@ export function recountFigures(
 ): Promise<Difference[]> {
   return transaction(em, async (tx) => {
     const db = kysely(tx);
-    // Two repairs at once would add the same twice. Taken before the statement whose snapshot compares.
+    // Two repairs at once would add the same difference twice. The lock comes before the statement whose snapshot compares.
     await sql`select pg_advisory_xact_lock(hashtextextended(${`mailkeel/recount/${tenant.teamId}`}, 0))`.execute(db);
     const repaired = repair
       ? sql`insert into analytics_changes (team_id, environment, resource_id, day, figure, count)

@@ -8,14 +8,13 @@ import { erasedHash, isErased, personErased } from "../erasure/erased-addresses.
 import type { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Patch } from "../patch.ts";
-import { emit, emitWritten } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
+import { emit } from "../webhooks/emit.ts";
 import { contactRecord } from "../webhooks/records.ts";
-import { changedFields } from "./contact-fields.ts";
-import { CONTACT_WRITTEN, lockedContacts } from "./contact-rows.ts";
+import { changeContacts, lockedContacts } from "./contact-rows.ts";
 import { slotsExceeded, type TakenSlots, takeSlotsInOrder } from "./contact-slots.ts";
 import type { ContactFields } from "./contacts.ts";
 import { emailStatusOf } from "./email-status.ts";
+import { changedFields } from "./field-values.ts";
 
 /** A contact by its address; a property that is undefined or left out stays as it is. */
 export type ContactUpsert = Pick<ContactFields, "email"> & Patch<Omit<ContactFields, "email">>;
@@ -50,8 +49,8 @@ const applied = ({ firstName, lastName, fields }: Values, item: ContactUpsert): 
 /** The items of one address. */
 interface Person {
   address: StoredAddress;
-  /** Their places in the call. */
-  places: number[];
+  /** Their positions in the call, in order. */
+  positions: number[];
 }
 
 interface PresentContact extends Values {
@@ -72,65 +71,119 @@ export async function upsertContacts(
   tenant: Tenant,
   items: readonly ContactUpsert[],
 ): Promise<BulkOutcome> {
-  const outcomes = new Map<number, UpsertOutcome>();
-  /** Applies the items of a person in order. @returns the values after the last one */
-  const settle = ({ places }: Person, id: string, before?: Values): Values => {
-    let values = before;
-    for (const place of places) {
-      const item = items[place];
-      if (!item) continue;
-      const after = applied(values ?? NOTHING, item);
-      const status = values === undefined ? "created" : isDeepStrictEqual(values, after) ? "unchanged" : "updated";
-      outcomes.set(place, { status, id });
-      values = after;
-    }
-    return values ?? NOTHING;
-  };
-
+  const settlement = new Settlement(items);
+  const waiting = groupByAddress(items);
   const made = new Map<string, Person & { id: string }>();
   const updated: string[] = [];
-  // Once, unless another transaction makes a contact between the two statements.
-  for (let people = groupByAddress(items); people.size > 0; ) {
-    const changed: PresentContact[] = [];
-    for (const { id, email, ...before } of await lockPresent(em, tenant, [...people.keys()])) {
-      const person = people.get(email);
-      if (!person) continue;
-      const after = settle(person, id, before);
-      if (!isDeepStrictEqual(before, after)) changed.push({ id, email, ...after });
-      people.delete(email);
-    }
-    await updateContacts(em, tenant, changed);
-    updated.push(...changed.map(({ id }) => id));
-
-    const drafts = [...people.values()].map((person) => {
-      const id = newId("contact");
-      return { ...person.address, ...settle(person, id), id };
-    });
-    const inserted = await insertContacts(em, vault, tenant, drafts);
-    for (const { id, email } of drafts) {
-      const person = people.get(email);
-      const outcome = inserted.get(email);
-      if (!person || outcome === undefined) continue;
-      if (outcome === "made") made.set(email, { ...person, id });
-      else for (const place of person.places) outcomes.set(place, { error: personErased() });
-      people.delete(email);
+  // One pass, unless another transaction makes a contact between the two statements of a pass.
+  while (waiting.size > 0) {
+    updated.push(...(await changePresent(em, tenant, waiting, settlement)));
+    for (const person of await makeMissing(em, vault, tenant, waiting, settlement)) {
+      made.set(person.address.email, person);
     }
   }
   const { slots, refused } = await takeSlotsInOrder(em, tenant, [...made.keys()]);
   await takeBack(em, tenant, refused);
   for (const email of refused) {
-    for (const place of made.get(email)?.places ?? []) outcomes.set(place, { error: slotsExceeded(1, 0) });
+    const person = made.get(email);
+    if (person) settlement.refuse(person, slotsExceeded(1, 0));
     made.delete(email);
   }
-  await emitCreated(
-    em,
-    tenant,
-    [...made.values()].map(({ id }) => id),
-  );
-  return { outcomes: items.flatMap((_, place) => outcomes.get(place) ?? []), created: made.size, updated, slots };
+  const ids = [...made.values()].map(({ id }) => id);
+  await emitCreated(em, tenant, ids);
+  return { outcomes: settlement.outcomes(), created: ids.length, updated, slots };
 }
 
-/** By a statement of its own behind the slots, which decide on the contacts that stay. */
+/** The outcomes of the items of one call. */
+class Settlement {
+  readonly #items: readonly ContactUpsert[];
+  readonly #outcomes = new Map<number, UpsertOutcome>();
+
+  constructor(items: readonly ContactUpsert[]) {
+    this.#items = items;
+  }
+
+  /**
+   * Applies the items of a person in order.
+   * @param id of the contact
+   * @param before its values; none for a contact that is made
+   * @returns the values after the last item
+   */
+  apply({ positions }: Person, id: string, before?: Values): Values {
+    let values = before;
+    for (const position of positions) {
+      const item = this.#items[position];
+      if (!item) continue;
+      const after = applied(values ?? NOTHING, item);
+      const status = values === undefined ? "created" : isDeepStrictEqual(values, after) ? "unchanged" : "updated";
+      this.#outcomes.set(position, { status, id });
+      values = after;
+    }
+    return values ?? NOTHING;
+  }
+
+  /** Refuses all items of a person. */
+  refuse({ positions }: Person, error: ApiError): void {
+    for (const position of positions) this.#outcomes.set(position, { error });
+  }
+
+  /** One outcome per item, in their order. */
+  outcomes(): UpsertOutcome[] {
+    return this.#items.flatMap((_, position) => this.#outcomes.get(position) ?? []);
+  }
+}
+
+/** Settles the people who have a contact, and takes them from `waiting`. @returns the ids of the contacts that it changed */
+async function changePresent(
+  em: EntityManager,
+  tenant: Tenant,
+  waiting: Map<string, Person>,
+  settlement: Settlement,
+): Promise<string[]> {
+  const changed: PresentContact[] = [];
+  for (const { id, email, ...before } of await lockPresent(em, tenant, [...waiting.keys()])) {
+    const person = waiting.get(email);
+    if (!person) continue;
+    const after = settlement.apply(person, id, before);
+    if (!isDeepStrictEqual(before, after)) changed.push({ id, email, ...after });
+    waiting.delete(email);
+  }
+  await updateContacts(em, tenant, changed);
+  return changed.map(({ id }) => id);
+}
+
+/**
+ * Makes contacts of the people who have none, and takes them from `waiting`. A person for whom another transaction has
+ * just made one stays there.
+ * @returns the people whose contact it made
+ */
+async function makeMissing(
+  em: EntityManager,
+  vault: Vault,
+  tenant: Tenant,
+  waiting: Map<string, Person>,
+  settlement: Settlement,
+): Promise<(Person & { id: string })[]> {
+  const people = [...waiting.values()].map((person) => ({ ...person, id: newId("contact") }));
+  const contacts = people.map((person) => ({
+    ...person.address,
+    ...settlement.apply(person, person.id),
+    id: person.id,
+  }));
+  const inserted = await insertContacts(em, vault, tenant, contacts);
+  const made: typeof people = [];
+  for (const person of people) {
+    const { email } = person.address;
+    const outcome = inserted.get(email);
+    if (outcome === undefined) continue;
+    if (outcome === "made") made.push(person);
+    else settlement.refuse(person, personErased());
+    waiting.delete(email);
+  }
+  return made;
+}
+
+/** Emits the events of new contacts after their slots were taken: only then it is known which contacts stay. */
 async function emitCreated(em: EntityManager, tenant: Tenant, ids: string[]): Promise<void> {
   if (ids.length === 0) return;
   const from = sql`contacts c where c.id = any(${ids})`;
@@ -145,11 +198,11 @@ async function takeBack(em: EntityManager, tenant: Tenant, emails: string[]): Pr
 
 function groupByAddress(items: readonly ContactUpsert[]): Map<string, Person> {
   const people = new Map<string, Person>();
-  for (const [place, { email }] of items.entries()) {
+  for (const [position, { email }] of items.entries()) {
     const address = storedAddress(email);
     const person = people.get(address.email);
-    if (person) person.places.push(place);
-    else people.set(address.email, { address, places: [place] });
+    if (person) person.positions.push(position);
+    else people.set(address.email, { address, positions: [position] });
   }
   return people;
 }
@@ -171,15 +224,14 @@ const columnsOf = (contacts: readonly (Values & { id: string })[]) => sql`
 /** Changes contacts that this transaction has locked under their tenant. */
 async function updateContacts(em: EntityManager, tenant: Tenant, contacts: readonly PresentContact[]): Promise<void> {
   if (contacts.length === 0) return;
-  const { rows } = await sql<{ emitted: boolean }>`
-    with written as (
+  await changeContacts(
+    em,
+    tenant,
+    sql`
       update contacts c set first_name = g.first_name, last_name = g.last_name, fields = g.fields::jsonb
       from unnest(${columnsOf(contacts)}) as g (id, first_name, last_name, fields)
-      where c.id = g.id
-      returning c.*, false as created
-    ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
-    select exists (select from emitted) as emitted`.execute(kysely(em));
-  if (rows[0]?.emitted) notifyRelayAfterCommit(em);
+      where c.id = g.id`,
+  );
 }
 
 /** @returns the addresses of those that were made, because no other contact has them, and of those that were erased */

@@ -1,94 +1,17 @@
 import { sql } from "kysely";
-import type { ContactFieldType, FieldValues } from "../../db/entities/contact.ts";
+import type { ContactFieldType } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { ApiError } from "../errors.ts";
 import { holdPlace } from "../record-limit.ts";
-import { emitWritten } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
-import { contactRecord } from "../webhooks/records.ts";
-import { CONTACT_WRITTEN } from "./contact-rows.ts";
-import { hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "./rules.ts";
+import { type ChangedContacts, changeContacts } from "./contact-rows.ts";
+import type { FieldTypes } from "./field-values.ts";
 
 /** Custom fields that a tenant may declare. */
 export const MAX_FIELDS = 50;
 
 /** Longest name of a custom field, in characters. */
 const MAX_FIELD_NAME_LENGTH = 63;
-
-/** The custom fields that a tenant's contacts may have, by name. */
-export type FieldTypes = ReadonlyMap<string, ContactFieldType>;
-
-/** Changes to the custom fields of a contact: null takes a value away, a field that is left out keeps its own. */
-export type FieldChanges = { readonly [name: string]: FieldValues[string] | null };
-
-/**
- * The declared custom fields, for a transaction that writes their values: until it ends none of them is deleted.
- */
-export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
-  const rows = await kysely(em)
-    .selectFrom("contact_fields")
-    .select(["name", "type"])
-    .where(ofTenant(tenant))
-    .where("deleted_at", "is", null)
-    // A deletion updates the row first, and so waits for this transaction.
-    .forShare()
-    .execute();
-  return new Map(rows.map(({ name, type }) => [name, type]));
-}
-
-/** A day of the calendar as `YYYY-MM-DD`. */
-export const isDate = (text: string): boolean => {
-  const day = /^\d{4}-\d{2}-\d{2}$/.test(text) && !text.startsWith("0000") ? new Date(`${text}T00:00:00Z`) : undefined;
-  return day !== undefined && !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text);
-};
-
-const TEXT_PROBLEM = `must be a text of one line and at most ${MAX_FIELD_TEXT_LENGTH} characters`;
-
-/** For each type, the rule that a value breaks, as the end of a sentence; undefined when it breaks none. */
-const PROBLEMS: { readonly [Type in ContactFieldType]: (value: unknown) => string | undefined } = {
-  text: (value) =>
-    typeof value === "string" && value.length <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value)
-      ? undefined
-      : TEXT_PROBLEM,
-  number: (value) => (Number.isFinite(value) ? undefined : "must be a number"),
-  boolean: (value) => (typeof value === "boolean" ? undefined : "must be true or false"),
-  date: (value) => (typeof value === "string" && isDate(value) ? undefined : "must be a date, such as 2026-01-31"),
-};
-
-/**
- * The problem with a value that a client gives to a custom field, as the end of a sentence whose subject is the field.
- * @param value null takes the field's value away
- * @returns undefined for a value that can be stored
- */
-export function fieldProblem(types: FieldTypes, name: string, value: unknown): string | undefined {
-  const type = types.get(name);
-  if (type === undefined) return "is not a custom field of the team; declare it in the app, or leave it out";
-  return value === null ? undefined : PROBLEMS[type](value);
-}
-
-const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
-const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
-  ["true", true],
-  ["yes", true],
-  ["1", true],
-  ["false", false],
-  ["no", false],
-  ["0", false],
-]);
-
-/** A value of a custom field that a file spells as text; the text itself where it spells none, see `fieldProblem`. */
-export function valueOfText(type: ContactFieldType, text: string): FieldValues[string] {
-  if (type === "number" && NUMBER.test(text)) return Number(text);
-  if (type === "boolean") return BOOLEANS.get(text.toLowerCase()) ?? text;
-  return text;
-}
-
-/** The values after a change. */
-export function changedFields(values: FieldValues, changes: FieldChanges): FieldValues {
-  const merged = Object.entries({ ...values, ...changes });
-  return Object.fromEntries(merged.flatMap(([name, value]) => (value === null ? [] : [[name, value]])));
-}
 
 /** A name as a merge tag and a column of an import can carry it. */
 const FIELD_NAME = /^[a-z][a-z0-9_]*$/;
@@ -134,7 +57,7 @@ export async function createField(
   });
 }
 
-/** The declared custom fields, in the order of their names. */
+/** Reads the declared custom fields in the order of their names. */
 export const readFields = (em: EntityManager, tenant: Tenant) =>
   kysely(em)
     .selectFrom("contact_fields")
@@ -143,6 +66,21 @@ export const readFields = (em: EntityManager, tenant: Tenant) =>
     .where("deleted_at", "is", null)
     .orderBy("name")
     .execute();
+
+/**
+ * Reads the declared custom fields for a transaction that writes their values. None of them is deleted until it ends.
+ */
+export async function lockFieldTypes(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
+  const rows = await kysely(em)
+    .selectFrom("contact_fields")
+    .select(["name", "type"])
+    .where(ofTenant(tenant))
+    .where("deleted_at", "is", null)
+    // A deletion updates the row first, and so waits for this transaction.
+    .forShare()
+    .execute();
+  return new Map(rows.map(({ name, type }) => [name, type]));
+}
 
 /** Contacts that one transaction takes a deleted field from. */
 const DELETE_ROWS = 5_000;
@@ -165,10 +103,11 @@ export async function deleteField(em: EntityManager, tenant: Tenant, name: strin
     if (numUpdatedRows === 0n) throw new ApiError("not_found", `There is no field ${name}.`);
   });
   let removed = 0;
-  for (let last: Removed | undefined, after = ""; ; after = last.after) {
-    last = await transaction(em, (tx) => removeValues(tx, tenant, name, after));
-    removed += last.contacts;
-    if (last.contacts < DELETE_ROWS) break;
+  for (let after = ""; ; ) {
+    const batch = await transaction(em, (tx) => removeValues(tx, tenant, name, after));
+    removed += batch.contacts;
+    if (batch.contacts < DELETE_ROWS) break;
+    after = batch.lastEmail;
   }
   await transaction(em, (tx) =>
     kysely(tx).deleteFrom("contact_fields").where(ofTenant(tenant)).where("name", "=", name).execute(),
@@ -176,25 +115,15 @@ export async function deleteField(em: EntityManager, tenant: Tenant, name: strin
   return removed;
 }
 
-interface Removed {
-  contacts: number;
-  /** The address of the last one; "" for none. */
-  after: string;
-}
-
-async function removeValues(em: EntityManager, tenant: Tenant, name: string, after: string): Promise<Removed> {
-  const { rows } = await sql<Removed & { emitted: boolean }>`
-    with present as (
+/** Removes the values of the contacts that come next. @param after the last address of the batch before, "" at first */
+function removeValues(em: EntityManager, tenant: Tenant, name: string, after: string): Promise<ChangedContacts> {
+  return changeContacts(
+    em,
+    tenant,
+    sql`update contacts c set fields = c.fields - ${name}::text from present p where c.id = p.id`,
+    sql`
       select c.id from contacts c
       where ${ofTenant(tenant, "c")} and c.email > ${after} and jsonb_exists(c.fields, ${name})
-      order by c.email limit ${DELETE_ROWS} for update
-    ), written as (
-      update contacts c set fields = c.fields - ${name}::text from present p where c.id = p.id
-      returning c.*, false as created
-    ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
-    select count(*)::int as contacts, coalesce(max(email), '') as after, exists (select from emitted) as emitted
-    from written`.execute(kysely(em));
-  const [{ emitted, ...removed } = { contacts: 0, after: "", emitted: false }] = rows;
-  if (emitted) notifyRelayAfterCommit(em);
-  return removed;
+      order by c.email limit ${DELETE_ROWS} for update`,
+  );
 }

@@ -24,7 +24,7 @@ const MAX_INTEGER = 2 ** 31 - 1;
 /** SQL: the part that a connection counts in, so that transactions at once use different ones. */
 const OWN_PART = sql<number>`(pg_backend_pid() % ${sql.lit(PARTS)})`;
 
-/** How many contact slots a tenant uses. */
+/** A tenant's use of its contact slots. */
 export interface SlotUse {
   /** As many as the team's plan allows in each environment; null for any number. */
   limit: number | null;
@@ -33,7 +33,7 @@ export interface SlotUse {
   remaining: number | null;
 }
 
-/** The tenant's use of its contact slots. */
+/** Reads the tenant's use of its contact slots. */
 export async function readSlotUse(em: EntityManager, tenant: Tenant): Promise<SlotUse> {
   const { rows } = await sql<{ limit: number | null; used: number }>`
     select contact_slots as limit,
@@ -67,8 +67,9 @@ const allowing = (tenant: Tenant) => sql`
   from teams where id = ${tenant.teamId}`;
 
 /**
- * A row when `amount` slots, not 0, fit in the connection's part and were added to it: it holds no more than the CTE
- * `allowed` has as its share then. A negative amount is always added. No row before the tenant's first slot.
+ * A query that adds `amount` slots, not 0, to the connection's part. It returns a row when they fit: when the part then
+ * holds no more than `share` of the CTE `allowed`. A negative amount always fits. Before the tenant's first slot there is
+ * no part, and the query returns no row.
  *
  * Where the amount does not fit, the part must not stay locked: two transactions that hold a part each and then lock all of
  * them would deadlock. An update that has waited for the row keeps its lock even when its condition fails by then, so a
@@ -167,12 +168,12 @@ export async function takeSlotsInOrder(
 }
 
 /**
- * Follows a record to another address.
- * @returns the slots that it takes by that, -1 to 1
+ * Moves a record's slot to its new address.
+ * @returns the slots that this takes, from -1 to 1: either address may belong to another record too
  * @throws {ApiError} `quota_exceeded` when it takes one that the plan does not allow
  */
 export async function moveSlot(em: EntityManager, tenant: Tenant, from: string, to: string): Promise<number> {
-  // In the order of `holding`.
+  // The order in which `holding` locks addresses, so that two moves do not deadlock.
   const released = from < to ? await release(em, tenant, from) : undefined;
   const { rows } = await sql<{ is_new: boolean }>`
     with held as (${holding(tenant, sql`select ${to}::text as email`)}) select is_new from held`.execute(kysely(em));
@@ -187,7 +188,7 @@ export async function freeSlot(em: EntityManager, tenant: Tenant, email: string)
   await countUpTo(em, tenant, -(await release(em, tenant, email)));
 }
 
-/** Counts an address once less. @returns how many slots that frees, 0 or 1 */
+/** Counts one record less for an address. @returns the slots that this frees, 0 or 1 */
 async function release(em: EntityManager, tenant: Tenant, email: string): Promise<number> {
   const db = kysely(em);
   // The row's lock comes first: a delete alone would not see a holder that is released at the same time.
@@ -203,11 +204,12 @@ async function release(em: EntityManager, tenant: Tenant, email: string): Promis
   return 1;
 }
 
+/** Deletes the rows of addresses that no record has any more. */
 async function forget(em: EntityManager, tenant: Tenant, emails: string[]): Promise<void> {
   await kysely(em).deleteFrom("audience_addresses").where(ofTenant(tenant)).where("email", "in", emails).execute();
 }
 
-/** Counts as many of `amount` slots as the plan allows; a negative amount is counted always. @returns how many */
+/** Counts as many of `amount` slots as the plan allows, all of a negative amount. @returns the slots that it counted */
 async function countUpTo(em: EntityManager, tenant: Tenant, amount: number): Promise<number> {
   if (amount === 0) return 0;
   const { rows } =
@@ -217,7 +219,7 @@ async function countUpTo(em: EntityManager, tenant: Tenant, amount: number): Pro
   return rows.length > 0 ? amount : countInEvenParts(em, tenant, amount);
 }
 
-/** The same under the locks of all parts, which it makes even. */
+/** Does the same under the locks of all parts, and distributes the sum evenly over them. */
 async function countInEvenParts(em: EntityManager, tenant: Tenant, amount: number): Promise<number> {
   const db = kysely(em);
   // A part without a row could not be locked.
@@ -238,7 +240,7 @@ async function countInEvenParts(em: EntityManager, tenant: Tenant, amount: numbe
   return granted;
 }
 
-/** Counts `amount` slots, with a function that counts as many as the plan allows. */
+/** Counts `amount` slots by `count`, and throws when the plan allows fewer. */
 async function countOrRefuse(
   em: EntityManager,
   tenant: Tenant,

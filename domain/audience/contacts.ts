@@ -12,14 +12,14 @@ import { changesOf, isDirty, type Patch, type Patched } from "../patch.ts";
 import { emit } from "../webhooks/emit.ts";
 import type { EventObject } from "../webhooks/objects.ts";
 import { contactRecord } from "../webhooks/records.ts";
-import { changedFields, type FieldChanges } from "./contact-fields.ts";
 import { freeSlot, moveSlot, type TakenSlots } from "./contact-slots.ts";
 import { type Created, defineCreation, type PersonColumns } from "./creation.ts";
 import { emailStatusOf } from "./email-status.ts";
+import { changedFields, type FieldChanges } from "./field-values.ts";
 import { alreadyExists, flushUnique, type PersonFields } from "./people.ts";
 
 export interface ContactFields extends PersonFields {
-  /** Checked, see contact-fields.ts. */
+  /** Checked by `fieldProblem`. */
   fields: FieldChanges;
 }
 

@@ -39,7 +39,7 @@ export type PersonColumns = Pick<StoredAddress, keyof StoredAddress> &
 
 type CreatedEvent = "subscriber.created" | "contact.created";
 
-/** The row that the statement returns; none where the address is taken or erased. */
+/** The row that the statement returns. It returns none where the address is taken or erased. */
 interface CreatedRow extends CountedSlots {
   record: string;
   emitted: boolean;
@@ -99,8 +99,9 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
       return isClaiming(answer) ? claiming(em, { ...values, ...answer }) : answering(em, { ...values, ...answer });
     };
   };
-  const insideStatement = statementOf(false);
-  const aloneStatement = statementOf(true);
+  // In a transaction the slots can be counted by a further statement; a statement alone must fail and be repeated in one.
+  const statementInside = statementOf(false);
+  const statementAlone = statementOf(true);
 
   /** Makes a record in the transaction that `em` is in. */
   async function createInside(
@@ -109,7 +110,7 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
     values: Values,
     answer: Remembered,
   ): Promise<CreatedRow | undefined> {
-    const [made] = (await insideStatement(em, { ...values, ...tenant }, answer)).rows;
+    const [made] = (await statementInside(em, { ...values, ...tenant }, answer)).rows;
     if (!made) return undefined;
     await ensureCounted(em, tenant, made);
     if (made.emitted) notifyRelayAfterCommit(em);
@@ -127,7 +128,7 @@ export function defineCreation<Values extends NamedValues & { id: string }, Name
     answer: Remembered,
   ): Promise<CreatedRow | undefined> {
     try {
-      const [made] = (await aloneStatement(em, { ...values, ...tenant }, answer)).rows;
+      const [made] = (await statementAlone(em, { ...values, ...tenant }, answer)).rows;
       if (made?.emitted) notifyRelay(em);
       return made;
     } catch (error) {

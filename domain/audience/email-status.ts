@@ -3,10 +3,7 @@ import type { EmailStatus } from "../../db/entities/contact.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { queryVisibleBeforeMs } from "../../db/visible-before.ts";
-import { emitWritten } from "../webhooks/emit.ts";
-import { notifyRelayAfterCommit } from "../webhooks/notify-relay.ts";
-import { contactRecord } from "../webhooks/records.ts";
-import { CONTACT_WRITTEN, lockedContacts } from "./contact-rows.ts";
+import { changeContacts, lockedContacts } from "./contact-rows.ts";
 
 /** The reason of a suppression that makes contacts with its address INVALID. */
 export const HARD_BOUNCE = "bounce:hard";
@@ -16,7 +13,7 @@ export const HARD_BOUNCE = "bounce:hard";
  * @param email in the spelling that addresses are compared by
  */
 export const emailStatusOf = (tenant: Tenant, email: RawBuilder<unknown>): RawBuilder<EmailStatus> =>
-  // Not `exists`, of which the planner may make a walk over all suppressions of the tenant.
+  // Not `exists`: for that the planner may read all suppressions of the tenant.
   sql<EmailStatus>`case (select x.reason from suppressions x where ${ofTenant(tenant, "x")} and x.email = ${email})
     when ${sql.lit(HARD_BOUNCE)} then 'INVALID' else 'ACTIVE' end`;
 
@@ -25,29 +22,27 @@ export const emailStatusOf = (tenant: Tenant, email: RawBuilder<unknown>): RawBu
  * @param emails in the spelling that addresses are compared by
  */
 export async function refreshEmailStatus(em: EntityManager, tenant: Tenant, emails: readonly string[]): Promise<void> {
-  const { rows } = await sql<{ emitted: boolean }>`
-    with present as materialized (
-      select l.id, ${emailStatusOf(tenant, sql.ref("l.email"))} as status from (${lockedContacts(tenant, emails)}) l
-    ), written as (
+  await changeContacts(
+    em,
+    tenant,
+    sql`
       update contacts c set email_status = p.status from present p
-      where c.id = p.id and c.email_status <> p.status
-      returning c.*, false as created
-    ), ${emitWritten(tenant, CONTACT_WRITTEN, contactRecord)}
-    select exists (select from emitted) as emitted`.execute(kysely(em));
-  if (rows[0]?.emitted) notifyRelayAfterCommit(em);
+      where c.id = p.id and c.email_status <> p.status`,
+    sql`select l.id, ${emailStatusOf(tenant, sql.ref("l.email"))} as status from (${lockedContacts(tenant, emails)}) l`,
+  );
 }
 
 /**
- * Sets the status of contacts whose addresses bounced or are mailed again, of all tenants. Each address is looked at
- * twice: at once, and when every transaction that was open then has ended, because it may have made or changed a contact
- * without seeing the suppression.
+ * Sets the status of contacts whose addresses bounced or are mailed again, of all tenants. Each address is checked twice:
+ * at once, and again when all transactions have ended that were open then. Such a transaction may have made or changed a
+ * contact without seeing the suppression.
  * @param em in no transaction
  * @param limit addresses at most
- * @returns addresses that were looked at
+ * @returns addresses that were checked
  */
 export async function refreshDueStatuses(em: EntityManager, limit: number): Promise<number> {
   const visibleBeforeMs = await queryVisibleBeforeMs(em.fork());
-  // Where it cannot be known: no statement of this project takes longer.
+  // Where the start of a transaction cannot be seen, an hour: no statement of this project takes longer.
   const ended =
     visibleBeforeMs === null
       ? sql`now() - interval '1 hour'`
@@ -58,16 +53,16 @@ export async function refreshDueStatuses(em: EntityManager, limit: number): Prom
         select seq, checked_at from contact_status_checks
         where checked_at is null or checked_at < ${ended}
         order by seq limit ${limit} for update skip locked
-      ), first as (
+      ), checked_once as (
         update contact_status_checks s set checked_at = clock_timestamp() from due
         where s.seq = due.seq and due.checked_at is null
         returning s.team_id, s.environment, s.email
-      ), second as (
+      ), checked_twice as (
         delete from contact_status_checks s using due where s.seq = due.seq and due.checked_at is not null
         returning s.team_id, s.environment, s.email
       )
-      select team_id as "teamId", environment, email from first
-      union all select team_id, environment, email from second`.execute(kysely(tx));
+      select team_id as "teamId", environment, email from checked_once
+      union all select team_id, environment, email from checked_twice`.execute(kysely(tx));
     const byTenant = Map.groupBy(rows, ({ teamId, environment }) => `${teamId}/${environment}`);
     for (const addresses of byTenant.values()) {
       const [tenant] = addresses;

@@ -10,7 +10,7 @@ interface StatusColumns {
   confirmation_withheld: null;
 }
 
-const now = sql<string>`now()`;
+const NOW = sql<string>`now()`;
 
 /**
  * How a subscription starts: CONFIRMED by SINGLE opt-in, PENDING by DOUBLE with a confirmation mail due. The test
@@ -20,18 +20,18 @@ export function initialStatus(optin: Optin, environment: Environment): StatusCol
   return optin === "SINGLE" ? CONFIRMED : pending(environment);
 }
 
-/** Opted in. */
+/** The columns of a subscription whose person has opted in. */
 export const CONFIRMED: StatusColumns = {
   status: "CONFIRMED",
-  confirmed_at: now,
+  confirmed_at: NOW,
   confirmation_due_at: null,
   confirmation_withheld: null,
 };
 
-/** Waits for the link of a confirmation mail. */
+/** The columns of a subscription whose person has still to follow the link of a confirmation mail. */
 export const pending = (environment: Environment): StatusColumns => ({
   status: "PENDING",
   confirmed_at: null,
-  confirmation_due_at: environment === "LIVE" ? now : null,
+  confirmation_due_at: environment === "LIVE" ? NOW : null,
   confirmation_withheld: null,
 });

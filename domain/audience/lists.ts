@@ -38,13 +38,26 @@ export async function readList(em: EntityManager, listId: string): Promise<List>
   return list;
 }
 
+/** Locks a list of the tenant. @throws {ApiError} `not_found` */
+async function lockList(em: EntityManager, listId: string, lockMode: LockMode): Promise<List> {
+  const list = await em.findOne(List, { id: listId }, { lockMode });
+  if (!list) throw notFound();
+  return list;
+}
+
+/**
+ * Prevents the deletion of a list until the transaction ends, for subscriptions that it will insert.
+ * @throws {ApiError} `not_found`
+ */
+export const lockListForInserts = (em: EntityManager, listId: string): Promise<List> =>
+  lockList(em, listId, LockMode.PESSIMISTIC_READ);
+
 /**
  * Changes a list. A changed `optin` decides how subscriptions start from now on; existing ones stay as they are.
  * @throws {ApiError} `not_found`
  */
 export async function updateList(em: EntityManager, listId: string, patch: Patch<ListFields>): Promise<Patched<List>> {
-  const list = await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
-  if (!list) throw notFound();
+  const list = await lockList(em, listId, LockMode.PESSIMISTIC_WRITE);
   em.assign(list, changesOf(patch));
   const isChanged = isDirty(em, list);
   await em.flush();
@@ -64,8 +77,7 @@ const subscriptionRows = (tenant: Tenant, condition: RawBuilder<unknown>) => ({
  *   because the send would lose its recipients half-way
  */
 export async function deleteList(em: EntityManager, tenant: Tenant, listId: string): Promise<number> {
-  const list = await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_WRITE });
-  if (!list) throw notFound();
+  const list = await lockList(em, listId, LockMode.PESSIMISTIC_WRITE);
   const targeting = await kysely(em)
     .selectFrom("newsletters")
     .innerJoin("newsletter_lists", "newsletter_lists.newsletter_id", "newsletters.id")
@@ -88,9 +100,9 @@ export async function deleteList(em: EntityManager, tenant: Tenant, listId: stri
     targeting.filter(({ status }) => status === "DRAFT").map(({ id }) => id),
   );
   // An opt-out reported its removal when it was made.
-  const left = sql`s.list_id = ${listId} and s.status <> 'UNSUBSCRIBED'`;
-  await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, left));
-  // Not left to the foreign key, which does not say how many there were.
+  const isMember = sql`s.list_id = ${listId} and s.status <> 'UNSUBSCRIBED'`;
+  await emit(em, tenant, "subscription.removed", subscriptionRows(tenant, isMember));
+  // The foreign key would delete them too, but not count them.
   const { numDeletedRows } = await kysely(em)
     .deleteFrom("subscriptions")
     .where(ofTenant(tenant))
@@ -129,11 +141,10 @@ export async function addSubscribers(
   listId: string,
   subscriberIds: readonly string[],
 ): Promise<MembershipOutcome> {
-  const list = await em.findOne(List, { id: listId }, { lockMode: LockMode.PESSIMISTIC_READ });
-  if (!list) throw notFound();
+  const list = await lockListForInserts(em, listId);
   // Every caller inserts in the order of the ids, so that two overlapping calls do not deadlock.
   const ids = [...new Set(subscriberIds)].sort();
-  await assertSubscribers(em, tenant, subscriberIds, ids);
+  await refuseUnknownSubscribers(em, tenant, subscriberIds, ids);
 
   const status = initialStatus(list.optin, tenant.environment);
   const inserted = await kysely(em)
@@ -151,8 +162,8 @@ export async function addSubscribers(
     .returning("subscriber_id")
     .execute();
   const added = new Set(inserted.map((row) => row.subscriber_id));
-  const fresh = sql`s.list_id = ${listId} and s.subscriber_id = any(${[...added]})`;
-  if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(tenant, fresh));
+  const isAdded = sql`s.list_id = ${listId} and s.subscriber_id = any(${[...added]})`;
+  if (added.size > 0) await emit(em, tenant, "subscription.created", subscriptionRows(tenant, isAdded));
   const others = ids.filter((id) => !added.has(id));
   const statuses = others.length === 0 ? [] : await readStatuses(em, tenant, listId, others);
   const optedOut = new Set(statuses.filter((row) => row.status === "UNSUBSCRIBED").map((row) => row.subscriber_id));
@@ -163,7 +174,8 @@ export async function addSubscribers(
   };
 }
 
-async function assertSubscribers(
+/** @param ids the `given` ids, each once */
+async function refuseUnknownSubscribers(
   em: EntityManager,
   tenant: Tenant,
   given: readonly string[],

@@ -2,14 +2,14 @@
 const MAX_LENGTH = 60;
 
 /**
- * A name that a client chose, as a mail to a person who did not ask for it may show it: short, in letters, digits and a
- * few signs. Mail programs make links of addresses and telephone numbers, so it keeps neither dots, slashes and colons
- * nor long numbers.
+ * Makes a name that a client chose harmless for a mail to a person who did not ask for the mail: short, in letters, digits
+ * and a few signs. Mail programs make links of addresses and telephone numbers, so dots, slashes, colons and long numbers
+ * are left out.
  * @param otherwise is shown in place of a name that would be empty
  */
 export function plainName(name: string, otherwise: string): string {
   const plain = name
-    // A full-width dot is one to a mail program too.
+    // Mail programs read a full-width dot as a dot.
     .normalize("NFKC")
     .replace(/[^\p{L}\p{M}\p{N}'&(),-]+/gu, " ")
     .replace(/\p{Nd}(?:[ (),-]*\p{Nd}){5,}/gu, " ")

@@ -24,7 +24,9 @@ interface MailedRow {
   list_id: string | null;
 }
 
-/** The mail a link came from. The ledger knows its address even when the subscriber is gone or has another one. */
+const tenantOfMail = ({ team_id, environment }: MailedRow): Tenant => ({ teamId: team_id, environment });
+
+/** Reads the mail that a link came from. The ledger knows its address even when the subscriber is gone or has another one. */
 async function readMail(em: EntityManager, { sendId, seq }: MailRef): Promise<MailedRow | undefined> {
   const { rows } = await sql<MailedRow>`
     select s.team_id, s.environment, t.name as team_name, s.resource_id, s.resource_type,
@@ -43,17 +45,17 @@ export interface MailOrigin {
   isErased: boolean;
 }
 
-/** Reads the names behind a mail; undefined when there is no such mail. */
-export async function readOrigin(em: EntityManager, ref: MailRef): Promise<MailOrigin | undefined> {
-  const mail = await readMail(em, ref);
-  return mail && originOf(mail, await readTargetNames(em, mail));
-}
-
 const originOf = ({ team_name: teamName, email }: MailedRow, listNames: string[]): MailOrigin => ({
   teamName,
   listNames,
   isErased: isPlaceholder(email),
 });
+
+/** Reads the names behind a mail; undefined when there is no such mail. */
+export async function readOrigin(em: EntityManager, ref: MailRef): Promise<MailOrigin | undefined> {
+  const mail = await readMail(em, ref);
+  return mail && originOf(mail, await readListNames(em, mail));
+}
 
 /** How much a recipient leaves: the lists by which the mail came, or all mail of the team. */
 export type UnsubscribeScope = "lists" | "all";
@@ -78,8 +80,8 @@ export async function unsubscribe(
   await sql`select pg_advisory_xact_lock(hashtextextended(${`unsubscribe/${mail.resource_id}/${mail.email}`}, 0))`.execute(
     kysely(em),
   );
-  if (mail.resource_type === "newsletter") await optOutOfTargets(em, mail);
-  const listNames = scope === "lists" ? await readTargetNames(em, mail) : [];
+  if (mail.resource_type === "newsletter") await optOutOfLists(em, mail);
+  const listNames = scope === "lists" ? await readListNames(em, mail) : [];
   if (listNames.length === 0) {
     const address = shownAddress({ email: mail.email, emailSpelling: mail.email_spelling });
     await suppress(em, tenantOfMail(mail), [address], REASON);
@@ -88,10 +90,11 @@ export async function unsubscribe(
   return originOf(mail, listNames);
 }
 
-const tenantOfMail = ({ team_id, environment }: MailedRow): Tenant => ({ teamId: team_id, environment });
-
-/** SQL: the targeted lists `l` that a newsletter's recipient, the subscriber `p`, is on, and the list that brought the mail. */
-const targetsOf = (mail: MailedRow) => {
+/**
+ * SQL: the lists `l` that the recipient of a newsletter's mail, the subscriber `p`, leaves with it: the targeted lists
+ * that they are on, and the list that brought the mail.
+ */
+const leftLists = (mail: MailedRow) => {
   const tenant = tenantOfMail(mail);
   return sql`lists l join subscribers p on p.id = ${mail.member_id} and ${ofTenant(tenant, "p")}
     where ${ofTenant(tenant, "l")}
@@ -101,9 +104,9 @@ const targetsOf = (mail: MailedRow) => {
     order by l.id`;
 };
 
-async function readTargetNames(em: EntityManager, mail: MailedRow): Promise<string[]> {
+async function readListNames(em: EntityManager, mail: MailedRow): Promise<string[]> {
   if (mail.resource_type !== "newsletter") return [];
-  const { rows } = await sql<{ name: string }>`select l.name from ${targetsOf(mail)}`.execute(kysely(em));
+  const { rows } = await sql<{ name: string }>`select l.name from ${leftLists(mail)}`.execute(kysely(em));
   return rows.map(({ name }) => name);
 }
 
@@ -111,12 +114,12 @@ async function readTargetNames(em: EntityManager, mail: MailedRow): Promise<stri
  * Opts the recipient out of every targeted list they are on, and of the list that brought the mail even if they left it
  * since, so that the opt-out holds if they are added again. A list that they had left before gets no second event.
  */
-async function optOutOfTargets(em: EntityManager, mail: MailedRow): Promise<void> {
+async function optOutOfLists(em: EntityManager, mail: MailedRow): Promise<void> {
   const tenant = tenantOfMail(mail);
   const { rows } = await sql<{ list_id: string; left: boolean }>`
     insert into subscriptions (list_id, subscriber_id, team_id, environment, status, unsubscribed_at)
     select l.id, p.id, l.team_id, l.environment, 'UNSUBSCRIBED', now()
-    from ${targetsOf(mail)}
+    from ${leftLists(mail)}
     on conflict (list_id, subscriber_id) do update
       set status = 'UNSUBSCRIBED', unsubscribed_at = now(), confirmation_due_at = null, confirmation_withheld = null
       where subscriptions.status <> 'UNSUBSCRIBED'

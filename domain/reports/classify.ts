@@ -15,7 +15,7 @@ import { readMailedNotification } from "./ses-notification.ts";
 
 /** The bounces and complaints that an incoming mail reports. */
 export interface ClassifiedMail {
-  /** The gravest kind of its recipients: a complaint, then hard, then soft. */
+  /** The gravest kind of its recipients. A complaint is graver than hard, and hard graver than soft. */
   kind: ReportKind;
   /** In the order in which the report names them; empty for a mail that is no report. */
   recipients: ReportedRecipient[];
@@ -39,7 +39,7 @@ function reportOf(mail: IncomingMail, recipients: ReportedRecipient[]): Classifi
 /** Headers of a returned mail that name its recipient; those that mail servers add come first. */
 const RETURNED_RECIPIENTS = [/^x-original-to:(.*)$/im, /^delivered-to:(.*)$/im, /^to:(.*(?:\n[ \t].*)*)/im];
 
-/** A report of RFC 5965. */
+/** Reads a report of RFC 5965. */
 function readFeedback(mail: IncomingMail, text: string): Classified {
   const fields = readFields(text);
   const type = /^[\w-]*/.exec(fields.get("feedback-type")?.toLowerCase() ?? "")?.[0] ?? "";
@@ -60,7 +60,7 @@ function readFeedback(mail: IncomingMail, text: string): Classified {
 const JMRP_SENDER = /(?:^|[<\s])staff@(?:hotmail|outlook|live|msn)\.com/;
 const JMRP_RECIPIENT = /^x-hmxmroriginalrecipient:\s*(\S+@\S+)/im;
 
-/** A complaint in the format of Microsoft's Junk Email Reporting Program; undefined for any other mail. */
+/** Reads a complaint in the format of Microsoft's Junk Email Reporting Program; undefined for any other mail. */
 function readJunkReport(mail: IncomingMail): Classified | undefined {
   if (!JMRP_SENDER.test(`${mail.from} ${mail.header("return-path")}`)) return undefined;
   const own = `X-HmXmrOriginalRecipient: ${mail.header("x-hmxmroriginalrecipient")}`;
@@ -76,7 +76,7 @@ const SUCCESSES = new Set(["delivered", "relayed", "expanded"]);
 const REPEATED_FIELD =
   /^ *(?:to|cc|from|subject|date|sent|message-id|received|x-[\w-]+|[\w-]+-(?:mta|date|recipient|id)) ?:.*$/gim;
 
-/** What a report says of one recipient. */
+/** The words of a report about one recipient. */
 interface RecipientWords extends Omit<RecipientText, "address" | "quoted"> {
   /** The quoted reply of a server; empty where the report quotes none */
   reply: string;
@@ -99,7 +99,11 @@ function classifyWords({ reply, entry, text, shared, status, isOnly }: Recipient
   return around.map(classifyReply).find(({ rule }) => rule !== NO_RULE) ?? found;
 }
 
-/** @param about the report's text about this recipient */
+/**
+ * Classifies one recipient of a status part (RFC 3464).
+ * @param about the report's text about this recipient
+ * @param isOnly the report names no other recipient
+ */
 function classifyStatus(
   { address, action, status, diagnostic }: StatusGroup,
   about: Omit<RecipientText, "address">,
@@ -117,13 +121,13 @@ function classifyStatus(
 
 const NO_TEXT: Omit<RecipientText, "address"> = { text: "", entry: "", quoted: "", shared: "" };
 
-/** A report of RFC 3464. */
+/** Reads a report of RFC 3464. */
 function readStatuses(mail: IncomingMail, text: string): Classified {
   const inText = readRecipients(mail);
   const named = new Map(inText.map((recipient) => [recipient.address, recipient]));
   const read = readDeliveryStatus(text);
   const isOnly = read.length === 1;
-  // Exim names the file or the command of a local delivery there, and the address in its header.
+  // Exim gives the file or the command of a local delivery in place of the address, which its own header names.
   const groups = read.map((group) => {
     const isAddress = group.address.includes("@") || !isOnly || inText.length !== 1;
     return isAddress ? group : { ...group, address: inText[0]?.address ?? group.address };
@@ -135,6 +139,7 @@ function readStatuses(mail: IncomingMail, text: string): Classified {
   );
 }
 
+/** Reads a bounce that consists of text for people. */
 function readPlainBounce(mail: IncomingMail): Classified {
   const named = readRecipients(mail);
   const recipients = named.length > 0 ? named : [{ ...NO_TEXT, address: "", text: mail.text }];

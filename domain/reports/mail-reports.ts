@@ -10,8 +10,9 @@ import {
 } from "../links.ts";
 import type { ClassifiedMail } from "./classify.ts";
 import type { MailReport, ReportFinding } from "./record.ts";
+import type { ReportKind } from "./report.ts";
 
-/** Tokens, and addresses, of a returned mail that are verified at most: it has one or two of its own. */
+/** Tokens of a returned mail that are verified at most, and as many addresses. A sent mail contains one or two of each. */
 const MAX_TOKENS = 10;
 
 /**
@@ -20,24 +21,25 @@ const MAX_TOKENS = 10;
  * an alias that was mailed: the bounce is hard only when it is hard for every member.
  */
 function kindOf({ recipients }: ClassifiedMail): ReportFinding | undefined {
-  const kinds = recipients.filter(({ isDelay }) => !isDelay);
-  const has = (kind: string) => kinds.some((recipient) => recipient.kind === kind);
+  const settled = recipients.filter(({ isDelay }) => !isDelay);
+  const has = (kind: ReportKind) => settled.some((recipient) => recipient.kind === kind);
   const report = (kind: MailReportKind, isSendersFault = false) => ({ kind, isSendersFault });
   if (has("complaint")) return report("complaint");
-  if (has("hard") && kinds.every(({ kind }) => kind === "hard")) return report("bounce:hard");
+  if (has("hard") && settled.every(({ kind }) => kind === "hard")) return report("bounce:hard");
   if (has("hard") || has("soft")) {
     return report(
       "bounce:soft",
-      kinds.every((recipient) => recipient.isSendersFault),
+      settled.every((recipient) => recipient.isSendersFault),
     );
   }
   return undefined;
 }
 
 /**
- * The sent mail that a returned mail shows to be itself: by the unsubscribe link in its header or body, or by its return path
- * or unsubscribe address in its header or the report's fields. Feedback loops that redact the recipient leave these. All of
- * them are signed. The Message-ID is no proof: it contains a number, and a recipient can count to those of other recipients.
+ * Identifies the sent mail that a report returns: by the unsubscribe link in its header or body, or by its return path or
+ * unsubscribe address in its header or the report's fields. Feedback loops that redact the recipient leave these. All of
+ * them are signed. The Message-ID is no proof: it contains a number, from which a recipient can derive those of other
+ * recipients.
  */
 function returnedRef(vault: Vault, { returned }: ClassifiedMail): MailRef | undefined {
   for (const token of unsubscribeTokensIn(returned, MAX_TOKENS)) {

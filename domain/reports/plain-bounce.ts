@@ -5,7 +5,7 @@ import type { IncomingMail } from "./incoming-mail.ts";
 const SYSTEM_SENDER =
   /mail(?:er)?[-_ ]?daemon|post[-_]?master(?:@|"? ?<|$)|mail(?:er)?[ ._](?:delivery|system|administrator|error)|smtp[ _](?:gateway|mail|server)|system administrator|\bndr\b|mdaemon|^<>$|undeliver/;
 
-/** Those of them that stand in the address, not in the name beside it. */
+/** The names that stand in the sender's address, not beside it. */
 const SYSTEM_ADDRESS = /(?:^|[<\s])(?:mail(?:er)?[-_]?daemon|post[-_]?master)(?:@|$)|^<>$/;
 
 /** Subjects of reports, in the languages that MTAs write them in. */
@@ -28,7 +28,7 @@ const AUTOMATIC_ANSWER =
 
 /** Marks of an answer or of a forwarded mail, which programs translate: "Re:", "AW:", "TR:", "回复：". */
 const ANSWER_SUBJECT = /^(?:\[[^\]]{0,60}\] ?)?(?:\p{L}{1,4}|doorst|reenv|antwort) ?(?:\[\d+\])?[:：]/iu;
-/** Other things that are not delivered, or that fail. */
+/** Words of mails about parcels that were not delivered, and about other failures than those of mails. */
 const PARCEL = /parcel|package|shipment|courier|\bpaket\b|\bcolis\b|paquete|pacco|encomenda|посылк|快递|荷物|택배/i;
 const OTHER_FAILURE_SUBJECT = /\border\b|\balert\b|\bcron\b|logwatch|backup|invoice|payment/i;
 
@@ -41,6 +41,18 @@ const FINAL =
 /** An SMTP reply with an enhanced status code, which no other text looks like. */
 const CERTAIN_REPLY = /(?:^|\s)[45]\d{2}[- ]#?[45]\.\d{1,3}\.\d{1,3}(?!\d)/m;
 
+/** The signs by which a text is recognised as a report. */
+interface Signs {
+  /** The mail declares itself a delivery report by its content type. */
+  isReport: boolean;
+  /** Its subject has the words of a report. */
+  isNamed: boolean;
+  /** Its text has a sentence of a report. */
+  isSaid: boolean;
+  /** Its text quotes an SMTP reply. */
+  quotesServer: boolean;
+}
+
 /**
  * Whether the text, without a delivery status part, is the report of an MTA that a mail was not delivered. Three signs
  * are weighed: the sender is an MTA, the words are those of a report, and there is evidence of a mail: one that is
@@ -48,26 +60,36 @@ const CERTAIN_REPLY = /(?:^|\s)[45]\d{2}[- ]#?[45]\.\d{1,3}\.\d{1,3}(?!\d)/m;
  * have such words, and the evidence must be of a kind that other mail lacks.
  */
 export function isPlainBounce(mail: IncomingMail): boolean {
-  const { from, subject, text, returned } = mail;
+  const { from, subject, text } = mail;
   if (SUCCESS_SUBJECT.test(subject)) return false;
-  const isReport = /report-type="?delivery-status/i.test(mail.header("content-type"));
-  const isSystem = isReport || SYSTEM_SENDER.test(from);
-  const isNamed = FAILURE_SUBJECT.test(subject);
-  // Reports break their lines within a sentence.
-  const isSaid = FAILURE_SENTENCE.test(text.replace(/\s+/g, " "));
-  if (mail.header("x-failed-recipients") !== "") return isSystem || isSaid;
-  const quotesServer = SMTP_REPLY.test(text);
-  if (isSystem) {
-    const hasEvidence = returned !== "" || quotesServer;
-    // A report's subject may repeat the mail's, so its words alone prove no failure.
-    if (isNamed) {
-      if (isReport || returned !== "" || readRecipients(mail).length > 0) return true;
-      // A person may have a name such as "Mail Delivery Help".
-      return SYSTEM_ADDRESS.test(from) && (isSaid || quotesServer);
-    }
-    const isAutomatic = AUTOMATIC_ANSWER.test(subject) || (AUTOMATIC_ANSWER.test(text) && !quotesServer);
-    return isSaid && !isAutomatic && (hasEvidence || listsRecipients(mail));
+  const signs: Signs = {
+    isReport: /report-type="?delivery-status/i.test(mail.header("content-type")),
+    isNamed: FAILURE_SUBJECT.test(subject),
+    // Reports break their lines within a sentence.
+    isSaid: FAILURE_SENTENCE.test(text.replace(/\s+/g, " ")),
+    quotesServer: SMTP_REPLY.test(text),
+  };
+  const isSystem = signs.isReport || SYSTEM_SENDER.test(from);
+  if (mail.header("x-failed-recipients") !== "") return isSystem || signs.isSaid;
+  return isSystem ? isBounceOfSystem(mail, signs) : isBounceOfOther(mail, signs);
+}
+
+/** The decision about a mail whose sender has the name of an MTA. */
+function isBounceOfSystem(mail: IncomingMail, { isReport, isNamed, isSaid, quotesServer }: Signs): boolean {
+  const { from, subject, text, returned } = mail;
+  // A report's subject may repeat the mail's, so its words alone prove no failure.
+  if (isNamed) {
+    if (isReport || returned !== "" || readRecipients(mail).length > 0) return true;
+    // A person may have a name such as "Mail Delivery Help".
+    return SYSTEM_ADDRESS.test(from) && (isSaid || quotesServer);
   }
+  const isAutomatic = AUTOMATIC_ANSWER.test(subject) || (AUTOMATIC_ANSWER.test(text) && !quotesServer);
+  return isSaid && !isAutomatic && (returned !== "" || quotesServer || listsRecipients(mail));
+}
+
+/** The decision about a mail of any other sender. */
+function isBounceOfOther(mail: IncomingMail, { isNamed, isSaid, quotesServer }: Signs): boolean {
+  const { subject, text, returned } = mail;
   const isAnswer = mail.header("in-reply-to") !== "" || ANSWER_SUBJECT.test(subject.trim());
   const isAutomatic = AUTOMATIC_ANSWER.test(subject) || AUTOMATIC_ANSWER.test(text);
   const isOther = OTHER_FAILURE_SUBJECT.test(subject) || PARCEL.test(subject) || PARCEL.test(text);
@@ -84,7 +106,7 @@ export const saysDelayed = (subject: string, text: string): boolean =>
   (DELAY.test(subject) || DELAY.test(text)) && !FINAL.test(text);
 
 /**
- * Addresses within a text. Chinese and Japanese texts set no space beside them: such letters, and the punctuation of full
+ * Finds addresses within a text. Chinese and Japanese texts set no space beside them: such letters, and the punctuation of full
  * width, are no part of a local name here, nor of a domain that is complete without them.
  */
 const NO_LOCAL =
@@ -104,6 +126,7 @@ const LESS_CERTAIN = /^\s*(?:to|cc)\s*:|(?:generated|expanded) from/i;
 const MAX_MENTIONS = 4 * MAX_REPORTED;
 const ROLE = /^(?:post[-_]?master|mailer-?daemon|abuse|hostmaster|root|no-?reply)@/;
 
+/** The addresses in a text, in lower case. */
 export const addressesIn = (text: string): string[] =>
   // Inside an X.400 address, an address of Exchange begins with its type.
   [...text.matchAll(ADDRESS)].map(([address]) => address.toLowerCase().replace(/^smtp=|\.+$/g, ""));

@@ -63,17 +63,17 @@ export async function recordReports(
   const outcomes = new Map<string, ReportOutcome>();
   const sends = await readSends(em, [...bySend.keys()], tenant);
   for (const send of sends) {
-    const ofSend = bySend.get(send.id) ?? [];
-    for (let start = 0; start < ofSend.length; start += REPORTS_AT_ONCE) {
-      const some = ofSend.slice(start, start + REPORTS_AT_ONCE);
-      const mails = await transaction(em, (tx) => recordOfSend(tx, send, some, policy));
+    const reportsOfSend = bySend.get(send.id) ?? [];
+    for (let start = 0; start < reportsOfSend.length; start += REPORTS_AT_ONCE) {
+      const batch = reportsOfSend.slice(start, start + REPORTS_AT_ONCE);
+      const mails = await transaction(em, (tx) => recordBatch(tx, send, batch, policy));
       for (const mail of mails) outcomes.set(keyOf({ ...mail, sendId: send.id }), mail.outcome);
     }
   }
   // After the commit: of calls that run at the same time, the last one then counts all complaints.
   const tenants = Map.groupBy(sends, ({ teamId, environment }) => `${teamId} ${environment}`);
-  for (const [ofTenant] of tenants.values()) {
-    if (ofTenant) for (const paused of await pauseForComplaints(em, ofTenant)) onPause(paused);
+  for (const [send] of tenants.values()) {
+    if (send) for (const paused of await pauseForComplaints(em, send)) onPause(paused);
   }
   return reports.map((report) => outcomes.get(keyOf(report)) ?? "not_mailed");
 }
@@ -97,7 +97,7 @@ interface ReportedSend extends Tenant {
   resourceId: string;
 }
 
-/** In the order of their ids, so that two calls lock the rows of sends in the same order. */
+/** Reads sends in the order of their ids, so that two calls lock the rows of sends in the same order. */
 async function readSends(em: EntityManager, ids: readonly string[], tenant?: Tenant): Promise<ReportedSend[]> {
   const rows = await kysely(em)
     .selectFrom("sends")
@@ -122,13 +122,17 @@ interface ReportedMail extends CountedAddress {
   outcome: ReportOutcome;
 }
 
-/** By both columns of the key: without statistics the planner would walk all rows of the send for each report. */
+/**
+ * SQL: the condition of rows of a ledger. It names both columns of the key: without statistics the planner would read all
+ * rows of the send for each report.
+ */
 const rowsOf = (sendId: string, seqs: readonly number[]) => sql`r.send_id = ${sendId} and r.seq = any(${seqs}::int[])`;
 
 /** The states of a mail that its server has, or may have. A bounce leaves the state UNKNOWN as it is. */
 const MAILED = sql`('SENT', 'UNKNOWN')`;
 
-async function recordOfSend(
+/** Records reports about mails of one send. @returns the mails that the ledger has, with the outcome of each */
+async function recordBatch(
   em: EntityManager,
   send: ReportedSend,
   reports: readonly MailReport[],
@@ -195,11 +199,11 @@ async function suppressReported(
   mails: readonly ReportedMail[],
   policy: SoftBouncePolicy,
 ): Promise<void> {
-  const of = (kind: MailReportKind) => mails.filter((mail) => mail.kind === kind);
+  const reportedAs = (kind: MailReportKind) => mails.filter((mail) => mail.kind === kind);
   const counting = mails.filter(({ counts }) => counts);
   const overLimit = await findOverLimit(em, tenant, counting, policy);
-  await suppress(em, tenant, of("complaint").map(shownAddress), "bounce:complaint");
-  await suppress(em, tenant, of(HARD_BOUNCE).map(shownAddress), HARD_BOUNCE);
+  await suppress(em, tenant, reportedAs("complaint").map(shownAddress), "bounce:complaint");
+  await suppress(em, tenant, reportedAs(HARD_BOUNCE).map(shownAddress), HARD_BOUNCE);
   await suppress(em, tenant, overLimit.map(shownAddress), "bounce:soft");
 }
 
@@ -233,8 +237,8 @@ export async function recordSoftRefusals(
 const LOCKS = 64;
 
 /**
- * Those of the addresses whose soft bounces and refusals have reached the limit. Transactions that record some of one address
- * at the same time wait here for each other, so that the last one sees all of them.
+ * Finds the mails whose addresses have reached the limit of soft bounces and refusals. Transactions that record some for the
+ * same address wait here for each other, so that the last one sees all of them.
  */
 async function findOverLimit<Counted extends CountedAddress>(
   em: EntityManager,

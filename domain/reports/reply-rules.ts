@@ -164,8 +164,8 @@ const UNKNOWN_USER = new RegExp(
  * come before rules on codes, because servers and gateways often give a general code to a reply with exact words. The
  * words are those that more than one server uses, or that a vendor documents.
  *
- * Hard is what no later mail can change: the mailbox or its domain does not exist, moved away for good, or takes no mail at
- * all. Everything else is soft, although servers answer much of it with a permanent code: a full, suspended, disabled
+ * A bounce is hard when no later mail can arrive: the mailbox or its domain does not exist, moved away for good, or takes no
+ * mail at all. Every other bounce is soft, although servers answer much of it with a permanent code: a full, suspended, disabled
  * or inactive mailbox; a refusal of the sender, its server, its rate or its mail (policy, spam, virus, size,
  * authentication, relaying), also by the recipient's own choice; a server or a name server that does not answer, a loop,
  * a mail that expired or is delayed. "User unknown" in answer to the message, or with 5.2.x and no named command, is soft:

@@ -3,16 +3,16 @@ import type { ReportProvider } from "../../db/entities/engagement.ts";
 import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
 import { equalConstantTime, type Vault } from "../crypto.ts";
 import { ApiError, notFound } from "../errors.ts";
-import { ID_PREFIX, newId } from "../ids.ts";
+import { idOfSuffix, newId, suffixOfId } from "../ids.ts";
 import type { MailReport } from "./record.ts";
 
 /** A provider's webhook about a tenant's mails. */
 export interface SourceRow extends Tenant {
   id: string;
   provider: ReportProvider;
-  /** Of SES; null until its subscription is confirmed. */
+  /** The SNS topic of a webhook of SES; null until its subscription is confirmed. */
   topicArn: string | null;
-  /** Of SendGrid, base64 of SPKI in DER; null until it is set. */
+  /** The key of a webhook of SendGrid, base64 of SPKI in DER; null until it is set. */
   publicKey: string | null;
 }
 
@@ -23,7 +23,7 @@ export interface ProviderRequest {
   header(name: string): string | undefined;
 }
 
-/** How the requests of a provider's webhook are verified and read. */
+/** Verifies and reads the requests of a provider's webhook. */
 export interface ReportSource<Message = unknown> {
   /**
    * Reads a request that the provider has signed for this webhook.
@@ -32,7 +32,7 @@ export interface ReportSource<Message = unknown> {
   verify(request: ProviderRequest, source: SourceRow): Promise<Message>;
   /** The reports in a message; none in one about something else. */
   parse(message: Message): MailReport[];
-  /** Carries out a request that the message makes besides: the confirmation of a subscription. */
+  /** Confirms the subscription of the webhook, where the message asks for that. */
   confirm?(em: EntityManager, message: Message, source: SourceRow): Promise<void>;
 }
 
@@ -53,7 +53,7 @@ const signatureOf = (vault: Vault, id: string): string => vault.hash("report-sou
 
 /** The path of a provider's webhook: a signed token in it names the webhook. Keep it secret. */
 export const pathOfSource = (vault: Vault, { id, provider }: Pick<SourceRow, "id" | "provider">): string =>
-  `${SOURCE_PATHS[provider]}/${id.slice(ID_PREFIX.reportSource.length + 1)}.${signatureOf(vault, id)}`;
+  `${SOURCE_PATHS[provider]}/${suffixOfId("reportSource", id)}.${signatureOf(vault, id)}`;
 
 const sourceRows = (em: EntityManager) =>
   kysely(em)
@@ -71,7 +71,7 @@ export async function findSource(
 ): Promise<SourceRow | undefined> {
   if (!TOKEN.test(token)) return undefined;
   const [suffix = "", signature = ""] = token.split(".");
-  const id = `${ID_PREFIX.reportSource}_${suffix}`;
+  const id = idOfSuffix("reportSource", suffix);
   // Read first: the process learns the key of the hash with its first connection.
   const row = await sourceRows(em).where("id", "=", id).executeTakeFirst();
   const isGenuine = equalConstantTime(signature, signatureOf(vault, id));
@@ -150,6 +150,7 @@ export function hostOfTopic(topicArn: string): string | undefined {
   return `sns.${region}.amazonaws.com${partition === "aws-cn" ? ".cn" : ""}`;
 }
 
+/** @throws {ApiError} `validation_failed` for a field that the provider does not have, or that cannot be used */
 function checked(provider: ReportProvider, { topicArn, publicKey }: SourceFields): Partial<SourceRow> {
   const invalid = (message: string) => new ApiError("validation_failed", message);
   if (topicArn !== undefined && (provider !== "SES" || hostOfTopic(topicArn) === undefined))

@@ -10,7 +10,7 @@ import type { PrunedBatch, Pruning, RetentionSettings, SendsOfRun } from "./prun
  * that no batch reads what earlier ones have left behind. The figures of analytics and the counts of the send stay.
  */
 
-/** A range of a ledger's rows: behind `after`, up to `upTo`. */
+/** A range of a ledger's rows: those after `after`, up to `upTo`. */
 interface Range {
   sendId: string;
   after: number;
@@ -28,7 +28,10 @@ interface Shortening {
   during: LedgerState;
   /** The state afterwards. */
   to: LedgerState;
-  /** Days after the end of the send: at least so many, and fewer than `before`, when the next way takes the ledger. */
+  /**
+   * Days after the end of the send: it takes a ledger from day `since` on, and before day `before`, from which another way
+   * takes it.
+   */
   days(settings: RetentionSettings): { since: number; before?: number };
   /** The statement that changes a range. */
   shorten(range: Range): RawBuilder<unknown>;
@@ -40,7 +43,7 @@ interface DueSend {
   pruned_seq: number;
 }
 
-/** The send that has waited longest, of those that meet a condition. One that another process shortens is left to it. */
+/** Locks the send that has waited longest, of those that meet a condition. Skips sends that another process shortens. */
 async function takeFirst(
   em: EntityManager,
   { failed, taking }: SendsOfRun,
@@ -53,14 +56,15 @@ async function takeFirst(
   return rows[0];
 }
 
-/** Locks a send whose ledger is due. */
+/** Locks a send whose ledger is due for a way of shortening. */
 function takeDue(
   em: EntityManager,
   sends: SendsOfRun,
   states: readonly LedgerState[],
   { since, before }: ReturnType<Shortening["days"]>,
 ): Promise<DueSend | undefined> {
-  // Literals, so that the partial index of these states is found. Unknown outcomes may be mailed again until the review ends.
+  // The states are literals, so that Postgres uses the partial index of these states. A send under review stays complete,
+  // because recipients with an unknown outcome may be mailed again.
   return takeFirst(
     em,
     sends,

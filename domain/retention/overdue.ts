@@ -4,8 +4,9 @@ import { type EntityManager, kysely } from "../../db/orm.ts";
 import type { RetentionSettings } from "./pruning.ts";
 
 /**
- * For how long the row that is longest overdue should be gone, in seconds; 0 when none is. It looks at the ledgers of sends
- * that have ended, and at remembered answers, of which some expire at any time: one entry of an index for each.
+ * Reads for how many seconds the longest overdue row should have been pruned; 0 when no row is overdue. It looks at the
+ * ledgers of sends that have ended, and at remembered answers, of which some expire at any time. Each costs one entry of an
+ * index.
  */
 export async function readOverdueSeconds(
   em: EntityManager,

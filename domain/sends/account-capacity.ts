@@ -25,6 +25,7 @@ export interface AccountServer {
   grant_version: number | null;
 }
 
+/** Reads the server and the stored password of an account. */
 export const readAccountServer = (em: EntityManager, account: SendingAccount): Promise<AccountServer> =>
   kysely(em)
     .selectFrom("email_accounts")
@@ -42,7 +43,7 @@ export const readAccountServer = (em: EntityManager, account: SendingAccount): P
 
 /** Connections that a worker may open. */
 export interface Lease {
-  /** From now on; 0 when none is free, or the account has to wait after a refusal. */
+  /** 0 when no connection is free, or the account has to wait after a refusal. */
   connections: number;
   /** The last refusal, while no login has worked since. The account has to wait when its `retryInMs` is above 0. */
   refusal?: Refusal | undefined;
@@ -94,7 +95,7 @@ const CHECK_PREFIX = "check/";
 /** The holder of a check's lease. @param workerId names the worker process */
 export const checkHolder = (workerId: string): string => `${CHECK_PREFIX}${workerId}`;
 
-/** SQL: a lease is that of a worker whose slices use its connections, or wait for some. */
+/** SQL: the condition that a lease belongs to a worker whose slices use its connections, or wait for some. */
 const isWorking = (lease: string) =>
   sql<boolean>`(not ${sql.ref(`${lease}.idle`)} and not starts_with(${sql.ref(`${lease}.holder`)}, ${CHECK_PREFIX}))`;
 
@@ -191,6 +192,7 @@ export async function idleLease(em: EntityManager, accountId: string, holder: st
   return rows[0]?.wanted === true;
 }
 
+/** Gives all leased connections back. */
 export async function releaseConnections(em: EntityManager, accountId: string, holder: string): Promise<void> {
   await kysely(em)
     .deleteFrom("account_leases")
@@ -199,6 +201,7 @@ export async function releaseConnections(em: EntityManager, accountId: string, h
     .execute();
 }
 
+/** Messages of an account per clock hour and UTC day; null for any number. */
 export interface AccountLimits {
   hourly: number | null;
   daily: number | null;
@@ -207,7 +210,7 @@ export interface AccountLimits {
 /** A share of an account's hourly and daily limits, taken before the mails are staged. */
 export interface Quota {
   granted: number;
-  /** The window starts it was taken from, to give it back there. */
+  /** The windows from which it was taken, so that the rest goes back to them. */
   windows: { window: "HOUR" | "DAY"; startsAt: string }[];
   /** When nothing was granted: milliseconds until a window that is full begins anew. */
   retryInMs: number;

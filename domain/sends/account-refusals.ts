@@ -8,10 +8,10 @@ const LONGEST_WAIT_SECONDS = 300;
 /** How long a process may try a login before another may try one: as long as a lease lives without it. */
 const TURN_SECONDS = 12;
 
-/** Why an account's server lets it in no more. */
+/** The last refusal of an account by its server. */
 export interface Refusal {
   reason: SmtpReason;
-  /** It may pass by itself. */
+  /** The failure may pass by itself. */
   temporary: boolean;
   /** Milliseconds until a connection may be tried. */
   retryInMs: number;
@@ -43,14 +43,17 @@ export async function recordRefusal(
   return rows[0] ?? { count: 1, lastedSeconds: 0 };
 }
 
-/** Lets the caller try a login, and no other process meanwhile: other sends wait for its result, and are not paused. */
+/**
+ * Lets the caller try a login, and no other process meanwhile. Other sends wait for the result: until then the refusal
+ * counts as one that may pass, which pauses none of them.
+ */
 export async function takeTurnToTry(em: EntityManager, accountId: string): Promise<void> {
   await sql`update account_refusals
     set temporary = true, retry_at = clock_timestamp() + make_interval(secs => ${TURN_SECONDS})
     where account_id = ${accountId}`.execute(kysely(em));
 }
 
-/** A login has worked. */
+/** Forgets the refusals of an account, because a login has worked. */
 export async function forgetRefusals(em: EntityManager, accountId: string): Promise<void> {
   await kysely(em).deleteFrom("account_refusals").where("account_id", "=", accountId).execute();
 }

@@ -7,7 +7,7 @@ import { segmentContacts } from "../audience/segments/segments.ts";
 import { notFound } from "../errors.ts";
 import { emit } from "../webhooks/emit.ts";
 import { campaignRow } from "../webhooks/records.ts";
-import type { Sendable, SendingAccount } from "./draft.ts";
+import type { DraftAccount, Sendable } from "./draft.ts";
 import { marksOf } from "./marks.ts";
 
 interface DraftRow {
@@ -37,7 +37,7 @@ const readDraft: Sendable["readDraft"] = async (em, tenant, id, { lock }) => {
     ${lock ? sql`for update of c` : sql``}`.execute(kysely(em));
   const [row] = rows;
   if (!row) throw notFound();
-  const accounts = row.accounts.filter((account): account is SendingAccount => account.id !== null);
+  const accounts = row.accounts.filter((account): account is DraftAccount => account.id !== null);
   const addresses = accounts.map(({ address }) => address);
   return {
     teamId: tenant.teamId,

@@ -33,14 +33,15 @@ export interface Draft extends PlanSubject {
   /** A sequence of mails over time, which no send mails. */
   isDrip: boolean;
   /** The connected accounts that mail it. */
-  accounts: readonly SendingAccount[];
+  accounts: readonly DraftAccount[];
   /** It names an account that is connected no longer. */
   isAccountGone: boolean;
   /** Why nothing can be composed for lack of a sender, and why it has no recipients; null where it has them. */
   missing: { sender: RefusalReason | null; targets: RefusalReason | null };
 }
 
-export interface SendingAccount {
+/** A connected account that would mail a draft. */
+export interface DraftAccount {
   id: string;
   address: string;
   status: AccountStatus;
@@ -110,14 +111,10 @@ export interface Sendable {
 }
 
 /**
- * The account that mails for a from-address, in any spelling of it: the account with that very address, else one that is allowed for its
- * domain, an ACTIVE one before others, the oldest among equals.
+ * Finds the account that mails for a from-address, in any spelling of it: the account with that very address, else an
+ * account that is allowed for its domain, an ACTIVE one before others, the oldest among equals.
  */
-export async function pickAccount(
-  em: EntityManager,
-  tenant: Tenant,
-  fromEmail: string,
-): Promise<SendingAccount | null> {
+export async function pickAccount(em: EntityManager, tenant: Tenant, fromEmail: string): Promise<DraftAccount | null> {
   const email = lookupAddress(fromEmail);
   const domain = addressDomain(email);
   const account = await kysely(em)

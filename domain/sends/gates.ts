@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { Environment } from "../../db/entities/shared.ts";
 import { type EntityManager, kysely, type Tenant } from "../../db/orm.ts";
 import { addressDomain, lookupAddress } from "../address.ts";
-import { creditBalance } from "../credits.ts";
+import { readCreditBalance } from "../credits.ts";
 import { assertComposable, examineContent } from "../mail/examination.ts";
 import { UnsendableError } from "../mail/header.ts";
 import { describeProblem, shownTags, TemplateError } from "../mail/template-problem.ts";
@@ -135,7 +135,7 @@ function assertComplaintRate(rate: number): void {
 }
 
 async function assertCredits(em: EntityManager, tenant: Tenant, { eligible }: PlanCounts): Promise<void> {
-  const { available } = await creditBalance(em, tenant);
+  const { available } = await readCreditBalance(em, tenant);
   if (available < eligible) throw new Refusal("quota_exceeded", "credits");
 }
 

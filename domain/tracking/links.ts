@@ -1,5 +1,6 @@
 import type { Vault } from "../crypto.ts";
-import { bare, full, type MailRef, trimSlash } from "../links.ts";
+import { idOfSuffix, suffixOfId } from "../ids.ts";
+import { type MailRef, trimSlash } from "../links.ts";
 import { isRedirectable, type TrackedUrls } from "../mail/tracked-body.ts";
 
 /*
@@ -15,7 +16,7 @@ import { isRedirectable, type TrackedUrls } from "../mail/tracked-body.ts";
  */
 export function trackedUrls(vault: Vault, publicUrl: string, sendId: string, placeholder: string): TrackedUrls {
   const base = trimSlash(publicUrl);
-  const send = bare("send", sendId);
+  const send = suffixOfId("send", sendId);
   return {
     placeholder,
     openUrl: `${base}/o/${send}.${placeholder}`,
@@ -29,14 +30,14 @@ export function trackedUrls(vault: Vault, publicUrl: string, sendId: string, pla
 /** The part of the URLs that differs between the mails of a send. */
 export function mailToken(vault: Vault, { sendId, seq }: MailRef): string {
   const row = seq.toString(36);
-  return `${row}.${vault.sign("tracking", "mail", bare("send", sendId), row)}`;
+  return `${row}.${vault.sign("tracking", "mail", suffixOfId("send", sendId), row)}`;
 }
 
 /** Reads the mail that a pixel's URL belongs to; undefined for a URL that this service did not sign. */
 export function readOpen(vault: Vault, mail: string): MailRef | undefined {
   const [send = "", row = "", signature = "", ...rest] = mail.split(".");
   if (rest.length > 0 || !vault.verify(signature, "tracking", "mail", send, row)) return undefined;
-  return { sendId: full("send", send), seq: Number.parseInt(row, 36) };
+  return { sendId: idOfSuffix("send", send), seq: Number.parseInt(row, 36) };
 }
 
 /** Reads the mail and the address of a link; undefined unless this service signed both, for the same send. */
@@ -45,5 +46,7 @@ export function readClick(vault: Vault, mail: string, link: string): { mail: Mai
   const [signature = "", encoded = "", ...rest] = link.split(".");
   const url = Buffer.from(encoded, "base64url").toString("latin1");
   if (!ref || rest.length > 0 || !isRedirectable(url)) return undefined;
-  return vault.verify(signature, "tracking", "link", bare("send", ref.sendId), url) ? { mail: ref, url } : undefined;
+  return vault.verify(signature, "tracking", "link", suffixOfId("send", ref.sendId), url)
+    ? { mail: ref, url }
+    : undefined;
 }

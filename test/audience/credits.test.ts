@@ -6,8 +6,8 @@ import { transaction } from "../../db/transaction.ts";
 import {
   CREDIT_EFFECT,
   consumeCredits,
-  creditBalance,
   grantCredits,
+  readCreditBalance,
   releaseCredits,
   reserveCredits,
 } from "../../domain/credits.ts";
@@ -37,8 +37,11 @@ describe("Credits", () => {
     const team = await makeTeam();
     const tenant = tenantOf(team);
     for (const cause of ["one", "one", "two"]) await transaction(team.em, (em) => grantCredits(em, tenant, 10, cause));
-    assert.deepEqual(await creditBalance(team.em, tenant), { available: 20, reserved: 0 });
-    assert.deepEqual(await creditBalance(team.em, { ...tenant, environment: "TEST" }), { available: 0, reserved: 0 });
+    assert.deepEqual(await readCreditBalance(team.em, tenant), { available: 20, reserved: 0 });
+    assert.deepEqual(await readCreditBalance(team.em, { ...tenant, environment: "TEST" }), {
+      available: 0,
+      reserved: 0,
+    });
   });
 
   it("refuses a reservation of more credits than are available, and moves none", async () => {
@@ -49,7 +52,7 @@ describe("Credits", () => {
       transaction(team.em, (em) => reserveCredits(em, tenant, newId("send"), 11)),
       (error) => error instanceof ApiError && error.code === "quota_exceeded",
     );
-    assert.deepEqual(await creditBalance(team.em, tenant), { available: 10, reserved: 0 });
+    assert.deepEqual(await readCreditBalance(team.em, tenant), { available: 10, reserved: 0 });
     assert.deepEqual(await ledgerSum(team), { available: 10, reserved: 0 });
   });
 
@@ -62,7 +65,7 @@ describe("Credits", () => {
       [...sends, ...sends].map((send) => transaction(team.em, (em) => reserveCredits(em, tenant, send, 4))),
     );
     assert.equal(outcomes.filter(({ status }) => status === "fulfilled").length, 4);
-    assert.deepEqual(await creditBalance(team.em, tenant), { available: 2, reserved: 8 });
+    assert.deepEqual(await readCreditBalance(team.em, tenant), { available: 2, reserved: 8 });
     assert.deepEqual(await ledgerSum(team), { available: 2, reserved: 8 });
   });
 
@@ -119,7 +122,7 @@ describe("Credits", () => {
             Object.assign(model, next);
             done.add(key);
           }
-          assert.deepEqual(await creditBalance(team.em, tenant), model);
+          assert.deepEqual(await readCreditBalance(team.em, tenant), model);
         }
         assert.deepEqual(await ledgerSum(team), model);
       }),

@@ -8,7 +8,7 @@ import { forTenant, kysely, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { type MintedKey, mintKey } from "../../domain/access/keys.ts";
 import { recountFigures } from "../../domain/analytics/recount.ts";
-import { claimConfirmations } from "../../domain/audience/confirmations.ts";
+import { claimConfirmations } from "../../domain/audience/confirmation-mails.ts";
 import { readSlotUse } from "../../domain/audience/contact-slots.ts";
 import { createSubscriber } from "../../domain/audience/subscribers.ts";
 import { unsubscribe } from "../../domain/audience/unsubscribes.ts";

@@ -9,7 +9,7 @@ import type { Env } from "../../config/env.ts";
 import { forTenant, kysely, type MikroORM, type Tenant } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import type { ConfirmationLimits } from "../../domain/audience/confirmation-limits.ts";
-import { claimConfirmations, countWithheld, settleConfirmation } from "../../domain/audience/confirmations.ts";
+import { claimConfirmations, countWithheld, settleConfirmation } from "../../domain/audience/confirmation-mails.ts";
 import { addSubscribers, createList } from "../../domain/audience/lists.ts";
 import { plainName } from "../../domain/audience/plain-name.ts";
 import { createSubscriber, updateSubscriber } from "../../domain/audience/subscribers.ts";

@@ -7,7 +7,8 @@ import type { LedgerState } from "../../db/entities/send.ts";
 import { type EntityManager, kysely } from "../../db/orm.ts";
 import { transaction } from "../../db/transaction.ts";
 import { recountFigures } from "../../domain/analytics/recount.ts";
-import { bare, type MailRef, unsubscribeUrl } from "../../domain/links.ts";
+import { suffixOfId } from "../../domain/ids.ts";
+import { type MailRef, unsubscribeUrl } from "../../domain/links.ts";
 import { type MailReport, recordReport } from "../../domain/reports/record.ts";
 import { LEDGERS } from "../../domain/retention/ledgers.ts";
 import { readOverdueSeconds } from "../../domain/retention/overdue.ts";
@@ -86,7 +87,7 @@ describe("The ledger of a send that has ended", () => {
     { table, sendId, seq, body }: { table: string; sendId: string; seq?: number; body: string },
     work: () => Promise<void>,
   ): Promise<void> {
-    const name = sql.id(`met_${bare("send", sendId)}`);
+    const name = sql.id(`met_${suffixOfId("send", sendId)}`);
     const row = sql`old.send_id = ${sql.lit(sendId)} ${seq === undefined ? sql`` : sql`and old.seq = ${sql.lit(seq)}`}`;
     await sql`create function ${name}() returns trigger language plpgsql as ${sql.lit(body)}`.execute(db());
     try {

@@ -1,10 +1,10 @@
 import type { RawBuilder } from "kysely";
 import type { ContactFieldType } from "../../../db/entities/contact.ts";
 import type { Tenant } from "../../../db/orm.ts";
-import type { FieldTypes } from "../contact-fields.ts";
+import type { FieldTypes } from "../field-values.ts";
 import type { Place } from "./place.ts";
 
-/** How much a segment may hold, so that its statement stays one that Postgres plans and runs. */
+/** The limits of a segment, within which Postgres plans and executes its statement. */
 export const SEGMENT_LIMITS = {
   /** Conditions inside each other. */
   depth: 10,
@@ -18,7 +18,8 @@ export const SEGMENT_LIMITS = {
   jsonLength: 100_000,
 } as const;
 
-const NAMES = {
+/** The counted things, as a message names them. */
+const COUNTED = {
   conditions: "conditions",
   joins: "conditions on lists and events",
   values: "values of in",
@@ -32,9 +33,9 @@ export class Compilation {
   readonly fields = new Map<string, ContactFieldType>();
   /** Queries for addresses, each of which gives an address once. The n-th is joined as `setAlias(n)`. */
   readonly sets: RawBuilder<unknown>[] = [];
-  /** Where the conditions name a list. */
+  /** The places that name a list. */
   readonly lists: Place[] = [];
-  /** Where the conditions name a newsletter or a campaign. */
+  /** The places that name a newsletter or a campaign. */
   readonly resources: Place[] = [];
   readonly #counts = { conditions: 0, joins: 0, values: 0 };
 
@@ -44,11 +45,11 @@ export class Compilation {
   }
 
   /** Counts something at this place. @throws {ConditionProblem} beyond its limit */
-  count(kind: keyof typeof NAMES, place: Place): void {
+  count(kind: keyof typeof COUNTED, place: Place): void {
     const limit = SEGMENT_LIMITS[kind];
     this.#counts[kind]++;
     if (this.#counts[kind] > limit)
-      throw place.problem(`is beyond the ${limit} ${NAMES[kind]} that a segment may have`);
+      throw place.problem(`is beyond the ${limit} ${COUNTED[kind]} that a segment may have`);
   }
 }
 

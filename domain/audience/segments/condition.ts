@@ -7,6 +7,7 @@ import { eventCondition, listCondition } from "./set-conditions.ts";
 
 type Compile = (place: Place, compilation: Compilation, depth: number) => RawBuilder<SqlBool>;
 
+/** Compiles `all` and `any`. */
 const combine =
   (key: "all" | "any", word: RawBuilder<unknown>): Compile =>
   (place, compilation, depth) => {
@@ -18,7 +19,7 @@ const combine =
     )})`;
   };
 
-/** The kinds of conditions, each by the property that tells it. */
+/** Compiles the kinds of conditions, by the property that only this kind has. */
 const KINDS: Readonly<Record<string, Compile>> = {
   all: combine("all", sql` and `),
   any: combine("any", sql` or `),
@@ -26,12 +27,13 @@ const KINDS: Readonly<Record<string, Compile>> = {
     place.refuseBeside("not");
     return sql`(not ${compile(place.at("not"), compilation, depth + 1)})`;
   },
-  field: single(fieldCondition),
-  list: single(listCondition),
-  event: single(eventCondition),
+  field: leaf(fieldCondition),
+  list: leaf(listCondition),
+  event: leaf(eventCondition),
 };
 
-function single(compileOne: (place: Place, compilation: Compilation) => RawBuilder<SqlBool>): Compile {
+/** Compiles a condition that contains no others. */
+function leaf(compileOne: (place: Place, compilation: Compilation) => RawBuilder<SqlBool>): Compile {
   return (place, compilation) => {
     compilation.count("conditions", place);
     return compileOne(place, compilation);
@@ -52,15 +54,15 @@ const compile: Compile = (place, compilation, depth) => {
 };
 
 /**
- * Compiles a segment's conditions to a query for its contacts, with all columns of theirs, each contact once. Every value
- * is a parameter.
+ * Compiles a segment's conditions to a query for its contacts, with all their columns, each contact once. Every value is a
+ * parameter.
  *
- * Sets of addresses are joined, not looked up by `in` or `exists`: inside `or` and `not` Postgres would walk a large set
- * once per contact. They are joined by full joins, for which Postgres has no plan that walks all pairs: while its
- * statistics are older than an import or a send, it takes contacts and addresses for one row each and chooses such a plan
- * for any other join. The filters on `c` and the sets are written so that Postgres cannot infer that a lesser join would do,
- * and `offset 0` keeps conditions of an outer query away from them.
- * @param compilation is filled
+ * The query joins the sets of addresses. With `in` or `exists` inside `or` and `not`, Postgres would read a large set once
+ * per contact. The joins are full joins, because Postgres cannot execute these as nested loops: while its statistics are
+ * older than an import or a send, it expects one contact and one address, and chooses a nested loop for any other join.
+ * The filters on `c` and the sets are written so that Postgres cannot replace the full joins by other joins; `offset 0`
+ * prevents it from doing so because of an outer query.
+ * @param compilation collects the fields and resources that the conditions name
  * @throws {ConditionProblem}
  */
 export function contactsQuery(conditions: unknown, compilation: Compilation): RawBuilder<unknown> {

@@ -1,4 +1,4 @@
-import { isDate } from "../contact-fields.ts";
+import { isDate } from "../field-values.ts";
 import { hasControlCharacter, MAX_FIELD_TEXT_LENGTH } from "../rules.ts";
 
 /** Most days between today and a relative date: about a hundred years. */
@@ -15,7 +15,10 @@ export class ConditionProblem extends Error {
   override name = "ConditionProblem";
 }
 
-/** A value within a segment's conditions, with its JSON path. A method that reads a value refuses another one. */
+/**
+ * A value within a segment's conditions, with its JSON path. The methods that read a value throw a `ConditionProblem` for
+ * a value of another kind, unless they say that it is undefined.
+ */
 export class Place {
   readonly path: string;
   readonly value: unknown;
@@ -56,13 +59,14 @@ export class Place {
     return value.map((element: unknown, i) => new Place(`${path}[${i}]`, element));
   }
 
+  /** The word here, one of these. */
   word<T extends string>(words: readonly T[]): T {
     const word = words.find((known) => known === this.value);
     if (word === undefined) throw this.problem(`must be one of ${words.join(", ")}`);
     return word;
   }
 
-  /** What the word here stands for. */
+  /** The value that the word here selects. */
   choice<T>(choices: Readonly<Record<string, T>>): T {
     const word = this.word(Object.keys(choices));
     const choice = choices[word];
@@ -70,6 +74,7 @@ export class Place {
     return choice;
   }
 
+  /** The text here, of one line. */
   text(): string {
     const { value } = this;
     const isText = typeof value === "string" && value.length <= MAX_FIELD_TEXT_LENGTH && !hasControlCharacter(value);
@@ -88,7 +93,7 @@ export class Place {
     throw this.problem("must be a number");
   }
 
-  /** @param least the smallest number of days that is taken */
+  /** The whole number of days here, from `least` to `MAX_DAYS`. */
   days(least: number): number {
     const { value } = this;
     if (typeof value === "number" && Number.isInteger(value) && value >= least && value <= MAX_DAYS) return value;
@@ -111,7 +116,7 @@ export class Place {
     const [, day = ""] = (typeof value === "string" && INSTANT.exec(value)) || [];
     if (typeof value !== "string" || !isDate(day)) return undefined;
     const instant = new Date(value).toISOString();
-    // The offset may lead out of the years that Postgres and ISO 8601 write alike.
+    // With its offset, an instant may lie outside of the years 1 to 9999, which Postgres and ISO 8601 write alike.
     return /^(?!0000)\d{4}-/.test(instant) ? instant : undefined;
   }
 

@@ -7,7 +7,8 @@ import { isCancelled } from "../../../db/unreachable.ts";
 import { ApiError, notFound } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { holdPlace } from "../../record-limit.ts";
-import { type FieldTypes, readFields } from "../contact-fields.ts";
+import { readFields } from "../contact-fields.ts";
+import type { FieldTypes } from "../field-values.ts";
 import { hasControlCharacter, MAX_PERSON_NAME_LENGTH } from "../rules.ts";
 import { Compilation, SEGMENT_LIMITS } from "./compilation.ts";
 import { contactsQuery } from "./condition.ts";
@@ -39,7 +40,7 @@ export interface SegmentCount {
   sample: string[];
 }
 
-async function fieldTypesOf(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
+async function readFieldTypes(em: EntityManager, tenant: Tenant): Promise<FieldTypes> {
   return new Map((await readFields(em, tenant)).map(({ name, type }) => [name, type]));
 }
 
@@ -51,7 +52,8 @@ function refuseUnknown(places: readonly Place[], known: readonly { id: string }[
 }
 
 /**
- * Compiles conditions, and looks at the records that they name.
+ * Compiles conditions, and checks that the lists that they name exist: under `not`, a deleted list would select every
+ * contact. Newsletters and campaigns are checked when a segment is made only, because one that has mailed is never deleted.
  * @throws {ConditionProblem}
  */
 async function compileConditions(em: EntityManager, tenant: Tenant, conditions: unknown, declared: FieldTypes) {
@@ -113,7 +115,7 @@ export async function createSegment(
     MAX_SEGMENTS,
   );
   try {
-    const { compilation } = await compileConditions(em, tenant, conditions, await fieldTypesOf(em, tenant));
+    const { compilation } = await compileConditions(em, tenant, conditions, await readFieldTypes(em, tenant));
     // After the compilation, which refuses conditions that are too deep to be written as JSON.
     if (JSON.stringify(conditions).length > SEGMENT_LIMITS.jsonLength) {
       throw refusal(`The conditions of a segment have at most ${SEGMENT_LIMITS.jsonLength} characters.`);
@@ -202,7 +204,7 @@ export async function segmentContacts(
     if (segment.version !== CONDITIONS_VERSION) {
       throw new ConditionProblem(`version ${segment.version} of conditions is not known`);
     }
-    const declared = await fieldTypesOf(em, tenant);
+    const declared = await readFieldTypes(em, tenant);
     refuseChangedFields(segment, declared);
     return (await compileConditions(em, tenant, segment.conditions, declared)).query;
   } catch (error) {

@@ -6,17 +6,17 @@ import { type Compilation, setAlias } from "./compilation.ts";
 import type { Place } from "./place.ts";
 import { startOfDay } from "./team-days.ts";
 
-/** Whether the contact's address is among those of a query, which is joined; see `contactsQuery`. */
+/** Compiles the test that the contact's address is among those of a query. `contactsQuery` joins the query. */
 function isIn(addresses: RawBuilder<unknown>, place: Place, compilation: Compilation): RawBuilder<SqlBool> {
   compilation.count("joins", place);
   const alias = setAlias(compilation.sets.push(addresses) - 1);
-  // Not "is not null", from which Postgres would infer that a full join is not needed.
+  // Not "is not null": from that, Postgres would infer that another join than a full join will do.
   return sql`coalesce(${sql.ref(`${alias}.email`)}, '') <> ''`;
 }
 
 /**
- * Compiles `{"list": id, "status": "CONFIRMED"}`: the contact's address is that of a subscriber with this status on the
- * list, CONFIRMED unless given.
+ * Compiles `{"list": id, "status": "PENDING"}`: the contact's address is that of a subscriber with this status on the list.
+ * Without `status` it is CONFIRMED.
  * @throws {ConditionProblem}
  */
 export function listCondition(place: Place, compilation: Compilation): RawBuilder<SqlBool> {
@@ -53,7 +53,8 @@ const receivedMails = (tenant: Tenant, ofSends: RawBuilder<unknown>, when: RawBu
 
 /**
  * Compiles `{"event": "received|opened|clicked", "resource": id, "within_days": n}`: the contact's address received a mail,
- * opened one or followed a link in one; of this newsletter or campaign, and within these days, where they are given.
+ * opened one or followed a link in one. `resource` restricts it to mails of this newsletter or campaign, `within_days` to
+ * today and the `n` days before.
  * @throws {ConditionProblem}
  */
 export function eventCondition(place: Place, compilation: Compilation): RawBuilder<SqlBool> {
@@ -62,8 +63,8 @@ export function eventCondition(place: Place, compilation: Compilation): RawBuild
   const event = place.at("event").word(EVENTS);
   const resource = place.at("resource");
   const within = place.at("within_days");
-  if (resource.value !== undefined) compilation.resources.push(resource);
   const isOfResource = resource.value !== undefined;
+  if (isOfResource) compilation.resources.push(resource);
   const ofResource = (resourceId: RawBuilder<unknown>) =>
     isOfResource ? sql`and ${resourceId} = ${resource.text()}` : sql``;
   const since = (at: RawBuilder<unknown>) =>

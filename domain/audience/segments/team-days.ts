@@ -19,8 +19,9 @@ export const dayText = (teamId: string, day: Day): RawBuilder<unknown> =>
   typeof day === "string" ? sql`${day}` : ofTeam(teamId, sql`to_char(${dateOf(day)}, 'YYYY-MM-DD')`);
 
 /**
- * The first instant of the day that comes so many days after `day`. The second expression serves a day whose midnight
- * comes twice, of which Postgres takes the later one; the first one serves a day after one that the time zone left out.
+ * The first instant of the day that comes `after` days after `day`. It is the lesser of two expressions, because clock
+ * changes make each of them wrong on some days. Where midnight comes twice, the first one gives the later midnight. Where
+ * the time zone left out the day before, the second one gives a later instant.
  */
 export function startOfDay(teamId: string, day: Day, after = 0): RawBuilder<unknown> {
   const midnight = sql`(${dateOf(day)} + ${after}::int)::timestamp`;

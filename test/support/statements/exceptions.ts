@@ -64,7 +64,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "The contacts that the same transaction has locked under their tenant, by ids alone for the same reason.",
     program: "api",
-    file: /^domain\/audience\/contact-bulk\.ts$/,
+    file: /^domain\/audience\/contact-rows\.ts$/,
     tables: ["contacts"],
     statement: /update contacts c set .* where c\.id = g\.id /,
   },
@@ -103,7 +103,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   {
     reason: "The mails that confirm double opt-ins are sent for all tenants.",
     program: "workers",
-    file: /^domain\/audience\/confirmations\.ts$/,
+    file: /^domain\/audience\/confirmation-mails\.ts$/,
     tables: ["subscriptions", "subscribers", "lists", "suppressions", "confirmation_mails"],
     statement: /confirmation_due_at (?:<= clock_timestamp\(\)|= case)/,
   },

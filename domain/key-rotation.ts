@@ -16,7 +16,7 @@ export interface KeyState {
   usedSince: Date | null;
   /** Stored texts that are sealed under it; null for a signing secret. */
   sealedTexts: number | null;
-  /** Why it may not go yet; null when it may. */
+  /** Why it must not be retired yet; null when it may be. */
   neededFor: string | null;
 }
 
@@ -34,10 +34,11 @@ export async function readKeyStates(em: EntityManager, env: Keys): Promise<KeySt
   const sealed = await countSealed(em);
   return KEY_SETTINGS.flatMap((setting) => {
     const keys = rows.filter((row) => row.setting === setting);
-    const usedAt = keys.flatMap(({ used_since }) => (used_since === null ? [] : [Date.parse(used_since)]));
+    const firstUses = keys.flatMap(({ used_since }) => (used_since === null ? [] : [Date.parse(used_since)]));
     return keys.map(({ key_id: id, used_since }): KeyState => {
       const usedSince = used_since === null ? null : new Date(used_since);
-      const successors = usedSince ? usedAt.filter((at) => at > usedSince.getTime()) : [];
+      const laterUses = usedSince ? firstUses.filter((at) => at > usedSince.getTime()) : [];
+      const replacedAt = laterUses.length > 0 ? Math.min(...laterUses) : undefined;
       const key = {
         setting,
         id,
@@ -45,15 +46,13 @@ export async function readKeyStates(em: EntityManager, env: Keys): Promise<KeySt
         usedSince,
         sealedTexts: setting === "ENCRYPTION_KEYS" ? (sealed.get(id) ?? 0) : null,
       };
-      return {
-        ...key,
-        neededFor: neededFor(key, successors.length > 0 ? Math.min(...successors) : undefined, env.LEDGER_DAYS),
-      };
+      return { ...key, neededFor: neededFor(key, replacedAt, env.LEDGER_DAYS) };
     });
   });
 }
 
 /**
+ * Why a key must not be retired yet; null when it may be.
  * @param replacedAt when the next key was first used, in ms since 1970
  * @param linkDays days for which links in mails work
  */

@@ -1,0 +1,176 @@
+import { sql } from "kysely";
+import type { WithheldReason } from "../../db/entities/audience.ts";
+import { type EntityManager, kysely, ofTenant, type Tenant } from "../../db/orm.ts";
+import type { SubscriptionRef } from "../links.ts";
+import { ADDRESS_WINDOW_DAYS, applyLimits, type ConfirmationLimits, type CountedMail } from "./confirmation-limits.ts";
+
+/** How long a claim holds; after that the process that made it is presumed dead. */
+const CLAIM_MINUTES = 10;
+
+/** A confirmation mail to be sent. */
+export interface DueConfirmation extends SubscriptionRef, Tenant {
+  email: string;
+  listName: string;
+  teamName: string;
+  /** The address without the `+tag` of its local part. */
+  mailbox: string;
+  /** The UTC day for which it counts, ISO 8601. */
+  day: string;
+  /** When the claim ends, as Postgres writes an instant. */
+  claimedUntil: string;
+}
+
+/** A mail that is withheld until the next UTC day. */
+export interface Withheld {
+  teamId: string;
+  reason: WithheldReason;
+}
+
+/**
+ * Claims confirmation mails of all teams that are due, oldest first, for the next ten minutes. A mail that is not settled
+ * by then is due again, so a crash repeats a mail and never drops one. Commit before sending. The test environment gets no
+ * mail. A mail over one of the limits or to a suppressed address is due again on the next UTC day, and its subscription
+ * names the reason: if it stayed due, every claim would read it again before the mails of other teams.
+ * @param batch most mails that are looked at
+ */
+export async function claimConfirmations(
+  em: EntityManager,
+  batch: number,
+  limits: ConfirmationLimits,
+): Promise<{ claimed: DueConfirmation[]; withheld: Withheld[] }> {
+  // Of two claims at once, the second counts the mails of the first.
+  await sql`select pg_advisory_xact_lock(hashtextextended('confirmations', 0))`.execute(kysely(em));
+  const due = await readDue(em, batch);
+  const reasons = applyLimits(due, limits);
+  const decided = due.map((mail, i) => ({ ...mail, reason: reasons[i] ?? null }));
+  const nextDue = await postpone(em, decided);
+  const claimed = decided.flatMap(({ reason, ...mail }) => {
+    const claimedUntil = nextDue.get(mail.listId)?.get(mail.subscriberId);
+    return reason === null && claimedUntil !== undefined ? [{ ...mail, claimedUntil }] : [];
+  });
+  await addToCounts(em, claimed);
+  const withheld = decided.flatMap(({ teamId, reason }) => (reason === null ? [] : [{ teamId, reason }]));
+  return { claimed, withheld };
+}
+
+/** A mail that is due, before it is decided whether its team may send it. */
+type CountedDue = Omit<DueConfirmation, "claimedUntil"> & CountedMail;
+/** The same with the decision: the reason to withhold it, null to send it. */
+type Decided = CountedDue & { reason: WithheldReason | null };
+
+const TODAY = sql`(now() at time zone 'UTC')::date`;
+
+async function readDue(em: EntityManager, batch: number): Promise<CountedDue[]> {
+  const { rows } = await sql<CountedDue>`
+    with due as materialized (
+      select s.team_id, s.environment, s.list_id, s.subscriber_id, s.confirmation_due_at, p.email,
+        regexp_replace(p.email, '[+][^@]*@', '@') as mailbox, l.name as list_name, t.name as team_name,
+        exists (select 1 from suppressions x
+          where x.team_id = s.team_id and x.environment = s.environment and x.email = p.email) as suppressed
+      from subscriptions s
+      join subscribers p on p.id = s.subscriber_id
+      join lists l on l.id = s.list_id
+      join teams t on t.id = s.team_id
+      where s.confirmation_due_at <= clock_timestamp() and s.status = 'PENDING' and s.environment = 'LIVE'
+      order by s.confirmation_due_at
+      limit ${batch}
+      for update of s skip locked
+    ), by_team as (
+      select d.team_id, d.environment, (select count(*)::int from confirmation_mails m
+        where m.team_id = d.team_id and m.environment = d.environment and m.day = ${TODAY}) as sent
+      from (select distinct team_id, environment from due) d
+    )
+    select d.team_id as "teamId", d.environment, d.list_id as "listId", d.subscriber_id as "subscriberId", d.email,
+      d.mailbox, d.suppressed as "isSuppressed", d.list_name as "listName", d.team_name as "teamName", ${TODAY}::text as day,
+      m.for_list as "sentForList", m.to_mailbox as "sentToMailbox", m.is_retry as "isRetry", t.sent as "sentByTeam"
+    from due d
+    join by_team t on t.team_id = d.team_id and t.environment = d.environment
+    cross join lateral (
+      select (count(*) filter (where m.list_id = d.list_id and m.day = ${TODAY}))::int as for_list,
+        count(*)::int as to_mailbox,
+        coalesce(bool_or(m.list_id = d.list_id and m.day = ${TODAY} and m.email = d.email and m.settled_at is null),
+          false) as is_retry
+      from confirmation_mails m
+      where m.team_id = d.team_id and m.environment = d.environment and m.mailbox = d.mailbox
+        and m.day > ${TODAY} - ${ADDRESS_WINDOW_DAYS}::int
+    ) m
+    order by d.confirmation_due_at, d.list_id, d.subscriber_id`.execute(kysely(em));
+  return rows;
+}
+
+/**
+ * Sets when each mail is due next: a claimed mail when its claim ends, a withheld mail on the next UTC day.
+ * @returns these instants, by list and subscriber
+ */
+async function postpone(em: EntityManager, decided: readonly Decided[]): Promise<Map<string, Map<string, string>>> {
+  const nextDue = new Map<string, Map<string, string>>();
+  if (decided.length === 0) return nextDue;
+  const { rows } = await sql<{ list_id: string; subscriber_id: string; confirmation_due_at: string }>`
+    update subscriptions s
+    set confirmation_due_at = case when d.reason is null
+        then clock_timestamp() + make_interval(mins => ${CLAIM_MINUTES})
+        else (${TODAY} + 1)::timestamp at time zone 'UTC' end,
+      confirmation_withheld = d.reason
+    from unnest(${decided.map(({ listId }) => listId)}::text[], ${decided.map(({ subscriberId }) => subscriberId)}::text[],
+      ${decided.map(({ reason }) => reason)}::text[]) as d (list_id, subscriber_id, reason)
+    where s.list_id = d.list_id and s.subscriber_id = d.subscriber_id
+    returning s.list_id, s.subscriber_id, s.confirmation_due_at`.execute(kysely(em));
+  for (const row of rows) {
+    const ofList = nextDue.get(row.list_id) ?? new Map<string, string>();
+    nextDue.set(row.list_id, ofList.set(row.subscriber_id, row.confirmation_due_at));
+  }
+  return nextDue;
+}
+
+/** Adds claimed mails to the counts that the limits are compared with. A mail that is tried again is in them already. */
+async function addToCounts(em: EntityManager, claimed: readonly DueConfirmation[]): Promise<void> {
+  if (claimed.length === 0) return;
+  await kysely(em)
+    .insertInto("confirmation_mails")
+    .values(
+      claimed.map(({ teamId, environment, mailbox, listId, day, email }) => ({
+        team_id: teamId,
+        environment,
+        mailbox,
+        list_id: listId,
+        day,
+        email,
+      })),
+    )
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}
+
+/** Counts the confirmation mails of a tenant that wait for the next UTC day, by list and reason. */
+export function countWithheld(em: EntityManager, tenant: Tenant) {
+  return kysely(em)
+    .selectFrom("subscriptions")
+    .select(["list_id as listId", "confirmation_withheld as reason", sql<number>`count(*)::int`.as("mails")])
+    .where(ofTenant(tenant))
+    .where("confirmation_due_at", "is not", null)
+    .where("confirmation_withheld", "is not", null)
+    .groupBy(["list_id", "confirmation_withheld"])
+    .orderBy("list_id")
+    .orderBy("confirmation_withheld")
+    .execute();
+}
+
+/**
+ * Records the outcome of a confirmation mail: sent, or refused for good. Either way it is not due again, unless the
+ * subscriber's address has changed since the claim: then the mail to the new address stays due.
+ */
+export async function settleConfirmation(
+  em: EntityManager,
+  { listId, subscriberId, mailbox, day, claimedUntil, ...tenant }: DueConfirmation,
+  outcome: "sent" | "refused",
+): Promise<void> {
+  await sql`
+    with settled as (
+      update confirmation_mails m set settled_at = now()
+      where ${ofTenant(tenant, "m")} and m.mailbox = ${mailbox} and m.list_id = ${listId} and m.day = ${day}
+    )
+    update subscriptions s
+    set confirmation_due_at = null, confirmation_sent_at = ${outcome === "sent" ? sql`now()` : sql`null`}
+    where ${ofTenant(tenant, "s")} and s.list_id = ${listId} and s.subscriber_id = ${subscriberId}
+      and s.confirmation_due_at = ${claimedUntil}`.execute(kysely(em));
+}

@@ -1,0 +1,218 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { type Expression, sql } from "kysely";
+import { type EntityManager, kysely, ofTenant } from "../../db/orm.ts";
+import { ApiError } from "../errors.ts";
+import { replaceAnswers } from "../idempotency.ts";
+import { columnsWith } from "./columns.ts";
+import { change, countChanged, type Erasing, type Table } from "./erasing.ts";
+
+/*
+ * Texts that name a person are found by a search for the address: first the database finds rows with a part of it, then
+ * `Mentions` decides.
+ */
+
+/** A record in which a text of the team names the address. */
+export interface Mention {
+  table: Table;
+  id: string;
+}
+
+/** Rows with texts that one statement reads. */
+const TEXT_ROWS = 2_000;
+/**
+ * Longest wait for attempts that began before their events were redacted: an activity makes requests for 30 s, and
+ * tries to record their outcomes for 20 s.
+ */
+const ATTEMPT_MS = 60_000;
+const POLL_MS = 200;
+
+interface TextSource {
+  table: Table;
+  /** The last column of the primary key; `within` fixes the columns before it. */
+  key: string;
+  columns: readonly string[];
+  /** Condition on the columns before `key`; without it the whole table is read in the order of its key. */
+  within?: Expression<unknown>;
+  /** Condition of the tenant's rows. */
+  owned: Expression<unknown>;
+  /** Condition of rows that are returned even if their texts do not name the address. */
+  also?: Expression<unknown>;
+}
+
+interface FoundText {
+  key: string;
+  text: string;
+}
+
+/** Finds rows whose texts may name the address, in batches. */
+async function* findTexts(
+  { em, mentions }: Pick<Erasing, "em" | "mentions">,
+  { table, key, columns, within = sql`true`, owned, also = sql`false` }: TextSource,
+): AsyncGenerator<FoundText[]> {
+  const column = sql.ref(`b.${key}`);
+  const text = sql`concat_ws(' ', ${sql.join(columns.map((name) => sql`${sql.ref(name)}::text`))})`;
+  for (let after = key === "seq" ? "0" : ""; ; ) {
+    const { rows } = await sql<{ last: string; rows: number; key: string | null; text: string }>`
+      with batch as materialized (
+        select b.* from ${sql.table(table)} b where ${within} and ${column} > ${after} order by ${column} limit ${TEXT_ROWS}
+      ), found as (
+        select ${column}::text as key, ${text} as text from batch b
+        where ${owned} and (${also} or strpos(lower(${text}), ${mentions.part}) > 0)
+      )
+      select l.last, l.rows, f.key, f.text
+      from (select max(${column})::text as last, count(*)::int as rows from batch b) l left join found f on true`.execute(
+      kysely(em.fork()),
+    );
+    const found = rows.flatMap((row) => (row.key === null ? [] : [{ key: row.key, text: row.text }]));
+    if (found.length > 0) yield found;
+    const [{ last, rows: read } = { last: after, rows: 0 }] = rows;
+    if (read < TEXT_ROWS) return;
+    after = last;
+  }
+}
+
+/** A table with JSON of records. */
+interface Records {
+  table: "webhook_outbox" | "webhook_events";
+  key: "seq" | "id";
+  column: "objects" | "object";
+}
+
+/** Takes the person out of some rows. @returns the number of these rows that still existed */
+async function redactRows(
+  { tenant, mentions, placeholder }: Erasing,
+  tx: EntityManager,
+  { table, key, column }: Records,
+  keys: readonly string[],
+): Promise<number> {
+  const keyType = key === "seq" ? sql`bigint[]` : sql`text[]`;
+  // The relay may have turned some rows of the outbox into events meanwhile.
+  const { rows } = await sql<FoundText>`
+    select ${sql.ref(key)}::text as key, ${sql.ref(column)} as text from ${sql.table(table)}
+    where ${ofTenant(tenant)} and ${sql.ref(key)} = any(${[...keys]}::${keyType})
+    order by ${sql.ref(key)} for update`.execute(kysely(tx));
+  await sql`
+    update ${sql.table(table)} t set ${sql.ref(column)} = g.text
+    from unnest(${rows.map((row) => row.key)}::${keyType}, ${rows.map(({ text }) => mentions.redact(text, placeholder))}::text[])
+      as g (key, text)
+    where ${ofTenant(tenant, "t")} and t.${sql.ref(key)} = g.key`.execute(kysely(tx));
+  return rows.length;
+}
+
+/**
+ * Takes the person out of events. The events stay, so that waiting deliveries continue as usual. The outbox comes first:
+ * records that the relay takes from it meanwhile are found among the events.
+ * @returns the events whose deliveries may hold answers about the person
+ */
+export async function eraseEvents(erasing: Erasing): Promise<string[]> {
+  await redactRecords(erasing, { table: "webhook_outbox", key: "seq", column: "objects" });
+  return redactRecords(erasing, { table: "webhook_events", key: "id", column: "object" });
+}
+
+/** @returns the keys of the rows from which this run, or an earlier one that was cut off, took the person */
+async function redactRecords(erasing: Erasing, records: Records): Promise<string[]> {
+  const { isResumed, mentions, placeholder } = erasing;
+  const { table, key, column } = records;
+  const redacted: string[] = [];
+  for await (const found of findTexts(erasing, {
+    table,
+    key,
+    columns: [column],
+    owned: ofTenant(erasing.tenant, "b"),
+    also: isResumed ? sql`strpos(${sql.ref(column)}, ${placeholder}) > 0` : sql`false`,
+  })) {
+    const named = found.filter(({ text }) => mentions.in(text)).map((row) => row.key);
+    redacted.push(...named, ...found.filter(({ text }) => text.includes(placeholder)).map((row) => row.key));
+    if (named.length === 0) continue;
+    erasing.count(table, "blanked", await change(erasing, (tx) => redactRows(erasing, tx, records, named)));
+  }
+  return redacted;
+}
+
+/**
+ * Waits for attempts in flight that read these events before they were redacted: their answers may repeat the person.
+ */
+async function awaitAttempts({ em, tenant }: Erasing, eventIds: readonly string[]): Promise<void> {
+  const { rows: attempts } = await sql<{ id: string; epoch: number }>`
+    select g.id, g.epoch from webhook_groups g where ${ofTenant(tenant, "g")} and g.attempting and exists (
+      select from webhook_deliveries d
+      where ${ofTenant(tenant, "d")} and d.group_id = g.id and d.event_id = any(${[...eventIds]}::text[]))`.execute(
+    kysely(em.fork()),
+  );
+  for (const giveUpAt = performance.now() + ATTEMPT_MS; performance.now() < giveUpAt; await delay(POLL_MS)) {
+    const { rows } = await sql`
+      select from webhook_groups g join unnest(${attempts.map(({ id }) => id)}::text[],
+        ${attempts.map(({ epoch }) => epoch)}::int[]) as a (id, epoch) on a.id = g.id and a.epoch = g.epoch
+      where ${ofTenant(tenant, "g")} and g.attempting`.execute(kysely(em.fork()));
+    if (rows.length === 0) return;
+  }
+}
+
+/** Takes the answers of endpoints to the events out of the log; each delivery stays in it. */
+export async function eraseDeliveries(erasing: Erasing, eventIds: readonly string[]): Promise<void> {
+  if (!erasing.dryRun) await awaitAttempts(erasing, eventIds);
+  const ofEvents = sql`event_id = any(${[...eventIds]}::text[])`;
+  for await (const found of findTexts(erasing, {
+    table: "webhook_deliveries",
+    key: "id",
+    columns: ["response_body", "error_message"],
+    owned: ofTenant(erasing.tenant, "b"),
+    also: sql`(response_body is not null and ${ofEvents})`,
+  })) {
+    const ids = found.map(({ key }) => key);
+    const named = found.filter(({ text }) => erasing.mentions.in(text)).map(({ key }) => key);
+    const isNamed = sql`id = any(${named}::text[])`;
+    const rows = await change(erasing, (tx) =>
+      countChanged(
+        tx,
+        sql`
+        update webhook_deliveries
+        set response_body = null, error_message = case when ${isNamed} then null else error_message end
+        where ${ofTenant(erasing.tenant)} and id = any(${ids}::text[]) and (${isNamed} or ${ofEvents})`,
+      ),
+    );
+    erasing.count("webhook_deliveries", "blanked", rows);
+  }
+}
+
+/**
+ * Replaces remembered answers that name the address by a refusal, which a repeated request then gets. Sealed answers hold
+ * secrets of endpoints and no personal data.
+ */
+export async function eraseAnswers(erasing: Erasing): Promise<void> {
+  const { tenant, mentions } = erasing;
+  const refusal = new ApiError("person_erased", "The answer showed a person who asked for their data to be erased.");
+  for await (const found of findTexts(erasing, {
+    table: "idempotency_records",
+    key: "key_hash",
+    columns: ["payload"],
+    within: ofTenant(tenant, "b"),
+    owned: sql`b.payload_kind <> 'sealed'`,
+  })) {
+    const keyHashes = found.filter(({ text }) => mentions.in(text)).map(({ key }) => key);
+    if (keyHashes.length === 0) continue;
+    const rows = await change(erasing, (tx) => replaceAnswers(tx, tenant, keyHashes, refusal));
+    erasing.count("idempotency_records", "blanked", rows);
+  }
+}
+
+/** Texts about other people in which the team may have named the person. */
+const TEXTS_ABOUT_OTHERS: [Table, readonly string[]][] = [
+  ["contacts", ["first_name", "last_name", "fields"]],
+  ["subscribers", ["first_name", "last_name"]],
+];
+
+/** Finds the records in which a text of the team names the address. They stay as they are. */
+export async function findMentions({ em, tenant, mentions }: Erasing): Promise<Mention[]> {
+  const ownedIn = (table: Table) => {
+    if (table === "teams") return sql`b.id = ${tenant.teamId}`;
+    return table === "members" ? sql`b.team_id = ${tenant.teamId}` : ofTenant(tenant, "b");
+  };
+  const found: Mention[] = [];
+  for (const [table, columns] of [...columnsWith("team"), ...TEXTS_ABOUT_OTHERS]) {
+    for await (const texts of findTexts({ em, mentions }, { table, key: "id", columns, owned: ownedIn(table) })) {
+      found.push(...texts.filter(({ text }) => mentions.in(text)).map(({ key }) => ({ table, id: key })));
+    }
+  }
+  return found;
+}
