@@ -66,7 +66,7 @@ type Next =
 /**
  * The result of a slice. `sent`: mails of the whole send that are SENT, where the slice has mailed. `unknown`: recipients
  * that a dead attempt left behind. `returned`: recipients that it had staged are in the queue again, for any lane.
- * `epoch`: that of the attempt, which has ended in order; missing when none began.
+ * `epoch`: that of the lane's last attempt that is known to have ended in order; missing when none is.
  */
 export type SliceResult = { mailed: number; sent?: number; unknown: number; returned?: true; epoch?: number } & Next;
 
@@ -184,7 +184,11 @@ async function dispatchSlice(
   // A staged row is begun within one deadline and in flight for another.
   const inFlightMs = 2 * messageDeadlineMs(deps.env.SMTP_TIMEOUT_MS);
   const dispatch = await openDispatch(em, slice, inFlightMs);
-  if (!dispatch) return { mailed: 0, unknown: 0, next: "stopped" };
+  if (!dispatch) {
+    // The workflow may not have heard of that slice: with its epoch it sees that Postgres is behind.
+    const { closedEpoch: epoch } = slice;
+    return { mailed: 0, unknown: 0, ...(epoch && { epoch }), next: "stopped" };
+  }
   // After an operator's command the server gets as many tries as at first.
   if (slice.tryNow) dispatch.policyRefusals = 0;
   const { epoch, unknown } = dispatch;

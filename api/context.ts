@@ -7,6 +7,7 @@ import type { Vault } from "../domain/crypto.ts";
 import type { ClaimingAnswer, IdempotencyHandle, RecordAnswer } from "../domain/idempotency.ts";
 import type { CheckUrl } from "../domain/webhooks/endpoints.ts";
 import type { Deps } from "./deps.ts";
+import type { LateReleases } from "./rest/late-releases.ts";
 import type { Answering } from "./rest/turns.ts";
 import type { TemporalGateway } from "./temporal-gateway.ts";
 
@@ -33,6 +34,7 @@ interface Services {
   log: Logger;
   env: Env;
   temporal: TemporalGateway;
+  lateReleases: LateReleases;
   /** Waits for the DNS: do not call it in a transaction. */
   checkWebhookUrl: CheckUrl;
 }

@@ -16,6 +16,7 @@ import { allowedHostsWarning, openUrlGuard } from "../domain/webhooks/url-guard.
 import { resourceUrl } from "./base-path.ts";
 import { openMetrics } from "./metrics.ts";
 import { HitSpool } from "./public/hit-spool.ts";
+import { LateReleases } from "./rest/late-releases.ts";
 import { openReadiness, type ReadinessCheck } from "./system/readiness.ts";
 import { openTemporal, type TemporalGateway } from "./temporal-gateway.ts";
 
@@ -35,6 +36,8 @@ export interface Deps {
   /** Opens URLs of Amazon SNS. */
   fetchText: FetchText;
   limits: RequestLimits;
+  /** Keys of requests that failed while Postgres was away. */
+  lateReleases: LateReleases;
   /** Opens and clicks on their way to Postgres. It touches no file before its first hit, or before it is started. */
   hits: HitSpool;
   /** The metrics of this process. */
@@ -79,6 +82,7 @@ export async function openDeps(env: Env): Promise<Deps> {
     checkWebhookUrl: guardedUrl(guard),
     fetchText: guardedFetch(guard),
     limits: new RequestLimits(env, countedAlone),
+    lateReleases: new LateReleases(orm.em, log),
     hits: new HitSpool({
       folder: env.TRACKING_SPOOL_DIR,
       maxBytes: env.TRACKING_SPOOL_MAX_MIB * MIB,
@@ -93,7 +97,8 @@ export async function openDeps(env: Env): Promise<Deps> {
 }
 
 /** Closes the dependencies that `openDeps` opened. */
-export async function closeDeps({ orm, temporal, readiness, hits }: Deps): Promise<void> {
+export async function closeDeps({ orm, temporal, readiness, hits, lateReleases }: Deps): Promise<void> {
   await hits.close();
+  await lateReleases.close();
   await Promise.allSettled([orm.close(true), readiness.close(), temporal.close()]);
 }

@@ -64,7 +64,8 @@ export interface KeyedRequest {
 /** The time of a claim that was released: it counts as stalled at once. */
 const RELEASED = sql<string>`to_timestamp(0)`;
 
-type ClaimedKey = Pick<Tenant, keyof Tenant> & Pick<KeyedRequest, "keyHash" | "fingerprint"> & { durable: boolean };
+type ClaimedKey = Pick<Tenant, keyof Tenant> &
+  Pick<KeyedRequest, "keyHash" | "fingerprint" | "requestId"> & { durable: boolean };
 
 /**
  * SQL, true: unless it is to be durable, the transaction commits without waiting for the disk. Its changes are seen at once; they
@@ -81,10 +82,10 @@ const lockingKey = (keyHash: string) => sql<boolean>`pg_try_advisory_xact_lock(h
  * that.
  */
 const insertClaim = defineStatement(
-  (em, { keyHash, fingerprint, durable, ...tenant }: ClaimedKey) => sql<{ attempt: number }>`
+  (em, { keyHash, fingerprint, requestId, durable, ...tenant }: ClaimedKey) => sql<{ attempt: number }>`
     insert into idempotency_records
-      (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at)
-    select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}
+      (team_id, environment, key_hash, fingerprint, attempt, locked_at, expires_at, request_id)
+    select ${tenant.teamId}, ${tenant.environment}, ${keyHash}, ${fingerprint}, 1, now(), ${IN_A_DAY}, ${requestId}
     where not exists (${recordOf(em, { tenant, keyHash }).select("attempt")}) and ${lockingKey(keyHash)} and ${committing(durable)}
     on conflict do nothing
     returning attempt`,
@@ -108,7 +109,7 @@ export async function claimKey(
     outcome: "claimed",
     handle: { ...tenant, keyHash, attempt, requestId },
   });
-  const inserted = await insertClaim(em, { ...tenant, keyHash, fingerprint, durable });
+  const inserted = await insertClaim(em, { ...tenant, keyHash, fingerprint, requestId, durable });
   if (inserted.rows.length > 0) return claimed(1);
 
   const free = isFreeFor(fingerprint);
@@ -132,7 +133,7 @@ export async function claimKey(
       fingerprint = ${fingerprint},
       locked_at = now(),
       status = null,
-      request_id = null,
+      request_id = ${requestId},
       payload = null,
       payload_kind = null,
       expires_at = ${IN_A_DAY}
@@ -152,7 +153,7 @@ const isFreeFor = (fingerprint: string): RawBuilder<boolean> => sql<boolean>`(ex
   or (status is null and fingerprint is null)
   or (status is null and fingerprint = ${fingerprint} and locked_at <= now() - ${STALLED}))`;
 
-/** The columns of an answer; all of them are null until it is written. */
+/** The columns of an answer; all of them but `request_id` are null until it is written. */
 interface AnswerColumns {
   request_id: string | null;
   status: number | null;
@@ -169,20 +170,22 @@ function answerIn({ request_id, status, payload, payload_kind }: AnswerColumns):
 export const inFlight = (): ApiError =>
   new ApiError("request_in_flight", undefined, { retryAfterSeconds: IN_FLIGHT_RETRY_SECONDS });
 
-const held = (em: EntityManager, handle: IdempotencyHandle) =>
+/** The claim of a request. Its attempt is not known where the answer to the claim was lost. */
+export type RequestClaim = Omit<IdempotencyHandle, "attempt"> & { attempt?: number };
+
+const held = (em: EntityManager, { attempt, ...claim }: RequestClaim) =>
   kysely(em)
     .updateTable("idempotency_records")
-    .where(ofTenant(handle))
-    .where("key_hash", "=", handle.keyHash)
-    .where("attempt", "=", handle.attempt)
-    .where("status", "is", null);
+    .where(ofTenant(claim))
+    .where("key_hash", "=", claim.keyHash)
+    .where("status", "is", null)
+    .where((eb) => (attempt === undefined ? eb.lit(true) : eb("attempt", "=", attempt)));
 
 /** The claim of an attempt, unless a transaction has locked it: see `lockClaim`. Waits for none. */
-const heldUnlocked = (em: EntityManager, handle: IdempotencyHandle) =>
-  held(em, handle).where("key_hash", "=", recordOfHandle(em, handle).select("key_hash").forUpdate().skipLocked());
+const heldUnlocked = (em: EntityManager, claim: RequestClaim) =>
+  held(em, claim).where("key_hash", "=", recordOfHandle(em, claim).select("key_hash").forUpdate().skipLocked());
 
-const recordOfHandle = (em: EntityManager, { keyHash, ...tenant }: IdempotencyHandle) =>
-  recordOf(em, { tenant, keyHash });
+const recordOfHandle = (em: EntityManager, { keyHash, ...tenant }: RequestClaim) => recordOf(em, { tenant, keyHash });
 
 /**
  * Locks the claim of an attempt until the transaction ends. Meanwhile no other request takes the key over, however long
@@ -344,25 +347,27 @@ export async function findAnswer(em: EntityManager, request: KeyedRequest): Prom
   return record && answerIn(record);
 }
 
+/** How a key is given back after an answer that is not remembered. */
+export interface Release {
+  /** `any` request for one that never began; `same` for one that began: only the same request may follow it. */
+  to: "any" | "same";
+  /** `same` lets the request that follows be the same attempt, so that it finds the workflow that this one started; `new` fences this one off. */
+  attempt: "same" | "new";
+}
+
 /**
  * Gives the key back after an answer that is not remembered, unless the work of the attempt is under way in a transaction
- * that has locked the claim.
- * @param to `any` request for one that never began; `same` for one that began: only the same request may follow it
- * @param attempt `same` lets the request that follows be the same attempt, so that it finds the workflow that this one
- * started; `new` fences this one off
- * @returns false when the attempt does not hold the key, or its claim is locked
+ * that has locked the claim. It may be repeated: once another request holds the key, it does nothing.
+ * @returns false when the request does not hold the key, or its claim is locked
  */
-export async function releaseKey(
-  em: EntityManager,
-  handle: IdempotencyHandle,
-  { to, attempt }: { to: "any" | "same"; attempt: "same" | "new" },
-): Promise<boolean> {
-  const { numUpdatedRows } = await heldUnlocked(em, handle)
-    .set({
+export async function releaseKey(em: EntityManager, claim: RequestClaim, { to, attempt }: Release): Promise<boolean> {
+  const { numUpdatedRows } = await heldUnlocked(em, claim)
+    .where("request_id", "=", claim.requestId)
+    .set(({ eb }) => ({
       locked_at: RELEASED,
-      attempt: attempt === "new" ? handle.attempt + 1 : handle.attempt,
+      ...(attempt === "new" ? { attempt: eb("attempt", "+", 1) } : {}),
       ...(to === "any" ? { fingerprint: null } : {}),
-    })
+    }))
     .executeTakeFirstOrThrow();
   return numUpdatedRows === 1n;
 }

@@ -17,6 +17,11 @@ export interface LaneView {
    * find recipients that it did not find before.
    */
   mayFindMore: boolean;
+  /**
+   * An operator has commanded to try now: the next slice does not wait although the account was refused a moment ago. The
+   * run that carries the command out may be the one that follows.
+   */
+  triesNow?: boolean;
 }
 
 export const isUnderWay = ({ slice }: Pick<LaneView, "slice">): boolean => slice !== "none";

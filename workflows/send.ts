@@ -33,8 +33,6 @@ export function sendWorkflow(input: messages.SendInput): Promise<messages.SendOu
 /** A lane, and the slice that this run has begun of it. */
 interface DrivenLane extends LaneView {
   scope: CancellationScope;
-  /** An operator has commanded to try now: the next slice does not wait although the account was refused a moment ago. */
-  triesNow: boolean;
 }
 
 interface RunView extends SendView {
@@ -368,7 +366,7 @@ class Send {
     this.loop.drop("resendUnknown", ANSWERS.resendLost);
     if (!(await this.loop.areAllAnswered())) return;
     const { known, setBack } = this.#view;
-    const lanes = this.#view.lanes.map(({ scope: _scope, triesNow: _triesNow, ...lane }): LaneView => lane);
+    const lanes = this.#view.lanes.map(({ scope: _scope, ...lane }): LaneView => lane);
     const resume = { lanes, ...(known && { known }), ...(setBack && { setBack }) };
     await workflow.continueAsNew<typeof sendWorkflow>({ ...this.#input, resume });
   }
@@ -381,5 +379,4 @@ const drivenLane = (known: Pick<LaneView, "accountId"> & Partial<LaneView>): Dri
   ...known,
   slice: "none",
   scope: new CancellationScope(),
-  triesNow: false,
 });

@@ -98,6 +98,10 @@ export class HandlerContext implements RequestContext {
     return this.#call.deps.temporal;
   }
 
+  get lateReleases() {
+    return this.#call.deps.lateReleases;
+  }
+
   get checkWebhookUrl() {
     return this.#call.deps.checkWebhookUrl;
   }

@@ -1,5 +1,6 @@
 import stringify from "safe-stable-stringify";
 import { jsonTextOf } from "../../db/json.ts";
+import { isUnreachable } from "../../db/unreachable.ts";
 import { requireScope } from "../../domain/access/access.ts";
 import type { HeaderValues } from "../../domain/access/authenticate.ts";
 import { ApiError, ERRORS, type ErrorCode } from "../../domain/errors.ts";
@@ -173,22 +174,35 @@ export async function recallAnswer(
  * has written its answer
  */
 async function settleFailure(
-  { em, log }: Pick<RequestContext, "em" | "log">,
+  { em, log, lateReleases }: Pick<RequestContext, "em" | "log" | "lateReleases">,
   { kind }: RouteDefinition,
   handle: IdempotencyHandle,
   thrown: unknown,
 ): Promise<boolean> {
   const refusal = toApiError(thrown);
-  if (isRememberedCode(refusal.code)) return writeAnswer(em, handle, refusalAnswer(refusal));
+  const isRemembered = isRememberedCode(refusal.code);
   const to = hasBegun(refusal.code) ? "same" : "any";
   // After a failure a retry must find the workflow and the update that may be running: it is the same attempt.
   const attempt = kind === "workflow" && refusal.status >= 500 ? "same" : "new";
   try {
+    if (isRemembered) return await writeAnswer(em, handle, refusalAnswer(refusal));
     return await releaseKey(em, handle, { to, attempt });
   } catch (cause) {
-    log.warn({ err: cause }, "key not released");
+    lateReleases.add(handle, { to, attempt });
+    if (isRemembered) throw cause;
+    log.warn({ err: cause }, "key not released yet");
     return true;
   }
+}
+
+/** Gives a key back that could not be claimed because Postgres was away: the claim may have been committed all the same. */
+export function releaseLostClaim(
+  { lateReleases }: Pick<RequestContext, "lateReleases">,
+  { tenant, keyHash, requestId }: KeyedRequest,
+  thrown: unknown,
+): void {
+  if (!isUnreachable(thrown)) return;
+  lateReleases.add({ ...tenant, keyHash, requestId }, { to: "same", attempt: "same" });
 }
 
 /**

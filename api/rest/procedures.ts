@@ -10,7 +10,15 @@ import type { Call, RequestContext } from "../context.ts";
 import { type Success, successOf } from "./answer.ts";
 import type { HandlerResult, RouteDefinition, RouteKind } from "./definition.ts";
 import { HandlerContext } from "./handler-context.ts";
-import { failUnder, keyedRequest, packAnswer, Replayed, readIdempotencyKey, recallAnswer } from "./idempotency.ts";
+import {
+  failUnder,
+  keyedRequest,
+  packAnswer,
+  Replayed,
+  readIdempotencyKey,
+  recallAnswer,
+  releaseLostClaim,
+} from "./idempotency.ts";
 import { completeInput, parserOf, type RawInput } from "./input.ts";
 import { Turns } from "./turns.ts";
 import { readVersion, VERSION_HEADER } from "./versions.ts";
@@ -224,7 +232,10 @@ async function onceUnder(
       if (!isNotClaimed(thrown) && !(thrown instanceof ApiError)) failure = { thrown };
     }
   }
-  const claim = await claimKey(database, request, { durable: definition.kind === "workflow" });
+  const claim = await claimKey(database, request, { durable: definition.kind === "workflow" }).catch((thrown) => {
+    releaseLostClaim(ctx, request, thrown);
+    throw thrown;
+  });
   if (claim.outcome === "replay") throw new Replayed(await recallAnswer(ctx, definition, request, claim.answer));
   const stopRenewing = keepClaim(database, claim.handle, (err) => ctx.log.warn({ err }, "claim not renewed"));
   try {

@@ -16,8 +16,9 @@ const IdempotencyRecordSchema = defineEntity({
     /** Rises when a stalled attempt is taken over; only the latest may write the answer. */
     attempt: p.integer(),
     lockedAt: instant(),
-    /** The request that was answered. Null until there is an answer, like the three below. */
+    /** The request that holds the key, or was answered. */
     requestId: p.text().nullable(),
+    /** Null until there is an answer, like the two below. */
     status: p.integer().nullable(),
     /** JSON text, as `payloadKind` says; tokens are left out. */
     payload: p.text().nullable(),

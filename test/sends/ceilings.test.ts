@@ -56,11 +56,12 @@ describe("A plan that takes longer than the API waits", () => {
 
       const claim = await kysely(sender.em)
         .selectFrom("idempotency_records")
-        .select(["key_hash as keyHash", "attempt"])
+        .select(["key_hash as keyHash", "attempt", "request_id as requestId"])
         .where("team_id", "=", sender.team.id)
         .where("status", "is", null)
         .executeTakeFirstOrThrow();
-      const handle = { ...claim, teamId: sender.team.id, environment: "LIVE" as const, requestId: "req_x" };
+      const requestId = claim.requestId ?? assert.fail("the claim names no request");
+      const handle = { ...claim, teamId: sender.team.id, environment: "LIVE" as const, requestId };
       // It does not wait for the confirm, and lets no other request take the key over.
       assert.equal(await releaseKey(sender.em, handle, { to: "same", attempt: "same" }), false);
       for (const again of [sender, through(sender)]) {

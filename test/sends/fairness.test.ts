@@ -82,17 +82,17 @@ describe("A worker with several slots", () => {
   /** More than one team may take, fewer than its sends. */
   const SLOTS = 6;
   const SENDS = 8;
+  const slots = { ACTIVITY_CONCURRENCY: String(SLOTS), DISPATCH_SLICE_ROWS: "5", SMTP_TIMEOUT_MS: "60000" };
   let own: TestNamespace;
 
   before(async function () {
     this.timeout(60_000);
     own = await openNamespace();
-    const slots = { ACTIVITY_CONCURRENCY: String(SLOTS), DISPATCH_SLICE_ROWS: "5", SMTP_TIMEOUT_MS: "60000" };
     await Promise.all([own.startWorker("sends"), own.startWorker("dispatch", slots)]);
   });
   after(() => own?.close());
 
-  it("mails a whole send in one activity, over its open connections, while no other slice waits for a slot", async () => {
+  async function assertMailedInOneActivity(): Promise<void> {
     const sender = own.within(await makeSender({ recipients: 60 }));
     const { data } = await startSend(sender);
     await untilStatus(sender, ["SENT"], 30_000);
@@ -101,6 +101,10 @@ describe("A worker with several slots", () => {
       ({ activityTaskScheduledEventAttributes: task }) => task?.activityType?.name === "dispatchSlice",
     );
     assert.ok(slices && slices.length <= 3, `${slices?.length} activities for 60 recipients`);
+  }
+
+  it("mails a whole send in one activity, over its open connections, while no other slice waits for a slot", async () => {
+    await assertMailedInOneActivity();
   }).timeout(60_000);
 
   it("leaves slots to other teams while a relay does not answer, and their sends are mailed meanwhile", async () => {
@@ -123,6 +127,11 @@ describe("A worker with several slots", () => {
       gate.close();
     }
   }).timeout(150_000);
+
+  it("keeps a send in one activity beside another worker, whose connections would have to be opened", async () => {
+    await own.startWorker("dispatch", slots);
+    await assertMailedInOneActivity();
+  }).timeout(60_000);
 });
 
 describe("A template that takes long for each recipient", () => {

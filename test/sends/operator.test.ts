@@ -9,6 +9,7 @@ import {
 import { ApplicationFailure } from "@temporalio/common";
 import proto from "@temporalio/proto";
 import { sql } from "kysely";
+import type { SliceInput } from "../../activities/dispatch.ts";
 import { kysely } from "../../db/orm.ts";
 import { sendWorkflowId } from "../../workflows/ids.ts";
 import { eventually } from "../support/eventually.ts";
@@ -47,6 +48,15 @@ const begin = (handle: Handle, update: string): Promise<WorkflowUpdateHandle<unk
 
 const detailsOf = async (handle: Handle) =>
   (await handle.query<{ currentDetails: string }>("__temporal_workflow_metadata")).currentDetails;
+
+/** The slices that the current run of a send has begun. */
+async function slicesOf(handle: Handle): Promise<SliceInput[]> {
+  const { events } = await handle.fetchHistory();
+  return (events ?? []).flatMap(({ activityTaskScheduledEventAttributes: scheduled }) => {
+    const data = scheduled?.input?.payloads?.[0]?.data;
+    return data && scheduled.activityType?.name === "dispatchSlice" ? [JSON.parse(Buffer.from(data).toString())] : [];
+  });
+}
 
 const needsOperator = async (handle: Handle) =>
   (await handle.describe()).searchAttributes["NeedsOperator"]?.[0] === true;
@@ -238,6 +248,27 @@ describeOverAccounts("Operators' updates of a send", function (accounts) {
       await handle.result();
       assert.equal(await needsOperator(handle), false);
     });
+  });
+
+  it("of which the last is a retry: a run that follows it carries it out, and tries every account at once", async () => {
+    const { handle } = await withFailingAccount();
+    const { runId } = await handle.describe();
+    await makeLong(handle);
+    await handle.executeUpdate("retry");
+    await eventually(async () => (await handle.describe()).runId !== runId, { what: "another run" });
+    const slices = await eventually(
+      async () => {
+        const begun = await slicesOf(handle);
+        return begun.length >= over.accounts ? begun.slice(0, over.accounts) : undefined;
+      },
+      { what: "a slice of each account" },
+    );
+    assert.equal(new Set(slices?.map(({ accountId }) => accountId)).size, over.accounts);
+    assert.ok(
+      slices?.every(({ tryNow }) => tryNow),
+      JSON.stringify(slices),
+    );
+    await handle.executeUpdate("cancel");
   });
 
   it("leave a paused send in a new, short run when its history got long", async () => {

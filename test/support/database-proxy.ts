@@ -1,8 +1,11 @@
 import { stack } from "./stack.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
-/** A way to the stack's database that can be cut, for processes of which Postgres is away. `url`: a DATABASE_URL. */
-export async function openDatabaseProxy(): Promise<TcpProxy & { url: string }> {
+/** A way to the stack's database that can be cut. `url`: a DATABASE_URL. */
+export type DatabaseProxy = TcpProxy & { url: string };
+
+/** Opens such a way, for processes of which Postgres is away. */
+export async function openDatabaseProxy(): Promise<DatabaseProxy> {
   const { env } = await stack();
   const url = new URL(env.DATABASE_URL);
   const proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) });

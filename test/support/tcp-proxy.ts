@@ -19,6 +19,11 @@ export interface TcpProxy extends Target {
   silence(): void;
   /** Ends the connections that are open, and new ones at once. */
   cut(): void;
+  /**
+   * Passes no answer on any more on the connection whose next request contains a text, as when the network goes between a
+   * commit and its answer. Resolves once that request has passed.
+   */
+  loseAnswerTo(text: string): Promise<void>;
   /** Lets new connections through again; those that were silenced stay silent. */
   heal(): void;
   /** Takes new connections to another server; those that are open stay where they are. */
@@ -35,6 +40,7 @@ export async function startTcpProxy(first: Target, { held = false } = {}): Promi
   let most = 0;
   let isSilent = false;
   let isCut = false;
+  let lost: { text: string; hasPassed: () => void } | undefined;
   const server = createServer((client) => {
     if (isCut) return void client.destroy();
     const target = connect(port, host);
@@ -43,6 +49,12 @@ export async function startTcpProxy(first: Target, { held = false } = {}): Promi
     client.on("error", () => target.destroy()).on("close", () => open.delete(client) && target.destroy());
     target.on("error", () => client.destroy()).on("close", () => client.destroy());
     if (isSilent) return;
+    client.on("data", (request: Buffer) => {
+      if (!lost || !request.includes(lost.text)) return;
+      target.unpipe(client);
+      lost.hasPassed();
+      lost = undefined;
+    });
     client.pipe(target);
     void gate.promise.then(() => target.pipe(client));
   });
@@ -71,6 +83,10 @@ export async function startTcpProxy(first: Target, { held = false } = {}): Promi
       isCut = true;
       endAll();
     },
+    loseAnswerTo: (text) =>
+      new Promise((hasPassed) => {
+        lost = { text, hasPassed };
+      }),
     heal: () => {
       isSilent = false;
       isCut = false;

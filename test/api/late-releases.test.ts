@@ -1,0 +1,229 @@
+import assert from "node:assert/strict";
+import { EventEmitter, once } from "node:events";
+import { pino } from "pino";
+import { z } from "zod";
+import { LateReleases } from "../../api/rest/late-releases.ts";
+import { ok, router } from "../../api/rest/route.ts";
+import { appRouter } from "../../api/router.ts";
+import { List, Subscriber } from "../../db/entities/audience.ts";
+import { IdempotencyRecord } from "../../db/entities/idempotency.ts";
+import { Team } from "../../db/entities/team.ts";
+import { openDatabase } from "../../db/orm.ts";
+import { ApiError } from "../../domain/errors.ts";
+import { claimKey, type IdempotencyHandle, releaseKey } from "../../domain/idempotency.ts";
+import { newId } from "../../domain/ids.ts";
+import { type ApiAnswer, api, codeOf } from "../support/api.ts";
+import { serveRoutes, type TestApp } from "../support/app.ts";
+import { type DatabaseProxy, openDatabaseProxy } from "../support/database-proxy.ts";
+import { eventually } from "../support/eventually.ts";
+import { makeTeam, type TestTeam, unique, uniqueEmail } from "../support/factories.ts";
+import { route } from "../support/routes.ts";
+import { tenantOf } from "../support/webhooks.ts";
+
+/** Lets a test hold a handler in the middle. */
+const stage = new EventEmitter();
+const named = z.strictObject({ body: z.strictObject({ name: z.string() }) });
+const made = z.object({ id: z.string() });
+const refused = new Set<string>();
+
+async function hold(name: string): Promise<void> {
+  stage.emit(`held ${name}`);
+  await once(stage, `go ${name}`);
+  if (refused.has(name)) throw new ApiError("resource_state_invalid");
+}
+
+const routes = router({
+  write: route({ method: "POST", path: "/write", status: 201, scope: null, summary: "Makes a row" })
+    .input(named)
+    .output(made)
+    .mutation(async ({ ctx, input: { body } }) => {
+      await hold(body.name);
+      const id = newId("team");
+      ctx.em.create(Team, { id, name: body.name, plan: "FREE" });
+      await ctx.em.flush();
+      return ok({ id });
+    }),
+  workflow: route({
+    method: "POST",
+    path: "/workflow",
+    status: 201,
+    scope: null,
+    idempotency: "required",
+    recall: (_ctx, facts) => facts,
+    summary: "Makes a row elsewhere",
+  })
+    .input(named)
+    .output(made)
+    .workflow(async ({ ctx, input: { body } }) => {
+      await hold(body.name);
+      const id = newId("team");
+      await ctx.em.transactional(async (em) => {
+        em.create(Team, { id, name: body.name, plan: "FREE" });
+        await em.flush();
+      });
+      return ok({ id }, { facts: { id } });
+    }),
+});
+
+describe("While Postgres is away", () => {
+  let proxy: DatabaseProxy;
+  let team: TestTeam;
+
+  beforeEach(async () => {
+    proxy = await openDatabaseProxy();
+    team = await makeTeam();
+  });
+  afterEach(() => proxy.close());
+
+  const isReplay = ({ headers }: ApiAnswer) => headers.get("idempotent-replayed") === "true";
+
+  describe("an Idempotency-Key whose request failed", () => {
+    let app: TestApp;
+    beforeEach(async () => {
+      app = await serveRoutes(routes, { changes: { DATABASE_URL: proxy.url } });
+    });
+    afterEach(() => app.close());
+
+    for (const path of ["/write", "/workflow"]) {
+      for (const isRefused of [false, true]) {
+        const failure = isRefused ? "a refusal that could not be remembered" : "no answer of Postgres";
+        it(`is free for the same request once Postgres is back: ${path}, ${failure}`, async () => {
+          const name = unique("late");
+          const ask = (other = "") =>
+            api(team.keys.live, app.base).post(path, { name: `${name}${other}` }, { idempotencyKey: "k" });
+          if (isRefused) refused.add(name);
+          const held = once(stage, `held ${name}`);
+          const first = ask();
+          await held;
+          proxy.cut();
+          stage.emit(`go ${name}`);
+          assert.equal(codeOf(await first), "service_unavailable");
+          refused.delete(name);
+          proxy.heal();
+
+          stage.on(`held ${name}`, () => setImmediate(() => stage.emit(`go ${name}`)));
+          const again = await eventually(
+            async () => {
+              const answer = await ask();
+              return answer.status === 201 ? answer : undefined;
+            },
+            { what: "the key" },
+          );
+          assert.ok(again);
+          assert.ok(isReplay(await ask()));
+          assert.equal(codeOf(await ask("2")), "idempotency_key_reused");
+          assert.equal(await team.em.fork().count(Team, { name }), 1);
+        });
+      }
+    }
+
+    it("is free once Postgres is back when the answer to its claim was lost", async () => {
+      const name = unique("claim");
+      stage.on(`held ${name}`, () => setImmediate(() => stage.emit(`go ${name}`)));
+      const ask = () => api(team.keys.live, app.base).post("/write", { name }, { idempotencyKey: "k" });
+      const passed = proxy.loseAnswerTo("into idempotency_records");
+      const first = ask();
+      await passed;
+      const claims = () => team.em.fork().count(IdempotencyRecord, { teamId: team.team.id });
+      await eventually(async () => (await claims()) === 1, { what: "the claim" });
+      proxy.cut();
+      assert.equal(codeOf(await first), "service_unavailable");
+      proxy.heal();
+      const again = await eventually(
+        async () => {
+          const answer = await ask();
+          return answer.status === 201 ? answer : undefined;
+        },
+        { what: "the key" },
+      );
+      assert.ok(again);
+      assert.equal(await team.em.fork().count(Team, { name }), 1);
+    });
+  });
+
+  /** A key that a request of its own has claimed. */
+  async function claim(keyHash: string): Promise<IdempotencyHandle> {
+    const request = { tenant: tenantOf(team), keyHash, fingerprint: "print", requestId: unique("req") };
+    const claimed = await claimKey(team.em.fork(), request);
+    return claimed.outcome === "claimed" ? claimed.handle : assert.fail();
+  }
+  /** Keys that were given back, and are free. */
+  async function released(): Promise<string[]> {
+    const records = await team.em.fork().find(IdempotencyRecord, { teamId: team.team.id, lockedAt: new Date(0) });
+    return records.map(({ keyHash }) => keyHash).sort();
+  }
+
+  it("so many keys wait as they may, and each is tried a last time when the process ends", async () => {
+    const orm = await openDatabase(proxy.url, { poolMax: 1 });
+    const lines: string[] = [];
+    const log = pino({}, { write: (line: string) => void lines.push(line) });
+    const late = new LateReleases(orm.em, log, { most: 2 });
+    const hashes = ["a", "b", "c", "d"].map((prefix) => unique(prefix));
+    try {
+      const handles = await Promise.all(hashes.map(claim));
+      proxy.cut();
+      const release = { to: "same", attempt: "new" } as const;
+      // The first one is being tried, two wait.
+      for (const handle of handles) late.add(handle, release);
+      await eventually(() => lines.some((line) => line.includes('"key not released"')), { what: "a try that failed" });
+      assert.equal(lines.filter((line) => line.includes("too many wait")).length, 1);
+      assert.deepEqual(await released(), []);
+      proxy.heal();
+      await late.close();
+      assert.deepEqual(await released(), hashes.slice(0, 3));
+    } finally {
+      proxy.heal();
+      await late.close();
+      await orm.close(true);
+    }
+  });
+
+  it("a release that comes late leaves the claim of a further request with the same attempt", async () => {
+    const release = { to: "same", attempt: "same" } as const;
+    const hash = unique("hash");
+    const first = await claim(hash);
+    assert.equal(await releaseKey(team.em.fork(), first, release), true);
+    const second = await claim(hash);
+    assert.equal(second.attempt, first.attempt);
+    assert.equal(await releaseKey(team.em.fork(), first, release), false);
+    assert.deepEqual(await released(), []);
+    assert.equal(await releaseKey(team.em.fork(), second, release), true);
+  });
+
+  describe("a create that was committed although its answer was lost", () => {
+    let app: TestApp;
+    beforeEach(async () => {
+      app = await serveRoutes(appRouter, { changes: { DATABASE_URL: proxy.url } });
+    });
+    afterEach(() => app.close());
+
+    const email = uniqueEmail("lost");
+    const name = unique("lost");
+    // The first one claims its key with its effect in one statement; the second one has a transaction.
+    const creates = [
+      {
+        path: "/subscribers",
+        body: { email },
+        request: email,
+        made: () => team.em.fork().count(Subscriber, { email }),
+      },
+      { path: "/lists", body: { name }, request: "commit\0", made: () => team.em.fork().count(List, { name }) },
+    ];
+    for (const { path, body, request, made } of creates) {
+      it(`has one effect, and its retry gets the stored answer: POST ${path}`, async () => {
+        const create = () => api(team.keys.live, app.base).post(path, body, { idempotencyKey: "k" });
+        const passed = proxy.loseAnswerTo(request);
+        const first = create();
+        await passed;
+        await eventually(async () => (await made()) === 1, { what: "the commit" });
+        proxy.cut();
+        assert.equal(codeOf(await first), "service_unavailable");
+        proxy.heal();
+        const again = await create();
+        assert.equal(again.status, 201, again.text);
+        assert.ok(isReplay(again));
+        assert.equal(await made(), 1);
+      });
+    }
+  });
+});
