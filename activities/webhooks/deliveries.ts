@@ -5,7 +5,9 @@ import type { ActivityDeps } from "../deps.ts";
 import { whileBeating } from "../heartbeat.ts";
 import { AttemptSlice, type Counts } from "./attempt-slice.ts";
 import type { DeliveryClient } from "./http-client.ts";
+import { LateEndpoints, watchLoad } from "./late-endpoints.ts";
 import { SharedPlaces } from "./shared-places.ts";
+import { SuccessWriter } from "./success-writer.ts";
 
 /** No request begins later than this in one activity: with the longest request it ends within 30 s. */
 const BEGIN_FOR_MS = 14_000;
@@ -57,10 +59,13 @@ interface Deps extends Pick<ActivityDeps, "env" | "orm" | "vault" | "stopping" |
 
 export function createDeliveryActivities(given: Deps): DeliveryActivities {
   const { orm, env, onRoom } = given;
+  const connections = new SharedPlaces(env.DATABASE_POOL_MAX);
   const deps = {
     ...given,
     requests: new SharedPlaces(MOST_REQUESTS),
-    connections: new SharedPlaces(env.DATABASE_POOL_MAX),
+    connections,
+    successes: new SuccessWriter(orm.em, connections),
+    lateEndpoints: new LateEndpoints(watchLoad()),
   };
   return {
     attemptGroup: async (request) => {
@@ -84,6 +89,8 @@ interface SharedDeps extends Deps {
   requests: SharedPlaces;
   /** Connections to Postgres. An attempt that finds none of its team's free leaves the others to the relay. */
   connections: SharedPlaces;
+  successes: SuccessWriter;
+  lateEndpoints: LateEndpoints;
 }
 
 async function attemptGroup(deps: SharedDeps, request: AttemptRequest): Promise<AttemptResult> {
