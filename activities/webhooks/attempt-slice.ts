@@ -82,6 +82,8 @@ export class AttemptSlice {
   #waitMs = 0;
   /** Answers in a row after which their delivery is to be tried again. */
   #failuresInRow = 0;
+  /** Deliveries that it was given. */
+  #given = 0;
 
   readonly counts: Counts = { succeeded: 0, failed: 0, blocked: 0 };
   /** Why the latest delivery that is tried again failed. */
@@ -102,8 +104,18 @@ export class AttemptSlice {
     this.#customHeaders = openHeaders(vault, webhookId, encryptedHeaders);
   }
 
-  /** @returns a fault of this process that kept some requests from being sent; all other outcomes are written */
+  /** Whether all deliveries so far have arrived, none of the latest late. */
+  get isSwift(): boolean {
+    return this.counts.succeeded === this.#given && !this.#deps.lateEndpoints.isLate(this.#destination.webhookId);
+  }
+
+  /**
+   * Attempts deliveries. It may be called again, with others, once it has returned.
+   * @param beginForMs no request begins later
+   * @returns a fault of this process that kept some requests from being sent; all other outcomes are written
+   */
   async send(due: readonly DueDelivery[], beginForMs: number): Promise<{ reason: unknown } | undefined> {
+    this.#given += due.length;
     const queue = due[Symbol.iterator]();
     const begin = new AbortController();
     const endBegin = () => begin.abort();
