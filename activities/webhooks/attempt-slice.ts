@@ -204,7 +204,8 @@ export class AttemptSlice {
 
   #compose(delivery: DueDelivery): DeliveryRequest {
     const { url, apiVersion, webhookId } = this.#destination;
-    const body = renderEvent(apiVersion, delivery);
+    // Encoded once for the signature and the socket.
+    const body = Buffer.from(renderEvent(apiVersion, delivery));
     const facts = { ...delivery, deliveryId: delivery.id, webhookId, apiVersion };
     const headers = deliveryHeaders(facts, this.#secrets, body, this.#customHeaders);
     return { url, headers, body };
